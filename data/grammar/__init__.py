@@ -1,0 +1,1 @@
+"""A small trilingual grammar: English, Italian and Simplified Chinese side by side."""
