@@ -1,0 +1,14 @@
+"""nmt: neural machine translation from two text files to a translator you can read and trust.
+
+A sentence's way through the package, floor by floor (a module imports only from floors below its own):
+
+    6  cli                                      the commands
+    5  prepare  train  translate  score         one verb each; they meet on disk
+    4  learning   decoding                      the update step; the search for translations
+    3  batching   model   evaluation            tensors; the Transformer; metrics
+    2  text                                     sentences, tokenizer, prepared corpus
+    1  config   console   runtime   staging     the recipe; talk to people; the machine; whole directories
+    0  errors                                   what the user can mend
+"""
+
+__version__ = "0.1.0"

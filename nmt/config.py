@@ -1,0 +1,379 @@
+"""The recipe: one YAML file that says everything about a translator, read strictly.
+
+Each section is a frozen class; its defaults live here and nowhere else. An unknown key, a wrong type or an
+impossible value is a `ConfigError` that names file, line and ``section.key`` — all of them at once, not one a try.
+
+>>> recipe = load_recipe(Path("recipes/demo-en-it.yaml"), ["train.batch_tokens=2048"])
+>>> recipe.train.batch_tokens
+2048
+"""
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from nmt import strict_yaml
+from nmt.errors import ConfigError
+from nmt.recipe_errors import Misfit, explain
+
+PositiveInt = Annotated[int, Field(ge=1)]
+Probability = Annotated[float, Field(ge=0, lt=1)]
+Rate = Annotated[float, Field(gt=0)]
+File = Annotated[Path, Field(strict=False)]
+SectionType = TypeVar("SectionType", bound="Section")
+
+
+class Section(BaseModel):
+    """A part of the recipe: frozen, no unknown keys, no silent conversions."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True, allow_inf_nan=False
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _empty_means_defaults(cls, data: Any) -> Any:
+        # `train:` with every key below it commented out
+        return {} if data is None else data
+
+
+class Languages(Section):
+    """Which language is translated into which, as ISO codes (`en`, `it`, `zh`)."""
+
+    source: str = Field(min_length=2)
+    """Language of the text that goes in."""
+    target: str = Field(min_length=2)
+    """Language of the text that comes out."""
+
+
+class CorpusFile(Section):
+    """One parallel text: a tab-separated file, or two files whose lines pair up; `.gz` is read as it is."""
+
+    tsv: File | None = None
+    """A file with one pair a line, its columns separated by tabs."""
+    columns: Annotated[tuple[PositiveInt, PositiveInt], Field(strict=False)] = (1, 2)
+    """Which columns of the tsv hold source and target, counted from 1; [2, 1] reads it the other way."""
+    source: File | None = None
+    """The source side, one sentence a line."""
+    target: File | None = None
+    """The target side, line by line beside the source."""
+    weight: float = Field(default=1.0, gt=0)
+    """How often an epoch shows each pair: 2 is twice, 0.5 is every other epoch on average."""
+    tag: str | None = Field(default=None, pattern=r"^[a-z0-9-]+$")
+    """Mark each source sentence with `<tag>`, as for back-translated or out-of-domain text."""
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        pair = (self.source is not None, self.target is not None)
+        if self.tsv is not None and any(pair):
+            raise ValueError("give either tsv, or source and target, not both")
+        if self.tsv is None and not all(pair):
+            raise ValueError("give either tsv: FILE, or both source: FILE and target: FILE")
+        if self.tsv is None and self.columns != (1, 2):
+            raise Misfit("columns", "belongs to a tsv, not to a pair of files")
+        if self.columns[0] == self.columns[1]:
+            raise Misfit("columns", f"must name two different columns, found {self.columns[0]} twice")
+        return self
+
+
+class Filters(Section):
+    """Which training pairs are left out; the counts a rule are kept in the manifest."""
+
+    max_tokens: PositiveInt = 256
+    """Longest source or target kept, in tokens."""
+    max_ratio: float = Field(default=9.0, gt=1)
+    """Longest side over shortest side, in tokens; the first ten tokens of difference are free."""
+    duplicates: bool = False
+    """Keep pairs that occur again, word for word."""
+    copies: bool = False
+    """Keep pairs whose target is the source untranslated."""
+    any_script: bool = False
+    """Keep pairs whose target holds no letter of the target language's script (zh: Han)."""
+
+
+class Data(Section):
+    """The texts: what to learn from, what to watch while learning, and what to report at the end."""
+
+    train: Annotated[tuple[CorpusFile, ...], Field(strict=False, min_length=1)]
+    """Texts to learn from."""
+    valid: CorpusFile | None = None
+    """Text that chooses the best checkpoint; never trained on."""
+    test: CorpusFile | None = None
+    """Text for the final score; never looked at by training."""
+    filters: Filters = Filters()
+    """Which training pairs are left out."""
+
+
+class TokenizerSettings(Section):
+    """SentencePiece: how text is cut into pieces."""
+
+    size: Annotated[int, Field(ge=32)] = 8000
+    """Pieces in the vocabulary, special symbols and bytes included."""
+    shared: bool = True
+    """One vocabulary for both languages, or one each."""
+    type: Literal["unigram", "bpe"] = "unigram"
+    """How pieces are chosen: unigram language model (Kudo 2018) or byte-pair encoding (Sennrich et al. 2016)."""
+    coverage: float = Field(default=0.9999, gt=0.9, le=1)
+    """Share of the characters in the text that get a piece; rarer ones are spelled in bytes."""
+    byte_fallback: bool = True
+    """Spell unknown characters in bytes, so that nothing is ever lost (costs 256 pieces)."""
+
+
+class ModelSettings(Section):
+    """The Transformer: its size and its variants."""
+
+    encoder_layers: PositiveInt = 6
+    """Depth of the encoder."""
+    decoder_layers: PositiveInt = 6
+    """Depth of the decoder."""
+    dim: PositiveInt = 512
+    """Width D of the model."""
+    feed_forward: PositiveInt = 2048
+    """Inner width of the feed-forward layers."""
+    heads: PositiveInt = 8
+    """Attention heads; must divide dim."""
+    dropout: Probability = 0.1
+    """Dropout on embeddings and on each sublayer's output."""
+    attention_dropout: Probability = 0.0
+    """Dropout on attention weights."""
+    feed_forward_dropout: Probability = 0.0
+    """Dropout inside the feed-forward layers."""
+    norm: Literal["pre", "post"] = "pre"
+    """Normalise before each sublayer (trains easily) or after it (as in the paper)."""
+    activation: Literal["relu", "gelu", "swiglu"] = "relu"
+    """Non-linearity of the feed-forward layers."""
+    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
+    """How the model knows the order of words."""
+    max_positions: PositiveInt = 1024
+    """Longest sequence that learned positions can tell apart."""
+    tied_embeddings: Literal["all", "target", "none"] = "all"
+    """Share one matrix among source, target and output; between target and output; or not at all."""
+
+    @model_validator(mode="after")
+    def _heads_divide(self) -> Self:
+        if self.dim % self.heads or self.dim % 2:
+            raise Misfit(
+                "dim", f"must be even and a multiple of heads, found dim {self.dim} and heads {self.heads}", "heads"
+            )
+        return self
+
+
+class Noam(Section):
+    """factor · dim^-0.5 · min(step^-0.5, step · warmup^-1.5) (Vaswani et al. 2017)."""
+
+    name: Literal["noam"] = "noam"
+    """Which schedule."""
+    factor: Rate = 2.0
+    """Scales the whole curve; the highest rate is factor · (dim · warmup)^-0.5."""
+    warmup: PositiveInt = 4000
+    """Steps until the rate is highest."""
+
+
+class InverseSqrt(Section):
+    """Linear warm-up to `rate`, then rate · sqrt(warmup / step)."""
+
+    name: Literal["inverse_sqrt"]
+    """Which schedule."""
+    rate: Rate = 7e-4
+    """The highest learning rate."""
+    warmup: PositiveInt = 4000
+    """Steps until the rate is highest."""
+
+
+class Constant(Section):
+    """Linear warm-up to `rate`, then `rate`."""
+
+    name: Literal["constant"]
+    """Which schedule."""
+    rate: Rate = 1e-4
+    """The learning rate."""
+    warmup: Annotated[int, Field(ge=0)] = 0
+    """Steps until the rate is reached."""
+
+
+class Linear(Section):
+    """Linear warm-up to `rate`, flat until `hold` of all steps, then straight down to floor · rate at the last."""
+
+    name: Literal["linear"]
+    """Which schedule."""
+    rate: Rate = 1e-3
+    """The highest learning rate."""
+    warmup: PositiveInt = 1000
+    """Steps until the rate is highest."""
+    hold: Probability = 0.0
+    """Share of all steps after which the rate begins to fall."""
+    floor: Probability = 0.0
+    """Rate at the last step, as a share of the highest."""
+
+
+Schedule = Annotated[Noam | InverseSqrt | Constant | Linear, Field(discriminator="name")]
+
+
+class Stop(Section):
+    """When training is over: whichever limit is met first."""
+
+    steps: PositiveInt | None = 100_000
+    """Optimizer updates."""
+    epochs: PositiveInt | None = None
+    """Passes over the training text."""
+    hours: Rate | None = None
+    """Wall-clock time of training, all sessions of the run together."""
+    patience: PositiveInt | None = None
+    """Validations in a row without a better `best_metric`."""
+
+    @model_validator(mode="after")
+    def _some_limit(self) -> Self:
+        if self.steps is self.epochs is self.hours is self.patience is None:
+            raise ValueError("training would never end; give steps, epochs, hours or patience")
+        return self
+
+
+class TrainSettings(Section):
+    """How the model learns."""
+
+    batch_tokens: Annotated[int, Field(ge=16)] = 4096
+    """Padded target tokens in a batch (sentences × longest)."""
+    accumulate: PositiveInt = 1
+    """Batches that make one update, as if they were one."""
+    schedule: Schedule = Noam()
+    """The learning rate as a function of the step."""
+    label_smoothing: Probability = 0.1
+    """Probability given to the wrong symbols (Szegedy et al. 2016)."""
+    adam_betas: Annotated[tuple[Probability, Probability], Field(strict=False)] = (0.9, 0.98)
+    """Decay of Adam's two moments."""
+    adam_epsilon: Rate = 1e-9
+    """Adam's guard against division by zero."""
+    clip_norm: Rate | None = 1.0
+    """Longest gradient, all parameters together; null for none."""
+    stop: Stop = Stop()
+    """When training is over."""
+    log_every: PositiveInt = 50
+    """Steps between two lines of the log."""
+    validate_every: PositiveInt = 1000
+    """Steps between two validations; each writes a checkpoint."""
+    best_metric: Literal["bleu", "chrf", "loss"] = "bleu"
+    """What makes a checkpoint the best."""
+    keep_best: PositiveInt = 3
+    """How many of the best checkpoints stay on disk, beside the newest."""
+
+
+class DecodeSettings(Section):
+    """How translations are searched for, unless the command line says otherwise."""
+
+    beam: PositiveInt = 5
+    """Hypotheses kept a sentence; 1 is greedy search."""
+    length_penalty: float = Field(default=1.0, ge=0)
+    """The exponent α: 0 favours short output."""
+    length_normalization: Literal["gnmt", "average"] = "gnmt"
+    """Divide log-probabilities by ((5+L)/6)^α (Wu et al. 2016) or by L^α."""
+    batch_tokens: PositiveInt = 4096
+    """Padded source tokens times beam in a batch."""
+
+
+class RuntimeSettings(Section):
+    """The machine."""
+
+    device: Literal["auto", "cuda", "mps", "cpu"] = "auto"
+    """Where to compute; auto takes the first that is there."""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """auto is bf16 on GPUs that have it, fp32 elsewhere."""
+    threads: PositiveInt | None = None
+    """CPU threads; null takes one a core."""
+
+
+class Recipe(Section):
+    """A translator from raw text to scores. Paths are relative to the recipe's own folder."""
+
+    name: str = Field(min_length=1)
+    """What to call it in logs."""
+    languages: Languages
+    """Which language is translated into which."""
+    data: Data
+    """The texts."""
+    tokenizer: TokenizerSettings = TokenizerSettings()
+    """How text is cut into pieces."""
+    model: ModelSettings = ModelSettings()
+    """The Transformer's size and variants."""
+    train: TrainSettings = TrainSettings()
+    """Batches, learning rate, and the end of training."""
+    decode: DecodeSettings = DecodeSettings()
+    """How translations are searched for."""
+    runtime: RuntimeSettings = RuntimeSettings()
+    """Where to compute, and how precisely."""
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
+    """Where all randomness comes from."""
+    run: File
+    """Folder that training writes: checkpoints, metrics, the recipe as it was."""
+    prepared: Annotated[Path | None, Field(strict=False)] = None
+    """Folder of the prepared corpus; null puts it inside `run`. Name one to share it among runs."""
+
+    @model_validator(mode="after")
+    def _sections_agree(self) -> Self:
+        longest = self.data.filters.max_tokens + 1
+        if self.model.tied_embeddings == "all" and not self.tokenizer.shared:
+            message = "all needs tokenizer.shared: true; set it to target or none"
+            raise Misfit("model.tied_embeddings", message, other="tokenizer.shared")
+        if self.model.positions == "learned" and self.model.max_positions < longest:
+            raise Misfit(
+                "model.max_positions",
+                f"{self.model.max_positions} learned positions are too few for data.filters.max_tokens: "
+                f"{longest - 1} and the end symbol; set it to {longest} or more",
+                other="model.positions",
+            )
+        if isinstance(self.train.schedule, Linear) and self.train.stop.steps is None:
+            raise Misfit("train.schedule", "linear needs train.stop.steps, the step at which the rate has fallen")
+        if self.data.valid is None and self.train.stop.patience is not None:
+            raise Misfit("train.stop.patience", "needs data.valid, the text to validate on")
+        return self
+
+    @property
+    def prepared_directory(self) -> Path:
+        """Where the prepared corpus is, or will be."""
+        return self.prepared if self.prepared is not None else self.run / "prepared"
+
+
+def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
+    """Read a recipe, apply `section.key=value` overrides, and check all of it.
+
+    Relative paths become absolute: those in the file from the file's folder, those in overrides from the current one.
+    Raises ConfigError that lists every problem with its place.
+    """
+    document = strict_yaml.read(path)
+    for override in overrides:
+        document.override(override)
+    try:
+        recipe = Recipe.model_validate(document.data)
+    except ValidationError as error:
+        raise ConfigError(explain(error, document, Recipe)) from None
+    return _absolute_paths(recipe, document, ())
+
+
+def recipe_to_yaml(recipe: Recipe) -> str:
+    """Write a recipe as YAML that `load_recipe` reads back to an equal recipe."""
+    return strict_yaml.write(recipe.model_dump(mode="json"))
+
+
+def recipe_schema() -> str:
+    """Return the recipe's JSON schema, for editors that complete and check YAML."""
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Recipe.model_json_schema()}
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def _absolute_paths(section: SectionType, document: strict_yaml.Document, at: strict_yaml.Location) -> SectionType:
+    """Return the section with every relative path in it, at any depth, made absolute."""
+
+    def absolute(value: Any, location: strict_yaml.Location) -> Any:
+        if isinstance(value, Path):
+            return Path(os.path.abspath(document.folder(location) / os.path.expanduser(value)))
+        if isinstance(value, Section):
+            return _absolute_paths(value, document, location)
+        if isinstance(value, tuple):
+            return tuple(absolute(item, (*location, i)) for i, item in enumerate(value))
+        return value
+
+    changed = {name: absolute(getattr(section, name), (*at, name)) for name in section.model_fields_set}
+    return section.model_copy(update=changed)

@@ -1,0 +1,409 @@
+"""The recipe: strict about what it accepts, exact about what is wrong."""
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pydantic
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nmt import strict_yaml
+from nmt.config import Linear, Noam, Recipe, load_recipe, recipe_schema, recipe_to_yaml
+from nmt.errors import ConfigError
+
+SMALLEST = """\
+name: small
+languages: {source: en, target: it}
+data:
+  train: [{tsv: train.tsv}]
+run: runs/small
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "recipe.yaml"
+
+
+def load(path: Path, text: str, *overrides: str) -> Recipe:
+    path.write_text(text, encoding="utf-8")
+    return load_recipe(path, overrides)
+
+
+def problems(path: Path, text: str, *overrides: str) -> list[str]:
+    """The lines of the error that a recipe meets, without head and file name."""
+    with pytest.raises(ConfigError) as caught:
+        load(path, text, *overrides)
+    head, *lines = str(caught.value).split("\n")
+    plural = "" if len(lines) == 1 else "s"
+    assert head == f"{path}: {len(lines)} problem{plural} in the recipe"
+    return [line.removeprefix("  ").replace(f"{path}:", "line ", 1) for line in lines]
+
+
+def test_few_keys_are_enough(path: Path) -> None:
+    recipe = load(path, SMALLEST)
+    assert recipe.name == "small"
+    assert recipe.data.train[0].columns == (1, 2)
+    assert recipe.tokenizer.shared
+    assert recipe.train.schedule == Noam()
+    assert recipe.decode.beam == 5
+    assert recipe.seed == 1
+
+
+def test_everything_can_be_said(path: Path) -> None:
+    text = """\
+name: "2024"
+languages: {source: en, target: no}
+data:
+  train:
+    - {tsv: a.tsv.gz, columns: [2, 1], weight: 2}
+    - {source: b.en, target: b.no, tag: web-text}
+  valid: {tsv: v.tsv}
+  filters: {max_tokens: 100, duplicates: true}
+tokenizer: {size: 2000, shared: false, type: bpe}
+model: {dim: 128, heads: 2, tied_embeddings: target}
+train:
+  schedule: {name: linear, rate: 1e-3, hold: 0.3}
+  adam_betas: [0.9, 0.999]
+  clip_norm: null
+  stop: {steps: 1_000, hours: 2, patience: 3}
+runtime: {threads: 2}
+run: /elsewhere/run
+prepared: shared
+"""
+    recipe = load(path, text)
+    assert recipe.name == "2024"
+    assert recipe.languages.target == "no"
+    assert recipe.data.train[0].columns == (2, 1)
+    assert recipe.data.train[1].tag == "web-text"
+    assert recipe.train.schedule == Linear(name="linear", rate=0.001, hold=0.3)
+    assert recipe.train.adam_betas == (0.9, 0.999)
+    assert recipe.train.clip_norm is None
+    assert recipe.train.stop.steps == 1000
+    assert recipe.run == Path("/elsewhere/run")
+    assert recipe.prepared_directory == path.parent / "shared"
+
+
+def test_a_recipe_is_frozen(path: Path) -> None:
+    recipe = load(path, SMALLEST)
+    with pytest.raises(pydantic.ValidationError):
+        recipe.seed = 2  # type: ignore[misc]
+
+
+def test_an_empty_section_means_its_defaults(path: Path) -> None:
+    text = SMALLEST + "train:\n  # batch_tokens: 100\nmodel:\ndecode: {}\n"
+    assert load(path, text) == load(path, SMALLEST)
+    assert load(path, SMALLEST + "train:\n", "train.batch_tokens=100").train.batch_tokens == 100
+
+
+MISTAKES = """\
+name: 2024
+languages: {source: e, target: no}
+data:
+  train:
+    - {tsv: a.tsv, source: b}
+    - {source: b.en}
+    - {source: b.en, target: b.it, columns: [2, 1]}
+    - {tsv: a.tsv, columns: [2, 2]}
+    - {tsv: a.tsv, tag: Web Text}
+    - {tsv: a.tsv, weight: 0}
+  valid: v.tsv
+  filters: {max_ratio: 0.5, duplicates: yes, copies: 1}
+tokenizer: {size: "8000", type: unigramm, vocab_size: 3}
+model:
+  dim: 500
+  norm: Pre
+  drop_out: 0.1
+  dropout: 10%
+  beam: 4
+train:
+  batch_tokens: 4k
+  schedule: {name: noamm}
+  stop: {hours: 1:30, steps: 1e5, epochs: 0, patience: "1,000"}
+  adam_betas: 0.9
+  label_smoothing: 1.0
+  clip_norm: .inf
+  adam_epsilon: 1,5
+decode: 5
+runtime: {device: gpu, threads: 2.5}
+seed: -1
+colour: blue
+"""
+
+
+def test_every_mistake_is_named_with_line_and_key(path: Path) -> None:
+    assert problems(path, MISTAKES) == [
+        'line 1: name: found 2024, expected text; put it in quotes: "2024"',
+        "line 1: run: missing, and it has no default",
+        "line 2: languages.source: found the text 'e', expected at least 2 characters",
+        "line 5: data.train.0: give either tsv, or source and target, not both",
+        "line 6: data.train.1: give either tsv: FILE, or both source: FILE and target: FILE",
+        "line 7: data.train.2.columns: belongs to a tsv, not to a pair of files",
+        "line 8: data.train.3.columns: must name two different columns, found 2 twice",
+        "line 9: data.train.4.tag: found the text 'Web Text', expected small letters, digits and hyphens",
+        "line 10: data.train.5.weight: found 0, expected greater than 0",
+        "line 11: data.valid: found the text 'v.tsv', expected a section, that is, keys with values",
+        "line 12: data.filters.max_ratio: found 0.5, expected greater than 1",
+        "line 12: data.filters.duplicates: found the text 'yes', expected true or false; write true",
+        "line 12: data.filters.copies: found 1, expected true or false",
+        "line 13: tokenizer.size: found the text '8000', expected a whole number; take it out of its quotes",
+        "line 13: tokenizer.type: found the text 'unigramm', expected 'unigram' or 'bpe'; did you mean unigram?",
+        "line 13: tokenizer.vocab_size: unknown key; did you mean 'size'?",
+        "line 16: model.norm: found the text 'Pre', expected 'pre' or 'post'; did you mean pre?",
+        "line 17: model.drop_out: unknown key; did you mean 'dropout'?",
+        "line 18: model.dropout: found the text '10%', expected a number; write 0.1",
+        "line 19: model.beam: unknown key; did you mean decode.beam?",
+        "line 21: train.batch_tokens: found the text '4k', expected a whole number; write 4_000",
+        "line 22: train.schedule.name: found 'noamm', expected one of 'noam', 'inverse_sqrt', 'constant', 'linear'",
+        "line 23: train.stop.steps: found 100000.0, expected a whole number; write 100000",
+        "line 23: train.stop.epochs: found 0, expected greater than or equal to 1",
+        "line 23: train.stop.hours: found the text '1:30', expected a number; for hours and minutes write 1.5",
+        "line 23: train.stop.patience: found the text '1,000', expected a whole number; write 1_000, without commas",
+        "line 24: train.adam_betas: found 0.9, expected a list; put it in brackets, as in [1, 2]",
+        "line 25: train.label_smoothing: found 1.0, expected less than 1",
+        "line 26: train.clip_norm: found inf, expected a finite number",
+        "line 27: train.adam_epsilon: found the text '1,5', expected a number; write 1.5",
+        "line 28: decode: found 5, expected a section, that is, keys with values",
+        "line 29: runtime.device: found the text 'gpu', expected 'auto', 'cuda', 'mps' or 'cpu'",
+        "line 29: runtime.threads: found 2.5, expected a whole number",
+        "line 30: seed: found -1, expected greater than or equal to 0",
+        "line 31: colour: unknown key; known keys here: name, languages, data, tokenizer, model, train, decode, "
+        "runtime, seed, run, prepared",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("addition", "problem"),
+    [
+        ("model: {dim: 100, heads: 8}", "model.dim: must be even and a multiple of heads, found dim 100 and heads 8"),
+        ("model: {heads: 7}", "model.dim: must be even and a multiple of heads, found dim 512 and heads 7"),
+        (
+            "tokenizer: {shared: false}",
+            "model.tied_embeddings: all needs tokenizer.shared: true; set it to target or none",
+        ),
+        ("train: {stop: {patience: 3}}", "train.stop.patience: needs data.valid, the text to validate on"),
+        ("train: {stop: {steps: null}}", "train.stop: training would never end; give steps, epochs, hours or patience"),
+        (
+            "train: {schedule: {rate: 1}}",
+            "train.schedule.name: missing; it says which schedule the other keys belong to",
+        ),
+        (
+            "train: {schedule: {name: noam, warmup: 0}}",
+            "train.schedule.warmup: found 0, expected greater than or equal to 1",
+        ),
+        (
+            "train: {schedule: {name: noam, rate: 1}}",
+            "train.schedule.rate: unknown key; known keys here: name, factor, warmup",
+        ),
+        ("train: {schedule: {name: constant, rat: 1}}", "train.schedule.rat: unknown key; did you mean 'rate'?"),
+        (
+            "train: {schedule: noam}",
+            "train.schedule: found the text 'noam', expected a section, that is, keys with values",
+        ),
+        ("train: {adam_betas: [0.9]}", "train.adam_betas.1: missing, and it has no default"),
+        ("train: {adam_betas: [0.9, 0.98, 1]}", "train.adam_betas: found [0.9, 0.98, 1], expected at most 2 items"),
+        ("train: {adam_betas: [0.9, 1.5]}", "train.adam_betas.1: found 1.5, expected less than 1"),
+        ("train: {batch_tokens: null}", "train.batch_tokens: found nothing, expected a whole number"),
+        ("train: {batch_tokens: 4096.0}", "train.batch_tokens: found 4096.0, expected a whole number; write 4096"),
+        ("train: {batch_tokens: true}", "train.batch_tokens: found true, expected a whole number"),
+        (
+            "train: {stop: {steps: '10,000'}}",
+            "train.stop.steps: found the text '10,000', expected a whole number; write 10_000, without commas",
+        ),
+        ("train: {clip_norm: '1,5'}", "train.clip_norm: found the text '1,5', expected a number; write 1.5"),
+        ("train: {clip_norm: .nan}", "train.clip_norm: found nan, expected a finite number"),
+        ("warmup: 3", "warmup: unknown key; did you mean train.schedule.warmup?"),
+        ("prepared: 5", "prepared: found 5, expected the path of a file or folder"),
+        (
+            "runtime: {device: cpus}",
+            "runtime.device: found the text 'cpus', expected 'auto', 'cuda', 'mps' or 'cpu'; did you mean cpu?",
+        ),
+        (f"decode: {{beam: {'x' * 100}}}", f"decode.beam: found the text '{'x' * 59}…, expected a whole number"),
+        (
+            "model: {positions: learned, max_positions: 256, tied_embeddings: none}",
+            "model.max_positions: 256 learned positions are too few for data.filters.max_tokens: 256 and the end "
+            "symbol; set it to 257 or more",
+        ),
+        (
+            "train: {stop: {steps: null, epochs: 3}, schedule: {name: linear}}",
+            "train.schedule: linear needs train.stop.steps, the step at which the rate has fallen",
+        ),
+    ],
+)
+def test_one_mistake(path: Path, addition: str, problem: str) -> None:
+    assert problems(path, SMALLEST + addition + "\n") == [f"line 6: {problem}"]
+
+
+@pytest.mark.parametrize(
+    ("train", "problem"),
+    [
+        ("[]", "data.train: found [], expected at least 1 item"),
+        ("null", "data.train: found nothing, expected a list"),
+        ("{tsv: a.tsv}", "data.train: found a section, expected a list; begin each entry with a hyphen"),
+        ("a.tsv", "data.train: found the text 'a.tsv', expected a list; put it in brackets, as in [1, 2]"),
+        ("[a.tsv]", "data.train.0: found the text 'a.tsv', expected a section, that is, keys with values"),
+        ("[{tvs: a.tsv}]", "data.train.0.tvs: unknown key; did you mean 'tsv'?"),
+        ("[{tsv: 1}]", "data.train.0.tsv: found 1, expected the path of a file or folder"),
+    ],
+)
+def test_mistakes_in_the_list_of_texts(path: Path, train: str, problem: str) -> None:
+    text = SMALLEST.replace("[{tsv: train.tsv}]", train)
+    assert problems(path, text) == [f"line 4: {problem}"]
+
+
+def test_mistakes_of_overrides_name_the_override(path: Path) -> None:
+    assert problems(path, SMALLEST, "train.batch_tokens=4k", "decode.bean=3", "seed=-1") == [
+        "--set train.batch_tokens=4k: train.batch_tokens: found the text '4k', expected a whole number; write 4_000",
+        "--set decode.bean=3: decode.bean: unknown key; did you mean 'beam'?",
+        "--set seed=-1: seed: found -1, expected greater than or equal to 0",
+    ]
+
+
+def test_overrides_go_through_the_same_loader(path: Path) -> None:
+    recipe = load(path, SMALLEST, "train.batch_tokens=2048", "train.schedule={name: constant, rate: 1e-4}", "name='7'")
+    assert recipe.train.batch_tokens == 2048
+    assert recipe.train.schedule.model_dump() == {"name": "constant", "rate": 1e-4, "warmup": 0}
+    assert recipe.name == "7"
+    assert load(path, SMALLEST, "data.train.0.weight=3").data.train[0].weight == 3
+
+
+def test_paths_count_from_the_recipe_or_from_where_one_stands(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = path.parent / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("HOME", "/home/me")
+    text = SMALLEST.replace("train.tsv", "../texts/train.tsv") + "prepared: ~/prepared\n"
+    recipe = load(path, text, "data.valid={tsv: v.tsv}", "data.test.tsv=../t.tsv")
+    assert recipe.data.train[0].tsv == path.parent.parent / "texts" / "train.tsv"
+    assert recipe.data.valid is not None
+    assert recipe.data.valid.tsv == here / "v.tsv"
+    assert recipe.data.test is not None
+    assert recipe.data.test.tsv == path.parent / "t.tsv"
+    assert recipe.run == path.parent / "runs" / "small"
+    assert recipe.prepared == Path("/home/me/prepared")
+
+
+def test_a_relative_recipe_has_absolute_paths_too(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path.write_text(SMALLEST)
+    monkeypatch.chdir(path.parent)
+    assert load_recipe(Path("recipe.yaml")).run == path.parent / "runs" / "small"
+
+
+def test_the_prepared_corpus_lies_in_the_run_unless_named(path: Path) -> None:
+    assert load(path, SMALLEST).prepared_directory == path.parent / "runs" / "small" / "prepared"
+
+
+def test_every_key_is_described_in_the_schema() -> None:
+    schema = json.loads(recipe_schema())
+    for name, section in {"Recipe": schema, **schema["$defs"]}.items():
+        assert section["additionalProperties"] is False, name
+        assert section["description"], name
+        for key, entry in section["properties"].items():
+            assert entry.get("description"), f"{name}.{key}"
+
+
+def test_the_schema_in_the_repository_is_fresh(repository: Path) -> None:
+    written = (repository / "recipes" / "recipe.schema.json").read_text(encoding="utf-8")
+    assert written == recipe_schema(), "run: make schema"
+
+
+def test_every_shipped_recipe_loads(repository: Path) -> None:
+    recipes = sorted((repository / "recipes").glob("*.yaml"))
+    assert len(recipes) >= 2
+    for file in recipes:
+        assert file.read_text(encoding="utf-8").startswith("# yaml-language-server: $schema=recipe.schema.json\n"), file
+        recipe = load_recipe(file)
+        assert recipe.run == repository / "runs" / file.stem, file
+        assert recipe.name == file.stem, file
+
+
+texts = st.text(min_size=2, max_size=8)
+rates = st.floats(min_value=1e-12, max_value=1e12)
+shares = st.floats(min_value=0, max_value=1, exclude_max=True)
+counts = st.integers(min_value=1, max_value=10**9)
+files = st.text(min_size=1, max_size=8).filter(lambda name: "\0" not in name)
+corpora = st.fixed_dictionaries(
+    {"tsv": files}, optional={"weight": rates, "columns": st.sampled_from([[2, 1], [1, 3]])}
+)
+recipes = st.fixed_dictionaries(
+    {
+        "name": texts,
+        "languages": st.fixed_dictionaries({"source": texts, "target": texts}),
+        "data": st.fixed_dictionaries(
+            {"train": st.lists(corpora, min_size=1, max_size=3)}, optional={"valid": corpora}
+        ),
+        "run": files,
+    },
+    optional={
+        "seed": st.integers(min_value=0, max_value=2**31 - 1),
+        "decode": st.fixed_dictionaries({}, optional={"beam": counts, "length_penalty": shares}),
+        "train": st.fixed_dictionaries(
+            {},
+            optional={
+                "adam_epsilon": rates,
+                "adam_betas": st.lists(shares, min_size=2, max_size=2),
+                "clip_norm": st.none() | rates,
+                "schedule": st.fixed_dictionaries(
+                    {"name": st.sampled_from(["inverse_sqrt", "constant"]), "rate": rates}
+                ),
+            },
+        ),
+    },
+)
+
+
+@pytest.fixture(scope="module")
+def shared_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("recipes") / "recipe.yaml"
+
+
+@given(data=recipes)
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=50)
+def test_a_recipe_written_down_reads_back_equal(shared_path: Path, data: dict[str, Any]) -> None:
+    recipe = load(shared_path, strict_yaml.write(data))
+    assert load(shared_path, recipe_to_yaml(recipe)) == recipe
+    # and so in another folder: all paths have become absolute
+    elsewhere = shared_path.parent / "elsewhere"
+    elsewhere.mkdir(exist_ok=True)
+    assert load(elsewhere / "recipe.yaml", recipe_to_yaml(recipe)) == recipe
+
+
+junk = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.floats() | st.sampled_from(["noam", "linear", "1:30", "x"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["name", "noam", "tsv", "train", "x", "schedule", "warmup"]), inner, max_size=3
+        )
+    ),
+    max_leaves=5,
+)
+
+
+def keys_of(data: Any, above: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The location of everything in a document."""
+    entries = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    return [above, *(location for key, value in entries for location in keys_of(value, (*above, key)))]
+
+
+@given(choice=st.data())
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=50)
+def test_any_damage_is_a_config_error_with_a_place(shared_path: Path, choice: st.DataObject) -> None:
+    document = copy.deepcopy(
+        yaml.safe_load(SMALLEST + "train: {schedule: {name: noam, factor: 1}, stop: {steps: 5}}\n")
+    )
+    *above, key = choice.draw(st.sampled_from([location for location in keys_of(document) if location]))
+    container = document
+    for part in above:
+        container = container[part]
+    container[key] = choice.draw(junk)
+    try:
+        load(shared_path, strict_yaml.write(document))
+    except ConfigError as error:
+        for line in str(error).split("\n")[1:]:
+            assert line.startswith(f"  {shared_path}:"), line
+            assert "Input should" not in line

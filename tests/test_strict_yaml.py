@@ -1,0 +1,263 @@
+"""YAML read without surprises, and written so that it reads back the same."""
+
+import math
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmt import strict_yaml
+from nmt.errors import ConfigError
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    return tmp_path / "recipe.yaml"
+
+
+def value_of(path: Path, text: str) -> Any:
+    path.write_text(f"key: {text}\n", encoding="utf-8")
+    return strict_yaml.read(path).data["key"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # what PyYAML reads as text
+        ("1e-4", 1e-4),
+        ("1E5", 1e5),
+        ("2.5e+3", 2500.0),
+        # what PyYAML reads as a boolean
+        ("no", "no"),
+        ("yes", "yes"),
+        ("on", "on"),
+        ("Off", "Off"),
+        ("y", "y"),
+        ("true", True),
+        ("False", False),
+        # what PyYAML reads in base 60, 8, 16, as a date
+        ("1:30", "1:30"),
+        ("010", 10),
+        ("0x10", "0x10"),
+        ("0o10", "0o10"),
+        ("2024-01-31", "2024-01-31"),
+        ("=", "="),
+        ("'<<'", "<<"),
+        # and what is no surprise
+        ("12", 12),
+        ("-3", -3),
+        ("1_000", 1000),
+        ("0.5", 0.5),
+        (".5", 0.5),
+        ("-.inf", -math.inf),
+        ("'12'", "12"),
+        ('"true"', "true"),
+        ("'~'", "~"),
+        ("~", None),
+        ("null", None),
+        ("", None),
+        ("[1, a, null]", [1, "a", None]),
+        ("{a: 1, b: {c: no}}", {"a": 1, "b": {"c": "no"}}),
+        ("9" * 5000, "9" * 5000),
+    ],
+)
+def test_bare_words(recipe: Path, text: str, expected: Any) -> None:
+    value = value_of(recipe, text)
+    assert value == expected
+    assert type(value) is type(expected)
+
+
+def test_nan(recipe: Path) -> None:
+    assert math.isnan(value_of(recipe, ".nan"))
+
+
+def test_block_text_and_anchors(recipe: Path) -> None:
+    recipe.write_text("a: |\n  1\n  2\nb: &there {x: 1}\nc: *there\n")
+    assert strict_yaml.read(recipe).data == {"a": "1\n2\n", "b": {"x": 1}, "c": {"x": 1}}
+
+
+def test_windows_files(recipe: Path) -> None:
+    recipe.write_bytes("\ufeffa: 1\r\nb: no\r\n".encode())
+    assert strict_yaml.read(recipe).data == {"a": 1, "b": "no"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: 1\nb: 2\na: 3\n", "{}:3: the key 'a' stands here and at line 1; keep one"),
+        ("s:\n  x: 1\n  y: 2\n  x:\n    z: 1\n", "{}:4: the key 'x' stands here and at line 2; keep one"),
+        ("a: {b: 1, b: 2}\n", "{}:1: the key 'b' stands here and at line 1; keep one"),
+        ("", "{}: the recipe is empty; it needs at least name, languages, data and run"),
+        ("# nothing\n", "{}: the recipe is empty"),
+        ("- a\n- b\n", "{}:1: a recipe is a mapping of sections, found a list"),
+        ("hello\n", "{}:1: a recipe is a mapping of sections, found the single value 'hello'"),
+        ("a: [1, 2\nb: 3\n", "{}:2: not valid YAML: "),
+        ("a: 1\n\tb: 2\n", "{}:2: not valid YAML: found character '\\t' that cannot start any token; indent"),
+        ("a: 1\n---\nb: 2\n", "{}:2: not valid YAML: "),
+        ("a: b: c\n", "{}:1: not valid YAML: mapping values are not allowed here"),
+        ("a: 1\nb: \x00\n", "{}:2: not valid YAML: it holds the control character U+0000"),
+        ("a: *nowhere\n", "{}:1: not valid YAML: found undefined alias"),
+        ("a: &a [*a]\n", "{}: nested too deeply, or an anchor that holds itself"),
+        ("a: " + "[" * 5000, "{}: nested too deeply"),
+        ("a: 1\nb: !!python/name:os.system x\n", "{}:2: unknown tag tag:yaml.org,2002:python/name:os.system"),
+        ("b: !mine 3\n", "{}:1: unknown tag !mine; a recipe holds plain values only"),
+        ("a: !!set {x: 1}\n", "{}:1: unknown tag tag:yaml.org,2002:set"),
+        ("? [a, b]\n: 1\n", "{}:1: a key must be a word, found a list"),
+    ],
+)
+def test_mistakes_name_file_and_line(recipe: Path, text: str, message: str) -> None:
+    recipe.write_bytes(text.encode())
+    with pytest.raises(ConfigError) as caught:
+        strict_yaml.read(recipe)
+    assert str(caught.value).startswith(message.format(recipe))
+
+
+def test_files_that_cannot_be_read(recipe: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot read the recipe: No such file or directory"):
+        strict_yaml.read(recipe)
+    with pytest.raises(ConfigError, match="cannot read the recipe: Is a directory"):
+        strict_yaml.read(tmp_path)
+    recipe.write_bytes("name: però\n".encode("latin-1"))
+    with pytest.raises(ConfigError, match="not UTF-8 at byte 9; save the recipe as UTF-8"):
+        strict_yaml.read(recipe)
+
+
+DOCUMENT = """\
+name: x
+model:
+  dim: 256
+  # a comment
+  heads: 4
+data:
+  train:
+    - tsv: a.tsv
+      weight: 2
+    - {tsv: b.tsv}
+empty:
+"""
+
+
+@pytest.fixture
+def document(recipe: Path) -> strict_yaml.Document:
+    recipe.write_text(DOCUMENT)
+    return strict_yaml.read(recipe)
+
+
+def test_places_are_the_lines_of_the_keys(document: strict_yaml.Document) -> None:
+    lines = {location: int(place.rpartition(":")[2]) for location, place in document.places.items()}
+    assert lines == {
+        (): 1,
+        ("name",): 1,
+        ("model",): 2,
+        ("model", "dim"): 3,
+        ("model", "heads"): 5,
+        ("data",): 6,
+        ("data", "train"): 7,
+        ("data", "train", 0): 8,
+        ("data", "train", 0, "tsv"): 8,
+        ("data", "train", 0, "weight"): 9,
+        ("data", "train", 1): 10,
+        ("data", "train", 1, "tsv"): 10,
+        ("empty",): 11,
+    }
+    assert document.place(("model", "dropout")) == f"{document.name}:2"
+    assert document.place(("nothing", "here")) == f"{document.name}:1"
+
+
+@pytest.mark.parametrize(
+    ("assignment", "changed"),
+    [
+        ("model.dim=512", {("model", "dim"): 512}),
+        (" model.dim = 1e-4 ", {("model", "dim"): 1e-4}),
+        ("name=a=b", {("name",): "a=b"}),
+        ("name=no", {("name",): "no"}),
+        ("name=", {("name",): None}),
+        ("name='12'", {("name",): "12"}),
+        ("model={dim: 8, heads: 2}", {("model",): {"dim": 8, "heads": 2}}),
+        ("model.schedule.name=noam", {("model", "schedule"): {"name": "noam"}}),
+        ("new.section.key=1", {("new",): {"section": {"key": 1}}}),
+        ("empty.key=1", {("empty",): {"key": 1}}),
+        ("data.train.0.weight=3", {("data", "train", 0, "weight"): 3}),
+        ("data.train.1=null", {("data", "train", 1): None}),
+        ("data.train=[]", {("data", "train"): []}),
+    ],
+)
+def test_overrides(document: strict_yaml.Document, assignment: str, changed: dict[tuple[Any, ...], Any]) -> None:
+    expected = yaml.safe_load(DOCUMENT)
+    for location, value in changed.items():
+        container = expected
+        for part in location[:-1]:
+            container = container[part]
+        container[location[-1]] = value
+    document.override(assignment)
+    assert document.data == expected
+    dotted = assignment.partition("=")[0].strip().split(".")
+    location = tuple(int(part) if part.isdecimal() else part for part in dotted)
+    assert document.place((*location, "anything")) == f"--set {assignment}"
+
+
+def test_the_last_override_wins(document: strict_yaml.Document) -> None:
+    document.override("model.dim=512")
+    document.override("model.dim=1024")
+    assert document.data["model"]["dim"] == 1024
+    assert document.place(("model", "dim")) == "--set model.dim=1024"
+    assert document.place(("model", "heads")).endswith("recipe.yaml:5")
+
+
+def test_overridden_sections_forget_their_lines(document: strict_yaml.Document) -> None:
+    document.override("model={dim: 8}")
+    assert document.place(("model", "heads")) == "--set model={dim: 8}"
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("model.dim", "--set model.dim: expected section.key=value, as in --set train.batch_tokens=2048"),
+        ("=3", "--set =3: expected section.key=value"),
+        ("model..dim=3", "--set model..dim=3: expected section.key=value"),
+        ("model.dim.x=3", "--set model.dim.x=3: model.dim is a plain value, not a section with keys in it"),
+        ("data.train.2.weight=3", "data.train is a list; choose an entry by number (0 to 1), not '2'"),
+        ("data.train.tsv=3", "data.train is a list; choose an entry by number (0 to 1), not 'tsv'"),
+        ("data.train.-1=3", "data.train is a list; choose an entry by number (0 to 1), not '-1'"),
+        ("model.dim=[1", "--set model.dim=[1: not valid YAML: "),
+        ("model={dim: 1, dim: 2}", "--set model={dim: 1, dim: 2}: the key 'dim' stands twice; keep one"),
+    ],
+)
+def test_overrides_that_cannot_be(document: strict_yaml.Document, assignment: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        document.override(assignment)
+    assert message in str(caught.value)
+
+
+def test_relative_paths_count_from_where_they_were_written(document: strict_yaml.Document) -> None:
+    document.override("data.train.1={tsv: c.tsv}")
+    assert document.folder(("data", "train", 0, "tsv")) == Path(document.name).parent
+    assert document.folder(("data", "train", 1, "tsv")) == Path()
+
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("yaml") / "recipe.yaml"
+
+
+@given(data=st.dictionaries(st.text(), plain, min_size=1))
+def test_what_is_written_reads_back_the_same(file: Path, data: dict[str, Any]) -> None:
+    file.write_text(strict_yaml.write(data), encoding="utf-8", newline="")
+    assert strict_yaml.read(file).data == data
+
+
+@given(text=st.text(alphabet=st.sampled_from("ab12.e-+_:~[]{}#&*!|>'\"\n \t,?")))
+def test_any_text_is_read_or_refused(file: Path, text: str) -> None:
+    file.write_text(text, encoding="utf-8", newline="")
+    with suppress(ConfigError):
+        assert isinstance(strict_yaml.read(file).data, dict)
