@@ -1,0 +1,300 @@
+"""The prepared corpus: a directory of token ids that training reads through memory maps.
+
+    manifest.json                          format version (read first), what it was made from, counts
+    tokenizer.model                        or tokenizer.source.model and tokenizer.target.model
+    train/source.tokens.npy                ids of all sentences end to end, uint16 if the vocabulary fits, else int32
+    train/source.offsets.npy               (N+1,) int64: sentence i is tokens[offsets[i]:offsets[i+1]]
+    train/target.tokens.npy, train/target.offsets.npy
+    train/weights.npy                      (N,) float32
+    valid/…                                the same; only if the recipe names a validation text
+    valid.json                             all validation sentences and references as they were written
+
+It is written to a sibling directory and renamed when complete, so whatever bears its name is whole.
+"""
+
+import json
+from array import array
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from nmt.errors import DataError, ModelError
+from nmt.text.tokenizer import Tokenizers
+
+FORMAT = "nmt prepared corpus"
+FORMAT_VERSION = 1
+_REMEDY = "prepare it anew with nmt prepare --force"
+
+Ids = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """A text that the corpus was made from; size and time make a second look cheap, the digest makes it sure."""
+
+    path: str
+    size: int
+    mtime_ns: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class SideCounts:
+    """One side of the pairs that were kept; `spelled` are the characters without a piece."""
+
+    tokens: int
+    characters: int
+    spelled: int
+
+
+@dataclass(frozen=True)
+class SplitCounts:
+    """How many pairs were read, how many each rule refused, and what was kept."""
+
+    read: int
+    kept: int
+    refused: dict[str, int]
+    source: SideCounts
+    target: SideCounts
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a prepared corpus is and what it was made from."""
+
+    settings: dict[str, Any]
+    """The part of the recipe that the result depends on."""
+    inputs: tuple[InputFile, ...]
+    fingerprint: str
+    """SHA-256 of the settings and of the digests of all inputs: equal if and only if the corpus is."""
+    train: SplitCounts
+    valid: SplitCounts | None
+
+    def write(self, directory: Path) -> None:
+        """Write `manifest.json`."""
+        content = {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(self)}
+        text = json.dumps(content, indent=2, ensure_ascii=False)
+        (directory / "manifest.json").write_text(text + "\n", encoding="utf-8")
+
+    @classmethod
+    def read(cls, directory: Path) -> "Manifest":
+        """Read `manifest.json`. Raises DataError: absent, damaged, or of another format version."""
+        content = _read_manifest(directory)
+        path, version = directory / "manifest.json", content["format_version"]
+        if version != FORMAT_VERSION:
+            raise DataError(f"{path}: found format version {version}, expected {FORMAT_VERSION}; {_REMEDY}")
+        try:
+            return cls(
+                content["settings"],
+                tuple(InputFile(**file) for file in content["inputs"]),
+                content["fingerprint"],
+                _split_counts(content["train"]),
+                None if content["valid"] is None else _split_counts(content["valid"]),
+            )
+        except (KeyError, TypeError):
+            raise DataError(f"{path}: damaged; {_REMEDY}") from None
+
+
+def is_prepared_corpus(directory: Path) -> bool:
+    """Whether nmt wrote this directory, and so may replace it. Raises DataError if a newer nmt did."""
+    if not (directory / "manifest.json").is_file():
+        return False
+    try:
+        version = _read_manifest(directory)["format_version"]
+    except DataError:
+        return False
+    if version > FORMAT_VERSION:
+        raise DataError(
+            f"{directory}: written by a newer nmt (format version {version}, this one knows {FORMAT_VERSION}); "
+            "use that nmt, or name another folder as `prepared` in the recipe"
+        )
+    return True
+
+
+def _read_manifest(directory: Path) -> dict[str, Any]:
+    """Return the manifest as JSON values, of whatever version, if it is one at all."""
+    path = directory / "manifest.json"
+    try:
+        content = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise DataError(f"{directory}: no prepared corpus here; make it with nmt prepare") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot read it: {error.strerror}") from None
+    except ValueError:
+        content = None
+    marked = isinstance(content, dict) and content.get("format") == FORMAT
+    if not marked or not isinstance(content.get("format_version"), int):
+        raise DataError(f"{path}: not the manifest of a prepared corpus, or a damaged one")
+    return dict(content)
+
+
+class TokenStore(Sequence[Ids]):
+    """The sentences of one side as ids, without bos and eos; read from disk as they are asked for."""
+
+    def __init__(self, directory: Path, side: str) -> None:
+        self._tokens = _load_array(directory / f"{side}.tokens.npy")
+        self._offsets = _load_array(directory / f"{side}.offsets.npy")
+        if len(self._offsets) == 0 or self._offsets[-1] != len(self._tokens):
+            raise DataError(f"{directory}: tokens and offsets of the {side} do not belong together; {_REMEDY}")
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return the ids of sentence `index` as int32 (length,)."""
+        i = range(len(self))[index]
+        return self._tokens[self._offsets[i] : self._offsets[i + 1]].astype(np.int32)
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int32]:
+        """Tokens in each sentence, (N,) int32."""
+        return np.diff(self._offsets).astype(np.int32)
+
+
+@dataclass(frozen=True)
+class PreparedSplit:
+    """Sentence pairs as ids: entry i of `source` and of `target` are translations; `weights` is (N,) float32."""
+
+    source: TokenStore
+    target: TokenStore
+    weights: npt.NDArray[np.float32]
+
+    @classmethod
+    def open(cls, directory: Path) -> "PreparedSplit":
+        """Map the files of a split. Raises DataError if they are damaged."""
+        source, target = TokenStore(directory, "source"), TokenStore(directory, "target")
+        split = cls(source, target, _load_array(directory / "weights.npy"))
+        if not len(split.source) == len(split.target) == len(split.weights):
+            raise DataError(f"{directory}: source, target and weights differ in length; {_REMEDY}")
+        return split
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+
+@dataclass(frozen=True)
+class PreparedCorpus:
+    """All that training needs to know about the text.
+
+    `valid` leaves out pairs with an empty or an over-long side, on which no loss can be computed; `valid_sources` and
+    `valid_references` hold every line as it was written, for translation scores.
+    """
+
+    train: PreparedSplit
+    valid: PreparedSplit | None
+    valid_sources: list[str]
+    valid_references: list[str]
+    tokenizers: Tokenizers
+    manifest: Manifest
+
+    @classmethod
+    def open(cls, directory: Path) -> "PreparedCorpus":
+        """Open a prepared corpus. Raises DataError if it is absent, damaged or of another format version."""
+        manifest = Manifest.read(directory)
+        try:
+            tokenizers = Tokenizers.load(directory)
+        except ModelError as error:
+            raise DataError(f"{error}; {_REMEDY}") from None
+        train = PreparedSplit.open(directory / "train")
+        valid = None if manifest.valid is None else PreparedSplit.open(directory / "valid")
+        if len(train) != manifest.train.kept:
+            found = f"holds {len(train)} pairs, its manifest says {manifest.train.kept}"
+            raise DataError(f"{directory}: {found}; {_REMEDY}")
+        sources, references = ([], []) if valid is None else _read_valid_text(directory)
+        return cls(train, valid, sources, references, tokenizers, manifest)
+
+
+class SplitWriter:
+    """Appends pairs to the files of a split; nothing but lengths and weights is held in memory.
+
+    Used as a context manager: the files are complete when it has been left.
+    """
+
+    def __init__(self, directory: Path, tokenizers: Tokenizers) -> None:
+        directory.mkdir()
+        self._directory = directory
+        self._source = _SideWriter(directory, "source", len(tokenizers.source))
+        self._target = _SideWriter(directory, "target", len(tokenizers.target))
+        self._weights = array("f")
+
+    def extend(self, sources: Sequence[Ids], targets: Sequence[Ids], weights: Sequence[float]) -> None:
+        """Add pairs."""
+        self._source.extend(sources)
+        self._target.extend(targets)
+        self._weights.extend(weights)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._source.close()
+        finally:
+            self._target.close()
+        np.save(self._directory / "weights.npy", np.frombuffer(self._weights, dtype=np.float32))
+
+
+class _SideWriter:
+    """Writes a tokens array whose length is known only at the end, then the offsets."""
+
+    def __init__(self, directory: Path, side: str, vocabulary: int) -> None:
+        self._dtype = np.dtype(np.uint16 if vocabulary <= 1 << 16 else np.int32)
+        self._offsets_path = directory / f"{side}.offsets.npy"
+        self._lengths = array("i")
+        self._file = (directory / f"{side}.tokens.npy").open("wb")
+        self._write_header(0)
+        self._start = self._file.tell()
+
+    def extend(self, sentences: Sequence[Ids]) -> None:
+        self._lengths.extend(map(len, sentences))
+        if sentences:
+            self._file.write(np.concatenate(sentences).astype(self._dtype).tobytes())
+
+    def close(self) -> None:
+        offsets = np.zeros(len(self._lengths) + 1, dtype=np.int64)
+        np.cumsum(np.frombuffer(self._lengths, dtype=np.int32), out=offsets[1:])
+        with self._file:
+            self._file.seek(0)
+            self._write_header(int(offsets[-1]))
+            # numpy pads headers so that an array may grow
+            assert self._file.tell() == self._start
+        np.save(self._offsets_path, offsets)
+
+    def _write_header(self, length: int) -> None:
+        description = np.lib.format.dtype_to_descr(self._dtype)
+        header = {"descr": description, "fortran_order": False, "shape": (length,)}
+        np.lib.format.write_array_header_1_0(self._file, header)
+
+
+def write_valid_text(directory: Path, sources: Sequence[str], references: Sequence[str]) -> None:
+    """Write the validation text as it was read. (JSON, since a line may hold any character.)"""
+    content = json.dumps({"sources": sources, "references": references}, ensure_ascii=False, indent=0)
+    (directory / "valid.json").write_text(content + "\n", encoding="utf-8")
+
+
+def _read_valid_text(directory: Path) -> tuple[list[str], list[str]]:
+    path = directory / "valid.json"
+    try:
+        content = json.loads(path.read_bytes())
+        return content["sources"], content["references"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise DataError(f"{path}: missing or damaged; {_REMEDY}") from None
+
+
+def _split_counts(content: dict[str, Any]) -> SplitCounts:
+    sides = {side: SideCounts(**content[side]) for side in ("source", "target")}
+    return SplitCounts(content["read"], content["kept"], content["refused"], **sides)
+
+
+def _load_array(path: Path) -> npt.NDArray[Any]:
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
+    except (OSError, ValueError, EOFError):
+        raise DataError(f"{path}: missing or damaged; {_REMEDY}") from None

@@ -1,0 +1,121 @@
+"""Filters: each rule by example, the duplicate set against a Python set, the scripts against the Unicode database."""
+
+import re
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmt.config import Filters, Languages
+from nmt.text import filters
+from nmt.text.filters import RULES, PairFilter
+
+PERMISSIVE = Filters(duplicates=True, copies=True, any_script=True)
+
+
+def pair_filter(target: str = "it", settings: Filters | None = None) -> PairFilter:
+    return PairFilter(settings or Filters(), Languages(source="en", target=target))
+
+
+@pytest.mark.parametrize(
+    ("language", "source", "target", "reason"),
+    [
+        ("it", "", "ciao", "empty"),
+        ("it", "hi", "", "empty"),
+        ("it", "hi", "ciao", None),
+        ("it", "Radio Roma", "radio roma", "copy"),
+        ("it", "at half past ten", "10:30", None),
+        ("it", "hi", "你好", "script"),
+        ("it", "hi", "привет!", "script"),
+        ("pt-BR", "hi", "你好", "script"),
+        ("zh", "hi", "你好", None),
+        ("zh_Hant", "code", "print(x)", "script"),
+        ("zh", "at half past ten", "10:30", "script"),
+        ("zh", "Tom is here", "Tom 在", None),
+        ("ja", "hi", "こんにちは", None),
+        ("ko", "hi", "안녕", None),
+        ("ru", "hi", "hello", "script"),
+        ("el", "hi", "γεια", None),
+        ("ar", "hi", "مرحبا", None),
+        ("he", "hi", "שלום", None),
+        ("sr", "hi", "здраво", None),
+        ("sr", "hi", "zdravo", None),
+    ],
+)
+def test_rules_on_text(language: str, source: str, target: str, reason: str | None) -> None:
+    pairs = pair_filter(language)
+    assert pairs.text_reason(source, target) == reason
+    assert pairs.counts == {rule: int(rule == reason) for rule in RULES}
+
+
+def test_switches_keep_what_rules_would_refuse() -> None:
+    pairs = pair_filter("zh", PERMISSIVE)
+    assert [pairs.text_reason("same", "same") for _ in range(2)] == [None, None]
+    assert pairs.text_reason("", "x") == "empty"
+
+
+def test_duplicate_is_the_second_of_the_same_pair() -> None:
+    pairs = pair_filter()
+    seen = [("a", "b"), ("a", "c"), ("b", "b c"), ("a", "b"), ("ab", ""), ("a", "b")]
+    assert [pairs.text_reason(*pair) for pair in seen] == [None, None, None, "duplicate", "empty", "duplicate"]
+    assert pairs.counts["duplicate"] == 2
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "reason"),
+    [
+        (20, 20, None),
+        (21, 20, "too_long"),
+        (20, 21, "too_long"),
+        (1, 13, None),  # 13 - 10 free = 3 times 1
+        (1, 14, "ratio"),
+        (14, 1, "ratio"),
+        (3, 19, None),
+        (3, 20, "ratio"),
+    ],
+)
+def test_rules_on_length(source: int, target: int, reason: str | None) -> None:
+    pairs = pair_filter(settings=Filters(max_tokens=20, max_ratio=3.0))
+    assert pairs.length_reason(source, target) == reason
+
+
+@given(st.lists(st.tuples(st.text("ab", max_size=3), st.text("ab", max_size=3))))
+def test_duplicates_are_found_as_by_a_set(pairs: list[tuple[str, str]]) -> None:
+    seen, known = filters._SeenPairs(), set()
+    for pair in pairs:
+        assert seen.add(*pair) == (pair not in known)
+        known.add(pair)
+
+
+def test_duplicate_set_grows_and_forgets_nothing() -> None:
+    seen = filters._SeenPairs()
+    assert all(seen.add(str(i), "x") for i in range(5000))
+    assert not any(seen.add(str(i), "x") for i in range(5000))
+    assert len(seen._table) <= 4 * 5000
+
+
+NAMED = {"Han": ("CJK UNIFIED",), "Japanese": ("HIRAGANA", "KATAKANA", "CJK UNIFIED"), "Myanmar": ("MYANMAR",)}
+
+
+@pytest.mark.parametrize("script", filters._SCRIPTS)
+def test_scripts_hold_the_letters_that_unicode_names_after_them(script: str) -> None:
+    letter_of = re.compile(f"[{filters._SCRIPTS[script]}]")
+    own = NAMED.get(script, (script.upper(),))
+    others = tuple(f"{name.upper()} LETTER" for name in filters._SCRIPTS if name != script)
+    kinds = ("LETTER", "SYLLABLE", "IDEOGRAPH", "SMALL", "CAPITAL")
+    mine = tuple(f"{name} {kind}" for name in own for kind in kinds)
+    for code in range(0x10000):
+        name = unicodedata.name(chr(code), "")
+        if not unicodedata.category(chr(code)).startswith("L"):
+            continue
+        if name.startswith(mine):
+            assert letter_of.match(chr(code)), f"{script} lacks U+{code:04X} {name}"
+        if name.startswith(others):
+            assert not letter_of.match(chr(code)), f"{script} holds U+{code:04X} {name}"
+
+
+def test_every_language_has_one_script() -> None:
+    listed = [language for languages in filters._LANGUAGES.values() for language in languages.split()]
+    assert len(listed) == len(set(listed))
+    assert set(filters._LANGUAGES) == set(filters._SCRIPTS)

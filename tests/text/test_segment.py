@@ -1,0 +1,111 @@
+"""Cutting long lines and joining their translations."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmt.text.segment import join_pieces, split_line
+
+
+def words(text: str) -> int:
+    return len(text.split())
+
+
+ALPHABET = st.sampled_from(
+    [*"aB .!?,;:—…\t\"')1", "。", "！", "，", "、", "”", "中", "文", "\u3000", "\u0301", "\u200d", "😀"]
+)
+
+
+@given(st.text(ALPHABET) | st.text(), st.integers(1, 12))
+def test_pieces_are_the_text_and_fit(text: str, limit: int) -> None:
+    pieces = split_line(text, limit, len)
+    assert "".join(pieces) == text
+    assert all(len(piece) <= limit for piece in pieces)
+
+
+@given(st.text(ALPHABET, max_size=40))
+def test_what_fits_stays_whole(text: str) -> None:
+    assert split_line(text, 40, len) == [text]
+
+
+@given(st.text(st.sampled_from("aB .!?,;\"'")), st.integers(1, 5))
+def test_words_stay_whole(text: str, limit: int) -> None:
+    pieces = split_line(text, limit, words)
+    assert [word for piece in pieces for word in piece.split()] == text.split()
+    assert all(words(piece) <= limit for piece in pieces)
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "expected"),
+    [
+        ("It rained. We stayed! Why? He left.", 3, ["It rained. ", "We stayed! ", "Why? ", "He left."]),
+        ('He said: "Stop." Then he left us.', 4, ['He said: "Stop." ', "Then he left us."]),
+        (
+            "We met Mr. Smith and J. S. Bach here. It rained.",
+            9,
+            ["We met Mr. Smith and J. S. Bach here. ", "It rained."],
+        ),
+        # a small letter goes on with the sentence: only spaces are left to cut at
+        ("It weighs 3 kg. approx. as said", 5, ["It weighs 3 kg. approx. ", "as said"]),
+        ("one two, three four, five six", 4, ["one two, three four, ", "five six"]),
+        ("one two three four five", 2, ["one two ", "three four ", "five"]),
+        ("vale 3.50 euro e 7.25 lire", 3, ["vale 3.50 euro ", "e 7.25 lire"]),
+    ],
+)
+def test_where_western_text_is_cut(text: str, limit: int, expected: list[str]) -> None:
+    assert split_line(text, limit, words) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "expected"),
+    [
+        ("今天下雨。我们在家！", 6, ["今天下雨。", "我们在家！"]),
+        ("他说：“走吧。”然后走了。", 9, ["他说：“走吧。”", "然后走了。"]),
+        ("今天下雨，我们在家，看书、写字。", 10, ["今天下雨，我们在家，", "看书、写字。"]),
+        ("我们都很喜欢它", 4, ["我们都", "很喜欢它"]),
+    ],
+)
+def test_where_chinese_is_cut(text: str, limit: int, expected: list[str]) -> None:
+    assert split_line(text, limit, len) == expected
+
+
+def test_accents_and_emoji_stay_with_their_letters() -> None:
+    assert split_line("ae\u0301a", 3, len) == ["ae\u0301", "a"]
+    assert split_line("a👩\u200d🔬aa", 5, len) == ["a👩\u200d🔬", "aa"]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "translations", "expected"),
+    [
+        (["It rained. ", "We left."], ["Pioveva.", "Partimmo."], "Pioveva. Partimmo."),
+        (["It rained. ", "We left."], ["下雨了。", "我们走了。"], "下雨了。我们走了。"),
+        (["下雨了。", "我们走了。"], ["It rained.", "We left."], "It rained. We left."),
+        (["他说：“走吧。”", "然后走了。"], ["He said, “Go.”", "Then he left."], "He said, “Go.” Then he left."),
+        (["Donaudampf", "schiff"], ["Danube steam", "ship"], "Danube steamship"),
+        (["a ", "\u200b ", "b"], ["x", "", "y"], "x y"),
+        ([" ", "b"], ["", "y"], "y"),
+        (["It rained. ", "Stop."], ["下雨了。", "Stop."], "下雨了。Stop."),
+        ([""], [""], ""),
+    ],
+)
+def test_joining(pieces: list[str], translations: list[str], expected: str) -> None:
+    assert join_pieces(pieces, translations) == expected
+
+
+@given(st.lists(st.text(st.sampled_from("abc"), min_size=1, max_size=5), min_size=1), st.integers(1, 4))
+def test_a_translator_that_changes_nothing_changes_nothing(parts: list[str], limit: int) -> None:
+    text = " ".join(parts)
+    pieces = split_line(text, limit, words)
+    assert join_pieces(pieces, [piece.strip() for piece in pieces]) == text
+
+
+@pytest.mark.parametrize(
+    "unit", ["a", ".", ",", " ", "。", "，", "\u0301", "—", ". ", ".)", ",.", "a.", "A. ", "…", "!?"]
+)
+def test_time_grows_with_length_only(unit: str) -> None:
+    text = (unit * 100_000)[:100_000]
+    started = time.process_time()
+    assert "".join(split_line(text, 200, len)) == text
+    assert time.process_time() - started < 3

@@ -1,0 +1,175 @@
+"""Tokenizer: nothing is lost, text is never taken for symbols, training repeats to the byte, errors name the bound."""
+
+import io
+import random
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sentencepiece
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from nmt.config import TokenizerSettings
+from nmt.errors import ConfigError, DataError, ModelError
+from nmt.text.normalize import normalize
+from nmt.text.tokenizer import Tokenizer, Tokenizers
+
+SYMBOLS = ["<s>", "</s>", "<pad>", "<unk>", "<0x41>", "<back>", "▁", "▁▁ a", "▅", "⁇", "\ufdd0", "a ▁ b", "<s>x</s>"]
+
+
+def sentences(count: int = 400) -> list[str]:
+    choose = random.Random(1)
+    syllables = ["ca", "ne", "gat", "to", "ve", "de", "the", "do", "mi", "stra", "lun", "per", "ché", "茶", "爱", "我"]
+    words = ["".join(choose.choices(syllables, k=choose.randint(1, 3))) for _ in range(150)]
+    return [" ".join(choose.choices(words, k=choose.randint(2, 9))) + "." for _ in range(count)]
+
+
+@pytest.fixture(scope="module", params=["unigram", "bpe"])
+def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
+    return Tokenizer.train([*sentences(), *SYMBOLS * 5], TokenizerSettings(size=350, type=request.param), tags=["back"])
+
+
+@given(st.text(st.characters(exclude_categories=())))
+@example("▁")
+@example("a\u0300\u200b\u0301")
+@settings(max_examples=300, deadline=None)
+def test_decode_undoes_encode(tokenizer: Tokenizer, text: str) -> None:
+    assert tokenizer.decode(tokenizer.encode(text)) == normalize(text)
+
+
+@given(st.lists(st.sampled_from([*SYMBOLS, "cat", " ", "，", "\0", "\n", "e", "\u0301"])).map("".join))
+@settings(deadline=None)
+def test_symbols_written_in_text_are_text(tokenizer: Tokenizer, text: str) -> None:
+    ids = tokenizer.encode(text)
+    assert tokenizer.decode(ids) == normalize(text)
+    assert min(ids, default=9) > tokenizer.eos_id
+    assert tokenizer.tag_id("back") not in ids
+
+
+@given(st.lists(st.text(max_size=20), max_size=10))
+@settings(deadline=None)
+def test_batch_agrees_with_one_by_one(tokenizer: Tokenizer, texts: list[str]) -> None:
+    batch = tokenizer.encode_batch(texts, threads=2)
+    assert [ids.tolist() for ids in batch] == [tokenizer.encode(text) for text in texts]
+    assert all(ids.dtype == np.int32 for ids in batch)
+
+
+@given(st.data())
+@settings(deadline=None)
+def test_decoding_any_ids_gives_one_clean_line(tokenizer: Tokenizer, data: st.DataObject) -> None:
+    ids = data.draw(st.lists(st.integers(0, len(tokenizer) - 1)))
+    text = tokenizer.decode(ids)
+    assert text == normalize(text)
+    assert "\n" not in text
+
+
+def test_symbols_and_tags_say_nothing(tokenizer: Tokenizer) -> None:
+    ids = tokenizer.encode("gatto vede")
+    tagged = [tokenizer.bos_id, tokenizer.tag_id("back"), *ids, tokenizer.unk_id, tokenizer.eos_id, tokenizer.pad_id]
+    assert tokenizer.decode(tagged) == "gatto vede"
+    assert tokenizer.decode(np.array(ids, dtype=np.uint16)) == "gatto vede"
+
+
+def test_layout_of_the_vocabulary(tokenizer: Tokenizer) -> None:
+    assert (tokenizer.pad_id, tokenizer.unk_id, tokenizer.bos_id, tokenizer.eos_id) == (0, 1, 2, 3)
+    assert tokenizer.pieces[:5] == ["<pad>", "<unk>", "<s>", "</s>", "<back>"]
+    assert len(tokenizer.pieces) == len(tokenizer) == 350
+    assert tokenizer.encode("") == tokenizer.encode(" \u2028\0") == []
+
+
+def test_unknown_tag(tokenizer: Tokenizer) -> None:
+    for tag in ("forward", "s", "unk", "pad"):
+        with pytest.raises(ModelError, match=f"does not know the tag '{tag}'"):
+            tokenizer.tag_id(tag)
+
+
+def test_spelled_counts_the_characters_without_a_piece(tokenizer: Tokenizer) -> None:
+    ids = tokenizer.encode_batch(["gatto ß€😀 gatto"])[0]
+    assert tokenizer.spelled()[ids].sum() == 3
+
+
+@pytest.mark.parametrize("text", ["a" * 100_000, "the cat " * 12_500, "茶" * 100_000, "😀" * 100_000, "<s>" * 33_000])
+def test_long_lines(tokenizer: Tokenizer, text: str) -> None:
+    start = time.process_time()  # other work on the machine does not count
+    assert tokenizer.decode(tokenizer.encode(text)) == normalize(text)
+    assert time.process_time() - start < 5
+
+
+def test_training_repeats_to_the_byte(capfd: pytest.CaptureFixture[str]) -> None:
+    first, second = (Tokenizer.train(sentences(), TokenizerSettings(size=330)).to_bytes() for _ in range(2))
+    assert first == second
+    assert capfd.readouterr() == ("", "")
+
+
+def test_without_bytes_unknown_characters_are_lost() -> None:
+    plain = Tokenizer.train(sentences(), TokenizerSettings(size=70, byte_fallback=False))
+    ids = plain.encode("gatto vede ß")
+    assert plain.unk_id in ids
+    assert plain.decode(ids) == "gatto vede"
+    assert plain.spelled()[ids].sum() == 1
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+@pytest.mark.parametrize("size", [100, 20_000])
+def test_impossible_size_names_a_bound_that_works(kind: str, size: int) -> None:
+    with pytest.raises(ConfigError, match=r"tokenizer\.size: found (100|20000), but") as caught:
+        Tokenizer.train(sentences(), TokenizerSettings.model_validate({"size": size, "type": kind}))
+    bound = int(re.findall(r"set tokenizer\.size to (\d+) or (?:less|more)", str(caught.value))[0])
+    found = Tokenizer.train(sentences(), TokenizerSettings.model_validate({"size": bound, "type": kind}))
+    assert len(found) == bound
+    beyond = bound + 1 if size > bound else bound - 1
+    with pytest.raises(ConfigError):
+        Tokenizer.train(sentences(), TokenizerSettings.model_validate({"size": beyond, "type": kind}))
+
+
+def test_no_text() -> None:
+    with pytest.raises(DataError, match="every line is empty"):
+        Tokenizer.train(["", " \0"], TokenizerSettings(size=300))
+    with pytest.raises(DataError, match="every line is longer than 4192 bytes; put one sentence a line"):
+        Tokenizer.train(["word " * 2000], TokenizerSettings(size=300))
+
+
+@pytest.mark.parametrize("error", [DataError("a.tsv:7: bad"), KeyboardInterrupt()])
+def test_an_error_while_reading_comes_through(error: BaseException) -> None:
+    def lines() -> Iterator[str]:
+        yield "one line"
+        raise error
+
+    with pytest.raises(type(error)) as caught:
+        Tokenizer.train(lines(), TokenizerSettings(size=300))
+    assert caught.value is error
+
+
+def test_save_and_load(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    other = Tokenizer.train(sentences(), TokenizerSettings(size=330))
+    for name, pair in (("one", Tokenizers(other, other)), ("two", Tokenizers(tokenizer, other))):
+        directory = tmp_path / name
+        directory.mkdir()
+        pair.save(directory)
+        loaded = Tokenizers.load(directory)
+        assert loaded.shared == pair.shared
+        assert loaded.source.pieces == pair.source.pieces
+        assert loaded.target.to_bytes() == pair.target.to_bytes()
+    assert [path.name for path in (tmp_path / "one").iterdir()] == ["tokenizer.model"]
+
+
+def test_loading_what_is_absent_or_damaged(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=f"{tmp_path}: no tokenizer"):
+        Tokenizers.load(tmp_path)
+    for content in (b"", b"not a model", tokenizer.to_bytes()[:-7]):
+        (tmp_path / "tokenizer.model").write_bytes(content)
+        with pytest.raises(ModelError, match=r"tokenizer\.model: not a SentencePiece model, or a damaged one"):
+            Tokenizers.load(tmp_path)
+
+
+def test_tokenizer_of_another_program() -> None:
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(sentences()), model_writer=model, vocab_size=70, minloglevel=2
+    )
+    with pytest.raises(ModelError, match=r"have the ids \(-1, 0, 1, 2\), expected \(0, 1, 2, 3\)"):
+        Tokenizer.from_bytes(model.getvalue())
