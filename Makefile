@@ -1,0 +1,74 @@
+# Everything one does with this repository, by name. `make` alone lists it.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VENV := .venv
+READY := $(VENV)/.ready
+# so that the commands shown are the commands run
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+
+# the first Python that runs and is new enough; name another with `make setup PYTHON=/path/to/python3.12`
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
+
+.PHONY: help setup demo demo-en-it demo-en-zh test check data schema clean
+
+help: ## List what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(READY) ## Build .venv with nmt and everything that development needs
+
+$(READY): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "error: no Python 3.11 or newer found; install one, or name it: make setup PYTHON=/path/to/python3" >&2; exit 2; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo "error: $(PYTHON) comes without venv; on Debian and Ubuntu: sudo apt install python3-venv" >&2; exit 2; }
+	@echo "setting up $(VENV) with $$($(PYTHON) -V) (torch is large: minutes on a slow line)"
+	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+# torch alone and first: pip then takes the build that its index offers (CPU or GPU), and the rest adapts to it
+	@$(VENV)/bin/python -m pip install --quiet --no-input --disable-pip-version-check "$$(grep '^torch==' constraints.txt)"
+	@$(VENV)/bin/python -m pip install --quiet --no-input --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+# show a command as one would type it, then run it
+define show
+show() { printf '\n$$ %s\n' "$$1"; eval "$$1"; }
+endef
+
+demo: demo-en-it demo-en-zh ## Train, translate and score two small translators: en→it, then en→zh
+
+demo-en-it: $(READY)
+	@$(show); \
+	show 'nmt prepare --config recipes/demo-en-it.yaml'; \
+	show 'nmt train --config recipes/demo-en-it.yaml'; \
+	show 'cut -f 1 data/demo/test.tsv | nmt translate --model runs/demo-en-it > runs/demo-en-it/test.out'; \
+	show 'nmt score runs/demo-en-it/test.out <(cut -f 2 data/demo/test.tsv) --target-lang it'; \
+	show 'printf "%s\n" "Marco has an umbrella." "Where does Anna buy fruit?" | nmt translate --model runs/demo-en-it'
+
+demo-en-zh: $(READY)
+	@$(show); \
+	show 'nmt prepare --config recipes/demo-en-zh.yaml'; \
+	show 'nmt train --config recipes/demo-en-zh.yaml'; \
+	show 'cut -f 1 data/demo/test.tsv | nmt translate --model runs/demo-en-zh > runs/demo-en-zh/test.out'; \
+	show 'nmt score runs/demo-en-zh/test.out <(cut -f 3 data/demo/test.tsv) --target-lang zh'; \
+	show 'printf "%s\n" "Marco has an umbrella." "Where does Anna buy fruit?" | nmt translate --model runs/demo-en-zh'
+
+test: $(READY) ## Run all tests, the slow ones last
+	@python -m pytest --quiet
+
+check: $(READY) ## Lint, formatting, types, floors
+	ruff check
+	ruff format --check
+	mypy --strict nmt
+	lint-imports
+
+data: ## Fill data/ with the corpora that the larger recipes name (never committed)
+	@$(PYTHON) data/fetch.py
+
+schema: $(READY) ## Write recipes/recipe.schema.json from nmt/config.py
+	@python -c 'from nmt.config import recipe_schema; print(recipe_schema(), end="")' > recipes/recipe.schema.json
+
+clean: ## Remove caches and builds; runs/, data/ and .venv stay
+	@rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find nmt tests data benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,0 +1,100 @@
+"""What others install: a wheel that works anywhere, and that starts without torch."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tomllib
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from nmt import __version__
+
+TORCH_FREE = "errors config console text.corpus text.filters text.normalize text.prepared text.tokenizer"
+TORCH_FREE += " evaluation.metrics prepare score cli"
+
+
+def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "NMT_"))}
+    done = subprocess.run(command, cwd=cwd, env=clean, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def test_what_needs_no_torch_does_not_import_it(repository: Path) -> None:
+    modules = ", ".join(f"nmt.{name}" for name in TORCH_FREE.split())
+    program = f"import sys, {modules}; print('torch' in sys.modules)"
+    assert run(sys.executable, "-c", program, cwd=repository).stdout.strip() == "False"
+
+
+def test_every_dependency_is_pinned_for_ci(repository: Path) -> None:
+    def name(requirement: str) -> str:
+        return requirement.partition(">")[0].partition("=")[0].lower().replace("_", "-")
+
+    project = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    lines = (repository / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = [line for line in lines if line and not line.startswith("#")]
+    assert all(line.count("==") == 1 and "+" not in line for line in pins)
+    wanted = {name(line) for line in [*project["dependencies"], *project["optional-dependencies"]["dev"]]}
+    assert wanted <= {name(line) for line in pins}
+
+
+@pytest.fixture(scope="module")
+def wheel(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel built from a copy, so that nothing is written into the repository."""
+    pytest.importorskip("setuptools", reason="building needs setuptools: make setup")
+    copy = tmp_path_factory.mktemp("repository")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(repository / name, copy)
+    for folder in ("nmt", "tests", "recipes"):
+        shutil.copytree(repository / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", copy / "dist", cwd=copy)
+    (built,) = (copy / "dist").iterdir()
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bin folder of a fresh environment that holds the wheel, and borrows the libraries of this one."""
+    place = tmp_path_factory.mktemp("installed")
+    venv.create(place / "venv", with_pip=False)
+    python = place / "venv" / "bin" / "python"
+    run(sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", wheel, cwd=place)
+    asked = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=place)
+    # a plain path: the editable install of this repository that may be there is not followed
+    Path(asked.stdout.strip(), "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return python.parent
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path, repository: Path) -> None:
+    assert wheel.name == f"nmt-{__version__}-py3-none-any.whl"
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.partition("/")[0] for name in names} == {"nmt", f"nmt-{__version__}.dist-info"}
+    modules = {str(path.relative_to(repository)) for path in (repository / "nmt").rglob("*.py")}
+    assert {name for name in names if name.startswith("nmt/")} == modules | {"nmt/py.typed"}
+
+
+@pytest.mark.slow
+def test_the_installed_commands_work_anywhere(installed: Path, tmp_path: Path) -> None:
+    where = run(installed / "python", "-c", "import nmt; print(nmt.__file__)", cwd=tmp_path).stdout.strip()
+    assert Path(where).is_relative_to(installed.parent)
+    shown = run(installed / "nmt", "--help", cwd=tmp_path).stdout
+    for command in ("prepare", "train", "translate", "score"):
+        assert command in shown
+    assert run(installed / "nmt", "--version", cwd=tmp_path).stdout.strip() == __version__
+
+
+@pytest.mark.slow
+def test_the_installed_score_works_anywhere(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "hyp").write_text("a b c d e\n")
+    (tmp_path / "ref").write_text("a b c d f\n")
+    done = run(installed / "nmt", "score", "hyp", "ref", "--target-lang", "it", "--json", cwd=tmp_path)
+    # 4/5 words, 3/4 pairs, 2/3 triples and 1/2 fours are right
+    assert json.loads(done.stdout)["scores"][0]["value"] == pytest.approx(100 * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** 0.25)
+    assert done.stderr == ""
