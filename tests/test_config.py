@@ -8,7 +8,7 @@ from typing import Any
 import pydantic
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt import strict_yaml
@@ -362,7 +362,7 @@ def shared_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @given(data=recipes)
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_a_recipe_written_down_reads_back_equal(shared_path: Path, data: dict[str, Any]) -> None:
     recipe = load(shared_path, strict_yaml.write(data))
     assert load(shared_path, recipe_to_yaml(recipe)) == recipe
@@ -391,7 +391,7 @@ def keys_of(data: Any, above: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 @given(choice=st.data())
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_any_damage_is_a_config_error_with_a_place(shared_path: Path, choice: st.DataObject) -> None:
     document = copy.deepcopy(
         yaml.safe_load(SMALLEST + "train: {schedule: {name: noam, factor: 1}, stop: {steps: 5}}\n")

@@ -1,0 +1,1 @@
+"""The Transformer and the directory that holds a trained one. Knows no text."""

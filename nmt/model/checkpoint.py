@@ -1,0 +1,159 @@
+"""The model directory: everything that translating needs, and nothing that runs code.
+
+    config.json          format version, languages, model settings, decode settings, digests of the files beside it
+    model.safetensors    the weights, each tied matrix once
+    tokenizer.model      or tokenizer.source.model and tokenizer.target.model
+
+It is written to a temporary sibling, synced, and renamed, so that a directory with its final name is whole.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import ValidationError
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from nmt.config import DecodeSettings, Languages, ModelSettings
+from nmt.errors import ModelError
+from nmt.model.transformer import Transformer
+from nmt.staging import staged_directory
+from nmt.text.tokenizer import Tokenizers
+
+FORMAT_VERSION = 1
+CONFIG_FILE = "config.json"
+WEIGHTS_FILE = "model.safetensors"
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A translator in memory, ready to use."""
+
+    model: Transformer
+    tokenizers: Tokenizers
+    languages: Languages
+    decode: DecodeSettings
+
+
+def save_model(directory: Path, loaded: LoadedModel) -> None:
+    """Write a model directory; whatever stood there before stays until the new one is whole."""
+    with staged_directory(directory) as staging:
+        write_model_files(staging, loaded)
+        seal(staging)
+
+
+def write_model_files(directory: Path, loaded: LoadedModel) -> None:
+    """Write weights, tokenizers and configuration into an existing directory; `seal` it when all is in."""
+    write_tensors(weights_of(loaded.model), directory / WEIGHTS_FILE)
+    loaded.tokenizers.save(directory)
+    configuration = {
+        "format_version": FORMAT_VERSION,
+        "languages": loaded.languages.model_dump(),
+        "model": loaded.model.settings.model_dump(),
+        "decode": loaded.decode.model_dump(),
+    }
+    _write_json(directory / CONFIG_FILE, configuration)
+
+
+def weights_of(model: Transformer) -> dict[str, Tensor]:
+    """Return the weights by name on the CPU, a tied matrix under its first name only."""
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in model.named_parameters()}
+
+
+def load_model(directory: Path, device: torch.device) -> LoadedModel:
+    """Open a model directory for translating. Raises ModelError if it is not one, too new, damaged or inconsistent."""
+    configuration = read_configuration(directory)
+    try:
+        settings = ModelSettings.model_validate(configuration["model"])
+        languages = Languages.model_validate(configuration["languages"])
+        decode = DecodeSettings.model_validate(configuration["decode"])
+    except (KeyError, ValidationError) as error:
+        raise ModelError(f"{directory / CONFIG_FILE}: not a configuration that this version knows: {error}") from None
+    tokenizers = Tokenizers.load(directory)
+    model = Transformer(settings, len(tokenizers.source), len(tokenizers.target))
+    load_weights(model, directory / WEIGHTS_FILE)
+    return LoadedModel(model.to(device).eval(), tokenizers, languages, decode)
+
+
+def load_weights(model: Transformer, file: Path) -> None:
+    """Fill a model with the weights in a file. Raises ModelError if the names or shapes are not the model's."""
+    weights = read_tensors(file)
+    expected = dict(model.named_parameters())
+    for name in sorted(expected.keys() | weights.keys()):
+        found = tuple(weights[name].shape) if name in weights else "nothing"
+        wanted = tuple(expected[name].shape) if name in expected else "nothing"
+        if found != wanted:
+            raise ModelError(f"{file}: weight '{name}': found {found}, the configuration expects {wanted}")
+    with torch.no_grad():
+        for name, parameter in expected.items():
+            parameter.copy_(weights[name])
+
+
+def read_tensors(file: Path) -> dict[str, Tensor]:
+    """Read a safetensors file. Raises ModelError if it is missing or damaged."""
+    try:
+        return load_file(file)
+    except (OSError, SafetensorError) as error:
+        raise ModelError(f"{file}: cannot read the weights: {error}") from None
+
+
+def write_tensors(tensors: dict[str, Tensor], file: Path) -> None:
+    """Write a safetensors file. Raises ModelError if the disk refuses."""
+    try:
+        save_file(tensors, file)
+    except SafetensorError as error:
+        raise ModelError(f"{file}: cannot write the weights: {error}") from None
+
+
+def read_configuration(directory: Path) -> dict[str, Any]:
+    """Read and check config.json and the digests of all files that it lists."""
+    file = directory / CONFIG_FILE
+    if not file.is_file():
+        raise ModelError(f"{directory}: not a model directory: it has no {CONFIG_FILE}")
+    try:
+        configuration = json.loads(file.read_text(encoding="utf-8"))
+        version = configuration["format_version"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError(f"{file}: damaged: {error}") from None
+    if not isinstance(version, int) or version > FORMAT_VERSION:
+        raise ModelError(f"{file}: format version {version}, but this nmt reads up to {FORMAT_VERSION}; update nmt")
+    for name, digest in configuration.get("files", {}).items():
+        if not (directory / name).is_file():
+            raise ModelError(f"{directory / name}: missing, though {CONFIG_FILE} lists it; copy the whole directory")
+        if digest_of(directory / name) != digest:
+            raise ModelError(f"{directory / name}: damaged: its content is not what was saved (SHA-256 differs)")
+    assert isinstance(configuration, dict)
+    return configuration
+
+
+def resolve_model(path: Path) -> Path:
+    """Return the model directory that a path means: itself, or a run's `best`, else its `last`."""
+    for candidate in (path, path / "best", path / "last"):
+        if (candidate / CONFIG_FILE).is_file():
+            return candidate
+    if not path.exists():
+        raise ModelError(f"{path}: no such directory; give a model directory or a run directory")
+    raise ModelError(f"{path}: neither a model directory ({CONFIG_FILE} is missing) nor a run with a checkpoint")
+
+
+def seal(directory: Path) -> None:
+    """Record the digest of every file beside config.json in it, so that damage is recognised when it is read."""
+    configuration = json.loads((directory / CONFIG_FILE).read_text(encoding="utf-8"))
+    others = sorted(file.name for file in directory.iterdir() if file.name != CONFIG_FILE)
+    configuration["files"] = {name: digest_of(directory / name) for name in others}
+    _write_json(directory / CONFIG_FILE, configuration)
+
+
+def digest_of(file: Path) -> str:
+    """Return the SHA-256 of a file's content."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _write_json(file: Path, content: dict[str, Any]) -> None:
+    file.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

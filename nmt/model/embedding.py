@@ -1,0 +1,63 @@
+"""From token ids to vectors that know their place.
+
+B sentences, T length, D width.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from nmt.config import ModelSettings
+from nmt.errors import DataError
+from nmt.model.dropout import Dropout
+
+
+def sinusoidal_positions(length: int, dim: int) -> Tensor:
+    """Return (length, D): sin(p / 10000^(2i/D)) in column 2i and the cosine in 2i+1 (Vaswani et al. 2017, 3.5)."""
+    position = torch.arange(length, dtype=torch.float32).unsqueeze(1)
+    frequency = torch.exp(torch.arange(0, dim, 2, dtype=torch.float32) * (-math.log(10000.0) / dim))
+    table = torch.empty(length, dim)
+    table[:, 0::2] = torch.sin(position * frequency)
+    table[:, 1::2] = torch.cos(position * frequency)
+    return table
+
+
+class Embedding(nn.Module):
+    """Token embeddings scaled by sqrt(D), plus positions, with dropout."""
+
+    positions: Tensor
+
+    def __init__(self, settings: ModelSettings, tokens: nn.Embedding) -> None:
+        super().__init__()
+        self.tokens = tokens
+        self.scale = settings.dim**0.5
+        self.dropout = Dropout(settings.dropout)
+        self.learned = settings.positions == "learned"
+        if self.learned:
+            self.positions = nn.Parameter(torch.empty(settings.max_positions, settings.dim))
+            nn.init.normal_(self.positions, std=settings.dim**-0.5)
+        else:
+            table = sinusoidal_positions(settings.max_positions, settings.dim)
+            self.register_buffer("positions", table, persistent=False)
+
+    def forward(self, ids: Tensor, first: int = 0) -> Tensor:
+        """Map ids (B, T), which stand at positions first … first+T-1, to (B, T, D)."""
+        embedded: Tensor = self.tokens(ids) * self.scale + self._slice(first, first + ids.size(1))
+        dropped: Tensor = self.dropout(embedded)
+        return dropped
+
+    def at(self, ids: Tensor, position: int) -> Tensor:
+        """Map ids (B, K), which all stand at one position, to (B, K, D)."""
+        embedded: Tensor = self.tokens(ids) * self.scale + self._slice(position, position + 1)
+        return embedded
+
+    def _slice(self, start: int, stop: int) -> Tensor:
+        if stop > self.positions.size(0):
+            if self.learned:
+                known = self.positions.size(0)
+                raise DataError(f"a sequence of {stop} tokens, but model.max_positions is {known}; split the line")
+            # sinusoids go on for ever: a longer sequence only needs a longer table
+            table = sinusoidal_positions(2 * stop, self.positions.size(1))
+            self.positions = table.to(self.positions)
+        return self.positions[start:stop]

@@ -1,0 +1,108 @@
+"""The Transformer (Vaswani et al. 2017): an encoder that reads the source, a decoder that writes the target.
+
+B sentences, S source length, T target length, D width, H heads, K beam, V vocabulary.
+"""
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from nmt.config import ModelSettings
+from nmt.model.attention import MultiHeadAttention
+from nmt.model.cache import DecoderCache, empty_layer_cache
+from nmt.model.embedding import Embedding
+from nmt.model.layers import DecoderLayer, EncoderLayer
+
+
+class Transformer(nn.Module):
+    """Encoder and decoder over token ids; knows no files and no text."""
+
+    def __init__(self, settings: ModelSettings, source_vocabulary: int, target_vocabulary: int) -> None:
+        super().__init__()
+        self.settings = settings
+        target_tokens = nn.Embedding(target_vocabulary, settings.dim)
+        all_tied = settings.tied_embeddings == "all"
+        source_tokens = target_tokens if all_tied else nn.Embedding(source_vocabulary, settings.dim)
+        self.source_embedding = Embedding(settings, source_tokens)
+        self.target_embedding = Embedding(settings, target_tokens)
+        self.encoder = nn.ModuleList([EncoderLayer(settings) for _ in range(settings.encoder_layers)])
+        self.decoder = nn.ModuleList([DecoderLayer(settings) for _ in range(settings.decoder_layers)])
+        # post-norm layers end in a norm already
+        pre = settings.norm == "pre"
+        self.encoder_norm = nn.LayerNorm(settings.dim) if pre else nn.Identity()
+        self.decoder_norm = nn.LayerNorm(settings.dim) if pre else nn.Identity()
+        self.output = nn.Linear(settings.dim, target_vocabulary, bias=False)
+        if settings.tied_embeddings != "none":
+            self.output.weight = target_tokens.weight
+        initialize(self)
+
+    def forward(self, source: Tensor, source_mask: Tensor | None, target_in: Tensor) -> Tensor:
+        """Return the decoder's hidden states (B, T, D) for a whole batch, as training needs them."""
+        return self.decode(target_in, self.encode(source, source_mask), source_mask)
+
+    def encode(self, source: Tensor, source_mask: Tensor | None) -> Tensor:
+        """Read source ids (B, S), mask (B, S) True at tokens or None if nothing is padded; return memory (B, S, D)."""
+        mask = _over_heads_and_queries(source_mask)
+        x = self.source_embedding(source)
+        for layer in self.encoder:
+            x = layer(x, mask)
+        memory: Tensor = self.encoder_norm(x)
+        return memory
+
+    def decode(self, target_in: Tensor, memory: Tensor, source_mask: Tensor | None) -> Tensor:
+        """Read target ids (B, T), each position seeing those up to itself (teacher forcing); return (B, T, D)."""
+        mask = _over_heads_and_queries(source_mask)
+        x = self.target_embedding(target_in)
+        for layer in self.decoder:
+            x = layer(x, memory, mask)
+        hidden: Tensor = self.decoder_norm(x)
+        return hidden
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Map hidden states (..., D) to unnormalised log-probabilities (..., V) of the next token."""
+        return F.linear(hidden, self.output.weight)
+
+    def start_cache(self, memory: Tensor, source_mask: Tensor | None, beam: int) -> DecoderCache:
+        """Prepare decoding step by step with K hypotheses for each sentence of memory (B, S, D)."""
+        layers = [
+            empty_layer_cache(*layer.cross_attention.project_memory(memory), beam)
+            for layer in self.decoder
+            if isinstance(layer, DecoderLayer)
+        ]
+        return DecoderCache(layers, _over_heads_and_queries(source_mask), beam)
+
+    def decode_step(self, tokens: Tensor, cache: DecoderCache) -> Tensor:
+        """Read the newest token of each hypothesis (B, K), append it to the cache; return logits (B, K, V)."""
+        x = self.target_embedding.at(tokens, cache.length)
+        for layer, layer_cache in zip(self.decoder, cache.layers, strict=True):
+            assert isinstance(layer, DecoderLayer)
+            x = layer.step(x, layer_cache, cache.source_mask)
+        return self.logits(self.decoder_norm(x))
+
+    def parameter_count(self) -> int:
+        """Return the number of weights, tied ones counted once."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
+
+def initialize(model: Transformer) -> None:
+    """Draw all weights: Xavier-uniform matrices (Glorot & Bengio 2010), zero biases, embeddings N(0, 1/D).
+
+    Embeddings so drawn have unit variance after the scaling by sqrt(D), as the positions have, and give logits of unit
+    variance where they are tied to the output. Fused projections are drawn a (D, D) block at a time.
+    """
+    dim = model.settings.dim
+    for module in model.modules():
+        if isinstance(module, nn.Embedding):
+            nn.init.normal_(module.weight, std=dim**-0.5)
+        elif isinstance(module, nn.Linear) and module.bias is not None:
+            nn.init.xavier_uniform_(module.weight)
+            nn.init.zeros_(module.bias)
+    for module in model.modules():
+        if isinstance(module, MultiHeadAttention):
+            for block in module.key_value.weight.chunk(2):
+                nn.init.xavier_uniform_(block)
+    if model.settings.tied_embeddings == "none":
+        nn.init.normal_(model.output.weight, std=dim**-0.5)
+
+
+def _over_heads_and_queries(mask: Tensor | None) -> Tensor | None:
+    return None if mask is None else mask[:, None, None, :]  # (B, S) -> (B, 1, 1, S)

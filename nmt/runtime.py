@@ -1,0 +1,65 @@
+"""The machine: which device, which precision, how many threads, and where randomness comes from."""
+
+import contextlib
+import hashlib
+import os
+from typing import get_args
+
+import torch
+
+from nmt.config import RuntimeSettings
+from nmt.errors import ConfigError
+
+
+def runtime_settings(device: str, threads: int | None) -> RuntimeSettings:
+    """Return the settings for what a command line asks for. Raises ConfigError for a device of no known name."""
+    known = get_args(RuntimeSettings.model_fields["device"].annotation)
+    if device not in known:
+        raise ConfigError(f"--device {device}: expected one of {', '.join(known)}")
+    return RuntimeSettings.model_validate({"device": device, "threads": threads})
+
+
+def choose_device(settings: RuntimeSettings) -> torch.device:
+    """Return the device to compute on; `auto` takes cuda, then mps, then cpu. Raises ConfigError if it is not there."""
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if settings.device == "auto":
+        return torch.device(next(name for name, there in available.items() if there))
+    if not available[settings.device]:
+        there = ", ".join(name for name, is_there in available.items() if is_there)
+        raise ConfigError(f"runtime.device: {settings.device} is not available here; this machine has: {there}")
+    return torch.device(settings.device)
+
+
+def set_threads(settings: RuntimeSettings) -> None:
+    """Use as many CPU threads as asked for, or as many as this process may run on."""
+    torch.set_num_threads(settings.threads or available_cores())
+
+
+def available_cores() -> int:
+    """Return how many cores this process may use, which in a container is often fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def autocast(settings: RuntimeSettings, device: torch.device) -> contextlib.AbstractContextManager[None]:
+    """Return the context in which the model computes: bf16 where asked for or where a GPU has it, else fp32."""
+    if computes_in_bf16(settings, device):
+        return torch.autocast(device.type, torch.bfloat16)
+    return contextlib.nullcontext()
+
+
+def computes_in_bf16(settings: RuntimeSettings, device: torch.device) -> bool:
+    """Tell whether matrix products run in bf16. `auto` never chooses it on a CPU, where it may be emulated."""
+    if settings.precision == "auto":
+        return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    return settings.precision == "bf16"
+
+
+def seed_for(*parts: int | str) -> int:
+    """Return a seed that is a function of what it is for, such as ("dropout", seed, step, rank).
+
+    So no generator's state has to be saved, and resuming, sharding and re-running agree.
+    """
+    digest = hashlib.sha256(repr(parts).encode()).digest()
+    return int.from_bytes(digest[:8], "little") >> 1

@@ -1,0 +1,269 @@
+"""The model directory: what is saved comes back, and what is not whole is refused by name."""
+
+import errno
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from nmt.config import DecodeSettings, Languages, ModelSettings, TokenizerSettings
+from nmt.errors import DataError, ModelError
+from nmt.model import checkpoint
+from nmt.model.checkpoint import LoadedModel, load_model, resolve_model, save_model, seal
+from nmt.model.transformer import Transformer
+from nmt.text.tokenizer import Tokenizer, Tokenizers
+
+CPU = torch.device("cpu")
+LINES = [
+    "il gatto dorme",
+    "la casa è rossa",
+    "the cat sleeps",
+    "the house is red",
+    "una casa per il gatto",
+    "the cat has a red house",
+] * 3
+
+
+@pytest.fixture(scope="module")
+def tokenizers() -> Tokenizers:
+    shared = Tokenizer.train(LINES, TokenizerSettings(size=40, byte_fallback=False, type="bpe"))
+    return Tokenizers(shared, shared)
+
+
+def build(tokenizers: Tokenizers, seed: int = 1, **changes: object) -> LoadedModel:
+    torch.manual_seed(seed)
+    shape: dict[str, object] = {"encoder_layers": 1, "decoder_layers": 1, "dim": 8, "heads": 2, "feed_forward": 8}
+    chosen = ModelSettings.model_validate({**shape, **changes})
+    model = Transformer(chosen, len(tokenizers.source), len(tokenizers.target)).eval()
+    return LoadedModel(
+        model, tokenizers, Languages(source="it", target="en"), DecodeSettings(beam=3, length_penalty=0.5)
+    )
+
+
+@pytest.fixture
+def saved(tokenizers: Tokenizers, tmp_path: Path) -> Path:
+    save_model(tmp_path / "model", build(tokenizers))
+    return tmp_path / "model"
+
+
+def weights(loaded: LoadedModel) -> dict[str, torch.Tensor]:
+    return dict(loaded.model.named_parameters())
+
+
+def assert_same(a: LoadedModel, b: LoadedModel) -> None:
+    assert a.languages == b.languages
+    assert a.decode == b.decode
+    assert a.model.settings == b.model.settings
+    assert a.tokenizers.source.to_bytes() == b.tokenizers.source.to_bytes()
+    assert a.tokenizers.target.to_bytes() == b.tokenizers.target.to_bytes()
+    assert weights(a).keys() == weights(b).keys()
+    assert all(torch.equal(weights(a)[name], weights(b)[name]) for name in weights(a))
+
+
+def edit_configuration(directory: Path, **changes: object) -> None:
+    file = directory / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+
+
+def flip_a_bit(file: Path, place: int) -> None:
+    content = bytearray(file.read_bytes())
+    content[place] ^= 1
+    file.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"norm": "post", "activation": "swiglu"},
+        {"positions": "learned", "max_positions": 9},
+        {"tied_embeddings": "target"},
+        {"tied_embeddings": "none"},
+    ],
+    ids=str,
+)
+def test_round_trip(tokenizers: Tokenizers, tmp_path: Path, changes: dict[str, object]) -> None:
+    before = build(tokenizers, **changes)
+    save_model(tmp_path / "model", before)
+    after = load_model(tmp_path / "model", CPU)
+    assert_same(before, after)
+    assert not after.model.training
+    source, target = torch.tensor([[5, 6, 7, 3]]), torch.tensor([[2, 5, 6]])
+    with torch.no_grad():
+        assert torch.equal(before.model(source, None, target), after.model(source, None, target))
+    output, tokens = after.model.output.weight, after.model.target_embedding.tokens.weight
+    assert (output is tokens) == (before.model.settings.tied_embeddings != "none")
+
+
+def test_two_vocabularies(tokenizers: Tokenizers, tmp_path: Path) -> None:
+    other = Tokenizer.train(LINES, TokenizerSettings(size=34, byte_fallback=False, type="bpe"))
+    before = build(Tokenizers(tokenizers.source, other), tied_embeddings="target")
+    save_model(tmp_path / "model", before)
+    assert sorted(file.name for file in (tmp_path / "model").iterdir()) == [
+        "config.json", "model.safetensors", "tokenizer.source.model", "tokenizer.target.model",
+    ]  # fmt: skip
+    assert_same(before, load_model(tmp_path / "model", CPU))
+
+
+def test_weights_can_be_loaded_in_another_precision_of_memory_layout(tokenizers: Tokenizers, tmp_path: Path) -> None:
+    before = build(tokenizers)
+    with torch.no_grad():
+        layer = before.model.encoder[0].feed_forward.inner
+        layer.weight = torch.nn.Parameter(layer.weight.t().contiguous().t())
+    save_model(tmp_path / "model", before)
+    assert_same(before, load_model(tmp_path / "model", CPU))
+
+
+def test_a_directory_is_replaced_whole(tokenizers: Tokenizers, saved: Path) -> None:
+    newer = build(tokenizers, seed=2)
+    save_model(saved, newer)
+    assert_same(newer, load_model(saved, CPU))
+    assert [path.name for path in saved.parent.iterdir()] == ["model"]
+
+
+def test_loading_runs_no_pickle(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_arguments: object, **_options: object) -> None:
+        raise AssertionError("unpickling runs code")
+
+    for name in ("load", "loads", "Unpickler"):
+        monkeypatch.setattr(pickle, name, refuse)
+    monkeypatch.setattr(torch, "load", refuse)
+    load_model(saved, CPU)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.model"])
+@pytest.mark.parametrize("place", [0, 9, 200, -1])
+def test_a_flipped_bit_is_found_and_the_file_named(saved: Path, name: str, place: int) -> None:
+    flip_a_bit(saved / name, place)
+    with pytest.raises(ModelError, match=rf"{saved / name}: damaged: .*SHA-256") as caught:
+        load_model(saved, CPU)
+    assert "config.json" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.model"])
+def test_a_file_cut_short_or_missing(saved: Path, name: str) -> None:
+    (saved / name).write_bytes((saved / name).read_bytes()[:-10])
+    with pytest.raises(ModelError, match=f"{saved / name}: damaged"):
+        load_model(saved, CPU)
+    (saved / name).unlink()
+    with pytest.raises(ModelError, match=f"{saved / name}: missing, .*copy the whole directory"):
+        load_model(saved, CPU)
+
+
+def test_damage_without_digests_is_found_too(saved: Path) -> None:
+    (saved / "model.safetensors").write_bytes(b"\0" * 50)
+    edit_configuration(saved, files={})
+    with pytest.raises(ModelError, match=f"{saved / 'model.safetensors'}: cannot read the weights"):
+        load_model(saved, CPU)
+    (saved / "model.safetensors").unlink()
+    with pytest.raises(ModelError, match=f"{saved / 'model.safetensors'}: cannot read the weights"):
+        load_model(saved, CPU)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "null", "7", '{"languages": {}}', "\udcff"])
+def test_a_damaged_configuration(saved: Path, content: str) -> None:
+    (saved / "config.json").write_bytes(content.encode("utf-8", "surrogateescape"))
+    with pytest.raises(ModelError, match=f"{saved / 'config.json'}: damaged"):
+        load_model(saved, CPU)
+
+
+def test_a_newer_format_is_refused_before_anything_else(saved: Path) -> None:
+    (saved / "config.json").write_text('{"format_version": 2, "model": "made of cheese"}')
+    with pytest.raises(ModelError, match=r"config.json: format version 2, but this nmt reads up to 1; update nmt"):
+        load_model(saved, CPU)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model": {"dim": "wide"}},
+        {"model": {"a_new_layer": True}},
+        {"languages": {"source": "it"}},
+        {"decode": None, "languages": 5},
+    ],
+    ids=str,
+)
+def test_settings_that_this_version_does_not_know(saved: Path, changes: dict[str, object]) -> None:
+    edit_configuration(saved, **changes)
+    with pytest.raises(ModelError, match=f"{saved / 'config.json'}: not a configuration that this version knows"):
+        load_model(saved, CPU)
+
+
+def test_a_configuration_without_a_section(saved: Path) -> None:
+    content = json.loads((saved / "config.json").read_text())
+    del content["model"]
+    (saved / "config.json").write_text(json.dumps(content))
+    with pytest.raises(ModelError, match=r"config.json: not a configuration .*model"):
+        load_model(saved, CPU)
+
+
+def test_a_tokenizer_of_another_size(tokenizers: Tokenizers, saved: Path) -> None:
+    other = Tokenizer.train(LINES, TokenizerSettings(size=36, byte_fallback=False, type="bpe"))
+    Tokenizers(other, other).save(saved)
+    seal(saved)
+    with pytest.raises(
+        ModelError, match=r"model.safetensors: weight '.*tokens.weight': found \(40, 8\), .* expects \(36, 8\)"
+    ):
+        load_model(saved, CPU)
+
+
+def test_weights_that_are_not_the_models(saved: Path) -> None:
+    content = {"encoder.0.odd": torch.zeros(3)}
+    save_file(content, saved / "model.safetensors")
+    seal(saved)
+    with pytest.raises(ModelError, match=r"weight 'decoder.0.*': found nothing, the configuration expects \("):
+        load_model(saved, CPU)
+
+
+def test_a_weight_too_many(tokenizers: Tokenizers, saved: Path) -> None:
+    loaded = load_model(saved, CPU)
+    save_file({**checkpoint.weights_of(loaded.model), "zoo": torch.zeros(3)}, saved / "model.safetensors")
+    seal(saved)
+    with pytest.raises(ModelError, match=r"weight 'zoo': found \(3,\), the configuration expects nothing"):
+        load_model(saved, CPU)
+
+
+@pytest.mark.parametrize("when", ["weights", "tokenizer", "digests"])
+def test_a_full_disk_leaves_the_old_directory_whole(
+    tokenizers: Tokenizers, saved: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    before = load_model(saved, CPU)
+    newer = build(tokenizers, seed=2)
+
+    def no_space(*_arguments: object, **_options: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    target = {"weights": "save_file", "tokenizer": "Tokenizers.save", "digests": "seal"}[when]
+    monkeypatch.setattr(f"nmt.model.checkpoint.{target}", no_space)
+    with pytest.raises(DataError, match=f"{saved}: cannot write it: No space left on device; free some space"):
+        save_model(saved, newer)
+    monkeypatch.undo()
+    assert_same(before, load_model(saved, CPU))
+    assert [path.name for path in saved.parent.iterdir()] == ["model"]
+
+
+def test_resolve_takes_a_model_or_a_run(saved: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    assert resolve_model(saved) == saved
+    (run / "last").symlink_to(saved)
+    assert resolve_model(run) == run / "last"
+    (run / "best").symlink_to(saved)
+    assert resolve_model(run) == run / "best"
+    (run / "best").unlink()
+    (run / "best").symlink_to(tmp_path / "pruned")
+    assert resolve_model(run) == run / "last"
+
+
+def test_resolve_says_what_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(
+        ModelError, match=f"{tmp_path / 'nowhere'}: no such directory; give a model directory or a run directory"
+    ):
+        resolve_model(tmp_path / "nowhere")
+    with pytest.raises(ModelError, match=f"{tmp_path}: neither a model directory .config.json is missing. nor a run"):
+        resolve_model(tmp_path)
+    with pytest.raises(ModelError, match=f"{tmp_path}: not a model directory"):
+        load_model(tmp_path, CPU)

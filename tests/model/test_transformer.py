@@ -1,0 +1,430 @@
+"""The Transformer against torch's own, against a slow twin written from the papers, and against its promises."""
+
+import itertools
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from nmt.config import ModelSettings
+from nmt.errors import DataError
+from nmt.model.attention import MultiHeadAttention
+from nmt.model.embedding import sinusoidal_positions
+from nmt.model.transformer import Transformer
+from tests.model import twin
+
+PAD = 0
+SOURCES = [[5, 6, 7, 8, 3], [9, 3], [4, 4, 10, 3]]
+TARGETS = [[2, 9, 8, 7, 6, 5], [2, 5, 6], [2, 7, 7, 4]]
+
+
+def build(
+    source_vocabulary: int = 11, target_vocabulary: int = 11, double: bool = True, **changes: object
+) -> Transformer:
+    """Return a small random model without dropout whose biases and norms are random too, so that none is idle."""
+    torch.manual_seed(1)
+    shape: dict[str, object] = {"encoder_layers": 2, "decoder_layers": 3, "dim": 12, "heads": 3, "feed_forward": 20}
+    chosen = ModelSettings.model_validate({**shape, "dropout": 0.0, **changes})
+    model = Transformer(chosen, source_vocabulary, target_vocabulary)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.dim() == 1:
+                parameter.copy_(torch.randn_like(parameter) * 0.3 + (1.0 if name.endswith("norm.weight") else 0.0))
+    return (model.double() if double else model).eval()
+
+
+def padded(sentences: list[list[int]], longest: int = 0) -> tuple[Tensor, Tensor]:
+    longest = max(longest, *map(len, sentences))
+    ids = torch.tensor([sentence + [PAD] * (longest - len(sentence)) for sentence in sentences])
+    lengths = torch.tensor([[len(sentence)] for sentence in sentences])
+    return ids, torch.arange(longest) < lengths
+
+
+def double_positions(model: Transformer) -> None:
+    """Let a model have its sinusoids in full double precision, as the twin has."""
+    if model.settings.positions == "sinusoidal":
+        exact = torch.stack([twin.position(place, model.settings.dim) for place in range(32)])
+        model.source_embedding.positions = model.target_embedding.positions = exact
+
+
+# torch.nn.Transformer
+
+
+class Theirs(nn.Module):
+    """torch's encoder and decoder with our weights; theirs has one packed projection for queries, keys, values."""
+
+    def __init__(self, ours: Transformer) -> None:
+        super().__init__()
+        chosen = ours.settings
+        shape = (
+            chosen.dim,
+            chosen.heads,
+            chosen.feed_forward,
+            0.0,
+            chosen.activation,
+            1e-5,
+            True,
+            chosen.norm == "pre",
+        )
+        assert chosen.encoder_layers == chosen.decoder_layers
+        self.encoder = nn.ModuleList(nn.TransformerEncoderLayer(*shape) for _ in ours.encoder)
+        self.decoder = nn.ModuleList(nn.TransformerDecoderLayer(*shape) for _ in ours.decoder)
+        pre = chosen.norm == "pre"
+        self.encoder_norm = nn.LayerNorm(chosen.dim) if pre else nn.Identity()
+        self.decoder_norm = nn.LayerNorm(chosen.dim) if pre else nn.Identity()
+        self.double().load_state_dict(theirs_from_ours({name: p.detach() for name, p in ours.named_parameters()}))
+
+    def forward(self, source: Tensor, mask: Tensor, target: Tensor) -> Tensor:
+        """Map embedded source (B, S, D) and target (B, T, D) to hidden states (B, T, D)."""
+        for layer in self.encoder:
+            source = layer(source, src_key_padding_mask=~mask)
+        memory = self.encoder_norm(source)
+        future = nn.Transformer.generate_square_subsequent_mask(target.size(1), dtype=torch.float64)
+        for layer in self.decoder:
+            target = layer(target, memory, tgt_mask=future, memory_key_padding_mask=~mask, tgt_is_causal=True)
+        return self.decoder_norm(target)
+
+
+def theirs_from_ours(ours: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Rename and pack tensors (weights or gradients) that are named as ours."""
+    simple = {
+        "feed_forward.inner": "linear1",
+        "feed_forward.outer": "linear2",
+        "attention_sublayer.norm": "norm1",
+        "self_attention_sublayer.norm": "norm1",
+        "cross_attention_sublayer.norm": "norm2",
+    }
+    attention = {"attention": "self_attn", "self_attention": "self_attn", "cross_attention": "multihead_attn"}
+    packed: dict[str, Tensor] = {}
+    for name, tensor in ours.items():
+        side, _, rest = name.partition(".")
+        if side in ("encoder_norm", "decoder_norm"):
+            packed[name] = tensor
+        if side not in ("encoder", "decoder"):
+            continue
+        number, _, rest = rest.partition(".")
+        module, _, kind = rest.rpartition(".")
+        if module == "feed_forward_sublayer.norm":
+            packed[f"{side}.{number}.norm{2 if side == 'encoder' else 3}.{kind}"] = tensor
+        elif module in simple:
+            packed[f"{side}.{number}.{simple[module]}.{kind}"] = tensor
+        else:
+            where, _, part = module.partition(".")
+            at = f"{side}.{number}.{attention[where]}"
+            if part == "output":
+                packed[f"{at}.out_proj.{kind}"] = tensor
+            elif part == "query":
+                both = torch.cat([tensor, ours[f"{side}.{number}.{where}.key_value.{kind}"]])
+                packed[f"{at}.in_proj_{kind}"] = both
+    return packed
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_agrees_with_torchs_transformer_forward_and_backward(norm: str, activation: str) -> None:
+    ours = build(norm=norm, activation=activation, encoder_layers=2, decoder_layers=2, tied_embeddings="none")
+    theirs = Theirs(ours)
+    source, mask = padded(SOURCES)
+    target, target_mask = padded(TARGETS)
+    embedded = {}
+
+    def keep(name: str, output: Tensor) -> None:
+        output.retain_grad()
+        embedded[name] = output
+
+    ours.source_embedding.register_forward_hook(lambda _module, _inputs, output: keep("source", output))
+    ours.target_embedding.register_forward_hook(lambda _module, _inputs, output: keep("target", output))
+    hidden = ours(source, mask, target)
+    inputs = {name: tensor.detach().clone().requires_grad_() for name, tensor in embedded.items()}
+    reference = theirs(inputs["source"], mask, inputs["target"])
+    torch.testing.assert_close(hidden[target_mask], reference[target_mask], rtol=0, atol=1e-12)
+
+    direction = torch.randn_like(hidden) * target_mask.unsqueeze(2)
+    hidden.backward(direction)
+    reference.backward(direction)
+    for name in ("source", "target"):
+        torch.testing.assert_close(embedded[name].grad, inputs[name].grad, rtol=0, atol=1e-12)
+    gradients = theirs_from_ours({name: p.grad for name, p in ours.named_parameters() if p.grad is not None})
+    expected = dict(theirs.named_parameters())
+    assert gradients.keys() == expected.keys()
+    for name, parameter in expected.items():
+        torch.testing.assert_close(
+            gradients[name], parameter.grad, rtol=0, atol=1e-11, msg=lambda m, n=name: f"{n}: {m}"
+        )
+
+
+# the slow twin
+
+VARIANTS: list[dict[str, object]] = [
+    {"norm": norm, "activation": activation}
+    for norm, activation in itertools.product(["pre", "post"], ["relu", "gelu", "swiglu"])
+]
+VARIANTS += [
+    {"positions": "learned", "max_positions": 9},
+    {"tied_embeddings": "target"},
+    {"tied_embeddings": "none", "heads": 1},
+]
+
+
+@pytest.mark.parametrize("changes", VARIANTS, ids=str)
+@torch.no_grad()
+def test_agrees_with_a_plain_loop_over_heads_and_positions(changes: dict[str, object]) -> None:
+    tied = changes.get("tied_embeddings", "all") == "all"
+    model = build(source_vocabulary=11 if tied else 14, **changes)
+    double_positions(model)
+    weights = {name: tensor.detach() for name, tensor in model.named_parameters(remove_duplicate=False)}
+    source, mask = padded(SOURCES)
+    target, _ = padded(TARGETS)
+    memory = model.encode(source, mask)
+    logits = model.logits(model.decode(target, memory, mask))
+    for i, (source_ids, target_ids) in enumerate(zip(SOURCES, TARGETS, strict=True)):
+        expected_memory = twin.encode(weights, model.settings, source_ids)
+        expected = twin.decode(weights, model.settings, target_ids, expected_memory)
+        torch.testing.assert_close(memory[i, : len(source_ids)], expected_memory, rtol=0, atol=1e-11)
+        torch.testing.assert_close(logits[i, : len(target_ids)], expected, rtol=0, atol=1e-11)
+
+
+@torch.no_grad()
+def test_attention_weights_are_those_that_attention_uses() -> None:
+    torch.manual_seed(2)
+    attention = MultiHeadAttention(12, 3, 0.0).double()
+    x, memory = torch.randn(2, 4, 12, dtype=torch.float64), torch.randn(2, 5, 12, dtype=torch.float64)
+    mask = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])[:, None, None, :]
+    keys, values = attention.project_memory(memory)
+    weights = attention.weights(x, keys, mask)
+    assert weights.shape == (2, 3, 4, 5)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3, 4, dtype=torch.float64))
+    assert not weights[1, :, :, 3:].any()
+    mixed = attention.output((weights @ values).transpose(1, 2).flatten(2))
+    torch.testing.assert_close(mixed, attention(x, memory, mask))
+
+
+# positions
+
+
+@pytest.mark.parametrize("dim", [2, 12, 512])
+def test_sinusoids_are_the_papers(dim: int) -> None:
+    table = sinusoidal_positions(300, dim)
+    assert table.shape == (300, dim)
+    for place, column in itertools.product([0, 1, 2, 17, 299], sorted({0, 1, dim // 2, dim - 2, dim - 1})):
+        angle = place / 10000 ** ((column - column % 2) / dim)
+        assert table[place, column] == pytest.approx(math.sin(angle) if column % 2 == 0 else math.cos(angle), abs=1e-4)
+
+
+@torch.no_grad()
+def test_sinusoids_have_no_last_position() -> None:
+    short, long = build(max_positions=4), build(max_positions=64)
+    source, mask = padded([list(range(3, 11)) * 5])
+    target, _ = padded([[2, *range(3, 10)] * 4])
+    torch.testing.assert_close(short(source, mask, target), long(source, mask, target))
+    cache = short.start_cache(short.encode(source, mask), mask, 1)
+    steps = [short.decode_step(target[:, t : t + 1], cache) for t in range(target.size(1))]
+    torch.testing.assert_close(torch.cat(steps, 1), long.logits(long(source, mask, target)))
+    assert not [name for name in short.state_dict() if "positions" in name]
+
+
+@torch.no_grad()
+def test_learned_positions_end_and_the_message_says_where() -> None:
+    model = build(positions="learned", max_positions=6)
+    fits, too_long = torch.full((1, 6), 5), torch.full((1, 7), 5)
+    memory = model.encode(fits, None)
+    assert model.decode(fits, memory, None).shape == (1, 6, 12)
+    message = "a sequence of 7 tokens, but model.max_positions is 6"
+    with pytest.raises(DataError, match=message):
+        model.encode(too_long, None)
+    with pytest.raises(DataError, match=message):
+        model.decode(too_long, memory, None)
+
+
+# promises
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_a_later_token_changes_no_earlier_output(norm: str) -> None:
+    model = build(norm=norm)
+    source, mask = padded([SOURCES[0]])
+    target = torch.tensor([[2, 5, 6, 7, 8, 9]])
+    before = model(source, mask, target)
+    for changed in range(1, 6):
+        other = target.clone()
+        other[0, changed] = 10
+        after = model(source, mask, other)
+        assert torch.equal(after[0, :changed], before[0, :changed])
+        assert not torch.allclose(after[0, changed], before[0, changed])
+
+
+@torch.no_grad()
+@settings(max_examples=15, deadline=None)
+@given(
+    st.lists(st.lists(st.integers(3, 10), min_size=1, max_size=7), min_size=1, max_size=4),
+    st.integers(0, 4),
+    st.integers(0, 4),
+)
+def test_company_and_padding_change_nothing(sentences: list[list[int]], more_source: int, more_target: int) -> None:
+    model = build()
+    source, mask = padded(sentences, max(map(len, sentences)) + more_source)
+    target, _ = padded([[2, *reversed(sentence)] for sentence in sentences], max(map(len, sentences)) + 1 + more_target)
+    together = model(source, mask, target)
+    for i, sentence in enumerate(sentences):
+        alone = model(torch.tensor([sentence]), None, torch.tensor([[2, *reversed(sentence)]]))
+        torch.testing.assert_close(together[i, : len(sentence) + 1], alone[0], rtol=0, atol=1e-11)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_what_stands_in_padding_does_not_matter(norm: str) -> None:
+    model = build(norm=norm)
+    source, mask = padded(SOURCES)
+    target, target_mask = padded(TARGETS)
+    other = torch.where(mask, source, 10)
+    torch.testing.assert_close(model(other, mask, target)[target_mask], model(source, mask, target)[target_mask])
+
+
+# the decoder's cache
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    "changes", [{}, {"norm": "post"}, {"activation": "swiglu"}, {"positions": "learned", "max_positions": 40}], ids=str
+)
+def test_step_by_step_equals_all_at_once(changes: dict[str, object]) -> None:
+    """40 positions, so that the cache grows more than once."""
+    model = build(**changes)
+    source, mask = padded(SOURCES)
+    beam, length = 2, 40
+    torch.manual_seed(3)
+    tokens = torch.randint(3, 11, (len(SOURCES), beam, length))
+    memory = model.encode(source, mask)
+    cache = model.start_cache(memory, mask, beam)
+    for t in range(length):
+        assert cache.length == t
+        logits = model.decode_step(tokens[:, :, t], cache)
+        assert logits.shape == (len(SOURCES), beam, 11)
+        if t in (0, 1, 15, 16, 17, 32, 39):
+            for k in range(beam):
+                hidden = model.decode(tokens[:, k, : t + 1], memory, mask)
+                torch.testing.assert_close(logits[:, k], model.logits(hidden[:, -1]), rtol=0, atol=1e-11)
+
+
+@torch.no_grad()
+@settings(max_examples=12, deadline=None)
+@given(st.data())
+def test_cache_follows_beams_that_fork_and_sentences_that_leave(data: st.DataObject) -> None:
+    model, beam = build(), 3
+    source, mask = padded(SOURCES)
+    memory = model.encode(source, mask)
+    cache = model.start_cache(memory, mask, beam)
+    alive = list(range(len(SOURCES)))
+    said: list[list[list[int]]] = [[[] for _ in range(beam)] for _ in alive]
+    for _ in range(data.draw(st.integers(1, 6))):
+        new = data.draw(
+            st.lists(
+                st.lists(st.integers(2, 10), min_size=beam, max_size=beam), min_size=len(alive), max_size=len(alive)
+            )
+        )
+        logits = model.decode_step(torch.tensor(new), cache)
+        said = [[[*said[b][k], new[b][k]] for k in range(beam)] for b in range(len(alive))]
+        for b, k in itertools.product(range(len(alive)), range(beam)):
+            row = slice(alive[b], alive[b] + 1)
+            hidden = model.decode(torch.tensor([said[b][k]]), memory[row], mask[row])
+            torch.testing.assert_close(logits[b, k], model.logits(hidden)[0, -1], rtol=0, atol=1e-11)
+        parents = data.draw(
+            st.lists(
+                st.lists(st.integers(0, beam - 1), min_size=beam, max_size=beam),
+                min_size=len(alive),
+                max_size=len(alive),
+            )
+        )
+        cache.reorder(torch.tensor(parents))
+        said = [[said[b][parent] for parent in parents[b]] for b in range(len(alive))]
+        stay = data.draw(st.permutations(range(len(alive))))[: data.draw(st.integers(1, len(alive)))]
+        cache.keep(torch.tensor(stay))
+        alive, said = [alive[b] for b in stay], [said[b] for b in stay]
+
+
+# weights
+
+
+def test_tied_embeddings_are_one_parameter() -> None:
+    tied = build(tied_embeddings="all")
+    assert tied.source_embedding.tokens.weight is tied.target_embedding.tokens.weight is tied.output.weight
+    half = build(tied_embeddings="target", source_vocabulary=14)
+    assert half.target_embedding.tokens.weight is half.output.weight
+    assert half.source_embedding.tokens.weight.shape == (14, 12)
+    free = build(tied_embeddings="none")
+    matrices = (free.source_embedding.tokens.weight, free.target_embedding.tokens.weight, free.output.weight)
+    assert len({matrix.data_ptr() for matrix in matrices}) == 3
+    source, mask = padded(SOURCES)
+    target, _ = padded(TARGETS)
+    tied.logits(tied(source, mask, target)).sum().backward()
+    names = [name for name, _ in tied.named_parameters()]
+    assert sum("tokens" in name or name == "output.weight" for name in names) == 1
+    assert tied.output.weight.grad is not None
+    with torch.no_grad():
+        tied.output.weight[7] += 1
+    assert torch.equal(tied.source_embedding.tokens.weight[7], tied.output.weight[7])
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("activation", ["relu", "swiglu"])
+@pytest.mark.parametrize("tied", ["all", "target", "none"])
+def test_number_of_weights(norm: str, activation: str, tied: str) -> None:
+    d, f, n, m, source, target = 12, 20, 2, 3, 17 if tied != "all" else 11, 11
+    model = build(norm=norm, activation=activation, tied_embeddings=tied, source_vocabulary=source)
+    attention = 4 * (d * d + d)
+    inner = 2 * f if activation == "swiglu" else f
+    feed_forward = d * inner + inner + f * d + d
+    layer_norm = 2 * d
+    expected = n * (attention + feed_forward + 2 * layer_norm) + m * (2 * attention + feed_forward + 3 * layer_norm)
+    expected += 2 * layer_norm if norm == "pre" else 0
+    expected += d * {"all": target, "target": source + target, "none": source + 2 * target}[tied]
+    assert model.parameter_count() == expected
+
+
+def test_learned_positions_count() -> None:
+    difference = build(positions="learned", max_positions=7).parameter_count() - build().parameter_count()
+    assert difference == 2 * 7 * 12
+
+
+@pytest.mark.parametrize("tied", ["all", "none"])
+def test_initial_weights(tied: str) -> None:
+    torch.manual_seed(4)
+    dim, inner, vocabulary = 64, 256, 500
+    chosen = ModelSettings(
+        encoder_layers=1, decoder_layers=1, dim=dim, feed_forward=inner, heads=4, tied_embeddings=tied
+    )
+    model = Transformer(chosen, vocabulary, vocabulary)
+    for name, tensor in model.named_parameters():
+        if "tokens" in name or name == "output.weight":
+            assert tensor.std().item() == pytest.approx(dim**-0.5, rel=0.03)
+            assert abs(tensor.mean().item()) < 0.01
+        elif name.endswith("bias"):
+            assert not tensor.any()
+        elif "norm" in name:
+            assert torch.equal(tensor, torch.ones(dim))
+        else:
+            rows = dim if "key_value" in name else tensor.size(0)
+            for block in tensor.split(rows):
+                bound = math.sqrt(6 / (block.size(0) + block.size(1)))
+                assert block.abs().max().item() <= bound
+                assert block.abs().max().item() > 0.98 * bound
+                assert block.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.05)
+    ids = torch.randint(0, vocabulary, (50, 20))
+    model.eval()
+    with torch.no_grad():
+        assert (model.target_embedding.tokens(ids) * model.target_embedding.scale).std().item() == pytest.approx(
+            1, rel=0.05
+        )
+
+
+def test_every_weight_gets_a_gradient() -> None:
+    model = build(tied_embeddings="none", positions="learned", max_positions=6)
+    source, mask = padded(SOURCES)
+    target, _ = padded(TARGETS)
+    model.logits(model(source, mask, target)).pow(2).sum().backward()
+    idle = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()]
+    assert idle == []
