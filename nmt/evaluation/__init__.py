@@ -1,0 +1,1 @@
+"""How good translations are. Free of torch."""

@@ -1,0 +1,147 @@
+"""The plan of an epoch: what it holds, what it never exceeds, and what it depends on."""
+
+import gzip
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from nmt.batching.plan import EpochPlan, SentenceLengths, cut, padding_share, plan_epoch
+
+SIZES = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=120)
+
+
+def lengths_of(sizes: list[tuple[int, int]], weights: list[float] | None = None) -> SentenceLengths:
+    source, target = np.array(sizes, dtype=np.int64).T
+    chosen = np.ones(len(sizes)) if weights is None else np.array(weights)
+    return SentenceLengths(source.copy(), target.copy(), chosen.astype(np.float32))
+
+
+def shown(plan: EpochPlan) -> Counter[int]:
+    return Counter(int(i) for batch in plan.batches for i in batch)
+
+
+def same(a: EpochPlan, b: EpochPlan) -> bool:
+    return [batch.tolist() for batch in a.batches] == [batch.tolist() for batch in b.batches]
+
+
+@examples(max_examples=60, deadline=None)
+@given(SIZES, st.integers(1, 200), st.integers(0, 2**31 - 1), st.integers(0, 50))
+def test_each_pair_once_within_the_budget(sizes: list[tuple[int, int]], budget: int, seed: int, epoch: int) -> None:
+    lengths = lengths_of(sizes)
+    plan = plan_epoch(lengths, budget, seed, epoch)
+    assert shown(plan) == Counter(range(len(sizes)))
+    for batch in plan.batches:
+        assert len(batch) >= 1
+        if len(batch) > 1:
+            assert len(batch) * lengths.target[batch].max() <= budget
+            assert len(batch) * lengths.source[batch].max() <= 2 * budget
+
+
+@examples(max_examples=40, deadline=None)
+@given(st.lists(st.floats(0.0078125, 4.5, width=32), min_size=1, max_size=60), st.integers(0, 1000), st.integers(0, 5))
+def test_weights_are_floor_or_ceiling(weights: list[float], seed: int, epoch: int) -> None:
+    lengths = lengths_of([(5, 5)] * len(weights), weights)
+    counts = shown(plan_epoch(lengths, 50, seed, epoch))
+    for i, weight in enumerate(weights):
+        assert np.floor(weight) <= counts[i] <= np.ceil(weight)
+    assert counts.total() > 0
+
+
+def test_weights_are_right_on_average() -> None:
+    weights = [0.25] * 400 + [1.5] * 400 + [3.0] * 10
+    lengths = lengths_of([(5, 5)] * len(weights), weights)
+    total: Counter[int] = Counter()
+    for epoch in range(20):
+        total += shown(plan_epoch(lengths, 50, 1, epoch))
+    for part, weight in ((range(400), 0.25), (range(400, 800), 1.5)):
+        share = sum(total[i] for i in part) / (20 * 400)
+        # four standard deviations of a mean of 8,000 draws with p (1 - p) <= 1/4
+        assert share == pytest.approx(weight, abs=4 * 0.5 / 8000**0.5)
+    assert all(total[i] == 60 for i in range(800, 810))
+
+
+def test_no_epoch_is_empty() -> None:
+    """With few pairs and small weights, chance alone would leave some epochs without any."""
+    lengths = lengths_of([(3, 3), (4, 4)], [0.01, 0.02])
+    assert all(shown(plan_epoch(lengths, 16, 1, epoch)).total() >= 1 for epoch in range(50))
+
+
+def test_a_plan_is_a_function_of_seed_and_epoch() -> None:
+    sizes = [(1 + i % 17, 1 + i % 23) for i in range(500)]
+    lengths = lengths_of(sizes)
+    first = plan_epoch(lengths, 60, seed=1, epoch=3)
+    np.random.seed(0)
+    assert same(first, plan_epoch(lengths, 60, seed=1, epoch=3))
+    assert not same(first, plan_epoch(lengths, 60, seed=1, epoch=4))
+    assert not same(first, plan_epoch(lengths, 60, seed=2, epoch=3))
+    assert not same(plan_epoch(lengths, 60, 0, 1), plan_epoch(lengths, 60, 1, 0))
+
+
+def test_epochs_make_other_batches_not_only_another_order() -> None:
+    lengths = lengths_of([(5, 5)] * 200)
+    first, second = (plan_epoch(lengths, 50, 1, epoch) for epoch in (0, 1))
+    assert {frozenset(batch.tolist()) for batch in first.batches} != {
+        frozenset(batch.tolist()) for batch in second.batches
+    }
+
+
+def test_batches_come_in_no_order_of_length() -> None:
+    lengths = lengths_of([(n, n) for n in range(1, 41) for _ in range(20)])
+    longest = [int(lengths.target[batch].max()) for batch in plan_epoch(lengths, 80, 1, 0).batches]
+    rises = sum(a < b for a, b in pairwise(longest))
+    assert 0.3 < rises / len(longest) < 0.7
+
+
+def test_cut_by_hand() -> None:
+    # a budget of 12 holds 4 targets of 3, or 3 of 4, or 2 of 5 or 6, or 1 of 7 and more
+    lengths = lengths_of([(1, 3), (1, 3), (1, 4), (1, 4), (1, 5), (1, 6), (1, 7), (1, 30)])
+    assert [batch.tolist() for batch in cut(np.arange(8), lengths, 12)] == [[0, 1, 2], [3, 4], [5], [6], [7]]
+
+
+def test_cut_minds_a_long_source() -> None:
+    # sources of 10 with targets of 2: the budget of 12 would hold 6 targets, but 24 source tokens only 2 sources
+    lengths = lengths_of([(10, 2)] * 5)
+    assert [len(batch) for batch in cut(np.arange(5), lengths, 12)] == [2, 2, 1]
+
+
+@examples(max_examples=40, deadline=None)
+@given(SIZES, st.integers(1, 200))
+def test_cut_wastes_no_room(sizes: list[tuple[int, int]], budget: int) -> None:
+    """No batch could have taken the pair that comes after it."""
+    lengths = lengths_of(sizes)
+    ordered = np.lexsort((lengths.source, lengths.target))
+    batches = cut(ordered, lengths, budget)
+    assert np.concatenate(batches).tolist() == ordered.tolist()
+    for batch, following in pairwise(batches):
+        more = [*batch, following[0]]
+        target, source = len(more) * lengths.target[more].max(), len(more) * lengths.source[more].max()
+        assert target > budget or source > 2 * budget
+
+
+def test_padding_share_by_hand() -> None:
+    lengths = lengths_of([(1, 2), (3, 2), (4, 8), (4, 8)])
+    plan = EpochPlan([np.array([0, 1]), np.array([2, 3])])
+    # source: 1 + 3 of 2 · 3 and 8 of 8; target: nothing padded
+    assert padding_share(plan, lengths) == (pytest.approx(1 - 12 / 14), 0.0)
+
+
+def test_little_padding_on_a_real_corpus(shared_data: Path) -> None:
+    file = shared_data / "tatoeba-en-it" / "train.tsv.gz"
+    if not file.exists():
+        pytest.skip(f"needs {file}")
+    sizes = []
+    with gzip.open(file, "rt", encoding="utf-8") as stream:
+        for line, _ in zip(stream, range(100_000), strict=False):
+            source, target = line.split("\t")[:2]
+            # some words are two pieces; one more for the end symbol
+            sizes.append((len(source) // 4 + 2, len(target) // 4 + 2))
+    lengths = lengths_of(sizes)
+    source, target = padding_share(plan_epoch(lengths, 4096, 1, 0), lengths)
+    assert source < 0.10
+    assert target < 0.10

@@ -1,0 +1,185 @@
+"""Metrics against formulas worked out here, and against the scores that a shared task published."""
+
+import csv
+import math
+from collections import Counter
+
+import pytest
+
+from nmt.errors import ConfigError
+from nmt.evaluation.language import given
+from nmt.evaluation.metrics import Confidence, compute
+
+ITALIAN = given("it")
+CHINESE = given("zh")
+
+
+def ngrams(tokens: list[str] | str, order: int) -> Counter[tuple[str, ...]]:
+    return Counter(tuple(tokens[i : i + order]) for i in range(len(tokens) - order + 1))
+
+
+def bleu_by_formula(hypotheses: list[list[str]], references: list[list[list[str]]]) -> float:
+    """Papineni et al. 2002: clipped precisions over the corpus, brevity penalty from the closest references."""
+    precisions = []
+    for order in range(1, 5):
+        matches = total = 0
+        for hypothesis, choices in zip(hypotheses, references, strict=True):
+            counts = ngrams(hypothesis, order)
+            clip: Counter[tuple[str, ...]] = Counter()
+            for choice in choices:
+                clip |= ngrams(choice, order)
+            matches += (counts & clip).total()
+            total += counts.total()
+        precisions.append(matches / total)
+    length = sum(map(len, hypotheses))
+    closest = sum(
+        min((abs(len(choice) - len(hypothesis)), len(choice)) for choice in choices)[1]
+        for hypothesis, choices in zip(hypotheses, references, strict=True)
+    )
+    penalty = min(1.0, math.exp(1 - closest / length))
+    return 100 * penalty * math.exp(sum(map(math.log, precisions)) / 4)
+
+
+def chrf_by_formula(hypotheses: list[str], references: list[str], words: int = 0, beta: float = 2) -> float:
+    """Popović 2015, 2017: F-beta of the orders' mean precision and mean recall, spaces left out."""
+    precisions, recalls = [], []
+    for order, by_words in [*((n, False) for n in range(1, 7)), *((n, True) for n in range(1, words + 1))]:
+        matches = produced = wanted = 0
+        for hypothesis, reference in zip(hypotheses, references, strict=True):
+            ours, theirs = (
+                ngrams(text.split() if by_words else text.replace(" ", ""), order) for text in (hypothesis, reference)
+            )
+            matches += (ours & theirs).total()
+            produced += ours.total()
+            wanted += theirs.total()
+        precisions.append(matches / produced)
+        recalls.append(matches / wanted)
+    precision, recall = sum(precisions) / len(precisions), sum(recalls) / len(recalls)
+    return 100 * (1 + beta**2) * precision * recall / (beta**2 * precision + recall)
+
+
+HYPOTHESES = ["il gatto nero dorme sul tappeto rosso", "domani andremo tutti al mare con la barca"]
+REFERENCES = ["il gatto nero dorme sopra il tappeto rosso", "domani andremo tutti insieme al mare con la nave"]
+OTHERS = ["un gatto nero dorme sul tappeto", "domani si va tutti al mare in barca"]
+
+
+def words(lines: list[str]) -> list[list[str]]:
+    return [line.split() for line in lines]
+
+
+def test_bleu_agrees_with_its_formula() -> None:
+    expected = bleu_by_formula(words(HYPOTHESES), [[reference] for reference in words(REFERENCES)])
+    score = compute("bleu", HYPOTHESES, [REFERENCES], ITALIAN)
+    assert score.name == "BLEU"
+    assert score.value == pytest.approx(expected, abs=1e-9)
+    assert 20 < score.value < 80
+    assert "tok:13a" in score.signature
+    assert "nrefs:1" in score.signature
+    assert score.confidence is None
+    assert not score.lower_is_better
+
+
+def test_bleu_worked_by_hand() -> None:
+    # "a b c d e" against "a b c d f": 4/5 words, 3/4 pairs, 2/3 triples, 1/2 fours; equally long
+    value = compute("bleu", ["a b c d e"], [["a b c d f"]], ITALIAN).value
+    assert value == pytest.approx(100 * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** 0.25)
+
+
+def test_bleu_of_several_references_agrees_with_its_formula() -> None:
+    choices = [list(pair) for pair in zip(words(REFERENCES), words(OTHERS), strict=True)]
+    expected = bleu_by_formula(words(HYPOTHESES), choices)
+    score = compute("bleu", HYPOTHESES, [REFERENCES, OTHERS], ITALIAN)
+    assert score.value == pytest.approx(expected, abs=1e-9)
+    assert "nrefs:2" in score.signature
+
+
+def test_chinese_bleu_counts_characters() -> None:
+    hypotheses, references = ["我昨天在图书馆看书。"], ["我昨天在学校图书馆看书了。"]
+    expected = bleu_by_formula([list(hypotheses[0])], [[list(references[0])]])
+    assert compute("bleu", hypotheses, [references], CHINESE).value == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize(("metric", "name", "order"), [("chrf", "chrF2", 0), ("chrf++", "chrF2++", 2)])
+def test_chrf_agrees_with_its_formula(metric: str, name: str, order: int) -> None:
+    score = compute(metric, HYPOTHESES, [REFERENCES], ITALIAN)
+    assert score.name == name
+    assert score.value == pytest.approx(chrf_by_formula(HYPOTHESES, REFERENCES, order), abs=1e-9)
+    assert f"nw:{order}" in score.signature
+
+
+def test_ter_counts_edits_and_moves_over_reference_words() -> None:
+    # one word replaced out of five, and one block moved out of four
+    assert compute("ter", ["a b c d e"], [["a b x d e"]], ITALIAN).value == pytest.approx(100 / 5)
+    score = compute("ter", ["c d a b"], [["a b c d"]], ITALIAN)
+    assert score.value == pytest.approx(100 / 4)
+    assert score.lower_is_better
+
+
+def test_chinese_ter_counts_characters() -> None:
+    # four characters and a full stop, one of them replaced; without characters it would be 100
+    score = compute("ter", ["他没有来。"], [["她没有来。"]], CHINESE)
+    assert score.value == pytest.approx(100 / 5)
+    assert "asian:yes" in score.signature
+    assert "norm:yes" in score.signature
+    assert "asian:no" in compute("ter", ["a"], [["a"]], ITALIAN).signature
+
+
+@pytest.mark.parametrize("metric", ["bleu", "chrf", "chrf++", "ter"])
+def test_a_perfect_and_a_hopeless_translation(metric: str) -> None:
+    perfect, hopeless = (0, 100) if metric == "ter" else (100, 0)
+    assert compute(metric, REFERENCES, [REFERENCES], ITALIAN).value == pytest.approx(perfect)
+    assert compute(metric, ["", ""], [REFERENCES], ITALIAN).value == pytest.approx(hopeless)
+
+
+def test_confidence_is_repeatable_and_in_the_signature() -> None:
+    hypotheses, references = HYPOTHESES * 20, REFERENCES[::-1] * 10 + REFERENCES * 10
+    first, second = (compute("chrf", hypotheses, [references], ITALIAN, resamples=200) for _ in range(2))
+    assert first == second
+    assert first.confidence is not None
+    assert first.confidence.margin > 0
+    assert abs(first.confidence.mean - first.value) < first.confidence.margin
+    assert "bs:200|seed:12345" in first.signature
+
+
+def test_no_spread_no_margin() -> None:
+    score = compute("chrf", ["ciao"] * 10, [["ciao"] * 10], ITALIAN, resamples=50)
+    assert score.confidence == Confidence(100.0, 0.0)
+
+
+def test_unknown_metrics_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"unknown metric 'comet'; known: bleu, chrf, chrf\+\+, ter"):
+        compute("comet", ["a"], [["a"]], ITALIAN)
+
+
+@pytest.mark.parametrize(
+    ("code", "module", "package"), [("ja", "ja_mecab", "sacrebleu[ja]"), ("ko", "ko_mecab", "sacrebleu[ko]")]
+)
+def test_a_missing_tokenizer_names_its_package(
+    monkeypatch: pytest.MonkeyPatch, code: str, module: str, package: str
+) -> None:
+    monkeypatch.setattr(f"sacrebleu.tokenizers.tokenizer_{module}.MeCab", None)
+    with pytest.raises(ConfigError) as caught:
+        compute("bleu", ["a"], [["a"]], given(code))
+    assert f"pip install '{package}'" in str(caught.value)
+    # metrics that need no words still work
+    assert compute("chrf", ["a b c"], [["a b c"]], given(code)).value == pytest.approx(100)
+
+
+@pytest.mark.parametrize("system", ["AISP-SJTU", "Lan-Bridge", "Online-A", "Online-W"])
+def test_scores_agree_with_those_published_for_wmt22(shared_data, system: str) -> None:
+    folder = shared_data / "scored-wmt22-en-zh"
+    with (folder / "automatic-scores.tsv").open(encoding="utf-8", newline="") as file:
+        published = {
+            row["metric"]: float(row["score"])
+            for row in csv.DictReader(file, delimiter="\t")
+            if row["pair"] == "en-zh" and row["system"] == system
+        }
+
+    def lines(name: str) -> list[str]:
+        return (folder / name).read_text(encoding="utf-8").removesuffix("\n").split("\n")
+
+    hypotheses, a, b = lines(f"hyp.{system}.zh"), lines("ref.A.zh"), lines("ref.B.zh")
+    for metric in ("bleu", "chrf"):
+        for name, references in [("A", [a]), ("B", [b]), ("all", [a, b])]:
+            value = compute(metric, hypotheses, references, CHINESE).value
+            assert value == pytest.approx(published[f"{metric}-{name}"], abs=0.01), (metric, name)
