@@ -1,0 +1,1 @@
+"""The search for the best translation, on token ids."""

@@ -1,0 +1,62 @@
+"""The search over many sentences: sorted by length, cut into batches, and put back in order."""
+
+from collections.abc import Sequence
+
+import torch
+
+from nmt.batching.batch import pad
+from nmt.decoding.hypothesis import Hypothesis
+from nmt.decoding.options import SearchOptions
+from nmt.decoding.search import search
+from nmt.errors import ConfigError
+from nmt.model.transformer import Transformer
+from nmt.text.tokenizer import EOS, PAD
+
+
+def search_all(
+    model: Transformer, sentences: Sequence[Sequence[int]], options: SearchOptions, budget: int
+) -> list[list[Hypothesis]]:
+    """Return each sentence's hypotheses, in the order of the sentences, which are source ids without `</s>`.
+
+    A batch holds at most `budget` padded source tokens times beam; a longer sentence is searched alone, and a batch
+    that is too large for the memory of the device in halves. Raises ConfigError if not even one sentence fits.
+    """
+    results: list[list[Hypothesis]] = [[] for _ in sentences]
+    for indices in length_batches([len(ids) + 1 for ids in sentences], budget // options.beam):
+        found = _search_batch(model, [sentences[i] for i in indices], options)
+        for i, hypotheses in zip(indices, found, strict=True):
+            results[i] = hypotheses
+    return results
+
+
+def length_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
+    """Cut sentences into batches of like length with sentences × longest within the budget, the longest first.
+
+    The longest first, so that a batch too large for the memory shows at once.
+    """
+    batches: list[list[int]] = []
+    for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        if batches and (len(batches[-1]) + 1) * lengths[batches[-1][0]] <= budget:
+            batches[-1].append(index)
+        else:
+            batches.append([index])
+    return batches
+
+
+def _search_batch(
+    model: Transformer, sentences: Sequence[Sequence[int]], options: SearchOptions
+) -> list[list[Hypothesis]]:
+    device = next(model.parameters()).device
+    source, mask = pad([[*ids, EOS] for ids in sentences], PAD)
+    try:
+        return search(model, source.to(device), None if mask is None else mask.to(device), options)
+    except torch.OutOfMemoryError:
+        if len(sentences) == 1:
+            raise ConfigError(
+                f"a sentence of {source.size(1)} tokens with a beam of {options.beam} does not fit in the memory of "
+                f"{device}; use a narrower beam, cut longer lines sooner, or compute on the CPU"
+            ) from None
+    # only here has the error let go of the tensors in its traceback
+    torch.cuda.empty_cache()
+    half = len(sentences) // 2
+    return _search_batch(model, sentences[:half], options) + _search_batch(model, sentences[half:], options)

@@ -1,0 +1,298 @@
+"""The search against brute force, against the decoder without a cache, and against itself in other company."""
+
+import itertools
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from nmt.config import DecodeSettings, ModelSettings
+from nmt.decoding.candidates import best_candidates
+from nmt.decoding.hypothesis import Hypothesis
+from nmt.decoding.options import SearchOptions
+from nmt.decoding.search import search
+from nmt.errors import ConfigError, ModelError
+from nmt.model.transformer import Transformer
+
+PAD, BOS, EOS = 0, 2, 3
+
+
+def tiny_model(seed: int, vocabulary: int = 6, sharpness: float = 3.0, **settings: object) -> Transformer:
+    """Return a random model with opinions: at `sharpness` 1 it would find all tokens about as probable."""
+    torch.manual_seed(seed)
+    shape = {"encoder_layers": 1, "decoder_layers": 2, "dim": 16, "heads": 2, "feed_forward": 32}
+    chosen = ModelSettings.model_validate({**shape, "tied_embeddings": "none", **settings})
+    model = Transformer(chosen, vocabulary, vocabulary).eval()
+    with torch.no_grad():
+        model.output.weight.mul_(sharpness)
+    return model
+
+
+def padded(sentences: list[list[int]]) -> tuple[Tensor, Tensor]:
+    longest = max(map(len, sentences))
+    source = torch.tensor([ids + [PAD] * (longest - len(ids)) for ids in sentences])
+    return source, source != PAD
+
+
+@torch.no_grad()
+def log_probs_without_cache(model: Transformer, source: Tensor, tokens: list[int]) -> Tensor:
+    """Return log p(next token) after each prefix of <s> + tokens, (T+1, V), by teacher forcing."""
+    memory = model.encode(source, None)
+    hidden = model.decode(torch.tensor([[BOS, *tokens]]), memory, None)
+    return model.logits(hidden)[0].log_softmax(-1)
+
+
+def brute_force(model: Transformer, source: Tensor, options: SearchOptions, limit: int) -> list[Hypothesis]:
+    """Return every possible hypothesis of up to `limit` tokens, best first."""
+    words = [token for token in range(model.output.out_features) if token not in (*options.forbidden, EOS)]
+    found = []
+    for length in range(limit):
+        for said in itertools.product(words, repeat=length):
+            table = log_probs_without_cache(model, source, list(said))
+            steps = [float(table[i, token]) for i, token in enumerate([*said, EOS])]
+            base = (5 + length + 1) / 6 if options.length_normalization == "gnmt" else length + 1
+            normalized = sum(steps) / base**options.length_penalty
+            found.append(Hypothesis(list(said), sum(steps), steps, normalized))
+    return sorted(found, key=lambda hypothesis: -hypothesis.normalized)
+
+
+def only(found: list[list[Hypothesis]]) -> list[Hypothesis]:
+    (hypotheses,) = found
+    return hypotheses
+
+
+@pytest.mark.parametrize("normalization", ["gnmt", "average"])
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_wide_beam_is_brute_force(seed: int, alpha: float, normalization: str) -> None:
+    model = tiny_model(seed)
+    source = torch.tensor([[4, 5, 3]])
+    options = SearchOptions(
+        beam=40, n_best=10, length_penalty=alpha, length_normalization=normalization, length_factor=0, length_extra=4
+    )
+    found = only(search(model, source, None, options))
+    expected = brute_force(model, source, options, limit=4)[:10]
+    assert [hypothesis.tokens for hypothesis in found] == [hypothesis.tokens for hypothesis in expected]
+    for got, wanted in zip(found, expected, strict=True):
+        assert got.log_prob == pytest.approx(wanted.log_prob, abs=1e-4)
+        assert got.normalized == pytest.approx(wanted.normalized, abs=1e-4)
+        assert got.token_log_probs == pytest.approx(wanted.token_log_probs, abs=1e-4)
+
+
+@pytest.mark.parametrize("sharpness", [0.5, 3.0, 8.0])
+def test_early_stopping_loses_nothing(sharpness: float) -> None:
+    """The slow twin goes on to the limit, whatever it has found."""
+    for seed in range(8):
+        model = tiny_model(seed, vocabulary=9, sharpness=sharpness)
+        source, mask = padded([[4, 5, 6, 7, 3], [8, 3], [5, 5, 3]])
+        options = SearchOptions(beam=4, length_factor=1, length_extra=8, length_penalty=1.0)
+        to_the_end = full_search(model, source, mask, options)
+        for early, full in zip(search(model, source, mask, options), to_the_end, strict=True):
+            assert_same(early, full[:1])
+
+
+def full_search(model: Transformer, source: Tensor, mask: Tensor, options: SearchOptions) -> list[list[Hypothesis]]:
+    """Search each sentence by itself with the slow twin."""
+    found = []
+    for row, row_mask in zip(source, mask, strict=True):
+        memory = model.encode(row[row_mask].unsqueeze(0), None)
+        found.append(slow_beam(model, memory, options, options.limit(int(row_mask.sum()))))
+    return found
+
+
+@torch.no_grad()
+def slow_beam(model: Transformer, memory: Tensor, options: SearchOptions, limit: int) -> list[Hypothesis]:
+    """Beam search in lists, without cache, batch or early stopping."""
+    live: list[tuple[list[int], list[float]]] = [([], [])]
+    finished: list[Hypothesis] = []
+    for length in range(1, limit + 1):
+        extended = []
+        for tokens, steps in live:
+            hidden = model.decode(torch.tensor([[BOS, *tokens]]), memory, None)[0, -1]
+            for token, log_prob in enumerate(model.logits(hidden).log_softmax(-1).tolist()):
+                if token not in options.forbidden and (length < limit or token == EOS):
+                    extended.append(([*tokens, token], [*steps, log_prob]))
+        extended.sort(key=lambda candidate: -sum(candidate[1]))
+        for tokens, steps in extended[: options.beam]:
+            if tokens[-1] == EOS:
+                total = sum(steps)
+                finished.append(Hypothesis(tokens[:-1], total, steps, total / options.penalty(length)))
+        live = [candidate for candidate in extended if candidate[0][-1] != EOS][: options.beam]
+    return sorted(finished, key=lambda hypothesis: -hypothesis.normalized)
+
+
+def assert_same(left: list[Hypothesis], right: list[Hypothesis]) -> None:
+    assert [hypothesis.tokens for hypothesis in left] == [hypothesis.tokens for hypothesis in right]
+    for a, b in zip(left, right, strict=True):
+        assert a.token_log_probs == pytest.approx(b.token_log_probs, abs=1e-4)
+
+
+@pytest.mark.parametrize("beam", [2, 3, 5])
+def test_beam_is_its_slow_twin(beam: int) -> None:
+    for seed in range(6):
+        model = tiny_model(seed, vocabulary=9)
+        source, mask = padded([[4, 5, 6, 7, 3], [8, 3], [5, 5, 3]])
+        options = SearchOptions(beam=beam, n_best=beam, length_factor=1, length_extra=5)
+        for found, slow in zip(
+            search(model, source, mask, options), full_search(model, source, mask, options), strict=True
+        ):
+            assert_same(found, slow[:beam])
+
+
+def test_greedy_is_argmax_without_cache() -> None:
+    ended = 0
+    for seed in range(12):
+        model = tiny_model(seed, vocabulary=9)
+        source = torch.tensor([[4, 5, 6, 3]])
+        options = SearchOptions(beam=1, length_factor=1, length_extra=6)
+        expected: list[int] = []
+        while len(expected) < 9:
+            table = log_probs_without_cache(model, source, expected)
+            table[:, list(options.forbidden)] = -math.inf
+            token = int(table[-1].argmax())
+            if token == EOS:
+                ended += 1
+                break
+            expected.append(token)
+        (found,) = only(search(model, source, None, options))
+        assert found.tokens == expected
+        table = log_probs_without_cache(model, source, expected)
+        steps = [float(table[i, token]) for i, token in enumerate([*expected, EOS])]
+        assert found.token_log_probs == pytest.approx(steps, abs=1e-4)
+        assert found.log_prob == pytest.approx(sum(found.token_log_probs))
+        assert found.normalized == pytest.approx(found.log_prob / ((5 + len(steps)) / 6))
+    assert ended, "no model ended by itself: the test would show only half"
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    sentences=st.lists(st.lists(st.integers(4, 11), min_size=1, max_size=9), min_size=1, max_size=20),
+    beam=st.integers(1, 4),
+)
+def test_company_does_not_matter(sentences: list[list[int]], beam: int) -> None:
+    model = tiny_model(5, vocabulary=12)
+    options = SearchOptions(beam=beam, n_best=min(beam, 2), length_factor=1.5, length_extra=3)
+    together = search(model, *padded(sentences), options)
+    assert len(together) == len(sentences)
+    for ids, found in zip(sentences, together, strict=True):
+        assert_same(found, only(search(model, torch.tensor([ids]), None, options)))
+
+
+@pytest.mark.parametrize("beam", [2, 6])
+def test_n_best_sorted_distinct_and_allowed(beam: int) -> None:
+    for seed in range(5):
+        model = tiny_model(seed, vocabulary=12)
+        source, mask = padded([[4, 5, 6, 3], [7, 3]])
+        options = SearchOptions(beam=beam, n_best=beam)
+        for row, found in enumerate(search(model, source, mask, options)):
+            assert len(found) == beam
+            assert len({tuple(hypothesis.tokens) for hypothesis in found}) == beam
+            assert found == sorted(found, key=lambda hypothesis: -hypothesis.normalized)
+            for hypothesis in found:
+                assert not set(hypothesis.tokens) & {0, 1, 2, 3}
+                assert len(hypothesis.token_log_probs) == len(hypothesis.tokens) + 1
+                assert len(hypothesis.tokens) < options.limit(int(mask[row].sum()))
+                assert hypothesis.log_prob == pytest.approx(sum(hypothesis.token_log_probs), abs=1e-4)
+        assert search(model, source, mask, options) == search(model, source, mask, options)
+
+
+def test_model_that_never_ends_is_ended_at_the_limit() -> None:
+    model = tiny_model(0, vocabulary=9)
+    with torch.no_grad():
+        model.decoder_norm.bias.fill_(10.0)
+        model.output.weight[EOS] = -1.0
+    source, mask = padded([[4, 5, 6, 3], [7, 3]])
+    for beam in (1, 3):
+        options = SearchOptions(beam=beam, length_factor=1, length_extra=2)
+        found = search(model, source, mask, options)
+        assert [len(best[0].tokens) for best in found] == [5, 3], "limits 6 and 4, </s> included"
+        table = log_probs_without_cache(model, source[:1], found[0][0].tokens)
+        assert found[0][0].token_log_probs[-1] == pytest.approx(float(table[-1, EOS]), abs=1e-4)
+
+
+def test_learned_positions_bound_the_length() -> None:
+    model = tiny_model(1, positions="learned", max_positions=7)
+    with torch.no_grad():
+        model.decoder_norm.bias.fill_(10.0)
+        model.output.weight[EOS] = -1.0
+    for beam in (1, 2):
+        (found,) = only(search(model, torch.tensor([[4, 5, 3]]), None, SearchOptions(beam=beam)))
+        assert len(found.tokens) == 6
+
+
+def test_first_step_counts_only_one_beam_and_ties_fall_to_the_lower_beam() -> None:
+    options = SearchOptions(beam=2, forbidden=(0,))
+    logits = torch.tensor([0.0, 1.0, 2.0, 3.0]).repeat(1, 2, 1)
+    never = torch.tensor([False])
+    first = best_candidates(logits.clone(), torch.tensor([[0.0, -math.inf]]), never, options)
+    assert first.tokens.tolist()[0][:3] == [3, 2, 1]
+    assert first.parents.tolist()[0][:3] == [0, 0, 0]
+    tied = best_candidates(logits.clone(), torch.tensor([[-1.0, -1.0]]), never, options)
+    assert tied.tokens.tolist() == [[3, 3, 2, 2]]
+    assert tied.parents.tolist() == [[0, 1, 0, 1]]
+
+
+def test_candidates_are_the_best_of_the_full_log_softmax() -> None:
+    torch.manual_seed(3)
+    options = SearchOptions(beam=3)
+    logits, log_probs = 4 * torch.randn(5, 3, 50), -torch.rand(5, 3)
+    full = logits.log_softmax(-1)
+    full[..., list(options.forbidden)] = -math.inf
+    best, positions = (log_probs.unsqueeze(-1) + full).flatten(1).topk(6, dim=1)
+    found = best_candidates(logits.clone(), log_probs, torch.zeros(5, dtype=torch.bool), options)
+    torch.testing.assert_close(found.log_probs, best)
+    assert torch.equal(found.parents * 50 + found.tokens, positions)
+
+
+def test_gnmt_penalty_by_hand() -> None:
+    assert SearchOptions(length_penalty=1.0).penalty(7) == pytest.approx(2.0)
+    assert SearchOptions(length_penalty=0.5).penalty(19) == pytest.approx(2.0)
+    assert SearchOptions(length_penalty=0.0).penalty(30) == 1.0
+    assert SearchOptions(length_penalty=2.0, length_normalization="average").penalty(3) == pytest.approx(9.0)
+
+
+def test_a_longer_output_can_win_by_the_penalty() -> None:
+    """The same candidates, judged by hand: -1.0 over 2 tokens against -1.5 over 6."""
+    short, long = (SearchOptions(length_penalty=alpha) for alpha in (0.0, 1.0))
+    assert -1.0 / short.penalty(2) > -1.5 / short.penalty(6)
+    assert -1.0 / long.penalty(2) < -1.5 / long.penalty(6)
+
+
+def test_empty_batch() -> None:
+    assert search(tiny_model(0), torch.zeros(0, 4, dtype=torch.long), None, SearchOptions()) == []
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_damaged_model_is_named(beam: int) -> None:
+    model = tiny_model(0)
+    with torch.no_grad():
+        model.output.weight.fill_(math.nan)
+    with pytest.raises(ModelError, match="not numbers"):
+        search(model, torch.tensor([[4, 3]]), None, SearchOptions(beam=beam))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"beam": 0}, r"decode\.beam: found 0"),
+        ({"n_best": 0}, "n-best: found 0"),
+        ({"beam": 2, "n_best": 3}, "a beam of 2 finds no more"),
+        ({"length_penalty": -0.1}, r"decode\.length_penalty: found -0\.1"),
+        ({"length_penalty": math.nan}, r"decode\.length_penalty: found nan"),
+        ({"length_factor": -1.0}, "longest output"),
+        ({"forbidden": (3,)}, "no output would end"),
+    ],
+)
+def test_impossible_options_are_refused(wrong: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        SearchOptions(**wrong)  # type: ignore[arg-type]
+
+
+def test_options_come_from_the_recipe() -> None:
+    settings = DecodeSettings(beam=7, length_penalty=0.6, length_normalization="average")
+    options = SearchOptions.from_settings(settings, n_best=2)
+    assert (options.beam, options.n_best, options.length_penalty) == (7, 2, 0.6)
+    assert options.length_normalization == "average"

@@ -1,0 +1,391 @@
+"""The translate stage on tiny random models: what matters here is that every line gets its own translation."""
+
+import io
+import json
+import os
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nmt import translate
+from nmt.config import DecodeSettings, Languages, ModelSettings, RuntimeSettings, TokenizerSettings
+from nmt.console import Console
+from nmt.decoding import corpus
+from nmt.decoding.corpus import length_batches, search_all
+from nmt.decoding.options import SearchOptions
+from nmt.errors import ConfigError, DataError, ModelError
+from nmt.model.checkpoint import LoadedModel, save_model
+from nmt.model.transformer import Transformer
+from nmt.text.tokenizer import Tokenizer, Tokenizers
+from nmt.translate import (
+    Alternative,
+    Translation,
+    Translator,
+    default_model,
+    opened,
+    read_available,
+    translate_stream,
+)
+
+SENTENCES = [
+    "the cat sleeps on the mat .",
+    "a dog barks at the moon .",
+    "we drink tea in the garden , and then we sleep .",
+    "il gatto dorme sul tappeto .",
+    "un cane abbaia alla luna .",
+    "今天下雨。",
+]
+
+
+@pytest.fixture(scope="module")
+def loaded() -> LoadedModel:
+    """Return a random model with opinions, over a tokenizer that can spell everything."""
+    tokenizer = Tokenizer.train(SENTENCES * 20, TokenizerSettings(size=300))
+    torch.manual_seed(4)
+    shape = ModelSettings(encoder_layers=1, decoder_layers=1, dim=16, heads=2, feed_forward=32, tied_embeddings="none")
+    model = Transformer(shape, len(tokenizer), len(tokenizer)).eval()
+    with torch.no_grad():
+        model.output.weight.mul_(4)
+        model.output.weight[3] *= 3  # enough wish to end
+    languages = Languages(source="en", target="it")
+    return LoadedModel(model, Tokenizers(tokenizer, tokenizer), languages, DecodeSettings(beam=2, batch_tokens=512))
+
+
+@pytest.fixture(scope="module")
+def translator(loaded: LoadedModel) -> Translator:
+    return Translator(loaded, RuntimeSettings(device="cpu"))
+
+
+def texts(translator: Translator, lines: Sequence[str], **changes: int) -> list[str]:
+    return [translation.text for translation in translator.translate(lines, translator.options(**changes))]
+
+
+def through_stream(translator: Translator, data: bytes, as_json: bool = False, **changes: int) -> bytes:
+    output = io.BytesIO()
+    translate_stream(translator, io.BytesIO(data), output, translator.options(**changes), as_json, Console(quiet=True))
+    return output.getvalue()
+
+
+def is_one_line(text: str) -> bool:
+    return len(text.splitlines()) <= 1 and not set(text) & set("\t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029")
+
+
+class TestEveryLine:
+    @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(st.lists(st.text(max_size=30), max_size=12))
+    def test_any_text_gives_one_line_each(self, translator: Translator, lines: list[str]) -> None:
+        translations = list(translator.translate(lines, translator.options(beam=1)))
+        assert [translation.source for translation in translations] == lines
+        assert all(is_one_line(translation.text) for translation in translations)
+        for translation in translations:
+            translation.text.encode()
+
+    @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(data=st.binary(max_size=200), as_json=st.booleans())
+    def test_any_bytes_give_as_many_lines(self, translator: Translator, data: bytes, as_json: bool) -> None:
+        expected = data.count(b"\n") + (not data.endswith(b"\n") and data != b"")
+        output = through_stream(translator, data, as_json, beam=1)
+        assert output.count(b"\n") == expected
+        assert len(output.decode().splitlines()) == expected, "also for readers who know other line ends"
+
+    @pytest.mark.parametrize("line", ["", " ", "\t \u3000", "\0", "\ufeff", "\u200b", "\u2028", "\x85", "\r"])
+    def test_blank_lines_do_not_reach_the_model(self, line: str, loaded: LoadedModel) -> None:
+        class Untouchable(Transformer):
+            def encode(self, *_: object) -> torch.Tensor:
+                raise AssertionError("the model was run")
+
+        vocabulary = len(loaded.tokenizers.source)
+        model = Untouchable(loaded.model.settings, vocabulary, vocabulary)
+        translator = Translator(replace(loaded, model=model))
+        assert list(translator.translate([line])) == [Translation(line, "", 0.0)]
+
+    def test_line_ends_are_newlines_only(self, translator: Translator) -> None:
+        data = "the cat\u2028sleeps\x85now\r\n\r\na dog\vbarks\nla\ud83dst".encode("utf-8", "surrogatepass")
+        data += b"\xff\xfe \x00"
+        assert through_stream(translator, data).count(b"\n") == 4
+
+    def test_naughty_strings(self, translator: Translator, shared_data: Path) -> None:
+        file = shared_data / "edge" / "blns.txt"
+        if not file.is_file():
+            pytest.skip(f"needs {file}, which is not there")
+        data = file.read_bytes()
+        output = through_stream(translator, data, beam=1)
+        assert output.count(b"\n") == data.count(b"\n") + (not data.endswith(b"\n"))
+        assert len(output.decode().splitlines()) == output.count(b"\n")
+
+    def test_half_a_surrogate_pair_is_translated_and_rendered(self, translator: Translator) -> None:
+        (translation,) = translator.translate(["a \ud83d dog\u2028"])
+        translation.as_json().encode()
+        assert json.loads(translation.as_json())["source"] == "a \ud83d dog\u2028"
+        assert is_one_line(translation.as_json())
+
+
+class TestOrder:
+    def test_company_and_order_do_not_matter(self, translator: Translator) -> None:
+        lines = [" ".join(sentence.split()[:count]) for sentence in SENTENCES for count in range(9)]
+        alone = [texts(translator, [line])[0] for line in lines]
+        assert len(set(alone)) > 5, "a model that says the same to all would show nothing"
+        assert texts(translator, lines) == alone
+        assert texts(translator, lines[::-1]) == alone[::-1]
+
+    @pytest.mark.parametrize("batch_tokens", [1, 40, 100_000])
+    def test_batch_size_does_not_matter(self, translator: Translator, batch_tokens: int) -> None:
+        assert texts(translator, SENTENCES * 2, batch_tokens=batch_tokens) == texts(translator, SENTENCES) * 2
+
+    def test_windows_do_not_matter(self, translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+        expected = texts(translator, SENTENCES)
+        monkeypatch.setattr(translate, "WINDOW_LINES", 2)
+        assert texts(translator, SENTENCES) == expected
+
+    def test_no_more_is_read_than_a_window(self, translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(translate, "WINDOW_LINES", 3)
+        read = 0
+
+        def endless() -> object:
+            nonlocal read
+            while True:
+                read += 1
+                yield f"the dog {read}"
+
+        results = translator.translate(endless(), translator.options(beam=1))  # type: ignore[arg-type]
+        for number in range(1, 8):
+            assert next(results).source == f"the dog {number}"
+            assert read <= number + 2
+
+    def test_identical_lines_are_searched_once(self, translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+        searched: list[object] = []
+
+        def counting(model: Transformer, sentences: Sequence[Sequence[int]], *rest: object) -> object:
+            searched.extend(sentences)
+            return search_all(model, sentences, *rest)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(translate, "search_all", counting)
+        found = texts(translator, ["a dog", "", "the cat", "a dog", "a dog"])
+        assert len(searched) == 2
+        assert found[0] == found[3] == found[4]
+
+
+class TestLongLines:
+    def test_pieces_are_translated_one_by_one_and_joined(self, translator: Translator) -> None:
+        options = replace(translator.options(), max_source_tokens=24)
+        sentences = ["The cat sleeps on the mat.", "A dog barks at the moon.", "We drink tea in the garden."]
+        (long,) = translator.translate([" ".join(sentences)], options)
+        parts = list(translator.translate(sentences, options))
+        assert [part.pieces for part in parts] == [1, 1, 1], "the test wants sentences that fit"
+        assert long.pieces == 3
+        assert long.text == " ".join(part.text for part in parts if part.text)
+        assert long.log_prob == pytest.approx(sum(part.log_prob for part in parts), abs=1e-3)
+
+    @pytest.mark.parametrize("unit", ["the cat sleeps . ", "cat", "下", "。", "a, ", "\u0301", "\U0001f600"])
+    def test_a_hundred_thousand_characters(self, translator: Translator, unit: str) -> None:
+        line = (unit * 100_000)[:100_000]
+        longest = 0
+
+        def watching(model: Transformer, sentences: Sequence[Sequence[int]], *rest: object) -> object:
+            nonlocal longest
+            longest = max([longest, *map(len, sentences)])
+            return search_all(model, sentences[:1], *rest) * len(sentences)  # type: ignore[arg-type]
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(translate, "search_all", watching)
+            (translation,) = translator.translate([line], translator.options(beam=1))
+        assert longest <= 200
+        assert translation.pieces > 100
+        assert is_one_line(translation.text)
+
+    def test_learned_positions_bound_the_pieces(self, loaded: LoadedModel) -> None:
+        shape = loaded.model.settings.model_copy(update={"positions": "learned", "max_positions": 12})
+        vocabulary = len(loaded.tokenizers.source)
+        translator = Translator(replace(loaded, model=Transformer(shape, vocabulary, vocabulary)))
+        (translation,) = translator.translate([" ".join(SENTENCES)])
+        assert translation.pieces > 5
+
+
+class TestStream:
+    def test_windows_of_a_file_are_full(self, tmp_path: Path) -> None:
+        file = tmp_path / "lines.txt"
+        file.write_bytes(b"".join(b"%d\n" % number for number in range(30_000)) + b"last")
+        with file.open("rb") as stream:
+            windows = list(read_available(stream))
+        assert [line for window in windows for line in window] == file.read_bytes().split(b"\n")
+        assert all(len(window) >= translate.WINDOW_LINES for window in windows[:-1])
+
+    @given(st.binary(max_size=60), st.integers(1, 7))
+    def test_lines_are_those_of_split(self, data: bytes, chunk: int) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(translate, "_CHUNK_BYTES", chunk)
+            lines = [line for window in read_available(io.BytesIO(data)) for line in window]
+        expected = data.split(b"\n")
+        assert lines == (expected if expected[-1] else expected[:-1])
+
+    def test_a_pipe_is_answered_line_by_line(self, translator: Translator) -> None:
+        to_us, from_us = os.pipe(), os.pipe()
+        options = translator.options(beam=1)
+
+        def serve() -> None:
+            with open(to_us[0], "rb") as source, open(from_us[1], "wb") as output:
+                translate_stream(translator, source, output, options, False, Console(quiet=True))
+
+        server = threading.Thread(target=serve)
+        server.start()
+        with open(to_us[1], "wb", buffering=0) as ask, open(from_us[0], "rb") as answer:
+            for line in SENTENCES:
+                # the second half of a line may come late
+                ask.write(line.encode()[:4])
+                time.sleep(0.01)
+                ask.write(line.encode()[4:] + b"\n")
+                assert answer.readline().decode().rstrip("\n") == texts(translator, [line], beam=1)[0]
+            ask.close()
+            assert answer.read() == b""
+        server.join(10)
+        assert not server.is_alive()
+
+    def test_a_reader_who_has_enough_ends_it(self, translator: Translator) -> None:
+        read_end, write_end = os.pipe()
+        os.close(read_end)
+        output = open(write_end, "wb", buffering=0)  # noqa: SIM115
+        source = io.BytesIO(b"a dog\n")
+        with output, pytest.raises(BrokenPipeError):
+            translate_stream(translator, source, output, translator.options(beam=1), False, Console(quiet=True))
+
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a disk that is always full")
+    def test_a_full_disk_is_named(self, translator: Translator) -> None:
+        source = io.BytesIO(b"a dog\n")
+        # closing the file must not fail once more
+        with (
+            opened(None, Path("/dev/full")) as (_, output),
+            pytest.raises(DataError, match=r"cannot write .* No space"),
+        ):
+            translate_stream(translator, source, output, translator.options(beam=1), False, Console(quiet=True))
+
+    def test_files_that_cannot_be_opened_are_named(self, tmp_path: Path) -> None:
+        with pytest.raises(DataError, match=r"nothing\.txt: cannot read it"), opened(tmp_path / "nothing.txt", None):
+            pass
+        with pytest.raises(DataError, match=r"no/out\.txt: cannot write it"), opened(None, tmp_path / "no" / "out.txt"):
+            pass
+
+    def test_the_input_is_not_written_over(self, tmp_path: Path) -> None:
+        file = tmp_path / "lines.txt"
+        file.write_text("a dog\n")
+        with pytest.raises(ConfigError, match="the same file"), opened(file, tmp_path / "." / "lines.txt"):
+            pass
+        assert file.read_text() == "a dog\n"
+
+    def test_stats(self, translator: Translator) -> None:
+        source = io.BytesIO(b"a dog\n\n" + b"the cat. " * 100)
+        stats = translate_stream(
+            translator, source, io.BytesIO(), translator.options(beam=1), False, Console(quiet=True)
+        )
+        assert (stats.lines, stats.split_lines) == (3, 1)
+        assert stats.seconds > 0
+
+    def test_n_best_is_a_table(self, translator: Translator) -> None:
+        rows = through_stream(translator, b"a dog\n\nthe cat sleeps\n", n_best=3).decode().splitlines()
+        table = [row.split("\t") for row in rows]
+        assert [(line, rank) for line, rank, _, _ in table if line != "2"] == [
+            (line, rank) for line in "13" for rank in "123"
+        ]
+        assert [row for row in rows if row.startswith("2\t")] == ["2\t1\t0.0000\t"]
+        best = texts(translator, ["a dog", "the cat sleeps"], n_best=3)
+        assert [table[0][3], table[-3][3]] == best
+
+    def test_json(self, translator: Translator) -> None:
+        output = through_stream(translator, "the cat\n\n今天\n".encode(), as_json=True, n_best=2)
+        entries = [json.loads(line) for line in output.splitlines()]
+        assert [entry["source"] for entry in entries] == ["the cat", "", "今天"]
+        assert [len(entry["alternatives"]) for entry in entries] == [1, 0, 1]
+        assert [entry["text"] for entry in entries] == texts(translator, ["the cat", "", "今天"], n_best=2)
+        assert "今天".encode() in output, "people read JSON too"
+
+
+class TestAlternatives:
+    def test_distinct_and_with_their_own_log_probs(self, translator: Translator) -> None:
+        options = translator.options(beam=6, n_best=6)
+        for translation in translator.translate(SENTENCES, options):
+            ways = [translation.text, *(other.text for other in translation.alternatives)]
+            assert len(set(ways)) == len(ways) > 1
+
+    def test_rendering_by_hand(self) -> None:
+        translation = Translation("a\u2028", "b", -1.5, (Alternative("c", -2.25),))
+        assert translation.as_json() == (
+            '{"source": "a\\u2028", "text": "b", "log_prob": -1.5, "alternatives": [{"text": "c", "log_prob": -2.25}]}'
+        )
+        assert translation.as_table(7) == "7\t1\t-1.5000\tb\n7\t2\t-2.2500\tc"
+
+    def test_an_unsaid_beam_is_wide_enough_and_a_said_one_is_kept(self, translator: Translator) -> None:
+        assert translator.options(n_best=7).search.beam == 7
+        assert translator.options().search.beam == 2
+        with pytest.raises(ConfigError, match="widen the beam"):
+            translator.options(beam=3, n_best=7)
+
+
+class TestBatches:
+    @given(st.lists(st.integers(1, 50), max_size=40), st.integers(1, 200))
+    def test_batches_hold_all_within_the_budget(self, lengths: list[int], budget: int) -> None:
+        batches = length_batches(lengths, budget)
+        assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
+        for batch in batches:
+            assert len(batch) == 1 or len(batch) * max(lengths[index] for index in batch) <= budget
+
+    def test_a_batch_too_large_for_the_memory_is_halved(
+        self, translator: Translator, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        expected = texts(translator, SENTENCES)
+        sizes: list[int] = []
+
+        def small_machine(model: Transformer, source: torch.Tensor, *rest: object) -> object:
+            sizes.append(source.size(0))
+            if source.size(0) > 2:
+                raise torch.OutOfMemoryError("full")
+            return original(model, source, *rest)  # type: ignore[arg-type]
+
+        original = corpus.search
+        monkeypatch.setattr(corpus, "search", small_machine)
+        assert texts(translator, SENTENCES, batch_tokens=10_000) == expected
+        assert sizes == [6, 3, 1, 2, 3, 1, 2]
+
+    def test_a_sentence_too_large_for_the_memory_is_named(
+        self, loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full(*_: object) -> object:
+            raise torch.OutOfMemoryError("full")
+
+        monkeypatch.setattr(corpus, "search", full)
+        with pytest.raises(ConfigError, match="a sentence of 3 tokens with a beam of 5 does not fit"):
+            search_all(loaded.model, [[5, 6]], SearchOptions(), 100)
+
+
+class TestModel:
+    def test_saved_and_loaded_says_the_same(self, loaded: LoadedModel, translator: Translator, tmp_path: Path) -> None:
+        save_model(tmp_path / "run" / "best", loaded)
+        again = Translator.load(tmp_path / "run", RuntimeSettings(device="cpu"))
+        assert texts(again, SENTENCES) == texts(translator, SENTENCES)
+        assert again.languages == loaded.languages
+
+    def test_default_model(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.delenv("NMT_MODEL", raising=False)
+        with pytest.raises(ModelError, match=r"give --model DIR .* or train one: nmt train --config"):
+            default_model()
+        (tmp_path / "runs" / "latest").mkdir(parents=True)
+        assert default_model() == Path("runs/latest")
+        monkeypatch.setenv("NMT_MODEL", str(tmp_path))
+        assert default_model() == tmp_path
+        monkeypatch.setenv("NMT_MODEL", "nowhere")
+        with pytest.raises(ModelError, match=r"\$NMT_MODEL: nowhere: no such directory"):
+            default_model()
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [({"batch_tokens": 0}, r"decode\.batch_tokens: found 0"), ({"max_source_tokens": 0}, "max-source-tokens")],
+    )
+    def test_impossible_options(self, translator: Translator, changes: dict[str, int], message: str) -> None:
+        with pytest.raises(ConfigError, match=message):
+            replace(translator.options(), **changes)  # type: ignore[arg-type]
