@@ -1,0 +1,189 @@
+"""The commands. Each one parses, loads the recipe, calls its stage, and shows what came out.
+
+Stages are imported where they are called, so that `--help` answers at once.
+"""
+
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nmt import __version__
+from nmt.console import Console
+from nmt.errors import NMTError
+
+app = typer.Typer(
+    name="nmt",
+    help="Train a translator on your own text, translate with it, and measure how good it is.",
+    no_args_is_help=True,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+)
+
+USER_ERROR, OUR_BUG = 2, 1
+
+Config = Annotated[Path, typer.Option("--config", "-c", help="The recipe, a YAML file.", metavar="RECIPE")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Change one key of the recipe; may be given often.", metavar="SECTION.KEY=VALUE"),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but warnings and errors.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+
+@app.callback(invoke_without_command=True)
+def main_options(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    """Train a translator on your own text, translate with it, and measure how good it is."""
+    if version:
+        print(__version__)
+        raise typer.Exit()
+
+
+@app.command()
+def prepare(
+    config: Config,
+    overrides: Overrides = None,
+    force: Annotated[bool, typer.Option("--force", help="Prepare anew even if nothing has changed.")] = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Turn the recipe's texts into a prepared corpus: filtered, tokenized, ready to train on."""
+    with errors_explained(debug, quiet) as console:
+        from nmt.config import load_recipe
+        from nmt.prepare import prepare as run_stage
+
+        run_stage(load_recipe(config, overrides or ()), console, force)
+
+
+@app.command()
+def train(
+    config: Config,
+    overrides: Overrides = None,
+    restart: Annotated[bool, typer.Option("--restart", help="Start over: forget what the run has learnt.")] = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Train the recipe's model; prepares first if needed, resumes by itself if the run exists."""
+    with errors_explained(debug, quiet) as console:
+        from nmt.config import load_recipe
+        from nmt.prepare import prepare as prepare_stage
+        from nmt.train import train as train_stage
+
+        recipe = load_recipe(config, overrides or ())
+        prepare_stage(recipe, console)
+        outcome = train_stage(recipe, console, restart)
+    if outcome.signal is not None:
+        raise typer.Exit(128 + outcome.signal)
+
+
+@app.command()
+def translate(
+    model: Annotated[
+        Path | None,
+        typer.Option("--model", "-m", metavar="DIR", help="A run or a model directory; else $NMT_MODEL, runs/latest."),
+    ] = None,
+    source: Annotated[Path | None, typer.Option("--input", "-i", help="Read this instead of stdin.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write this instead of stdout.")] = None,
+    beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept a sentence; 1 is greedy.")] = None,
+    n_best: Annotated[int, typer.Option(min=1, help="Translations for each line, as line, rank, log_prob, text.")] = 1,
+    length_penalty: Annotated[
+        float | None, typer.Option(min=0, help="Exponent of the penalty; 0 favours short.")
+    ] = None,
+    batch_tokens: Annotated[int | None, typer.Option(min=1, help="Padded source tokens times beam at once.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cuda, mps or cpu.")] = "auto",
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Write one JSON object a line.")] = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Translate line by line: stdin to stdout, exactly one line out for each line in."""
+    with errors_explained(debug, quiet) as console:
+        from nmt.runtime import runtime_settings, set_threads
+        from nmt.translate import Translator, default_model, opened, translate_stream
+
+        runtime = runtime_settings(device, threads)
+        set_threads(runtime)
+        translator = Translator.load(model or default_model(), runtime)
+        options = translator.options(beam, n_best, length_penalty, batch_tokens)
+        with opened(source, output) as (lines, sink):
+            stats = translate_stream(translator, lines, sink, options, json, console)
+        console.say(f"translated {stats.lines:,} lines in {stats.seconds:.1f} s")
+
+
+@app.command()
+def score(
+    hypothesis: Annotated[Path, typer.Argument(metavar="HYP", help="The translations; - reads standard input.")],
+    references: Annotated[list[Path], typer.Argument(metavar="REF…", help="One or more reference translations.")],
+    source: Annotated[Path | None, typer.Option("--source", help="What was translated.")] = None,
+    target_lang: Annotated[str | None, typer.Option(help="The language scored, such as zh.")] = None,
+    metric: Annotated[list[str] | None, typer.Option(help="bleu, chrf, chrf++ or ter; may be given often.")] = None,
+    baseline: Annotated[Path | None, typer.Option(help="Other translations to compare with.")] = None,
+    confidence: Annotated[bool, typer.Option("--confidence", help="Add 95 % confidence intervals.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Score translations against references with BLEU, chrF and TER, as sacreBLEU computes them."""
+    with errors_explained(debug, quiet) as console:
+        from nmt.score import ScoreOptions, render
+        from nmt.score import score as score_stage
+
+        metrics = tuple(metric or ScoreOptions().metrics)
+        report = score_stage(hypothesis, references, ScoreOptions(metrics, target_lang, confidence, source, baseline))
+        for warning in report.warnings:
+            console.warn(warning)
+        if report.language.notice:
+            console.say(report.language.notice)
+        print(report.as_json() if json else render(report))
+
+
+@contextmanager
+def errors_explained(debug: bool, quiet: bool) -> Iterator[Console]:
+    """Turn what goes wrong into a message and an exit code; show tracebacks only to those who want them."""
+    console = Console(quiet)
+    try:
+        yield console
+        sys.stdout.flush()
+    except NMTError as error:
+        _show_traceback(debug)
+        console.error(str(error))
+        raise typer.Exit(USER_ERROR) from None
+    except KeyboardInterrupt:
+        console.error("interrupted")
+        raise typer.Exit(130) from None
+    except BrokenPipeError:
+        # who read our output has enough; nothing more can be written, not even at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(0) from None
+    except typer.Exit:
+        raise
+    except OSError as error:
+        _show_traceback(debug)
+        console.error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        raise typer.Exit(USER_ERROR) from None
+    except Exception as error:
+        _show_traceback(debug)
+        console.error(f"{type(error).__name__}: {error}\nThis is a bug in nmt; --debug shows where.")
+        raise typer.Exit(OUR_BUG) from None
+
+
+def _show_traceback(debug: bool) -> None:
+    if debug:
+        traceback.print_exc()
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""What a person sees of a training: a line now and then, and on a terminal one that is always fresh."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.live import Live
+from rich.text import Text
+
+from nmt.config import TrainSettings
+from nmt.console import Console
+from nmt.learning.run import Progress
+from nmt.learning.validation import Validation
+
+
+class TrainingDisplay:
+    """Shows step, epoch, loss, perplexity, rate, speed, padding and time left."""
+
+    def __init__(self, console: Console, settings: TrainSettings) -> None:
+        self.console = console
+        self.settings = settings
+        self._live: Live | None = None
+
+    @contextmanager
+    def live(self) -> Iterator[None]:
+        """Keep one line up to date at the bottom of the terminal, where there is one."""
+        if not self.console.live:
+            yield
+            return
+        with self.console.live_line() as self._live:
+            yield
+        self._live = None
+
+    def update(self, record: dict[str, Any], progress: Progress) -> None:
+        """Refresh the live line with the means of the current window, after each step."""
+        if self._live is not None:
+            self._live.update(Text(self._line(record, progress), style="cyan"))
+
+    def log(self, record: dict[str, Any], progress: Progress) -> None:
+        """Print the means of a window that is complete."""
+        self.console.say(self._line(record, progress))
+
+    def validation(self, progress: Progress, validation: Validation, improved: bool) -> None:
+        """Print a validation."""
+        best = f"  best {self.settings.best_metric} so far" if improved else ""
+        self.console.say(
+            f"step {progress.step:>7,}  valid: loss {validation.loss:.3f}  perplexity {validation.perplexity:.2f}  "
+            f"BLEU {validation.bleu:.2f}  chrF {validation.chrf:.2f}  after {clock(progress.seconds)}{best}"
+        )
+
+    def _line(self, record: dict[str, Any], progress: Progress) -> str:
+        return (
+            f"step {record['step']:>7,}  epoch {record['epoch']:6.2f}  loss {record['loss']:6.3f}  "
+            f"perplexity {record['perplexity']:8.2f}  rate {record['rate']:.2e}  "
+            f"{record['target_tokens_per_second']:,.0f} tokens/s  padding {record['padding']:.1%}  "
+            f"left {self.time_left(progress)}"
+        )
+
+    def time_left(self, progress: Progress) -> str:
+        """Return the time until the first limit that time or steps set, as 1:23:45."""
+        stop = self.settings.stop
+        left = []
+        if stop.hours is not None:
+            left.append(stop.hours * 3600 - progress.seconds)
+        if stop.steps is not None and progress.step:
+            left.append((stop.steps - progress.step) * progress.seconds / progress.step)
+        if stop.epochs is not None and progress.epoch:
+            left.append((stop.epochs - progress.epoch) * progress.seconds / progress.epoch)
+        return clock(max(0.0, min(left))) if left else "until stopped"
+
+
+def clock(seconds: float) -> str:
+    """Return seconds as h:mm:ss.
+
+    >>> clock(3725)
+    '1:02:05'
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}"

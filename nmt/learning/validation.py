@@ -1,0 +1,97 @@
+"""How good the model is on text that it does not learn from: loss by teacher forcing, BLEU and chrF by decoding."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from nmt.batching.batch import collate
+from nmt.batching.plan import SentenceLengths, cut
+from nmt.decoding.corpus import search_all
+from nmt.decoding.options import SearchOptions
+from nmt.evaluation import language
+from nmt.evaluation.metrics import Score, compute
+from nmt.learning.update import Updater
+from nmt.model.checkpoint import LoadedModel
+from nmt.text.prepared import PreparedSplit
+from nmt.text.tokenizer import Tokenizers
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Loss in nats per target token (not smoothed), and scores of greedy translations."""
+
+    loss: float
+    bleu: float
+    chrf: float
+
+    @property
+    def perplexity(self) -> float:
+        """Return e to the loss."""
+        return math.exp(min(self.loss, 700))
+
+    def better_is_higher(self, metric: str) -> float:
+        """Return the named metric, with its sign turned so that more is better."""
+        return {"loss": -self.loss, "bleu": self.bleu, "chrf": self.chrf}[metric]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Translations of a text and how they score against its references."""
+
+    translations: list[str]
+    bleu: Score
+    chrf: Score
+
+    @property
+    def scores(self) -> tuple[Score, Score]:
+        """Return both scores."""
+        return self.bleu, self.chrf
+
+    def write(self, translations: Path, scores: Path) -> None:
+        """Write the translations, a line each, and the scores as JSON."""
+        translations.write_text("".join(line + "\n" for line in self.translations), encoding="utf-8")
+        content = json.dumps([asdict(score) for score in self.scores], indent=2)
+        scores.write_text(content + "\n", encoding="utf-8")
+
+
+def evaluate(
+    loaded: LoadedModel, sources: Sequence[str], references: Sequence[str], options: SearchOptions
+) -> Evaluation:
+    """Translate sentences and score them against one reference each, in the target language's way."""
+    loaded.model.eval()
+    settings = loaded.model.settings
+    # a line that learned positions cannot hold is cut off, since what is measured must not stop a training
+    longest = settings.max_positions - 1 if settings.positions == "learned" else None
+    encoded = [loaded.tokenizers.source.encode(source)[:longest] for source in sources]
+    found = search_all(loaded.model, encoded, options, loaded.decode.batch_tokens)
+    translations = [loaded.tokenizers.target.decode(best[0].tokens) for best in found]
+    target = language.given(loaded.languages.target)
+    bleu, chrf = (compute(metric, translations, [references], target) for metric in ("bleu", "chrf"))
+    return Evaluation(translations, bleu, chrf)
+
+
+def mean_loss(updater: Updater, split: PreparedSplit, tokenizers: Tokenizers, budget: int) -> float:
+    """Return the mean negative log-likelihood per target token, in nats."""
+    lengths = sentence_lengths(split)
+    ordered = np.lexsort((lengths.source, lengths.target))
+    total, tokens = 0.0, 0
+    updater.model.eval()
+    with torch.no_grad():
+        for indices in cut(ordered, lengths, budget):
+            batch = collate(split, indices, tokenizers)
+            _, likelihood = updater.loss(batch.to(updater.device))
+            total += likelihood.item()
+            tokens += batch.target_tokens
+    return total / tokens
+
+
+def sentence_lengths(split: PreparedSplit) -> SentenceLengths:
+    """Return the lengths of a split's pairs with their sentence ends, and their weights."""
+    source = split.source.lengths.astype(np.int64) + 1
+    target = split.target.lengths.astype(np.int64) + 1
+    return SentenceLengths(source, target, split.weights)

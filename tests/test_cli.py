@@ -1,0 +1,314 @@
+"""The commands: what they print where, and how they end."""
+
+import importlib
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+import nmt
+from nmt.cli import app
+from nmt.errors import ConfigError, DataError, ModelError
+
+TIDY = {"NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "200"}
+COMMANDS = sorted(command.name or command.callback.__name__ for command in app.registered_commands if command.callback)
+
+
+def call(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], env=TIDY)
+
+
+def write(path: Path, *lines: str) -> Path:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    sentences = [f"uno{i % 7} due{i % 11} tre{i}\tone{i % 7} two{i % 11} three{i}" for i in range(120)]
+    write(tmp_path / "train.tsv", *sentences)
+    content = {
+        "name": "test",
+        "languages": {"source": "it", "target": "en"},
+        "data": {"train": [{"tsv": "train.tsv"}], "valid": {"tsv": "train.tsv"}},
+        "tokenizer": {"size": 60, "byte_fallback": False, "type": "bpe"},
+        "run": "run",
+    }
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(content))
+    return tmp_path / "recipe.yaml"
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> tuple[Path, Path]:
+    return write(tmp_path / "hyp", "the cat sleeps on the mat"), write(
+        tmp_path / "ref", "the cat sleeps on the mat today"
+    )
+
+
+# help
+
+
+def test_there_are_commands() -> None:
+    assert {"prepare", "train", "score"} <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], *([name, "--help"] for name in COMMANDS)], ids=" ".join)
+def test_help(arguments: list[str]) -> None:
+    result = call(*arguments)
+    assert result.exit_code == 0
+    assert "Usage:" in result.stdout
+    assert result.stderr == ""
+    if arguments[0].startswith("-"):
+        assert all(name in result.stdout for name in COMMANDS)
+
+
+def test_no_arguments_show_the_help() -> None:
+    result = call()
+    assert "Usage:" in result.output
+    assert result.exit_code in (0, 2)
+
+
+def test_no_help_needs_torch(repository: Path) -> None:
+    """All commands in one process, for imports are slow."""
+    program = f"""
+import sys
+from typer.testing import CliRunner
+from nmt.cli import app
+for arguments in (["--help"], ["--version"], *([name, "--help"] for name in {COMMANDS!r})):
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+heavy = [m for m in ("torch", "numpy", "sentencepiece", "sacrebleu", "yaml", "safetensors") if m in sys.modules]
+print(heavy)
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", program], cwd=repository, capture_output=True, text=True, check=False
+    )
+    assert result.stdout.strip() == "[]", result.stderr
+
+
+BARE = """
+import typer
+app = typer.Typer(add_completion=False)
+@app.command()
+def one(x: int = 1) -> None: pass
+@app.command()
+def two(x: int = 1) -> None: pass
+app()
+"""
+
+
+def test_help_comes_at_once(repository: Path) -> None:
+    """Little slower than a program that is nothing but two commands; tried again, for the machine may be busy."""
+
+    def seconds(command: list[str]) -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, *command, "--help"], cwd=repository, check=True, capture_output=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    ratios = []
+    for _ in range(3):
+        times = [(seconds(["-m", "nmt.cli"]), seconds(["-c", BARE])) for _ in range(5)]
+        ours, theirs = (statistics.median(side) for side in zip(*times, strict=True))
+        ratios.append(ours / theirs)
+        if ratios[-1] <= 1.5:
+            return
+    pytest.fail(f"nmt --help takes {ratios} times as long as that of two empty commands")
+
+
+def test_version() -> None:
+    result = call("--version")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, f"{nmt.__version__}\n", "")
+
+
+# exit codes
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["tran"], ["train"], ["prepare", "--config"], ["score", "one"], ["train", "--colour", "red"]],
+    ids=" ".join,
+)
+def test_usage_errors(arguments: list[str]) -> None:
+    result = call(*arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr != ""
+
+
+@pytest.mark.parametrize("command", ["prepare", "train"])
+def test_an_unknown_key_is_met_with_a_guess(recipe: Path, command: str) -> None:
+    content = yaml.safe_load(recipe.read_text())
+    recipe.write_text(yaml.safe_dump({**content, "modle": {"dim": 8}}))
+    result = call(command, "--config", recipe, "--set", "train.batch_token=64")
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert "unknown key; did you mean 'model'?" in result.stderr
+    assert "unknown key; did you mean 'batch_tokens'?" in result.stderr
+    assert f"{recipe.name}:" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_recipe_that_is_not_there(tmp_path: Path) -> None:
+    result = call("train", "-c", tmp_path / "none.yaml")
+    assert result.exit_code == 2
+    assert "none.yaml" in result.stderr
+
+
+@pytest.mark.parametrize("error", [ConfigError, DataError, ModelError])
+def test_errors_of_the_user(recipe: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]) -> None:
+    monkeypatch.setattr("nmt.prepare.prepare", raising(error("the moon is full; wait")))
+    result = call("prepare", "-c", recipe)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == "error: the moon is full; wait\n"
+
+
+def test_our_bugs(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nmt.prepare.prepare", raising(ZeroDivisionError("division by zero")))
+    result = call("prepare", "-c", recipe)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "error: ZeroDivisionError: division by zero\nThis is a bug in nmt; --debug shows where.\n"
+
+
+@pytest.mark.parametrize("error", [DataError("no"), ZeroDivisionError("no")])
+def test_debug_shows_where(
+    recipe: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], error: Exception
+) -> None:
+    monkeypatch.setattr("nmt.prepare.prepare", raising(error))
+    result = call("prepare", "-c", recipe, "--debug")
+    assert result.exit_code == (2 if isinstance(error, DataError) else 1)
+    assert "Traceback (most recent call last)" in result.stderr
+    assert "in _raise" in result.stderr
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (PermissionError(13, "Permission denied", "/runs/x"), "error: /runs/x: Permission denied\n"),
+        (OSError(28, "No space left on device"), "error: [Errno 28] No space left on device\n"),
+    ],
+)
+def test_what_the_system_refuses(recipe: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, said: str) -> None:
+    monkeypatch.setattr("nmt.prepare.prepare", raising(error))
+    result = call("prepare", "-c", recipe)
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", said)
+
+
+def test_interrupted(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nmt.prepare.prepare", raising(KeyboardInterrupt()))
+    result = call("prepare", "-c", recipe)
+    assert (result.exit_code, result.stdout, result.stderr) == (130, "", "error: interrupted\n")
+
+
+def raising(error: BaseException):  # type: ignore[no-untyped-def]
+    def _raise(*_arguments: object, **_options: object) -> None:
+        raise error
+
+    return _raise
+
+
+# prepare and train
+
+
+def test_prepare_talks_on_stderr(recipe: Path) -> None:
+    result = call("prepare", "-c", recipe)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "preparing" in result.stderr
+    assert (recipe.parent / "run" / "prepared" / "manifest.json").exists()
+    assert "is current" in call("prepare", "-c", recipe).stderr
+    assert "asked to prepare anew" in call("prepare", "-c", recipe, "--force").stderr
+    assert call("prepare", "-c", recipe, "--force", "--quiet").stderr == ""
+
+
+def test_overrides(recipe: Path) -> None:
+    other = recipe.parent / "elsewhere"
+    result = call("prepare", "-c", recipe, "--set", f"prepared={other}", "--set", "tokenizer.size=58", "-q")
+    assert result.exit_code == 0
+    assert json.loads((other / "manifest.json").read_text())["settings"]["tokenizer"]["size"] == 58
+
+
+SMALL = ["model={encoder_layers: 1, decoder_layers: 1, dim: 8, feed_forward: 8, heads: 2}", "train.stop={steps: 2}"]
+
+
+def test_train_prepares_trains_and_goes_on(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    importlib.import_module("nmt.train")
+    monkeypatch.chdir(recipe.parent)
+    write(recipe.parent / "train.tsv", *recipe.parent.joinpath("train.tsv").read_text().splitlines()[:60])
+    overrides = [part for override in (*SMALL, "data.valid=null") for part in ("--set", override)]
+    result = call("train", "-c", recipe, *overrides)
+    assert (result.exit_code, result.stdout) == (0, ""), result.stderr
+    assert "preparing" in result.stderr
+    assert "stopped after step 2: train.stop.steps is 2" in result.stderr
+    again = call("train", "-c", recipe, *overrides, "--set", "train.stop.steps=3")
+    assert (again.exit_code, again.stdout) == (0, "")
+    assert "after step 2" in again.stderr
+    refused = call("train", "-c", recipe, *overrides, "--set", "seed=3", "-q")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr.startswith("error: ")
+    assert "  seed: was 1, now 3\n" in refused.stderr
+    restarted = call("train", "-c", recipe, *overrides, "--set", "seed=3", "-q", "--restart")
+    assert (restarted.exit_code, restarted.stdout, restarted.stderr) == (0, "", "")
+    assert (recipe.parent / "runs" / "latest" / "last" / "model.safetensors").exists()
+
+
+# score
+
+
+def test_score(texts: tuple[Path, Path]) -> None:
+    result = call("score", *texts)
+    assert result.exit_code == 0
+    bleu, chrf = result.stdout.splitlines()
+    assert bleu.split()[0] == "BLEU"
+    assert chrf.split()[0] == "chrF2"
+    # 4-gram precisions 6/6, 5/5, 4/4, 3/3 and brevity e^(1 - 7/6)
+    assert float(bleu.split()[1]) == pytest.approx(100 * 2.718281828 ** (1 - 7 / 6), abs=0.01)
+    assert "BLEU tokenizer" in result.stderr
+
+
+def test_score_as_json_quietly(texts: tuple[Path, Path]) -> None:
+    result = call("score", *texts, "--json", "--metric", "ter", "--target-lang", "en", "--quiet")
+    assert (result.exit_code, result.stderr) == (0, "")
+    document = json.loads(result.stdout)
+    assert [score["name"] for score in document["scores"]] == ["TER"]
+    # one of seven words is missing
+    assert document["scores"][0]["value"] == pytest.approx(100 / 7)
+
+
+def test_score_warns_even_quiet_users(texts: tuple[Path, Path]) -> None:
+    result = call("score", texts[1], texts[1], "-q")
+    assert result.exit_code == 0
+    assert result.stderr == f"warning: {texts[1]} is the reference, word for word\n"
+
+
+def test_score_refuses_what_does_not_fit(texts: tuple[Path, Path], tmp_path: Path) -> None:
+    longer = write(tmp_path / "longer", "one", "two")
+    result = call("score", texts[0], longer)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"{texts[0]} has 1 lines, but {longer} has 2" in result.stderr
+    assert call("score", *texts, "--metric", "comet").exit_code == 2
+    assert call("score", tmp_path / "nowhere", texts[1]).exit_code == 2
+
+
+def test_a_reader_who_has_enough_is_no_error(repository: Path, texts: tuple[Path, Path]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "nmt.cli", "score", *map(str, texts), "-q"]
+    result = subprocess.run(command, cwd=repository, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_score_reads_standard_input(repository: Path, texts: tuple[Path, Path]) -> None:
+    command = [sys.executable, "-m", "nmt.cli", "score", "-", str(texts[1]), "-q"]
+    with texts[0].open() as stream:
+        result = subprocess.run(command, cwd=repository, stdin=stream, capture_output=True, text=True, check=False)
+    assert result.returncode == 0
+    assert result.stdout == call("score", *texts).stdout

@@ -1,0 +1,169 @@
+"""data/fetch.py: links, or downloads, converts and splits. Without network: urllib also reads file:// addresses."""
+
+import gzip
+import importlib.util
+import io
+import json
+import sys
+import zipfile
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+LINES = [
+    "Go.\tVai.\tCC-BY 2.0 (France) Attribution: tatoeba.org #1 (CM)",
+    "Go!\tVada!\tCC-BY 2.0",
+    "Hi.\tCiao.\tCC-BY 2.0",
+    "Hi.\tCiao.\tCC-BY 2.0 twice",
+    " Spaces. \t Spazi. \tCC",
+    "No target.\t",
+    "No tab.",
+    "",
+    *(f"Sentence number {n}.\tFrase numero {n}.\tCC" for n in range(3000)),
+]
+
+
+@pytest.fixture(scope="module")
+def fetch(repository: Path) -> ModuleType:
+    specification = importlib.util.spec_from_file_location("fetch_data", repository / "data" / "fetch.py")
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    sys.modules["fetch_data"] = module  # dataclasses look their module up
+    specification.loader.exec_module(module)
+    return module
+
+
+def packed(text: str, name: str = "ita.txt") -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr(name, text)
+        archive.writestr("_about.txt", "about the sentences")
+    return buffer.getvalue()
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "repository" / "data"
+    folder.mkdir(parents=True)
+    return folder
+
+
+@pytest.fixture
+def export(fetch: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(fetch, "ATTEMPTS", 1)
+    (tmp_path / "ita-eng.zip").write_bytes(packed("\n".join(LINES)))
+    return fetch.Export("tatoeba-en-it", (tmp_path / "ita-eng.zip").as_uri(), 50)
+
+
+def parts_of(folder: Path) -> dict[str, list[str]]:
+    texts = {
+        "train": gzip.decompress((folder / "train.tsv.gz").read_bytes()),
+        "valid": (folder / "valid.tsv").read_bytes(),
+        "test": (folder / "test.tsv").read_bytes(),
+    }
+    return {name: text.decode().removesuffix("\n").split("\n") for name, text in texts.items()}
+
+
+def test_download_converts_and_splits(fetch: ModuleType, export, data: Path, tmp_path: Path) -> None:
+    done = fetch.fill(export, data, tmp_path / "no-shared-folder")
+    folder = data / "tatoeba-en-it"
+    parts = parts_of(folder)
+    assert f"{len(parts['train']):,} train pairs" in done
+    # nothing lost but the doublet and the broken lines, nothing invented
+    expected = ["Go.\tVai.", "Go!\tVada!", "Hi.\tCiao.", "Spaces.\tSpazi."]
+    expected += [f"Sentence number {n}.\tFrase numero {n}." for n in range(3000)]
+    assert sorted(line for lines in parts.values() for line in lines) == sorted(expected)
+    # 5 % each, within four standard deviations
+    assert 100 < len(parts["valid"]) < 200
+    assert 100 < len(parts["test"]) < 200
+    assert (folder / "ABOUT.txt").read_text() == "about the sentences"
+    assert [path.name for path in data.iterdir()] == ["tatoeba-en-it"]
+
+
+def test_no_sentence_is_on_both_sides_of_the_split(fetch: ModuleType) -> None:
+    for n in range(500):
+        variants = [f"It's number {n}.", f"it's number {n}!", f"IT'S NUMBER {n}", f" Its number {n}?"]
+        assert len({fetch.choose_part(variant, 300) for variant in variants}) == 1
+
+
+def test_sentences_without_letters_are_split_too(fetch: ModuleType) -> None:
+    assert fetch.choose_part("?!", 5) in ("train", "valid", "test")
+
+
+def test_the_split_does_not_depend_on_the_export(fetch: ModuleType, data: Path) -> None:
+    (data / "a").mkdir()
+    (data / "b").mkdir()
+    fetch.convert(packed("\n".join(LINES)), data / "a", 50)
+    fetch.convert(packed("\n".join(reversed(LINES[:1000]))), data / "b", 50)
+    assert set(parts_of(data / "b")["test"]) <= set(parts_of(data / "a")["test"])
+
+
+def test_the_same_export_gives_the_same_bytes(fetch: ModuleType, export, data: Path, tmp_path: Path) -> None:
+    fetch.fill(export, data, tmp_path / "none")
+    record = json.loads((data / "tatoeba-en-it" / "fetched.json").read_text())
+    (data / "again").mkdir()
+    fetch.convert((tmp_path / "ita-eng.zip").read_bytes(), data / "again", 50)
+    assert record["files"] == {path.name: fetch.digest(path) for path in sorted((data / "again").iterdir())}
+    assert record["url"] == export.url
+
+
+def test_what_is_complete_is_left_alone(fetch: ModuleType, export, data: Path, tmp_path: Path) -> None:
+    fetch.fill(export, data, tmp_path / "none")
+    (tmp_path / "ita-eng.zip").unlink()
+    assert fetch.fill(export, data, tmp_path / "none") == "is complete"
+
+
+def test_what_changed_is_fetched_again(fetch: ModuleType, export, data: Path, tmp_path: Path) -> None:
+    fetch.fill(export, data, tmp_path / "none")
+    test_set = data / "tatoeba-en-it" / "test.tsv"
+    before = test_set.read_bytes()
+    test_set.write_text("damaged")
+    assert "pairs from" in fetch.fill(export, data, tmp_path / "none")
+    assert test_set.read_bytes() == before
+    (data / "tatoeba-en-it" / "fetched.json").write_text("damaged")
+    assert "pairs from" in fetch.fill(export, data, tmp_path / "none")
+
+
+def test_a_folder_of_ones_own_is_left_alone(fetch: ModuleType, export, data: Path, tmp_path: Path) -> None:
+    (data / "tatoeba-en-it").mkdir()
+    (data / "tatoeba-en-it" / "mine.tsv").write_text("mine")
+    assert "left as it is" in fetch.fill(export, data, tmp_path / "none")
+    shared = tmp_path / "shared"
+    (shared / "tatoeba-en-it").mkdir(parents=True)
+    assert "left as it is" in fetch.fill(export, data, shared)
+    assert (data / "tatoeba-en-it" / "mine.tsv").read_text() == "mine"
+
+
+def test_shared_folders_are_linked(fetch: ModuleType, export, data: Path, tmp_path: Path) -> None:
+    shared = tmp_path / "shared" / "data"
+    (shared / "tatoeba-en-it").mkdir(parents=True)
+    (shared / "tatoeba-en-it" / "test.tsv").write_text("shared")
+    assert fetch.fill(export, data, shared) == "linked to ../../shared/data/tatoeba-en-it"
+    assert fetch.fill(export, data, shared) == "is linked"
+    assert (data / "tatoeba-en-it" / "test.tsv").read_text() == "shared"
+    # gone: the link is replaced by a download
+    assert "pairs from" in fetch.fill(export, data, tmp_path / "none")
+    assert not (data / "tatoeba-en-it").is_symlink()
+
+
+def test_a_download_that_fails_says_why_and_leaves_nothing(
+    fetch: ModuleType, export, data: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "ita-eng.zip").unlink()
+    with pytest.raises(
+        fetch.FetchError, match=r"cannot download file://.*No such file or directory.*Check the network"
+    ):
+        fetch.fill(export, data, tmp_path / "none")
+    assert list(data.iterdir()) == []
+
+
+@pytest.mark.parametrize("content", [b"<html>busy</html>", packed("a\tb", name="_about2.txt"), packed("a\tb")[:60]])
+def test_something_else_than_the_export_is_refused(
+    fetch: ModuleType, export, data: Path, tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / "ita-eng.zip").write_bytes(content)
+    with pytest.raises(fetch.FetchError, match="is not the zip file it should be"):
+        fetch.fill(export, data, tmp_path / "none")
+    assert list(data.iterdir()) == []

@@ -1,0 +1,542 @@
+"""Training: it learns, it is the same every time, and being stopped in any way changes nothing."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+
+from nmt import train as stage
+from nmt.config import Recipe, Stop, TrainSettings, load_recipe
+from nmt.console import Console
+from nmt.errors import ConfigError, ModelError
+from nmt.learning.display import TrainingDisplay, clock
+from nmt.learning.run import Progress, RunDirectory
+from nmt.model.checkpoint import load_model
+from nmt.prepare import prepare
+from nmt.train import Outcome, Training, train
+
+QUIET = Console(quiet=True)
+SOURCE_WORDS = ["ba", "ce", "di", "fo", "gu", "la", "me", "ni", "po", "ru"]
+TARGET_WORDS = ["sab", "tec", "vid", "zof", "jug", "hal", "kem", "win", "xop", "yur"]
+TINY = {"encoder_layers": 1, "decoder_layers": 1, "dim": 16, "feed_forward": 32, "heads": 2, "dropout": 0.1}
+
+
+def pairs(count: int, seed: int, longest: int = 6) -> list[tuple[str, str]]:
+    """Return sentences of an easy language with their translations: word for word, in reversed order."""
+    choose = random.Random(seed)
+    numbers = [choose.choices(range(10), k=choose.randint(2, longest)) for _ in range(count)]
+    return [
+        (" ".join(SOURCE_WORDS[n] for n in sentence), " ".join(TARGET_WORDS[n] for n in reversed(sentence)))
+        for sentence in numbers
+    ]
+
+
+def write(path: Path, rows: list[tuple[str, str]]) -> None:
+    path.write_text("".join(f"{source}\t{target}\n" for source, target in rows))
+
+
+def write_texts(folder: Path, training: int, held_out: int) -> None:
+    write(folder / "train.tsv", pairs(training, 1))
+    write(folder / "valid.tsv", pairs(held_out, 2))
+    write(folder / "test.tsv", pairs(held_out, 3))
+    content: dict[str, Any] = {
+        "name": "reversal",
+        "languages": {"source": "en", "target": "it"},
+        "data": {"train": [{"tsv": "train.tsv"}], "valid": {"tsv": "valid.tsv"}},
+        "tokenizer": {"size": 80, "byte_fallback": False, "type": "bpe"},
+        "model": TINY,
+        "train": {
+            "batch_tokens": 64,
+            "schedule": {"name": "constant", "rate": 0.003},
+            "stop": {"steps": 12},
+            "validate_every": 4,
+            "log_every": 3,
+        },
+        "runtime": {"device": "cpu", "threads": 1},
+        "run": "run",
+        "prepared": "prepared",
+    }
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(content))
+
+
+@pytest.fixture(scope="session")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A prepared corpus that the tests share."""
+    folder = tmp_path_factory.mktemp("texts")
+    write_texts(folder, 200, 6)
+    prepare(load_recipe(folder / "recipe.yaml"), QUIET)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # where runs/latest goes
+
+
+def recipe(folder: Path, run: Path, *overrides: str) -> Recipe:
+    return load_recipe(folder / "recipe.yaml", [f"run={run}", *overrides])
+
+
+def go(folder: Path, run: Path, *overrides: str) -> Outcome:
+    return train(recipe(folder, run, *overrides), QUIET)
+
+
+def metrics(run: Path) -> list[dict[str, Any]]:
+    """Return what was logged, but for what a clock says."""
+    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    clocks = ("seconds", "target_tokens_per_second")
+    return [{key: value for key, value in record.items() if key not in clocks} for record in records]
+
+
+def tensors(run: Path) -> dict[str, torch.Tensor]:
+    return {**load_file(run / "last" / "model.safetensors"), **load_file(run / "last" / "optimizer.safetensors")}
+
+
+def progress(run: Path) -> dict[str, Any]:
+    content = json.loads((run / "last" / "progress.json").read_text())
+    del content["seconds"], content["window"]["seconds"]
+    return dict(content)
+
+
+def same_tensors(a: Path, b: Path) -> bool:
+    ours, theirs = tensors(a), tensors(b)
+    return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def assert_same_run(a: Path, b: Path) -> None:
+    assert same_tensors(a, b)
+    assert metrics(a) == metrics(b)
+    assert progress(a) == progress(b)
+    assert saved_steps(a) == saved_steps(b)
+    assert {name: os.readlink(a / name) for name in ("best", "last")} == {
+        name: os.readlink(b / name) for name in ("best", "last")
+    }
+
+
+def saved_steps(run: Path) -> list[int]:
+    return [int(path.name.removeprefix("step-")) for path in RunDirectory(run).saved()]
+
+
+def interrupt_at(monkeypatch: pytest.MonkeyPatch, step: int, number: signal.Signals = signal.SIGINT) -> None:
+    """Send this process a signal right after a step's update."""
+    plain = Training.step
+
+    def step_and_signal(training: Training) -> None:
+        plain(training)
+        if training.progress.step == step:
+            signal.raise_signal(number)
+
+    monkeypatch.setattr(Training, "step", step_and_signal)
+
+
+@pytest.fixture(scope="session")
+def uninterrupted(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("uninterrupted")
+    before = Path.cwd()
+    os.chdir(folder)
+    go(texts, folder / "run")
+    os.chdir(before)
+    return folder / "run"
+
+
+# the same every time
+
+
+def test_what_a_run_leaves_behind(uninterrupted: Path) -> None:
+    assert [(record["type"], record["step"]) for record in metrics(uninterrupted)] == [
+        ("train", 3),
+        ("validation", 4),
+        ("train", 6),
+        ("validation", 8),
+        ("train", 9),
+        ("train", 12),
+        ("validation", 12),
+    ]
+    assert saved_steps(uninterrupted) == [4, 8, 12]
+    assert os.readlink(uninterrupted / "last") == "checkpoints/step-00000012"
+    assert (uninterrupted / "best").is_symlink()
+    latest = uninterrupted.parent / "runs" / "latest"
+    assert latest.is_symlink()
+    assert latest.resolve() == uninterrupted.resolve()
+    assert load_recipe(uninterrupted / "recipe.yaml").run == uninterrupted
+    assert not load_model(uninterrupted / "best", torch.device("cpu")).model.training
+
+
+def test_what_the_log_says_adds_up(uninterrupted: Path, texts: Path) -> None:
+    records = metrics(uninterrupted)
+    training = [record for record in records if record["type"] == "train"]
+    assert all(record["rate"] == 0.003 for record in training)
+    assert all(0 <= record["padding"] < 0.5 for record in training)
+    assert all(record["gradient_norm"] > 0 for record in training)
+    assert all(a["target_tokens"] < b["target_tokens"] for a, b in pairwise(records) if a["step"] < b["step"])
+    assert training[-1]["target_tokens"] <= 12 * 64
+    assert training[-1]["loss"] < training[0]["loss"]
+    # of 80 pieces each is as probable as the others at first
+    assert 20 < training[0]["perplexity"] < 200
+    for record in records:
+        if record["type"] == "validation":
+            assert record["perplexity"] == pytest.approx(2.718281828459045 ** record["loss"])
+            assert 0 <= record["bleu"] <= 100
+            assert 0 <= record["chrf"] <= 100
+
+
+def test_the_same_seed_gives_the_same_run(uninterrupted: Path, texts: Path, tmp_path: Path) -> None:
+    torch.manual_seed(99)
+    torch.rand(7)
+    assert go(texts, tmp_path / "run").step == 12
+    assert_same_run(uninterrupted, tmp_path / "run")
+
+
+def test_another_seed_gives_another(uninterrupted: Path, texts: Path, tmp_path: Path) -> None:
+    go(texts, tmp_path / "run", "seed=2")
+    assert not same_tensors(uninterrupted, tmp_path / "run")
+
+
+def test_how_often_one_looks_changes_no_weight(uninterrupted: Path, texts: Path, tmp_path: Path) -> None:
+    go(texts, tmp_path / "run", "train.validate_every=5", "train.log_every=1", "train.keep_best=1")
+    assert same_tensors(uninterrupted, tmp_path / "run")
+    losses = [record["loss"] for record in metrics(tmp_path / "run") if record["type"] == "train"]
+    assert len(losses) == 12
+
+
+# stopping and going on
+
+
+@pytest.mark.parametrize("step", [1, 4, 5, 6, 9])
+def test_interrupted_and_resumed_is_as_if_never_interrupted(
+    uninterrupted: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    run = tmp_path / "run"
+    interrupt_at(monkeypatch, step)
+    outcome = go(texts, run)
+    assert (outcome.step, outcome.signal) == (step, signal.SIGINT)
+    assert "interrupted, the same command goes on from here" in outcome.reason
+    assert os.readlink(run / "last") == f"checkpoints/step-{step:08d}"
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    outcome = go(texts, run)
+    assert (outcome.step, outcome.signal, outcome.reason) == (12, None, "train.stop.steps is 12")
+    assert same_tensors(uninterrupted, run)
+    assert metrics(uninterrupted) == metrics(run)
+    assert progress(uninterrupted) == progress(run)
+
+
+def test_a_longer_limit_goes_on_as_if_it_had_been_there(uninterrupted: Path, texts: Path, tmp_path: Path) -> None:
+    go(texts, tmp_path / "run", "train.stop.steps=8")
+    go(texts, tmp_path / "run")
+    assert_same_run(uninterrupted, tmp_path / "run")
+
+
+def test_accumulated_batches_resume_too(texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    go(texts, tmp_path / "a", "train.accumulate=3", "train.stop.steps=8")
+    interrupt_at(monkeypatch, 3)
+    go(texts, tmp_path / "b", "train.accumulate=3", "train.stop.steps=8")
+    go(texts, tmp_path / "b", "train.accumulate=3", "train.stop.steps=8")
+    assert same_tensors(tmp_path / "a", tmp_path / "b")
+
+
+def test_a_finished_run_says_so_and_adds_nothing(texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the last validation was not among the best."""
+    losses = iter([1.0, 2.0, 3.0, 0.5])
+    monkeypatch.setattr(stage, "mean_loss", lambda *_: next(losses))
+    overrides = ("train.best_metric=loss", "train.keep_best=1")
+    go(texts, tmp_path / "run", *overrides)
+    before = metrics(tmp_path / "run")
+    outcome = go(texts, tmp_path / "run", *overrides)
+    assert (outcome.step, outcome.reason) == (12, "train.stop.steps is 12")
+    assert metrics(tmp_path / "run") == before
+    assert saved_steps(tmp_path / "run") == [4, 12]
+
+
+def test_a_validation_after_the_fact_is_remembered(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Interrupted at 5 and told to end there: the validation comes when the checkpoint is there already."""
+    run = tmp_path / "run"
+    interrupt_at(monkeypatch, 5)
+    go(texts, run)
+    assert progress(run)["validated_at"] == 4
+    for _ in range(2):
+        go(texts, run, "train.stop.steps=5")
+        assert progress(run)["validated_at"] == 5
+        assert [record["step"] for record in metrics(run) if record["type"] == "validation"] == [4, 5]
+        assert 5 in [step for _, step in progress(run)["best"]]
+
+
+def test_restart_begins_anew(uninterrupted: Path, texts: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    go(texts, run, "seed=5", "train.stop.steps=4")
+    with pytest.raises(ConfigError, match="seed: was 5, now 1"):
+        go(texts, run)
+    train(recipe(texts, run), QUIET, restart=True)
+    assert_same_run(uninterrupted, run)
+
+
+def test_other_text_is_refused(tmp_path: Path) -> None:
+    write_texts(tmp_path, 100, 4)
+    prepare(recipe(tmp_path, tmp_path / "run"), QUIET)
+    go(tmp_path, tmp_path / "run", "train.stop.steps=2")
+    write(tmp_path / "train.tsv", pairs(100, 9))
+    prepare(recipe(tmp_path, tmp_path / "run"), QUIET)
+    with pytest.raises(ConfigError, match=r"run: the training or validation text has changed .*--restart"):
+        go(tmp_path, tmp_path / "run", "train.stop.steps=4")
+    train(recipe(tmp_path, tmp_path / "run", "train.stop.steps=1"), QUIET, restart=True)
+
+
+def test_two_at_once_are_refused(texts: Path, tmp_path: Path) -> None:
+    with (
+        RunDirectory(tmp_path / "run").locked(),
+        pytest.raises(ModelError, match=f"process {os.getpid()} .* is training here"),
+    ):
+        go(texts, tmp_path / "run")
+
+
+# limits
+
+
+def test_stop_by_epochs(texts: Path, tmp_path: Path) -> None:
+    outcome = go(
+        texts,
+        tmp_path / "run",
+        "train.stop.steps=null",
+        "train.stop.epochs=2",
+        "train.batch_tokens=512",
+        "train.validate_every=100",
+    )
+    content = progress(tmp_path / "run")
+    assert outcome.reason == "train.stop.epochs is 2"
+    assert (content["epoch"], content["batch"]) == (2, 0)
+    # each epoch shows each pair once, with its end symbol
+    prepared = json.loads((texts / "prepared" / "manifest.json").read_text())["train"]
+    assert content["target_tokens"] == 2 * (prepared["target"]["tokens"] + prepared["kept"])
+
+
+def test_stop_by_hours(texts: Path, tmp_path: Path) -> None:
+    outcome = go(texts, tmp_path / "run", "train.stop.hours=1e-9")
+    assert (outcome.step, outcome.reason) == (1, "train.stop.hours is 1e-09")
+    assert saved_steps(tmp_path / "run") == [1]
+
+
+def test_stop_by_patience(texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    losses = iter([3.0, 2.0, 2.5, 2.0, 1.0])
+    monkeypatch.setattr(stage, "mean_loss", lambda *_: next(losses))
+    overrides = ("train.stop.patience=2", "train.best_metric=loss", "train.validate_every=2", "train.keep_best=2")
+    outcome = go(texts, tmp_path / "run", *overrides)
+    assert (outcome.step, outcome.reason) == (8, "no better loss in 2 validations")
+    # 2.0 came at step 4 and, no better, at step 8
+    assert saved_steps(tmp_path / "run") == [4, 8]
+    assert [value for value, _ in progress(tmp_path / "run")["best"]] == [-2.0, -2.0]
+
+
+def test_patience_survives_an_interruption(texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    losses = iter([2.0, 2.5, 2.5])
+    monkeypatch.setattr(stage, "mean_loss", lambda *_: next(losses))
+    interrupt_at(monkeypatch, 5)
+    overrides = ("train.stop.patience=2", "train.best_metric=loss", "train.validate_every=2")
+    assert go(texts, tmp_path / "run", *overrides).signal == signal.SIGINT
+    assert go(texts, tmp_path / "run", *overrides).step == 6
+
+
+# what may go wrong
+
+
+@pytest.mark.parametrize("log_every", [1, 50])
+def test_numbers_that_explode_end_the_training_before_they_are_saved(
+    texts: Path, tmp_path: Path, log_every: int
+) -> None:
+    overrides = ("train.schedule.rate=1e30", f"train.log_every={log_every}", "train.validate_every=2")
+    with pytest.raises(ModelError, match=r"not finite at step 2; lower train.schedule's rate"):
+        go(texts, tmp_path / "run", *overrides)
+    assert saved_steps(tmp_path / "run") == []
+
+
+def test_without_validation_text_checkpoints_come_all_the_same(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_texts(tmp_path, 100, 4)
+    content = yaml.safe_load((tmp_path / "recipe.yaml").read_text())
+    del content["data"]["valid"]
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(content))
+    chosen = recipe(tmp_path, tmp_path / "run", "train.stop.steps=9")
+    prepare(chosen, QUIET)
+    interrupt_at(monkeypatch, 8, signal.SIGTERM)
+    outcome = train(chosen, QUIET)
+    assert outcome.signal == signal.SIGTERM
+    assert saved_steps(tmp_path / "run") == [8]
+    saves: list[int] = []
+    plain = RunDirectory.save
+    monkeypatch.setattr(RunDirectory, "save", lambda run, *rest: (saves.append(rest[-1].step), plain(run, *rest))[1])
+    train(chosen, QUIET, restart=True)
+    train(chosen, QUIET)
+    assert {4, 8, 9} <= set(saves)
+    assert saved_steps(tmp_path / "run") == [9]
+    assert not (tmp_path / "run" / "best").exists()
+    assert {record["type"] for record in metrics(tmp_path / "run")} == {"train"}
+
+
+def test_a_validation_sentence_too_long_for_learned_positions_is_cut(tmp_path: Path) -> None:
+    write_texts(tmp_path, 100, 4)
+    write(tmp_path / "valid.tsv", [*pairs(3, 2), (" ".join(SOURCE_WORDS * 3), " ".join(TARGET_WORDS * 3))])
+    overrides = (
+        "model.positions=learned",
+        "model.max_positions=11",
+        "data.filters.max_tokens=10",
+        "train.stop.steps=2",
+    )
+    chosen = recipe(tmp_path, tmp_path / "run", *overrides)
+    prepare(chosen, QUIET)
+    assert train(chosen, QUIET).step == 2
+
+
+def test_the_test_text_is_translated_with_the_best(texts: Path, tmp_path: Path) -> None:
+    corpus = {"tsv": str(texts / "test.tsv")}
+    chosen = recipe(texts, tmp_path / "run", "train.stop.steps=2", f"data.test={json.dumps(corpus)}")
+    outcome = train(chosen, QUIET)
+    assert outcome.test is not None
+    written = (tmp_path / "run" / "test.txt").read_text().split("\n")
+    assert written == [*outcome.test.translations, ""]
+    assert len(outcome.test.translations) == 6
+    scores = json.loads((tmp_path / "run" / "test.json").read_text())
+    assert [score["name"] for score in scores] == ["BLEU", "chrF2"]
+    assert [score["value"] for score in scores] == [outcome.test.bleu.value, outcome.test.chrf.value]
+
+
+def test_latest_that_is_no_link_is_not_replaced(texts: Path, tmp_path: Path) -> None:
+    (tmp_path / "runs" / "latest").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="runs/latest: is not a link; remove it"):
+        go(texts, tmp_path / "run", "train.stop.steps=1")
+    assert saved_steps(tmp_path / "run") == [1]
+
+
+def test_latest_that_cannot_be_written_is_a_warning(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_arguments: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(stage, "point", refuse)
+    stage.link_latest(tmp_path / "run", Console(quiet=True))
+    assert f"cannot link it to {tmp_path / 'run'}: Permission denied; pass --model" in capsys.readouterr().err
+
+
+def test_news_for_people(texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train(recipe(texts, tmp_path / "run", "train.stop.steps=4"), Console())
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    said = captured.err.splitlines()
+    assert said[0].startswith("reversal: ")
+    assert "on cpu (1 threads)" in said[0] or "on cpu (1 thread)" in said[0]
+    assert any(line.startswith("step       3  epoch") and "tokens/s" in line for line in said)
+    assert any(line.startswith("step       4  valid: loss") and "best bleu so far" in line for line in said)
+    assert said[-1] == f"stopped after step 4: train.stop.steps is 4; saved in {tmp_path / 'run'}"
+
+
+# real processes
+
+
+def start(repository: Path, texts: Path, run: Path, *overrides: str) -> "subprocess.Popen[str]":
+    settings = [part for override in (f"run={run}", *overrides) for part in ("--set", override)]
+    command = [sys.executable, "-m", "nmt.cli", "train", "--config", str(texts / "recipe.yaml"), *settings]
+    environment = {**os.environ, "PYTHONPATH": str(repository)}
+    return subprocess.Popen(
+        command, cwd=run.parent, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def wait_for(path: Path, process: "subprocess.Popen[str]") -> None:
+    deadline = time.monotonic() + 200
+    while not path.exists():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_saves_and_the_same_command_goes_on(
+    repository: Path, texts: Path, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    run = tmp_path / "run"
+    with start(repository, texts, run, "train.stop.steps=100000", "train.validate_every=1000") as process:
+        wait_for(run / "metrics.jsonl", process)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=200)
+    assert process.returncode == code, err
+    assert out == ""
+    assert "interrupted, the same command goes on from here" in err
+    (stopped,) = saved_steps(run)
+    assert f"stopped after step {stopped:,}" in err
+    go(texts, run, f"train.stop.steps={stopped + 2}", "train.validate_every=1000")
+    assert progress(run)["step"] == stopped + 2
+
+
+@pytest.mark.slow
+def test_killed_and_resumed_is_as_if_never_killed(
+    repository: Path, uninterrupted: Path, texts: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    with start(repository, texts, run, "train.stop.steps=100000") as process:
+        wait_for(run / "checkpoints" / "step-00000004", process)
+        process.kill()
+        process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    for later in RunDirectory(run).saved():
+        # however quick it was, let it have been killed before its second checkpoint
+        if later.name > "step-00000004":
+            subprocess.run(["rm", "-r", str(later)], check=True)
+    go(texts, run)
+    assert_same_run(uninterrupted, run)
+
+
+@pytest.mark.slow
+def test_it_learns(tmp_path: Path) -> None:
+    """A language that reverses its words must be learnt well from 3,000 sentences."""
+    write_texts(tmp_path, 3000, 60)
+    size = {"encoder_layers": 1, "decoder_layers": 1, "dim": 64, "feed_forward": 128, "heads": 4, "dropout": 0.0}
+    schedule = {"name": "linear", "rate": 0.005, "warmup": 40}
+    chosen = recipe(
+        tmp_path,
+        tmp_path / "run",
+        f"model={json.dumps(size)}",
+        f"train.schedule={json.dumps(schedule)}",
+        "train.batch_tokens=512",
+        "train.stop.steps=500",
+        "train.validate_every=250",
+        "train.log_every=100",
+        f"data.test={json.dumps({'tsv': str(tmp_path / 'test.tsv')})}",
+    )
+    prepare(chosen, QUIET)
+    outcome = train(chosen, QUIET)
+    assert outcome.test is not None
+    known = {source for source, _ in pairs(3000, 1)}
+    expected = [(source, target) for source, target in pairs(60, 3)]
+    unseen = [
+        (t, target)
+        for t, (source, target) in zip(outcome.test.translations, expected, strict=True)
+        if source not in known
+    ]
+    assert len(unseen) > 20
+    assert sum(translation == target for translation, target in unseen) >= 0.9 * len(unseen)
+    assert outcome.test.bleu.value >= 90
+
+
+def test_time_left() -> None:
+    assert [clock(seconds) for seconds in (0, 59.6, 3725, 360_000)] == ["0:00:00", "0:01:00", "1:02:05", "100:00:00"]
+
+    def left(stop: Stop, progress: Progress) -> str:
+        return TrainingDisplay(QUIET, TrainSettings(stop=stop)).time_left(progress)
+
+    assert left(Stop(steps=100), Progress(step=25, seconds=60)) == "0:03:00"
+    assert left(Stop(steps=100, hours=0.025), Progress(step=25, seconds=60)) == "0:00:30"
+    assert left(Stop(steps=None, patience=2), Progress(step=25, seconds=60)) == "until stopped"
