@@ -9,19 +9,22 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nmt import __version__
-from nmt.console import Console
 from nmt.errors import NMTError
+
+if TYPE_CHECKING:
+    from nmt.console import Console
 
 app = typer.Typer(
     name="nmt",
     help="Train a translator on your own text, translate with it, and measure how good it is.",
     no_args_is_help=True,
     add_completion=False,
+    rich_markup_mode=None,  # plain help: drawing boxes takes longer than all else that --help does
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
@@ -146,8 +149,10 @@ def score(
 
 
 @contextmanager
-def errors_explained(debug: bool, quiet: bool) -> Iterator[Console]:
+def errors_explained(debug: bool, quiet: bool) -> Iterator["Console"]:
     """Turn what goes wrong into a message and an exit code; show tracebacks only to those who want them."""
+    from nmt.console import Console
+
     console = Console(quiet)
     try:
         yield console

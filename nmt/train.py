@@ -153,7 +153,9 @@ class Training:
         started = time.perf_counter()
         loss = mean_loss(self.updater, valid, self.tokenizers, self.recipe.train.batch_tokens)
         greedy = SearchOptions(beam=1)
-        scores = evaluate(self.loaded(), self.corpus.valid_sources, self.corpus.valid_references, greedy)
+        assert self.recipe.data.valid is not None
+        tag = self.recipe.data.valid.tag
+        scores = evaluate(self.loaded(), self.corpus.valid_sources, self.corpus.valid_references, greedy, tag)
         validation = Validation(loss, scores.bleu.value, scores.chrf.value)
         self.model.train()
         progress, settings = self.progress, self.recipe.train
@@ -248,7 +250,8 @@ def report_test(recipe: Recipe, run: RunDirectory, console: Console) -> Evaluati
     pairs = list(read_pairs(recipe.data.test))
     options = SearchOptions.from_settings(recipe.decode)
     console.say(f"translating {len(pairs):,} test sentences with {directory} …")
-    result = evaluate(loaded, [pair.source for pair in pairs], [pair.target for pair in pairs], options)
+    sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    result = evaluate(loaded, sources, references, options, recipe.data.test.tag)
     result.write(run.path / "test.txt", run.path / "test.json")
     for score in result.scores:
         console.say(f"test {score.name} {score.value:.2f}  {score.signature}")

@@ -407,3 +407,15 @@ def test_any_damage_is_a_config_error_with_a_place(shared_path: Path, choice: st
         for line in str(error).split("\n")[1:]:
             assert line.startswith(f"  {shared_path}:"), line
             assert "Input should" not in line
+
+
+def test_a_tag_that_no_training_text_has(tmp_path: Path) -> None:
+    file = tmp_path / "r.yaml"
+    file.write_text(
+        "name: x\nlanguages: {source: en, target: it}\nrun: r\n"
+        "data:\n  train: [{tsv: a, tag: bt}, {tsv: b}]\n  valid: {tsv: c, tag: bt}\n  test: {tsv: d, tag: news}\n",
+        encoding="utf-8",
+    )
+    with pytest.raises(ConfigError, match=r"r\.yaml:7: data\.test\.tag: no training text is marked news"):
+        load_recipe(file)
+    assert load_recipe(file, ["data.test.tag=bt"]).data.test is not None

@@ -60,14 +60,19 @@ class Evaluation:
 
 
 def evaluate(
-    loaded: LoadedModel, sources: Sequence[str], references: Sequence[str], options: SearchOptions
+    loaded: LoadedModel,
+    sources: Sequence[str],
+    references: Sequence[str],
+    options: SearchOptions,
+    tag: str | None = None,
 ) -> Evaluation:
-    """Translate sentences and score them against one reference each, in the target language's way."""
+    """Translate sentences, each marked with the tag if there is one, and score them against one reference each."""
     loaded.model.eval()
     settings = loaded.model.settings
     # a line that learned positions cannot hold is cut off, since what is measured must not stop a training
     longest = settings.max_positions - 1 if settings.positions == "learned" else None
-    encoded = [loaded.tokenizers.source.encode(source)[:longest] for source in sources]
+    mark = [] if tag is None else [loaded.tokenizers.source.tag_id(tag)]
+    encoded = [(mark + loaded.tokenizers.source.encode(source))[:longest] for source in sources]
     found = search_all(loaded.model, encoded, options, loaded.decode.batch_tokens)
     translations = [loaded.tokenizers.target.decode(best[0].tokens) for best in found]
     target = language.given(loaded.languages.target)

@@ -10,7 +10,7 @@ from nmt.config import ModelSettings
 from nmt.model.attention import MultiHeadAttention
 from nmt.model.cache import DecoderCache, empty_layer_cache
 from nmt.model.embedding import Embedding
-from nmt.model.layers import DecoderLayer, EncoderLayer
+from nmt.model.layers import DecoderLayer, EncoderLayer, FeedForward
 
 
 class Transformer(nn.Module):
@@ -87,7 +87,8 @@ def initialize(model: Transformer) -> None:
     """Draw all weights: Xavier-uniform matrices (Glorot & Bengio 2010), zero biases, embeddings N(0, 1/D).
 
     Embeddings so drawn have unit variance after the scaling by sqrt(D), as the positions have, and give logits of unit
-    variance where they are tied to the output. Fused projections are drawn a (D, D) block at a time.
+    variance where they are tied to the output. Matrices that stand for two, keys and values or SwiGLU's gate and inner
+    layer, are drawn a half at a time.
     """
     dim = model.settings.dim
     for module in model.modules():
@@ -97,9 +98,14 @@ def initialize(model: Transformer) -> None:
             nn.init.xavier_uniform_(module.weight)
             nn.init.zeros_(module.bias)
     for module in model.modules():
+        double = None
         if isinstance(module, MultiHeadAttention):
-            for block in module.key_value.weight.chunk(2):
-                nn.init.xavier_uniform_(block)
+            double = module.key_value
+        elif isinstance(module, FeedForward) and module.gated:
+            double = module.inner
+        if double is not None:
+            for half in double.weight.chunk(2):
+                nn.init.xavier_uniform_(half)
     if model.settings.tied_embeddings == "none":
         nn.init.normal_(model.output.weight, std=dim**-0.5)
 
