@@ -153,6 +153,15 @@ def uninterrupted(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 # the same every time
 
 
+def test_length_groups_are_smaller_batches_accumulated(texts: Path, tmp_path: Path) -> None:
+    """A batch of 64 tokens in four groups is four batches of 16 tokens that make one update."""
+    go(texts, tmp_path / "groups", "train.batch_tokens=64", "train.length_groups=4")
+    go(texts, tmp_path / "batches", "train.batch_tokens=16", "train.length_groups=1", "train.accumulate=4")
+    assert same_tensors(tmp_path / "groups", tmp_path / "batches")
+    go(texts, tmp_path / "one", "train.batch_tokens=64", "train.length_groups=1")
+    assert not same_tensors(tmp_path / "groups", tmp_path / "one")
+
+
 def test_what_a_run_leaves_behind(uninterrupted: Path) -> None:
     assert [(record["type"], record["step"]) for record in metrics(uninterrupted)] == [
         ("train", 3),
@@ -541,3 +550,18 @@ def test_time_left() -> None:
     assert left(Stop(steps=100), Progress(step=25, seconds=60)) == "0:03:00"
     assert left(Stop(steps=100, hours=0.025), Progress(step=25, seconds=60)) == "0:00:30"
     assert left(Stop(steps=None, patience=2), Progress(step=25, seconds=60)) == "until stopped"
+
+
+def test_texts_may_move_while_a_run_waits(texts: Path, tmp_path: Path) -> None:
+    go(texts, tmp_path / "run", "train.stop.steps=4")
+    moved = tmp_path / "moved.tsv"
+    moved.write_bytes((texts / "train.tsv").read_bytes())
+    assert go(texts, tmp_path / "run", f"data.train.0.tsv={moved}", "train.stop.steps=8").step == 8
+
+
+def test_a_run_that_saved_nothing_binds_to_no_recipe(texts: Path, tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path / "run")
+    run.path.mkdir()
+    run.begin(recipe(texts, run.path), restart=False)
+    run.begin(recipe(texts, run.path, "model.dim=32"), restart=False)
+    assert load_recipe(run.recipe).model.dim == 32

@@ -107,7 +107,7 @@ class RunDirectory:
         """
         if restart:
             self._forget()
-        if self.recipe.exists():
+        if self.recipe.exists() and self.saved():
             self._check_same_recipe(recipe)
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         # of a save that was killed; the lock says that it is not going on
@@ -259,6 +259,9 @@ def _flat(value: Any, key: str = "") -> dict[str, Any]:
 
 
 def _may_change(key: str, recipe: Recipe) -> bool:
+    section, _, last = key.rpartition(".")
+    if section.startswith("data.") and last in ("tsv", "source", "target"):
+        return True  # where a text lies; that it is the same text, the prepared corpus' fingerprint tells
     if key == "train.stop.steps" and recipe.train.schedule.name == "linear":
         return False
     return any(key == free or key.startswith(free + ".") for free in _FREE_TO_CHANGE)
