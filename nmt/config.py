@@ -332,7 +332,9 @@ class Recipe(Section):
         learnt = {corpus.tag for corpus in self.data.train}
         for name, corpus in (("valid", self.data.valid), ("test", self.data.test)):
             if corpus is not None and corpus.tag is not None and corpus.tag not in learnt:
-                raise Misfit(f"data.{name}.tag", f"no training text is marked {corpus.tag}; the model could not know it")
+                raise Misfit(
+                    f"data.{name}.tag", f"no training text is marked {corpus.tag}; the model could not know it"
+                )
         if self.data.valid is None and self.train.stop.patience is not None:
             raise Misfit("train.stop.patience", "needs data.valid, the text to validate on")
         return self

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from nmt import train as stage
 from nmt.config import Recipe, Stop, TrainSettings, load_recipe
 from nmt.console import Console
 from nmt.errors import ConfigError, ModelError
-from nmt.learning.display import TrainingDisplay, clock
+from nmt.learning.display import HEAD, TrainingDisplay, clock
 from nmt.learning.run import Progress, RunDirectory
 from nmt.model.checkpoint import load_model
 from nmt.prepare import prepare
@@ -447,8 +448,11 @@ def test_news_for_people(texts: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     said = captured.err.splitlines()
     assert said[0].startswith("reversal: ")
     assert "on cpu (1 threads)" in said[0] or "on cpu (1 thread)" in said[0]
-    assert any(line.startswith("step       3  epoch") and "tokens/s" in line for line in said)
-    assert any(line.startswith("step       4  valid: loss") and "best bleu so far" in line for line in said)
+    assert said.count(HEAD) == 1
+    row, valid = said[said.index(HEAD) + 1 : said.index(HEAD) + 3]
+    assert re.fullmatch(r" +3 +\S+ +\S+ +\S+ +\S+ +[\d,]+ +\S+% +\d:\d\d:\d\d", row)
+    assert len(row) == len(HEAD) <= 79
+    assert re.fullmatch(r" +4  valid  loss \S+  perplexity \S+  BLEU \S+  chrF \S+  best bleu", valid)
     assert said[-1] == f"stopped after step 4: train.stop.steps is 4; saved in {tmp_path / 'run'}"
 
 

@@ -13,13 +13,17 @@ from nmt.learning.run import Progress
 from nmt.learning.validation import Validation
 
 
+HEAD = "     step   epoch    loss  perplexity      rate  tokens/s  padding       left"
+
+
 class TrainingDisplay:
-    """Shows step, epoch, loss, perplexity, rate, speed, padding and time left."""
+    """Shows step, epoch, loss, perplexity, rate, speed, padding and time left in a table that fits 80 columns."""
 
     def __init__(self, console: Console, settings: TrainSettings) -> None:
         self.console = console
         self.settings = settings
         self._live: Live | None = None
+        self._headed = False
 
     @contextmanager
     def live(self) -> Iterator[None]:
@@ -34,26 +38,37 @@ class TrainingDisplay:
     def update(self, record: dict[str, Any], progress: Progress) -> None:
         """Refresh the live line with the means of the current window, after each step."""
         if self._live is not None:
+            self._head()
             self._live.update(Text(self._line(record, progress), style="cyan"))
 
     def log(self, record: dict[str, Any], progress: Progress) -> None:
         """Print the means of a window that is complete."""
-        self.console.say(self._line(record, progress))
+        self._say(self._line(record, progress))
 
     def validation(self, progress: Progress, validation: Validation, improved: bool) -> None:
-        """Print a validation."""
-        best = f"  best {self.settings.best_metric} so far" if improved else ""
-        self.console.say(
-            f"step {progress.step:>7,}  valid: loss {validation.loss:.3f}  perplexity {validation.perplexity:.2f}  "
-            f"BLEU {validation.bleu:.2f}  chrF {validation.chrf:.2f}  after {clock(progress.seconds)}{best}"
+        """Print a validation, marked if it is the best by the metric that decides."""
+        best = f"  best {self.settings.best_metric}" if improved else ""
+        self._say(
+            f"{progress.step:>9,}  valid  loss {validation.loss:.3f}  perplexity {validation.perplexity:.2f}  "
+            f"BLEU {validation.bleu:.2f}  chrF {validation.chrf:.2f}{best}"
         )
+
+    def _say(self, line: str) -> None:
+        """Print a line of the table."""
+        self._head()
+        self.console.say(line)
+
+    def _head(self) -> None:
+        """Print the table's head, once."""
+        if not self._headed:
+            self.console.say(HEAD)
+            self._headed = True
 
     def _line(self, record: dict[str, Any], progress: Progress) -> str:
         return (
-            f"step {record['step']:>7,}  epoch {record['epoch']:6.2f}  loss {record['loss']:6.3f}  "
-            f"perplexity {record['perplexity']:8.2f}  rate {record['rate']:.2e}  "
-            f"{record['target_tokens_per_second']:,.0f} tokens/s  padding {record['padding']:.1%}  "
-            f"left {self.time_left(progress)}"
+            f"{record['step']:>9,} {record['epoch']:>7.2f} {record['loss']:>7.3f} {record['perplexity']:>11.2f} "
+            f"{record['rate']:>9.2e} {record['target_tokens_per_second']:>9,.0f} {record['padding']:>8.1%} "
+            f"{self.time_left(progress):>10}"
         )
 
     def time_left(self, progress: Progress) -> str:

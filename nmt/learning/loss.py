@@ -64,9 +64,10 @@ class _ProjectedLoss(torch.autograd.Function):
             if learning:
                 gradient = gradient.to(rows.dtype)
                 torch.mm(gradient, matrix, out=rows_gradient[start : start + chunk])
-                weight_gradient.addmm_(gradient.t(), part) if rows.dtype == weight.dtype else weight_gradient.add_(
-                    gradient.t() @ part
-                )
+                if rows.dtype == weight.dtype:
+                    weight_gradient.addmm_(gradient.t(), part)
+                else:  # products in bf16, their sum in fp32
+                    weight_gradient += gradient.t() @ part
         ctx.save_for_backward(rows_gradient, weight_gradient)
         ctx.mark_non_differentiable(likelihood)
         return loss, likelihood
