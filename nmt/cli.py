@@ -102,7 +102,7 @@ def translate(
     ] = None,
     batch_tokens: Annotated[int | None, typer.Option(min=1, help="Padded source tokens times beam at once.")] = None,
     device: Annotated[str, typer.Option(help="auto, cuda, mps or cpu.")] = "auto",
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, max=1024, help="CPU threads.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Write one JSON object a line.")] = False,
     quiet: Quiet = False,
     debug: Debug = False,
@@ -118,7 +118,8 @@ def translate(
         options = translator.options(beam, n_best, length_penalty, batch_tokens)
         with opened(source, output) as (lines, sink):
             stats = translate_stream(translator, lines, sink, options, json, console)
-        console.say(f"translated {stats.lines:,} lines in {stats.seconds:.1f} s")
+        plural = "" if stats.lines == 1 else "s"
+        console.say(f"translated {stats.lines:,} line{plural} in {stats.seconds:.1f} s")
 
 
 @app.command()
@@ -156,7 +157,8 @@ def errors_explained(debug: bool, quiet: bool) -> Iterator["Console"]:
     console = Console(quiet)
     try:
         yield console
-        sys.stdout.flush()
+        if sys.stdout is not None:  # closed by whoever started us
+            sys.stdout.flush()
     except NMTError as error:
         _show_traceback(debug)
         console.error(str(error))
@@ -172,7 +174,8 @@ def errors_explained(debug: bool, quiet: bool) -> Iterator["Console"]:
         raise
     except OSError as error:
         _show_traceback(debug)
-        console.error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        reason = error.strerror or str(error)
+        console.error(f"{error.filename}: {reason}" if error.filename else reason)
         raise typer.Exit(USER_ERROR) from None
     except Exception as error:
         _show_traceback(debug)

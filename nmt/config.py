@@ -10,20 +10,30 @@ impossible value is a `ConfigError` that names file, line and ``section.key`` �
 
 import json
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from nmt import strict_yaml
 from nmt.errors import ConfigError
 from nmt.recipe_errors import Misfit, explain
 
-PositiveInt = Annotated[int, Field(ge=1)]
+PositiveInt = Annotated[int, Field(ge=1, lt=2**31)]
 Probability = Annotated[float, Field(ge=0, lt=1)]
 Rate = Annotated[float, Field(gt=0)]
-File = Annotated[Path, Field(strict=False)]
+
+
+def _not_the_recipes_folder(path: Path) -> Path:
+    if path == Path():
+        raise ValueError("found no name, expected the path of a file, or of a folder of its own")
+    return path
+
+
+File = Annotated[Path, Field(strict=False), AfterValidator(_not_the_recipes_folder)]
+_OWN_SYMBOL = re.compile("pad|unk|s|0x[0-9]{2}")
 SectionType = TypeVar("SectionType", bound="Section")
 
 
@@ -77,6 +87,8 @@ class CorpusFile(Section):
             raise Misfit("columns", "belongs to a tsv, not to a pair of files")
         if self.columns[0] == self.columns[1]:
             raise Misfit("columns", f"must name two different columns, found {self.columns[0]} twice")
+        if self.tag is not None and _OWN_SYMBOL.fullmatch(self.tag):
+            raise Misfit("tag", f"<{self.tag}> is a symbol of the tokenizer's own; choose another name")
         return self
 
 
@@ -111,7 +123,7 @@ class Data(Section):
 class TokenizerSettings(Section):
     """SentencePiece: how text is cut into pieces."""
 
-    size: Annotated[int, Field(ge=32)] = 8000
+    size: Annotated[int, Field(ge=32, lt=2**31)] = 8000
     """Pieces in the vocabulary, special symbols and bytes included."""
     shared: bool = True
     """One vocabulary for both languages, or one each."""
@@ -235,7 +247,7 @@ class Stop(Section):
 class TrainSettings(Section):
     """How the model learns."""
 
-    batch_tokens: Annotated[int, Field(ge=16)] = 4096
+    batch_tokens: Annotated[int, Field(ge=16, lt=2**31)] = 4096
     """Padded target tokens in a batch (sentences × longest, in each of its length groups)."""
     length_groups: PositiveInt = 4
     """Groups in a batch. Within a group all sentences are of like length, so little is padded; several groups mix
@@ -267,9 +279,9 @@ class TrainSettings(Section):
 class DecodeSettings(Section):
     """How translations are searched for, unless the command line says otherwise."""
 
-    beam: PositiveInt = 5
+    beam: Annotated[int, Field(ge=1, le=1000)] = 5
     """Hypotheses kept a sentence; 1 is greedy search."""
-    length_penalty: float = Field(default=1.0, ge=0)
+    length_penalty: float = Field(default=1.0, ge=0, le=10)
     """The exponent α: 0 favours short output."""
     length_normalization: Literal["gnmt", "average"] = "gnmt"
     """Divide log-probabilities by ((5+L)/6)^α (Wu et al. 2016) or by L^α."""
@@ -284,7 +296,7 @@ class RuntimeSettings(Section):
     """Where to compute; auto takes the first that is there."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """auto is bf16 on GPUs that have it, fp32 elsewhere."""
-    threads: PositiveInt | None = None
+    threads: Annotated[int, Field(ge=1, le=1024)] | None = None
     """CPU threads; null takes one a core."""
 
 
@@ -311,7 +323,7 @@ class Recipe(Section):
     """Where all randomness comes from."""
     run: File
     """Folder that training writes: checkpoints, metrics, the recipe as it was."""
-    prepared: Annotated[Path | None, Field(strict=False)] = None
+    prepared: File | None = None
     """Folder of the prepared corpus; null puts it inside `run`. Name one to share it among runs."""
 
     @model_validator(mode="after")

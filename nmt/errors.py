@@ -4,6 +4,7 @@
     ├── ConfigError   the recipe or the command line asks for something we cannot do
     ├── DataError     a text file, a corpus or standard input is not what was promised
     └── ModelError    a model, checkpoint or run directory is missing, damaged, too new or does not fit
+        └── DamagedError    its files are not what was saved
 
 A message says what was wrong, where (file:line or ``section.key``), what was expected, and what to do.
 """
@@ -23,3 +24,7 @@ class DataError(NMTError):
 
 class ModelError(NMTError):
     """Expect it while a model, checkpoint or run directory is opened, saved or resumed."""
+
+
+class DamagedError(ModelError):
+    """Expect it where an older checkpoint may help: files are missing, cut short or altered."""

@@ -85,8 +85,15 @@ def _problem(details: dict[str, Any], document: Document, recipe: type[BaseModel
         return "missing; it says which schedule the other keys belong to"
     if kind == "union_tag_invalid":
         return f"found {context['tag']!r}, expected one of {context['expected_tags']}"
-    expected = _EXPECTED.get(kind) or _PYDANTIC_PHRASE.sub("", details["msg"])
+    expected = _EXPECTED.get(kind) or _in_words(details["msg"])
     return f"found {_show(found)}, expected {expected}{_advice_on_value(kind, found, context)}"
+
+
+def _in_words(message: str) -> str:
+    """Say what pydantic expects as a person would: `32 or more`, `more than 0`."""
+    phrase = _PYDANTIC_PHRASE.sub("", message)
+    phrase = re.sub(r"^(greater|less) than or equal to (.+)$", r"\2 or \1", phrase)
+    return re.sub(r"\bgreater\b", "more", phrase)
 
 
 def _show(found: Any) -> str:

@@ -36,8 +36,12 @@ def staged_directory(directory: Path) -> Iterator[Path]:
             shutil.rmtree(staging, ignore_errors=True)
             os.close(lock)
     except OSError as error:
+        reason = error.strerror or str(error)
+        above = next((path for path in directory.parents if path.exists()), directory)
+        if not above.is_dir():
+            reason = f"{above} is a file, not a folder"
         advice = "free some space, or name" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "name"
-        raise DataError(f"{directory}: cannot write it: {error.strerror or error}; {advice} another folder") from error
+        raise DataError(f"{directory}: cannot write it: {reason}; {advice} another folder") from error
 
 
 def _prefix(directory: Path) -> str:

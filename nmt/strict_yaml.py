@@ -93,7 +93,8 @@ def read(path: Path) -> Document:
     except OSError as error:
         raise ConfigError(f"{path}: cannot read the recipe: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: not UTF-8 at byte {error.start}; save the recipe as UTF-8") from None
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{path}:{line}: not UTF-8 at byte {error.start}; save the recipe as UTF-8") from None
     places: dict[Location, str] = {}
     data = _read(text, (), str(path), places)
     if data is None:
@@ -129,6 +130,9 @@ def _read(text: str, location: Location, origin: str, places: dict[Location, str
     except yaml.MarkedYAMLError as error:
         place = _place(origin, error.problem_mark) if error.problem_mark else origin
         problem = error.problem or str(error)
+        begun, found = error.context_mark, error.problem_mark
+        if begun and found and begun.line != found.line and not origin.startswith(_OVERRIDE):
+            problem += f", in what begins at line {begun.line + 1}"
         advice = "; indent with spaces, not tabs" if "'\\t'" in problem else ""
         raise ConfigError(f"{place}: not valid YAML: {problem}{advice}") from None
     except yaml.reader.ReaderError as error:

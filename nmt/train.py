@@ -16,7 +16,7 @@ from nmt.batching.stream import BatchStream
 from nmt.config import Recipe
 from nmt.console import Console
 from nmt.decoding.options import SearchOptions
-from nmt.errors import ConfigError, ModelError
+from nmt.errors import ConfigError, DataError, ModelError
 from nmt.learning.display import TrainingDisplay
 from nmt.learning.interruption import Interruption, polite_interruption
 from nmt.learning.run import RunDirectory, Window, point
@@ -25,7 +25,7 @@ from nmt.learning.validation import Evaluation, Validation, evaluate, mean_loss,
 from nmt.model.checkpoint import LoadedModel, load_model
 from nmt.model.transformer import Transformer
 from nmt.runtime import choose_device, seed_for, set_threads
-from nmt.text.corpus import read_pairs
+from nmt.text.corpus import SentencePair, input_files, read_pairs
 from nmt.text.prepared import PreparedCorpus, PreparedSplit
 
 LATEST = Path("runs/latest")
@@ -45,10 +45,11 @@ class Outcome:
 def train(recipe: Recipe, console: Console, restart: bool = False) -> Outcome:
     """Train until a limit of `train.stop` is met or a signal comes; go on from the last checkpoint if there is one.
 
-    Needs the prepared corpus to be there. Raises ConfigError if the run was made by another recipe, ModelError if
-    another process trains there.
+    Needs the prepared corpus to be there. Raises ConfigError if the run was made by another recipe or a batch does not
+    fit in the memory, ModelError if another process trains there, DataError if there is something wrong with the texts.
     """
     set_threads(recipe.runtime)
+    test_pairs = read_test(recipe)
     corpus = PreparedCorpus.open(recipe.prepared_directory)
     run = RunDirectory(recipe.run)
     with run.locked(), polite_interruption() as interruption:
@@ -58,8 +59,8 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> Outcome:
         reason = training.loop(interruption)
         link_latest(run.path, console)
         test = None
-        if interruption.signal is None and recipe.data.test is not None:
-            test = report_test(recipe, run, console)
+        if interruption.signal is None and test_pairs:
+            test = report_test(recipe, test_pairs, run, console)
     return Outcome(training.progress.step, reason, interruption.signal, test)
 
 
@@ -73,7 +74,7 @@ class Training:
         torch.manual_seed(seed_for("weights", recipe.seed))
         self.model = Transformer(recipe.model, len(self.tokenizers.source), len(self.tokenizers.target))
         self.updater = Updater(self.model, recipe, self.tokenizers.target.pad_id, device)
-        self.progress = run.resume(self.model, self.updater.optimizer)
+        self.progress = run.resume(self.model, self.updater.optimizer, console.warn)
         self._check_same_corpus()
         self.stream = BatchStream(
             corpus.train,
@@ -124,7 +125,13 @@ class Training:
         progress = self.progress
         batches = [self.stream.next() for _ in range(self.groups_per_update)]
         progress.step += 1
-        update = self.updater.update(batches, progress.step)
+        try:
+            update = self.updater.update(batches, progress.step)
+        except torch.OutOfMemoryError:
+            raise ConfigError(
+                f"train.batch_tokens: {self.recipe.train.batch_tokens} do not fit in the memory of "
+                f"{self.updater.device}; halve them and double train.accumulate, which makes updates of the same size"
+            ) from None
         # before anything of it is logged or saved
         if not math.isfinite(update.loss + update.gradient_norm):
             raise ModelError(
@@ -242,12 +249,22 @@ class Training:
         }
 
 
-def report_test(recipe: Recipe, run: RunDirectory, console: Console) -> Evaluation:
+def read_test(recipe: Recipe) -> list[SentencePair]:
+    """Read the test text, if there is one: what is wrong with it shall show before hours of training, not after."""
+    if recipe.data.test is None:
+        return []
+    pairs = list(read_pairs(recipe.data.test))
+    if not pairs:
+        files = ", ".join(map(str, input_files(recipe.data.test)))
+        raise DataError(f"data.test: {files}: no sentence pairs in it; expected one pair a line")
+    return pairs
+
+
+def report_test(recipe: Recipe, pairs: list[SentencePair], run: RunDirectory, console: Console) -> Evaluation:
     """Translate the test text with the best checkpoint as the recipe decodes, and keep scores and output in the run."""
     assert recipe.data.test is not None
     directory = run.path / ("best" if (run.path / "best").exists() else "last")
     loaded = load_model(directory, choose_device(recipe.runtime))
-    pairs = list(read_pairs(recipe.data.test))
     options = SearchOptions.from_settings(recipe.decode)
     console.say(f"translating {len(pairs):,} test sentences with {directory} …")
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
@@ -259,11 +276,13 @@ def report_test(recipe: Recipe, run: RunDirectory, console: Console) -> Evaluati
 
 
 def link_latest(run: Path, console: Console) -> None:
-    """Let `runs/latest` in the current directory mean this run; without the right to write there, say so and go on."""
+    """Let `runs/latest` in the current directory mean this run; where that cannot be, say so and go on."""
     try:
         LATEST.parent.mkdir(exist_ok=True)
-        if LATEST.exists() and not LATEST.is_symlink():
-            raise ConfigError(f"{LATEST}: is not a link; remove it so that it can point to the last run")
-        point(LATEST, run.absolute())
+        if not LATEST.exists() or LATEST.is_symlink():
+            point(LATEST, run.absolute())
+            return
+        reason = "it is there and is no link"
     except OSError as error:
-        console.warn(f"{LATEST}: cannot link it to {run}: {error.strerror}; pass --model {run} to translate")
+        reason = str(error.strerror)
+    console.warn(f"{LATEST}: cannot link it to {run}: {reason}; pass --model {run} to translate")

@@ -213,6 +213,8 @@ def opened(source: Path | None, output: Path | None) -> Iterator[tuple[BinaryIO,
 
     Raises DataError if one cannot be opened, ConfigError if both are one, which writing would empty.
     """
+    if (source is None and sys.stdin is None) or (output is None and sys.stdout is None):
+        raise DataError("standard input or output is closed; name files with --input and --output")
     if source is not None and output is not None and output.is_file() and source.exists() and source.samefile(output):
         raise ConfigError(f"{output}: the input and the output are the same file; name another output")
     with ExitStack() as files:

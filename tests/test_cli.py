@@ -182,7 +182,7 @@ def test_debug_shows_where(
     ("error", "said"),
     [
         (PermissionError(13, "Permission denied", "/runs/x"), "error: /runs/x: Permission denied\n"),
-        (OSError(28, "No space left on device"), "error: [Errno 28] No space left on device\n"),
+        (OSError(28, "No space left on device"), "error: No space left on device\n"),
     ],
 )
 def test_what_the_system_refuses(recipe: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, said: str) -> None:

@@ -145,9 +145,9 @@ def test_every_mistake_is_named_with_line_and_key(path: Path) -> None:
         "line 7: data.train.2.columns: belongs to a tsv, not to a pair of files",
         "line 8: data.train.3.columns: must name two different columns, found 2 twice",
         "line 9: data.train.4.tag: found the text 'Web Text', expected small letters, digits and hyphens",
-        "line 10: data.train.5.weight: found 0, expected greater than 0",
+        "line 10: data.train.5.weight: found 0, expected more than 0",
         "line 11: data.valid: found the text 'v.tsv', expected a section, that is, keys with values",
-        "line 12: data.filters.max_ratio: found 0.5, expected greater than 1",
+        "line 12: data.filters.max_ratio: found 0.5, expected more than 1",
         "line 12: data.filters.duplicates: found the text 'yes', expected true or false; write true",
         "line 12: data.filters.copies: found 1, expected true or false",
         "line 13: tokenizer.size: found the text '8000', expected a whole number; take it out of its quotes",
@@ -160,7 +160,7 @@ def test_every_mistake_is_named_with_line_and_key(path: Path) -> None:
         "line 21: train.batch_tokens: found the text '4k', expected a whole number; write 4_000",
         "line 22: train.schedule.name: found 'noamm', expected one of 'noam', 'inverse_sqrt', 'constant', 'linear'",
         "line 23: train.stop.steps: found 100000.0, expected a whole number; write 100000",
-        "line 23: train.stop.epochs: found 0, expected greater than or equal to 1",
+        "line 23: train.stop.epochs: found 0, expected 1 or more",
         "line 23: train.stop.hours: found the text '1:30', expected a number; for hours and minutes write 1.5",
         "line 23: train.stop.patience: found the text '1,000', expected a whole number; write 1_000, without commas",
         "line 24: train.adam_betas: found 0.9, expected a list; put it in brackets, as in [1, 2]",
@@ -170,7 +170,7 @@ def test_every_mistake_is_named_with_line_and_key(path: Path) -> None:
         "line 28: decode: found 5, expected a section, that is, keys with values",
         "line 29: runtime.device: found the text 'gpu', expected 'auto', 'cuda', 'mps' or 'cpu'",
         "line 29: runtime.threads: found 2.5, expected a whole number",
-        "line 30: seed: found -1, expected greater than or equal to 0",
+        "line 30: seed: found -1, expected 0 or more",
         "line 31: colour: unknown key; known keys here: name, languages, data, tokenizer, model, train, decode, "
         "runtime, seed, run, prepared",
     ]
@@ -193,7 +193,7 @@ def test_every_mistake_is_named_with_line_and_key(path: Path) -> None:
         ),
         (
             "train: {schedule: {name: noam, warmup: 0}}",
-            "train.schedule.warmup: found 0, expected greater than or equal to 1",
+            "train.schedule.warmup: found 0, expected 1 or more",
         ),
         (
             "train: {schedule: {name: noam, rate: 1}}",
@@ -223,6 +223,10 @@ def test_every_mistake_is_named_with_line_and_key(path: Path) -> None:
             "runtime.device: found the text 'cpus', expected 'auto', 'cuda', 'mps' or 'cpu'; did you mean cpu?",
         ),
         (f"decode: {{beam: {'x' * 100}}}", f"decode.beam: found the text '{'x' * 59}…, expected a whole number"),
+        ("tokenizer: {size: 999_999_999_999}", "tokenizer.size: found 999999999999, expected less than 2147483648"),
+        ("decode: {beam: 9999}", "decode.beam: found 9999, expected 1000 or less"),
+        ("runtime: {threads: 100_000}", "runtime.threads: found 100000, expected 1024 or less"),
+        ("prepared: ''", "prepared: found no name, expected the path of a file, or of a folder of its own"),
         (
             "model: {positions: learned, max_positions: 256, tied_embeddings: none}",
             "model.max_positions: 256 learned positions are too few for data.filters.max_tokens: 256 and the end "
@@ -247,6 +251,10 @@ def test_one_mistake(path: Path, addition: str, problem: str) -> None:
         ("a.tsv", "data.train: found the text 'a.tsv', expected a list; put it in brackets, as in [1, 2]"),
         ("[a.tsv]", "data.train.0: found the text 'a.tsv', expected a section, that is, keys with values"),
         ("[{tvs: a.tsv}]", "data.train.0.tvs: unknown key; did you mean 'tsv'?"),
+        (
+            "[{tsv: a.tsv, tag: unk}]",
+            "data.train.0.tag: <unk> is a symbol of the tokenizer's own; choose another name",
+        ),
         ("[{tsv: 1}]", "data.train.0.tsv: found 1, expected the path of a file or folder"),
     ],
 )
@@ -255,11 +263,18 @@ def test_mistakes_in_the_list_of_texts(path: Path, train: str, problem: str) -> 
     assert problems(path, text) == [f"line 4: {problem}"]
 
 
+@pytest.mark.parametrize("run", [".", "''", "./"])
+def test_a_run_is_not_written_beside_the_recipe(path: Path, run: str) -> None:
+    """It holds a file recipe.yaml, which would take the place of the one that was read."""
+    [problem] = problems(path, SMALLEST.replace("runs/small", run))
+    assert problem == "line 5: run: found no name, expected the path of a file, or of a folder of its own"
+
+
 def test_mistakes_of_overrides_name_the_override(path: Path) -> None:
     assert problems(path, SMALLEST, "train.batch_tokens=4k", "decode.bean=3", "seed=-1") == [
         "--set train.batch_tokens=4k: train.batch_tokens: found the text '4k', expected a whole number; write 4_000",
         "--set decode.bean=3: decode.bean: unknown key; did you mean 'beam'?",
-        "--set seed=-1: seed: found -1, expected greater than or equal to 0",
+        "--set seed=-1: seed: found -1, expected 0 or more",
     ]
 
 
@@ -324,8 +339,7 @@ def test_every_shipped_recipe_loads(repository: Path) -> None:
 texts = st.text(min_size=2, max_size=8)
 rates = st.floats(min_value=1e-12, max_value=1e12)
 shares = st.floats(min_value=0, max_value=1, exclude_max=True)
-counts = st.integers(min_value=1, max_value=10**9)
-files = st.text(min_size=1, max_size=8).filter(lambda name: "\0" not in name)
+files = st.text(min_size=1, max_size=8).filter(lambda name: "\0" not in name and Path(name) != Path())
 corpora = st.fixed_dictionaries(
     {"tsv": files}, optional={"weight": rates, "columns": st.sampled_from([[2, 1], [1, 3]])}
 )
@@ -340,7 +354,9 @@ recipes = st.fixed_dictionaries(
     },
     optional={
         "seed": st.integers(min_value=0, max_value=2**31 - 1),
-        "decode": st.fixed_dictionaries({}, optional={"beam": counts, "length_penalty": shares}),
+        "decode": st.fixed_dictionaries(
+            {}, optional={"beam": st.integers(min_value=1, max_value=1000), "length_penalty": shares}
+        ),
         "train": st.fixed_dictionaries(
             {},
             optional={

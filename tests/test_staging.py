@@ -69,7 +69,9 @@ def test_full_disk(tmp_path: Path) -> None:
 
 def test_parent_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match=r"corpus: cannot write it: .*; name another folder"):
+    with pytest.raises(
+        DataError, match=r"corpus: cannot write it: .*/file is a file, not a folder; name another folder"
+    ):
         write_and_raise(tmp_path / "file" / "corpus", ValueError("not reached"))
 
 

@@ -95,7 +95,7 @@ def test_windows_files(recipe: Path) -> None:
         ("# nothing\n", "{}: the recipe is empty"),
         ("- a\n- b\n", "{}:1: a recipe is a mapping of sections, found a list"),
         ("hello\n", "{}:1: a recipe is a mapping of sections, found the single value 'hello'"),
-        ("a: [1, 2\nb: 3\n", "{}:2: not valid YAML: "),
+        ("a: [1, 2\nb: 3\n", "{}:2: not valid YAML: expected ',' or ']', but got ':', in what begins at line 1"),
         ("a: 1\n\tb: 2\n", "{}:2: not valid YAML: found character '\\t' that cannot start any token; indent"),
         ("a: 1\n---\nb: 2\n", "{}:2: not valid YAML: "),
         ("a: b: c\n", "{}:1: not valid YAML: mapping values are not allowed here"),
@@ -122,7 +122,7 @@ def test_files_that_cannot_be_read(recipe: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot read the recipe: Is a directory"):
         strict_yaml.read(tmp_path)
     recipe.write_bytes("name: però\n".encode("latin-1"))
-    with pytest.raises(ConfigError, match="not UTF-8 at byte 9; save the recipe as UTF-8"):
+    with pytest.raises(ConfigError, match=r":1: not UTF-8 at byte 9; save the recipe as UTF-8"):
         strict_yaml.read(recipe)
 
 

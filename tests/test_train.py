@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 from nmt import train as stage
 from nmt.config import Recipe, Stop, TrainSettings, load_recipe
 from nmt.console import Console
-from nmt.errors import ConfigError, ModelError
+from nmt.errors import ConfigError, DataError, ModelError
 from nmt.learning.display import HEAD, TrainingDisplay, clock
 from nmt.learning.run import Progress, RunDirectory
 from nmt.model.checkpoint import load_model
@@ -423,10 +423,43 @@ def test_the_test_text_is_translated_with_the_best(texts: Path, tmp_path: Path) 
     assert [score["value"] for score in scores] == [outcome.test.bleu.value, outcome.test.chrf.value]
 
 
-def test_latest_that_is_no_link_is_not_replaced(texts: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("content", "problem"), [(None, "no such file"), ("", "no sentence pairs"), ("x", "no tab")])
+def test_a_wrong_test_text_shows_before_the_training(
+    texts: Path, tmp_path: Path, content: str | None, problem: str
+) -> None:
+    file = tmp_path / "wrong.tsv"
+    if content is not None:
+        file.write_text(content)
+    chosen = recipe(texts, tmp_path / "run", f"data.test={json.dumps({'tsv': str(file)})}")
+    with pytest.raises(DataError, match=problem):
+        train(chosen, QUIET)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_batch_too_large_for_the_memory_is_explained(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_much(*_arguments: object) -> None:
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr("nmt.learning.update.Updater.update", too_much)
+    with pytest.raises(ConfigError, match=r"train\.batch_tokens: \d+ do not fit .* cpu; halve them and double"):
+        go(texts, tmp_path / "run")
+
+
+def test_a_run_that_is_a_file(texts: Path, tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("x")
+    with pytest.raises(ModelError, match="run: expected a folder for the run, found a file"):
+        go(texts, tmp_path / "run")
+
+
+def test_latest_that_is_no_link_is_not_replaced(
+    texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "runs" / "latest").mkdir(parents=True)
-    with pytest.raises(ConfigError, match="runs/latest: is not a link; remove it"):
-        go(texts, tmp_path / "run", "train.stop.steps=1")
+    go(texts, tmp_path / "run", "train.stop.steps=1")
+    assert "runs/latest: cannot link it" in capsys.readouterr().err
+    assert not (tmp_path / "runs" / "latest").is_symlink()
     assert saved_steps(tmp_path / "run") == [1]
 
 

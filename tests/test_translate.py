@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -277,6 +278,13 @@ class TestStream:
         with pytest.raises(ConfigError, match="the same file"), opened(file, tmp_path / "." / "lines.txt"):
             pass
         assert file.read_text() == "a dog\n"
+
+    def test_standard_streams_may_be_closed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in ("stdin", "stdout"):
+            with monkeypatch.context() as patch:
+                patch.setattr(sys, name, None)
+                with pytest.raises(DataError, match="is closed; name files"), opened(None, None):
+                    pass
 
     def test_stats(self, translator: Translator) -> None:
         source = io.BytesIO(b"a dog\n\n" + b"the cat. " * 100)

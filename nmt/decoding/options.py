@@ -27,15 +27,15 @@ class SearchOptions:
 
     def __post_init__(self) -> None:
         problems = [
-            (self.beam < 1, f"decode.beam: found {self.beam}, expected 1 or more"),
+            (not 1 <= self.beam <= 1000, f"decode.beam: found {self.beam}, expected 1 to 1000"),
             (self.n_best < 1, f"n-best: found {self.n_best}, expected 1 or more"),
             (
                 self.n_best > self.beam,
                 f"n-best: found {self.n_best}, but a beam of {self.beam} finds no more than that; widen the beam",
             ),
             (
-                not 0 <= self.length_penalty < math.inf,
-                f"decode.length_penalty: found {self.length_penalty}, expected 0 or more",
+                not 0 <= self.length_penalty <= 10,  # more than that no float can hold
+                f"decode.length_penalty: found {self.length_penalty}, expected 0 to 10",
             ),
             (self.length_factor < 0 or self.length_extra < 1, "the longest output must be 1 token or more"),
             (EOS in self.forbidden, "</s> cannot be forbidden: no output would end"),

@@ -12,7 +12,6 @@ from nmt.console import Console
 from nmt.learning.run import Progress
 from nmt.learning.validation import Validation
 
-
 HEAD = "     step   epoch    loss  perplexity      rate  tokens/s  padding       left"
 
 

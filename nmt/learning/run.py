@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from nmt.config import Recipe, load_recipe, recipe_to_yaml
-from nmt.errors import ConfigError, ModelError
+from nmt.errors import ConfigError, DamagedError, ModelError
 from nmt.model.checkpoint import (
     LoadedModel,
     load_weights,
@@ -87,7 +87,10 @@ class RunDirectory:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the run for this process. The system lets go of the lock when the process ends, however it ends."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise ModelError(f"run: {error.filename}: expected a folder for the run, found a file") from None
         with (self.path / "lock").open("a+", encoding="utf-8") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -136,19 +139,41 @@ class RunDirectory:
             if int(directory.name.removeprefix("step-")) not in kept:
                 shutil.rmtree(directory)
 
-    def resume(self, model: Transformer, optimizer: torch.optim.Optimizer) -> Progress:
-        """Load the newest checkpoint into model and optimizer; without one return a fresh Progress."""
-        saved = self.saved()
-        if not saved:
+    def resume(
+        self,
+        model: Transformer,
+        optimizer: torch.optim.Optimizer,
+        warn: Callable[[str], None] = lambda message: None,
+    ) -> Progress:
+        """Load the newest whole checkpoint into model and optimizer; without any return a fresh Progress.
+
+        Newer ones that are damaged are set aside, and `warn` is told. Raises DamagedError if none is whole.
+        """
+        if not self.saved():
             self._truncate_metrics(0)
             return Progress()
-        directory = saved[-1]
-        read_configuration(directory)
+        directory = self._newest_whole(warn)
         load_weights(model, directory / "model.safetensors")
         progress = read_progress(directory)
         load_optimizer(optimizer, model, directory / OPTIMIZER_FILE, progress.step)
         self._truncate_metrics(progress.step)
         return progress
+
+    def _newest_whole(self, warn: Callable[[str], None]) -> Path:
+        damaged: dict[Path, DamagedError] = {}
+        for directory in reversed(self.saved()):
+            try:
+                read_configuration(directory)
+            except DamagedError as error:
+                damaged[directory] = error
+                continue
+            for broken, damage in damaged.items():
+                aside = broken.with_name(f"damaged-{broken.name}")
+                shutil.rmtree(aside, ignore_errors=True)
+                broken.rename(aside)
+                warn(f"{damage}; set aside as {aside.name}, going on from {directory.name}")
+            return directory
+        raise DamagedError(f"{next(iter(damaged.values()))}; no checkpoint here is whole: start over with --restart")
 
     def log(self, record: dict[str, Any]) -> None:
         """Append one line to metrics.jsonl."""
@@ -161,7 +186,7 @@ class RunDirectory:
 
     def saved(self) -> list[Path]:
         """Return all checkpoints, oldest first."""
-        return sorted(self.checkpoints.glob("step-*"))
+        return sorted(self.checkpoints.glob("step-" + 8 * "[0-9]"))
 
     def _truncate_metrics(self, step: int) -> None:
         """Drop what was logged after the checkpoint, for it will be logged again."""

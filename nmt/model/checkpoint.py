@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from nmt.config import DecodeSettings, Languages, ModelSettings
-from nmt.errors import ModelError
+from nmt.errors import DamagedError, ModelError
 from nmt.model.transformer import Transformer
 from nmt.staging import staged_directory
 from nmt.text.tokenizer import Tokenizers
@@ -72,8 +72,12 @@ def load_model(directory: Path, device: torch.device) -> LoadedModel:
         settings = ModelSettings.model_validate(configuration["model"])
         languages = Languages.model_validate(configuration["languages"])
         decode = DecodeSettings.model_validate(configuration["decode"])
-    except (KeyError, ValidationError) as error:
-        raise ModelError(f"{directory / CONFIG_FILE}: not a configuration that this version knows: {error}") from None
+    except KeyError as error:
+        raise ModelError(f"{directory / CONFIG_FILE}: the section {error} is missing; copy the model anew") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = ".".join(map(str, first["loc"]))
+        raise ModelError(f"{directory / CONFIG_FILE}: {key}: {first['msg']}; was it written by a newer nmt?") from None
     tokenizers = Tokenizers.load(directory)
     model = Transformer(settings, len(tokenizers.source), len(tokenizers.target))
     load_weights(model, directory / WEIGHTS_FILE)
@@ -111,22 +115,25 @@ def write_tensors(tensors: dict[str, Tensor], file: Path) -> None:
 
 
 def read_configuration(directory: Path) -> dict[str, Any]:
-    """Read and check config.json and the digests of all files that it lists."""
+    """Read and check config.json and the digests of all files that it lists.
+
+    Raises DamagedError where they do not agree, ModelError for a newer format.
+    """
     file = directory / CONFIG_FILE
     if not file.is_file():
-        raise ModelError(f"{directory}: not a model directory: it has no {CONFIG_FILE}")
+        raise DamagedError(f"{directory}: not a model directory: it has no {CONFIG_FILE}")
     try:
         configuration = json.loads(file.read_text(encoding="utf-8"))
-        version = configuration["format_version"]
+        version, digests = configuration["format_version"], dict(configuration.get("files", {}))
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ModelError(f"{file}: damaged: {error}") from None
+        raise DamagedError(f"{file}: damaged: {error}") from None
     if not isinstance(version, int) or version > FORMAT_VERSION:
         raise ModelError(f"{file}: format version {version}, but this nmt reads up to {FORMAT_VERSION}; update nmt")
-    for name, digest in configuration.get("files", {}).items():
+    for name, digest in digests.items():
         if not (directory / name).is_file():
-            raise ModelError(f"{directory / name}: missing, though {CONFIG_FILE} lists it; copy the whole directory")
+            raise DamagedError(f"{directory / name}: missing, though {CONFIG_FILE} lists it; copy the whole directory")
         if digest_of(directory / name) != digest:
-            raise ModelError(f"{directory / name}: damaged: its content is not what was saved (SHA-256 differs)")
+            raise DamagedError(f"{directory / name}: damaged: its content is not what was saved (SHA-256 differs)")
     assert isinstance(configuration, dict)
     return configuration
 

@@ -278,9 +278,11 @@ def test_damaged_model_is_named(beam: int) -> None:
     ("wrong", "message"),
     [
         ({"beam": 0}, r"decode\.beam: found 0"),
+        ({"beam": 1001}, r"decode\.beam: found 1001, expected 1 to 1000"),
         ({"n_best": 0}, "n-best: found 0"),
         ({"beam": 2, "n_best": 3}, "a beam of 2 finds no more"),
         ({"length_penalty": -0.1}, r"decode\.length_penalty: found -0\.1"),
+        ({"length_penalty": 1000.0}, r"decode\.length_penalty: found 1000\.0, expected 0 to 10"),
         ({"length_penalty": math.nan}, r"decode\.length_penalty: found nan"),
         ({"length_factor": -1.0}, "longest output"),
         ({"forbidden": (3,)}, "no output would end"),

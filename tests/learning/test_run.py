@@ -22,7 +22,7 @@ from nmt.config import (
     TokenizerSettings,
     TrainSettings,
 )
-from nmt.errors import ConfigError, DataError, ModelError
+from nmt.errors import ConfigError, DamagedError, DataError, ModelError
 from nmt.learning.run import Progress, RunDirectory, Window, optimizer_tensors, point, read_metrics
 from nmt.model.checkpoint import LoadedModel, load_model
 from nmt.model.transformer import Transformer
@@ -141,7 +141,34 @@ def test_a_damaged_checkpoint_is_named(run: RunDirectory, tokenizers: Tokenizers
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
-    with pytest.raises(ModelError, match=f"{file}: damaged"):
+    with pytest.raises(DamagedError, match=f"{file}: damaged.*start over with --restart"):
+        run.resume(loaded.model, optimizer)
+
+
+def test_before_a_damaged_checkpoint_there_may_be_a_whole_one(run: RunDirectory, tokenizers: Tokenizers) -> None:
+    loaded, optimizer = trained(tokenizers)
+    for step in (2, 4, 6):
+        run.save(loaded, optimizer, Progress(step=step))
+    (run.checkpoint(6) / "progress.json").write_text("{")
+    (run.checkpoint(4) / "config.json").unlink()
+    warnings: list[str] = []
+    progress = run.resume(loaded.model, optimizer, warnings.append)
+    assert progress.step == 2
+    assert len(warnings) == 2
+    assert f"{run.checkpoint(6)}/progress.json: damaged" in warnings[0]
+    assert warnings[0].endswith("set aside as damaged-step-00000006, going on from step-00000002")
+    assert [path.name for path in run.saved()] == ["step-00000002"]
+    run.save(loaded, optimizer, Progress(step=6))
+    assert run.resume(loaded.model, optimizer).step == 6
+
+
+def test_a_newer_format_is_no_damage(run: RunDirectory, tokenizers: Tokenizers) -> None:
+    loaded, optimizer = trained(tokenizers)
+    for step in (2, 4):
+        run.save(loaded, optimizer, Progress(step=step))
+    file = run.checkpoint(4) / "config.json"
+    file.write_text(file.read_text().replace('"format_version": 1', '"format_version": 2'))
+    with pytest.raises(ModelError, match="update nmt"):
         run.resume(loaded.model, optimizer)
 
 
