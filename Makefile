@@ -33,7 +33,7 @@ $(READY): pyproject.toml constraints.txt
 
 # show a command as one would type it, then run it
 define show
-show() { printf '\n$$ %s\n' "$$1"; eval "$$1"; }
+show() { printf '\n$$ %s\n' "$$1"; bash -euo pipefail -c "$$1"; }
 endef
 
 demo: demo-en-it demo-en-zh ## Train, translate and score two small translators: en→it, then en→zh

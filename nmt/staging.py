@@ -62,7 +62,8 @@ def _create(directory: Path) -> tuple[Path, int]:
         # between these lines another process may take the directory for a leftover
         with contextlib.suppress(FileNotFoundError):
             lock = os.open(staging, os.O_RDONLY)
-            _lock(lock)
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(lock, fcntl.LOCK_EX)  # waits for who is just removing it
             if staging.exists():
                 return staging, lock
             os.close(lock)

@@ -26,10 +26,10 @@ def shell_lines() -> list[str]:
     return [line for block in blocks("sh") for line in block.splitlines() if line]
 
 
-@pytest.fixture(scope="module")
-def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
     """A copy of what a reader has, with the environment that `make setup` would build."""
-    folder = tmp_path_factory.mktemp("reader") / "nmt"
+    folder = tmp_path / "nmt"
     kept = ("nmt", "recipes", "data/demo", "Makefile", "pyproject.toml", "constraints.txt", "README.md")
     for name in kept:
         source, target = REPOSITORY / name, folder / name
