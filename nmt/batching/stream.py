@@ -10,7 +10,11 @@ from nmt.text.tokenizer import Tokenizers
 
 @dataclass
 class BatchStream:
-    """Batches epoch after epoch. `epoch` and `batch` say which comes next; a stream set to them goes on from there."""
+    """Batches epoch after epoch, each a length group: an update takes `train.length_groups` of them, or a multiple.
+
+    `budget` is what one may hold in padded target tokens. `epoch` and `batch` say which comes next; a stream set to
+    them goes on from there.
+    """
 
     split: PreparedSplit
     lengths: SentenceLengths
