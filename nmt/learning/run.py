@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -265,11 +265,6 @@ def _replace_text(file: Path, text: str) -> None:
     partial = file.with_suffix(".partial")
     partial.write_text(text, encoding="utf-8")
     partial.replace(file)
-
-
-def read_metrics(stream: IO[str]) -> list[dict[str, Any]]:
-    """Read the lines of metrics.jsonl."""
-    return [json.loads(line) for line in stream]
 
 
 def _flat(value: Any, key: str = "") -> dict[str, Any]:

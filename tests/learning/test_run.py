@@ -23,7 +23,7 @@ from nmt.config import (
     TrainSettings,
 )
 from nmt.errors import ConfigError, DamagedError, DataError, ModelError
-from nmt.learning.run import Progress, RunDirectory, Window, optimizer_tensors, point, read_metrics
+from nmt.learning.run import Progress, RunDirectory, Window, optimizer_tensors, point
 from nmt.model.checkpoint import LoadedModel, load_model
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import Tokenizer, Tokenizers
@@ -225,6 +225,10 @@ def test_leftovers_of_a_killed_save_go(run: RunDirectory) -> None:
 # metrics
 
 
+def logged(run: RunDirectory) -> list[dict[str, object]]:
+    return [json.loads(line) for line in run.metrics.read_text().splitlines()]
+
+
 def test_metrics_after_the_checkpoint_are_dropped(run: RunDirectory, tokenizers: Tokenizers) -> None:
     loaded, optimizer = trained(tokenizers)
     records = [
@@ -238,12 +242,10 @@ def test_metrics_after_the_checkpoint_are_dropped(run: RunDirectory, tokenizers:
         stream.write('{"type": "train", "step"')
     run.save(loaded, optimizer, Progress(step=2))
     run.resume(loaded.model, optimizer)
-    with run.metrics.open() as stream:
-        assert read_metrics(stream) == records
+    assert logged(run) == records
     assert run.metrics.read_text().endswith("}\n")
     run.log({"type": "train", "step": 3})
-    with run.metrics.open() as stream:
-        assert read_metrics(stream)[-1] == {"type": "train", "step": 3}
+    assert logged(run)[-1] == {"type": "train", "step": 3}
 
 
 # the recipe
