@@ -82,25 +82,22 @@ class Training:
             self.tokenizers,
             max(1, recipe.train.batch_tokens // recipe.train.length_groups),
             recipe.seed,
+            recipe.train.length_groups,
             self.progress.epoch,
-            self.progress.batch,
+            self.progress.group,
         )
         self.display = TrainingDisplay(console, recipe.train)
-
-    @property
-    def groups_per_update(self) -> int:
-        """Return how many groups of sentences of like length the stream gives for one update."""
-        return self.recipe.train.accumulate * self.recipe.train.length_groups
 
     def introduce(self) -> None:
         """Say what is about to be trained, on what."""
         source_padding, target_padding = padding_share(self.stream.plan(), self.stream.lengths)
+        groups_per_update = self.recipe.train.accumulate * self.recipe.train.length_groups
         device = self.updater.device
         threads = f" ({torch.get_num_threads()} threads)" if device.type == "cpu" else ""
         self.console.say(
             f"{self.recipe.name}: {self.model.parameter_count():,} parameters on {device}{threads}, "
             f"{len(self.stream.lengths.target):,} pairs in "
-            f"{len(self.stream.plan().batches) / self.groups_per_update:,.0f} updates an epoch, "
+            f"{len(self.stream.plan().groups) / groups_per_update:,.0f} updates an epoch, "
             f"padding {source_padding:.1%} source, {target_padding:.1%} target"
         )
         if self.progress.step:
@@ -123,7 +120,7 @@ class Training:
         """Make one update and note what it did."""
         started = time.perf_counter()
         progress = self.progress
-        batches = [self.stream.next() for _ in range(self.groups_per_update)]
+        batches = [self.stream.next() for _ in range(self.recipe.train.accumulate)]
         progress.step += 1
         try:
             update = self.updater.update(batches, progress.step)
@@ -138,7 +135,7 @@ class Training:
                 f"the loss or its gradient is not finite at step {progress.step}; "
                 "lower train.schedule's rate or lengthen its warmup"
             )
-        progress.epoch, progress.batch = self.stream.epoch, self.stream.batch
+        progress.epoch, progress.group = self.stream.epoch, self.stream.group
         progress.target_tokens += update.target_tokens
         self._note(update, time.perf_counter() - started)
         record = self._window_record(update.rate)

@@ -16,43 +16,62 @@ from nmt.text.tokenizer import Tokenizers
 
 
 @dataclass(frozen=True)
-class Batch:
-    """What one forward pass reads and what it should say."""
+class Group:
+    """Sentences of like length, side by side."""
 
     source: Tensor  # (B, S): w1 … wn </s> <pad>…
     target_in: Tensor  # (B, T): <s> w1 … wn <pad>…
     target_out: Tensor  # (B, T): w1 … wn </s> <pad>…
     source_mask: Tensor | None  # (B, S), True at tokens; None if no source is padded
+
+    def to(self, device: torch.device) -> "Group":
+        """Return the group on a device."""
+        source, target_in, target_out = (
+            tensor.to(device, non_blocking=True) for tensor in (self.source, self.target_in, self.target_out)
+        )
+        mask = None if self.source_mask is None else self.source_mask.to(device, non_blocking=True)
+        return Group(source, target_in, target_out, mask)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one forward pass reads and what it should say: one or more length groups."""
+
+    groups: tuple[Group, ...]
     source_tokens: int
     target_tokens: int
 
     @property
     def padded_target_tokens(self) -> int:
-        """Return sentences × longest, what a token budget counts."""
-        return self.target_out.numel()
+        """Return sentences × longest of each group, what a token budget counts."""
+        return sum(group.target_out.numel() for group in self.groups)
 
     def to(self, device: torch.device) -> "Batch":
         """Return the batch on a device."""
-        if device.type == self.source.device.type:
+        if device.type == self.groups[0].source.device.type:
             return self
-        source, target_in, target_out = (
-            tensor.to(device, non_blocking=True) for tensor in (self.source, self.target_in, self.target_out)
-        )
-        mask = None if self.source_mask is None else self.source_mask.to(device, non_blocking=True)
-        return Batch(source, target_in, target_out, mask, self.source_tokens, self.target_tokens)
+        return Batch(tuple(group.to(device) for group in self.groups), self.source_tokens, self.target_tokens)
 
 
-def collate(split: PreparedSplit, indices: Sequence[int] | NDArray[np.int64], tokenizers: Tokenizers) -> Batch:
-    """Gather pairs from the token store into a batch; `<s>` and `</s>` are added here."""
-    source_eos, target = tokenizers.source.eos_id, tokenizers.target
-    sources = [[*split.source[i], source_eos] for i in indices]
-    targets = [list(split.target[i]) for i in indices]
+def collate(split: PreparedSplit, groups: Sequence[Sequence[int] | NDArray[np.int64]], tokenizers: Tokenizers) -> Batch:
+    """Gather pairs from the token store into a batch, one group for each list of indices; none may be empty."""
+    collated = []
+    source_tokens = target_tokens = 0
+    for indices in groups:
+        sources = [[*split.source[i], tokenizers.source.eos_id] for i in indices]
+        targets = [list(split.target[i]) for i in indices]
+        collated.append(_group(sources, targets, tokenizers))
+        source_tokens += sum(map(len, sources))
+        target_tokens += sum(map(len, targets)) + len(targets)
+    return Batch(tuple(collated), source_tokens, target_tokens)
+
+
+def _group(sources: list[list[int]], targets: list[list[int]], tokenizers: Tokenizers) -> Group:
+    target = tokenizers.target
     source, source_mask = pad(sources, tokenizers.source.pad_id)
     target_in, _ = pad([[target.bos_id, *ids] for ids in targets], target.pad_id)
     target_out, _ = pad([[*ids, target.eos_id] for ids in targets], target.pad_id)
-    source_tokens = sum(map(len, sources))
-    target_tokens = sum(map(len, targets)) + len(targets)
-    return Batch(source, target_in, target_out, source_mask, source_tokens, target_tokens)
+    return Group(source, target_in, target_out, source_mask)
 
 
 def pad(sentences: Sequence[Sequence[int]], pad_id: int) -> tuple[Tensor, Tensor | None]:

@@ -26,9 +26,9 @@ class SentenceLengths:
 
 @dataclass(frozen=True)
 class EpochPlan:
-    """The batches of one epoch in order, each an array of pair indices."""
+    """The length groups of one epoch in order, each an array of pair indices."""
 
-    batches: list[Indices]
+    groups: list[Indices]
 
 
 def plan_epoch(lengths: SentenceLengths, budget: int, seed: int, epoch: int) -> EpochPlan:
@@ -49,8 +49,8 @@ def padding_share(plan: EpochPlan, lengths: SentenceLengths) -> tuple[float, flo
     """Return the share of padding on the source and on the target side of a plan."""
     shares = []
     for side in (lengths.source, lengths.target):
-        padded = sum(int(side[batch].max()) * len(batch) for batch in plan.batches)
-        real = sum(int(side[batch].sum()) for batch in plan.batches)
+        padded = sum(int(side[batch].max()) * len(batch) for batch in plan.groups)
+        real = sum(int(side[batch].sum()) for batch in plan.groups)
         shares.append(1 - real / padded)
     return shares[0], shares[1]
 

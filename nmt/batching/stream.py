@@ -10,10 +10,10 @@ from nmt.text.tokenizer import Tokenizers
 
 @dataclass
 class BatchStream:
-    """Batches epoch after epoch, each a length group: an update takes `train.length_groups` of them, or a multiple.
+    """Batches epoch after epoch, each of the plan's next few length groups.
 
-    `budget` is what one may hold in padded target tokens. `epoch` and `batch` say which comes next; a stream set to
-    them goes on from there.
+    `budget` is what a group may hold in padded target tokens, `groups` how many make a batch. `epoch` and `group` say
+    which comes next; a stream set to them goes on from there. A batch may end an epoch and begin the next.
     """
 
     split: PreparedSplit
@@ -21,18 +21,21 @@ class BatchStream:
     tokenizers: Tokenizers
     budget: int
     seed: int
+    groups: int = 1
     epoch: int = 0
-    batch: int = 0
+    group: int = 0
     _planned: tuple[int, EpochPlan] | None = field(default=None, init=False)
 
     def next(self) -> Batch:
         """Return the next batch and move on."""
-        batches = self.plan().batches
-        result = collate(self.split, batches[self.batch], self.tokenizers)
-        self.batch += 1
-        if self.batch == len(batches):
-            self.epoch, self.batch = self.epoch + 1, 0
-        return result
+        chosen = []
+        for _ in range(self.groups):
+            planned = self.plan().groups
+            chosen.append(planned[self.group])
+            self.group += 1
+            if self.group == len(planned):
+                self.epoch, self.group = self.epoch + 1, 0
+        return collate(self.split, chosen, self.tokenizers)
 
     def plan(self) -> EpochPlan:
         """Return the plan of the current epoch."""
@@ -43,4 +46,4 @@ class BatchStream:
     @property
     def epochs_read(self) -> float:
         """Return how often the corpus has been read, with the part of the current epoch."""
-        return self.epoch + self.batch / len(self.plan().batches)
+        return self.epoch + self.group / len(self.plan().groups)

@@ -65,7 +65,7 @@ class Progress:
 
     step: int = 0
     epoch: int = 0
-    batch: int = 0  # of the epoch's plan, the next to be read
+    group: int = 0  # of the epoch's plan, the next to be read
     target_tokens: int = 0
     seconds: float = 0.0
     validated_at: int = 0  # the step of the last validation

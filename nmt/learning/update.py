@@ -8,7 +8,8 @@ from torch import nn
 
 from nmt.batching.batch import Batch
 from nmt.config import Recipe
-from nmt.learning.loss import Smoothing, smoothed_cross_entropy
+from nmt.learning.loss import Smoothing
+from nmt.learning.objective import Objective
 from nmt.learning.schedule import learning_rate
 from nmt.model.transformer import Transformer
 from nmt.runtime import autocast, seed_for
@@ -34,7 +35,7 @@ class Updater:
         self.model = model.to(device)
         self.device = device
         self.recipe = recipe
-        self.smoothing = Smoothing(recipe.train.label_smoothing, pad_id)
+        self.objective = Objective(self.model, Smoothing(recipe.train.label_smoothing, pad_id))
         settings = recipe.train
         fused = device.type in ("cpu", "cuda")
         self.optimizer = torch.optim.Adam(
@@ -76,8 +77,8 @@ class Updater:
     def loss(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         """Return a batch's summed smoothed loss and summed negative log-likelihood."""
         with autocast(self.recipe.runtime, self.device):
-            hidden = self.model(batch.source, batch.source_mask, batch.target_in)
-            return smoothed_cross_entropy(hidden, self.model.output.weight, batch.target_out, self.smoothing)
+            losses: tuple[torch.Tensor, torch.Tensor] = self.objective(batch)
+            return losses
 
     def _clip(self) -> float:
         """Shorten the gradient to `clip_norm`; return its length before."""

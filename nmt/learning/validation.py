@@ -88,7 +88,7 @@ def mean_loss(updater: Updater, split: PreparedSplit, tokenizers: Tokenizers, bu
     updater.model.eval()
     with torch.no_grad():
         for indices in cut(ordered, lengths, budget):
-            batch = collate(split, indices, tokenizers)
+            batch = collate(split, [indices], tokenizers)
             _, likelihood = updater.loss(batch.to(updater.device))
             total += likelihood.item()
             tokens += batch.target_tokens

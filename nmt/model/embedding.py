@@ -1,9 +1,10 @@
 """From token ids to vectors that know their place.
 
-B sentences, T length, D width.
+B sentences, T length, D width; N tokens of all groups, packed.
 """
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from nmt.config import ModelSettings
 from nmt.errors import DataError
 from nmt.model.dropout import Dropout
+from nmt.model.packing import pack
 
 
 def sinusoidal_positions(length: int, dim: int) -> Tensor:
@@ -41,9 +43,11 @@ class Embedding(nn.Module):
             table = sinusoidal_positions(settings.max_positions, settings.dim)
             self.register_buffer("positions", table, persistent=False)
 
-    def forward(self, ids: Tensor, first: int = 0) -> Tensor:
-        """Map ids (B, T), which stand at positions first … first+T-1, to (B, T, D)."""
-        embedded: Tensor = self.tokens(ids) * self.scale + self._slice(first, first + ids.size(1))
+    def forward(self, groups: Sequence[Tensor]) -> Tensor:
+        """Map groups of ids (B, T) to vectors of all their tokens (N, D)."""
+        table = self._slice(0, max(ids.size(1) for ids in groups))
+        positions = pack([table[: ids.size(1)].expand(*ids.shape, -1) for ids in groups])
+        embedded = self.tokens(pack(groups)) * self.scale + positions
         dropped: Tensor = self.dropout(embedded)
         return dropped
 

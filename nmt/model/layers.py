@@ -1,6 +1,6 @@
 """The layers that a Transformer stacks (Vaswani et al. 2017, section 3.1; pre-norm: Xiong et al. 2020).
 
-B sentences, T target length, S source length, D width, K beam, H heads, d = D/H.
+N target tokens and M source tokens of all groups, packed; B sentences, D width, K beam, H heads, d = D/H.
 """
 
 from collections.abc import Callable
@@ -13,6 +13,7 @@ from nmt.config import ModelSettings
 from nmt.model.attention import MultiHeadAttention
 from nmt.model.cache import LayerCache
 from nmt.model.dropout import Dropout
+from nmt.model.packing import Packing
 
 
 class FeedForward(nn.Module):
@@ -49,7 +50,7 @@ class Sublayer(nn.Module):
         self.dropout = Dropout(settings.dropout)
 
     def forward(self, x: Tensor, apply: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return x + f(norm(x)) with pre-norm, norm(x + f(x)) with post-norm; all (B, T, D)."""
+        """Return x + f(norm(x)) with pre-norm, norm(x + f(x)) with post-norm; all (..., D)."""
         if self.pre:
             return x + cast(Tensor, self.dropout(apply(self.norm(x))))
         return cast(Tensor, self.norm(x + self.dropout(apply(x))))
@@ -65,9 +66,9 @@ class EncoderLayer(nn.Module):
         self.attention_sublayer = Sublayer(settings)
         self.feed_forward_sublayer = Sublayer(settings)
 
-    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """Map (B, S, D) to (B, S, D); mask (B, 1, 1, S) hides padding."""
-        x = self.attention_sublayer(x, lambda y: self.attention(y, y, mask))
+    def forward(self, x: Tensor, packing: Packing) -> Tensor:
+        """Map (M, D) to (M, D)."""
+        x = self.attention_sublayer(x, lambda y: self.attention.to_self(y, packing))
         x = self.feed_forward_sublayer(x, self.feed_forward)
         return x
 
@@ -84,13 +85,12 @@ class DecoderLayer(nn.Module):
         self.cross_attention_sublayer = Sublayer(settings)
         self.feed_forward_sublayer = Sublayer(settings)
 
-    def forward(self, x: Tensor, memory: Tensor, memory_mask: Tensor | None) -> Tensor:
-        """Map all target positions at once, (B, T, D) to (B, T, D); memory is (B, S, D).
-
-        Padding stands behind the sentence, where causal attention does not look, so the target needs no mask.
-        """
-        x = self.self_attention_sublayer(x, lambda y: self.self_attention(y, y, causal=True))
-        x = self.cross_attention_sublayer(x, lambda y: self.cross_attention(y, memory, memory_mask))
+    def forward(self, x: Tensor, packing: Packing, memory: Tensor, memory_packing: Packing) -> Tensor:
+        """Map all target positions at once, (N, D) to (N, D); memory is (M, D)."""
+        x = self.self_attention_sublayer(x, lambda y: self.self_attention.to_self(y, packing, causal=True))
+        x = self.cross_attention_sublayer(
+            x, lambda y: self.cross_attention.to_memory(y, packing, memory, memory_packing)
+        )
         x = self.feed_forward_sublayer(x, self.feed_forward)
         return x
 

@@ -1,7 +1,10 @@
 """The Transformer (Vaswani et al. 2017): an encoder that reads the source, a decoder that writes the target.
 
-B sentences, S source length, T target length, D width, H heads, K beam, V vocabulary.
+B sentences, S source length, T target length, D width, H heads, K beam, V vocabulary; N target tokens and M source
+tokens of all groups, packed.
 """
+
+from collections.abc import Sequence
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -11,6 +14,7 @@ from nmt.model.attention import MultiHeadAttention
 from nmt.model.cache import DecoderCache, empty_layer_cache
 from nmt.model.embedding import Embedding
 from nmt.model.layers import DecoderLayer, EncoderLayer, FeedForward
+from nmt.model.packing import Packing
 
 
 class Transformer(nn.Module):
@@ -35,27 +39,40 @@ class Transformer(nn.Module):
             self.output.weight = target_tokens.weight
         initialize(self)
 
-    def forward(self, source: Tensor, source_mask: Tensor | None, target_in: Tensor) -> Tensor:
-        """Return the decoder's hidden states (B, T, D) for a whole batch, as training needs them."""
-        return self.decode(target_in, self.encode(source, source_mask), source_mask)
+    def forward(
+        self, sources: Sequence[Tensor], source_masks: Sequence[Tensor | None], targets: Sequence[Tensor]
+    ) -> Tensor:
+        """Return the decoder's hidden states of all target tokens (N, D), as training needs them.
+
+        Each group of sentences has source ids (B, S), their mask (B, S), True at tokens, None if nothing is padded, and
+        target ids (B, T), where each position sees those up to itself (teacher forcing).
+        """
+        packing = Packing.of(sources, source_masks)
+        return self._decode(targets, self._encode(sources, packing), packing)
 
     def encode(self, source: Tensor, source_mask: Tensor | None) -> Tensor:
-        """Read source ids (B, S), mask (B, S) True at tokens or None if nothing is padded; return memory (B, S, D)."""
-        mask = _over_heads_and_queries(source_mask)
-        x = self.source_embedding(source)
-        for layer in self.encoder:
-            x = layer(x, mask)
-        memory: Tensor = self.encoder_norm(x)
-        return memory
+        """Read one group's source ids (B, S) with their mask; return memory (B, S, D)."""
+        return self._encode([source], Packing.of([source], [source_mask])).view(*source.shape, -1)
 
     def decode(self, target_in: Tensor, memory: Tensor, source_mask: Tensor | None) -> Tensor:
-        """Read target ids (B, T), each position seeing those up to itself (teacher forcing); return (B, T, D)."""
-        mask = _over_heads_and_queries(source_mask)
-        x = self.target_embedding(target_in)
+        """Read one group's target ids (B, T) beside memory (B, S, D); return hidden states (B, T, D)."""
+        packing = Packing.of([memory], [source_mask])
+        return self._decode([target_in], memory.flatten(0, 1), packing).view(*target_in.shape, -1)
+
+    def _encode(self, sources: Sequence[Tensor], packing: Packing) -> Tensor:
+        x = self.source_embedding(sources)
+        for layer in self.encoder:
+            x = layer(x, packing)
+        memory: Tensor = self.encoder_norm(x)
+        return memory  # (M, D)
+
+    def _decode(self, targets: Sequence[Tensor], memory: Tensor, memory_packing: Packing) -> Tensor:
+        packing = Packing.of(targets)
+        x = self.target_embedding(targets)
         for layer in self.decoder:
-            x = layer(x, memory, mask)
+            x = layer(x, packing, memory, memory_packing)
         hidden: Tensor = self.decoder_norm(x)
-        return hidden
+        return hidden  # (N, D)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Map hidden states (..., D) to unnormalised log-probabilities (..., V) of the next token."""
@@ -68,7 +85,8 @@ class Transformer(nn.Module):
             for layer in self.decoder
             if isinstance(layer, DecoderLayer)
         ]
-        return DecoderCache(layers, _over_heads_and_queries(source_mask), beam)
+        mask = None if source_mask is None else source_mask[:, None, None, :]  # over heads and queries
+        return DecoderCache(layers, mask, beam)
 
     def decode_step(self, tokens: Tensor, cache: DecoderCache) -> Tensor:
         """Read the newest token of each hypothesis (B, K), append it to the cache; return logits (B, K, V)."""
@@ -108,7 +126,3 @@ def initialize(model: Transformer) -> None:
                 nn.init.xavier_uniform_(half)
     if model.settings.tied_embeddings == "none":
         nn.init.normal_(model.output.weight, std=dim**-0.5)
-
-
-def _over_heads_and_queries(mask: Tensor | None) -> Tensor | None:
-    return None if mask is None else mask[:, None, None, :]  # (B, S) -> (B, 1, 1, S)

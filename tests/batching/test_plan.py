@@ -23,11 +23,11 @@ def lengths_of(sizes: list[tuple[int, int]], weights: list[float] | None = None)
 
 
 def shown(plan: EpochPlan) -> Counter[int]:
-    return Counter(int(i) for batch in plan.batches for i in batch)
+    return Counter(int(i) for batch in plan.groups for i in batch)
 
 
 def same(a: EpochPlan, b: EpochPlan) -> bool:
-    return [batch.tolist() for batch in a.batches] == [batch.tolist() for batch in b.batches]
+    return [batch.tolist() for batch in a.groups] == [batch.tolist() for batch in b.groups]
 
 
 @examples(max_examples=60, deadline=None)
@@ -36,7 +36,7 @@ def test_each_pair_once_within_the_budget(sizes: list[tuple[int, int]], budget: 
     lengths = lengths_of(sizes)
     plan = plan_epoch(lengths, budget, seed, epoch)
     assert shown(plan) == Counter(range(len(sizes)))
-    for batch in plan.batches:
+    for batch in plan.groups:
         assert len(batch) >= 1
         if len(batch) > 1:
             assert len(batch) * lengths.target[batch].max() <= budget
@@ -86,14 +86,14 @@ def test_a_plan_is_a_function_of_seed_and_epoch() -> None:
 def test_epochs_make_other_batches_not_only_another_order() -> None:
     lengths = lengths_of([(5, 5)] * 200)
     first, second = (plan_epoch(lengths, 50, 1, epoch) for epoch in (0, 1))
-    assert {frozenset(batch.tolist()) for batch in first.batches} != {
-        frozenset(batch.tolist()) for batch in second.batches
+    assert {frozenset(batch.tolist()) for batch in first.groups} != {
+        frozenset(batch.tolist()) for batch in second.groups
     }
 
 
 def test_batches_come_in_no_order_of_length() -> None:
     lengths = lengths_of([(n, n) for n in range(1, 41) for _ in range(20)])
-    longest = [int(lengths.target[batch].max()) for batch in plan_epoch(lengths, 80, 1, 0).batches]
+    longest = [int(lengths.target[batch].max()) for batch in plan_epoch(lengths, 80, 1, 0).groups]
     rises = sum(a < b for a, b in pairwise(longest))
     assert 0.3 < rises / len(longest) < 0.7
 

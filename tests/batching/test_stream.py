@@ -37,26 +37,27 @@ def stream_of(count: int, budget: int = 24, **place: int) -> BatchStream:
 
 
 def content(batch: Batch) -> list[Any]:
-    return [batch.source.tolist(), batch.target_in.tolist(), batch.target_out.tolist(), batch.target_tokens]
+    groups = [[g.source.tolist(), g.target_in.tolist(), g.target_out.tolist()] for g in batch.groups]
+    return [groups, batch.source_tokens, batch.target_tokens]
 
 
 def test_collate_by_hand() -> None:
     split = split_of([([10, 11, 12], [20]), ([13], [21, 22]), ([], [])])
-    batch = collate(split, [1, 0], tokenizers())
-    assert batch.source.tolist() == [[13, EOS, PAD, PAD], [10, 11, 12, EOS]]
-    assert batch.target_in.tolist() == [[BOS, 21, 22], [BOS, 20, PAD]]
-    assert batch.target_out.tolist() == [[21, 22, EOS], [20, EOS, PAD]]
-    assert batch.source_mask is not None
-    assert batch.source_mask.tolist() == [[True, True, False, False], [True, True, True, True]]
-    assert (batch.source_tokens, batch.target_tokens, batch.padded_target_tokens) == (6, 5, 6)
-    assert batch.source.dtype == batch.target_in.dtype == batch.target_out.dtype == torch.int64
-    empty = collate(split, np.array([2]), tokenizers())
-    assert content(empty) == [[[EOS]], [[BOS]], [[EOS]], 1]
+    batch = collate(split, [[1, 0], np.array([2])], tokenizers())
+    group, empty = batch.groups
+    assert group.source.tolist() == [[13, EOS, PAD, PAD], [10, 11, 12, EOS]]
+    assert group.target_in.tolist() == [[BOS, 21, 22], [BOS, 20, PAD]]
+    assert group.target_out.tolist() == [[21, 22, EOS], [20, EOS, PAD]]
+    assert group.source_mask is not None
+    assert group.source_mask.tolist() == [[True, True, False, False], [True, True, True, True]]
+    assert group.source.dtype == group.target_in.dtype == group.target_out.dtype == torch.int64
+    assert [empty.source.tolist(), empty.target_in.tolist(), empty.target_out.tolist()] == [[[EOS]], [[BOS]], [[EOS]]]
+    assert (batch.source_tokens, batch.target_tokens, batch.padded_target_tokens) == (7, 6, 7)
 
 
 def test_no_mask_where_nothing_is_padded() -> None:
-    batch = collate(split_of([([5, 6], [7]), ([8, 9], [4, 4, 4])]), [0, 1], tokenizers())
-    assert batch.source_mask is None
+    batch = collate(split_of([([5, 6], [7]), ([8, 9], [4, 4, 4])]), [[0, 1]], tokenizers())
+    assert batch.groups[0].source_mask is None
     assert batch.target_tokens == 6
 
 
@@ -72,12 +73,13 @@ def test_padding_can_be_taken_away_again(sentences: list[list[int]]) -> None:
 
 
 def test_to_the_same_device_copies_nothing() -> None:
-    batch = collate(split_of([([5], [6]), ([5, 5], [6])]), [0, 1], tokenizers())
+    batch = collate(split_of([([5], [6]), ([5, 5], [6])]), [[0, 1]], tokenizers())
     assert batch.to(torch.device("cpu")) is batch
     moved = batch.to(torch.device("meta"))
-    assert moved.source.device.type == moved.target_in.device.type == moved.target_out.device.type == "meta"
-    assert moved.source_mask is not None
-    assert moved.source_mask.device.type == "meta"
+    (group,) = moved.groups
+    assert group.source.device.type == group.target_in.device.type == group.target_out.device.type == "meta"
+    assert group.source_mask is not None
+    assert group.source_mask.device.type == "meta"
     assert moved.target_tokens == batch.target_tokens
 
 
@@ -85,17 +87,17 @@ def test_stream_follows_the_plans() -> None:
     stream = stream_of(40)
     for epoch in range(3):
         plan = plan_epoch(stream.lengths, stream.budget, stream.seed, epoch)
-        for number, indices in enumerate(plan.batches):
-            assert (stream.epoch, stream.batch) == (epoch, number)
-            assert stream.epochs_read == pytest.approx(epoch + number / len(plan.batches))
-            assert content(stream.next()) == content(collate(stream.split, indices, stream.tokenizers))
-    assert (stream.epoch, stream.batch) == (3, 0)
+        for number, indices in enumerate(plan.groups):
+            assert (stream.epoch, stream.group) == (epoch, number)
+            assert stream.epochs_read == pytest.approx(epoch + number / len(plan.groups))
+            assert content(stream.next()) == content(collate(stream.split, [indices], stream.tokenizers))
+    assert (stream.epoch, stream.group) == (3, 0)
 
 
 def test_an_epoch_shows_every_sentence() -> None:
     stream, seen = stream_of(40), Counter()
     while stream.epoch == 0:
-        seen.update(row[0] for row in stream.next().source.tolist())
+        seen.update(row[0] for row in stream.next().groups[0].source.tolist())
     assert seen == Counter(range(4, 44))
 
 
@@ -104,7 +106,7 @@ def test_a_stream_set_to_a_place_goes_on_from_there(after: int) -> None:
     stream = stream_of(40)
     for _ in range(after):
         stream.next()
-    resumed = stream_of(40, epoch=stream.epoch, batch=stream.batch)
+    resumed = stream_of(40, epoch=stream.epoch, group=stream.group)
     for _ in range(25):
         assert content(stream.next()) == content(resumed.next())
-        assert (stream.epoch, stream.batch) == (resumed.epoch, resumed.batch)
+        assert (stream.epoch, stream.group) == (resumed.epoch, resumed.group)

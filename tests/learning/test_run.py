@@ -61,7 +61,7 @@ def trained(tokenizers: Tokenizers, steps: int = 3, seed: int = 1) -> tuple[Load
     model = Transformer(SHAPE, 40, 40)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01, fused=True)
     for _ in range(steps):
-        model.logits(model(torch.randint(4, 40, (2, 5)), None, torch.randint(4, 40, (2, 4)))).pow(2).sum().backward()
+        model.logits(model([torch.randint(4, 40, (2, 5))], [None], [torch.randint(4, 40, (2, 4))])).pow(2).sum().backward()
         optimizer.step()
         optimizer.zero_grad()
     return LoadedModel(model, tokenizers, Languages(source="en", target="it"), DecodeSettings()), optimizer
@@ -304,21 +304,22 @@ def test_another_schedule_is_named(run: RunDirectory) -> None:
         run.begin(recipe(run.path, train=train), restart=False)
 
 
-def test_the_last_step_of_a_linear_schedule_is_not_free(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["linear", "cosine", "wsd"])
+def test_the_last_step_of_a_schedule_that_falls_is_not_free(tmp_path: Path, name: str) -> None:
     run = RunDirectory(tmp_path / "run")
 
-    def linear(steps: int, epochs: int) -> Recipe:
-        schedule = {"name": "linear", "rate": 0.1}
+    def falling(steps: int, epochs: int) -> Recipe:
+        schedule = {"name": name, "rate": 0.1}
         return recipe(
             run.path,
             train=TrainSettings.model_validate({"schedule": schedule, "stop": {"steps": steps, "epochs": epochs}}),
         )
 
-    run.begin(linear(100, 5), restart=False)
+    run.begin(falling(100, 5), restart=False)
     run.checkpoint(1).mkdir()
-    run.begin(linear(100, 6), restart=False)
+    run.begin(falling(100, 6), restart=False)
     with pytest.raises(ConfigError, match=r"train.stop.steps: was 100, now 200"):
-        run.begin(linear(200, 6), restart=False)
+        run.begin(falling(200, 6), restart=False)
 
 
 def test_restart_forgets_what_was_learnt_and_nothing_else(run: RunDirectory, tokenizers: Tokenizers) -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.batching.batch import Batch, pad
+from nmt.batching.batch import Batch, Group, pad
 from nmt.config import Constant, CorpusFile, Data, Languages, ModelSettings, Recipe, Stop, TrainSettings
 from nmt.learning.loss import Smoothing, smoothed_cross_entropy
 from nmt.learning.schedule import learning_rate
@@ -40,9 +40,8 @@ def batch_of(pairs: list[tuple[list[int], list[int]]]) -> Batch:
     source, mask = pad([[*s, EOS] for s, _ in pairs], PAD)
     target_in, _ = pad([[BOS, *t] for _, t in pairs], PAD)
     target_out, _ = pad([[*t, EOS] for _, t in pairs], PAD)
-    return Batch(
-        source, target_in, target_out, mask, sum(len(s) + 1 for s, _ in pairs), sum(len(t) + 1 for _, t in pairs)
-    )
+    group = Group(source, target_in, target_out, mask)
+    return Batch((group,), sum(len(s) + 1 for s, _ in pairs), sum(len(t) + 1 for _, t in pairs))
 
 
 def updater(chosen: Recipe, double: bool = False) -> Updater:
@@ -90,8 +89,9 @@ def test_the_gradient_is_that_of_the_mean_loss_a_token() -> None:
     for step in range(1, 6):
         loss = torch.zeros((), dtype=torch.float64)
         for batch in batches:
-            hidden = twin(batch.source, batch.source_mask, batch.target_in)
-            loss = loss + smoothed_cross_entropy(hidden, twin.output.weight, batch.target_out, Smoothing(0.2, PAD))[0]
+            (group,) = batch.groups
+            hidden = twin.decode(group.target_in, twin.encode(group.source, group.source_mask), group.source_mask)
+            loss = loss + smoothed_cross_entropy(hidden, twin.output.weight, group.target_out, Smoothing(0.2, PAD))[0]
         gradients = dict(zip(parameters, torch.autograd.grad(loss / 20, list(parameters.values())), strict=True))
         norm = math.sqrt(sum(g.pow(2).sum().item() for g in gradients.values()))
         found = ours.update(batches, step)

@@ -105,6 +105,6 @@ def test_each_dropout_acts_in_training_only(setting: str) -> None:
     model = Transformer(ModelSettings.model_validate({**shape, setting: 0.5}), 11, 11)
     source, target = torch.tensor([[5, 6, 7, 3]]), torch.tensor([[2, 5, 6, 7]])
     with torch.no_grad():
-        assert not torch.equal(model(source, None, target), model(source, None, target))
+        assert not torch.equal(model([source], [None], [target]), model([source], [None], [target]))
         model.eval()
-        assert torch.equal(model(source, None, target), model(source, None, target))
+        assert torch.equal(model([source], [None], [target]), model([source], [None], [target]))

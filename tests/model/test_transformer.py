@@ -43,6 +43,11 @@ def padded(sentences: list[list[int]], longest: int = 0) -> tuple[Tensor, Tensor
     return ids, torch.arange(longest) < lengths
 
 
+def hidden_states(model: Transformer, source: Tensor, mask: Tensor | None, target: Tensor) -> Tensor:
+    """Return the hidden states (B, T, D) of sentences that are the only group of a batch."""
+    return model([source], [mask], [target]).view(*target.shape, -1)
+
+
 def double_positions(model: Transformer) -> None:
     """Let a model have its sinusoids in full double precision, as the twin has."""
     if model.settings.positions == "sinusoidal":
@@ -137,8 +142,11 @@ def test_agrees_with_torchs_transformer_forward_and_backward(norm: str, activati
 
     ours.source_embedding.register_forward_hook(lambda _module, _inputs, output: keep("source", output))
     ours.target_embedding.register_forward_hook(lambda _module, _inputs, output: keep("target", output))
-    hidden = ours(source, mask, target)
-    inputs = {name: tensor.detach().clone().requires_grad_() for name, tensor in embedded.items()}
+    hidden = hidden_states(ours, source, mask, target)
+    inputs = {
+        name: embedded[name].detach().clone().view(*ids.shape, -1).requires_grad_()
+        for name, ids in (("source", source), ("target", target))
+    }
     reference = theirs(inputs["source"], mask, inputs["target"])
     torch.testing.assert_close(hidden[target_mask], reference[target_mask], rtol=0, atol=1e-12)
 
@@ -146,7 +154,8 @@ def test_agrees_with_torchs_transformer_forward_and_backward(norm: str, activati
     hidden.backward(direction)
     reference.backward(direction)
     for name in ("source", "target"):
-        torch.testing.assert_close(embedded[name].grad, inputs[name].grad, rtol=0, atol=1e-12)
+        expected = inputs[name].grad.flatten(0, 1)
+        torch.testing.assert_close(embedded[name].grad, expected, rtol=0, atol=1e-12)
     gradients = theirs_from_ours({name: p.grad for name, p in ours.named_parameters() if p.grad is not None})
     expected = dict(theirs.named_parameters())
     assert gradients.keys() == expected.keys()
@@ -199,7 +208,7 @@ def test_attention_weights_are_those_that_attention_uses() -> None:
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3, 4, dtype=torch.float64))
     assert not weights[1, :, :, 3:].any()
     mixed = attention.output((weights @ values).transpose(1, 2).flatten(2))
-    torch.testing.assert_close(mixed, attention(x, memory, mask))
+    torch.testing.assert_close(mixed, attention.attend(x, keys, values, mask))
 
 
 # positions
@@ -219,10 +228,10 @@ def test_sinusoids_have_no_last_position() -> None:
     short, long = build(max_positions=4), build(max_positions=64)
     source, mask = padded([list(range(3, 11)) * 5])
     target, _ = padded([[2, *range(3, 10)] * 4])
-    torch.testing.assert_close(short(source, mask, target), long(source, mask, target))
+    torch.testing.assert_close(hidden_states(short, source, mask, target), hidden_states(long, source, mask, target))
     cache = short.start_cache(short.encode(source, mask), mask, 1)
     steps = [short.decode_step(target[:, t : t + 1], cache) for t in range(target.size(1))]
-    torch.testing.assert_close(torch.cat(steps, 1), long.logits(long(source, mask, target)))
+    torch.testing.assert_close(torch.cat(steps, 1), long.logits(hidden_states(long, source, mask, target)))
     assert not [name for name in short.state_dict() if "positions" in name]
 
 
@@ -248,11 +257,11 @@ def test_a_later_token_changes_no_earlier_output(norm: str) -> None:
     model = build(norm=norm)
     source, mask = padded([SOURCES[0]])
     target = torch.tensor([[2, 5, 6, 7, 8, 9]])
-    before = model(source, mask, target)
+    before = hidden_states(model, source, mask, target)
     for changed in range(1, 6):
         other = target.clone()
         other[0, changed] = 10
-        after = model(source, mask, other)
+        after = hidden_states(model, source, mask, other)
         assert torch.equal(after[0, :changed], before[0, :changed])
         assert not torch.allclose(after[0, changed], before[0, changed])
 
@@ -268,9 +277,9 @@ def test_company_and_padding_change_nothing(sentences: list[list[int]], more_sou
     model = build()
     source, mask = padded(sentences, max(map(len, sentences)) + more_source)
     target, _ = padded([[2, *reversed(sentence)] for sentence in sentences], max(map(len, sentences)) + 1 + more_target)
-    together = model(source, mask, target)
+    together = hidden_states(model, source, mask, target)
     for i, sentence in enumerate(sentences):
-        alone = model(torch.tensor([sentence]), None, torch.tensor([[2, *reversed(sentence)]]))
+        alone = hidden_states(model, torch.tensor([sentence]), None, torch.tensor([[2, *reversed(sentence)]]))
         torch.testing.assert_close(together[i, : len(sentence) + 1], alone[0], rtol=0, atol=1e-11)
 
 
@@ -281,7 +290,19 @@ def test_what_stands_in_padding_does_not_matter(norm: str) -> None:
     source, mask = padded(SOURCES)
     target, target_mask = padded(TARGETS)
     other = torch.where(mask, source, 10)
-    torch.testing.assert_close(model(other, mask, target)[target_mask], model(source, mask, target)[target_mask])
+    before, after = (hidden_states(model, ids, mask, target) for ids in (source, other))
+    torch.testing.assert_close(after[target_mask], before[target_mask])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("changes", VARIANTS, ids=str)
+def test_groups_that_go_through_together_are_those_that_go_alone(changes: dict[str, object]) -> None:
+    model = build(**{**changes, "tied_embeddings": "all"})
+    sources, masks = zip(*(padded(part) for part in (SOURCES, [SOURCES[0]], SOURCES[1:])), strict=True)
+    targets = [padded(part)[0] for part in (TARGETS, [TARGETS[1]], TARGETS[:-1])]
+    together = model(sources, masks, targets)
+    alone = [model([source], [mask], [target]) for source, mask, target in zip(sources, masks, targets, strict=True)]
+    torch.testing.assert_close(together, torch.cat(alone), rtol=0, atol=1e-12)
 
 
 # the decoder's cache
@@ -360,7 +381,7 @@ def test_tied_embeddings_are_one_parameter() -> None:
     assert len({matrix.data_ptr() for matrix in matrices}) == 3
     source, mask = padded(SOURCES)
     target, _ = padded(TARGETS)
-    tied.logits(tied(source, mask, target)).sum().backward()
+    tied.logits(tied([source], [mask], [target])).sum().backward()
     names = [name for name, _ in tied.named_parameters()]
     assert sum("tokens" in name or name == "output.weight" for name in names) == 1
     assert tied.output.weight.grad is not None
@@ -425,6 +446,6 @@ def test_every_weight_gets_a_gradient() -> None:
     model = build(tied_embeddings="none", positions="learned", max_positions=6)
     source, mask = padded(SOURCES)
     target, _ = padded(TARGETS)
-    model.logits(model(source, mask, target)).pow(2).sum().backward()
+    model.logits(hidden_states(model, source, mask, target)).pow(2).sum().backward()
     idle = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()]
     assert idle == []
