@@ -1,8 +1,10 @@
 """The machine: which device, which precision, how many threads, and where randomness comes from."""
 
 import contextlib
+import ctypes
 import hashlib
 import os
+import sys
 from typing import get_args
 
 import torch
@@ -23,16 +25,49 @@ def choose_device(settings: RuntimeSettings) -> torch.device:
     """Return the device to compute on; `auto` takes cuda, then mps, then cpu. Raises ConfigError if it is not there."""
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if settings.device == "auto":
-        return torch.device(next(name for name, there in available.items() if there))
+        return _own(next(name for name, there in available.items() if there))
     if not available[settings.device]:
         there = ", ".join(name for name, is_there in available.items() if is_there)
         raise ConfigError(f"runtime.device: {settings.device} is not available here; this machine has: {there}")
-    return torch.device(settings.device)
+    return _own(settings.device)
+
+
+def _own(name: str) -> torch.device:
+    """Return the device of a kind that is this process's own; of several processes, torchrun gives each a number.
+
+    Raises ConfigError if there are fewer GPUs than processes on this machine.
+    """
+    number, processes = local_place()
+    if name != "cuda" or processes == 1:
+        return torch.device(name)
+    if processes > torch.cuda.device_count():
+        raise ConfigError(
+            f"{processes} processes on this machine, which has {torch.cuda.device_count()} GPUs; start torchrun with "
+            f"--nproc-per-node {torch.cuda.device_count()}"
+        )
+    return torch.device(name, number)
+
+
+def local_place() -> tuple[int, int]:
+    """Return which of the processes that torchrun started on this machine this is, and how many there are."""
+    return int(os.environ.get("LOCAL_RANK", "0")), int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
 def set_threads(settings: RuntimeSettings) -> None:
-    """Use as many CPU threads as asked for, or as many as this process may run on."""
-    torch.set_num_threads(settings.threads or available_cores())
+    """Use as many CPU threads as asked for, or as many as there are cores for each process on this machine."""
+    torch.set_num_threads(settings.threads or max(1, available_cores() // local_place()[1]))
+
+
+def reuse_freed_memory() -> None:
+    """Let the C library keep what a step frees for the next one, instead of handing it back and asking for it anew.
+
+    The tensors of a step are megabytes large, and glibc returns such pieces to the system at once; getting them
+    back, page by page, takes 5 to 8 % of a training step on a CPU. Elsewhere nothing is changed.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None:
+        mallopt(-3, 32 * 2**20)  # M_MMAP_THRESHOLD, the most that glibc takes
+        mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
 
 
 def available_cores() -> int:

@@ -3,14 +3,21 @@
 N target positions, D width, V vocabulary.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-_CHUNK_LOGITS = {"cpu": 2**21, "cuda": 2**27, "mps": 2**25}
+from nmt.model.linear import outer_product, product
+
+_CHUNK_LOGITS = {"cpu": 2**22, "cuda": 2**27, "mps": 2**25}
 """Logits held at a time: on a CPU as many as its caches hold, on a GPU enough to keep it busy."""
+
+Measure = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
+"""From logits (n, V) and targets (n): the sums of losses and likelihoods, and the gradient by the logits."""
 
 
 @dataclass(frozen=True)
@@ -36,17 +43,38 @@ def smoothed_cross_entropy(
     gradient p - q, and used for the gradients of `hidden` and `weight` a chunk at a time, within the forward pass.
     """
     kept = targets != smoothing.pad_id
-    rows, wanted = hidden[kept], targets[kept]
+    measure = partial(_loss_and_gradient, smoothing=smoothing)
     losses: tuple[Tensor, Tensor] = _ProjectedLoss.apply(  # type: ignore[no-untyped-call]
-        rows, weight, wanted, smoothing, torch.is_grad_enabled()
+        hidden[kept], weight, targets[kept], measure, torch.is_grad_enabled()
     )
     return losses
+
+
+def r_drop_loss(
+    first: Tensor, second: Tensor, weight: Tensor, targets: Tensor, smoothing: Smoothing, alpha: float
+) -> tuple[Tensor, Tensor]:
+    """Return the same of two passes over a batch, which shall agree (R-Drop, Liang et al. 2021).
+
+    first and second (..., D) come from the same batch under two draws of dropout; p and q are what they predict. With
+    the smoothed losses L_p and L_q, the loss is the sum over the target tokens of
+
+        ½ (L_p + L_q) + ½ α · ½ (KL(p‖q) + KL(q‖p)),
+
+    half of the paper's, so that it is as large as the loss of one pass and α weighs what it weighs there.
+    """
+    kept = targets != smoothing.pad_id
+    rows = torch.stack([first[kept], second[kept]], dim=1).flatten(0, 1)  # both passes of a position side by side
+    measure = partial(_agreeing_loss_and_gradient, smoothing=smoothing, alpha=alpha)
+    loss, likelihood = _ProjectedLoss.apply(  # type: ignore[no-untyped-call]
+        rows, weight, targets[kept].repeat_interleave(2), measure, torch.is_grad_enabled()
+    )
+    return loss / 2, likelihood / 2
 
 
 class _ProjectedLoss(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, rows: Tensor, weight: Tensor, wanted: Tensor, smoothing: Smoothing, learning: bool
+        ctx: Any, rows: Tensor, weight: Tensor, wanted: Tensor, measure: Measure, learning: bool
     ) -> tuple[Tensor, Tensor]:
         if torch.is_autocast_enabled(rows.device.type):
             rows = rows.to(torch.get_autocast_dtype(rows.device.type))
@@ -54,20 +82,19 @@ class _ProjectedLoss(torch.autograd.Function):
         loss = rows.new_zeros((), dtype=torch.float32)
         likelihood = loss.clone()
         rows_gradient = torch.empty_like(rows)
-        weight_gradient = torch.zeros_like(weight)
-        chunk = max(1, _CHUNK_LOGITS.get(rows.device.type, 2**24) // weight.size(0))
+        weight_gradient = weight.new_zeros(weight.size(1), weight.size(0))  # (D, V)
+        # even, so that a pair of rows is never torn apart
+        chunk = max(2, _CHUNK_LOGITS.get(rows.device.type, 2**24) // weight.size(0) // 2 * 2)
         for start in range(0, rows.size(0), chunk):
             part, labels = rows[start : start + chunk], wanted[start : start + chunk]
-            part_loss, part_likelihood, gradient = _loss_and_gradient((part @ matrix.t()).float(), labels, smoothing)
+            part_loss, part_likelihood, gradient = measure(product(part, matrix).float(), labels)
             loss += part_loss
             likelihood += part_likelihood
             if learning:
                 gradient = gradient.to(rows.dtype)
-                torch.mm(gradient, matrix, out=rows_gradient[start : start + chunk])
-                if rows.dtype == weight.dtype:
-                    weight_gradient.addmm_(gradient.t(), part)
-                else:  # products in bf16, their sum in fp32
-                    weight_gradient += gradient.t() @ part
+                rows_gradient[start : start + chunk] = product(gradient, matrix.t())
+                if ctx.needs_input_grad[1]:  # else the matrix is frozen
+                    weight_gradient += outer_product(part, gradient)
         ctx.save_for_backward(rows_gradient, weight_gradient)
         ctx.mark_non_differentiable(likelihood)
         return loss, likelihood
@@ -75,20 +102,21 @@ class _ProjectedLoss(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         rows_gradient, weight_gradient = ctx.saved_tensors
-        return rows_gradient * gradients[0], weight_gradient * gradients[0], None, None, None
+        return rows_gradient * gradients[0], weight_gradient.t() * gradients[0], None, None, None
 
 
 def _loss_and_gradient(logits: Tensor, wanted: Tensor, smoothing: Smoothing) -> tuple[Tensor, Tensor, Tensor]:
     """Return the loss sums of some positions and the gradient p - q of the smoothed one by their logits (n, V).
 
-    With e = ε/(V-2) and Z = log Σ exp z, the smoothed loss is Z - (1-ε-e) z_right - e (Σ z - z_pad).
+    With e = ε/(V-2) and Z = log Σ exp z, the smoothed loss is Z - (1-ε-e) z_right - e (Σ z - z_pad). The gradient takes
+    the place of the logits.
     """
     epsilon = smoothing.amount
     each = epsilon / (logits.size(1) - 2)
     right = logits.gather(1, wanted.unsqueeze(1)).squeeze(1)
     largest = logits.amax(1)
     spread = logits.sum(1) - logits[:, smoothing.pad_id]
-    probabilities = torch.softmax(logits, dim=1)
+    probabilities = torch.softmax(logits, dim=1, out=logits)
     # p of the largest logit is at least 1/V, so its logarithm is safe where that of p_right is not
     normalizer = largest - probabilities.amax(1).log()
     loss = normalizer - (1 - epsilon - each) * right - each * spread
@@ -96,3 +124,22 @@ def _loss_and_gradient(logits: Tensor, wanted: Tensor, smoothing: Smoothing) -> 
     gradient[:, smoothing.pad_id] += each
     gradient.scatter_add_(1, wanted.unsqueeze(1), gradient.new_full((wanted.size(0), 1), each + epsilon - 1))
     return loss.sum(), (normalizer - right).sum(), gradient
+
+
+def _agreeing_loss_and_gradient(
+    logits: Tensor, wanted: Tensor, smoothing: Smoothing, alpha: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return what `_loss_and_gradient` does, plus α/2 · (KL(p‖q) + KL(q‖p)) for each two rows that follow each other.
+
+    With d = log p - log q the divergences add up to Σ (p - q) d, whose gradient by the logits of p is
+    p (d - Σ p d) + p - q; by those of q it is the same with p and q exchanged.
+    """
+    pairs = (-1, 2, logits.size(1))
+    log_p, log_q = torch.log_softmax(logits, dim=1).view(pairs).unbind(1)
+    loss, likelihood, gradient = _loss_and_gradient(logits, wanted, smoothing)
+    p, q, d = log_p.exp(), log_q.exp(), log_p - log_q
+    p_d, q_d = (p * d).sum(1, keepdim=True), (q * d).sum(1, keepdim=True)
+    by_p, by_q = gradient.view(pairs).unbind(1)
+    by_p.add_(p * (d - p_d) + p - q, alpha=alpha / 2)
+    by_q.add_(q * (q_d - d) + q - p, alpha=alpha / 2)
+    return loss + alpha / 2 * (p_d - q_d).sum(), likelihood, gradient

@@ -7,7 +7,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from nmt.model.cache import LayerCache
+from nmt.model.linear import Linear, linear
 from nmt.model.packing import Packing, pack
+from nmt.model.short_attention import LONGEST, short_attention
 
 
 class MultiHeadAttention(nn.Module):
@@ -15,32 +18,31 @@ class MultiHeadAttention(nn.Module):
 
     def __init__(self, dim: int, heads: int, dropout: float) -> None:
         super().__init__()
+        self.dim = dim
         self.heads = heads
         self.dropout = dropout
-        self.query = nn.Linear(dim, dim)
-        self.key_value = nn.Linear(dim, 2 * dim)
-        self.output = nn.Linear(dim, dim)
+        self.query = Linear(dim, dim)
+        self.key_value = Linear(dim, 2 * dim)
+        self.output = Linear(dim, dim)
 
     def to_self(self, x: Tensor, packing: Packing, causal: bool = False) -> Tensor:
         """Attend from every token of x (N, D) to its own sentence, `causal` only up to itself; return (N, D)."""
         # one product for all three is quicker than two, by more than it costs to lay their weights side by side
         weight = torch.cat([self.query.weight, self.key_value.weight])
-        projected = F.linear(x, weight, torch.cat([self.query.bias, self.key_value.bias]))
-        mixed = []
-        for group, mask in zip(packing.unpack(projected), packing.masks, strict=True):
-            queries, keys, values = (self._split(part) for part in group.chunk(3, dim=-1))
-            # padding stands behind the sentence, where causal attention does not look
-            mixed.append(self._mix(queries, keys, values, None if causal else mask, causal))
-        return self._join(mixed)
+        projected = linear(x, weight, torch.cat([self.query.bias, self.key_value.bias]))
+        queries, keys_values = torch.split(self._place(projected, packing), [self.dim, 2 * self.dim], dim=-1)
+        joined: Tensor = self.output(self._find(queries, keys_values, (packing, packing), causal))
+        return joined
 
     def to_memory(self, x: Tensor, packing: Packing, memory: Tensor, memory_packing: Packing) -> Tensor:
         """Attend from every token of x (N, D) to all of its sentence's source in memory (M, D); return (N, D)."""
-        queries, sources = packing.unpack(self.query(x)), memory_packing.unpack(self.key_value(memory))
-        mixed = []
-        for query, source, mask in zip(queries, sources, memory_packing.masks, strict=True):
-            keys, values = source.chunk(2, dim=-1)
-            mixed.append(self._mix(self._split(query), self._split(keys), self._split(values), mask))
-        return self._join(mixed)
+        found = self._find(self.query(x), self.key_value(memory), (packing, memory_packing), False)
+        joined: Tensor = self.output(found)
+        return joined
+
+    def to_newest(self, x: Tensor, cache: LayerCache) -> Tensor:
+        """Attend from the newest token of each hypothesis, x (B·K, 1, D), to it and those before, which are cached."""
+        return self.attend(x, *cache.append(*self.project_memory(x)))
 
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Return keys and values of memory (B, S, D), each (B, H, S, d)."""
@@ -61,6 +63,10 @@ class MultiHeadAttention(nn.Module):
             scores = scores.masked_fill(~mask, float("-inf"))
         return torch.softmax(scores, dim=-1)
 
+    def _place(self, projected: Tensor, packing: Packing) -> Tensor:
+        """Return queries, keys and values (N, 3D) as they are: only where positions are rotary do they turn."""
+        return projected
+
     def _mix(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, causal: bool = False) -> Tensor:
         """Return what (B, H, T, d) queries find among (B, H, S, d) keys, as (B, T, D)."""
         dropout = self.dropout if self.training else 0.0
@@ -69,9 +75,28 @@ class MultiHeadAttention(nn.Module):
         )
         return mixed.transpose(1, 2).flatten(2)  # (B, H, T, d) -> (B, T, D)
 
-    def _join(self, mixed: list[Tensor]) -> Tensor:
-        joined: Tensor = self.output(pack(mixed))
-        return joined
+    def _find(self, queries: Tensor, keys_values: Tensor, packings: tuple[Packing, Packing], causal: bool) -> Tensor:
+        """Return what queries (N, D) find among keys and values, side by side in (M, 2D), group by group: (N, D)."""
+        to, of = packings
+        if self._short(queries, packings):
+            return short_attention(queries, keys_values, packings, self.heads, causal)
+        mixed = []
+        for query, key_value, mask in zip(to.unpack(queries), of.unpack(keys_values), of.masks, strict=True):
+            keys, values = key_value.chunk(2, dim=-1)
+            # padding stands behind the sentence, where causal attention does not look
+            seen = None if causal else mask
+            mixed.append(self._mix(self._split(query), self._split(keys), self._split(values), seen, causal))
+        return pack(mixed)
+
+    def _short(self, queries: Tensor, packings: tuple[Packing, Packing]) -> bool:
+        """Whether plain products do the same, and quicker."""
+        return (
+            queries.device.type == "cpu"
+            and queries.dtype == torch.float32
+            and not (self.training and self.dropout)
+            and max(length for packing in packings for _, length in packing.shapes) <= LONGEST
+            and not torch.compiler.is_compiling()
+        )
 
     def _split(self, x: Tensor) -> Tensor:
         return x.view(*x.shape[:2], self.heads, -1).transpose(1, 2)  # (B, T, D) -> (B, H, T, d)

@@ -1,4 +1,4 @@
-"""From token ids to vectors that know their place.
+"""From token ids to vectors that know their place, unless attention is what knows it.
 
 B sentences, T length, D width; N tokens of all groups, packed.
 """
@@ -26,9 +26,9 @@ def sinusoidal_positions(length: int, dim: int) -> Tensor:
 
 
 class Embedding(nn.Module):
-    """Token embeddings scaled by sqrt(D), plus positions, with dropout."""
+    """Token embeddings scaled by sqrt(D), plus positions if they are absolute, with dropout."""
 
-    positions: Tensor
+    positions: Tensor | None
 
     def __init__(self, settings: ModelSettings, tokens: nn.Embedding) -> None:
         super().__init__()
@@ -39,29 +39,32 @@ class Embedding(nn.Module):
         if self.learned:
             self.positions = nn.Parameter(torch.empty(settings.max_positions, settings.dim))
             nn.init.normal_(self.positions, std=settings.dim**-0.5)
-        else:
+        elif settings.positions == "sinusoidal":
             table = sinusoidal_positions(settings.max_positions, settings.dim)
             self.register_buffer("positions", table, persistent=False)
+        else:  # relative and rotary ones are self-attention's
+            self.positions = None
 
     def forward(self, groups: Sequence[Tensor]) -> Tensor:
         """Map groups of ids (B, T) to vectors of all their tokens (N, D)."""
-        table = self._slice(0, max(ids.size(1) for ids in groups))
-        positions = pack([table[: ids.size(1)].expand(*ids.shape, -1) for ids in groups])
-        embedded = self.tokens(pack(groups)) * self.scale + positions
+        embedded = self.tokens(pack(groups)) * self.scale
+        if self.positions is not None:
+            tables = [self._slice(self.positions, 0, ids.size(1)) for ids in groups]
+            places = pack([table.expand(*ids.shape, -1) for table, ids in zip(tables, groups, strict=True)])
+            embedded = embedded + places
         dropped: Tensor = self.dropout(embedded)
         return dropped
 
     def at(self, ids: Tensor, position: int) -> Tensor:
         """Map ids (B, K), which all stand at one position, to (B, K, D)."""
-        embedded: Tensor = self.tokens(ids) * self.scale + self._slice(position, position + 1)
-        return embedded
+        embedded: Tensor = self.tokens(ids) * self.scale
+        return embedded if self.positions is None else embedded + self._slice(self.positions, position, position + 1)
 
-    def _slice(self, start: int, stop: int) -> Tensor:
-        if stop > self.positions.size(0):
+    def _slice(self, positions: Tensor, start: int, stop: int) -> Tensor:
+        if stop > positions.size(0):
             if self.learned:
-                known = self.positions.size(0)
+                known = positions.size(0)
                 raise DataError(f"a sequence of {stop} tokens, but model.max_positions is {known}; split the line")
             # sinusoids go on for ever: a longer sequence only needs a longer table
-            table = sinusoidal_positions(2 * stop, self.positions.size(1))
-            self.positions = table.to(self.positions)
-        return self.positions[start:stop]
+            positions = self.positions = sinusoidal_positions(2 * stop, positions.size(1)).to(positions)
+        return positions[start:stop]

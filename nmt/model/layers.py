@@ -6,6 +6,7 @@ N target tokens and M source tokens of all groups, packed; B sentences, D width,
 from collections.abc import Callable
 from typing import cast
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -13,7 +14,10 @@ from nmt.config import ModelSettings
 from nmt.model.attention import MultiHeadAttention
 from nmt.model.cache import LayerCache
 from nmt.model.dropout import Dropout
+from nmt.model.linear import Linear
 from nmt.model.packing import Packing
+from nmt.model.relative import RelativeAttention
+from nmt.model.rotary import RotaryAttention
 
 
 class FeedForward(nn.Module):
@@ -22,10 +26,10 @@ class FeedForward(nn.Module):
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
         self.gated = settings.activation == "swiglu"
-        activations: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "swiglu": F.silu}
+        activations: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu_, "gelu": F.gelu, "swiglu": F.silu}
         self.activation = activations[settings.activation]
-        self.inner = nn.Linear(settings.dim, settings.feed_forward * (2 if self.gated else 1))
-        self.outer = nn.Linear(settings.feed_forward, settings.dim)
+        self.inner = Linear(settings.dim, settings.feed_forward * (2 if self.gated else 1))
+        self.outer = Linear(settings.feed_forward, settings.dim)
         self.dropout = Dropout(settings.feed_forward_dropout)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -40,20 +44,39 @@ class FeedForward(nn.Module):
         return outer
 
 
+def normalization(settings: ModelSettings) -> nn.Module:
+    """Return a layer norm (Ba et al. 2016) or x / sqrt(mean(x²) + ε) times a weight (Zhang & Sennrich 2019)."""
+    return nn.LayerNorm(settings.dim) if settings.normalization == "layer" else nn.RMSNorm(settings.dim, eps=1e-5)
+
+
+def self_attention(settings: ModelSettings, causal: bool) -> MultiHeadAttention:
+    """Return attention to the own sentence, which knows positions if the embeddings do not."""
+    shape = (settings.dim, settings.heads, settings.attention_dropout)
+    if settings.positions == "relative":
+        return RelativeAttention(*shape, settings.max_distance, causal)
+    return RotaryAttention(*shape) if settings.positions == "rotary" else MultiHeadAttention(*shape)
+
+
 class Sublayer(nn.Module):
-    """The frame around attention and feed-forward: normalise, apply, drop out, add to what came in."""
+    """The frame around attention and feed-forward f: x + f(norm(x)) with pre-norm, norm(x + f(x)) with post-norm.
+
+    So f reads `enter(x)`, and `leave(x, f(…))` is what comes out, dropout on f's part included; all (..., D).
+    """
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
         self.pre = settings.norm == "pre"
-        self.norm = nn.LayerNorm(settings.dim)
+        self.norm = normalization(settings)
         self.dropout = Dropout(settings.dropout)
 
-    def forward(self, x: Tensor, apply: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return x + f(norm(x)) with pre-norm, norm(x + f(x)) with post-norm; all (..., D)."""
-        if self.pre:
-            return x + cast(Tensor, self.dropout(apply(self.norm(x))))
-        return cast(Tensor, self.norm(x + self.dropout(apply(x))))
+    def enter(self, x: Tensor) -> Tensor:
+        """Return what f reads of x."""
+        return cast(Tensor, self.norm(x)) if self.pre else x
+
+    def leave(self, x: Tensor, found: Tensor) -> Tensor:
+        """Return x together with what f found."""
+        x = x + self.dropout(found)
+        return x if self.pre else cast(Tensor, self.norm(x))
 
 
 class EncoderLayer(nn.Module):
@@ -61,16 +84,17 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
-        self.attention = MultiHeadAttention(settings.dim, settings.heads, settings.attention_dropout)
+        self.attention = self_attention(settings, causal=False)
         self.feed_forward = FeedForward(settings)
         self.attention_sublayer = Sublayer(settings)
         self.feed_forward_sublayer = Sublayer(settings)
 
     def forward(self, x: Tensor, packing: Packing) -> Tensor:
         """Map (M, D) to (M, D)."""
-        x = self.attention_sublayer(x, lambda y: self.attention.to_self(y, packing))
-        x = self.feed_forward_sublayer(x, self.feed_forward)
-        return x
+        found = self.attention.to_self(self.attention_sublayer.enter(x), packing)
+        x = self.attention_sublayer.leave(x, found)
+        found = self.feed_forward(self.feed_forward_sublayer.enter(x))
+        return self.feed_forward_sublayer.leave(x, found)
 
 
 class DecoderLayer(nn.Module):
@@ -78,7 +102,7 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
-        self.self_attention = MultiHeadAttention(settings.dim, settings.heads, settings.attention_dropout)
+        self.self_attention = self_attention(settings, causal=True)
         self.cross_attention = MultiHeadAttention(settings.dim, settings.heads, settings.attention_dropout)
         self.feed_forward = FeedForward(settings)
         self.self_attention_sublayer = Sublayer(settings)
@@ -87,28 +111,23 @@ class DecoderLayer(nn.Module):
 
     def forward(self, x: Tensor, packing: Packing, memory: Tensor, memory_packing: Packing) -> Tensor:
         """Map all target positions at once, (N, D) to (N, D); memory is (M, D)."""
-        x = self.self_attention_sublayer(x, lambda y: self.self_attention.to_self(y, packing, causal=True))
-        x = self.cross_attention_sublayer(
-            x, lambda y: self.cross_attention.to_memory(y, packing, memory, memory_packing)
-        )
-        x = self.feed_forward_sublayer(x, self.feed_forward)
-        return x
+        found = self.self_attention.to_self(self.self_attention_sublayer.enter(x), packing, causal=True)
+        x = self.self_attention_sublayer.leave(x, found)
+        sought = self.cross_attention_sublayer.enter(x)
+        found = self.cross_attention.to_memory(sought, packing, memory, memory_packing)
+        x = self.cross_attention_sublayer.leave(x, found)
+        found = self.feed_forward(self.feed_forward_sublayer.enter(x))
+        return self.feed_forward_sublayer.leave(x, found)
 
     def step(self, x: Tensor, cache: LayerCache, memory_mask: Tensor | None) -> Tensor:
         """Map the newest position of each hypothesis, (B, K, D) to (B, K, D), and append it to the cache.
 
         The K hypotheses of a sentence stand side by side as K queries to the one source that they share.
         """
-
-        def attend_to_target(y: Tensor) -> Tensor:
-            rows = y.flatten(0, 1).unsqueeze(1)  # (B, K, D) -> (B·K, 1, D)
-            keys, values = cache.append(*self.self_attention.project_memory(rows))
-            return self.self_attention.attend(rows, keys, values).view_as(y)
-
-        def attend_to_source(y: Tensor) -> Tensor:
-            return self.cross_attention.attend(y, cache.source_keys, cache.source_values, memory_mask)
-
-        x = self.self_attention_sublayer(x, attend_to_target)
-        x = self.cross_attention_sublayer(x, attend_to_source)
-        x = self.feed_forward_sublayer(x, self.feed_forward)
-        return x
+        rows = self.self_attention_sublayer.enter(x).flatten(0, 1).unsqueeze(1)  # (B, K, D) -> (B·K, 1, D)
+        x = self.self_attention_sublayer.leave(x, self.self_attention.to_newest(rows, cache).view_as(x))
+        sought = self.cross_attention_sublayer.enter(x)
+        found = self.cross_attention.attend(sought, cache.source_keys, cache.source_values, memory_mask)
+        x = self.cross_attention_sublayer.leave(x, found)
+        found = self.feed_forward(self.feed_forward_sublayer.enter(x))
+        return self.feed_forward_sublayer.leave(x, found)

@@ -7,13 +7,13 @@ tokens of all groups, packed.
 from collections.abc import Sequence
 
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from nmt.config import ModelSettings
 from nmt.model.attention import MultiHeadAttention
 from nmt.model.cache import DecoderCache, empty_layer_cache
 from nmt.model.embedding import Embedding
-from nmt.model.layers import DecoderLayer, EncoderLayer, FeedForward
+from nmt.model.layers import DecoderLayer, EncoderLayer, FeedForward, normalization
+from nmt.model.linear import linear
 from nmt.model.packing import Packing
 
 
@@ -32,8 +32,8 @@ class Transformer(nn.Module):
         self.decoder = nn.ModuleList([DecoderLayer(settings) for _ in range(settings.decoder_layers)])
         # post-norm layers end in a norm already
         pre = settings.norm == "pre"
-        self.encoder_norm = nn.LayerNorm(settings.dim) if pre else nn.Identity()
-        self.decoder_norm = nn.LayerNorm(settings.dim) if pre else nn.Identity()
+        self.encoder_norm = normalization(settings) if pre else nn.Identity()
+        self.decoder_norm = normalization(settings) if pre else nn.Identity()
         self.output = nn.Linear(settings.dim, target_vocabulary, bias=False)
         if settings.tied_embeddings != "none":
             self.output.weight = target_tokens.weight
@@ -76,7 +76,7 @@ class Transformer(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Map hidden states (..., D) to unnormalised log-probabilities (..., V) of the next token."""
-        return F.linear(hidden, self.output.weight)
+        return linear(hidden, self.output.weight)
 
     def start_cache(self, memory: Tensor, source_mask: Tensor | None, beam: int) -> DecoderCache:
         """Prepare decoding step by step with K hypotheses for each sentence of memory (B, S, D)."""
@@ -106,7 +106,11 @@ def initialize(model: Transformer) -> None:
 
     Embeddings so drawn have unit variance after the scaling by sqrt(D), as the positions have, and give logits of unit
     variance where they are tied to the output. Matrices that stand for two, keys and values or SwiGLU's gate and inner
-    layer, are drawn a half at a time.
+    layer, are drawn a half at a time. Norms (ones) and what is learned of places and distances (vectors of
+    about length one) are drawn where they are made.
+
+    The names say what is what: `*positions` stand for places or distances; of all other weights, those of one dimension
+    are norms and biases, those of two are matrices, which weight decay may shrink.
     """
     dim = model.settings.dim
     for module in model.modules():

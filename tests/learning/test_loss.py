@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from nmt.learning import loss as module
-from nmt.learning.loss import Smoothing, smoothed_cross_entropy
+from nmt.learning.loss import Smoothing, r_drop_loss, smoothed_cross_entropy
 
 PAD, V, D = 0, 13, 6
 
@@ -166,3 +166,54 @@ def test_bf16_autocast_is_close_and_keeps_the_weights_gradient_in_fp32() -> None
     for a, b in zip(found, wanted, strict=True):
         assert a.dtype == torch.float32
         assert F.cosine_similarity(a.flatten(), b.flatten(), dim=0).item() > 0.999
+
+
+def r_drop_by_definition(first: Tensor, second: Tensor, weight: Tensor, targets: Tensor, alpha: float) -> Tensor:
+    """Return half of the paper's loss, a token at a time."""
+    loss = torch.zeros((), dtype=torch.float64)
+    for hidden in (first, second):
+        loss = loss + by_definition(hidden, weight, targets, 0.1)[0] / 2
+    for a, b, right in zip(first.flatten(0, 1), second.flatten(0, 1), targets.flatten().tolist(), strict=True):
+        if right != PAD:
+            p, q = (torch.softmax(weight @ row, dim=0) for row in (a, b))
+            divergences = (p * (p / q).log()).sum() + (q * (q / p).log()).sum()
+            loss = loss + alpha / 4 * divergences
+    return loss
+
+
+@pytest.mark.parametrize("rows", [1, 6, 7, 1000])
+@pytest.mark.parametrize("alpha", [0.5, 5.0])
+def test_r_drop_is_its_definition(monkeypatch: pytest.MonkeyPatch, alpha: float, rows: int) -> None:
+    chunks_of(monkeypatch, rows)
+    first, weight, targets = problem()
+    second = (first + 0.5 * torch.randn_like(first)).detach().requires_grad_()
+    loss, likelihood = r_drop_loss(first, second, weight, targets, Smoothing(0.1, PAD), alpha)
+    expected = r_drop_by_definition(first, second, weight, targets, alpha)
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+    plain = [by_definition(hidden, weight, targets, 0.0)[0].item() for hidden in (first, second)]
+    assert likelihood.item() == pytest.approx(sum(plain) / 2, rel=1e-5)
+    wanted = gradients(3 * expected, first, second, weight)
+    for found, right in zip(gradients(3 * loss, first, second, weight), wanted, strict=True):
+        torch.testing.assert_close(found, right, rtol=1e-4, atol=2e-5)
+
+
+def test_r_drop_of_two_equal_passes_is_the_plain_loss() -> None:
+    hidden, weight, targets = problem()
+    loss, likelihood = r_drop_loss(hidden, hidden, weight, targets, Smoothing(0.1, PAD), 5.0)
+    plain, plain_likelihood = smoothed_cross_entropy(hidden, weight, targets, Smoothing(0.1, PAD))
+    assert loss.item() == pytest.approx(plain.item(), rel=1e-6)
+    assert likelihood.item() == pytest.approx(plain_likelihood.item(), rel=1e-6)
+    for found, right in zip(gradients(loss, hidden, weight), gradients(plain, hidden, weight), strict=True):
+        torch.testing.assert_close(found, right, rtol=1e-5, atol=1e-6)
+
+
+def test_a_frozen_matrix_costs_no_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    chunks_of(monkeypatch, 4)
+    hidden, weight, targets = problem()
+    learning, _ = smoothed_cross_entropy(hidden, weight, targets, Smoothing(0.1, PAD))
+    (wanted,) = gradients(learning, hidden)
+    with Products() as products:
+        loss, _ = smoothed_cross_entropy(hidden, weight.detach(), targets, Smoothing(0.1, PAD))
+    assert products.count == 2 * -(-int((targets != PAD).sum()) // 4)
+    (found,) = gradients(loss, hidden)
+    assert torch.equal(found, wanted)

@@ -80,6 +80,8 @@ def flip_a_bit(file: Path, place: int) -> None:
         {},
         {"norm": "post", "activation": "swiglu"},
         {"positions": "learned", "max_positions": 9},
+        {"positions": "relative", "max_distance": 3, "normalization": "rms"},
+        {"positions": "rotary"},
         {"tied_embeddings": "target"},
         {"tied_embeddings": "none"},
     ],
@@ -96,6 +98,15 @@ def test_round_trip(tokenizers: Tokenizers, tmp_path: Path, changes: dict[str, o
         assert torch.equal(before.model([source], [None], [target]), after.model([source], [None], [target]))
     output, tokens = after.model.output.weight, after.model.target_embedding.tokens.weight
     assert (output is tokens) == (before.model.settings.tied_embeddings != "none")
+
+
+def test_a_directory_from_before_a_setting_was_invented(tokenizers: Tokenizers, saved: Path) -> None:
+    """What a setting does by default is what was done before it."""
+    model = json.loads((saved / "config.json").read_text())["model"]
+    for invented_later in ("normalization", "max_distance"):
+        del model[invented_later]
+    edit_configuration(saved, model=model)
+    assert_same(build(tokenizers), load_model(saved, CPU))
 
 
 def test_two_vocabularies(tokenizers: Tokenizers, tmp_path: Path) -> None:

@@ -99,10 +99,11 @@ def test_the_model_places_each_dropout_where_its_setting_says() -> None:
     assert model.encoder[0].attention.dropout == 0.5
 
 
+@pytest.mark.parametrize("positions", ["sinusoidal", "relative", "rotary"])
 @pytest.mark.parametrize("setting", ["dropout", "attention_dropout", "feed_forward_dropout"])
-def test_each_dropout_acts_in_training_only(setting: str) -> None:
+def test_each_dropout_acts_in_training_only(setting: str, positions: str) -> None:
     shape = {"encoder_layers": 1, "decoder_layers": 1, "dim": 8, "heads": 2, "feed_forward": 8, "dropout": 0.0}
-    model = Transformer(ModelSettings.model_validate({**shape, setting: 0.5}), 11, 11)
+    model = Transformer(ModelSettings.model_validate({**shape, setting: 0.5, "positions": positions}), 11, 11)
     source, target = torch.tensor([[5, 6, 7, 3]]), torch.tensor([[2, 5, 6, 7]])
     with torch.no_grad():
         assert not torch.equal(model([source], [None], [target]), model([source], [None], [target]))

@@ -167,11 +167,21 @@ def test_agrees_with_torchs_transformer_forward_and_backward(norm: str, activati
 
 # the slow twin
 
+RELATIVE: dict[str, object] = {"positions": "relative", "max_distance": 2}
+ROTARY: dict[str, object] = {"positions": "rotary", "heads": 2}
 VARIANTS: list[dict[str, object]] = [
     {"norm": norm, "activation": activation}
     for norm, activation in itertools.product(["pre", "post"], ["relu", "gelu", "swiglu"])
 ]
 VARIANTS += [
+    {"positions": positions, "normalization": normalization, "norm": norm, "heads": 2, "max_distance": 2}
+    for positions, normalization, norm in itertools.product(
+        ["sinusoidal", "relative", "rotary"], ["layer", "rms"], ["pre", "post"]
+    )
+]
+VARIANTS += [
+    {"positions": "relative", "max_distance": 1},
+    {"positions": "relative", "max_distance": 50},
     {"positions": "learned", "max_positions": 9},
     {"tied_embeddings": "target"},
     {"tied_embeddings": "none", "heads": 1},
@@ -248,13 +258,27 @@ def test_learned_positions_end_and_the_message_says_where() -> None:
         model.decode(too_long, memory, None)
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("changes", [RELATIVE, ROTARY], ids=str)
+def test_attention_that_knows_positions_has_no_last_one_either(changes: dict[str, object]) -> None:
+    model = build(max_positions=4, **changes)
+    weights = {name: tensor.detach() for name, tensor in model.named_parameters(remove_duplicate=False)}
+    source = [3 + i % 8 for i in range(20)]
+    memory = twin.encode(weights, model.settings, source)
+    torch.testing.assert_close(model.encode(torch.tensor([source]), None)[0], memory, rtol=0, atol=1e-11)
+    logits = model.logits(model.decode(torch.tensor([source]), memory.unsqueeze(0), None))[0]
+    torch.testing.assert_close(logits, twin.decode(weights, model.settings, source, memory), rtol=0, atol=1e-11)
+
+
 # promises
+
+KINDS: list[dict[str, object]] = [{}, {"norm": "post"}, RELATIVE, ROTARY]
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("norm", ["pre", "post"])
-def test_a_later_token_changes_no_earlier_output(norm: str) -> None:
-    model = build(norm=norm)
+@pytest.mark.parametrize("changes", KINDS, ids=str)
+def test_a_later_token_changes_no_earlier_output(changes: dict[str, object]) -> None:
+    model = build(**changes)
     source, mask = padded([SOURCES[0]])
     target = torch.tensor([[2, 5, 6, 7, 8, 9]])
     before = hidden_states(model, source, mask, target)
@@ -267,14 +291,17 @@ def test_a_later_token_changes_no_earlier_output(norm: str) -> None:
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("changes", [{}, RELATIVE, ROTARY], ids=str)
 @settings(max_examples=15, deadline=None)
 @given(
     st.lists(st.lists(st.integers(3, 10), min_size=1, max_size=7), min_size=1, max_size=4),
     st.integers(0, 4),
     st.integers(0, 4),
 )
-def test_company_and_padding_change_nothing(sentences: list[list[int]], more_source: int, more_target: int) -> None:
-    model = build()
+def test_company_and_padding_change_nothing(
+    changes: dict[str, object], sentences: list[list[int]], more_source: int, more_target: int
+) -> None:
+    model = build(**changes)
     source, mask = padded(sentences, max(map(len, sentences)) + more_source)
     target, _ = padded([[2, *reversed(sentence)] for sentence in sentences], max(map(len, sentences)) + 1 + more_target)
     together = hidden_states(model, source, mask, target)
@@ -284,9 +311,9 @@ def test_company_and_padding_change_nothing(sentences: list[list[int]], more_sou
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("norm", ["pre", "post"])
-def test_what_stands_in_padding_does_not_matter(norm: str) -> None:
-    model = build(norm=norm)
+@pytest.mark.parametrize("changes", KINDS, ids=str)
+def test_what_stands_in_padding_does_not_matter(changes: dict[str, object]) -> None:
+    model = build(**changes)
     source, mask = padded(SOURCES)
     target, target_mask = padded(TARGETS)
     other = torch.where(mask, source, 10)
@@ -305,12 +332,32 @@ def test_groups_that_go_through_together_are_those_that_go_alone(changes: dict[s
     torch.testing.assert_close(together, torch.cat(alone), rtol=0, atol=1e-12)
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("changes", VARIANTS, ids=str)
+def test_single_precision_is_double_precision_rounded(changes: dict[str, object]) -> None:
+    """Single precision has shorter ways to the same numbers on some processors."""
+    changes = {**changes, "tied_embeddings": "all"}
+    (source, mask), (target, _) = padded(SOURCES), padded(TARGETS)
+    exact = hidden_states(build(**changes), source, mask, target)
+    rounded = hidden_states(build(double=False, **changes), source, mask, target)
+    torch.testing.assert_close(rounded, exact.float(), rtol=0, atol=1e-4)
+
+
 # the decoder's cache
 
 
 @torch.no_grad()
 @pytest.mark.parametrize(
-    "changes", [{}, {"norm": "post"}, {"activation": "swiglu"}, {"positions": "learned", "max_positions": 40}], ids=str
+    "changes",
+    [
+        {},
+        {"norm": "post"},
+        {"activation": "swiglu"},
+        {"positions": "learned", "max_positions": 40},
+        RELATIVE,
+        {**ROTARY, "normalization": "rms"},
+    ],
+    ids=str,
 )
 def test_step_by_step_equals_all_at_once(changes: dict[str, object]) -> None:
     """40 positions, so that the cache grows more than once."""
@@ -332,10 +379,13 @@ def test_step_by_step_equals_all_at_once(changes: dict[str, object]) -> None:
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("changes", [{}, RELATIVE, ROTARY], ids=str)
 @settings(max_examples=12, deadline=None)
 @given(st.data())
-def test_cache_follows_beams_that_fork_and_sentences_that_leave(data: st.DataObject) -> None:
-    model, beam = build(), 3
+def test_cache_follows_beams_that_fork_and_sentences_that_leave(
+    changes: dict[str, object], data: st.DataObject
+) -> None:
+    model, beam = build(**changes), 3
     source, mask = padded(SOURCES)
     memory = model.encode(source, mask)
     cache = model.start_cache(memory, mask, beam)
@@ -411,13 +461,22 @@ def test_learned_positions_count() -> None:
     assert difference == 2 * 7 * 12
 
 
+def test_number_of_weights_of_the_other_variants() -> None:
+    plain = build(heads=2).parameter_count()
+    assert build(**ROTARY).parameter_count() == plain
+    # two vectors of width 6 for each of -2 … 2 in an encoder layer, of -2 … 0 in a decoder layer
+    assert build(heads=2, positions="relative", max_distance=2).parameter_count() == plain + 2 * 6 * (2 * 5 + 3 * 3)
+    # no biases: two norms an encoder layer, three a decoder layer, one at each end
+    assert build(heads=2, normalization="rms").parameter_count() == plain - 12 * (2 * 2 + 3 * 3 + 2)
+
+
 @pytest.mark.parametrize("tied", ["all", "none"])
-def test_initial_weights(tied: str) -> None:
+@pytest.mark.parametrize("changes", [{}, {"positions": "relative", "max_distance": 60}, {"normalization": "rms"}])
+def test_initial_weights(tied: str, changes: dict[str, object]) -> None:
     torch.manual_seed(4)
     dim, inner, vocabulary = 64, 256, 500
-    chosen = ModelSettings(
-        encoder_layers=1, decoder_layers=1, dim=dim, feed_forward=inner, heads=4, tied_embeddings=tied
-    )
+    shape = {"encoder_layers": 1, "decoder_layers": 1, "dim": dim, "feed_forward": inner, "heads": 4}
+    chosen = ModelSettings.model_validate({**shape, "tied_embeddings": tied, **changes})
     model = Transformer(chosen, vocabulary, vocabulary)
     for name, tensor in model.named_parameters():
         if "tokens" in name or name == "output.weight":
@@ -425,6 +484,8 @@ def test_initial_weights(tied: str) -> None:
             assert abs(tensor.mean().item()) < 0.01
         elif name.endswith("bias"):
             assert not tensor.any()
+        elif name.endswith("positions"):
+            assert tensor.std().item() == pytest.approx((dim / 4) ** -0.5, rel=0.1)
         elif "norm" in name:
             assert torch.equal(tensor, torch.ones(dim))
         else:
@@ -442,8 +503,13 @@ def test_initial_weights(tied: str) -> None:
         )
 
 
-def test_every_weight_gets_a_gradient() -> None:
-    model = build(tied_embeddings="none", positions="learned", max_positions=6)
+@pytest.mark.parametrize(
+    "changes",
+    [{"positions": "learned", "max_positions": 6}, RELATIVE, {**ROTARY, "normalization": "rms"}],
+    ids=str,
+)
+def test_every_weight_gets_a_gradient(changes: dict[str, object]) -> None:
+    model = build(tied_embeddings="none", **changes)
     source, mask = padded(SOURCES)
     target, _ = padded(TARGETS)
     model.logits(hidden_states(model, source, mask, target)).pow(2).sum().backward()

@@ -32,7 +32,7 @@ def encode(weights: Weights, settings: ModelSettings, source: list[int]) -> Tens
             x,
             lambda y, at=at: _feed_forward(weights, settings, f"{at}.feed_forward", y),
         )
-    return _layer_norm(weights, "encoder_norm", x) if settings.norm == "pre" else x
+    return _normalize(weights, settings, "encoder_norm", x) if settings.norm == "pre" else x
 
 
 def decode(weights: Weights, settings: ModelSettings, target: list[int], memory: Tensor) -> Tensor:
@@ -62,7 +62,7 @@ def decode(weights: Weights, settings: ModelSettings, target: list[int], memory:
             lambda y, at=at: _feed_forward(weights, settings, f"{at}.feed_forward", y),
         )
     if settings.norm == "pre":
-        x = _layer_norm(weights, "decoder_norm", x)
+        x = _normalize(weights, settings, "decoder_norm", x)
     return x @ weights["output.weight"].T
 
 
@@ -75,24 +75,42 @@ def position(place: int, dim: int) -> Tensor:
     return torch.tensor(numbers, dtype=torch.float64)
 
 
+def rotated(x: Tensor, place: int) -> Tensor:
+    """Return R x: the pair (x_i, x_{i+d/2}) turned by place / 10000^(2i/d), as the paper's matrix does."""
+    pairs = len(x) // 2
+    matrix = torch.zeros(len(x), len(x), dtype=torch.float64)
+    for i in range(pairs):
+        angle = place / 10000 ** (2 * i / len(x))
+        matrix[i, i] = matrix[i + pairs, i + pairs] = math.cos(angle)
+        matrix[i, i + pairs], matrix[i + pairs, i] = -math.sin(angle), math.sin(angle)
+    return matrix @ x
+
+
 def _embed(weights: Weights, settings: ModelSettings, side: str, ids: list[int]) -> Tensor:
     rows = []
     for place, token in enumerate(ids):
-        learned = settings.positions == "learned"
-        where = weights[f"{side}_embedding.positions"][place] if learned else position(place, settings.dim)
-        rows.append(weights[f"{side}_embedding.tokens.weight"][token] * math.sqrt(settings.dim) + where)
+        row = weights[f"{side}_embedding.tokens.weight"][token] * math.sqrt(settings.dim)
+        if settings.positions == "learned":
+            row = row + weights[f"{side}_embedding.positions"][place]
+        elif settings.positions == "sinusoidal":
+            row = row + position(place, settings.dim)
+        rows.append(row)
     return torch.stack(rows)
 
 
 def _sublayer(weights: Weights, settings: ModelSettings, at: str, x: Tensor, function) -> Tensor:  # type: ignore[no-untyped-def]
     if settings.norm == "pre":
-        return x + function(_layer_norm(weights, f"{at}.norm", x))
-    return _layer_norm(weights, f"{at}.norm", x + function(x))
+        return x + function(_normalize(weights, settings, f"{at}.norm", x))
+    return _normalize(weights, settings, f"{at}.norm", x + function(x))
 
 
-def _layer_norm(weights: Weights, at: str, x: Tensor) -> Tensor:
+def _normalize(weights: Weights, settings: ModelSettings, at: str, x: Tensor) -> Tensor:
     rows = []
     for row in x:
+        if settings.normalization == "rms":
+            mean_square = (row**2).sum() / len(row)
+            rows.append(row / torch.sqrt(mean_square + 1e-5) * weights[f"{at}.weight"])
+            continue
         mean = row.sum() / len(row)
         variance = ((row - mean) ** 2).sum() / len(row)
         rows.append((row - mean) / torch.sqrt(variance + 1e-5) * weights[f"{at}.weight"] + weights[f"{at}.bias"])
@@ -104,7 +122,8 @@ def _linear(weights: Weights, at: str, x: Tensor) -> Tensor:
 
 
 def _attention(weights: Weights, settings: ModelSettings, at: str, x: Tensor, memory: Tensor, causal: bool) -> Tensor:
-    width = settings.dim // settings.heads
+    own = x is memory  # only attention to the own sentence knows places
+    width, furthest = settings.dim // settings.heads, settings.max_distance
     queries = _linear(weights, f"{at}.query", x)
     keys = _linear(weights, f"{at}.key_value", memory)[:, : settings.dim]
     values = _linear(weights, f"{at}.key_value", memory)[:, settings.dim :]
@@ -114,8 +133,16 @@ def _attention(weights: Weights, settings: ModelSettings, at: str, x: Tensor, me
         for head in range(settings.heads):
             part = slice(head * width, (head + 1) * width)
             seen = range(t + 1) if causal else range(len(memory))
-            exponentials = [torch.exp(queries[t, part] @ keys[s, part] / math.sqrt(width)) for s in seen]
-            mixed = [e / sum(exponentials) * values[s, part] for e, s in zip(exponentials, seen, strict=True)]
+            query, found = queries[t, part], {s: (keys[s, part], values[s, part]) for s in seen}
+            if own and settings.positions == "rotary":
+                query = rotated(query, t)
+                found = {s: (rotated(key, s), value) for s, (key, value) in found.items()}
+            if own and settings.positions == "relative":
+                row = {s: max(-furthest, min(furthest, s - t)) + furthest for s in seen}
+                a, b = weights[f"{at}.key_positions"], weights[f"{at}.value_positions"]
+                found = {s: (key + a[row[s]], value + b[row[s]]) for s, (key, value) in found.items()}
+            exponentials = [torch.exp(query @ key / math.sqrt(width)) for key, _ in found.values()]
+            mixed = [e / sum(exponentials) * value for e, (_, value) in zip(exponentials, found.values(), strict=True)]
             heads.append(torch.stack(mixed).sum(0))
         rows.append(torch.cat(heads))
     return _linear(weights, f"{at}.output", torch.stack(rows))

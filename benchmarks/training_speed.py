@@ -1,0 +1,168 @@
+"""How many target tokens a second `nmt train` learns from, beside what the machine can multiply, and other toolkits.
+
+    python benchmarks/training_speed.py SOURCE TARGET [--shape small] [--updates 40] [--rounds 5] [--peer NAME=COMMAND]…
+
+SOURCE and TARGET are texts that pair up line by line. A peer's COMMAND trains the same shape on the same text with the
+same batches and prints a JSON line with "target_tokens_per_s". All are measured in turn, A B A B, each in a process of
+its own. A round's figure is the median of its windows (an eighth of the updates each) without the first quarter, the
+figure the median of the rounds; padding is not counted.
+
+Floating-point operations are 6 × weights × tokens, the encoder's weights with source tokens, the decoder's and the
+output's with target tokens; attention itself is not counted. They are set against what square matrix products reach
+here in the same precision: with torch's default library, and with the one that training uses.
+Prints a table and one JSON line.
+"""
+
+import argparse
+import json
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+SHAPES = {
+    "small": {"dim": 256, "feed_forward": 1024, "heads": 4, "encoder_layers": 3, "decoder_layers": 3},
+    "base": {"dim": 512, "feed_forward": 2048, "heads": 8, "encoder_layers": 6, "decoder_layers": 6},
+    "big": {"dim": 1024, "feed_forward": 4096, "heads": 16, "encoder_layers": 6, "decoder_layers": 6},
+}
+VOCABULARY = 8000
+WINDOWS = 8
+
+
+def main() -> None:
+    """Measure in turn, print the table and the JSON line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("source", type=Path)
+    parser.add_argument("target", type=Path)
+    parser.add_argument("--shape", choices=SHAPES, default="small")
+    parser.add_argument("--updates", type=int, default=40)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--batch-tokens", type=int, default=4096)
+    parser.add_argument("--set", action="append", default=[], help="passed on to nmt train")
+    parser.add_argument("--peer", action="append", default=[], metavar="NAME=COMMAND")
+    chosen = parser.parse_args()
+    peers = dict(peer.split("=", 1) for peer in chosen.peer)
+    figures: dict[str, list[float]] = {name: [] for name in ("nmt", *peers)}
+    with tempfile.TemporaryDirectory() as folder:
+        recipe = write_recipe(chosen, Path(folder))
+        nmt("prepare", recipe)
+        machine = [matrix_rates()]
+        for number in range(chosen.rounds):
+            for name in figures:
+                speed = peer_speed(peers[name]) if name in peers else our_speed(recipe, chosen)
+                figures[name].append(speed)
+                print(f"round {number + 1} {name}: {speed:,.0f} target tokens/s", file=sys.stderr, flush=True)
+            machine.append(matrix_rates())
+        flops = operations_a_token(chosen, Path(folder))
+    report(chosen, figures, flops, {key: max(rates[key] for rates in machine) for key in machine[0]})
+
+
+def write_recipe(chosen: argparse.Namespace, folder: Path) -> Path:
+    """Write a recipe that trains the shape on the text."""
+    recipe = {
+        "name": "benchmark",
+        "languages": {"source": "en", "target": "it"},
+        "data": {"train": [{"source": str(chosen.source.resolve()), "target": str(chosen.target.resolve())}]},
+        "tokenizer": {"size": VOCABULARY},
+        "model": SHAPES[chosen.shape],
+        "train": {
+            "batch_tokens": chosen.batch_tokens,
+            "schedule": {"name": "constant", "rate": 1e-4},
+            "stop": {"steps": chosen.updates},
+            "log_every": max(1, chosen.updates // WINDOWS),
+        },
+        "prepared": "prepared",
+        "run": "run",
+    }
+    path = folder / "recipe.yaml"
+    path.write_text(json.dumps(recipe), encoding="utf-8")
+    return path
+
+
+def nmt(*command: object) -> None:
+    """Run a command of nmt on a recipe."""
+    verb, recipe, *rest = map(str, command)
+    subprocess.run([sys.executable, "-m", "nmt", verb, "--config", recipe, "--quiet", *rest], check=True)
+
+
+def our_speed(recipe: Path, chosen: argparse.Namespace) -> float:
+    """Return the target tokens a second of one run."""
+    nmt("train", recipe, "--restart", *(part for value in chosen.set for part in ("--set", value)))
+    lines = (recipe.parent / "run" / "metrics.jsonl").read_text(encoding="utf-8").split("\n")
+    windows = [record for record in map(json.loads, filter(None, lines)) if record["type"] == "train"]
+    return statistics.median(window["target_tokens_per_second"] for window in windows[len(windows) // 4 :])
+
+
+def peer_speed(command: str) -> float:
+    """Return the target tokens a second that another toolkit's run reports."""
+    done = subprocess.run(shlex.split(command), capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{command}: {done.stderr[-2000:]}")
+    return float(json.loads(done.stdout.strip().split("\n")[-1])["target_tokens_per_s"])
+
+
+def operations_a_token(chosen: argparse.Namespace, folder: Path) -> float:
+    """Return the floating-point operations that learning from one target token takes."""
+    from nmt.config import load_recipe
+    from nmt.model.transformer import Transformer
+    from nmt.text.prepared import PreparedCorpus
+
+    recipe = load_recipe(folder / "recipe.yaml")
+    counts = PreparedCorpus.open(folder / "prepared").manifest.train
+    model = Transformer(recipe.model, VOCABULARY, VOCABULARY)
+    encoder = sum(p.numel() for p in model.encoder.parameters())
+    decoder = sum(p.numel() for p in model.decoder.parameters()) + model.output.weight.numel()
+    source, target = (side.tokens + counts.kept for side in (counts.source, counts.target))
+    return 6 * (decoder + encoder * source / target)
+
+
+def matrix_rates() -> dict[str, float]:
+    """Return the GFLOP/s of square matrix products: by torch's default library, and by the one training uses."""
+    import torch
+
+    from nmt.config import RuntimeSettings
+    from nmt.model.linear import product
+    from nmt.runtime import autocast, choose_device, set_threads
+
+    runtime = RuntimeSettings()
+    set_threads(runtime)
+    device = choose_device(runtime)
+    size = 1536 if device.type == "cpu" else 8192
+    a, b = torch.randn(size, size, device=device), torch.randn(size, size, device=device)
+    rates = {}
+    with torch.no_grad(), autocast(runtime, device):
+        for name, multiply in (("torch", torch.mm), ("training", product)):
+            seconds = []
+            for _ in range(20):
+                started = time.perf_counter()
+                multiply(a, b)
+                if device.type == "cuda":
+                    torch.cuda.synchronize()
+                seconds.append(time.perf_counter() - started)
+            rates[name] = 2 * size**3 / min(seconds) / 1e9
+    return rates
+
+
+def report(
+    chosen: argparse.Namespace, figures: dict[str, list[float]], flops: float, machine: dict[str, float]
+) -> None:
+    """Print medians as a Markdown table and as a JSON line."""
+    medians = {name: statistics.median(rounds) for name, rounds in figures.items()}
+    print(f"| {chosen.shape} | target tokens/s, median | rounds | nmt is faster by |\n|---|--:|---|--:|")
+    for name, median in medians.items():
+        rounds = ", ".join(f"{speed:,.0f}" for speed in figures[name])
+        print(f"| {name} | {median:,.0f} | {rounds} | {medians['nmt'] / median:.2f}× |")
+    gflops = medians["nmt"] * flops / 1e9
+    print(
+        f"\nnmt: {gflops:.0f} GFLOP/s, {gflops / machine['torch']:.0%} of the {machine['torch']:.0f} that torch.mm "
+        f"reaches here, {gflops / machine['training']:.0%} of the {machine['training']:.0f} of the library it uses"
+    )
+    figures_of = {"shape": chosen.shape, "batch_tokens": chosen.batch_tokens, "target_tokens_per_s": medians}
+    print(json.dumps({**figures_of, "gflops": round(gflops, 1), "matrix_gflops": machine}))
+
+
+if __name__ == "__main__":
+    main()
