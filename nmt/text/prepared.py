@@ -16,6 +16,7 @@ import json
 from array import array
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -133,14 +134,43 @@ def _read_manifest(directory: Path) -> dict[str, Any]:
     return dict(content)
 
 
+@dataclass(frozen=True)
+class Sentences:
+    """A few sentences' ids end to end, and how many each has."""
+
+    ids: npt.NDArray[np.int64]
+    lengths: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, sentences: Sequence[Sequence[int]]) -> "Sentences":
+        """Return sentences given one by one."""
+        lengths = np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
+        return cls(np.fromiter(chain.from_iterable(sentences), dtype=np.int64, count=int(lengths.sum())), lengths)
+
+    def split(self) -> list[list[int]]:
+        """Return the sentences one by one."""
+        ids, ends = self.ids.tolist(), np.cumsum(self.lengths).tolist()
+        return [ids[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+    def store(self) -> "TokenStore":
+        """Return them as a token store in memory."""
+        return TokenStore(self.ids, np.concatenate([[0], np.cumsum(self.lengths)]))
+
+
 class TokenStore(Sequence[Ids]):
     """The sentences of one side as ids, without bos and eos; read from disk as they are asked for."""
 
-    def __init__(self, directory: Path, side: str) -> None:
-        self._tokens = _load_array(directory / f"{side}.tokens.npy")
-        self._offsets = _load_array(directory / f"{side}.offsets.npy")
-        if len(self._offsets) == 0 or self._offsets[-1] != len(self._tokens):
+    def __init__(self, tokens: npt.NDArray[Any], offsets: npt.NDArray[np.int64]) -> None:
+        self._tokens, self._offsets = tokens, offsets
+
+    @classmethod
+    def open(cls, directory: Path, side: str) -> "TokenStore":
+        """Map the files of a side. Raises DataError if they are damaged."""
+        tokens = _load_array(directory / f"{side}.tokens.npy")
+        offsets = _load_array(directory / f"{side}.offsets.npy")
+        if len(offsets) == 0 or offsets[-1] != len(tokens):
             raise DataError(f"{directory}: tokens and offsets of the {side} do not belong together; {_REMEDY}")
+        return cls(tokens, offsets)
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
@@ -151,9 +181,18 @@ class TokenStore(Sequence[Ids]):
         return self._tokens[self._offsets[i] : self._offsets[i + 1]].astype(np.int32)
 
     @property
-    def lengths(self) -> npt.NDArray[np.int32]:
-        """Tokens in each sentence, (N,) int32."""
-        return np.diff(self._offsets).astype(np.int32)
+    def offsets(self) -> npt.NDArray[np.int64]:
+        """Where each sentence begins, and where the last one ends: (N+1,), mapped from disk."""
+        return self._offsets
+
+    def gather(self, indices: npt.NDArray[np.int64]) -> "Sentences":
+        """Return the sentences at some indices."""
+        starts = self._offsets[indices]
+        lengths = self._offsets[indices + 1] - starts
+        # for each token its place in its sentence, from where its sentence begins in the store
+        first = np.cumsum(lengths) - lengths
+        places = np.arange(int(lengths.sum())) + np.repeat(starts - first, lengths)
+        return Sentences(self._tokens[places].astype(np.int64), lengths)
 
 
 @dataclass(frozen=True)
@@ -167,7 +206,7 @@ class PreparedSplit:
     @classmethod
     def open(cls, directory: Path) -> "PreparedSplit":
         """Map the files of a split. Raises DataError if they are damaged."""
-        source, target = TokenStore(directory, "source"), TokenStore(directory, "target")
+        source, target = TokenStore.open(directory, "source"), TokenStore.open(directory, "target")
         split = cls(source, target, _load_array(directory / "weights.npy"))
         if not len(split.source) == len(split.target) == len(split.weights):
             raise DataError(f"{directory}: source, target and weights differ in length; {_REMEDY}")
@@ -295,6 +334,7 @@ def _split_counts(content: dict[str, Any]) -> SplitCounts:
 
 def _load_array(path: Path) -> npt.NDArray[Any]:
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
+        # a plain array over the map, since those of class memmap are slow to take little pieces of
+        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
     except (OSError, ValueError, EOFError):
         raise DataError(f"{path}: missing or damaged; {_REMEDY}") from None

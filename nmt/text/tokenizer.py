@@ -13,6 +13,7 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,25 @@ class Tokenizer:
             raise ModelError(f"the tokenizer does not know the tag '{tag}'; tags are named in data.train of the recipe")
         return index
 
+    @cached_property
+    def merges(self) -> bool:
+        """Whether pieces are put together by merges (BPE) rather than chosen by their probabilities (unigram)."""
+        try:
+            self._processor.nbest_encode("a", nbest_size=2, out_type=int)
+        except RuntimeError:
+            return True
+        return False
+
+    @cached_property
+    def table(self) -> "PieceTable":
+        """What stands behind each id."""
+        processor, ids = self._processor, range(len(self))
+        found = {i: int(processor.id_to_piece(i)[3:5], 16) for i in ids if processor.is_byte(i)}
+        controls = frozenset(i for i in ids if processor.is_control(i))
+        spells = (i not in found and i not in controls and i != UNK for i in ids)
+        surfaces = [processor.id_to_piece(i) if text else "" for i, text in zip(ids, spells, strict=True)]
+        return PieceTable(surfaces, [processor.get_score(i) for i in ids], found, controls)
+
     def encode(self, text: str) -> list[int]:
         """Return the ids of a sentence, without bos and eos; [] if nothing is left of it when normalized."""
         ids: list[int] = self._processor.encode(_escape(text))
@@ -161,6 +181,20 @@ class Tokenizer:
 
 
 @dataclass(frozen=True)
+class PieceTable:
+    """The pieces by id: their text, with `▁` for a space ("" where there is none), and their scores.
+
+    A score is the log-probability of a unigram model's piece, or minus the rank of a merge. `bytes` are the values of
+    the ids that spell a byte; `controls` are tags and symbols such as `<s>`.
+    """
+
+    surfaces: list[str]
+    scores: list[float]
+    bytes: dict[int, int]
+    controls: frozenset[int]
+
+
+@dataclass(frozen=True)
 class Tokenizers:
     """The tokenizers of both sides: one object twice if the vocabulary is shared."""
 
@@ -183,10 +217,14 @@ class Tokenizers:
     @classmethod
     def load(cls, directory: Path) -> "Tokenizers":
         """Read what `save` wrote. Raises ModelError if it is absent or damaged."""
-        if (directory / "tokenizer.model").exists():
-            shared = _load_file(directory / "tokenizer.model")
-            return cls(shared, shared)
-        return cls(_load_file(directory / "tokenizer.source.model"), _load_file(directory / "tokenizer.target.model"))
+        loaded = [_load_file(file) for file in tokenizer_files(directory)]
+        return cls(loaded[0], loaded[-1])
+
+
+def tokenizer_files(directory: Path) -> list[Path]:
+    """Return where a directory has its tokenizers: one file if they are shared, else those of source and target."""
+    shared = directory / "tokenizer.model"
+    return [shared] if shared.exists() else [directory / f"tokenizer.{side}.model" for side in ("source", "target")]
 
 
 class _TrainingLines:

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from nmt.batching.plan import EpochPlan, SentenceLengths, cut, padding_share, plan_epoch
+from nmt.batching import plan
+from nmt.batching.plan import EpochPlan, SentenceLengths, StoredLengths, cut, padding_share, plan_epoch
 
 SIZES = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=120)
 
@@ -145,3 +146,34 @@ def test_little_padding_on_a_real_corpus(shared_data: Path) -> None:
     source, target = padding_share(plan_epoch(lengths, 4096, 1, 0), lengths)
     assert source < 0.10
     assert target < 0.10
+
+
+@examples(max_examples=40, deadline=None)
+@given(SIZES, st.integers(1, 100), st.integers(1, 7), st.integers(1, 5))
+def test_the_parts_of_an_epoch_show_each_pair_once(
+    sizes: list[tuple[int, int]], budget: int, block: int, blocks: int
+) -> None:
+    lengths = lengths_of(sizes)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan, "_BLOCK", block)
+        patch.setattr(plan, "_PART", block * blocks)
+        parts = [plan_epoch(lengths, budget, 1, 0, part) for part in range(lengths.parts)]
+        assert sum(map(shown, parts), Counter()) == Counter(range(len(sizes)))
+        assert all(sum(map(len, part.groups)) <= block * (blocks + 1) for part in parts)
+        assert same(parts[-1], plan_epoch(lengths, budget, 1, 0, lengths.parts - 1))
+
+
+def test_parts_are_other_ones_each_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "_BLOCK", 4)
+    monkeypatch.setattr(plan, "_PART", 16)
+    lengths = lengths_of([(5, 5)] * 160)
+    first, second = (set(shown(plan_epoch(lengths, 50, 1, epoch, 0))) for epoch in (0, 1))
+    assert len(first) == 16
+    assert first != second
+    # neighbours come together
+    assert {i // 4 * 4 for i in first} <= first
+
+
+def test_lengths_on_disk_are_those_in_memory() -> None:
+    stored = StoredLengths(np.array([0, 3, 3, 10]))
+    assert stored[np.array([2, 0, 1, 2])].tolist() == [8, 4, 1, 8]

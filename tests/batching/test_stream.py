@@ -1,7 +1,9 @@
 """From token store to tensors, by hand-worked examples, and the endless sequence of batches."""
 
+import threading
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -10,11 +12,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nmt.batching import plan
+from nmt.batching import stream as streams
 from nmt.batching.batch import Batch, collate, pad
-from nmt.batching.plan import SentenceLengths, plan_epoch
-from nmt.batching.stream import BatchStream
-from nmt.text.prepared import PreparedSplit
+from nmt.batching.plan import EpochPlan, SentenceLengths, plan_epoch
+from nmt.batching.stream import BatchStream, Place
+from nmt.text.prepared import PreparedSplit, Sentences
 from nmt.text.tokenizer import BOS, EOS, PAD, Tokenizer, Tokenizers
+
+START = Place()
 
 
 def tokenizers() -> Tokenizers:
@@ -23,17 +29,15 @@ def tokenizers() -> Tokenizers:
 
 
 def split_of(pairs: Sequence[tuple[list[int], list[int]]]) -> PreparedSplit:
-    source, target = ([np.array(ids, dtype=np.int32) for ids in side] for side in zip(*pairs, strict=True))
-    weights = np.ones(len(pairs), dtype=np.float32)
-    return PreparedSplit(source, target, weights)  # type: ignore[arg-type]
+    source, target = (Sentences.of(side).store() for side in zip(*pairs, strict=True))
+    return PreparedSplit(source, target, np.ones(len(pairs), dtype=np.float32))
 
 
-def stream_of(count: int, budget: int = 24, **place: int) -> BatchStream:
+def stream_of(count: int, place: Place = START, budget: int = 24) -> BatchStream:
     random = np.random.default_rng(5)
     pairs = [([4 + i] * random.integers(1, 6), [4 + i] * random.integers(1, 6)) for i in range(count)]
-    source, target = (np.array([len(ids) + 1 for ids in side]) for side in zip(*pairs, strict=True))
-    lengths = SentenceLengths(source, target, np.ones(count, dtype=np.float32))
-    return BatchStream(split_of(pairs), lengths, tokenizers(), budget, 7, **place)
+    split = split_of(pairs)
+    return BatchStream(split, SentenceLengths.of(split), tokenizers(), budget, 7, place=place)
 
 
 def content(batch: Batch) -> list[Any]:
@@ -86,17 +90,17 @@ def test_to_the_same_device_copies_nothing() -> None:
 def test_stream_follows_the_plans() -> None:
     stream = stream_of(40)
     for epoch in range(3):
-        plan = plan_epoch(stream.lengths, stream.budget, stream.seed, epoch)
-        for number, indices in enumerate(plan.groups):
-            assert (stream.epoch, stream.group) == (epoch, number)
-            assert stream.epochs_read == pytest.approx(epoch + number / len(plan.groups))
+        groups = plan_epoch(stream.lengths, stream.budget, stream.seed, epoch).groups
+        for number, indices in enumerate(groups):
+            assert stream.place == Place(epoch, 0, number)
+            assert stream.epochs_read == pytest.approx(epoch + number / len(groups))
             assert content(stream.next()) == content(collate(stream.split, [indices], stream.tokenizers))
-    assert (stream.epoch, stream.group) == (3, 0)
+    assert stream.place == Place(3)
 
 
 def test_an_epoch_shows_every_sentence() -> None:
     stream, seen = stream_of(40), Counter()
-    while stream.epoch == 0:
+    while stream.place.epoch == 0:
         seen.update(row[0] for row in stream.next().groups[0].source.tolist())
     assert seen == Counter(range(4, 44))
 
@@ -106,7 +110,43 @@ def test_a_stream_set_to_a_place_goes_on_from_there(after: int) -> None:
     stream = stream_of(40)
     for _ in range(after):
         stream.next()
-    resumed = stream_of(40, epoch=stream.epoch, group=stream.group)
+    resumed = stream_of(40, stream.place)
     for _ in range(25):
         assert content(stream.next()) == content(resumed.next())
-        assert (stream.epoch, stream.group) == (resumed.epoch, resumed.group)
+        assert stream.place == resumed.place
+
+
+def test_a_huge_corpus_is_read_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "_PART", 16)
+    monkeypatch.setattr(plan, "_BLOCK", 4)
+    stream, seen, places = stream_of(40), Counter[int](), []
+    assert stream.lengths.parts == 3
+    read = []
+    while stream.place.epoch == 0:
+        places.append(stream.place)
+        read.append(stream.epochs_read)
+        seen.update(row[0] for row in stream.next().groups[0].source.tolist())
+    assert seen == Counter(range(4, 44))
+    assert sorted({place.part for place in places}) == [0, 1, 2]
+    assert read == sorted(read)
+    for place in places:
+        stream.place = place
+        assert content(stream.next()) == content(stream_of(40, place).next())
+
+
+def test_an_epoch_is_planned_while_the_one_before_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = stream_of(40)
+    expected = [content(plain.next()) for _ in range(60)]
+    made = []
+
+    def noted(*arguments: Any) -> EpochPlan:
+        made.append(threading.current_thread().name.split("_")[0])
+        return plan_epoch(*arguments)
+
+    monkeypatch.setattr(streams, "plan_epoch", noted)
+    with ThreadPoolExecutor(1, "planner") as planner:
+        stream = stream_of(40)
+        stream.planner = planner
+        assert [content(stream.next()) for _ in range(60)] == expected
+    assert stream.place.epoch > 2
+    assert made == [threading.current_thread().name, *["planner"] * (stream.place.epoch + 1)]

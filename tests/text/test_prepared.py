@@ -58,8 +58,11 @@ def test_what_is_written_comes_back(tmp_path_factory: pytest.TempPathFactory, ba
     assert [ids.tolist() for ids in split.source] == [pair[0] for pair in pairs]
     assert [ids.tolist() for ids in split.target] == [pair[1] for pair in pairs]
     assert split.weights.tolist() == [pair[2] for pair in pairs]
-    assert split.source.lengths.tolist() == [len(pair[0]) for pair in pairs]
-    assert split.source.lengths.dtype == np.int32
+    assert np.diff(split.source.offsets).tolist() == [len(pair[0]) for pair in pairs]
+    chosen = np.arange(len(pairs))[::-2]
+    gathered = split.target.gather(chosen)
+    assert gathered.split() == [pairs[i][1] for i in chosen]
+    assert gathered.lengths.tolist() == [len(pairs[i][1]) for i in chosen]
     assert split.weights.dtype == np.float32
 
 

@@ -1,0 +1,142 @@
+"""Subword sampling: one sentence cut differently each time it is read, so that a model learns how words are built.
+
+>>> sampler = SegmentationSampler(tokenizer, 0.1)
+>>> tokenizer.decode(sampler.sample(tokenizer.encode("Come stai?"), random.Random(1)))
+'Come stai?'
+
+A unigram tokenizer draws a segmentation x with probability in proportion to P(x)^α, among all there are (Kudo 2018,
+"Subword Regularization", with l = ∞), by forward sums over the lattice of pieces and backward sampling. A BPE tokenizer
+leaves out each possible merge with probability p at each step (Provilkov et al. 2020, "BPE-Dropout"). SentencePiece can
+do either, but draws from a generator of its own, one a thread, that cannot be set to a place again; a run that is
+resumed would read other segmentations.
+"""
+
+import math
+import random
+from bisect import bisect
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+
+from nmt.text.tokenizer import Tokenizer
+
+_SPACE = "▁"
+_UNKNOWN_PENALTY = 10.0
+"""A character without a piece is this much less likely than the rarest piece, as SentencePiece has it."""
+
+
+class SegmentationSampler:
+    """Cuts sentences anew. `amount` is α for a unigram tokenizer, the probability of a lost merge for a BPE one."""
+
+    def __init__(self, tokenizer: Tokenizer, amount: float) -> None:
+        table = tokenizer.table
+        self._surface = table.surfaces
+        self._marks = table.controls
+        self._bytes = table.bytes
+        self._byte_ids = {byte: index for index, byte in table.bytes.items()}
+        self._ids = {piece: i for i, piece in enumerate(table.surfaces) if piece}
+        if tokenizer.merges:
+            self._cut: _Lattice | _Merges = _Merges({piece: -table.scores[i] for piece, i in self._ids.items()}, amount)
+        else:
+            self._cut = _Lattice({piece: amount * table.scores[i] for piece, i in self._ids.items()}, amount)
+
+    def sample(self, ids: Sequence[int], draw: random.Random) -> list[int]:
+        """Return other ids that spell what `ids` spell. Tags in front stay; text that ids do not hold stays as it is.
+
+        (That is, ids with `<unk>` in them, and bytes that spell no character.)
+        """
+        start = 0
+        while start < len(ids) and ids[start] in self._marks:
+            start += 1
+        text = self._spelled(ids[start:])
+        if not text:
+            return list(ids)
+        # no piece goes across a space, so words are cut one by one
+        words = [_SPACE + word for word in text[1:].split(_SPACE)] if text[0] == _SPACE else [text]
+        return [*ids[:start], *(i for word in words for piece in self._cut(word, draw) for i in self._ids_of(piece))]
+
+    def _spelled(self, ids: Sequence[int]) -> str | None:
+        """Return the text with its space marks, None if ids hold no text."""
+        parts: list[bytes] = []
+        for i in ids:
+            surface = self._surface[i]
+            if surface:
+                parts.append(surface.encode())
+            elif i in self._bytes:
+                parts.append(bytes([self._bytes[i]]))
+            else:
+                return None
+        try:
+            return b"".join(parts).decode()
+        except UnicodeDecodeError:
+            return None
+
+    def _ids_of(self, piece: str) -> Sequence[int]:
+        known = self._ids.get(piece)
+        return (known,) if known is not None else [self._byte_ids[byte] for byte in piece.encode()]
+
+
+class _Lattice:
+    """All segmentations of a word by a unigram model; `log_weights` are α · log P."""
+
+    def __init__(self, log_weights: dict[str, float], alpha: float) -> None:
+        self._log_weights = log_weights
+        self._unknown = min(log_weights.values()) - alpha * _UNKNOWN_PENALTY
+        # whatever begins a piece, so that the search for longer ones can end early
+        self._beginnings = {piece[:end] for piece in log_weights for end in range(1, len(piece) + 1)}
+
+    def __call__(self, word: str, draw: random.Random) -> list[str]:
+        incoming = self._incoming(word)
+        # sums[end] is the log of the total weight of all ways to cut word[:end]
+        sums = [0.0]
+        for end in range(1, len(word) + 1):
+            weights = [sums[start] + weight for start, weight in incoming[end]]
+            largest = max(weights)
+            sums.append(largest + math.log(sum(math.exp(weight - largest) for weight in weights)))
+        pieces: list[str] = []
+        end = len(word)
+        while end:
+            ways = incoming[end]
+            start = ways[0][0]
+            if len(ways) > 1:
+                shares = list(accumulate(math.exp(sums[start] + weight - sums[end]) for start, weight in ways))
+                start = ways[bisect(shares, draw.random() * shares[-1], hi=len(shares) - 1)][0]
+            pieces.append(word[start:end])
+            end = start
+        return pieces[::-1]
+
+    def _incoming(self, word: str) -> list[list[tuple[int, float]]]:
+        """Return for each end of a piece where it may begin, and its weight."""
+        incoming: list[list[tuple[int, float]]] = [[] for _ in range(len(word) + 1)]
+        for start in range(len(word)):
+            end = start + 1
+            if word[start] not in self._log_weights:
+                incoming[end].append((start, self._unknown))
+            while end <= len(word) and (piece := word[start:end]) in self._beginnings:
+                weight = self._log_weights.get(piece)
+                if weight is not None:
+                    incoming[end].append((start, weight))
+                end += 1
+        return incoming
+
+
+class _Merges:
+    """Byte-pair encoding of a word, by merges in the order of their ranks, each left out now and then."""
+
+    def __init__(self, ranks: dict[str, float], dropout: float) -> None:
+        self._ranks, self._dropout = ranks, dropout
+
+    def __call__(self, word: str, draw: random.Random) -> list[str]:
+        symbols = list(word)
+        ranks = [self._ranks.get(a + b) for a, b in pairwise(symbols)]
+        while True:
+            possible = [
+                (rank, i) for i, rank in enumerate(ranks) if rank is not None and draw.random() >= self._dropout
+            ]
+            if not possible:
+                return symbols
+            _, at = min(possible)
+            symbols[at : at + 2] = [symbols[at] + symbols[at + 1]]
+            del ranks[at]
+            for i in (at - 1, at):
+                if 0 <= i < len(ranks):
+                    ranks[i] = self._ranks.get(symbols[i] + symbols[i + 1])

@@ -1,0 +1,119 @@
+"""Reading ahead changes nothing but who waits, and ends when it should."""
+
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nmt.batching.batch import Batch
+from nmt.batching.plan import SentenceLengths
+from nmt.batching.prefetch import Prefetcher
+from nmt.batching.stream import BatchStream, Place
+from nmt.errors import DataError
+from nmt.text.prepared import PreparedSplit, Sentences
+from nmt.text.tokenizer import Tokenizer, Tokenizers
+
+START = Place()
+
+
+def stream_of(count: int, place: Place = START) -> BatchStream:
+    random = np.random.default_rng(5)
+    source, target = (
+        Sentences.of([[4 + i] * int(random.integers(1, 6)) for i in range(count)]).store() for _ in range(2)
+    )
+    split = PreparedSplit(source, target, np.ones(count, dtype=np.float32))
+    blank = Tokenizer(None)  # batching asks for nothing but the special symbols
+    return BatchStream(split, SentenceLengths.of(split), Tokenizers(blank, blank), 24, 7, groups=2, place=place)
+
+
+def content(batch: Batch) -> list[Any]:
+    return [[g.source.tolist(), g.target_in.tolist(), g.target_out.tolist()] for g in batch.groups]
+
+
+def test_the_same_batches_as_without() -> None:
+    plain = stream_of(40)
+    with Prefetcher(stream_of(40), batches=3, pin=False) as feed:
+        for _ in range(20):
+            reading = feed.next()
+            assert [content(batch) for batch in reading.batches] == [content(plain.next()) for _ in range(3)]
+            assert reading.place == plain.place
+            assert reading.epochs_read == pytest.approx(plain.epochs_read)
+
+
+def test_the_place_is_that_of_the_batches_taken() -> None:
+    stream, plain = stream_of(40), stream_of(40)
+    with Prefetcher(stream, batches=1, pin=False) as feed:
+        place = feed.next().place
+        deadline = time.monotonic() + 30
+        while stream.place == place and time.monotonic() < deadline:
+            time.sleep(0.001)
+        assert stream.place != place, "the stream itself is ahead"
+    plain.next()
+    assert place == plain.place
+    assert content(stream_of(40, place).next()) == content(plain.next())
+
+
+def test_an_error_comes_where_batches_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = stream_of(40)
+    read, calls = BatchStream.next, []
+
+    def fails_at_the_third(self: BatchStream) -> Batch:
+        calls.append(1)
+        if len(calls) == 3:
+            raise DataError("tokens.npy: gone")
+        return read(self)
+
+    monkeypatch.setattr(BatchStream, "next", fails_at_the_third)
+    with Prefetcher(stream, batches=1, pin=False) as feed:
+        feed.next()
+        feed.next()
+        with pytest.raises(DataError, match=r"tokens\.npy: gone"):
+            feed.next()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("nmt-")]
+
+
+def test_it_reads_ahead_only_a_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, count = BatchStream.next, []
+    monkeypatch.setattr(BatchStream, "next", lambda self: (count.append(1), read(self))[1])
+    with Prefetcher(stream_of(40), batches=2, pin=False) as feed:
+        for taken in range(1, 6):
+            feed.next()
+            time.sleep(0.01)
+            assert len(count) <= 2 * (taken + 2)
+
+
+def test_waiting_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = BatchStream.next
+    monkeypatch.setattr(BatchStream, "next", lambda self: (time.sleep(0.05), read(self))[1])
+    with Prefetcher(stream_of(40), batches=1, pin=False) as feed:
+        feed.next()
+        assert sum(feed.next().waited for _ in range(4)) > 0.1
+
+
+@pytest.mark.parametrize("ending", ["raise KeyboardInterrupt", "sys.exit(3)"])
+def test_no_thread_outlives_the_training(ending: str) -> None:
+    """Whatever ends the program, in the midst of it, also while a plan is being made."""
+    program = f"""
+import sys, time
+from nmt.batching import stream as streams
+from nmt.batching.prefetch import Prefetcher
+from tests_batching import stream_of
+plan = streams.plan_epoch
+streams.plan_epoch = lambda *a: (time.sleep(0.3), plan(*a))[1]
+with Prefetcher(stream_of(40), 1, False) as feed:
+    feed.next()
+    {ending}
+"""
+    loader = (
+        "import importlib.util, sys; s = importlib.util.spec_from_file_location('tests_batching', sys.argv[1]); "
+        "m = importlib.util.module_from_spec(s); sys.modules['tests_batching'] = m; s.loader.exec_module(m); "
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", loader + "exec(sys.argv[2])", __file__, program], capture_output=True, timeout=60
+    )
+    assert run.returncode in (3, 1, -2, 130), run.stderr.decode()
+    assert b"tests_batching" not in run.stderr or b"KeyboardInterrupt" in run.stderr
