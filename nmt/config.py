@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
 
 from nmt import strict_yaml
 from nmt.errors import ConfigError
@@ -156,12 +156,18 @@ class ModelSettings(Section):
     """Dropout inside the feed-forward layers."""
     norm: Literal["pre", "post"] = "pre"
     """Normalise before each sublayer (trains easily) or after it (as in the paper)."""
+    normalization: Literal["layer", "rms"] = "layer"
+    """What normalising is: to mean zero and variance one (Ba et al. 2016), or to a mean square of one (Zhang & Sennrich
+    2019)."""
     activation: Literal["relu", "gelu", "swiglu"] = "relu"
     """Non-linearity of the feed-forward layers."""
-    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
-    """How the model knows the order of words."""
+    positions: Literal["sinusoidal", "learned", "relative", "rotary"] = "sinusoidal"
+    """How the model knows the order of words: from vectors added to the embeddings, fixed or learned, or in
+    self-attention, from learned vectors for distances (Shaw et al. 2018) or by rotation (Su et al. 2021)."""
     max_positions: PositiveInt = 1024
     """Longest sequence that learned positions can tell apart."""
+    max_distance: PositiveInt = 16
+    """Longest distance that relative positions can tell apart; all longer ones look like it."""
     tied_embeddings: Literal["all", "target", "none"] = "all"
     """Share one matrix among source, target and output; between target and output; or not at all."""
 
@@ -170,6 +176,12 @@ class ModelSettings(Section):
         if self.dim % self.heads or self.dim % 2:
             raise Misfit(
                 "dim", f"must be even and a multiple of heads, found dim {self.dim} and heads {self.heads}", "heads"
+            )
+        if self.positions == "rotary" and self.dim // self.heads % 2:
+            raise Misfit(
+                "positions",
+                f"rotary turns pairs of numbers, so dim / heads must be even, found {self.dim} / {self.heads}",
+                "heads",
             )
         return self
 
@@ -208,7 +220,7 @@ class Constant(Section):
 
 
 class Linear(Section):
-    """Linear warm-up to `rate`, flat until `hold` of all steps, then straight down to floor · rate at the last."""
+    """Linear warm-up to `rate`, then straight down to floor · rate at the last step."""
 
     name: Literal["linear"]
     """Which schedule."""
@@ -216,13 +228,41 @@ class Linear(Section):
     """The highest learning rate."""
     warmup: PositiveInt = 1000
     """Steps until the rate is highest."""
-    hold: Probability = 0.0
-    """Share of all steps after which the rate begins to fall."""
     floor: Probability = 0.0
     """Rate at the last step, as a share of the highest."""
 
 
-Schedule = Annotated[Noam | InverseSqrt | Constant | Linear, Field(discriminator="name")]
+class Cosine(Section):
+    """Linear warm-up to `rate`, then along half a cosine to floor · rate (Loshchilov & Hutter 2017)."""
+
+    name: Literal["cosine"]
+    """Which schedule."""
+    rate: Rate = 1e-3
+    """The highest learning rate."""
+    warmup: PositiveInt = 1000
+    """Steps until the rate is highest."""
+    floor: Probability = 0.0
+    """Rate at the last step, as a share of the highest."""
+
+
+class WarmupStableDecay(Section):
+    """Linear warm-up to `rate`, flat, and straight down to floor · rate at the end (Hu et al. 2024)."""
+
+    name: Literal["wsd"]
+    """Which schedule."""
+    rate: Rate = 1e-3
+    """The highest learning rate."""
+    warmup: PositiveInt = 1000
+    """Steps until the rate is highest."""
+    decay: float = Field(default=0.2, gt=0, le=1)
+    """Share of all steps, the last ones, in which the rate falls."""
+    floor: Probability = 0.0
+    """Rate at the last step, as a share of the highest."""
+
+
+Schedule = Annotated[Noam | InverseSqrt | Constant | Linear | Cosine | WarmupStableDecay, Field(discriminator="name")]
+Falling = Linear | Cosine | WarmupStableDecay
+"""The schedules that end at train.stop.steps."""
 
 
 class Stop(Section):
@@ -244,11 +284,19 @@ class Stop(Section):
         return self
 
 
+NumberOrAuto = Annotated[
+    Annotated[int, Field(ge=16, lt=2**31), Tag("number")] | Annotated[Literal["auto"], Tag("auto")],
+    # told apart first, so that a wrong number is one mistake and not two
+    Discriminator(lambda value: "auto" if value == "auto" else "number"),
+]
+
+
 class TrainSettings(Section):
     """How the model learns."""
 
-    batch_tokens: Annotated[int, Field(ge=16, lt=2**31)] = 4096
-    """Padded target tokens in a batch (sentences × longest, in each of its length groups)."""
+    batch_tokens: NumberOrAuto = 4096
+    """Padded target tokens in a batch (sentences × longest, in each of its length groups), shared out if there are
+    several processes; auto finds by trial how many fit in the memory when a run begins, and keeps to that."""
     length_groups: PositiveInt = 4
     """Groups in a batch. Within a group all sentences are of like length, so little is padded; several groups mix
     lengths in each update, from which a model learns faster (measured in benchmarks/RESULTS.md)."""
@@ -256,14 +304,30 @@ class TrainSettings(Section):
     """Batches that make one update, as if they were one."""
     schedule: Schedule = Noam()
     """The learning rate as a function of the step."""
+    subword_sampling: Annotated[float, Field(gt=0, le=10)] | None = None
+    """Cut each training sentence into other pieces each time it is read: with a unigram tokenizer the exponent α of
+    their probability (Kudo 2018; 0.2 to 0.5, less varies more), with bpe the share of merges left out (Provilkov et al.
+    2020; 0.1)."""
     label_smoothing: Probability = 0.1
     """Probability given to the wrong symbols (Szegedy et al. 2016)."""
+    r_drop: float = Field(default=0.0, ge=0)
+    """Read each batch twice and weigh with this how far the predictions differ under dropout (R-Drop, Liang et al.
+    2021; 5 for small data); costs a second pass."""
     adam_betas: Annotated[tuple[Probability, Probability], Field(strict=False)] = (0.9, 0.98)
     """Decay of Adam's two moments."""
     adam_epsilon: Rate = 1e-9
     """Adam's guard against division by zero."""
+    weight_decay: float = Field(default=0.0, ge=0)
+    """Share of the learning rate by which matrices shrink each step, apart from the gradient (AdamW, Loshchilov &
+    Hutter 2019); norms, biases and learned positions do not."""
     clip_norm: Rate | None = 1.0
     """Longest gradient, all parameters together; null for none."""
+    ema: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Validate and keep an exponential moving average of the weights, with this decay a step, such as 0.999."""
+    start_from: File | None = None
+    """Begin with the weights and the tokenizer of this model or run, to fine-tune it; null begins at random."""
+    freeze: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """Weights that stay as they are, by name; `*` stands for anything, as in `encoder.*`."""
     stop: Stop = Stop()
     """When training is over."""
     log_every: PositiveInt = 50
@@ -274,6 +338,21 @@ class TrainSettings(Section):
     """What makes a checkpoint the best."""
     keep_best: PositiveInt = 3
     """How many of the best checkpoints stay on disk, beside the newest."""
+    keep_last: PositiveInt = 1
+    """How many of the newest checkpoints that were validated stay on disk."""
+    tensorboard: bool = False
+    """Write the log for TensorBoard too, into the run's folder `tensorboard`."""
+
+    @property
+    def budget(self) -> int:
+        """Return batch_tokens, which is a number once a run has begun."""
+        assert self.batch_tokens != "auto"
+        return self.batch_tokens
+
+    @property
+    def group_budget(self) -> int:
+        """Return how many padded target tokens a length group may hold."""
+        return max(1, self.budget // self.length_groups)
 
 
 class DecodeSettings(Section):
@@ -297,7 +376,13 @@ class RuntimeSettings(Section):
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """auto is bf16 on GPUs that have it, fp32 elsewhere."""
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
-    """CPU threads; null takes one a core."""
+    """CPU threads of a process; null takes one a core."""
+    compile: bool = False
+    """Compile the layers for training (torch.compile), for GPUs: minutes at the start, faster steps after it. The same
+    to rounding, but a resumed run need not repeat the last bit, for what is compiled may depend on the first batch."""
+    parallel: Literal["replicate", "shard"] = "replicate"
+    """What several processes, which torchrun starts, hold: the whole model each, or a shard of it each, for models that
+    do not fit on one device."""
 
 
 class Recipe(Section):
@@ -329,7 +414,8 @@ class Recipe(Section):
     @model_validator(mode="after")
     def _sections_agree(self) -> Self:
         longest = self.data.filters.max_tokens + 1
-        if self.model.tied_embeddings == "all" and not self.tokenizer.shared:
+        taken_over = self.train.start_from is not None
+        if self.model.tied_embeddings == "all" and not self.tokenizer.shared and not taken_over:
             message = "all needs tokenizer.shared: true; set it to target or none"
             raise Misfit("model.tied_embeddings", message, other="tokenizer.shared")
         if self.model.positions == "learned" and self.model.max_positions < longest:
@@ -339,8 +425,18 @@ class Recipe(Section):
                 f"{longest - 1} and the end symbol; set it to {longest} or more",
                 other="model.positions",
             )
-        if isinstance(self.train.schedule, Linear) and self.train.stop.steps is None:
-            raise Misfit("train.schedule", "linear needs train.stop.steps, the step at which the rate has fallen")
+        if self.tokenizer.type == "bpe" and (self.train.subword_sampling or 0) >= 1:
+            raise Misfit(
+                "train.subword_sampling",
+                f"is the share of merges left out of a bpe tokenizer: less than 1, found {self.train.subword_sampling}",
+                other="tokenizer.type",
+            )
+        model = self.model
+        if self.train.r_drop and not (model.dropout or model.attention_dropout or model.feed_forward_dropout):
+            raise Misfit("train.r_drop", "compares passes under dropout, but there is none; set model.dropout")
+        if isinstance(self.train.schedule, Falling) and self.train.stop.steps is None:
+            falls = f"{self.train.schedule.name} needs train.stop.steps, the step at which the rate has fallen"
+            raise Misfit("train.schedule", falls)
         learnt = {corpus.tag for corpus in self.data.train}
         for name, corpus in (("valid", self.data.valid), ("test", self.data.test)):
             if corpus is not None and corpus.tag is not None and corpus.tag not in learnt:
@@ -370,18 +466,59 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
         recipe = Recipe.model_validate(document.data)
     except ValidationError as error:
         raise ConfigError(explain(error, document, Recipe)) from None
-    return _absolute_paths(recipe, document, ())
+    recipe = _absolute_paths(recipe, document, ())
+    return recipe if recipe.train.start_from is None else _shaped_like_its_start(recipe, document)
 
 
 def recipe_to_yaml(recipe: Recipe) -> str:
     """Write a recipe as YAML that `load_recipe` reads back to an equal recipe."""
-    return strict_yaml.write(recipe.model_dump(mode="json"))
+    content = recipe.model_dump(mode="json")
+    if recipe.train.start_from is not None:  # what was not said of the tokenizer is as the model has it
+        content["tokenizer"] = recipe.tokenizer.model_dump(mode="json", exclude_unset=True)
+    return strict_yaml.write(content)
 
 
 def recipe_schema() -> str:
     """Return the recipe's JSON schema, for editors that complete and check YAML."""
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Recipe.model_json_schema()}
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def _shaped_like_its_start(recipe: Recipe, document: strict_yaml.Document) -> Recipe:
+    """Return a fine-tuning recipe with the model's directory found and its settings taken over.
+
+    Raises ConfigError if there is no model, or the recipe states settings that would make it another one.
+    """
+    assert recipe.train.start_from is not None
+    directory = _model_directory(recipe.train.start_from)
+    try:
+        content = json.loads((directory / "config.json").read_text(encoding="utf-8"))
+        start = ModelSettings.model_validate(content["model"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"train.start_from: {directory / 'config.json'}: cannot read it: {error}") from None
+    stated = {key: getattr(recipe.model, key) for key in recipe.model.model_fields_set}
+    other = sorted(key for key in stated if not key.endswith("dropout") and stated[key] != getattr(start, key))
+    if other:
+        problems = [
+            f"{document.place(('model', key))}: model.{key}: found {stated[key]}, but the model of train.start_from "
+            f"has {getattr(start, key)}; leave it out, for it comes with {directory}"
+            for key in other
+        ]
+        raise ConfigError("\n".join(problems))
+    train = recipe.train.model_copy(update={"start_from": directory})
+    recipe = recipe.model_copy(update={"model": start.model_copy(update=stated), "train": train})
+    try:
+        return Recipe.model_validate(recipe.model_dump(exclude_unset=True))
+    except ValidationError as error:
+        raise ConfigError(explain(error, document, Recipe)) from None
+
+
+def _model_directory(path: Path) -> Path:
+    """Return the model directory that a path means: itself, or a run's `best`, else its `last`."""
+    for directory in (path, path / "best", path / "last"):
+        if (directory / "config.json").is_file():
+            return directory
+    raise ConfigError(f"train.start_from: {path}: no model here; expected a model directory or a run with a checkpoint")
 
 
 def _absolute_paths(section: SectionType, document: strict_yaml.Document, at: strict_yaml.Location) -> SectionType:

@@ -17,11 +17,11 @@ _PLAIN_SECONDS = 15.0
 
 
 class Console:
-    """Where a stage says what it does. `Console(quiet=True)` keeps silent but for warnings."""
+    """Where a stage says what it does. `quiet` keeps silent but for warnings and errors, `silent` altogether."""
 
-    def __init__(self, quiet: bool = False) -> None:
-        self.quiet = quiet
-        self._rich = RichConsole(stderr=True, highlight=False, soft_wrap=True, markup=False)
+    def __init__(self, quiet: bool = False, silent: bool = False) -> None:
+        self.quiet = quiet or silent
+        self._rich = RichConsole(stderr=True, highlight=False, soft_wrap=True, markup=False, quiet=silent)
 
     @property
     def live(self) -> bool:

@@ -1,7 +1,8 @@
 """Stage 1: text files → prepared corpus.
 
 Two passes over the training text: the first learns the tokenizer from what the filters on text leave, the second cuts
-every sentence into ids and applies the filters on length. Neither holds the text in memory. Nothing here is random:
+every sentence into ids and applies the filters on length. (Fine-tuning takes the tokenizer of the model that it starts
+from.) Neither holds the text in memory. Nothing here is random:
 the same text and settings give the same corpus, so one corpus may serve several runs with different seeds.
 """
 
@@ -18,7 +19,7 @@ import numpy as np
 
 from nmt.config import CorpusFile, Filters, Recipe
 from nmt.console import Console
-from nmt.errors import DataError
+from nmt.errors import ConfigError, DataError, ModelError
 from nmt.staging import staged_directory
 from nmt.text.corpus import input_files, open_file, read_pairs
 from nmt.text.filters import RULES, PairFilter
@@ -34,7 +35,7 @@ from nmt.text.prepared import (
     is_prepared_corpus,
     write_valid_text,
 )
-from nmt.text.tokenizer import Tokenizer, Tokenizers
+from nmt.text.tokenizer import Tokenizer, Tokenizers, tokenizer_files
 
 _BATCH_PAIRS = 10_000
 """Pairs that are encoded at once."""
@@ -98,7 +99,7 @@ def why_stale(recipe: Recipe) -> str | None:
 
 def _settings(recipe: Recipe) -> dict[str, Any]:
     """Return what the result depends on beside the content of the files, as plain JSON values."""
-    data = recipe.data
+    data, start = recipe.data, recipe.train.start_from
     settings = {
         "languages": recipe.languages.model_dump(),
         "data": {
@@ -106,7 +107,7 @@ def _settings(recipe: Recipe) -> dict[str, Any]:
             "valid": None if data.valid is None else _form(data.valid),
             "filters": data.filters.model_dump(),
         },
-        "tokenizer": recipe.tokenizer.model_dump(),
+        "tokenizer": recipe.tokenizer.model_dump() if start is None else [path.name for path in tokenizer_files(start)],
     }
     plain: dict[str, Any] = json.loads(json.dumps(settings))
     return plain
@@ -135,7 +136,10 @@ def _corpora(recipe: Recipe) -> list[CorpusFile]:
 
 
 def _inputs(recipe: Recipe) -> list[Path]:
-    return [path for corpus in _corpora(recipe) for path in input_files(corpus)]
+    """Return all files that are read: the texts, and the tokenizers if they are taken over from a model."""
+    start = recipe.train.start_from
+    texts = [path for corpus in _corpora(recipe) for path in input_files(corpus)]
+    return texts if start is None else [*texts, *tokenizer_files(start)]
 
 
 def _digest(path: Path) -> InputFile:
@@ -175,7 +179,10 @@ def _check_replaceable(directory: Path) -> None:
 
 
 def _write_corpus(recipe: Recipe, console: Console, inputs: tuple[InputFile, ...], directory: Path) -> Manifest:
-    tokenizers, pairs = _learn_tokenizers(recipe, console)
+    if recipe.train.start_from is None:
+        tokenizers, pairs = _learn_tokenizers(recipe, console)
+    else:
+        tokenizers, pairs = _taken_over(recipe, recipe.train.start_from), None
     tokenizers.save(directory)
     encoder = _Encoder(recipe, tokenizers, console)
     train = encoder.encode(recipe.data.train, recipe.data.filters, directory / "train", pairs)
@@ -229,6 +236,33 @@ class _Reader:
         return DataError(f"{files}: {self.read:,} pairs read, none kept. {rules}. See data.filters in the recipe")
 
 
+def _taken_over(recipe: Recipe, start: Path) -> Tokenizers:
+    """Load the tokenizers of the model to start from; raise ConfigError for what the recipe says that they are not."""
+    tokenizers = Tokenizers.load(start)
+    found = {
+        "size": len(tokenizers.source),
+        "shared": tokenizers.shared,
+        "type": "bpe" if tokenizers.source.merges else "unigram",
+        "byte_fallback": "<0x00>" in tokenizers.source.pieces,
+    }
+    for key in sorted(found.keys() & recipe.tokenizer.model_fields_set):
+        stated = getattr(recipe.tokenizer, key)
+        if stated != found[key]:
+            raise ConfigError(
+                f"tokenizer.{key}: found {stated}, but the tokenizer of train.start_from has {found[key]}; "
+                f"leave the section tokenizer out, for it comes with {start}"
+            )
+    for tag in sorted({corpus.tag for corpus in _corpora(recipe) if corpus.tag is not None}):
+        try:
+            tokenizers.source.tag_id(tag)
+        except ModelError:
+            raise ConfigError(
+                f"data: tag {tag}: the tokenizer of train.start_from ({start}) was trained without it; "
+                "use a tag that it knows, or none"
+            ) from None
+    return tokenizers
+
+
 def _learn_tokenizers(recipe: Recipe, console: Console) -> tuple[Tokenizers, int]:
     """Train the tokenizer(s); returns also the number of pairs in the training text."""
     settings, total = recipe.tokenizer, 0
@@ -261,7 +295,9 @@ class _Encoder:
     tokenizers: Tokenizers
     console: Console
 
-    def encode(self, corpora: tuple[CorpusFile, ...], filters: Filters, directory: Path, total: int) -> SplitCounts:
+    def encode(
+        self, corpora: tuple[CorpusFile, ...], filters: Filters, directory: Path, total: int | None
+    ) -> SplitCounts:
         """Write the pairs that pass all rules as a split into `directory` and count them."""
         reader = _Reader(self.recipe, corpora, filters)
         sides = (_SideEncoder(self.tokenizers.source, self.recipe), _SideEncoder(self.tokenizers.target, self.recipe))

@@ -187,11 +187,16 @@ def _all_keys(section: type[BaseModel], above: str = "") -> Iterator[str]:
 
 
 def _written(location: Location, data: Any) -> Location:
-    """Drop what pydantic puts into a location but nobody wrote: the name of a schedule, before the schedule's keys."""
+    """Drop what pydantic puts into a location but nobody wrote.
+
+    That is the name of a schedule before the schedule's keys, and after a plain value which of several types it took.
+    """
     written: list[int | str] = []
     for part in location:
         if isinstance(data, dict) and part not in data and data.get("name") == part and len(written) > 1:
             continue
+        if isinstance(part, str) and not isinstance(data, (dict, list)) and len(written) > 1:
+            break
         written.append(part)
         data = data.get(part) if isinstance(data, dict) else data[part] if _holds(data, part) else None
     return tuple(written)

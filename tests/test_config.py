@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt import strict_yaml
-from nmt.config import Linear, Noam, Recipe, load_recipe, recipe_schema, recipe_to_yaml
+from nmt.config import Noam, Recipe, WarmupStableDecay, load_recipe, recipe_schema, recipe_to_yaml
 from nmt.errors import ConfigError
 
 SMALLEST = """\
@@ -67,7 +67,7 @@ data:
 tokenizer: {size: 2000, shared: false, type: bpe}
 model: {dim: 128, heads: 2, tied_embeddings: target}
 train:
-  schedule: {name: linear, rate: 1e-3, hold: 0.3}
+  schedule: {name: wsd, rate: 1e-3, decay: 0.7}
   adam_betas: [0.9, 0.999]
   clip_norm: null
   stop: {steps: 1_000, hours: 2, patience: 3}
@@ -80,7 +80,7 @@ prepared: shared
     assert recipe.languages.target == "no"
     assert recipe.data.train[0].columns == (2, 1)
     assert recipe.data.train[1].tag == "web-text"
-    assert recipe.train.schedule == Linear(name="linear", rate=0.001, hold=0.3)
+    assert recipe.train.schedule == WarmupStableDecay(name="wsd", rate=0.001, decay=0.7)
     assert recipe.train.adam_betas == (0.9, 0.999)
     assert recipe.train.clip_norm is None
     assert recipe.train.stop.steps == 1000
@@ -158,7 +158,8 @@ def test_every_mistake_is_named_with_line_and_key(path: Path) -> None:
         "line 18: model.dropout: found the text '10%', expected a number; write 0.1",
         "line 19: model.beam: unknown key; did you mean decode.beam?",
         "line 21: train.batch_tokens: found the text '4k', expected a whole number; write 4_000",
-        "line 22: train.schedule.name: found 'noamm', expected one of 'noam', 'inverse_sqrt', 'constant', 'linear'",
+        "line 22: train.schedule.name: found 'noamm', expected one of 'noam', 'inverse_sqrt', 'constant', 'linear', "
+        "'cosine', 'wsd'",
         "line 23: train.stop.steps: found 100000.0, expected a whole number; write 100000",
         "line 23: train.stop.epochs: found 0, expected 1 or more",
         "line 23: train.stop.hours: found the text '1:30', expected a number; for hours and minutes write 1.5",
@@ -181,6 +182,11 @@ def test_every_mistake_is_named_with_line_and_key(path: Path) -> None:
     [
         ("model: {dim: 100, heads: 8}", "model.dim: must be even and a multiple of heads, found dim 100 and heads 8"),
         ("model: {heads: 7}", "model.dim: must be even and a multiple of heads, found dim 512 and heads 7"),
+        (
+            "model: {positions: rotary, dim: 90, heads: 6}",
+            "model.positions: rotary turns pairs of numbers, so dim / heads must be even, found 90 / 6",
+        ),
+        ("model: {normalization: batch}", "model.normalization: found the text 'batch', expected 'layer' or 'rms'"),
         (
             "tokenizer: {shared: false}",
             "model.tied_embeddings: all needs tokenizer.shared: true; set it to target or none",
@@ -235,6 +241,25 @@ def test_every_mistake_is_named_with_line_and_key(path: Path) -> None:
         (
             "train: {stop: {steps: null, epochs: 3}, schedule: {name: linear}}",
             "train.schedule: linear needs train.stop.steps, the step at which the rate has fallen",
+        ),
+        (
+            "train: {subword_sampling: 1}\ntokenizer: {type: bpe}",
+            "train.subword_sampling: is the share of merges left out of a bpe tokenizer: less than 1, found 1.0",
+        ),
+        ("train: {subword_sampling: 0}", "train.subword_sampling: found 0, expected more than 0"),
+        ("train: {batch_tokens: most}", "train.batch_tokens: found the text 'most', expected a whole number"),
+        ("train: {batch_tokens: 8}", "train.batch_tokens: found 8, expected 16 or more"),
+        (
+            "train: {stop: {steps: null, epochs: 3}, schedule: {name: cosine}}",
+            "train.schedule: cosine needs train.stop.steps, the step at which the rate has fallen",
+        ),
+        (
+            "train: {stop: {steps: null, epochs: 3}, schedule: {name: wsd, decay: 0.1}}",
+            "train.schedule: wsd needs train.stop.steps, the step at which the rate has fallen",
+        ),
+        (
+            "train: {schedule: {name: linear, decay: 0.1}}",
+            "train.schedule.decay: unknown key; known keys here: name, rate, warmup, floor",
         ),
     ],
 )
@@ -435,3 +460,71 @@ def test_a_tag_that_no_training_text_has(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"r\.yaml:7: data\.test\.tag: no training text is marked news"):
         load_recipe(file)
     assert load_recipe(file, ["data.test.tag=bt"]).data.test is not None
+
+
+def test_two_passes_differ_only_by_dropout(path: Path) -> None:
+    text = SMALLEST + "train: {r_drop: 5}\nmodel: {dropout: 0.0}\n"
+    message = "line 6: train.r_drop: compares passes under dropout, but there is none; set model.dropout"
+    assert problems(path, text) == [message]
+    assert load(path, text.replace("0.0", "0.1")).train.r_drop == 5
+
+
+# fine-tuning: the model's settings come with the model
+
+
+START = {"dim": 128, "heads": 2, "tied_embeddings": "target", "dropout": 0.3}
+
+
+@pytest.fixture
+def start(path: Path) -> Path:
+    """What there is of a trained run, for those who read no weights."""
+    best = path.parent / "base" / "best"
+    best.mkdir(parents=True)
+    (best / "config.json").write_text(json.dumps({"format_version": 1, "model": START}))
+    return best
+
+
+def test_fine_tuning_takes_the_shape_of_its_start(path: Path, start: Path) -> None:
+    recipe = load(path, SMALLEST + "train: {start_from: base}\nmodel: {dropout: 0.5}\n")
+    assert recipe.train.start_from == start
+    assert (recipe.model.dim, recipe.model.heads, recipe.model.dropout) == (128, 2, 0.5)
+    assert recipe.model.encoder_layers == 6
+    assert load(path, SMALLEST + "train: {start_from: base}\n").model.dropout == 0.3
+
+
+def test_what_was_not_said_of_the_tokenizer_stays_unsaid(path: Path, start: Path) -> None:
+    for section in ("", "tokenizer: {size: 4000, shared: false}\n"):
+        recipe = load(path, SMALLEST + "train: {start_from: base}\n" + section)
+        again = path.with_name("again.yaml")
+        again.write_text(recipe_to_yaml(recipe))
+        assert load_recipe(again) == recipe
+        assert load_recipe(again).tokenizer.model_fields_set == recipe.tokenizer.model_fields_set
+
+
+def test_a_start_of_another_shape_is_refused_key_by_key(path: Path, start: Path) -> None:
+    text = SMALLEST + "train: {start_from: base}\nmodel:\n  dim: 256\n  heads: 2\n  norm: post\n"
+    with pytest.raises(ConfigError) as caught:
+        load(path, text)
+    assert str(caught.value).split("\n") == [
+        f"{path}:8: model.dim: found 256, but the model of train.start_from has 128; leave it out, for it comes with "
+        f"{start}",
+        f"{path}:10: model.norm: found post, but the model of train.start_from has pre; leave it out, for it comes "
+        f"with {start}",
+    ]
+
+
+def test_a_start_that_does_not_go_with_the_rest_is_refused(path: Path, start: Path) -> None:
+    content = {"model": {**START, "positions": "learned", "max_positions": 64}}
+    (start / "config.json").write_text(json.dumps(content))
+    with pytest.raises(ConfigError, match=r"model.max_positions: 64 learned positions are too few"):
+        load(path, SMALLEST + "train: {start_from: base}\n")
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"model": {"dim": "x"}}', '{"model": 7}'])
+def test_a_start_that_cannot_be_read(path: Path, start: Path, content: str) -> None:
+    (start / "config.json").write_text(content)
+    with pytest.raises(ConfigError, match=r"train.start_from: .*config.json: cannot read it: "):
+        load(path, SMALLEST + "train: {start_from: base}\n")
+    (start / "config.json").unlink()
+    with pytest.raises(ConfigError, match=r"train.start_from: .*base: no model here; expected a model directory"):
+        load(path, SMALLEST + "train: {start_from: base}\n")

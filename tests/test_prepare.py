@@ -333,3 +333,72 @@ def test_report(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert lines["pairs read"][-2:] == ["301", "20"]
     assert lines["pairs kept"][-2:] == ["300", "20"]
     assert any(line.split()[:1] == ["empty:"] and line.split()[-2:] == ["-1", "0"] for line in output.err.splitlines())
+
+
+# fine-tuning: the tokenizer comes with the model
+
+
+def start(folder: Path, *overrides: str) -> Path:
+    """Return a model directory without weights, whose tokenizer was learnt from other text."""
+    base = folder / "base"
+    write_tsv(folder / "base.tsv", pairs(300, seed=5))
+    text = f"data.train=[{{tsv: {folder / 'base.tsv'}, tag: back}}]"
+    corpus = prepare(recipe(folder, f"run={base}", text, *overrides), QUIET)
+    corpus.tokenizers.save(base)
+    (base / "config.json").write_text(json.dumps({"format_version": 1, "model": {"tied_embeddings": "none"}}))
+    return base
+
+
+def tuned(folder: Path, *overrides: str) -> Recipe:
+    content = yaml.safe_load((folder / "recipe.yaml").read_text())
+    content.pop("tokenizer")
+    (folder / "tuned.yaml").write_text(yaml.safe_dump(content))
+    return load_recipe(folder / "tuned.yaml", [f"train.start_from={folder / 'base'}", *overrides])
+
+
+@pytest.mark.parametrize("shared", ["true", "false"])
+def test_the_tokenizer_of_the_model_to_start_from_is_taken_over(folder: Path, shared: str) -> None:
+    base = start(folder, f"tokenizer.shared={shared}", "model.tied_embeddings=none")
+    corpus = prepare(tuned(folder), QUIET)
+    assert corpus.tokenizers.shared == (shared == "true")
+    for side in ("source", "target"):
+        file = base / ("tokenizer.model" if shared == "true" else f"tokenizer.{side}.model")
+        assert getattr(corpus.tokenizers, side).to_bytes() == file.read_bytes()
+    assert [corpus.tokenizers.source.decode(ids) for ids in corpus.train.source] == [s for s, _ in pairs(300)]
+    assert why_stale(tuned(folder)) is None
+
+
+def test_another_tokenizer_makes_another_corpus(folder: Path) -> None:
+    base = start(folder)
+    first = prepare(tuned(folder), QUIET)
+    assert why_stale(recipe(folder)) is not None  # without a start, a tokenizer is learnt
+    other = prepare(recipe(folder, f"run={folder / 'x'}", "tokenizer.size=330"), QUIET)
+    other.tokenizers.save(base)
+    assert why_stale(tuned(folder)) == f"{base / 'tokenizer.model'} has changed"
+    assert prepare(tuned(folder), QUIET).manifest.fingerprint != first.manifest.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("stated", "problem"),
+    [
+        ("tokenizer.size=4000", "tokenizer.size: found 4000, but the tokenizer of train.start_from has 340; leave"),
+        ("tokenizer.type=bpe", "tokenizer.type: found bpe, but the tokenizer of train.start_from has unigram"),
+        ("tokenizer.shared=false", "tokenizer.shared: found False, but .* has True; leave the section tokenizer out"),
+        ("tokenizer.byte_fallback=false", "tokenizer.byte_fallback: found False, but .* has True"),
+    ],
+)
+def test_a_tokenizer_that_is_stated_must_be_the_models(folder: Path, stated: str, problem: str) -> None:
+    start(folder)
+    prepare(tuned(folder, "tokenizer.size=340", "tokenizer.type=unigram"), QUIET)
+    with pytest.raises(ConfigError, match=problem):
+        prepare(tuned(folder, stated), QUIET, force=True)
+
+
+def test_tags_must_be_known_to_the_tokenizer_taken_over(folder: Path) -> None:
+    start(folder)
+    tagged = "data.train=[{{tsv: {}, tag: {}}}]".format
+    prepare(tuned(folder, tagged(folder / "train.tsv", "back")), QUIET)
+    with pytest.raises(
+        ConfigError, match=r"data: tag news: the tokenizer of train.start_from .*base\) was trained with"
+    ):
+        prepare(tuned(folder, tagged(folder / "train.tsv", "news")), QUIET)

@@ -4,10 +4,12 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,14 +20,21 @@ import yaml
 from safetensors.torch import load_file
 
 from nmt import train as stage
+from nmt.batching.batch import Batch
+from nmt.batching.prefetch import Prefetcher
 from nmt.config import Recipe, Stop, TrainSettings, load_recipe
 from nmt.console import Console
 from nmt.errors import ConfigError, DataError, ModelError
+from nmt.learning import training as loop
 from nmt.learning.display import HEAD, TrainingDisplay, clock
-from nmt.learning.run import Progress, RunDirectory
+from nmt.learning.memory import size_of
+from nmt.learning.progress import Progress
+from nmt.learning.run import RunDirectory
+from nmt.learning.training import Training
+from nmt.learning.update import Updater
 from nmt.model.checkpoint import load_model
 from nmt.prepare import prepare
-from nmt.train import Outcome, Training, train
+from nmt.train import Outcome, train
 
 QUIET = Console(quiet=True)
 SOURCE_WORDS = ["ba", "ce", "di", "fo", "gu", "la", "me", "ni", "po", "ru"]
@@ -96,17 +105,20 @@ def go(folder: Path, run: Path, *overrides: str) -> Outcome:
 def metrics(run: Path) -> list[dict[str, Any]]:
     """Return what was logged, but for what a clock says."""
     records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    clocks = ("seconds", "target_tokens_per_second")
+    clocks = ("seconds", "target_tokens_per_second", "loader_wait", "utilization")
     return [{key: value for key, value in record.items() if key not in clocks} for record in records]
 
 
 def tensors(run: Path) -> dict[str, torch.Tensor]:
-    return {**load_file(run / "last" / "model.safetensors"), **load_file(run / "last" / "optimizer.safetensors")}
+    """Return all weights, averaged ones included, and moments of the last checkpoint."""
+    files = sorted((run / "last").glob("*.safetensors"))
+    assert len(files) >= 2
+    return {f"{file.name}: {name}": tensor for file in files for name, tensor in load_file(file).items()}
 
 
 def progress(run: Path) -> dict[str, Any]:
     content = json.loads((run / "last" / "progress.json").read_text())
-    del content["seconds"], content["window"]["seconds"]
+    del content["seconds"], content["window"]["seconds"], content["window"]["waited"]
     return dict(content)
 
 
@@ -133,8 +145,8 @@ def interrupt_at(monkeypatch: pytest.MonkeyPatch, step: int, number: signal.Sign
     """Send this process a signal right after a step's update."""
     plain = Training.step
 
-    def step_and_signal(training: Training) -> None:
-        plain(training)
+    def step_and_signal(training: Training, feed: Prefetcher) -> None:
+        plain(training, feed)
         if training.progress.step == step:
             signal.raise_signal(number)
 
@@ -247,6 +259,19 @@ def test_interrupted_and_resumed_is_as_if_never_interrupted(
     assert progress(uninterrupted) == progress(run)
 
 
+def test_a_signal_does_not_wait_for_the_end_of_a_validation(
+    uninterrupted: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "evaluate", lambda *_: signal.raise_signal(signal.SIGTERM))
+        assert go(texts, run).signal == signal.SIGTERM
+    assert saved_steps(run) == [4]
+    assert progress(run)["validated_at"] == 0
+    go(texts, run)
+    assert_same_run(uninterrupted, run)
+
+
 def test_a_longer_limit_goes_on_as_if_it_had_been_there(uninterrupted: Path, texts: Path, tmp_path: Path) -> None:
     go(texts, tmp_path / "run", "train.stop.steps=8")
     go(texts, tmp_path / "run")
@@ -261,10 +286,35 @@ def test_accumulated_batches_resume_too(texts: Path, tmp_path: Path, monkeypatch
     assert same_tensors(tmp_path / "a", tmp_path / "b")
 
 
+def test_sampled_segmentations_resume_too(
+    uninterrupted: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches that are not the plain ones, that were read ahead, and that are read again."""
+    overrides = ("train.subword_sampling=0.3", "train.stop.steps=8")
+    go(texts, tmp_path / "a", *overrides)
+    interrupt_at(monkeypatch, 3)
+    assert go(texts, tmp_path / "b", *overrides).step == 3
+    go(texts, tmp_path / "b", *overrides)
+    assert_same_run(tmp_path / "a", tmp_path / "b")
+    assert metrics(tmp_path / "a")[0]["loss"] != metrics(uninterrupted)[0]["loss"]
+
+
+def test_auto_trains_with_what_it_finds(
+    uninterrupted: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if the number had been given: nothing of the trial is left. Later it is not looked for again."""
+    go(texts, tmp_path / "auto", "train.batch_tokens=auto", "train.stop.steps=1")
+    found = load_recipe(tmp_path / "auto" / "recipe.yaml").train.budget
+    go(texts, tmp_path / "given", f"train.batch_tokens={found}", "train.stop.steps=2")
+    monkeypatch.setattr("nmt.learning.budget.find_batch_tokens", None)
+    go(texts, tmp_path / "auto", "train.batch_tokens=auto", "train.stop.steps=2")
+    assert same_tensors(tmp_path / "auto", tmp_path / "given")
+
+
 def test_a_finished_run_says_so_and_adds_nothing(texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the last validation was not among the best."""
     losses = iter([1.0, 2.0, 3.0, 0.5])
-    monkeypatch.setattr(stage, "mean_loss", lambda *_: next(losses))
+    monkeypatch.setattr(loop, "mean_loss", lambda *_: next(losses))
     overrides = ("train.best_metric=loss", "train.keep_best=1")
     go(texts, tmp_path / "run", *overrides)
     before = metrics(tmp_path / "run")
@@ -346,7 +396,7 @@ def test_stop_by_hours(texts: Path, tmp_path: Path) -> None:
 
 def test_stop_by_patience(texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     losses = iter([3.0, 2.0, 2.5, 2.0, 1.0])
-    monkeypatch.setattr(stage, "mean_loss", lambda *_: next(losses))
+    monkeypatch.setattr(loop, "mean_loss", lambda *_: next(losses))
     overrides = ("train.stop.patience=2", "train.best_metric=loss", "train.validate_every=2", "train.keep_best=2")
     outcome = go(texts, tmp_path / "run", *overrides)
     assert (outcome.step, outcome.reason) == (8, "no better loss in 2 validations")
@@ -357,7 +407,7 @@ def test_stop_by_patience(texts: Path, tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_patience_survives_an_interruption(texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     losses = iter([2.0, 2.5, 2.5])
-    monkeypatch.setattr(stage, "mean_loss", lambda *_: next(losses))
+    monkeypatch.setattr(loop, "mean_loss", lambda *_: next(losses))
     interrupt_at(monkeypatch, 5)
     overrides = ("train.stop.patience=2", "train.best_metric=loss", "train.validate_every=2")
     assert go(texts, tmp_path / "run", *overrides).signal == signal.SIGINT
@@ -367,12 +417,155 @@ def test_patience_survives_an_interruption(texts: Path, tmp_path: Path, monkeypa
 # what may go wrong
 
 
-@pytest.mark.parametrize("log_every", [1, 50])
-def test_numbers_that_explode_end_the_training_before_they_are_saved(
-    texts: Path, tmp_path: Path, log_every: int
+def break_gradients(monkeypatch: pytest.MonkeyPatch, when: Callable[[Progress], bool]) -> None:
+    """Let a weight's gradient be no number in the steps that the function says."""
+    plain = Training.__init__
+
+    def broken(training: Training, *arguments: Any) -> None:
+        plain(training, *arguments)
+        weight = training.model.encoder_norm.weight
+        weight.register_hook(lambda gradient: gradient * (float("nan") if when(training.progress) else 1.0))
+
+    monkeypatch.setattr(Training, "__init__", broken)
+
+
+def fails_at_6_to_11_unless_slower(progress: Progress) -> bool:
+    return 6 <= progress.step <= 11 and progress.care.rate == 1
+
+
+def interrupt_after(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
+    """Send this process a signal in the n-th step that it makes, of whatever number."""
+    made: list[int] = []
+    plain = Training.step
+
+    def step_and_signal(training: Training, feed: Prefetcher) -> None:
+        made.append(training.progress.step)
+        if len(made) == steps:
+            signal.raise_signal(signal.SIGTERM)
+        plain(training, feed)
+
+    monkeypatch.setattr(Training, "step", step_and_signal)
+
+
+def skipped_steps(run: Path) -> list[int]:
+    return [record["step"] for record in metrics(run) if record["type"] == "skipped"]
+
+
+def test_an_update_that_is_no_number_is_skipped(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    overrides = ("train.schedule.rate=1e30", f"train.log_every={log_every}", "train.validate_every=2")
-    with pytest.raises(ModelError, match=r"not finite at step 2; lower train.schedule's rate"):
+    break_gradients(monkeypatch, lambda progress: progress.step in (2, 7, 8))
+    run = tmp_path / "run"
+    go(texts, run)
+    assert skipped_steps(run) == [2, 7, 8]
+    (record, *_) = (record for record in metrics(run) if record["type"] == "skipped")
+    assert float(record["loss"]) > 0
+    assert record["gradient_norm"] == "nan"
+    # the validation of step 8 comes with the first update after it
+    assert [record["step"] for record in metrics(run) if record["type"] == "validation"] == [4, 9, 12]
+    assert (progress(run)["skipped"], progress(run)["skipped_in_a_row"]) == (3, 0)
+    kept = json.loads((run / "skipped" / "step-00000007.json").read_text())
+    known = set(pairs(200, 1))
+    assert kept["gradient_norm"] == "nan"
+    assert {(pair["source"], pair["target"]) for pair in kept["pairs"]} <= known
+    assert sum(len(pair["target_ids"]) for pair in kept["pairs"]) <= 64
+    err = capsys.readouterr().err
+    assert f"gradient norm nan: skipped; its batch is in {run / 'skipped' / 'step-00000007.json'}" in err
+    assert progress(run)["target_tokens"] < 9 * 64
+
+
+@pytest.mark.parametrize("steps", [2, 3, 7])
+def test_skipped_and_interrupted_is_as_if_never_interrupted(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    """Adam counts the updates that were made, not the steps."""
+    break_gradients(monkeypatch, lambda progress: progress.step in (2, 7, 8))
+    go(texts, tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, steps)
+        assert go(texts, tmp_path / "run").step == steps
+    go(texts, tmp_path / "run")
+    assert same_tensors(tmp_path / "whole", tmp_path / "run")
+    assert metrics(tmp_path / "whole") == metrics(tmp_path / "run")
+    assert progress(tmp_path / "whole") == progress(tmp_path / "run")
+
+
+def test_after_five_in_a_row_training_goes_back_and_slows_down(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    break_gradients(monkeypatch, fails_at_6_to_11_unless_slower)
+    assert go(texts, run, "train.log_every=1").step == 12
+    assert [(record["step"], record["rate"]) for record in metrics(run) if record["type"] == "train"] == [
+        *((step, 0.003) for step in range(1, 5)),
+        *((step, 0.0015) for step in range(5, 13)),
+    ]
+    assert [record["step"] for record in metrics(run) if record["type"] == "validation"] == [4, 8, 12]
+    assert skipped_steps(run) == []
+    assert (run / "skipped" / "step-00000010.json").exists()
+    content = progress(run)
+    assert (content["skipped"], content["care"]["rate"], content["rollbacks"], content["rolled_back_to"]) == (
+        0,
+        0.5,
+        1,
+        4,
+    )
+    err = capsys.readouterr().err
+    assert "step 10: " in err
+    assert "the 5th update in a row that is not finite; back to step 4 and on with 0.5 of the rate" in err
+
+
+# before all of it, among the skipped, in the last of these, after going back, and after the next checkpoint
+@pytest.mark.parametrize("steps", [3, 7, 10, 11, 12, 17])
+def test_gone_back_and_interrupted_is_as_if_never_interrupted(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    break_gradients(monkeypatch, fails_at_6_to_11_unless_slower)
+    go(texts, tmp_path / "whole", "train.accumulate=2")
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, steps)
+        assert go(texts, tmp_path / "run", "train.accumulate=2").signal == signal.SIGTERM
+    go(texts, tmp_path / "run", "train.accumulate=2")
+    assert same_tensors(tmp_path / "whole", tmp_path / "run")
+    assert metrics(tmp_path / "whole") == metrics(tmp_path / "run")
+    assert progress(tmp_path / "whole") == progress(tmp_path / "run")
+
+
+def test_going_back_again_and_again_ends(texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    break_gradients(monkeypatch, lambda progress: progress.step >= 6)
+    for _ in range(2):
+        with pytest.raises(
+            ModelError,
+            match=r"5th update in a row .* 3 times training has gone back to step 4, at last with 0.125 of its rate: "
+            r"lower train\.schedule's rate or lengthen its warmup.*skipped batches are in .*/run/skipped",
+        ):
+            go(texts, tmp_path / "run")
+    assert saved_steps(tmp_path / "run") == [4]
+    assert load_model(tmp_path / "run" / "last", torch.device("cpu"))
+
+
+def test_weights_that_explode_are_taken_back(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain = Training.step
+
+    def explode(training: Training, feed: Prefetcher) -> None:
+        plain(training, feed)
+        if training.progress.step == 8 and training.progress.care.rate == 1:
+            with torch.no_grad():
+                training.model.output.weight.mul_(1e38)
+
+    monkeypatch.setattr(Training, "step", explode)
+    go(texts, tmp_path / "run")
+    assert "step 8: the loss on the validation text is nan; back to step 4" in capsys.readouterr().err
+    assert progress(tmp_path / "run")["care"]["rate"] == 0.5
+    assert all(tensor.isfinite().all() for tensor in tensors(tmp_path / "run").values())
+
+
+@pytest.mark.parametrize("validate_every", [1, 2])
+def test_numbers_that_explode_at_once_are_never_saved(texts: Path, tmp_path: Path, validate_every: int) -> None:
+    overrides = ("train.schedule.rate=1e30", f"train.validate_every={validate_every}")
+    with pytest.raises(ModelError, match="there is no checkpoint of a validation to go back to: lower"):
         go(texts, tmp_path / "run", *overrides)
     assert saved_steps(tmp_path / "run") == []
 
@@ -389,10 +582,10 @@ def test_without_validation_text_checkpoints_come_all_the_same(
     interrupt_at(monkeypatch, 8, signal.SIGTERM)
     outcome = train(chosen, QUIET)
     assert outcome.signal == signal.SIGTERM
-    assert saved_steps(tmp_path / "run") == [8]
+    assert saved_steps(tmp_path / "run") == [4, 8]
     saves: list[int] = []
     plain = RunDirectory.save
-    monkeypatch.setattr(RunDirectory, "save", lambda run, *rest: (saves.append(rest[-1].step), plain(run, *rest))[1])
+    monkeypatch.setattr(RunDirectory, "save", lambda run, *rest: (saves.append(rest[2].step), plain(run, *rest))[1])
     train(chosen, QUIET, restart=True)
     train(chosen, QUIET)
     assert {4, 8, 9} <= set(saves)
@@ -441,14 +634,44 @@ def test_a_wrong_test_text_shows_before_the_training(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_batch_too_large_for_the_memory_is_explained(
+@pytest.mark.parametrize("steps", [1, 5])
+def test_batches_that_do_not_fit_are_cut_from_then_on(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], steps: int
+) -> None:
+    plain, failed = Updater.loss, []
+
+    def small(updater: Updater, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        if size_of(batch) > 100:
+            failed.append(size_of(batch))
+            raise torch.OutOfMemoryError
+        return plain(updater, batch)
+
+    monkeypatch.setattr(Updater, "loss", small)
+    go(texts, tmp_path / "whole")
+    learnt = progress(tmp_path / "whole")["care"]["largest_batch"]
+    assert 1 <= len(failed) <= 2
+    assert learnt == failed[-1] * 3 // 4
+    said = (
+        f"batch did not fit in the memory of cpu, so it was learnt in parts; from now on batches of more than {learnt}"
+    )
+    assert capsys.readouterr().err.count(said) == 1
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, steps)
+        go(texts, tmp_path / "run")
+    go(texts, tmp_path / "run")
+    assert same_tensors(tmp_path / "whole", tmp_path / "run")
+    assert metrics(tmp_path / "whole") == metrics(tmp_path / "run")
+    assert progress(tmp_path / "whole") == progress(tmp_path / "run")
+
+
+def test_a_validation_that_does_not_fit_is_explained(
     texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def too_much(*_arguments: object) -> None:
         raise torch.OutOfMemoryError
 
-    monkeypatch.setattr("nmt.learning.update.Updater.update", too_much)
-    with pytest.raises(ConfigError, match=r"train\.batch_tokens: \d+ do not fit .* cpu; halve them and double"):
+    monkeypatch.setattr(loop, "evaluate", too_much)
+    with pytest.raises(ConfigError, match=r"the memory of cpu is full, .* lower decode\.batch_tokens"):
         go(texts, tmp_path / "run")
 
 
@@ -488,8 +711,8 @@ def test_news_for_people(texts: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     assert "on cpu (1 threads)" in said[0] or "on cpu (1 thread)" in said[0]
     assert said.count(HEAD) == 1
     row, valid = said[said.index(HEAD) + 1 : said.index(HEAD) + 3]
-    assert re.fullmatch(r" +3 +\S+ +\S+ +\S+ +\S+ +[\d,]+ +\S+% +\d:\d\d:\d\d", row)
-    assert len(row) == len(HEAD) <= 79
+    assert re.fullmatch(r" +3 +\S+ +\S+ +\S+ +\S+ +[\d,]+ +\d+% +\S+% +\d:\d\d:\d\d", row)
+    assert len(row) == len(HEAD) <= 80
     assert re.fullmatch(r" +4  valid  loss \S+  perplexity \S+  BLEU \S+  chrF \S+  best bleu", valid)
     assert said[-1] == f"stopped after step 4: train.stop.steps is 4; saved in {tmp_path / 'run'}"
 
@@ -515,7 +738,7 @@ def wait_for(path: Path, process: "subprocess.Popen[str]") -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_saves_and_the_same_command_goes_on(
     repository: Path, texts: Path, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
@@ -531,6 +754,68 @@ def test_a_signal_saves_and_the_same_command_goes_on(
     assert f"stopped after step {stopped:,}" in err
     go(texts, run, f"train.stop.steps={stopped + 2}", "train.validate_every=1000")
     assert progress(run)["step"] == stopped + 2
+
+
+@pytest.mark.slow
+def test_a_signal_saves_and_the_training_goes_on(repository: Path, texts: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with start(repository, texts, run, "train.stop.steps=100000", "train.validate_every=100000") as process:
+        wait_for(run / "metrics.jsonl", process)
+        for _ in range(2):
+            before = saved_steps(run)
+            process.send_signal(signal.SIGUSR1)
+            while saved_steps(run) == before:
+                assert process.poll() is None
+                time.sleep(0.02)
+        process.kill()
+        process.communicate()
+    first, second = saved_steps(run)
+    assert first < second
+    go(texts, run, f"train.stop.steps={second + 1}", "train.validate_every=100000")
+    assert progress(run)["step"] == second + 1
+
+
+SLOW_TO_SAVE = """
+import sys, time
+import nmt.cli, nmt.learning.run
+
+def seal_slowly(directory, plain=nmt.learning.run.seal):
+    if "00000004" not in directory.name:
+        print("saving", flush=True)
+        time.sleep(200)
+    plain(directory)
+
+nmt.learning.run.seal = seal_slowly
+nmt.cli.main()
+"""
+
+
+@pytest.mark.slow
+def test_a_second_interrupt_ends_at_once_and_harms_nothing(
+    repository: Path, uninterrupted: Path, texts: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    arguments = ["train", "--config", str(texts / "recipe.yaml"), "--set", f"run={run}"]
+    with subprocess.Popen(
+        [sys.executable, "-c", SLOW_TO_SAVE, *arguments],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(repository)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "saving\n"
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=100)
+    assert process.returncode == 130
+    assert "interrupted" in err
+    assert [path.name for path in (run / "checkpoints").iterdir()] == ["step-00000004"]
+    go(texts, run)
+    assert_same_run(uninterrupted, run)
 
 
 @pytest.mark.slow
@@ -607,3 +892,177 @@ def test_a_run_that_saved_nothing_binds_to_no_recipe(texts: Path, tmp_path: Path
     run.begin(recipe(texts, run.path), restart=False)
     run.begin(recipe(texts, run.path, "model.dim=32"), restart=False)
     assert load_recipe(run.recipe).model.dim == 32
+
+
+# averages of the weights
+
+
+@pytest.mark.parametrize("step", [3, 8, 10])
+def test_a_moving_average_survives_an_interruption_to_the_bit(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    go(texts, tmp_path / "whole", "train.ema=0.9")
+    interrupt_at(monkeypatch, step)
+    assert go(texts, tmp_path / "run", "train.ema=0.9").signal == signal.SIGINT
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    go(texts, tmp_path / "run", "train.ema=0.9")
+    assert same_tensors(tmp_path / "whole", tmp_path / "run")
+    assert metrics(tmp_path / "whole") == metrics(tmp_path / "run")
+    training = [load_file(tmp_path / run / "last" / "training.safetensors") for run in ("whole", "run")]
+    assert all(torch.equal(weight, training[1][name]) for name, weight in training[0].items())
+
+
+def test_an_average_changes_what_translates_and_not_what_learns(
+    uninterrupted: Path, texts: Path, tmp_path: Path
+) -> None:
+    go(texts, tmp_path / "run", "train.ema=0.9")
+
+    def weights(run: Path, file: str) -> dict[str, torch.Tensor]:
+        return load_file(run / "last" / f"{file}.safetensors")
+
+    averaged, learning = (weights(tmp_path / "run", file) for file in ("model", "training"))
+    for found, expected in (
+        (learning, weights(uninterrupted, "model")),
+        (weights(tmp_path / "run", "optimizer"), weights(uninterrupted, "optimizer")),
+    ):
+        assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
+    assert not any(torch.equal(averaged[name], weight) for name, weight in learning.items())
+    losses = [
+        [record["loss"] for record in metrics(run) if record["type"] == kind]
+        for kind in ("train", "validation")
+        for run in (uninterrupted, tmp_path / "run")
+    ]
+    assert losses[0] == losses[1]
+    assert losses[2] != losses[3]
+
+
+def test_the_average_is_that_of_the_weights_of_all_steps(texts: Path, tmp_path: Path) -> None:
+    """Each step's weights are the last of a run that long."""
+    for step in range(1, 5):
+        go(texts, tmp_path / f"{step}", f"train.stop.steps={step}", "train.ema=0.25")
+    history = [load_file(tmp_path / f"{step}" / "last" / "training.safetensors") for step in range(1, 5)]
+    found = [load_file(tmp_path / f"{step}" / "last" / "model.safetensors") for step in range(1, 5)]
+    for name, weight in found[3].items():
+        # decays of (1+t)/(10+t), from the fourth on of 0.25
+        expected = found[0][name].double()
+        for step, decay in ((2, 3 / 12), (3, 0.25), (4, 0.25)):
+            expected = decay * expected + (1 - decay) * history[step - 1][name].double()
+        torch.testing.assert_close(weight.double(), expected, rtol=1e-5, atol=1e-7)
+
+
+def test_as_many_of_the_last_checkpoints_stay_as_asked_for(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the training was interrupted between two of them."""
+    overrides = ("train.keep_last=3", "train.keep_best=1", "train.validate_every=2")
+    losses = iter([1.0, 2.0, 3.0, 4.0, 5.0, 6.0] * 2)
+    monkeypatch.setattr(loop, "mean_loss", lambda *_: next(losses))
+    go(texts, tmp_path / "whole", *overrides, "train.best_metric=loss")
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, 9)
+        go(texts, tmp_path / "run", *overrides, "train.best_metric=loss")
+    go(texts, tmp_path / "run", *overrides, "train.best_metric=loss")
+    assert saved_steps(tmp_path / "whole") == saved_steps(tmp_path / "run") == [2, 8, 10, 12]
+
+
+# fine-tuning
+
+
+def fine_tuning(texts: Path, tmp_path: Path, start: Path, *overrides: str) -> Recipe:
+    """Return the recipe of another text without a word on model and tokenizer, starting from another run."""
+    write(tmp_path / "other.tsv", pairs(120, 7))
+    content = yaml.safe_load((texts / "recipe.yaml").read_text())
+    del content["model"], content["tokenizer"], content["prepared"]
+    content["data"] = {"train": [{"tsv": "other.tsv"}], "valid": {"tsv": str(texts / "valid.tsv")}}
+    content["train"]["start_from"] = str(start)
+    content["run"] = "tuned"
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(content))
+    return load_recipe(tmp_path / "recipe.yaml", list(overrides))
+
+
+def test_fine_tuning_begins_with_the_weights_and_tokenizer_of_a_run(
+    uninterrupted: Path, texts: Path, tmp_path: Path
+) -> None:
+    chosen = fine_tuning(texts, tmp_path, uninterrupted, "train.stop.steps=4", "train.schedule.rate=1e-12")
+    assert chosen.model == load_recipe(uninterrupted / "recipe.yaml").model
+    prepare(chosen, QUIET)
+    train(chosen, QUIET)
+    start = load_file(uninterrupted / "best" / "model.safetensors")
+    found = load_file(tmp_path / "tuned" / "last" / "model.safetensors")
+    assert start.keys() == found.keys()
+    for name, weight in start.items():  # a rate of next to nothing leaves them as they are
+        torch.testing.assert_close(found[name], weight, rtol=0, atol=1e-9)
+    assert (tmp_path / "tuned" / "last" / "tokenizer.model").read_bytes() == (
+        uninterrupted / "best" / "tokenizer.model"
+    ).read_bytes()
+
+
+def test_fine_tuning_resumes_like_any_run(
+    uninterrupted: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = fine_tuning(texts, tmp_path, uninterrupted)
+    prepare(chosen, QUIET)
+    train(chosen.model_copy(update={"run": tmp_path / "whole", "prepared": chosen.prepared_directory}), QUIET)
+    interrupt_at(monkeypatch, 5)
+    train(chosen, QUIET)
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    # the recipe that the run keeps says the same
+    train(load_recipe(chosen.run / "recipe.yaml"), QUIET)
+    assert same_tensors(tmp_path / "whole", chosen.run)
+    assert metrics(tmp_path / "whole") == metrics(chosen.run)
+
+
+def test_frozen_weights_do_not_change_by_a_bit(uninterrupted: Path, texts: Path, tmp_path: Path) -> None:
+    overrides = ("train.freeze=['encoder*', '*embedding*']", "train.weight_decay=0.1", "train.ema=0.5")
+    chosen = fine_tuning(texts, tmp_path, uninterrupted, *overrides)
+    prepare(chosen, QUIET)
+    train(chosen, QUIET)
+    start = load_file(uninterrupted / "best" / "model.safetensors")
+    for file in ("model.safetensors", "training.safetensors"):
+        found = load_file(chosen.run / "last" / file)
+        same = {name for name, weight in start.items() if torch.equal(found[name], weight)}
+        assert same == {name for name in start if name.startswith("encoder") or "embedding" in name}
+    assert not any("encoder" in name for name in load_file(chosen.run / "last" / "optimizer.safetensors"))
+
+
+def test_a_model_that_does_not_fit_is_refused(uninterrupted: Path, texts: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        fine_tuning(texts, tmp_path, uninterrupted, "model={dim: 32, heads: 2, norm: post, dropout: 0.5}")
+    start = uninterrupted / "best"
+    assert str(caught.value).split("\n") == [
+        f"--set model={{dim: 32, heads: 2, norm: post, dropout: 0.5}}: model.dim: found 32, but the model of "
+        f"train.start_from has 16; leave it out, for it comes with {start}",
+        f"--set model={{dim: 32, heads: 2, norm: post, dropout: 0.5}}: model.norm: found post, but the model of "
+        f"train.start_from has pre; leave it out, for it comes with {start}",
+    ]
+    assert fine_tuning(texts, tmp_path, uninterrupted, "model={heads: 2, dropout: 0.5}").model.dropout == 0.5
+    with pytest.raises(ConfigError, match=r"train.start_from: .*nowhere: no model here; expected a model directory or"):
+        fine_tuning(texts, tmp_path, tmp_path / "nowhere")
+
+
+def test_a_damaged_start_is_refused(uninterrupted: Path, texts: Path, tmp_path: Path) -> None:
+    start = tmp_path / "start"
+    shutil.copytree(uninterrupted / "best", start)
+    chosen = fine_tuning(texts, tmp_path, start)
+    prepare(chosen, QUIET)
+    content = bytearray((start / "model.safetensors").read_bytes())
+    content[-1] ^= 1
+    (start / "model.safetensors").write_bytes(content)
+    with pytest.raises(ModelError, match=r"start/model.safetensors: damaged"):
+        train(chosen, QUIET)
+
+
+def test_two_passes_make_another_run_that_resumes_too(
+    uninterrupted: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R-Drop is not lost when validation has looked at the model: all losses stay above those of one pass."""
+    go(texts, tmp_path / "whole", "train.r_drop=5", "train.log_every=1", "train.schedule.rate=1e-9")
+    go(texts, tmp_path / "plain", "train.log_every=1", "train.schedule.rate=1e-9")
+    losses = [[r["loss"] for r in metrics(tmp_path / run) if r["type"] == "train"] for run in ("whole", "plain")]
+    assert all(a > b + 0.01 for a, b in zip(*losses, strict=True))
+    interrupt_at(monkeypatch, 5)
+    go(texts, tmp_path / "run", "train.r_drop=5", "train.log_every=1", "train.schedule.rate=1e-9")
+    go(texts, tmp_path / "run", "train.r_drop=5", "train.log_every=1", "train.schedule.rate=1e-9")
+    assert same_tensors(tmp_path / "whole", tmp_path / "run")

@@ -9,14 +9,18 @@ from rich.text import Text
 
 from nmt.config import TrainSettings
 from nmt.console import Console
-from nmt.learning.run import Progress
+from nmt.learning.progress import Progress
 from nmt.learning.validation import Validation
 
-HEAD = "     step   epoch    loss  perplexity      rate  tokens/s  padding       left"
+HEAD = "     step   epoch    loss  perplexity      rate  tokens/s   MFU  wait       left"
 
 
 class TrainingDisplay:
-    """Shows step, epoch, loss, perplexity, rate, speed, padding and time left in a table that fits 80 columns."""
+    """A table that fits 80 columns: where the training is, how it learns, how fast it is, and how long it will be.
+
+    MFU is the share of the machine's matrix rate (`nmt.learning.utilization`), wait the share of the time in which no
+    batch was ready.
+    """
 
     def __init__(self, console: Console, settings: TrainSettings) -> None:
         self.console = console
@@ -66,8 +70,8 @@ class TrainingDisplay:
     def _line(self, record: dict[str, Any], progress: Progress) -> str:
         return (
             f"{record['step']:>9,} {record['epoch']:>7.2f} {record['loss']:>7.3f} {record['perplexity']:>11.2f} "
-            f"{record['rate']:>9.2e} {record['target_tokens_per_second']:>9,.0f} {record['padding']:>8.1%} "
-            f"{self.time_left(progress):>10}"
+            f"{record['rate']:>9.2e} {record['target_tokens_per_second']:>9,.0f} {record['utilization']:>5.0%} "
+            f"{record['loader_wait']:>5.1%} {self.time_left(progress):>10}"
         )
 
     def time_left(self, progress: Progress) -> str:

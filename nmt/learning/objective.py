@@ -4,25 +4,34 @@ import torch
 from torch import Tensor, nn
 
 from nmt.batching.batch import Batch
-from nmt.learning.loss import Smoothing, smoothed_cross_entropy
+from nmt.learning.loss import Smoothing, r_drop_loss, smoothed_cross_entropy
 from nmt.model.transformer import Transformer
 
 
 class Objective(nn.Module):
-    """The model with its loss behind it."""
+    """The model with its loss behind it; with R-Drop, whose weight is `r_drop`, a batch is learnt in two passes."""
 
-    def __init__(self, model: Transformer, smoothing: Smoothing) -> None:
+    def __init__(self, model: Transformer, smoothing: Smoothing, r_drop: float = 0.0) -> None:
         super().__init__()
         self.model = model
         self.smoothing = smoothing
+        self.r_drop = r_drop
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return a batch's summed smoothed loss, differentiable, and its summed negative log-likelihood, in nats."""
+        targets = torch.cat([group.target_out.flatten() for group in batch.groups])
+        hidden = self._hidden(batch)
+        if self.r_drop and self.training:
+            again = self._hidden(batch)  # under another draw of dropout
+            return r_drop_loss(hidden, again, self.model.output.weight, targets, self.smoothing, self.r_drop)
+        return smoothed_cross_entropy(hidden, self.model.output.weight, targets, self.smoothing)
+
+    def _hidden(self, batch: Batch) -> Tensor:
+        """Return the decoder's hidden states at all target positions (N, D)."""
         groups = batch.groups
-        hidden = self.model(
+        hidden: Tensor = self.model(
             [group.source for group in groups],
             [group.source_mask for group in groups],
             [group.target_in for group in groups],
         )
-        targets = torch.cat([group.target_out.flatten() for group in groups])
-        return smoothed_cross_entropy(hidden, self.model.output.weight, targets, self.smoothing)
+        return hidden

@@ -1,8 +1,12 @@
 """The run directory: everything that a training leaves behind, and everything that it needs to go on.
 
 recipe.yaml                    the recipe with all defaults filled in
-metrics.jsonl                  one JSON object a line: type "train" or "validation"
-checkpoints/step-00001000/     a model directory, with optimizer.safetensors and progress.json
+metrics.jsonl                  one JSON object a line: type "train", "validation" or "skipped"
+skipped/step-00000123.json     the batch of an update whose loss or gradient was not finite; where several processes
+                               train, skipped-1/… are the shares of the others
+tensorboard/                   the same for TensorBoard, if train.tensorboard is true
+checkpoints/step-00001000/     a model directory, with optimizer.safetensors and progress.json; where the
+                               model is a moving average, the weights that learn are training.safetensors
 best, last                     links to checkpoints
 lock                           held while a training writes here
 """
@@ -14,65 +18,48 @@ import shutil
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from nmt.config import Recipe, load_recipe, recipe_to_yaml
-from nmt.errors import ConfigError, DamagedError, ModelError
+from nmt.config import Falling, Recipe, load_recipe, recipe_to_yaml
+from nmt.errors import ConfigError, DamagedError, DataError, ModelError
+from nmt.learning.metrics import MetricsLog
+from nmt.learning.optimizer import load_optimizer, optimizer_tensors
+from nmt.learning.progress import PROGRESS_FILE, Progress, read_progress
+from nmt.learning.tensorboard import TensorBoard
 from nmt.model.checkpoint import (
+    WEIGHTS_FILE,
     LoadedModel,
     load_weights,
     read_configuration,
-    read_tensors,
     seal,
+    weights_of,
     write_model_files,
     write_tensors,
 )
 from nmt.model.transformer import Transformer
+from nmt.processes import largest
 from nmt.staging import staged_directory
 
 OPTIMIZER_FILE = "optimizer.safetensors"
-PROGRESS_FILE = "progress.json"
+TRAINING_FILE = "training.safetensors"
 
 _FREE_TO_CHANGE = (
     "name", "run", "prepared", "runtime", "decode", "data.test", "train.stop", "train.log_every",
-    "train.validate_every", "train.keep_best",
+    "train.validate_every", "train.keep_best", "train.keep_last", "train.tensorboard",
 )  # fmt: skip
 """Keys that a resumed run may change, with all below them: they change no update. (Where a schedule depends on
 train.stop.steps, the steps belong to the schedule.)"""
 
 
-@dataclass
-class Window:
-    """Sums since the last line of the log."""
-
-    loss: float = 0.0
-    likelihood: float = 0.0
-    gradient_norm: float = 0.0
-    steps: int = 0
-    target_tokens: int = 0
-    padded_target_tokens: int = 0
-    seconds: float = 0.0
+Warn = Callable[[str], None]
 
 
-@dataclass
-class Progress:
-    """How far a training is: all that the next step depends on, beside weights and moments."""
-
-    step: int = 0
-    epoch: int = 0
-    group: int = 0  # of the epoch's plan, the next to be read
-    target_tokens: int = 0
-    seconds: float = 0.0
-    validated_at: int = 0  # the step of the last validation
-    validations_without_gain: int = 0
-    best: list[tuple[float, int]] = field(default_factory=list)  # (metric, step), best first
-    window: Window = field(default_factory=Window)
-    corpus: str = ""  # fingerprint of the prepared corpus
+def _silently(message: str) -> None:
+    """Tell nobody."""
 
 
 class RunDirectory:
@@ -81,12 +68,17 @@ class RunDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.checkpoints = path / "checkpoints"
-        self.metrics = path / "metrics.jsonl"
+        self.metrics = MetricsLog(path / "metrics.jsonl")
+        self.board: TensorBoard | None = None
+        self.skipped = path / "skipped"
         self.recipe = path / "recipe.yaml"
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the run for this process. The system lets go of the lock when the process ends, however it ends."""
+    def locked(self, warn: Warn = _silently) -> Iterator[None]:
+        """Hold the run for this process. The system lets go of the lock when the process ends, however it ends.
+
+        Raises ModelError if another process holds it. Where the file system knows no locks, `warn` is told.
+        """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError) as error:
@@ -94,10 +86,12 @@ class RunDirectory:
         with (self.path / "lock").open("a+", encoding="utf-8") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            except BlockingIOError:
                 lock.seek(0)
                 owner = lock.read().strip() or "another process"
                 raise ModelError(f"{self.path}: {owner} is training here; stop it, or choose another run:") from None
+            except OSError as error:
+                warn(f"{lock.name}: no locks here: {error.strerror}; see to it that no other training writes here")
             lock.truncate(0)
             lock.write(f"process {os.getpid()} on {socket.gethostname()}")
             lock.flush()
@@ -108,77 +102,161 @@ class RunDirectory:
 
         Raises ConfigError with the differing keys if the run was made by another recipe.
         """
+        self.board = TensorBoard(self.path / "tensorboard") if recipe.train.tensorboard else None
         if restart:
             self._forget()
+        self.checkpoints.mkdir(parents=True, exist_ok=True)
+        self._clear_leftovers()
         if self.recipe.exists() and self.saved():
             self._check_same_recipe(recipe)
-        self.checkpoints.mkdir(parents=True, exist_ok=True)
-        # of a save that was killed; the lock says that it is not going on
-        for leftover in self.checkpoints.glob(".step-*"):
-            shutil.rmtree(leftover)
-        _replace_text(self.recipe, recipe_to_yaml(recipe))
+        replace_text(self.recipe, recipe_to_yaml(recipe))
 
-    def save(self, loaded: LoadedModel, optimizer: torch.optim.Optimizer, progress: Progress) -> Path:
-        """Write the checkpoint of the current step, point `last` at it, and `best` at the best."""
+    def save(
+        self,
+        loaded: LoadedModel,
+        optimizer: torch.optim.Optimizer,
+        progress: Progress,
+        average: Transformer | None = None,
+    ) -> Path:
+        """Write the checkpoint of the current step, point `last` at it, and `best` at the best.
+
+        Where there is an average, it is what the checkpoint translates with.
+        """
         directory = self.checkpoint(progress.step)
-        if not directory.exists() or read_progress(directory) != progress:
-            with staged_directory(directory) as staging:
-                write_model_files(staging, loaded)
-                write_tensors(optimizer_tensors(optimizer, loaded.model), staging / OPTIMIZER_FILE)
-                (staging / PROGRESS_FILE).write_text(json.dumps(asdict(progress), indent=2) + "\n", encoding="utf-8")
-                seal(staging)
-        point(self.path / "last", directory)
-        if progress.best:
-            point(self.path / "best", self.checkpoint(progress.best[0][1]))
+        self.metrics.sync()
+        if self._is_outdated(directory, progress):
+            self._write(directory, loaded, optimizer, progress, average)
+        self._point_links(progress)
         return directory
 
-    def prune(self, keep_best: int, progress: Progress) -> None:
-        """Remove all checkpoints but the newest and the best few."""
-        kept = {progress.step, *(step for _, step in progress.best[:keep_best])}
+    def _is_outdated(self, directory: Path, progress: Progress) -> bool:
+        outdated = not directory.exists() or read_progress(directory) != progress
+        return bool(largest(int(outdated))[0])  # if the weights are in pieces, all processes have to bring theirs
+
+    def _write(
+        self,
+        directory: Path,
+        loaded: LoadedModel,
+        optimizer: torch.optim.Optimizer,
+        progress: Progress,
+        average: Transformer | None,
+    ) -> None:
+        with staged_directory(directory) as staging:
+            write_model_files(staging, loaded if average is None else replace(loaded, model=average))
+            if average is not None:
+                write_tensors(weights_of(loaded.model), staging / TRAINING_FILE)
+            write_tensors(optimizer_tensors(optimizer, loaded.model), staging / OPTIMIZER_FILE)
+            (staging / PROGRESS_FILE).write_text(json.dumps(asdict(progress), indent=2) + "\n", encoding="utf-8")
+            seal(staging)
+
+    def prune(self, keep_best: int, keep_last: int, progress: Progress) -> None:
+        """Remove all checkpoints but the newest, the best few, and the last few that were validated."""
+        kept = {self.checkpoint(step) for step in (progress.step, *(step for _, step in progress.best[:keep_best]))}
+        kept.update(self.validated()[-keep_last:])
         for directory in self.saved():
-            if int(directory.name.removeprefix("step-")) not in kept:
-                shutil.rmtree(directory)
+            if directory not in kept:
+                self._remove(directory)
 
     def resume(
         self,
         model: Transformer,
         optimizer: torch.optim.Optimizer,
-        warn: Callable[[str], None] = lambda message: None,
+        warn: Warn = _silently,
+        average: Transformer | None = None,
     ) -> Progress:
-        """Load the newest whole checkpoint into model and optimizer; without any return a fresh Progress.
+        """Load the newest whole checkpoint into model, optimizer and average; without any return a fresh Progress.
 
-        Newer ones that are damaged are set aside, and `warn` is told. Raises DamagedError if none is whole.
+        Any that are damaged are set aside, and `warn` is told. Raises DamagedError if none is whole.
         """
-        if not self.saved():
-            self._truncate_metrics(0)
+        whole = self._set_damaged_aside(warn)
+        if not whole:
+            self._keep_log_until(0)
             return Progress()
-        directory = self._newest_whole(warn)
-        load_weights(model, directory / "model.safetensors")
+        return self._restore(whole[-1], model, optimizer, average)
+
+    def roll_back(
+        self,
+        step: int,
+        model: Transformer,
+        optimizer: torch.optim.Optimizer,
+        average: Transformer | None = None,
+    ) -> Progress:
+        """Load an earlier checkpoint, and forget those after it. Raises DamagedError if it is not whole."""
+        directory = self.checkpoint(step)
+        _check_whole(directory)
+        for later in self.saved():
+            if later > directory:
+                self._remove(later)
+        # what a kill before this line leaves can be resumed, with all its metrics
+        return self._restore(directory, model, optimizer, average)
+
+    def _restore(
+        self, directory: Path, model: Transformer, optimizer: torch.optim.Optimizer, average: Transformer | None
+    ) -> Progress:
         progress = read_progress(directory)
-        load_optimizer(optimizer, model, directory / OPTIMIZER_FILE, progress.step)
-        self._truncate_metrics(progress.step)
+        load_weights(model, directory / (WEIGHTS_FILE if average is None else TRAINING_FILE))
+        if average is not None:
+            load_weights(average, directory / WEIGHTS_FILE)
+        optimizer.state.clear()  # a file of no moments leaves none
+        load_optimizer(optimizer, model, directory / OPTIMIZER_FILE, progress.step - progress.skipped)
+        self._keep_log_until(progress.step)
+        self._point_links(progress)
         return progress
 
-    def _newest_whole(self, warn: Callable[[str], None]) -> Path:
+    def _point_links(self, progress: Progress) -> None:
+        """Let `last` mean the checkpoint of a step, and `best` the best that is there."""
+        point(self.path / "last", self.checkpoint(progress.step))
+        best = [self.checkpoint(step) for _, step in progress.best]
+        for directory in [directory for directory in best if directory.exists()][:1]:
+            point(self.path / "best", directory)
+
+    def _set_damaged_aside(self, warn: Warn) -> list[Path]:
+        """Return the checkpoints that are whole, oldest first, after renaming those that are not."""
         damaged: dict[Path, DamagedError] = {}
-        for directory in reversed(self.saved()):
+        for directory in self.saved():
             try:
-                read_configuration(directory)
+                _check_whole(directory)
             except DamagedError as error:
                 damaged[directory] = error
-                continue
-            for broken, damage in damaged.items():
-                aside = broken.with_name(f"damaged-{broken.name}")
-                shutil.rmtree(aside, ignore_errors=True)
-                broken.rename(aside)
-                warn(f"{damage}; set aside as {aside.name}, going on from {directory.name}")
-            return directory
-        raise DamagedError(f"{next(iter(damaged.values()))}; no checkpoint here is whole: start over with --restart")
+        whole = [directory for directory in self.saved() if directory not in damaged]
+        if damaged and not whole:
+            newest = damaged[max(damaged)]
+            raise DamagedError(f"{newest}; no checkpoint here is whole: start over with --restart")
+        for broken, damage in sorted(damaged.items(), reverse=True):
+            aside = broken.with_name(f"damaged-{broken.name}")
+            shutil.rmtree(aside, ignore_errors=True)
+            broken.rename(aside)
+            warn(f"{damage}; set aside as {aside.name}, going on from {whole[-1].name}")
+        return whole
+
+    def _remove(self, directory: Path) -> None:
+        """Remove a checkpoint so that whoever is killed leaves none that looks damaged."""
+        hidden = directory.with_name(f".gone-{directory.name}")
+        directory.rename(hidden)
+        shutil.rmtree(hidden)
+
+    def _clear_leftovers(self) -> None:
+        """Remove what a killed process left, but finish a save that had written all; the lock says that it is over."""
+        for leftover in self.checkpoints.glob(".gone-step-*"):
+            shutil.rmtree(leftover)
+        for leftover in self.checkpoints.glob(".step-*"):
+            directory = self.checkpoints / leftover.name[1:].partition(".")[0]
+            try:
+                _check_whole(leftover)
+                leftover.rename(directory)
+            except (ModelError, OSError):  # not whole, or the checkpoint is there
+                shutil.rmtree(leftover)
 
     def log(self, record: dict[str, Any]) -> None:
-        """Append one line to metrics.jsonl."""
-        with self.metrics.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(record) + "\n")
+        """Append one line to metrics.jsonl, and to TensorBoard if asked for."""
+        self.metrics.append(record)
+        if self.board is not None:
+            self.board.append(record)
+
+    def _keep_log_until(self, step: int) -> None:
+        self.metrics.keep_until(step)
+        if self.board is not None:
+            self.board.keep_until(step)
 
     def checkpoint(self, step: int) -> Path:
         """Return the directory of a step's checkpoint."""
@@ -188,16 +266,13 @@ class RunDirectory:
         """Return all checkpoints, oldest first."""
         return sorted(self.checkpoints.glob("step-" + 8 * "[0-9]"))
 
-    def _truncate_metrics(self, step: int) -> None:
-        """Drop what was logged after the checkpoint, for it will be logged again."""
-        if self.metrics.exists():
-            lines = self.metrics.read_text(encoding="utf-8").split("\n")
-            # a line that a kill cut short cannot be followed by a checkpoint, so it may go
-            kept = [line for line in lines if line.endswith("}") and json.loads(line)["step"] <= step]
-            _replace_text(self.metrics, "".join(line + "\n" for line in kept))
+    def validated(self) -> list[Path]:
+        """Return the checkpoints that a validation left, not an interruption, oldest first."""
+        return [directory for directory in self.saved() if _was_validated(directory)]
 
     def _forget(self) -> None:
-        shutil.rmtree(self.checkpoints, ignore_errors=True)
+        for folder in (self.checkpoints, self.path / "tensorboard", *self.path.glob("skipped*")):
+            shutil.rmtree(folder, ignore_errors=True)
         for name in ("metrics.jsonl", "recipe.yaml", "best", "last", "test.json", "test.txt"):
             (self.path / name).unlink(missing_ok=True)
 
@@ -222,34 +297,18 @@ class RunDirectory:
             )
 
 
-def read_progress(directory: Path) -> Progress:
-    """Read how far a checkpoint is."""
-    content = json.loads((directory / PROGRESS_FILE).read_text(encoding="utf-8"))
-    window = Window(**content.pop("window"))
-    best = [(value, step) for value, step in content.pop("best")]
-    return Progress(**content, best=best, window=window)
+def _check_whole(directory: Path) -> None:
+    """Raise DamagedError if files of a checkpoint are missing or altered."""
+    if PROGRESS_FILE not in read_configuration(directory).get("files", {}):
+        raise DamagedError(f"{directory}: it was never finished: its config.json lists no {PROGRESS_FILE}")
 
 
-def optimizer_tensors(optimizer: torch.optim.Optimizer, model: Transformer) -> dict[str, Tensor]:
-    """Return Adam's moments by weight name on the CPU; empty before the first step."""
-    return {
-        f"{moment}/{name}": optimizer.state[parameter][moment].detach().cpu().contiguous()
-        for name, parameter in model.named_parameters()
-        for moment in ("exp_avg", "exp_avg_sq")
-        if parameter in optimizer.state
-    }
-
-
-def load_optimizer(optimizer: torch.optim.Optimizer, model: Transformer, file: Path, step: int) -> None:
-    """Fill Adam's moments from a file that `optimizer_tensors` filled after `step` steps."""
-    tensors = read_tensors(file)
-    if not tensors:
-        return
-    for name, parameter in model.named_parameters():
-        state = optimizer.state[parameter]
-        state["step"] = torch.tensor(float(step), dtype=torch.float32, device=parameter.device)
-        for moment in ("exp_avg", "exp_avg_sq"):
-            state[moment] = tensors[f"{moment}/{name}"].to(parameter.device)
+def _was_validated(directory: Path) -> bool:
+    try:
+        progress = read_progress(directory)
+    except ModelError:  # set aside when a training resumes; until then it is of no use
+        return False
+    return progress.validated_at == progress.step
 
 
 def point(link: Path, directory: Path) -> None:
@@ -260,11 +319,18 @@ def point(link: Path, directory: Path) -> None:
     partial.replace(link)
 
 
-def _replace_text(file: Path, text: str) -> None:
-    """Write a file so that whoever is killed leaves it as it was or as it shall be."""
+def replace_text(file: Path, text: str) -> None:
+    """Write a file so that whoever is killed leaves it as it was or as it shall be.
+
+    Raises DataError if the disk refuses.
+    """
     partial = file.with_suffix(".partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(file)
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(file)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise DataError(f"{file}: cannot write it: {error.strerror}") from None
 
 
 def _flat(value: Any, key: str = "") -> dict[str, Any]:
@@ -282,6 +348,6 @@ def _may_change(key: str, recipe: Recipe) -> bool:
     section, _, last = key.rpartition(".")
     if section.startswith("data.") and last in ("tsv", "source", "target"):
         return True  # where a text lies; that it is the same text, the prepared corpus' fingerprint tells
-    if key == "train.stop.steps" and recipe.train.schedule.name == "linear":
+    if key == "train.stop.steps" and isinstance(recipe.train.schedule, Falling):
         return False
     return any(key == free or key.startswith(free + ".") for free in _FREE_TO_CHANGE)

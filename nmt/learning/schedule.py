@@ -2,7 +2,7 @@
 
 import math
 
-from nmt.config import Constant, InverseSqrt, Linear, Noam, TrainSettings
+from nmt.config import Constant, Cosine, Falling, InverseSqrt, Noam, TrainSettings, WarmupStableDecay
 
 
 def learning_rate(settings: TrainSettings, dim: int, step: int) -> float:
@@ -16,8 +16,16 @@ def learning_rate(settings: TrainSettings, dim: int, step: int) -> float:
         return schedule.rate
     if isinstance(schedule, InverseSqrt):
         return schedule.rate * math.sqrt(schedule.warmup / step)
-    assert isinstance(schedule, Linear)
     assert settings.stop.steps is not None, "the recipe was checked"
-    hold = max(schedule.hold * settings.stop.steps, schedule.warmup)
-    fallen = (step - hold) / max(1.0, settings.stop.steps - hold)
-    return schedule.rate * (1 - (1 - schedule.floor) * min(1.0, max(0.0, fallen)))
+    way = _way_down(schedule, settings.stop.steps, step)
+    if isinstance(schedule, Cosine):
+        way = (1 - math.cos(math.pi * way)) / 2
+    return schedule.rate * (1 - (1 - schedule.floor) * way)
+
+
+def _way_down(schedule: Falling, steps: int, step: int) -> float:
+    """Return which part of the way from where the fall begins to the last step lies behind: 0 to 1."""
+    begin: float = schedule.warmup
+    if isinstance(schedule, WarmupStableDecay):
+        begin = max(begin, steps - schedule.decay * steps)
+    return min(1.0, max(0.0, (step - begin) / max(1.0, steps - begin)))

@@ -1,16 +1,27 @@
 """One optimizer update: what a step of training does, from batches to changed weights."""
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from nmt import processes
 from nmt.batching.batch import Batch
 from nmt.config import Recipe
+from nmt.errors import ConfigError
+from nmt.learning.averaging import MovingAverage
 from nmt.learning.loss import Smoothing
+from nmt.learning.memory import DoesNotFitError, cut, give_back, out_of_memory, sentences_in, size_of
 from nmt.learning.objective import Objective
+from nmt.learning.optimizer import make_optimizer
+from nmt.learning.parallel import agreed, exchanged, learner
+from nmt.learning.progress import Care
 from nmt.learning.schedule import learning_rate
+from nmt.model.compilation import compile_layers
+from nmt.model.sharding import whole, whole_tensor
 from nmt.model.transformer import Transformer
 from nmt.runtime import autocast, seed_for
 
@@ -26,61 +37,146 @@ class Update:
     padded_target_tokens: int
     gradient_norm: float
     rate: float
+    care: Care
+    """As it was given, or with a smaller `largest_batch`, if a batch did not fit."""
+
+    @property
+    def finite(self) -> bool:
+        """Whether loss and gradient are numbers; if not, the step has changed nothing."""
+        return math.isfinite(self.loss) and math.isfinite(self.gradient_norm)
+
+
+_NO_CARE = Care()
 
 
 class Updater:
-    """The model with its optimizer: Adam (Kingma & Ba 2015) under the recipe's schedule."""
+    """The model with its optimizer under the recipe's schedule, and the moving average of its weights if asked for."""
 
     def __init__(self, model: Transformer, recipe: Recipe, pad_id: int, device: torch.device) -> None:
         self.model = model.to(device)
         self.device = device
         self.recipe = recipe
-        self.objective = Objective(self.model, Smoothing(recipe.train.label_smoothing, pad_id))
-        settings = recipe.train
-        fused = device.type in ("cpu", "cuda")
-        self.optimizer = torch.optim.Adam(
-            model.parameters(), lr=0.0, betas=settings.adam_betas, eps=settings.adam_epsilon, fused=fused
-        )
+        self.pad_id = pad_id
+        self.average = None if recipe.train.ema is None else MovingAverage(self.model, recipe.train.ema)
+        smoothing = Smoothing(recipe.train.label_smoothing, pad_id)
+        self.objective = Objective(self.model, smoothing, recipe.train.r_drop)
+        if recipe.runtime.compile:
+            compile_layers(self.model, device)
+        self.sharded = processes.size() > 1 and recipe.runtime.parallel == "shard"
+        self.learner = learner(self.objective, self.average, self.sharded, device)
+        self.optimizer = make_optimizer(self.model, recipe.train, device)
 
-    def update(self, batches: Sequence[Batch], step: int) -> Update:
+    def validated(self) -> Objective:
+        """Return the objective with what is validated, in whole: the model, or the average of its weights."""
+        model = whole(self.model if self.average is None else self.average.model)
+        return self.objective if model is self.model else Objective(model, self.objective.smoothing)
+
+    def update(self, batches: Sequence[Batch], step: int, care: Care = _NO_CARE) -> Update:
         """Make update number `step` (from 1) out of one or more batches, as if they were one.
 
         The gradient is that of the mean loss per target token over all batches: tokens are counted first, and each
         batch's summed loss is divided by the total. Dropout is a function of (seed, step, batch).
+
+        If loss or gradient are not finite, nothing is changed. If a batch does not fit in the memory, it is cut, and
+        the update begun anew. Raises ConfigError if a single pair does not fit.
         """
-        rate = learning_rate(self.recipe.train, self.recipe.model.dim, step)
-        total = sum(batch.target_tokens for batch in batches)
+        self.objective.train()
+        counts = [(batch.source_tokens, batch.target_tokens, batch.padded_target_tokens) for batch in batches]
+        source_tokens, target_tokens, padded_target_tokens = processes.summed(*map(sum, zip(*counts, strict=True)))
+        losses, care = self._gradient(batches, target_tokens, step, care)
+        care = agreed(care)
+        norm = whole_tensor(self._clip())
+        # One wait for the device a step. What the loader needs is done in its own thread, so the device idles no longer
+        # than the next step's first kernels take; a decision that lags behind would have to be undone.
+        loss, likelihood, length = torch.stack([*losses, norm]).tolist()
+        loss, likelihood = processes.summed(loss, likelihood)
+        update = Update(
+            loss=loss,
+            likelihood=likelihood,
+            source_tokens=source_tokens,
+            target_tokens=target_tokens,
+            padded_target_tokens=padded_target_tokens,
+            gradient_norm=length,
+            rate=care.rate * learning_rate(self.recipe.train, self.recipe.model.dim, step),
+            care=care,
+        )
+        if update.finite:
+            for group in self.optimizer.param_groups:
+                group["lr"] = update.rate
+            self.optimizer.step()
+            if self.average is not None:
+                self.average.update(self.model, step)
+        self.optimizer.zero_grad(set_to_none=True)
+        return update
+
+    def _gradient(
+        self, batches: Sequence[Batch], total: int, step: int, care: Care
+    ) -> tuple[tuple[Tensor, Tensor], Care]:
+        """Fill in the gradient of all batches, cut as far as the memory demands; return their losses."""
+        while True:
+            try:
+                return self._accumulate(batches, total, step, care.largest_batch), care
+            except DoesNotFitError as failure:
+                largest = failure.next_try
+            # what has been summed up goes too, for part of it is of the batch that failed
+            self.optimizer.zero_grad(set_to_none=True)
+            give_back(self.device)
+            care = replace(care, largest_batch=largest)
+
+    def _accumulate(
+        self, batches: Sequence[Batch], total: int, step: int, largest: int | None
+    ) -> tuple[Tensor, Tensor]:
+        """Add up the gradient of all batches; return the sums of their losses and negative log-likelihoods.
+
+        Raises DoesNotFitError if a part does not fit.
+        """
         loss = torch.zeros((), device=self.device)
         likelihood = torch.zeros((), device=self.device)
-        self.model.train()
-        for number, batch in enumerate(batches):
-            torch.manual_seed(seed_for("dropout", self.recipe.seed, step, number))
-            batch_loss, batch_likelihood = self.loss(batch.to(self.device))
-            (batch_loss / total).backward()  # type: ignore[no-untyped-call]
-            loss += batch_loss.detach()
-            likelihood += batch_likelihood
-        norm = self._clip()
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
-        return Update(
-            loss=loss.item(),
-            likelihood=likelihood.item(),
-            source_tokens=sum(batch.source_tokens for batch in batches),
-            target_tokens=total,
-            padded_target_tokens=sum(batch.padded_target_tokens for batch in batches),
-            gradient_norm=norm,
-            rate=rate,
-        )
+        cut_batches = [cut(batch, None if self.sharded else largest, self.pad_id) for batch in batches]
+        left = sum(map(len, cut_batches))
+        for number, parts in zip(count(processes.rank(), processes.size()), cut_batches, strict=False):
+            for index, part in enumerate(parts):
+                place = (number, index) if len(parts) > 1 else (number,)
+                torch.manual_seed(seed_for("dropout", self.recipe.seed, step, *place))
+                left -= 1
+                part_loss, part_likelihood = self._learn(part, total, last=left == 0)
+                loss += part_loss
+                likelihood += part_likelihood
+        return loss, likelihood
+
+    def _learn(self, part: Batch, total: int, last: bool) -> tuple[Tensor, Tensor]:
+        """Add a part's share of the gradient; return its loss and negative log-likelihood."""
+        others_wait = self.sharded
+        try:
+            with exchanged(self.learner, now=last):
+                loss, likelihood = self.loss(part.to(self.device))
+                others_wait = others_wait or (last and processes.size() > 1)
+                # the exchange makes means of gradients, where we want their sum
+                (loss / (total / processes.size())).backward()  # type: ignore[no-untyped-call]
+            return loss.detach(), likelihood
+        except (RuntimeError, MemoryError) as error:
+            if not out_of_memory(error):
+                raise
+        # outside the handler, where the failure's traceback no longer keeps the activations alive
+        if others_wait:
+            raise ConfigError(
+                f"train.batch_tokens: a batch does not fit in the memory of {self.device}, which showed while gradients"
+                " were exchanged, when it is too late to cut it; lower batch_tokens, or raise train.accumulate"
+            )
+        if sentences_in(part) == 1:
+            raise ConfigError(
+                f"a single pair of {size_of(part):,} tokens, source and target, does not fit in the memory of "
+                f"{self.device}: lower data.filters.max_tokens, or make the model smaller"
+            )
+        raise DoesNotFitError(size_of(part))
 
     def loss(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         """Return a batch's summed smoothed loss and summed negative log-likelihood."""
         with autocast(self.recipe.runtime, self.device):
-            losses: tuple[torch.Tensor, torch.Tensor] = self.objective(batch)
+            losses: tuple[torch.Tensor, torch.Tensor] = self.learner(batch)
             return losses
 
-    def _clip(self) -> float:
+    def _clip(self) -> Tensor:
         """Shorten the gradient to `clip_norm`; return its length before."""
         limit = self.recipe.train.clip_norm
-        return nn.utils.clip_grad_norm_(self.model.parameters(), limit or float("inf")).item()
+        return nn.utils.clip_grad_norm_(self.model.parameters(), limit or float("inf"))

@@ -9,14 +9,17 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from nmt import processes
 from nmt.batching.batch import collate
 from nmt.batching.plan import SentenceLengths, cut
+from nmt.config import RuntimeSettings
 from nmt.decoding.corpus import search_all
 from nmt.decoding.options import SearchOptions
 from nmt.evaluation import language
 from nmt.evaluation.metrics import Score, compute
-from nmt.learning.update import Updater
+from nmt.learning.objective import Objective
 from nmt.model.checkpoint import LoadedModel
+from nmt.runtime import autocast
 from nmt.text.prepared import PreparedSplit
 from nmt.text.tokenizer import Tokenizers
 
@@ -80,23 +83,19 @@ def evaluate(
     return Evaluation(translations, bleu, chrf)
 
 
-def mean_loss(updater: Updater, split: PreparedSplit, tokenizers: Tokenizers, budget: int) -> float:
+def mean_loss(
+    objective: Objective, split: PreparedSplit, tokenizers: Tokenizers, budget: int, settings: RuntimeSettings
+) -> float:
     """Return the mean negative log-likelihood per target token, in nats."""
-    lengths = sentence_lengths(split)
-    ordered = np.lexsort((lengths.source, lengths.target))
-    total, tokens = 0.0, 0
-    updater.model.eval()
-    with torch.no_grad():
-        for indices in cut(ordered, lengths, budget):
+    lengths, every = SentenceLengths.of(split), np.arange(len(split))
+    ordered = np.lexsort((lengths.source[every], lengths.target[every]))
+    device = next(objective.parameters()).device
+    objective.eval()
+    sums: list[tuple[float, int]] = []
+    with torch.no_grad(), autocast(settings, device):
+        for indices in processes.own_share(cut(ordered, lengths, budget)):
             batch = collate(split, [indices], tokenizers)
-            _, likelihood = updater.loss(batch.to(updater.device))
-            total += likelihood.item()
-            tokens += batch.target_tokens
-    return total / tokens
-
-
-def sentence_lengths(split: PreparedSplit) -> SentenceLengths:
-    """Return the lengths of a split's pairs with their sentence ends, and their weights."""
-    source = split.source.lengths.astype(np.int64) + 1
-    target = split.target.lengths.astype(np.int64) + 1
-    return SentenceLengths(source, target, split.weights)
+            _, likelihood = objective(batch.to(device))
+            sums.append((likelihood.item(), batch.target_tokens))
+    every_sum = processes.gathered(sums)
+    return sum(likelihood for likelihood, _ in every_sum) / sum(tokens for _, tokens in every_sum)

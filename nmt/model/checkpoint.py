@@ -9,6 +9,8 @@ It is written to a temporary sibling, synced, and renamed, so that a directory w
 
 import hashlib
 import json
+import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from torch import Tensor
 
 from nmt.config import DecodeSettings, Languages, ModelSettings
 from nmt.errors import DamagedError, ModelError
+from nmt.model.sharding import laid_out_like, whole_tensor
 from nmt.model.transformer import Transformer
 from nmt.staging import staged_directory
 from nmt.text.tokenizer import Tokenizers
@@ -62,7 +65,7 @@ def write_model_files(directory: Path, loaded: LoadedModel) -> None:
 
 def weights_of(model: Transformer) -> dict[str, Tensor]:
     """Return the weights by name on the CPU, a tied matrix under its first name only."""
-    return {name: tensor.detach().cpu().contiguous() for name, tensor in model.named_parameters()}
+    return {name: whole_tensor(tensor).detach().cpu().contiguous() for name, tensor in model.named_parameters()}
 
 
 def load_model(directory: Path, device: torch.device) -> LoadedModel:
@@ -95,7 +98,7 @@ def load_weights(model: Transformer, file: Path) -> None:
             raise ModelError(f"{file}: weight '{name}': found {found}, the configuration expects {wanted}")
     with torch.no_grad():
         for name, parameter in expected.items():
-            parameter.copy_(weights[name])
+            parameter.copy_(laid_out_like(parameter, weights[name]))
 
 
 def read_tensors(file: Path) -> dict[str, Tensor]:
@@ -107,21 +110,24 @@ def read_tensors(file: Path) -> dict[str, Tensor]:
 
 
 def write_tensors(tensors: dict[str, Tensor], file: Path) -> None:
-    """Write a safetensors file. Raises ModelError if the disk refuses."""
+    """Write a safetensors file. Raises OSError if the disk refuses."""
     try:
         save_file(tensors, file)
     except SafetensorError as error:
-        raise ModelError(f"{file}: cannot write the weights: {error}") from None
+        number = re.search(r"os error (\d+)", str(error))
+        if number is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(file)) from None
 
 
-def read_configuration(directory: Path) -> dict[str, Any]:
-    """Read and check config.json and the digests of all files that it lists.
+def read_configuration(directory: Path, name: str = CONFIG_FILE) -> dict[str, Any]:
+    """Read and check config.json, or a file like it, and the digests of all files that it lists.
 
     Raises DamagedError where they do not agree, ModelError for a newer format.
     """
-    file = directory / CONFIG_FILE
+    file = directory / name
     if not file.is_file():
-        raise DamagedError(f"{directory}: not a model directory: it has no {CONFIG_FILE}")
+        raise DamagedError(f"{directory}: not a model directory: it has no {name}")
     try:
         configuration = json.loads(file.read_text(encoding="utf-8"))
         version, digests = configuration["format_version"], dict(configuration.get("files", {}))
@@ -129,11 +135,11 @@ def read_configuration(directory: Path) -> dict[str, Any]:
         raise DamagedError(f"{file}: damaged: {error}") from None
     if not isinstance(version, int) or version > FORMAT_VERSION:
         raise ModelError(f"{file}: format version {version}, but this nmt reads up to {FORMAT_VERSION}; update nmt")
-    for name, digest in digests.items():
-        if not (directory / name).is_file():
-            raise DamagedError(f"{directory / name}: missing, though {CONFIG_FILE} lists it; copy the whole directory")
-        if digest_of(directory / name) != digest:
-            raise DamagedError(f"{directory / name}: damaged: its content is not what was saved (SHA-256 differs)")
+    for other, digest in digests.items():
+        if not (directory / other).is_file():
+            raise DamagedError(f"{directory / other}: missing, though {name} lists it; copy the whole directory")
+        if digest_of(directory / other) != digest:
+            raise DamagedError(f"{directory / other}: damaged: its content is not what was saved (SHA-256 differs)")
     assert isinstance(configuration, dict)
     return configuration
 
@@ -148,12 +154,12 @@ def resolve_model(path: Path) -> Path:
     raise ModelError(f"{path}: neither a model directory ({CONFIG_FILE} is missing) nor a run with a checkpoint")
 
 
-def seal(directory: Path) -> None:
-    """Record the digest of every file beside config.json in it, so that damage is recognised when it is read."""
-    configuration = json.loads((directory / CONFIG_FILE).read_text(encoding="utf-8"))
-    others = sorted(file.name for file in directory.iterdir() if file.name != CONFIG_FILE)
-    configuration["files"] = {name: digest_of(directory / name) for name in others}
-    _write_json(directory / CONFIG_FILE, configuration)
+def seal(directory: Path, name: str = CONFIG_FILE) -> None:
+    """Record in config.json, or a file like it, the digest of every file beside it, so that reading finds damage."""
+    configuration = json.loads((directory / name).read_text(encoding="utf-8"))
+    others = sorted(file.name for file in directory.iterdir() if file.name != name)
+    configuration["files"] = {other: digest_of(directory / other) for other in others}
+    _write_json(directory / name, configuration)
 
 
 def digest_of(file: Path) -> str:

@@ -1,10 +1,16 @@
 """The run directory: saving, going on, refusing, and tidying up."""
 
+import contextlib
+import errno
 import json
 import os
+import re
+import resource
+import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -23,8 +29,10 @@ from nmt.config import (
     TrainSettings,
 )
 from nmt.errors import ConfigError, DamagedError, DataError, ModelError
-from nmt.learning.run import Progress, RunDirectory, Window, optimizer_tensors, point
-from nmt.model.checkpoint import LoadedModel, load_model
+from nmt.learning.optimizer import optimizer_tensors
+from nmt.learning.progress import Care, Progress, Window
+from nmt.learning.run import RunDirectory, point
+from nmt.model.checkpoint import LoadedModel, load_model, seal
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 
@@ -61,7 +69,9 @@ def trained(tokenizers: Tokenizers, steps: int = 3, seed: int = 1) -> tuple[Load
     model = Transformer(SHAPE, 40, 40)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01, fused=True)
     for _ in range(steps):
-        model.logits(model([torch.randint(4, 40, (2, 5))], [None], [torch.randint(4, 40, (2, 4))])).pow(2).sum().backward()
+        model.logits(model([torch.randint(4, 40, (2, 5))], [None], [torch.randint(4, 40, (2, 4))])).pow(
+            2
+        ).sum().backward()
         optimizer.step()
         optimizer.zero_grad()
     return LoadedModel(model, tokenizers, Languages(source="en", target="it"), DecodeSettings()), optimizer
@@ -76,7 +86,7 @@ def test_what_is_saved_is_resumed(run: RunDirectory, tokenizers: Tokenizers) -> 
     window = Window(
         loss=1 / 3, likelihood=0.1, gradient_norm=2.5, steps=2, target_tokens=9, padded_target_tokens=11, seconds=0.7
     )
-    progress = Progress(3, 1, 7, 1234, 5.25, 2, 1, [(20.1, 2), (1 / 7, 3)], window, "fingerprint")
+    progress = Progress(3, 1, 2, 7, 1234, 5.25, 2, 1, [(20.1, 2), (1 / 7, 3)], window, "x", Care(0.5, 99), 0, 3, 2, 1)
     directory = run.save(loaded, optimizer, progress)
     assert directory == run.path / "checkpoints" / "step-00000003"
 
@@ -113,7 +123,7 @@ def test_an_empty_run_begins_at_the_beginning(run: RunDirectory, tokenizers: Tok
     loaded, optimizer = trained(tokenizers, steps=0)
     run.log({"type": "train", "step": 5})
     assert run.resume(loaded.model, optimizer) == Progress()
-    assert run.metrics.read_text() == ""
+    assert run.metrics.file.read_text() == ""
 
 
 def test_the_newest_checkpoint_counts(run: RunDirectory, tokenizers: Tokenizers) -> None:
@@ -195,8 +205,8 @@ except NMTError as error:
 """
     tokenizers.save(run.path)
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert "model.safetensors: cannot write the weights: " in result.stdout, result.stderr
-    assert "File too large" in result.stdout
+    checkpoint = run.checkpoint(2)
+    assert result.stdout == f"{checkpoint}: cannot write it: File too large; name another folder\n", result.stderr
     assert [path.name for path in run.checkpoints.iterdir()] == ["step-00000001"]
     assert links(run) == {"last": "checkpoints/step-00000001"}
 
@@ -222,11 +232,177 @@ def test_leftovers_of_a_killed_save_go(run: RunDirectory) -> None:
     assert list(run.checkpoints.iterdir()) == []
 
 
+def test_a_real_disk_that_is_full(run: RunDirectory, tokenizers: Tokenizers, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("only the superuser of a real machine can mount a small disk")
+    try:
+        full = RunDirectory(disk / "run")
+        full.begin(recipe(full.path), restart=False)
+        loaded, optimizer = trained(tokenizers)
+        full.save(loaded, optimizer, Progress(step=1))
+        while shutil.disk_usage(disk).free > 12_000:
+            full.log({"type": "train", "step": 1})
+        message = f"{full.checkpoint(2)}: cannot write it: No space left on device; free some space, or name another"
+        with pytest.raises(DataError, match=re.escape(message)):
+            full.save(loaded, optimizer, Progress(step=2))
+        assert [path.name for path in full.checkpoints.iterdir()] == ["step-00000001"]
+        with pytest.raises(DataError, match=re.escape(f"{full.metrics.file}: cannot write it: No space left")):
+            full.log({"type": "train", "step": 1, "much": "x" * 20_000})
+        with pytest.raises(DataError, match=re.escape(f"{full.recipe}: cannot write it: No space left on device")):
+            full.begin(recipe(full.path, name="x" * 20_000), restart=False)
+        assert "name: test" in full.recipe.read_text()
+        assert full.resume(loaded.model, optimizer).step == 1
+        assert set(full.metrics.file.read_text().splitlines()) == {'{"type": "train", "step": 1}'}
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_an_older_damaged_checkpoint_is_set_aside_too(run: RunDirectory, tokenizers: Tokenizers) -> None:
+    """Even the best of all, which `best` links to; then that means the best that is there."""
+    loaded, optimizer = trained(tokenizers)
+    best = [(0.9, 2), (0.8, 4), (0.7, 6)]
+    for step in (2, 4, 6):
+        run.save(loaded, optimizer, Progress(step=step, best=best))
+    assert links(run)["best"] == "checkpoints/step-00000002"
+    with (run.checkpoint(2) / "model.safetensors").open("r+b") as stream:
+        stream.truncate(1000)
+    warnings: list[str] = []
+    assert run.resume(loaded.model, optimizer, warnings.append) == Progress(step=6, best=best)
+    assert len(warnings) == 1
+    assert "model.safetensors: damaged" in warnings[0]
+    assert "set aside as damaged-step-00000002" in warnings[0]
+    assert links(run) == {"best": "checkpoints/step-00000004", "last": "checkpoints/step-00000006"}
+    run.save(loaded, optimizer, Progress(step=8, best=best))
+    assert links(run)["best"] == "checkpoints/step-00000004"
+    assert load_model(run.path / "best", torch.device("cpu"))
+
+
+def test_a_checkpoint_of_another_version_is_explained(run: RunDirectory, tokenizers: Tokenizers) -> None:
+    loaded, optimizer = trained(tokenizers)
+    directory = run.save(loaded, optimizer, Progress(step=3))
+    content = json.loads((directory / "progress.json").read_text())
+    del content["care"], content["rollbacks"]
+    write_progress(directory, content)
+    assert run.resume(loaded.model, optimizer) == Progress(step=3)
+    for changed in ({**content, "batch": 7}, {key: value for key, value in content.items() if key != "window"}, []):
+        write_progress(directory, changed)
+        with pytest.raises(ModelError, match=r"json: made by another version.*still translates.*--restart") as caught:
+            run.resume(loaded.model, optimizer)
+        assert f"train.start_from name {directory}" in str(caught.value)
+        assert load_model(directory, torch.device("cpu"))
+
+
+def write_progress(directory: Path, content: object) -> None:
+    (directory / "progress.json").write_text(json.dumps(content))
+    seal(directory)
+
+
+# killed in the middle
+
+
+class Killed(BaseException):
+    """Stands for the end of the process: nothing in it is run after this."""
+
+
+@pytest.mark.parametrize("when", range(12))
+def test_a_kill_while_a_checkpoint_is_replaced_loses_nothing(
+    run: RunDirectory, tokenizers: Tokenizers, monkeypatch: pytest.MonkeyPatch, when: int
+) -> None:
+    """A validation after the fact writes the checkpoint of the same step again; the kill comes at any step of that."""
+    loaded, optimizer = trained(tokenizers)
+    before, after = Progress(step=3), Progress(step=3, validated_at=3)
+    run.save(loaded, optimizer, before)
+    calls = 0
+
+    def mortal(plain: Callable[..., object]) -> Callable[..., object]:
+        def call(*arguments: object, **options: object) -> object:
+            nonlocal calls
+            calls += 1
+            if calls > when:
+                raise Killed
+            return plain(*arguments, **options)
+
+        return call
+
+    with monkeypatch.context() as patch:
+        for owner, names in ((shutil, ["rmtree"]), (Path, ["rename", "replace", "write_text", "mkdir"])):
+            for name in names:
+                patch.setattr(owner, name, mortal(getattr(owner, name)))
+        with contextlib.suppress(Killed):
+            run.save(loaded, optimizer, after)
+    assert calls > when, "the kill came after the end"
+    run.begin(recipe(run.path), restart=False)
+    assert run.resume(loaded.model, optimizer) in (before, after)
+    assert [path.name for path in run.checkpoints.iterdir()] == ["step-00000003"]
+
+
+def test_leftovers_that_were_being_removed_go(run: RunDirectory, tokenizers: Tokenizers) -> None:
+    loaded, optimizer = trained(tokenizers)
+    for step in (2, 4):
+        run.save(loaded, optimizer, Progress(step=step))
+    run.checkpoint(2).rename(run.checkpoints / ".gone-step-00000002")
+    run.begin(recipe(run.path), restart=False)
+    assert [path.name for path in run.checkpoints.iterdir()] == ["step-00000004"]
+
+
+def test_going_back_forgets_what_came_after(run: RunDirectory, tokenizers: Tokenizers) -> None:
+    saved = {}
+    for step in (2, 4, 5):
+        loaded, optimizer = trained(tokenizers, steps=step, seed=step)
+        saved[step] = {name: p.detach().clone() for name, p in loaded.model.named_parameters()}
+        run.save(loaded, optimizer, Progress(step=step, validated_at=step, skipped=1))
+        run.log({"type": "train", "step": step})
+    progress = run.roll_back(4, loaded.model, optimizer)
+    assert progress == Progress(step=4, validated_at=4, skipped=1)
+    assert all(torch.equal(p, saved[4][name]) for name, p in loaded.model.named_parameters())
+    assert {int(state["step"]) for state in optimizer.state.values()} == {3}
+    assert [path.name for path in run.saved()] == ["step-00000002", "step-00000004"]
+    assert links(run) == {"last": "checkpoints/step-00000004"}
+    assert [record["step"] for record in logged(run)] == [2, 4]
+
+
 # metrics
 
 
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [('{"type": "train", "st', '\'{"type": "train", "st\''), ("[1]", "'[1]'"), ('{"step": "2"}', "step"), ("", "''")],
+)
+def test_a_line_of_metrics_that_was_damaged_by_hand(
+    run: RunDirectory, tokenizers: Tokenizers, line: str, shown: str
+) -> None:
+    loaded, optimizer = trained(tokenizers)
+    run.log({"type": "train", "step": 1})
+    with run.metrics.file.open("a") as stream:
+        stream.write(line + "\n")
+    run.log({"type": "train", "step": 3})
+    run.save(loaded, optimizer, Progress(step=3))
+    before = run.metrics.file.read_text()
+    with pytest.raises(
+        ModelError, match=rf"metrics.jsonl:2: expected a JSON object with a step.*{re.escape(shown)}.*mend"
+    ):
+        run.resume(loaded.model, optimizer)
+    assert run.metrics.file.read_text() == before
+
+
+def test_half_a_line_is_never_left_by_a_full_disk(run: RunDirectory) -> None:
+    run.log({"type": "train", "step": 1})
+    whole = run.metrics.file.read_bytes()
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) + 10, hard))
+    try:
+        with pytest.raises(DataError, match=r"metrics.jsonl: cannot write it: File too large; free some space"):
+            run.log({"type": "train", "step": 2})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    assert run.metrics.file.read_bytes() == whole
+
+
 def logged(run: RunDirectory) -> list[dict[str, object]]:
-    return [json.loads(line) for line in run.metrics.read_text().splitlines()]
+    return [json.loads(line) for line in run.metrics.file.read_text().splitlines()]
 
 
 def test_metrics_after_the_checkpoint_are_dropped(run: RunDirectory, tokenizers: Tokenizers) -> None:
@@ -238,12 +414,12 @@ def test_metrics_after_the_checkpoint_are_dropped(run: RunDirectory, tokenizers:
     ]
     for record in [*records, {"type": "train", "step": 3}]:
         run.log(record)
-    with run.metrics.open("a") as stream:
+    with run.metrics.file.open("a") as stream:
         stream.write('{"type": "train", "step"')
     run.save(loaded, optimizer, Progress(step=2))
     run.resume(loaded.model, optimizer)
     assert logged(run) == records
-    assert run.metrics.read_text().endswith("}\n")
+    assert run.metrics.file.read_text().endswith("}\n")
     run.log({"type": "train", "step": 3})
     assert logged(run)[-1] == {"type": "train", "step": 3}
 
@@ -343,7 +519,7 @@ def test_pruning_keeps_the_best_and_the_last(run: RunDirectory, tokenizers: Toke
     best = [(0.9, 2), (0.8, 4), (0.7, 1)]
     for step in range(1, 7):
         run.save(loaded, optimizer, Progress(step=step, best=best))
-    run.prune(2, Progress(step=6, best=best))
+    run.prune(2, 1, Progress(step=6, best=best))
     assert [directory.name for directory in run.saved()] == ["step-00000002", "step-00000004", "step-00000006"]
     assert links(run) == {"best": "checkpoints/step-00000002", "last": "checkpoints/step-00000006"}
 
@@ -400,6 +576,18 @@ def test_a_second_process_is_refused_until_the_first_ends_however_it_ends(run: R
         assert f"process {os.getpid()} on " in (run.path / "lock").read_text()
     with run.locked():
         assert (run.path / "lock").read_text().count("process") == 1
+
+
+def test_a_file_system_without_locks_is_no_other_training(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_locks(*_arguments: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    warnings: list[str] = []
+    with run.locked(warnings.append):
+        pass
+    (warning,) = warnings
+    assert warning.startswith(f"{run.path / 'lock'}: no locks here: No locks available; see to it that no other")
 
 
 def test_progress_is_plain_json() -> None:

@@ -1,6 +1,7 @@
 """One update: many batches as if they were one, clipping, and Adam by its own formulas."""
 
 import math
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,19 @@ import torch
 from torch import Tensor
 
 from nmt.batching.batch import Batch, Group, pad
-from nmt.config import Constant, CorpusFile, Data, Languages, ModelSettings, Recipe, Stop, TrainSettings
+from nmt.config import (
+    Constant,
+    CorpusFile,
+    Data,
+    Languages,
+    ModelSettings,
+    Recipe,
+    RuntimeSettings,
+    Stop,
+    TrainSettings,
+)
 from nmt.learning.loss import Smoothing, smoothed_cross_entropy
+from nmt.learning.progress import Care
 from nmt.learning.schedule import learning_rate
 from nmt.learning.update import Updater
 from nmt.model.transformer import Transformer
@@ -174,3 +186,66 @@ def test_evaluation_mode_is_left_and_learning_helps() -> None:
     assert losses[-1] < losses[0] / 3
     assert isinstance(of.recipe.train.schedule, Constant)
     assert of.recipe.train.stop == Stop()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="compiling for a CPU needs g++")
+@pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore:The .grad attribute of a Tensor:UserWarning"
+)  # torch's
+def test_compiled_updates_are_the_others_to_rounding() -> None:
+    chosen = recipe(dropout=0.25, adam_epsilon=1e-3, accumulate=2, ema=0.9)
+    eager = updater(chosen)
+    compiled = updater(chosen.model_copy(update={"runtime": RuntimeSettings(compile=True)}))
+    for step in (1, 2, 3):
+        batches = [batch_of(PAIRS[:step]), batch_of(PAIRS[step:])]
+        ours, theirs = (of.update(batches, step) for of in (compiled, eager))
+        assert ours.loss == pytest.approx(theirs.loss, rel=1e-5)
+        assert ours.gradient_norm == pytest.approx(theirs.gradient_norm, rel=1e-4)
+    assert difference(compiled, eager) < 1e-5
+    assert weights(compiled).keys() == weights(eager).keys()
+    with torch.inference_mode():  # as validation does, between two updates
+        found, expected = (of.model.eval().encode(batches[0].groups[0].source, None) for of in (compiled, eager))
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+    assert compiled.update(batches, 4).loss == pytest.approx(eager.update(batches, 4).loss, rel=1e-5)
+
+
+def spoil(of: Updater, value: float, where: str) -> None:
+    """Let loss or gradient come out as no number from now on."""
+    if where == "loss":
+        plain = of.loss
+
+        def spoiled(batch: Batch) -> tuple[Tensor, Tensor]:
+            loss, likelihood = plain(batch)
+            return loss + value, likelihood
+
+        of.loss = spoiled  # type: ignore[method-assign]
+    else:
+        of.model.encoder_norm.weight.register_hook(lambda gradient: gradient * value)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("where", ["loss", "gradient"])
+def test_an_update_that_is_no_number_changes_nothing(value: float, where: str) -> None:
+    of = updater(recipe(ema=0.9, weight_decay=0.1))
+    assert of.average is not None
+    for step in (1, 2):
+        assert of.update([batch_of(PAIRS)], step).finite
+
+    def everything() -> list[Tensor]:
+        assert of.average is not None
+        moments = [tensor for state in of.optimizer.state.values() for tensor in state.values()]
+        return [tensor.detach().clone() for tensor in (*weights(of).values(), *of.average.model.parameters(), *moments)]
+
+    before = everything()
+    spoil(of, value, where)
+    update = of.update([batch_of(PAIRS), batch_of(PAIRS)], 3)
+    assert not update.finite
+    assert all(torch.equal(a, b) for a, b in zip(before, everything(), strict=True))
+    assert all(parameter.grad is None for parameter in of.model.parameters())
+
+
+def test_care_scales_the_rate() -> None:
+    of = updater(recipe())
+    assert of.update([batch_of(PAIRS)], 1, Care(rate=0.25)).rate == 0.0025
+    assert of.optimizer.param_groups[0]["lr"] == 0.0025

@@ -10,10 +10,10 @@ import torch
 from nmt.config import CorpusFile, Data, DecodeSettings, Languages, ModelSettings, Recipe, TokenizerSettings
 from nmt.decoding.options import SearchOptions
 from nmt.learning.update import Updater
-from nmt.learning.validation import Validation, evaluate, mean_loss, sentence_lengths
+from nmt.learning.validation import Validation, evaluate, mean_loss
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
-from nmt.text.prepared import PreparedSplit
+from nmt.text.prepared import PreparedSplit, Sentences
 from nmt.text.tokenizer import BOS, EOS, Tokenizer, Tokenizers
 
 LINES = ["il gatto dorme", "la casa è rossa", "the cat sleeps", "the house is red", "una casa per il gatto"] * 4
@@ -42,19 +42,15 @@ def updater() -> Updater:
 
 def split_of(tokenizers: Tokenizers) -> PreparedSplit:
     source, target = (
-        [np.array(tokenizers.source.encode(line), dtype=np.int32) for line in side] for side in (SOURCES, REFERENCES)
+        Sentences.of([tokenizers.source.encode(line) for line in side]).store() for side in (SOURCES, REFERENCES)
     )
-
-    class Store(list):  # type: ignore[type-arg]
-        lengths = property(lambda self: np.array([len(ids) for ids in self], dtype=np.int32))
-
-    return PreparedSplit(Store(source), Store(target), np.ones(len(source), dtype=np.float32))  # type: ignore[arg-type]
+    return PreparedSplit(source, target, np.ones(len(source), dtype=np.float32))
 
 
 @pytest.mark.parametrize("budget", [1, 16, 1000])
 def test_mean_loss_is_that_of_all_tokens_one_by_one(tokenizers: Tokenizers, updater: Updater, budget: int) -> None:
     split, model, total, count = split_of(tokenizers), updater.model, 0.0, 0
-    found = mean_loss(updater, split, tokenizers, budget)
+    found = mean_loss(updater.validated(), split, tokenizers, budget, updater.recipe.runtime)
     model.eval()
     with torch.no_grad():
         for source, target in zip(split.source, split.target, strict=True):
@@ -67,13 +63,6 @@ def test_mean_loss_is_that_of_all_tokens_one_by_one(tokenizers: Tokenizers, upda
                 said.append(token)
     assert found == pytest.approx(total / count, rel=1e-5)
     assert all(parameter.grad is None for parameter in model.parameters())
-
-
-def test_lengths_count_the_end(tokenizers: Tokenizers) -> None:
-    lengths = sentence_lengths(split_of(tokenizers))
-    assert lengths.source.tolist() == [len(tokenizers.source.encode(line)) + 1 for line in SOURCES]
-    assert lengths.target.tolist() == [len(tokenizers.target.encode(line)) + 1 for line in REFERENCES]
-    assert lengths.source.dtype == np.int64
 
 
 def test_translations_come_in_order_whoever_they_are_batched_with(

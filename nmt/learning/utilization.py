@@ -1,0 +1,44 @@
+"""How much of what the machine can multiply a training makes use of (model FLOP utilization, Chowdhery et al. 2022).
+
+Learning takes 6 floating-point operations a weight and token: 2 forward, 4 backward. The encoder's weights work for
+source tokens, the decoder's and the output's for target tokens. Attention between tokens is not counted, nor padding.
+"""
+
+import time
+
+import torch
+
+from nmt import processes
+from nmt.config import RuntimeSettings
+from nmt.model.linear import product
+from nmt.model.transformer import Transformer
+from nmt.runtime import autocast
+
+
+class Utilization:
+    """Turns token counts into a share of the rate of matrix products, which it measures when it is made."""
+
+    def __init__(self, model: Transformer, device: torch.device, runtime: RuntimeSettings) -> None:
+        self._encoder = sum(parameter.numel() for parameter in model.encoder.parameters())
+        decoder = sum(parameter.numel() for parameter in model.decoder.parameters())
+        self._decoder = decoder + model.output.weight.numel()
+        self._rate = processes.size() * matrix_rate(device, runtime)
+
+    def share(self, source_tokens: int, target_tokens: int, seconds: float) -> float:
+        """Return which share of the machine learning so many tokens in so many seconds is."""
+        return 6 * (self._encoder * source_tokens + self._decoder * target_tokens) / seconds / self._rate
+
+
+def matrix_rate(device: torch.device, runtime: RuntimeSettings) -> float:
+    """Return the floating-point operations a second of a large matrix product, in the precision of training."""
+    size = 1024 if device.type == "cpu" else 8192
+    a = torch.ones(size, size, device=device)
+    quickest = float("inf")
+    with torch.no_grad(), autocast(runtime, device):
+        for _ in range(6):  # the first ones are slow
+            started = time.perf_counter()
+            product(a, a)
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
+            quickest = min(quickest, time.perf_counter() - started)
+    return 2 * size**3 / quickest
