@@ -47,6 +47,22 @@ def connected(settings: RuntimeSettings) -> Iterator[None]:
         raise ConfigError("runtime.device: mps cannot be shared by several processes; set cpu, or do without torchrun")
     if device.type == "cuda":
         torch.cuda.set_device(device)
+    try:
+        _connect(device)
+        yield
+    except RuntimeError as error:
+        # gloo has no class of errors of its own
+        if isinstance(error, dist.DistError) or "gloo" in str(error).lower():
+            reason = str(error).partition(". ")[0]
+            raise ModelError(
+                f"process {os.environ['RANK']} lost the others: {reason}; what ended the first of them stands "
+                "elsewhere in this output. The same command goes on from the last checkpoint"
+            ) from error
+        raise
+    dist.destroy_process_group()
+
+
+def _connect(device: torch.device) -> None:
     # what the processes tell each other in between goes through the processors, and does not wait for the GPUs
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     store, number, count = next(rendezvous("env://", timeout=_PATIENCE))
@@ -55,17 +71,6 @@ def connected(settings: RuntimeSettings) -> Iterator[None]:
         # (https://github.com/pytorch/pytorch/issues/135712)
         store = PrefixStore(f"try-{_tries()}", store)
     dist.init_process_group(backend, timeout=_PATIENCE, store=store, rank=number, world_size=count)
-    try:
-        yield
-    except RuntimeError as error:
-        # gloo has no class of errors of its own
-        if isinstance(error, dist.DistError) or "gloo" in str(error):
-            raise ModelError(
-                f"process {rank()} lost the others: {str(error).partition('. ')[0]}; what ended the first of them "
-                "stands elsewhere in this output. The same command goes on from the last checkpoint"
-            ) from error
-        raise
-    dist.destroy_process_group()
 
 
 def _started_by_torchrun() -> bool:

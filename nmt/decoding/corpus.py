@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
+from nmt import processes
 from nmt.batching.batch import pad
 from nmt.decoding.hypothesis import Hypothesis
 from nmt.decoding.options import SearchOptions
@@ -19,11 +20,13 @@ def search_all(
     """Return each sentence's hypotheses, in the order of the sentences, which are source ids without `</s>`.
 
     A batch holds at most `budget` padded source tokens times beam; a longer sentence is searched alone, and a batch
-    that is too large for the memory of the device in halves. Raises ConfigError if not even one sentence fits.
+    that is too large for the memory of the device in halves. Of several processes, each searches its share of the
+    batches, and all return everything. Raises ConfigError if not even one sentence fits.
     """
     results: list[list[Hypothesis]] = [[] for _ in sentences]
-    for indices in length_batches([len(ids) + 1 for ids in sentences], budget // options.beam):
-        found = _search_batch(model, [sentences[i] for i in indices], options)
+    batches = length_batches([len(ids) + 1 for ids in sentences], budget // options.beam)
+    own = [_search_batch(model, [sentences[i] for i in batch], options) for batch in processes.own_share(batches)]
+    for indices, found in zip(batches, processes.gathered(own), strict=True):
         for i, hypotheses in zip(indices, found, strict=True):
             results[i] = hypotheses
     return results

@@ -7,6 +7,7 @@ fp32. So on a CPU with AVX-512 the products of training, by far most of its work
 N rows, I inputs, O outputs.
 """
 
+import os
 from typing import Any
 
 import torch
@@ -19,6 +20,10 @@ _ONEDNN = (
     # what torch's own compiler calls; where a release has it no more, torch's default is used
     and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 )
+# oneDNN compiles a kernel for each shape, and keeps 1,024 of them, which is most of a gigabyte; batches of all sizes
+# ask for ever new ones. Compiling one anew takes less time than it saves.
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
+
 _FEW_ROWS = 16
 """Below, the call costs more than the product."""
 
