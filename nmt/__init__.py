@@ -3,11 +3,12 @@
 A sentence's way through the package, floor by floor (a module imports only from floors below its own):
 
     6  cli                                      the commands
-    5  prepare  train  translate  score         one verb each; they meet on disk
-    4  learning   decoding                      the update step; the search for translations
+    5  prepare  train  translate  score  average  export    one verb each; they meet on disk
+    4  learning   decoding   exchange           the update step; the search for translations; other programs
     3  batching   model   evaluation            tensors; the Transformer; metrics
     2  text                                     sentences, tokenizer, prepared corpus
     1  config   console   runtime   staging     the recipe; talk to people; the machine; whole directories
+       processes                                several of them under torchrun
     0  errors                                   what the user can mend
 """
 

@@ -5,11 +5,12 @@ Stages are imported where they are called, so that `--help` answers at once.
 
 import os
 import sys
+import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -71,18 +72,32 @@ def train(
     config: Config,
     overrides: Overrides = None,
     restart: Annotated[bool, typer.Option("--restart", help="Start over: forget what the run has learnt.")] = False,
+    dry: Annotated[
+        bool, typer.Option("--dry-run", help="Say what it takes in memory and time; train nothing.")
+    ] = False,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Train the recipe's model; prepares first if needed, resumes by itself if the run exists."""
     with errors_explained(debug, quiet) as console:
         from nmt.config import load_recipe
+        from nmt.console import Console
         from nmt.prepare import prepare as prepare_stage
+        from nmt.processes import apart, connected, first_goes_ahead, is_second_try, rank
+        from nmt.train import dry_run
         from nmt.train import train as train_stage
 
         recipe = load_recipe(config, overrides or ())
-        prepare_stage(recipe, console)
-        outcome = train_stage(recipe, console, restart)
+        with connected(recipe.runtime):
+            speaker = console if rank() == 0 else Console(silent=True)
+            with first_goes_ahead():
+                prepare_stage(recipe, speaker)
+            if dry:
+                if rank() == 0:
+                    with apart():
+                        print(dry_run(recipe, speaker))
+                return
+            outcome = train_stage(recipe, speaker, restart and not is_second_try())
     if outcome.signal is not None:
         raise typer.Exit(128 + outcome.signal)
 
@@ -103,6 +118,10 @@ def translate(
     batch_tokens: Annotated[int | None, typer.Option(min=1, help="Padded source tokens times beam at once.")] = None,
     device: Annotated[str, typer.Option(help="auto, cuda, mps or cpu.")] = "auto",
     threads: Annotated[int | None, typer.Option(min=1, max=1024, help="CPU threads.")] = None,
+    engine: Annotated[
+        Literal["torch", "ct2"] | None,
+        typer.Option(help="What computes; else what the model was exported for, or torch."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Write one JSON object a line.")] = False,
     quiet: Quiet = False,
     debug: Debug = False,
@@ -114,7 +133,7 @@ def translate(
 
         runtime = runtime_settings(device, threads)
         set_threads(runtime)
-        translator = Translator.load(model or default_model(), runtime)
+        translator = Translator.load(model or default_model(), runtime, engine)
         options = translator.options(beam, n_best, length_penalty, batch_tokens)
         with opened(source, output) as (lines, sink):
             stats = translate_stream(translator, lines, sink, options, json, console)
@@ -149,6 +168,41 @@ def score(
         print(report.as_json() if json else render(report))
 
 
+@app.command()
+def average(
+    models: Annotated[list[Path], typer.Argument(metavar="RUN", help="A run, or several models to average.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The model directory to write.")],
+    last: Annotated[int | None, typer.Option(min=1, help="Take the run's last K checkpoints.", metavar="K")] = None,
+    best: Annotated[int | None, typer.Option(min=1, help="Take its best K; all that it keeps.", metavar="K")] = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Average the weights of checkpoints into one model, which often translates better than any of them."""
+    with errors_explained(debug, quiet) as console:
+        from nmt.average import average as run_stage
+
+        run_stage(models, output, console, last, best)
+
+
+@app.command()
+def export(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A run or a model directory.")],
+    output: Annotated[Path, typer.Argument(metavar="DIR", help="The directory to write.")],
+    to: Annotated[Literal["ctranslate2", "hf"], typer.Option(help="The program to write for; hf is transformers.")],
+    quantization: Annotated[
+        str, typer.Option(help="Type of the weights for ctranslate2: float32, int8, int8_float32 …")
+    ] = "float32",
+    lines: Annotated[Path | None, typer.Option(help="Compare translations of these lines.", metavar="FILE")] = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Write a model for CTranslate2 or transformers, and check that it translates as the model itself does."""
+    with errors_explained(debug, quiet) as console:
+        from nmt.export import export as run_stage
+
+        run_stage(model, output, to, quantization, lines, console)
+
+
 @contextmanager
 def errors_explained(debug: bool, quiet: bool) -> Iterator["Console"]:
     """Turn what goes wrong into a message and an exit code; show tracebacks only to those who want them."""
@@ -160,6 +214,7 @@ def errors_explained(debug: bool, quiet: bool) -> Iterator["Console"]:
         if sys.stdout is not None:  # closed by whoever started us
             sys.stdout.flush()
     except NMTError as error:
+        _let_the_first_speak()
         _show_traceback(debug)
         console.error(str(error))
         raise typer.Exit(USER_ERROR) from None
@@ -181,6 +236,12 @@ def errors_explained(debug: bool, quiet: bool) -> Iterator["Console"]:
         _show_traceback(debug)
         console.error(f"{type(error).__name__}: {error}\nThis is a bug in nmt; --debug shows where.")
         raise typer.Exit(OUR_BUG) from None
+
+
+def _let_the_first_speak() -> None:
+    """Wait a little in all but the first process of torchrun: when that has said the same and ended, all are ended."""
+    if os.environ.get("RANK", "0") != "0":
+        time.sleep(2)
 
 
 def _show_traceback(debug: bool) -> None:

@@ -20,12 +20,14 @@ from typing import BinaryIO, Literal
 
 from nmt.config import RuntimeSettings
 from nmt.console import Advance, Console
-from nmt.decoding.corpus import search_all
+from nmt.decoding.engine import Engine, TorchEngine
 from nmt.decoding.hypothesis import Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError, DataError, ModelError
+from nmt.exchange.ct2_engine import ExportedModel, open_in_ctranslate2
+from nmt.exchange.exported import is_export
 from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
-from nmt.runtime import autocast, choose_device
+from nmt.runtime import choose_device
 from nmt.text.corpus import decode_line
 from nmt.text.segment import join_pieces, split_line
 
@@ -108,17 +110,30 @@ class TranslateStats:
 class Translator:
     """A model in memory that translates text."""
 
-    def __init__(self, loaded: LoadedModel, runtime: RuntimeSettings | None = None) -> None:
-        self._model = loaded.model.eval()
+    def __init__(self, loaded: LoadedModel | ExportedModel, runtime: RuntimeSettings | None = None) -> None:
+        self._engine: Engine = (
+            TorchEngine(loaded.model, runtime or RuntimeSettings())
+            if isinstance(loaded, LoadedModel)
+            else loaded.engine
+        )
         self._tokenizers = loaded.tokenizers
         self._decode = loaded.decode
-        self._runtime = runtime or RuntimeSettings()
         self.languages = loaded.languages
 
     @classmethod
-    def load(cls, directory: Path, runtime: RuntimeSettings | None = None) -> "Translator":
-        """Open a model directory or a run. Raises ModelError, or ConfigError if the device is not there."""
+    def load(
+        cls, directory: Path, runtime: RuntimeSettings | None = None, engine: Literal["torch", "ct2"] | None = None
+    ) -> "Translator":
+        """Open a model directory, a run, or what `nmt export --to ctranslate2` wrote.
+
+        The engine is the one that the directory is for; ct2 also translates with a model that is not exported.
+        Raises ModelError, or ConfigError if the device or CTranslate2 is not there.
+        """
         runtime = runtime or RuntimeSettings()
+        if engine == "ct2" or (engine is None and is_export(directory)):
+            return cls(open_in_ctranslate2(directory, runtime))
+        if is_export(directory):
+            raise ConfigError(f"--engine: found torch, but {directory} was exported; give the model itself")
         return cls(load_model(resolve_model(directory), choose_device(runtime)), runtime)
 
     def options(
@@ -150,8 +165,7 @@ class Translator:
         pieces_of = {line: self._pieces(line, options) for line in dict.fromkeys(lines)}
         encoded = {piece: ids for pieces in pieces_of.values() for piece, ids in pieces}
         texts = [piece for piece, ids in encoded.items() if ids]
-        with autocast(self._runtime, next(self._model.parameters()).device):
-            found = search_all(self._model, [encoded[text] for text in texts], options.search, options.batch_tokens)
+        found = self._engine.search([encoded[text] for text in texts], options.search, options.batch_tokens)
         ways = {text: self._ways(hypotheses) for text, hypotheses in zip(texts, found, strict=True)}
         done = {
             line: _join(line, [piece for piece, _ in pieces], [ways.get(piece, _NOTHING) for piece, _ in pieces])
@@ -164,8 +178,8 @@ class Translator:
         encode = self._tokenizers.source.encode
         ids = encode(line)
         limit = options.max_source_tokens
-        if self._model.settings.positions == "learned":
-            limit = max(1, min(limit, self._model.settings.max_positions - 1))
+        if self._engine.longest is not None:
+            limit = max(1, min(limit, self._engine.longest - 1))
         if len(ids) <= limit:
             return [(line, ids)]
         return [(piece, encode(piece)) for piece in split_line(line, limit, lambda text: len(encode(text)))]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from nmt import translate
 from nmt.config import DecodeSettings, Languages, ModelSettings, RuntimeSettings, TokenizerSettings
 from nmt.console import Console
-from nmt.decoding import corpus
+from nmt.decoding import corpus, engine
 from nmt.decoding.corpus import length_batches, search_all
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError, DataError, ModelError
@@ -167,7 +167,7 @@ class TestOrder:
             searched.extend(sentences)
             return search_all(model, sentences, *rest)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(translate, "search_all", counting)
+        monkeypatch.setattr(engine, "search_all", counting)
         found = texts(translator, ["a dog", "", "the cat", "a dog", "a dog"])
         assert len(searched) == 2
         assert found[0] == found[3] == found[4]
@@ -195,7 +195,7 @@ class TestLongLines:
             return search_all(model, sentences[:1], *rest) * len(sentences)  # type: ignore[arg-type]
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(translate, "search_all", watching)
+            patch.setattr(engine, "search_all", watching)
             (translation,) = translator.translate([line], translator.options(beam=1))
         assert longest <= 200
         assert translation.pieces > 100

@@ -10,8 +10,9 @@ from nmt.errors import ModelError
 class Hypothesis:
     """A finished translation: tokens without `<s>` and `</s>`, and how probable the model finds it.
 
-    `token_log_probs` has one natural logarithm more than there are tokens, the last for `</s>`; `log_prob` is their
-    sum, and `normalized` is `log_prob` divided by the length penalty: what hypotheses are ranked by.
+    `token_log_probs` has one natural logarithm more than there are tokens, the last for `</s>`; an engine other than
+    ours may not tell them, then it is empty. `log_prob` is their sum, and `normalized` is `log_prob` divided by the
+    length penalty: what hypotheses are ranked by.
     """
 
     tokens: list[int]

@@ -1,0 +1,141 @@
+"""How many target tokens a second `nmt translate` writes, beside CTranslate2 on the very same weights.
+
+    python benchmarks/decoding_speed.py MODEL TEXT… [--reference FILE…] [--rounds 5] [--threads 1] [--beam 1 4]
+
+MODEL is a run or a model directory; it is exported to a temporary directory in float32 and int8. All engines translate
+each TEXT in turn, A B A B, in one process, after a warm-up of a few lines that is not counted. What is timed is the way
+from lines to lines: tokenizing, searching, spelling; starting and loading are left out. Target tokens are those of the
+translations with `</s>`. A figure is the median of the rounds. CTranslate2 translates as many batches at a time as
+there are threads, its quicker way for whole files.
+Prints a table and one JSON line.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nmt.config import RuntimeSettings
+from nmt.evaluation.language import given
+from nmt.evaluation.metrics import compute
+from nmt.exchange.ct2_engine import open_in_ctranslate2
+from nmt.exchange.ctranslate2 import write_ctranslate2
+from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
+from nmt.runtime import set_threads
+from nmt.text.corpus import read_lines
+from nmt.translate import Translator
+
+CPU = torch.device("cpu")
+
+
+def main() -> None:
+    """Measure in turn, print the table and the JSON line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("texts", type=Path, nargs="+")
+    parser.add_argument("--reference", type=Path, action="append", default=[], help="one for each TEXT, in order")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--beam", type=int, nargs="+", default=[1, 4])
+    chosen = parser.parse_args()
+    if chosen.reference and len(chosen.reference) != len(chosen.texts):
+        parser.error("--reference: give one for each TEXT, or none")
+    loaded = load_model(resolve_model(chosen.model), CPU)
+    engines = translators(loaded, chosen.threads)
+    results = []
+    for place, text in enumerate(chosen.texts):
+        lines = list(read_lines(text))
+        reference = list(read_lines(chosen.reference[place])) if chosen.reference else None
+        for beam in chosen.beam:
+            figures, outputs = measure(engines, lines, beam, chosen.rounds, loaded)
+            bleu = quality(outputs, reference, loaded)
+            results += rows({"text": text.name, "beam": beam}, figures, outputs, bleu)
+    report(results, chosen)
+
+
+def translators(loaded: LoadedModel, threads: int) -> dict[str, Translator]:
+    """Return the engines by name; CTranslate2 keeps in memory what it has read."""
+    runtime = RuntimeSettings(device="cpu", threads=threads)
+    set_threads(runtime)
+    found = {"nmt": Translator(loaded, runtime)}
+    for quantization in ("float32", "int8"):
+        with tempfile.TemporaryDirectory() as folder:
+            write_ctranslate2(Path(folder), loaded, quantization)
+            one_thread_each = runtime.model_copy(update={"threads": 1})
+            exported = open_in_ctranslate2(Path(folder), one_thread_each, parallel=threads)
+            found[f"CTranslate2 {quantization}"] = Translator(exported, runtime)
+    return found
+
+
+def measure(
+    engines: dict[str, Translator], lines: list[str], beam: int, rounds: int, loaded: LoadedModel
+) -> tuple[dict[str, list[float]], dict[str, list[str]]]:
+    """Return each engine's target tokens a second, by round, and what it said."""
+    figures: dict[str, list[float]] = {name: [] for name in engines}
+    outputs: dict[str, list[str]] = {}
+    for number in range(rounds + 1):  # the first is the warm-up
+        for name, translator in engines.items():
+            options = translator.options(beam=beam)
+            started = time.perf_counter()
+            said = [found.text for found in translator.translate(lines if number else lines[:20], options)]
+            seconds = time.perf_counter() - started
+            if number:
+                tokens = sum(len(loaded.tokenizers.target.encode(text)) + 1 for text in said if text)
+                figures[name].append(tokens / seconds)
+                outputs[name] = said
+                print(f"round {number}, beam {beam}, {name}: {tokens / seconds:,.0f} target tokens/s", file=sys.stderr)
+    return figures, outputs
+
+
+def quality(outputs: dict[str, list[str]], reference: list[str] | None, loaded: LoadedModel) -> dict[str, float | None]:
+    """Return the BLEU of each engine's output, None without a reference."""
+    if reference is None:
+        return dict.fromkeys(outputs)
+    language = given(loaded.languages.target)
+    return {name: compute("bleu", said, [reference], language).value for name, said in outputs.items()}
+
+
+def rows(
+    what: dict[str, object],
+    figures: dict[str, list[float]],
+    outputs: dict[str, list[str]],
+    bleu: dict[str, float | None],
+) -> list[dict[str, Any]]:
+    """Return one row an engine: its median and how much of its output is ours, line by line."""
+    ours = outputs["nmt"]
+    return [
+        {
+            **what,
+            "engine": name,
+            "target_tokens_per_s": statistics.median(rounds),
+            "of_ours": statistics.median(rounds) / statistics.median(figures["nmt"]),
+            "rounds": [round(figure) for figure in rounds],
+            "same_lines": sum(a == b for a, b in zip(ours, outputs[name], strict=True)) / len(ours),
+            "bleu": bleu[name],
+        }
+        for name, rounds in figures.items()
+    ]
+
+
+def report(results: list[dict[str, Any]], chosen: argparse.Namespace) -> None:
+    """Print the rows as a Markdown table and as a JSON line."""
+    print("| text | beam | engine | target tokens/s, median | × nmt | rounds | same lines | BLEU |")
+    print("|---|--:|---|--:|--:|---|--:|--:|")
+    for row in results:
+        rounds = ", ".join(f"{figure:,}" for figure in row["rounds"])
+        bleu = "" if row["bleu"] is None else f"{row['bleu']:.2f}"
+        print(
+            f"| {row['text']} | {row['beam']} | {row['engine']} | {row['target_tokens_per_s']:,.0f} "
+            f"| {row['of_ours']:.2f} | {rounds} | {row['same_lines']:.1%} | {bleu} |"
+        )
+    print(json.dumps({"model": str(chosen.model), "threads": chosen.threads, "results": results}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""What translating asks of a model, whichever program runs it."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from nmt.config import RuntimeSettings
+from nmt.decoding.corpus import search_all
+from nmt.decoding.hypothesis import Hypothesis
+from nmt.decoding.options import SearchOptions
+from nmt.model.transformer import Transformer
+from nmt.runtime import autocast
+
+
+class Engine(Protocol):
+    """Searches for translations of sentences, on token ids."""
+
+    @property
+    def longest(self) -> int | None:
+        """The most tokens, `</s>` included, that a sentence may have; None for any number."""
+
+    def search(self, sentences: Sequence[Sequence[int]], options: SearchOptions, budget: int) -> list[list[Hypothesis]]:
+        """Return each sentence's hypotheses, as `search_all` does: in order, best first, within a budget a batch.
+
+        Raises ConfigError for options that the engine does not know.
+        """
+
+
+class TorchEngine:
+    """Our own model, which knows every option."""
+
+    def __init__(self, model: Transformer, runtime: RuntimeSettings) -> None:
+        self._model = model.eval()
+        self._runtime = runtime
+
+    @property
+    def longest(self) -> int | None:
+        """The most tokens of a sentence: learned positions end."""
+        settings = self._model.settings
+        return settings.max_positions if settings.positions == "learned" else None
+
+    def search(self, sentences: Sequence[Sequence[int]], options: SearchOptions, budget: int) -> list[list[Hypothesis]]:
+        """Return each sentence's hypotheses, in the precision of the runtime."""
+        with autocast(self._runtime, next(self._model.parameters()).device):
+            return search_all(self._model, sentences, options, budget)

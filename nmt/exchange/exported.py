@@ -1,0 +1,86 @@
+"""An exported directory: another program's files, and `nmt.json`, which says what they are and how to decode.
+
+nmt.json     format version, format, quantization, languages, decode settings, digests of the files beside it
+"""
+
+import importlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sentencepiece
+from pydantic import ValidationError
+
+from nmt.config import DecodeSettings, Languages
+from nmt.errors import ConfigError, ModelError
+from nmt.model.checkpoint import FORMAT_VERSION, LoadedModel, read_configuration, seal
+from nmt.text.tokenizer import Tokenizer, Tokenizers
+
+EXPORT_FILE = "nmt.json"
+_EXTRAS = {"ctranslate2": "ct2", "transformers": "hf"}
+
+
+@dataclass(frozen=True)
+class Export:
+    """What an exported directory says of itself."""
+
+    languages: Languages
+    decode: DecodeSettings
+    tokenizers: Tokenizers
+    longest: int | None
+    """The most tokens, `</s>` included, of a sentence or a translation; None for any number."""
+
+
+def is_export(directory: Path) -> bool:
+    """Whether a directory is one that `nmt export` wrote."""
+    return (directory / EXPORT_FILE).is_file()
+
+
+def write_export(directory: Path, loaded: LoadedModel, kind: str, quantization: str, longest: int | None) -> None:
+    """Add nmt.json to the files of another program."""
+    content = {
+        "format_version": FORMAT_VERSION,
+        "format": kind,
+        "quantization": quantization,
+        "languages": loaded.languages.model_dump(),
+        "decode": loaded.decode.model_dump(),
+        "longest": longest,
+    }
+    (directory / EXPORT_FILE).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    seal(directory, EXPORT_FILE)
+
+
+def read_export(directory: Path) -> Export:
+    """Read what `write_export` wrote for CTranslate2. Raises ModelError if it is damaged, too new, or not for it."""
+    content = read_configuration(directory, EXPORT_FILE)
+    file = directory / EXPORT_FILE
+    try:
+        if content["format"] != "ctranslate2":
+            raise ModelError(
+                f"{directory}: exported for {content['format']}, which nmt cannot run; "
+                "export the model with --to ctranslate2, or translate with the model itself"
+            )
+        return Export(
+            Languages.model_validate(content["languages"]),
+            DecodeSettings.model_validate(content["decode"]),
+            Tokenizers.load(directory),
+            content["longest"],
+        )
+    except (KeyError, ValidationError) as error:
+        raise ModelError(f"{file}: cannot read it: {error}; export the model anew") from None
+
+
+def symbols(tokenizer: Tokenizer) -> list[str]:
+    """Return the piece of each id as SentencePiece writes it, no two alike: `Tokenizer.pieces` is for people."""
+    processor = sentencepiece.SentencePieceProcessor()
+    processor.LoadFromSerializedProto(tokenizer.to_bytes())
+    return [processor.id_to_piece(i) for i in range(len(tokenizer))]
+
+
+def library(name: str) -> Any:
+    """Import another program's package. Raises ConfigError if it is not installed."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise ConfigError(f"{name} is not installed; pip install 'nmt[{_EXTRAS[name]}]'") from None
