@@ -15,40 +15,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 
 from nmt import strict_yaml
 from nmt.errors import ConfigError
 from nmt.recipe_errors import Misfit, explain
+from nmt.schedules import Falling, Noam, Schedule
+from nmt.sections import File, PositiveInt, Probability, Rate, Section
 
-PositiveInt = Annotated[int, Field(ge=1, lt=2**31)]
-Probability = Annotated[float, Field(ge=0, lt=1)]
-Rate = Annotated[float, Field(gt=0)]
-
-
-def _not_the_recipes_folder(path: Path) -> Path:
-    if path == Path():
-        raise ValueError("found no name, expected the path of a file, or of a folder of its own")
-    return path
-
-
-File = Annotated[Path, Field(strict=False), AfterValidator(_not_the_recipes_folder)]
 _OWN_SYMBOL = re.compile("pad|unk|s|0x[0-9]{2}")
-SectionType = TypeVar("SectionType", bound="Section")
-
-
-class Section(BaseModel):
-    """A part of the recipe: frozen, no unknown keys, no silent conversions."""
-
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True, allow_inf_nan=False
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _empty_means_defaults(cls, data: Any) -> Any:
-        # `train:` with every key below it commented out
-        return {} if data is None else data
+SectionType = TypeVar("SectionType", bound=Section)
 
 
 class Languages(Section):
@@ -184,85 +160,6 @@ class ModelSettings(Section):
                 "heads",
             )
         return self
-
-
-class Noam(Section):
-    """factor · dim^-0.5 · min(step^-0.5, step · warmup^-1.5) (Vaswani et al. 2017)."""
-
-    name: Literal["noam"] = "noam"
-    """Which schedule."""
-    factor: Rate = 2.0
-    """Scales the whole curve; the highest rate is factor · (dim · warmup)^-0.5."""
-    warmup: PositiveInt = 4000
-    """Steps until the rate is highest."""
-
-
-class InverseSqrt(Section):
-    """Linear warm-up to `rate`, then rate · sqrt(warmup / step)."""
-
-    name: Literal["inverse_sqrt"]
-    """Which schedule."""
-    rate: Rate = 7e-4
-    """The highest learning rate."""
-    warmup: PositiveInt = 4000
-    """Steps until the rate is highest."""
-
-
-class Constant(Section):
-    """Linear warm-up to `rate`, then `rate`."""
-
-    name: Literal["constant"]
-    """Which schedule."""
-    rate: Rate = 1e-4
-    """The learning rate."""
-    warmup: Annotated[int, Field(ge=0)] = 0
-    """Steps until the rate is reached."""
-
-
-class Linear(Section):
-    """Linear warm-up to `rate`, then straight down to floor · rate at the last step."""
-
-    name: Literal["linear"]
-    """Which schedule."""
-    rate: Rate = 1e-3
-    """The highest learning rate."""
-    warmup: PositiveInt = 1000
-    """Steps until the rate is highest."""
-    floor: Probability = 0.0
-    """Rate at the last step, as a share of the highest."""
-
-
-class Cosine(Section):
-    """Linear warm-up to `rate`, then along half a cosine to floor · rate (Loshchilov & Hutter 2017)."""
-
-    name: Literal["cosine"]
-    """Which schedule."""
-    rate: Rate = 1e-3
-    """The highest learning rate."""
-    warmup: PositiveInt = 1000
-    """Steps until the rate is highest."""
-    floor: Probability = 0.0
-    """Rate at the last step, as a share of the highest."""
-
-
-class WarmupStableDecay(Section):
-    """Linear warm-up to `rate`, flat, and straight down to floor · rate at the end (Hu et al. 2024)."""
-
-    name: Literal["wsd"]
-    """Which schedule."""
-    rate: Rate = 1e-3
-    """The highest learning rate."""
-    warmup: PositiveInt = 1000
-    """Steps until the rate is highest."""
-    decay: float = Field(default=0.2, gt=0, le=1)
-    """Share of all steps, the last ones, in which the rate falls."""
-    floor: Probability = 0.0
-    """Rate at the last step, as a share of the highest."""
-
-
-Schedule = Annotated[Noam | InverseSqrt | Constant | Linear | Cosine | WarmupStableDecay, Field(discriminator="name")]
-Falling = Linear | Cosine | WarmupStableDecay
-"""The schedules that end at train.stop.steps."""
 
 
 class Stop(Section):

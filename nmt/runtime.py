@@ -62,7 +62,7 @@ def reuse_freed_memory() -> None:
     """Let the C library keep what a step frees for the next one, instead of handing it back and asking for it anew.
 
     The tensors of a step are megabytes large, and glibc returns such pieces to the system at once; getting them
-    back, page by page, takes 5 to 8 % of a training step on a CPU. Elsewhere nothing is changed.
+    back, page by page, takes some percent of a training step on a CPU. Elsewhere nothing is changed.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:

@@ -199,12 +199,8 @@ def _configurations(loaded: LoadedModel) -> dict[str, dict[str, Any]]:
         "eos_token": "</s>",
         "model_max_length": POSITIONS,
     }
-    files: dict[str, dict[str, Any]] = {
-        "config.json": model,
-        "generation_config.json": generation,
-        "tokenizer_config.json": tokenizer,
-    }
-    files |= {"vocab.json": _ids(tokenizers.source)}
+    files: dict[str, dict[str, Any]] = {"config.json": model, "generation_config.json": generation}
+    files |= {"tokenizer_config.json": tokenizer, "vocab.json": _ids(tokenizers.source)}
     return files if tokenizers.shared else files | {"target_vocab.json": _ids(tokenizers.target)}
 
 

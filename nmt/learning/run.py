@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 
-from nmt.config import Falling, Recipe, load_recipe, recipe_to_yaml
+from nmt.config import Recipe, load_recipe, recipe_to_yaml
 from nmt.errors import ConfigError, DamagedError, DataError, ModelError
 from nmt.learning.metrics import MetricsLog
 from nmt.learning.optimizer import load_optimizer, optimizer_tensors
@@ -42,6 +42,7 @@ from nmt.model.checkpoint import (
 )
 from nmt.model.transformer import Transformer
 from nmt.processes import largest
+from nmt.schedules import Falling
 from nmt.staging import staged_directory
 
 OPTIMIZER_FILE = "optimizer.safetensors"

@@ -10,20 +10,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.config import (
-    Constant,
-    Cosine,
-    Falling,
-    InverseSqrt,
-    Linear,
-    Noam,
-    Schedule,
-    Stop,
-    TrainSettings,
-    WarmupStableDecay,
-    load_recipe,
-)
+from nmt.config import Stop, TrainSettings, load_recipe
 from nmt.learning.schedule import learning_rate
+from nmt.schedules import Constant, Cosine, Falling, InverseSqrt, Linear, Noam, Schedule, WarmupStableDecay
 
 STEPS = 1000
 
