@@ -250,8 +250,22 @@ def _show_traceback(debug: bool) -> None:
 
 
 def main() -> None:
-    """Run the command line."""
-    app()
+    """Run the command line; as one of torchrun's processes, leave without taking anything down.
+
+    Threads of torch.distributed may still be there at the end; a process that takes them down now and then aborts
+    ("terminate called without an active exception"), and torchrun would call the whole training failed.
+    """
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        app()
+        return
+    code: object = 0
+    try:
+        app()
+    except SystemExit as end:
+        code = end.code
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code if isinstance(code, int) else int(code is not None))
 
 
 if __name__ == "__main__":
