@@ -1,8 +1,8 @@
 """Matrix products by the quickest library that torch carries, and the linear map made of them.
 
-On x86 processors torch leaves fp32 products to MKL, which uses AVX-512 on Intel's own only. The oneDNN beside it uses
-it on all: on an AMD EPYC (Zen 5) 380 to 420 GFLOP/s where MKL reaches 180 (benchmarks/RESULTS.md). Both compute in
-fp32. So on a CPU with AVX-512 the products of training, by far most of its work, go to oneDNN.
+On x86 processors torch leaves fp32 products to MKL. On two cores of an AMD EPYC (Zen 5) that reaches 180 GFLOP/s where
+the oneDNN beside it reaches 380 to 420, both in fp32 (benchmarks/RESULTS.md). So on a CPU with AVX-512 the products of
+training, by far most of its work, go to oneDNN.
 
 N rows, I inputs, O outputs.
 """
