@@ -20,7 +20,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 SHAPES = {
@@ -107,16 +106,15 @@ def peer_speed(command: str) -> float:
 def operations_a_token(chosen: argparse.Namespace, folder: Path) -> float:
     """Return the floating-point operations that learning from one target token takes."""
     from nmt.config import load_recipe
+    from nmt.learning.utilization import operations
     from nmt.model.transformer import Transformer
     from nmt.text.prepared import PreparedCorpus
 
     recipe = load_recipe(folder / "recipe.yaml")
     counts = PreparedCorpus.open(folder / "prepared").manifest.train
-    model = Transformer(recipe.model, VOCABULARY, VOCABULARY)
-    encoder = sum(p.numel() for p in model.encoder.parameters())
-    decoder = sum(p.numel() for p in model.decoder.parameters()) + model.output.weight.numel()
+    by_source, by_target = operations(Transformer(recipe.model, VOCABULARY, VOCABULARY))
     source, target = (side.tokens + counts.kept for side in (counts.source, counts.target))
-    return 6 * (decoder + encoder * source / target)
+    return by_target + by_source * source / target
 
 
 def matrix_rates() -> dict[str, float]:
@@ -124,26 +122,15 @@ def matrix_rates() -> dict[str, float]:
     import torch
 
     from nmt.config import RuntimeSettings
+    from nmt.learning.utilization import matrix_rate
     from nmt.model.linear import product
-    from nmt.runtime import autocast, choose_device, set_threads
+    from nmt.runtime import choose_device, set_threads
 
     runtime = RuntimeSettings()
     set_threads(runtime)
     device = choose_device(runtime)
-    size = 1536 if device.type == "cpu" else 8192
-    a, b = torch.randn(size, size, device=device), torch.randn(size, size, device=device)
-    rates = {}
-    with torch.no_grad(), autocast(runtime, device):
-        for name, multiply in (("torch", torch.mm), ("training", product)):
-            seconds = []
-            for _ in range(20):
-                started = time.perf_counter()
-                multiply(a, b)
-                if device.type == "cuda":
-                    torch.cuda.synchronize()
-                seconds.append(time.perf_counter() - started)
-            rates[name] = 2 * size**3 / min(seconds) / 1e9
-    return rates
+    ways = {"torch": torch.mm, "training": product}
+    return {name: matrix_rate(device, runtime, multiply, small=1536) / 1e9 for name, multiply in ways.items()}
 
 
 def report(

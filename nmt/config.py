@@ -147,6 +147,11 @@ class ModelSettings(Section):
     tied_embeddings: Literal["all", "target", "none"] = "all"
     """Share one matrix among source, target and output; between target and output; or not at all."""
 
+    @property
+    def longest(self) -> int | None:
+        """Return how many tokens, `</s>` included, a sequence may have; None for any number."""
+        return self.max_positions if self.positions == "learned" else None
+
     @model_validator(mode="after")
     def _heads_divide(self) -> Self:
         if self.dim % self.heads or self.dim % 2:

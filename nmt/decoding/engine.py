@@ -35,8 +35,7 @@ class TorchEngine:
     @property
     def longest(self) -> int | None:
         """The most tokens of a sentence: learned positions end."""
-        settings = self._model.settings
-        return settings.max_positions if settings.positions == "learned" else None
+        return self._model.settings.longest
 
     def search(self, sentences: Sequence[Sequence[int]], options: SearchOptions, budget: int) -> list[list[Hypothesis]]:
         """Return each sentence's hypotheses, in the precision of the runtime."""

@@ -28,8 +28,8 @@ def search(
         return []
     lengths = [source.size(1)] * source.size(0) if source_mask is None else source_mask.sum(1).tolist()
     limits = torch.tensor([options.limit(length) for length in lengths])
-    if model.settings.positions == "learned":
-        limits.clamp_(max=model.settings.max_positions)
+    if model.settings.longest is not None:
+        limits.clamp_(max=model.settings.longest)
     memory = model.encode(source, source_mask)
     find = greedy_search if options.beam == 1 else beam_search
     return find(model, memory, source_mask, limits, options)

@@ -64,7 +64,7 @@ def write_ctranslate2(directory: Path, loaded: LoadedModel, quantization: str) -
 def _longest(loaded: LoadedModel) -> int | None:
     """Return how many tokens, `</s>` included, a sentence or a translation may have; None for any number."""
     settings = loaded.model.settings
-    return {"sinusoidal": POSITIONS, "learned": settings.max_positions}.get(settings.positions)
+    return POSITIONS if settings.positions == "sinusoidal" else settings.longest
 
 
 def _fill(spec: Any, loaded: LoadedModel) -> None:

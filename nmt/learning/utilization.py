@@ -5,8 +5,10 @@ source tokens, the decoder's and the output's for target tokens. Attention betwe
 """
 
 import time
+from collections.abc import Callable
 
 import torch
+from torch import Tensor
 
 from nmt import processes
 from nmt.config import RuntimeSettings
@@ -19,25 +21,39 @@ class Utilization:
     """Turns token counts into a share of the rate of matrix products, which it measures when it is made."""
 
     def __init__(self, model: Transformer, device: torch.device, runtime: RuntimeSettings) -> None:
-        self._encoder = sum(parameter.numel() for parameter in model.encoder.parameters())
-        decoder = sum(parameter.numel() for parameter in model.decoder.parameters())
-        self._decoder = decoder + model.output.weight.numel()
+        self._each = operations(model)
         self._rate = processes.size() * matrix_rate(device, runtime)
 
     def share(self, source_tokens: int, target_tokens: int, seconds: float) -> float:
         """Return which share of the machine learning so many tokens in so many seconds is."""
-        return 6 * (self._encoder * source_tokens + self._decoder * target_tokens) / seconds / self._rate
+        by_source, by_target = self._each
+        return (by_source * source_tokens + by_target * target_tokens) / seconds / self._rate
 
 
-def matrix_rate(device: torch.device, runtime: RuntimeSettings) -> float:
-    """Return the floating-point operations a second of a large matrix product, in the precision of training."""
-    size = 1024 if device.type == "cpu" else 8192
+def operations(model: Transformer) -> tuple[int, int]:
+    """Return the floating-point operations that learning from a source token and from a target token takes."""
+    encoder = sum(parameter.numel() for parameter in model.encoder.parameters())
+    decoder = sum(parameter.numel() for parameter in model.decoder.parameters())
+    return 6 * encoder, 6 * (decoder + model.output.weight.numel())
+
+
+def matrix_rate(
+    device: torch.device,
+    runtime: RuntimeSettings,
+    multiply: Callable[[Tensor, Tensor], Tensor] = product,
+    small: int = 1024,
+) -> float:
+    """Return the floating-point operations a second of a large matrix product, in the precision of training.
+
+    On a CPU the matrices have `small` rows and columns, elsewhere 8192.
+    """
+    size = small if device.type == "cpu" else 8192
     a = torch.ones(size, size, device=device)
     quickest = float("inf")
     with torch.no_grad(), autocast(runtime, device):
         for _ in range(6):  # the first ones are slow
             started = time.perf_counter()
-            product(a, a)
+            multiply(a, a)
             if device.type == "cuda":
                 torch.cuda.synchronize(device)
             quickest = min(quickest, time.perf_counter() - started)

@@ -71,9 +71,9 @@ def evaluate(
 ) -> Evaluation:
     """Translate sentences, each marked with the tag if there is one, and score them against one reference each."""
     loaded.model.eval()
-    settings = loaded.model.settings
+    limit = loaded.model.settings.longest
     # a line that learned positions cannot hold is cut off, since what is measured must not stop a training
-    longest = settings.max_positions - 1 if settings.positions == "learned" else None
+    longest = None if limit is None else limit - 1
     mark = [] if tag is None else [loaded.tokenizers.source.tag_id(tag)]
     encoded = [(mark + loaded.tokenizers.source.encode(source))[:longest] for source in sources]
     found = search_all(loaded.model, encoded, options, loaded.decode.batch_tokens)
