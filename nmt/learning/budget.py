@@ -21,6 +21,7 @@ from nmt.batching.variation import GROWTH
 from nmt.config import Recipe, load_recipe
 from nmt.errors import ConfigError
 from nmt.learning.fine_tuning import freeze
+from nmt.learning.memory import give_back
 from nmt.learning.run import RunDirectory
 from nmt.learning.update import Updater
 from nmt.model.transformer import Transformer
@@ -185,8 +186,7 @@ class Trial:
         """Give all memory back."""
         self.updater, self._steps = None, 0
         gc.collect()
-        if self.device.type == "cuda":
-            torch.cuda.empty_cache()
+        give_back(self.device)
 
 
 def worst_batches(recipe: Recipe, corpus: PreparedCorpus, size: int) -> list[Batch]:
