@@ -3,15 +3,17 @@
 B sentences still searched, K beam, L length so far, S source length, V vocabulary.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from nmt.decoding.candidates import Candidates, best_candidates
+from nmt.decoding.decoder import Steps
 from nmt.decoding.hypothesis import BestFinished, Hypothesis
 from nmt.decoding.options import SearchOptions
-from nmt.model.transformer import Transformer
+from nmt.decoding.rules import Rule
 from nmt.text.tokenizer import BOS, EOS
 
 WORTH_LEAVING = 8
@@ -36,9 +38,9 @@ class Live:
 
 
 def beam_search(
-    model: Transformer, memory: Tensor, source_mask: Tensor | None, limits: Tensor, options: SearchOptions
+    steps: Steps, device: torch.device, limits: Tensor, rules: Sequence[Rule], options: SearchOptions
 ) -> list[list[Hypothesis]]:
-    """Return the n best hypotheses of each sentence, best first, for memory (B, S, D) and longest outputs (B).
+    """Return the n best hypotheses of each sentence, best first, for steps just started and longest outputs (B).
 
     A sentence is done when nothing that grows can still change its n best. The bound: let a live hypothesis have
     log-probability s. Whatever it becomes has a log-probability s' ≤ s ≤ 0, because each token adds a logarithm of a
@@ -47,19 +49,18 @@ def beam_search(
     live hypothesis, then it is so for all, and no result is lost by stopping. At the limit all live ones are ended with
     `</s>`, at its own log-probability.
     """
-    device, count = memory.device, memory.size(0)
+    count = limits.numel()
     finished = [BestFinished(options.n_best) for _ in range(count)]
     penalty_at_limit = torch.tensor([options.penalty(int(limit)) for limit in limits], dtype=torch.float64)
     worst = torch.full((count,), -torch.inf, dtype=torch.float64)
-    cache = model.start_cache(memory, source_mask, options.beam)
     live = _start(count, options.beam)
     order = torch.arange(options.beam)
-    length = 0
     while live.sentences.numel():
-        length += 1
-        logits = model.decode_step(live.tokens[:, :, -1].to(device), cache)
-        must_end = limits[live.sentences] == length
-        candidates = best_candidates(logits, live.log_probs.to(device), must_end, options)
+        logits = steps.step(live.tokens[:, :, -1].to(device)).float()
+        normalizers = logits.logsumexp(-1, keepdim=True)  # over all of V: what is forbidden still has its share
+        for rule in rules:
+            rule.apply(logits, live.tokens, live.sentences)
+        candidates = best_candidates(logits, normalizers, live.log_probs.to(device))
         for row, hypothesis in _ended(live, candidates, options):
             sentence = int(live.sentences[row])
             finished[sentence].add(hypothesis)
@@ -70,9 +71,9 @@ def beam_search(
         if done.sum() * WORTH_LEAVING >= done.numel():
             rows = (~done).nonzero().squeeze(1)
             live, parents = live.select(rows), parents[rows]
-            cache.keep(rows.to(device))
+            steps.keep(rows.to(device))
         if not torch.equal(parents, order.expand_as(parents)):
-            cache.reorder(parents.to(device))
+            steps.reorder(parents.to(device))
     return [best.result() for best in finished]
 
 

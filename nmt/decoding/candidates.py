@@ -7,9 +7,6 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from nmt.decoding.options import SearchOptions
-from nmt.text.tokenizer import EOS
-
 
 class Candidates(NamedTuple):
     """The 2·K best ways to go on in each sentence, best first, on the CPU; each (B, 2K)."""
@@ -19,31 +16,18 @@ class Candidates(NamedTuple):
     tokens: Tensor
 
 
-def best_candidates(logits: Tensor, log_probs: Tensor, must_end: Tensor, options: SearchOptions) -> Candidates:
+def best_candidates(logits: Tensor, normalizers: Tensor, log_probs: Tensor) -> Candidates:
     """Choose from logits (B, K, V) the 2·K best continuations of hypotheses with log_probs (B, K).
 
     2·K are enough for K that go on, for each hypothesis can end in one way only. Among the 2·K best of a sentence
     there are no more than 2·K of one hypothesis, and within one hypothesis logits rank as log-probabilities do: so only
-    its 2·K largest logits are ever normalised, log p = logit − logsumexp(logits), which is exact.
-    Equal candidates rank by beam. Sentences in must_end (B, on the CPU) can only end.
+    its 2·K largest logits are ever normalised, log p = logit − normalizer (B, K, 1), which is exact.
+    Equal candidates rank by beam.
     """
     beam = logits.size(1)
-    logits = logits.float()
-    normalizers = logits.logsumexp(-1, keepdim=True)  # over all of V: what is forbidden still has its share
-    restrict(logits, must_end, options)
     values, tokens = logits.topk(min(2 * beam, logits.size(-1)))  # (B, K, C)
     totals = (log_probs.unsqueeze(-1) + (values - normalizers)).flatten(1)  # (B, K·C)
     best, positions = totals.sort(dim=1, descending=True, stable=True)
     positions = positions[:, : 2 * beam]
     chosen = tokens.flatten(1).gather(1, positions)
     return Candidates(best[:, : 2 * beam].cpu(), (positions // values.size(-1)).cpu(), chosen.cpu())
-
-
-def restrict(logits: Tensor, must_end: Tensor, options: SearchOptions) -> None:
-    """Set to -inf, in place, what may not be said in logits (B, ..., V)."""
-    logits[..., list(options.forbidden)] = float("-inf")
-    if must_end.any():
-        rows = must_end.nonzero().squeeze(1).to(logits.device)
-        ends = logits[rows, ..., EOS]
-        logits[rows] = float("-inf")
-        logits[rows, ..., EOS] = ends

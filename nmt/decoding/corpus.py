@@ -6,18 +6,25 @@ import torch
 
 from nmt import processes
 from nmt.batching.batch import pad
+from nmt.decoding.decoder import Decoder
+from nmt.decoding.demand import NO_DEMAND, Demand
 from nmt.decoding.hypothesis import Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import search
 from nmt.errors import ConfigError
-from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import EOS, PAD
 
 
 def search_all(
-    model: Transformer, sentences: Sequence[Sequence[int]], options: SearchOptions, budget: int
+    decoder: Decoder,
+    sentences: Sequence[Sequence[int]],
+    options: SearchOptions,
+    budget: int,
+    demands: Sequence[Demand] | None = None,
 ) -> list[list[Hypothesis]]:
     """Return each sentence's hypotheses, in the order of the sentences, which are source ids without `</s>`.
+
+    There is one demand for each sentence, or none at all.
 
     A batch holds at most `budget` padded source tokens times beam; a longer sentence is searched alone, and a batch
     that is too large for the memory of the device in halves. Of several processes, each searches its share of the
@@ -25,7 +32,11 @@ def search_all(
     """
     results: list[list[Hypothesis]] = [[] for _ in sentences]
     batches = length_batches([len(ids) + 1 for ids in sentences], budget // options.beam)
-    own = [_search_batch(model, [sentences[i] for i in batch], options) for batch in processes.own_share(batches)]
+    demands = demands or [NO_DEMAND] * len(sentences)
+    own = [
+        _search_batch(decoder, [(sentences[i], demands[i]) for i in batch], options)
+        for batch in processes.own_share(batches)
+    ]
     for indices, found in zip(batches, processes.gathered(own), strict=True):
         for i, hypotheses in zip(indices, found, strict=True):
             results[i] = hypotheses
@@ -47,12 +58,13 @@ def length_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
 
 
 def _search_batch(
-    model: Transformer, sentences: Sequence[Sequence[int]], options: SearchOptions
+    decoder: Decoder, sentences: Sequence[tuple[Sequence[int], Demand]], options: SearchOptions
 ) -> list[list[Hypothesis]]:
-    device = next(model.parameters()).device
-    source, mask = pad([[*ids, EOS] for ids in sentences], PAD)
+    device = decoder.device
+    source, mask = pad([[*ids, EOS] for ids, _ in sentences], PAD)
+    demands = [demand for _, demand in sentences]
     try:
-        return search(model, source.to(device), None if mask is None else mask.to(device), options)
+        return search(decoder, source.to(device), None if mask is None else mask.to(device), options, demands)
     except torch.OutOfMemoryError:
         if len(sentences) == 1:
             raise ConfigError(
@@ -62,4 +74,4 @@ def _search_batch(
     # only here has the error let go of the tensors in its traceback
     torch.cuda.empty_cache()
     half = len(sentences) // 2
-    return _search_batch(model, sentences[:half], options) + _search_batch(model, sentences[half:], options)
+    return _search_batch(decoder, sentences[:half], options) + _search_batch(decoder, sentences[half:], options)

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from nmt.config import RuntimeSettings
 from nmt.decoding.corpus import search_all
+from nmt.decoding.demand import Demand
 from nmt.decoding.hypothesis import Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.model.transformer import Transformer
@@ -18,10 +19,16 @@ class Engine(Protocol):
     def longest(self) -> int | None:
         """The most tokens, `</s>` included, that a sentence may have; None for any number."""
 
-    def search(self, sentences: Sequence[Sequence[int]], options: SearchOptions, budget: int) -> list[list[Hypothesis]]:
+    def search(
+        self,
+        sentences: Sequence[Sequence[int]],
+        options: SearchOptions,
+        budget: int,
+        demands: Sequence[Demand] | None = None,
+    ) -> list[list[Hypothesis]]:
         """Return each sentence's hypotheses, as `search_all` does: in order, best first, within a budget a batch.
 
-        Raises ConfigError for options that the engine does not know.
+        Raises ConfigError for options and demands that the engine does not know.
         """
 
 
@@ -37,7 +44,13 @@ class TorchEngine:
         """The most tokens of a sentence: learned positions end."""
         return self._model.settings.longest
 
-    def search(self, sentences: Sequence[Sequence[int]], options: SearchOptions, budget: int) -> list[list[Hypothesis]]:
+    def search(
+        self,
+        sentences: Sequence[Sequence[int]],
+        options: SearchOptions,
+        budget: int,
+        demands: Sequence[Demand] | None = None,
+    ) -> list[list[Hypothesis]]:
         """Return each sentence's hypotheses, in the precision of the runtime."""
         with autocast(self._runtime, next(self._model.parameters()).device):
-            return search_all(self._model, sentences, options, budget)
+            return search_all(self._model, sentences, options, budget, demands)

@@ -4,47 +4,49 @@ B sentences still searched, S source length, V vocabulary.
 """
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from nmt.decoding.beam import WORTH_LEAVING
-from nmt.decoding.candidates import restrict
+from nmt.decoding.decoder import Steps
 from nmt.decoding.hypothesis import Hypothesis, not_a_number
 from nmt.decoding.options import SearchOptions
-from nmt.model.transformer import Transformer
+from nmt.decoding.rules import Rule
 from nmt.text.tokenizer import BOS, EOS
 
 
 def greedy_search(
-    model: Transformer, memory: Tensor, source_mask: Tensor | None, limits: Tensor, options: SearchOptions
+    steps: Steps, device: torch.device, limits: Tensor, rules: Sequence[Rule], options: SearchOptions
 ) -> list[list[Hypothesis]]:
-    """Return the one hypothesis of each sentence, for memory (B, S, D) and longest outputs (B), on the CPU."""
-    device, count = memory.device, memory.size(0)
+    """Return the one hypothesis of each sentence, for steps just started and longest outputs (B), on the CPU."""
+    count = limits.numel()
     longest = int(limits.max()) if count else 0
-    said = torch.full((count, longest), EOS, device=device)
-    log_probs = torch.zeros(count, longest, device=device)
-    cache = model.start_cache(memory, source_mask, 1)
-    tokens = torch.full((count, 1), BOS, device=device)
+    said = torch.full((count, 1 + longest), EOS)
+    said[:, 0] = BOS
+    log_probs = torch.zeros(count, longest)
     sentences, done = torch.arange(count), torch.zeros(count, dtype=torch.bool)
     length = 0
     while sentences.numel():
-        logits = model.decode_step(tokens, cache)[:, 0].float()
+        so_far = said[sentences, : length + 1].unsqueeze(1)  # (B, 1, L)
+        logits = steps.step(so_far[:, :, -1].to(device)).float()
         normalizers = logits.logsumexp(-1)
-        restrict(logits, limits[sentences] == length + 1, options)
+        for rule in rules:
+            rule.apply(logits, so_far, sentences)
         values, chosen = logits.max(-1)
         # what a sentence says after its end, until it leaves, is cut off below
-        said[sentences.to(device), length] = chosen
-        log_probs[sentences.to(device), length] = values - normalizers
+        said[sentences, length + 1] = chosen.squeeze(1).cpu()
+        log_probs[sentences, length] = (values - normalizers).squeeze(1).cpu()
         length += 1
-        tokens = chosen.unsqueeze(1)
-        done |= (chosen == EOS).cpu()
+        done |= said[sentences, length] == EOS
         if done.sum() * WORTH_LEAVING >= done.numel():
             rows = (~done).nonzero().squeeze(1)
-            sentences, done, tokens = sentences[rows], done[rows], tokens[rows.to(device)]
-            cache.keep(rows.to(device))
+            sentences, done = sentences[rows], done[rows]
+            steps.keep(rows.to(device))
     return [
-        [_hypothesis(ids, by_token, options)] for ids, by_token in zip(said.tolist(), log_probs.tolist(), strict=True)
+        [_hypothesis(ids, by_token, options)]
+        for ids, by_token in zip(said[:, 1:].tolist(), log_probs.tolist(), strict=True)
     ]
 
 

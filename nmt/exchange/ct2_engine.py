@@ -21,6 +21,7 @@ import torch
 
 from nmt.config import DecodeSettings, Languages, RuntimeSettings
 from nmt.decoding.corpus import length_batches
+from nmt.decoding.demand import NO_DEMAND, Demand
 from nmt.decoding.engine import Engine
 from nmt.decoding.hypothesis import Hypothesis, not_a_number
 from nmt.decoding.options import SearchOptions
@@ -70,9 +71,17 @@ class CTranslate2Engine:
         """The most tokens of a sentence: a table of positions has an end."""
         return self._longest
 
-    def search(self, sentences: Sequence[Sequence[int]], options: SearchOptions, budget: int) -> list[list[Hypothesis]]:
+    def search(
+        self,
+        sentences: Sequence[Sequence[int]],
+        options: SearchOptions,
+        budget: int,
+        demands: Sequence[Demand] | None = None,
+    ) -> list[list[Hypothesis]]:
         """Return each sentence's hypotheses; they have no `token_log_probs`, which CTranslate2 does not tell."""
         _check(options)
+        if demands and any(demand != NO_DEMAND for demand in demands):
+            raise ConfigError("CTranslate2 cannot hold to demands; translate with the model that was exported")
         results: list[list[Hypothesis]] = [[] for _ in sentences]
         batches = length_batches([len(ids) + 1 for ids in sentences], budget // options.beam)
         sources = [[self._source[i] for i in ids] for ids in sentences]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from nmt.decoding.demand import Demand
 from nmt.decoding.hypothesis import Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ModelError
@@ -45,7 +46,13 @@ class HuggingFaceEngine:
                 raise ModelError(f"line {number}: the exported tokenizer spells {said!r}, expected {expected_text!r}")
 
     @torch.inference_mode()
-    def search(self, sentences: Sequence[Sequence[int]], options: SearchOptions, budget: int) -> list[list[Hypothesis]]:
+    def search(
+        self,
+        sentences: Sequence[Sequence[int]],
+        options: SearchOptions,
+        budget: int,
+        demands: Sequence[Demand] | None = None,
+    ) -> list[list[Hypothesis]]:
         """Return the best hypothesis of each sentence, whatever the budget."""
         return [[self._best(ids, options)] for ids in sentences]
 

@@ -5,7 +5,9 @@ tokens of all groups, packed.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 from nmt.config import ModelSettings
@@ -78,6 +80,24 @@ class Transformer(nn.Module):
         """Map hidden states (..., D) to unnormalised log-probabilities (..., V) of the next token."""
         return linear(hidden, self.output.weight)
 
+    @property
+    def longest(self) -> int | None:
+        """The most tokens, `</s>` included, that a sentence may have: learned positions end."""
+        return self.settings.longest
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.output.weight.device
+
+    def start(self, source: Tensor, source_mask: Tensor | None, beam: int) -> "Decoding":
+        """Read source ids (B, S) with their mask, to decode step by step with K hypotheses for each sentence.
+
+        The model must be in eval mode.
+        """
+        assert not self.training, "dropout would make the search random"
+        return Decoding(self, self.start_cache(self.encode(source, source_mask), source_mask, beam))
+
     def start_cache(self, memory: Tensor, source_mask: Tensor | None, beam: int) -> DecoderCache:
         """Prepare decoding step by step with K hypotheses for each sentence of memory (B, S, D)."""
         layers = [
@@ -99,6 +119,26 @@ class Transformer(nn.Module):
     def parameter_count(self) -> int:
         """Return the number of weights, tied ones counted once."""
         return sum(parameter.numel() for parameter in self.parameters())
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """A batch of sentences that is being translated, with what is remembered of it."""
+
+    model: Transformer
+    cache: DecoderCache
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """Read the newest token of each hypothesis (B, K); return logits of the next (B, K, V)."""
+        return self.model.decode_step(tokens, self.cache)
+
+    def reorder(self, parents: Tensor) -> None:
+        """Let hypothesis k of each sentence continue its hypothesis parents[b, k]; parents (B, K)."""
+        self.cache.reorder(parents)
+
+    def keep(self, sentences: Tensor) -> None:
+        """Let go of all sentences but these, (B') in the order that they shall have."""
+        self.cache.keep(sentences)
 
 
 def initialize(model: Transformer) -> None:

@@ -224,25 +224,22 @@ def test_learned_positions_bound_the_length() -> None:
 
 
 def test_first_step_counts_only_one_beam_and_ties_fall_to_the_lower_beam() -> None:
-    options = SearchOptions(beam=2, forbidden=(0,))
-    logits = torch.tensor([0.0, 1.0, 2.0, 3.0]).repeat(1, 2, 1)
-    never = torch.tensor([False])
-    first = best_candidates(logits.clone(), torch.tensor([[0.0, -math.inf]]), never, options)
+    logits = torch.tensor([-math.inf, 1.0, 2.0, 3.0]).repeat(1, 2, 1)
+    normalizers = logits.logsumexp(-1, keepdim=True)
+    first = best_candidates(logits, normalizers, torch.tensor([[0.0, -math.inf]]))
     assert first.tokens.tolist()[0][:3] == [3, 2, 1]
     assert first.parents.tolist()[0][:3] == [0, 0, 0]
-    tied = best_candidates(logits.clone(), torch.tensor([[-1.0, -1.0]]), never, options)
+    tied = best_candidates(logits, normalizers, torch.tensor([[-1.0, -1.0]]))
     assert tied.tokens.tolist() == [[3, 3, 2, 2]]
     assert tied.parents.tolist() == [[0, 1, 0, 1]]
 
 
 def test_candidates_are_the_best_of_the_full_log_softmax() -> None:
     torch.manual_seed(3)
-    options = SearchOptions(beam=3)
     logits, log_probs = 4 * torch.randn(5, 3, 50), -torch.rand(5, 3)
     full = logits.log_softmax(-1)
-    full[..., list(options.forbidden)] = -math.inf
     best, positions = (log_probs.unsqueeze(-1) + full).flatten(1).topk(6, dim=1)
-    found = best_candidates(logits.clone(), log_probs, torch.zeros(5, dtype=torch.bool), options)
+    found = best_candidates(logits, logits.logsumexp(-1, keepdim=True), log_probs)
     torch.testing.assert_close(found.log_probs, best)
     assert torch.equal(found.parents * 50 + found.tokens, positions)
 
