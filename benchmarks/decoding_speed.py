@@ -3,7 +3,7 @@
     python benchmarks/decoding_speed.py MODEL TEXT… [--reference FILE…] [--rounds 5] [--threads 1] [--beam 1 4]
 
 MODEL is a run or a model directory; it is exported to a temporary directory in float32 and int8. All engines translate
-each TEXT in turn, A B A B, in one process, after a warm-up of a few lines that is not counted. What is timed is the way
+each TEXT in turn, A B A B, in one process, after a first round that is not counted. What is timed is the way
 from lines to lines: tokenizing, searching, spelling; starting and loading are left out. Target tokens are those of the
 translations with `</s>`. A figure is the median of the rounds. CTranslate2 translates as many batches at a time as
 there are threads, its quicker way for whole files.
@@ -27,7 +27,7 @@ from nmt.evaluation.metrics import compute
 from nmt.exchange.ct2_engine import open_in_ctranslate2
 from nmt.exchange.ctranslate2 import write_ctranslate2
 from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
-from nmt.runtime import set_threads
+from nmt.runtime import reuse_freed_memory, set_threads
 from nmt.text.corpus import read_lines
 from nmt.translate import Translator
 
@@ -47,7 +47,7 @@ def main() -> None:
     if chosen.reference and len(chosen.reference) != len(chosen.texts):
         parser.error("--reference: give one for each TEXT, or none")
     loaded = load_model(resolve_model(chosen.model), CPU)
-    engines = translators(loaded, chosen.threads)
+    engines = translators(loaded, load_model(resolve_model(chosen.model), CPU), chosen.threads)
     results = []
     for place, text in enumerate(chosen.texts):
         lines = list(read_lines(text))
@@ -59,11 +59,15 @@ def main() -> None:
     report(results, chosen)
 
 
-def translators(loaded: LoadedModel, threads: int) -> dict[str, Translator]:
-    """Return the engines by name; CTranslate2 keeps in memory what it has read."""
+def translators(loaded: LoadedModel, again: LoadedModel, threads: int) -> dict[str, Translator]:
+    """Return the engines by name; each of ours has a model of its own, CTranslate2 what it has read."""
     runtime = RuntimeSettings(device="cpu", threads=threads)
     set_threads(runtime)
-    found = {"nmt": Translator(loaded, runtime)}
+    reuse_freed_memory()
+    found = {
+        "nmt": Translator(loaded, runtime, process_count=threads),
+        "nmt int8": Translator(again, runtime.model_copy(update={"precision": "int8"}), process_count=threads),
+    }
     for quantization in ("float32", "int8"):
         with tempfile.TemporaryDirectory() as folder:
             write_ctranslate2(Path(folder), loaded, quantization)
@@ -79,11 +83,11 @@ def measure(
     """Return each engine's target tokens a second, by round, and what it said."""
     figures: dict[str, list[float]] = {name: [] for name in engines}
     outputs: dict[str, list[str]] = {}
-    for number in range(rounds + 1):  # the first is the warm-up
+    for number in range(rounds + 1):  # the first is for warming up
         for name, translator in engines.items():
             options = translator.options(beam=beam)
             started = time.perf_counter()
-            said = [found.text for found in translator.translate(lines if number else lines[:20], options)]
+            said = [found.text for found in translator.translate(lines, options)]
             seconds = time.perf_counter() - started
             if number:
                 tokens = sum(len(loaded.tokenizers.target.encode(text)) + 1 for text in said if text)

@@ -13,12 +13,12 @@ from nmt.config import RuntimeSettings
 from nmt.errors import ConfigError
 
 
-def runtime_settings(device: str, threads: int | None) -> RuntimeSettings:
+def runtime_settings(device: str, threads: int | None, precision: str = "auto") -> RuntimeSettings:
     """Return the settings for what a command line asks for. Raises ConfigError for a device of no known name."""
     known = get_args(RuntimeSettings.model_fields["device"].annotation)
     if device not in known:
         raise ConfigError(f"--device {device}: expected one of {', '.join(known)}")
-    return RuntimeSettings.model_validate({"device": device, "threads": threads})
+    return RuntimeSettings.model_validate({"device": device, "threads": threads, "precision": precision})
 
 
 def choose_device(settings: RuntimeSettings) -> torch.device:
@@ -54,8 +54,13 @@ def local_place() -> tuple[int, int]:
 
 
 def set_threads(settings: RuntimeSettings) -> None:
-    """Use as many CPU threads as asked for, or as many as there are cores for each process on this machine."""
-    torch.set_num_threads(settings.threads or max(1, available_cores() // local_place()[1]))
+    """Use as many CPU threads as `thread_count` says."""
+    torch.set_num_threads(thread_count(settings))
+
+
+def thread_count(settings: RuntimeSettings) -> int:
+    """Return how many CPU threads were asked for, or how many cores there are for each process on this machine."""
+    return settings.threads or max(1, available_cores() // local_place()[1])
 
 
 def reuse_freed_memory() -> None:

@@ -1,6 +1,7 @@
 """Beam search in batches.
 
-B sentences still searched, K beam, L length so far, S source length, V vocabulary.
+B sentences still searched, K beam, N rows: the hypotheses of all of them that still grow. L length so far with `<s>`,
+V vocabulary, C candidates a row.
 """
 
 from collections.abc import Sequence
@@ -9,32 +10,40 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nmt.decoding.candidates import Candidates, best_candidates
+from nmt.decoding.candidates import best_tokens
 from nmt.decoding.decoder import Steps
 from nmt.decoding.hypothesis import BestFinished, Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.rules import Rule
 from nmt.text.tokenizer import BOS, EOS
 
-WORTH_LEAVING = 8
-"""Finished sentences leave the batch once they are one in so many: leaving costs a copy of the cache."""
-
 
 @dataclass(frozen=True)
 class Live:
-    """The K hypotheses of each sentence that still grow, best first; those with log_prob -inf only fill the place.
+    """The hypotheses that still grow: those of a sentence together, best first; the sentences in order.
 
-    This is small and decides about Python objects, so it stays on the CPU; the model's cache holds the rest.
+    This is small and decides about Python objects, so it stays on the CPU; the model's memory is elsewhere.
     """
 
-    sentences: Tensor  # (B) place in the batch that was asked for
-    log_probs: Tensor  # (B, K)
-    tokens: Tensor  # (B, K, L) <s> first
-    history: Tensor  # (B, K, L) log_prob after each token, 0 first
+    sentences: Tensor  # (N) place in the batch that was asked for
+    log_probs: Tensor  # (N)
+    tokens: Tensor  # (N, L)
+    history: Tensor  # (N, L) log_prob after each token, 0 first
 
-    def select(self, rows: Tensor) -> "Live":
-        """Keep only these sentences."""
-        return Live(self.sentences[rows], self.log_probs[rows], self.tokens[rows], self.history[rows])
+    def grown(self, rows: Tensor, tokens: Tensor, log_probs: Tensor) -> "Live":
+        """Go on from these rows (N') with a token and a log-probability each."""
+        said = torch.cat([self.tokens[rows], tokens.unsqueeze(1)], dim=1)
+        history = torch.cat([self.history[rows], log_probs.unsqueeze(1)], dim=1)
+        return Live(self.sentences[rows], log_probs, said, history)
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The 2·K best ways to go on in each sentence, best first, each (B, 2K)."""
+
+    log_probs: Tensor  # -inf where there is none
+    rows: Tensor
+    tokens: Tensor
 
 
 def beam_search(
@@ -42,74 +51,73 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Return the n best hypotheses of each sentence, best first, for steps just started and longest outputs (B).
 
-    A sentence is done when nothing that grows can still change its n best. The bound: let a live hypothesis have
+    A hypothesis grows no more when nothing that becomes of it can be among the n best. The bound: let it have
     log-probability s. Whatever it becomes has a log-probability s' ≤ s ≤ 0, because each token adds a logarithm of a
     probability, and a length L ≤ M, the sentence's limit. The penalty is positive and never falls with L, so
-    s' / penalty(L) ≤ s / penalty(L) ≤ s / penalty(M). If that is no more than the worst of n finished ones for the best
-    live hypothesis, then it is so for all, and no result is lost by stopping. At the limit all live ones are ended with
-    `</s>`, at its own log-probability.
+    s' / penalty(L) ≤ s / penalty(L) ≤ s / penalty(M). If that is no more than the worst of n finished ones, it is lost.
+    To let it go changes nothing for the others: among the candidates for a place in the beam, those that are better
+    than a lost one do not need its place, and those that are worse are lost as well, by the same bound. A sentence is
+    done when none is left. At the limit all are ended with `</s>`, at its own log-probability.
     """
     count = limits.numel()
     finished = [BestFinished(options.n_best) for _ in range(count)]
     penalty_at_limit = torch.tensor([options.penalty(int(limit)) for limit in limits], dtype=torch.float64)
-    worst = torch.full((count,), -torch.inf, dtype=torch.float64)
-    live = _start(count, options.beam)
-    order = torch.arange(options.beam)
+    lost = torch.full((count,), -torch.inf, dtype=torch.float64)  # up to which log-probability one is lost
+    live = Live(torch.arange(count), torch.zeros(count), torch.full((count, 1), BOS), torch.zeros(count, 1))
     while live.sentences.numel():
-        logits = steps.step(live.tokens[:, :, -1].to(device)).float()
-        normalizers = logits.logsumexp(-1, keepdim=True)  # over all of V: what is forbidden still has its share
-        for rule in rules:
-            rule.apply(logits, live.tokens, live.sentences)
-        candidates = best_candidates(logits, normalizers, live.log_probs.to(device))
-        for row, hypothesis in _ended(live, candidates, options):
-            sentence = int(live.sentences[row])
+        logits = steps.step(live.tokens[:, -1].to(device))
+        log_probs, tokens = best_tokens(logits, rules, live.tokens, live.sentences, 2 * options.beam)
+        candidates = best_candidates(live, log_probs, tokens, options.beam)
+        for sentence, hypothesis in _ended(live, candidates, options):
             finished[sentence].add(hypothesis)
-            worst[sentence] = finished[sentence].worst
-        live, parents = _grow(live, candidates)
-        bound = live.log_probs[:, 0] / penalty_at_limit[live.sentences]
-        done = ~(bound > worst[live.sentences])  # so written, NaN is done as well
-        if done.sum() * WORTH_LEAVING >= done.numel():
-            rows = (~done).nonzero().squeeze(1)
-            live, parents = live.select(rows), parents[rows]
-            steps.keep(rows.to(device))
-        if not torch.equal(parents, order.expand_as(parents)):
-            steps.reorder(parents.to(device))
+            lost[sentence] = finished[sentence].worst * penalty_at_limit[sentence]
+        live, rows = _grow(live, candidates, lost, options.beam)
+        if live.sentences.numel():
+            steps.select(rows.to(device))
     return [best.result() for best in finished]
 
 
-def _start(count: int, beam: int) -> Live:
-    """Begin with `<s>`, K times the same: only the first counts."""
-    log_probs = torch.full((count, beam), -torch.inf)
-    log_probs[:, 0] = 0.0
-    tokens = torch.full((count, beam, 1), BOS)
-    return Live(torch.arange(count), log_probs, tokens, torch.zeros(count, beam, 1))
+def best_candidates(live: Live, log_probs: Tensor, tokens: Tensor, beam: int) -> Candidates:
+    """Choose the 2·K best of each sentence from its rows' best tokens (N, C) with log-probabilities (N, C).
+
+    2·K are enough for K that go on, for each hypothesis can end in one way only. Among the 2·K best of a sentence
+    there are no more than 2·K of one hypothesis. Equal candidates rank by row.
+    """
+    totals = live.log_probs.unsqueeze(1) + log_probs
+    _, sizes = torch.unique_consecutive(live.sentences, return_counts=True)
+    firsts = sizes.cumsum(0) - sizes
+    ranks = torch.arange(len(totals)) - firsts.repeat_interleave(sizes)
+    places = torch.arange(len(sizes)).repeat_interleave(sizes) * beam + ranks
+    width = tokens.size(1)
+    grid = totals.new_full((len(sizes) * beam, width), -torch.inf).index_copy_(0, places, totals)
+    best, positions = grid.view(len(sizes), -1).sort(dim=1, descending=True, stable=True)
+    best, positions = best[:, : 2 * beam], positions[:, : 2 * beam]
+    # where there is no candidate, any row will do
+    rows = (firsts.unsqueeze(1) + positions // width).clamp_(max=len(totals) - 1)
+    return Candidates(best, rows, tokens.flatten()[rows * width + positions % width])
 
 
 def _ended(live: Live, candidates: Candidates, options: SearchOptions) -> list[tuple[int, Hypothesis]]:
-    """Return the hypotheses that end now, each with its row: they must be among the K best, as those that go on."""
-    beam = options.beam
-    ended = (candidates.tokens[:, :beam] == EOS) & (candidates.log_probs[:, :beam] > -torch.inf)
-    rows, columns = ended.nonzero(as_tuple=True)
-    if not rows.numel():
+    """Return the hypotheses that end now, with their sentences: they must be among the K best, as those that go on."""
+    best = slice(0, options.beam)
+    ended = (candidates.tokens[:, best] == EOS) & (candidates.log_probs[:, best] > -torch.inf)
+    if not ended.any():
         return []
-    parents = candidates.parents[rows, columns]
-    tokens = live.tokens[rows, parents, 1:].tolist()
-    totals = candidates.log_probs[rows, columns]
-    steps = torch.cat([live.history[rows, parents], totals.unsqueeze(1)], dim=1).diff(dim=1).tolist()
-    penalty = options.penalty(live.tokens.size(2))
-    return [
-        (row, Hypothesis(said, total, by_token, total / penalty))
-        for row, said, total, by_token in zip(rows.tolist(), tokens, totals.tolist(), steps, strict=True)
-    ]
+    rows, totals = candidates.rows[:, best][ended], candidates.log_probs[:, best][ended]
+    steps = torch.cat([live.history[rows], totals.unsqueeze(1)], dim=1).diff(dim=1).tolist()
+    said = live.tokens[rows, 1:].tolist()
+    penalty = options.penalty(live.tokens.size(1))
+    found = zip(live.sentences[rows].tolist(), said, totals.tolist(), steps, strict=True)
+    return [(sentence, Hypothesis(ids, total, by_token, total / penalty)) for sentence, ids, total, by_token in found]
 
 
-def _grow(live: Live, candidates: Candidates) -> tuple[Live, Tensor]:
-    """Go on with the K best candidates that do not end; return them and what they continue, parents (B, K)."""
-    beam = live.log_probs.size(1)
+def _grow(live: Live, candidates: Candidates, lost: Tensor, beam: int) -> tuple[Live, Tensor]:
+    """Go on with the K best candidates of each sentence that do not end, but for the lost; return also their rows."""
     ends = (candidates.tokens == EOS).to(torch.uint8)
     going_on = ends.argsort(dim=1, stable=True)[:, :beam]  # stable: the others stay in order
-    log_probs, parents, tokens = (part.gather(1, going_on) for part in candidates)
-    rows = torch.arange(parents.size(0)).unsqueeze(1)
-    said = torch.cat([live.tokens[rows, parents], tokens.unsqueeze(2)], dim=2)
-    history = torch.cat([live.history[rows, parents], log_probs.unsqueeze(2)], dim=2)
-    return Live(live.sentences, log_probs, said, history), parents
+    rows, tokens, log_probs = (
+        part.gather(1, going_on) for part in (candidates.rows, candidates.tokens, candidates.log_probs)
+    )
+    # so written, NaN is lost as well; a candidate that ends is here only where there are too few others
+    worth = (log_probs > lost[live.sentences[rows]]) & (tokens != EOS)
+    return live.grown(rows[worth], tokens[worth], log_probs[worth]), rows[worth]

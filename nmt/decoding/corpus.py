@@ -1,18 +1,26 @@
 """The search over many sentences: sorted by length, cut into batches, and put back in order."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
 
 import torch
 
 from nmt import processes
 from nmt.batching.batch import pad
+from nmt.decoding.constrained import beam_width
 from nmt.decoding.decoder import Decoder
 from nmt.decoding.demand import NO_DEMAND, Demand
 from nmt.decoding.hypothesis import Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import search
+from nmt.decoding.workers import Workers
 from nmt.errors import ConfigError
 from nmt.text.tokenizer import EOS, PAD
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 def search_all(
@@ -31,16 +39,51 @@ def search_all(
     batches, and all return everything. Raises ConfigError if not even one sentence fits.
     """
     results: list[list[Hypothesis]] = [[] for _ in sentences]
-    batches = length_batches([len(ids) + 1 for ids in sentences], budget // options.beam)
     demands = demands or [NO_DEMAND] * len(sentences)
-    own = [
-        _search_batch(decoder, [(sentences[i], demands[i]) for i in batch], options)
-        for batch in processes.own_share(batches)
-    ]
+    batches = _batches(sentences, demands, options, budget)
+    work = partial(_search_batch, options=options)
+    items = [[(sentences[i], demands[i]) for i in batch] for batch in processes.own_share(batches)]
+    if isinstance(decoder, Workers) and len(items) > 1:
+        own = list(decoder.share_out(work, items))
+    else:
+        own = _in_threads(partial(work, decoder), items, decoder.device)
     for indices, found in zip(batches, processes.gathered(own), strict=True):
         for i, hypotheses in zip(indices, found, strict=True):
             results[i] = hypotheses
     return results
+
+
+def _batches(
+    sentences: Sequence[Sequence[int]], demands: Sequence[Demand], options: SearchOptions, budget: int
+) -> list[list[int]]:
+    """Cut sentences into batches; those that must hold phrases, whose search is slower and wider, among themselves."""
+    plain = [i for i, demand in enumerate(demands) if not demand.phrases]
+    phrased = [i for i, demand in enumerate(demands) if demand.phrases]
+    widths = (options.width, beam_width([demands[i] for i in phrased], options))
+    return [
+        [group[i] for i in batch]
+        for group, width in zip((plain, phrased), widths, strict=True)
+        for batch in length_batches([len(sentences[i]) + 1 for i in group], budget // width)
+    ]
+
+
+def _in_threads(work: Callable[[Item], Result], items: Sequence[Item], device: torch.device) -> list[Result]:
+    """Do some work for each item, in order; on a CPU each thread works at an item of its own.
+
+    The pieces of one batch are too small for several threads to share: they would wait for each other half of the time.
+    """
+    threads = min(torch.get_num_threads(), len(items))
+    if device.type != "cpu" or threads <= 1 or torch.is_autocast_enabled("cpu"):
+        return [work(item) for item in items]
+    before = torch.get_num_threads()
+    with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        try:
+            return list(pool.map(work, items))
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+        finally:
+            torch.set_num_threads(before)
 
 
 def length_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
@@ -68,7 +111,7 @@ def _search_batch(
     except torch.OutOfMemoryError:
         if len(sentences) == 1:
             raise ConfigError(
-                f"a sentence of {source.size(1)} tokens with a beam of {options.beam} does not fit in the memory of "
+                f"a sentence of {source.size(1)} tokens with a beam of {options.width} does not fit in the memory of "
                 f"{device}; use a narrower beam, cut longer lines sooner, or compute on the CPU"
             ) from None
     # only here has the error let go of the tensors in its traceback

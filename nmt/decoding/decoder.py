@@ -1,8 +1,10 @@
-"""What a search asks of a model: one step after the other for a batch of sentences with K hypotheses each.
+"""What a search asks of a model: one step after the other for a batch of sentences.
 
-B sentences still searched, K beam, S source length, V vocabulary.
+N rows, each the newest token of one hypothesis; the rows of a sentence stand together, in the order of the sentences.
+B sentences, K the most rows of a sentence, S source length, V vocabulary.
 """
 
+from collections.abc import Iterator
 from typing import Protocol
 
 import torch
@@ -10,16 +12,17 @@ from torch import Tensor
 
 
 class Steps(Protocol):
-    """A batch that is being translated, with what the model remembers of it."""
+    """A batch that is being translated, with what the model remembers of it; it begins with one row a sentence."""
 
-    def step(self, tokens: Tensor) -> Tensor:
-        """Read the newest token of each hypothesis (B, K); return logits of the next (B, K, V), free to be changed."""
+    def step(self, tokens: Tensor) -> Iterator[Tensor]:
+        """Read the newest token of each row (N); yield logits of the next, free to be changed.
 
-    def reorder(self, parents: Tensor) -> None:
-        """Let hypothesis k of each sentence continue its hypothesis parents[b, k]; parents (B, K)."""
+        They come a block of rows at a time, (n, V) each, in order: so they can be dealt with while the processor still
+        has them at hand, and all of them together are never in the memory.
+        """
 
-    def keep(self, sentences: Tensor) -> None:
-        """Let go of all sentences but these, (B') in the order that they shall have."""
+    def select(self, rows: Tensor) -> None:
+        """Let row i go on from what row rows[i] has said, for rows (N') of sentences in order, K a sentence at most."""
 
 
 class Decoder(Protocol):
@@ -31,7 +34,7 @@ class Decoder(Protocol):
 
     @property
     def device(self) -> torch.device:
-        """Where tokens must be."""
+        """Where tokens and rows must be."""
 
     def start(self, source: Tensor, source_mask: Tensor | None, beam: int) -> Steps:
-        """Read source ids (B, S) and their mask (B, S), True at tokens; None if nothing is padded."""
+        """Read source ids (B, S) and their mask (B, S), True at tokens; None if nothing is padded. K is the beam."""

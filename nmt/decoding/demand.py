@@ -9,6 +9,13 @@ class Demand:
 
     prefix: tuple[int, ...] = ()
     phrases: tuple[tuple[int, ...], ...] = ()
+    apart: frozenset[int] = frozenset()
+    """Ids that may not come right after a phrase, because they would go on with its last word."""
+
+    @property
+    def phrase_tokens(self) -> int:
+        """How many tokens the phrases have."""
+        return sum(map(len, self.phrases))
 
 
 NO_DEMAND = Demand()

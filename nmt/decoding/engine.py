@@ -6,10 +6,15 @@ from typing import Protocol
 from nmt.config import RuntimeSettings
 from nmt.decoding.corpus import search_all
 from nmt.decoding.demand import Demand
+from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.hypothesis import Hypothesis
 from nmt.decoding.options import SearchOptions
+from nmt.decoding.rescoring import search_and_rescore
+from nmt.decoding.workers import Workers
+from nmt.errors import ConfigError
+from nmt.model.packed import pack_weights
 from nmt.model.transformer import Transformer
-from nmt.runtime import autocast
+from nmt.runtime import autocast, computes_in_bf16
 
 
 class Engine(Protocol):
@@ -33,16 +38,37 @@ class Engine(Protocol):
 
 
 class TorchEngine:
-    """Our own model, which knows every option."""
+    """Our own model, which knows every option, or several that translate together."""
 
-    def __init__(self, model: Transformer, runtime: RuntimeSettings) -> None:
-        self._model = model.eval()
+    def __init__(
+        self,
+        model: Transformer,
+        runtime: RuntimeSettings,
+        others: Sequence[Transformer] = (),
+        process_count: int = 1,
+    ) -> None:
+        """Make the models ready to translate and no more to learn; on a CPU, in so many processes.
+
+        Raises ConfigError if this machine cannot compute in eight bits and shall.
+        """
+        models = [one.eval() for one in (model, *others)]
+        eight_bits = runtime.precision == "int8"
+        packed = [pack_weights(one, eight_bits) for one in models if not computes_in_bf16(runtime, one.device)]
+        if eight_bits and not all(packed):
+            raise ConfigError(
+                "--precision int8: this needs a CPU with AVX-512 VNNI and a torch with oneDNN; leave it out, or export "
+                "the model for CTranslate2 with --quantization int8"
+            )
+        self._model = model
         self._runtime = runtime
+        self._ensemble = Ensemble(models) if others else None
+        several = process_count > 1 and model.device.type == "cpu"
+        self._workers = Workers(self._ensemble or model, runtime, process_count) if several else None
 
     @property
     def longest(self) -> int | None:
         """The most tokens of a sentence: learned positions end."""
-        return self._model.settings.longest
+        return (self._ensemble or self._model).longest
 
     def search(
         self,
@@ -53,4 +79,16 @@ class TorchEngine:
     ) -> list[list[Hypothesis]]:
         """Return each sentence's hypotheses, in the precision of the runtime."""
         with autocast(self._runtime, next(self._model.parameters()).device):
-            return search_all(self._model, sentences, options, budget, demands)
+            if self._ensemble is not None:
+                _check_known_to_several(options)
+                return search_all(self._workers or self._ensemble, sentences, options, budget, demands)
+            return search_and_rescore(self._model, sentences, options, budget, demands, self._workers)
+
+
+def _check_known_to_several(options: SearchOptions) -> None:
+    for key, unused in (("coverage_penalty", 0.0), ("repetition_penalty", 1.0)):
+        if getattr(options, key) != unused:
+            raise ConfigError(
+                f"decode.{key}: found {getattr(options, key)}, but models that translate together cannot do that; "
+                f"add --set decode.{key}={unused:g}, or give one --model"
+            )

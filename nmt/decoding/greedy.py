@@ -1,6 +1,6 @@
 """Greedy search: always the most probable next token. A beam of one, without a beam's bookkeeping.
 
-B sentences still searched, S source length, V vocabulary.
+B sentences, V vocabulary.
 """
 
 import math
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from nmt.decoding.beam import WORTH_LEAVING
+from nmt.decoding.candidates import best_tokens
 from nmt.decoding.decoder import Steps
 from nmt.decoding.hypothesis import Hypothesis, not_a_number
 from nmt.decoding.options import SearchOptions
@@ -26,28 +26,20 @@ def greedy_search(
     said = torch.full((count, 1 + longest), EOS)
     said[:, 0] = BOS
     log_probs = torch.zeros(count, longest)
-    sentences, done = torch.arange(count), torch.zeros(count, dtype=torch.bool)
-    length = 0
-    while sentences.numel():
-        so_far = said[sentences, : length + 1].unsqueeze(1)  # (B, 1, L)
-        logits = steps.step(so_far[:, :, -1].to(device)).float()
-        normalizers = logits.logsumexp(-1)
-        for rule in rules:
-            rule.apply(logits, so_far, sentences)
-        values, chosen = logits.max(-1)
-        # what a sentence says after its end, until it leaves, is cut off below
-        said[sentences, length + 1] = chosen.squeeze(1).cpu()
-        log_probs[sentences, length] = (values - normalizers).squeeze(1).cpu()
-        length += 1
-        done |= said[sentences, length] == EOS
-        if done.sum() * WORTH_LEAVING >= done.numel():
-            rows = (~done).nonzero().squeeze(1)
-            sentences, done = sentences[rows], done[rows]
-            steps.keep(rows.to(device))
-    return [
-        [_hypothesis(ids, by_token, options)]
-        for ids, by_token in zip(said[:, 1:].tolist(), log_probs.tolist(), strict=True)
-    ]
+    sentences = torch.arange(count)
+    for length in range(1, longest + 1):
+        so_far = said[sentences, :length]
+        values, chosen = best_tokens(steps.step(so_far[:, -1].to(device)), rules, so_far, sentences, 1)
+        log_probs[sentences, length - 1] = values.squeeze(1)
+        said[sentences, length] = chosen.squeeze(1)
+        rows = (said[sentences, length] != EOS).nonzero().squeeze(1)
+        if not rows.numel():
+            break
+        if rows.numel() < sentences.numel():
+            sentences = sentences[rows]
+            steps.select(rows.to(device))
+    rows_said = zip(said[:, 1:].tolist(), log_probs.tolist(), strict=True)
+    return [[_hypothesis(ids, by_token, options)] for ids, by_token in rows_said]
 
 
 def _hypothesis(ids: list[int], token_log_probs: list[float], options: SearchOptions) -> Hypothesis:

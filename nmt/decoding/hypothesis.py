@@ -12,7 +12,7 @@ class Hypothesis:
 
     `token_log_probs` has one natural logarithm more than there are tokens, the last for `</s>`; an engine other than
     ours may not tell them, then it is empty. `log_prob` is their sum, and `normalized` is `log_prob` divided by the
-    length penalty: what hypotheses are ranked by.
+    length penalty: what hypotheses are ranked by, samples excepted. Coverage and repetition penalties are in it too.
     """
 
     tokens: list[int]

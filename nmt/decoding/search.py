@@ -9,12 +9,15 @@ import torch
 from torch import Tensor
 
 from nmt.decoding.beam import beam_search
+from nmt.decoding.constrained import beam_width, constrained_search
 from nmt.decoding.decoder import Decoder
 from nmt.decoding.demand import NO_DEMAND, Demand
 from nmt.decoding.greedy import greedy_search
 from nmt.decoding.hypothesis import Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.rules import rules_for
+from nmt.decoding.sampling import noise_for, sample_search
+from nmt.errors import ConfigError
 
 
 @torch.inference_mode()
@@ -30,14 +33,41 @@ def search(
     Source ids (B, S) and mask (B, S), True at tokens, are what the encoder reads; no mask means no padding. There is
     one demand a sentence, or none at all. What a sentence gets does not depend on the others in the batch, but for
     rounding.
-    Raises ModelError if the model's numbers are NaN.
+    Raises ModelError if the model's numbers are NaN, ConfigError for a demand that cannot be met.
     """
     if not source.size(0):
         return []
     lengths = [source.size(1)] * source.size(0) if source_mask is None else source_mask.sum(1).tolist()
-    limits = torch.tensor([options.limit(length) for length in lengths])
-    if decoder.longest is not None:
-        limits.clamp_(max=decoder.longest)
-    rules = rules_for(options, demands or [NO_DEMAND] * source.size(0), limits)
+    demands = demands or [NO_DEMAND] * source.size(0)
+    limits = _limits(decoder, options, lengths, demands)
+    rules = rules_for(options, demands, limits, torch.tensor([options.shortest(length) for length in lengths]))
+    if options.sampling is not None:
+        if any(demand.phrases for demand in demands):
+            raise ConfigError("decode.sampling: samples cannot be made to hold phrases; set it to null to search")
+        sentences = [row[:length] for row, length in zip(source.tolist(), lengths, strict=True)]
+        noise = noise_for(sentences, limits, options)
+        steps = decoder.start(source, source_mask, options.width)
+        return sample_search(steps, decoder.device, limits, rules, options, noise)
+    if any(demand.phrases for demand in demands):
+        steps = decoder.start(source, source_mask, beam_width(demands, options))
+        return constrained_search(steps, decoder.device, limits, rules, demands, options)
     find = greedy_search if options.beam == 1 else beam_search
     return find(decoder.start(source, source_mask, options.beam), decoder.device, limits, rules, options)
+
+
+def _limits(decoder: Decoder, options: SearchOptions, lengths: Sequence[int], demands: Sequence[Demand]) -> Tensor:
+    """Return the longest outputs (B) for sources of these lengths: what is demanded always fits, where the model can.
+
+    Raises ConfigError where it cannot.
+    """
+    rooms = [len(demand.prefix) + demand.phrase_tokens for demand in demands]
+    limits = torch.tensor([options.limit(length) + room for length, room in zip(lengths, rooms, strict=True)])
+    if decoder.longest is None:
+        return limits
+    prefix = max(len(demand.prefix) for demand in demands)
+    if prefix >= decoder.longest:
+        raise ConfigError(
+            f"a translation shall begin with {prefix} tokens, but the model knows no more than {decoder.longest} with "
+            "the sentence end; give a shorter beginning"
+        )
+    return limits.clamp(max=decoder.longest)

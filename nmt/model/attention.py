@@ -7,10 +7,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmt.model.cache import LayerCache
-from nmt.model.linear import Linear, linear
+from nmt.model.cache import DecoderCache, LayerCache
+from nmt.model.linear import Linear, Product, linear
 from nmt.model.packing import Packing, pack
-from nmt.model.short_attention import LONGEST, short_attention
+from nmt.model.short_attention import (
+    LONGEST,
+    short_attention,
+    single_query_mix,
+    single_query_scores,
+    softmax_in_place,
+)
 
 
 class MultiHeadAttention(nn.Module):
@@ -24,13 +30,12 @@ class MultiHeadAttention(nn.Module):
         self.query = Linear(dim, dim)
         self.key_value = Linear(dim, 2 * dim)
         self.output = Linear(dim, dim)
+        self.joint: Product | None = None
+        """Of all three together, once `pack_weights` has been here."""
 
     def to_self(self, x: Tensor, packing: Packing, causal: bool = False) -> Tensor:
         """Attend from every token of x (N, D) to its own sentence, `causal` only up to itself; return (N, D)."""
-        # one product for all three is quicker than two, by more than it costs to lay their weights side by side
-        weight = torch.cat([self.query.weight, self.key_value.weight])
-        projected = linear(x, weight, torch.cat([self.query.bias, self.key_value.bias]))
-        queries, keys_values = torch.split(self._place(projected, packing), [self.dim, 2 * self.dim], dim=-1)
+        queries, keys_values = torch.split(self._place(self._project(x), packing), [self.dim, 2 * self.dim], dim=-1)
         joined: Tensor = self.output(self._find(queries, keys_values, (packing, packing), causal))
         return joined
 
@@ -40,20 +45,36 @@ class MultiHeadAttention(nn.Module):
         joined: Tensor = self.output(found)
         return joined
 
-    def to_newest(self, x: Tensor, cache: LayerCache) -> Tensor:
-        """Attend from the newest token of each hypothesis, x (B·K, 1, D), to it and those before, which are cached."""
-        return self.attend(x, *cache.append(*self.project_memory(x)))
+    def to_newest(self, x: Tensor, layer: LayerCache, parents: Tensor) -> Tensor:
+        """Attend from the newest token of each row, x (N, D), to it and all that its parent (N) has cached."""
+        projected = self._turn_newest(self._project(x), layer.length)
+        queries, keys_values = torch.split(projected, [self.dim, 2 * self.dim], dim=-1)
+        layer.append(keys_values, parents)
+        joined: Tensor = self.output(self._mix_newest(queries.view(len(x), self.heads, -1), *layer.target()))
+        return joined
+
+    def to_source(self, x: Tensor, layer: LayerCache, cache: DecoderCache) -> Tensor:
+        """Attend from the newest token of each row, x (N, D), to its sentence's source; return (N, D).
+
+        The rows of a sentence are K queries to the one source that they share, some of them empty.
+        """
+        queries, keys = self.query(x), layer.source_keys
+        sentences, heads, _, width = keys.shape
+        grid = queries.new_zeros(sentences * cache.beam, self.dim).index_copy_(0, cache.slots, queries * width**-0.5)
+        by_head = grid.view(sentences, cache.beam, heads, width).transpose(1, 2).flatten(0, 1)  # (B·H, K, d)
+        scores = torch.bmm(by_head, keys.flatten(0, 1).transpose(1, 2)).view(sentences, heads, cache.beam, -1)
+        if cache.source_mask is not None:
+            scores.masked_fill_(~cache.source_mask, float("-inf"))
+        weights = softmax_in_place(scores).flatten(0, 1)  # (B·H, K, S)
+        mixed = torch.bmm(weights, layer.source_values.flatten(0, 1)).view(sentences, heads, cache.beam, width)
+        rows = mixed.transpose(1, 2).reshape(sentences * cache.beam, self.dim).index_select(0, cache.slots)
+        joined: Tensor = self.output(rows)
+        return joined
 
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Return keys and values of memory (B, S, D), each (B, H, S, d)."""
         keys, values = self.key_value(memory).chunk(2, dim=-1)
         return self._split(keys), self._split(values)
-
-    def attend(self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Attend from x (B, T, D) to keys and values that were projected before, each (B, H, S, d)."""
-        mixed = self._mix(self._split(self.query(x)), keys, values, mask)
-        joined: Tensor = self.output(mixed)
-        return joined
 
     def weights(self, x: Tensor, keys: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the attention weights (B, H, T, S) themselves, for people to look at."""
@@ -62,6 +83,27 @@ class MultiHeadAttention(nn.Module):
         if mask is not None:
             scores = scores.masked_fill(~mask, float("-inf"))
         return torch.softmax(scores, dim=-1)
+
+    def _project(self, x: Tensor) -> Tensor:
+        """Return queries, keys and values of x (N, D) side by side, (N, 3D)."""
+        if self.joint is not None and not torch.is_grad_enabled():
+            return self.joint(x)
+        # one product for all three is quicker than two, by more than it costs to lay their weights side by side
+        return linear(x, *self.joined_weights())
+
+    def joined_weights(self) -> tuple[Tensor, Tensor]:
+        """Return weights (3D, D) and biases (3D) of queries, keys and values."""
+        weight = torch.cat([self.query.weight, self.key_value.weight])
+        return weight, torch.cat([self.query.bias, self.key_value.bias])
+
+    def _turn_newest(self, projected: Tensor, position: int) -> Tensor:
+        """Return queries, keys and values (N, 3D), which all stand at one position, as they are."""
+        return projected
+
+    def _mix_newest(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """Return what queries (N, H, d) find among (L, N, H, d) keys, as (N, D)."""
+        scores = single_query_scores(queries, keys)
+        return single_query_mix(softmax_in_place(scores), values).flatten(1)
 
     def _place(self, projected: Tensor, packing: Packing) -> Tensor:
         """Return queries, keys and values (N, 3D) as they are: only where positions are rotary do they turn."""

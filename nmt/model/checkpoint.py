@@ -1,6 +1,7 @@
 """The model directory: everything that translating needs, and nothing that runs code.
 
-    config.json          format version, languages, model settings, decode settings, digests of the files beside it
+    config.json          format version, languages, model settings, decode settings, digests of the files beside it;
+                         when its training is over, which heads align words best
     model.safetensors    the weights, each tied matrix once
     tokenizer.model      or tokenizer.source.model and tokenizer.target.model
 
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -25,12 +26,24 @@ from nmt.config import DecodeSettings, Languages, ModelSettings
 from nmt.errors import DamagedError, ModelError
 from nmt.model.sharding import laid_out_like, whole_tensor
 from nmt.model.transformer import Transformer
+from nmt.sections import Section
 from nmt.staging import staged_directory
 from nmt.text.tokenizer import Tokenizers
 
 FORMAT_VERSION = 1
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
+
+
+class AlignmentHeads(Section):
+    """The heads of the attention to the source whose mean weights show which words belong together."""
+
+    model_config = ConfigDict(strict=False)  # JSON has lists, not tuples
+
+    heads: tuple[tuple[int, int], ...] = Field(min_length=1)
+    """Layer and head, both from 0."""
+    at_input: bool = False
+    """Whether what belongs to a token is seen when the decoder reads it, rather than when it says it."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +54,8 @@ class LoadedModel:
     tokenizers: Tokenizers
     languages: Languages
     decode: DecodeSettings
+    alignment: AlignmentHeads | None = None
+    """What was measured at the end of its training; None if nothing was."""
 
 
 def save_model(directory: Path, loaded: LoadedModel) -> None:
@@ -60,6 +75,8 @@ def write_model_files(directory: Path, loaded: LoadedModel) -> None:
         "model": loaded.model.settings.model_dump(),
         "decode": loaded.decode.model_dump(),
     }
+    if loaded.alignment is not None:
+        configuration["alignment"] = loaded.alignment.model_dump()
     _write_json(directory / CONFIG_FILE, configuration)
 
 
@@ -75,16 +92,30 @@ def load_model(directory: Path, device: torch.device) -> LoadedModel:
         settings = ModelSettings.model_validate(configuration["model"])
         languages = Languages.model_validate(configuration["languages"])
         decode = DecodeSettings.model_validate(configuration["decode"])
+        aligns = configuration.get("alignment")
+        alignment = None if aligns is None else AlignmentHeads.model_validate(aligns)
     except KeyError as error:
         raise ModelError(f"{directory / CONFIG_FILE}: the section {error} is missing; copy the model anew") from None
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         key = ".".join(map(str, first["loc"]))
         raise ModelError(f"{directory / CONFIG_FILE}: {key}: {first['msg']}; was it written by a newer nmt?") from None
+    for layer, head in () if alignment is None else alignment.heads:
+        if not (0 <= layer < settings.decoder_layers and 0 <= head < settings.heads):
+            place = directory / CONFIG_FILE
+            raise ModelError(f"{place}: alignment: layer {layer}, head {head}: the model has no such head")
     tokenizers = Tokenizers.load(directory)
     model = Transformer(settings, len(tokenizers.source), len(tokenizers.target))
     load_weights(model, directory / WEIGHTS_FILE)
-    return LoadedModel(model.to(device).eval(), tokenizers, languages, decode)
+    return LoadedModel(model.to(device).eval(), tokenizers, languages, decode, alignment)
+
+
+def keep_alignment(directory: Path, alignment: AlignmentHeads) -> None:
+    """Note in a model directory which heads align best; whoever is killed leaves it as it was or as it shall be."""
+    content = {**read_configuration(directory), "alignment": alignment.model_dump()}
+    partial = directory / f".{CONFIG_FILE}.partial"
+    _write_json(partial, content)
+    partial.replace(directory / CONFIG_FILE)
 
 
 def load_weights(model: Transformer, file: Path) -> None:

@@ -56,7 +56,7 @@ class Embedding(nn.Module):
         return dropped
 
     def at(self, ids: Tensor, position: int) -> Tensor:
-        """Map ids (B, K), which all stand at one position, to (B, K, D)."""
+        """Map ids (N), which all stand at one position, to (N, D)."""
         embedded: Tensor = self.tokens(ids) * self.scale
         return embedded if self.positions is None else embedded + self._slice(self.positions, position, position + 1)
 

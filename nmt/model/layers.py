@@ -1,6 +1,6 @@
 """The layers that a Transformer stacks (Vaswani et al. 2017, section 3.1; pre-norm: Xiong et al. 2020).
 
-N target tokens and M source tokens of all groups, packed; B sentences, D width, K beam, H heads, d = D/H.
+N target tokens and M source tokens of all groups, packed, or N rows, the newest token of each hypothesis; D width.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from nmt.config import ModelSettings
 from nmt.model.attention import MultiHeadAttention
-from nmt.model.cache import LayerCache
+from nmt.model.cache import DecoderCache, LayerCache
 from nmt.model.dropout import Dropout
 from nmt.model.linear import Linear
 from nmt.model.packing import Packing
@@ -119,15 +119,11 @@ class DecoderLayer(nn.Module):
         found = self.feed_forward(self.feed_forward_sublayer.enter(x))
         return self.feed_forward_sublayer.leave(x, found)
 
-    def step(self, x: Tensor, cache: LayerCache, memory_mask: Tensor | None) -> Tensor:
-        """Map the newest position of each hypothesis, (B, K, D) to (B, K, D), and append it to the cache.
-
-        The K hypotheses of a sentence stand side by side as K queries to the one source that they share.
-        """
-        rows = self.self_attention_sublayer.enter(x).flatten(0, 1).unsqueeze(1)  # (B, K, D) -> (B·K, 1, D)
-        x = self.self_attention_sublayer.leave(x, self.self_attention.to_newest(rows, cache).view_as(x))
-        sought = self.cross_attention_sublayer.enter(x)
-        found = self.cross_attention.attend(sought, cache.source_keys, cache.source_values, memory_mask)
+    def step(self, x: Tensor, layer: LayerCache, cache: DecoderCache) -> Tensor:
+        """Map the newest position of each row, (N, D) to (N, D), and append it to the layer's own cache."""
+        found = self.self_attention.to_newest(self.self_attention_sublayer.enter(x), layer, cache.parents)
+        x = self.self_attention_sublayer.leave(x, found)
+        found = self.cross_attention.to_source(self.cross_attention_sublayer.enter(x), layer, cache)
         x = self.cross_attention_sublayer.leave(x, found)
         found = self.feed_forward(self.feed_forward_sublayer.enter(x))
         return self.feed_forward_sublayer.leave(x, found)

@@ -8,13 +8,14 @@ N rows, I inputs, O outputs.
 """
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-_ONEDNN = (
+ONEDNN = (
     torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     and torch.backends.cpu.get_cpu_capability() == "AVX512"
     # what torch's own compiler calls; where a release has it no more, torch's default is used
@@ -22,7 +23,10 @@ _ONEDNN = (
 )
 # oneDNN compiles a kernel for each shape, and keeps 1,024 of them, which is most of a gigabyte; batches of all sizes
 # ask for ever new ones. Compiling one anew takes less time than it saves.
-os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "256")
+
+Product = Callable[[Tensor], Tensor]
+"""Maps rows (..., I) to (..., O)."""
 
 _FEW_ROWS = 16
 """Below, the call costs more than the product."""
@@ -48,11 +52,21 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 class Linear(nn.Linear):
-    """torch's linear map, with its product as above."""
+    """torch's linear map, with its product as above, or a quicker one where nothing is to be learned."""
+
+    quick: Product | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (..., I) to (..., O)."""
+        if self.quick is not None and not torch.is_grad_enabled():
+            return self.quick(x)
         return linear(x, self.weight, self.bias)
+
+
+def filled_up(rows: int) -> int:
+    """Return to how many rows so many are filled up: by a few percent, and one number for many."""
+    step = next(step for most, step in ((64, 8), (512, 16), (rows, 128)) if rows <= most)
+    return -(-rows // step) * step
 
 
 class _Product(torch.autograd.Function):
@@ -83,7 +97,7 @@ def outer_product(left: Tensor, right: Tensor) -> Tensor:
 
 def _uses_onednn(x: Tensor, weight: Tensor) -> bool:
     return (
-        _ONEDNN
+        ONEDNN
         and not torch.compiler.is_compiling()  # first: what stands behind would be asked of each batch's shape
         and x.device.type == "cpu"
         and x.dtype == weight.dtype == torch.float32

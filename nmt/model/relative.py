@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from nmt.model.attention import MultiHeadAttention
 from nmt.model.packing import Packing
+from nmt.model.short_attention import single_query_mix, single_query_scores, softmax_in_place
 
 
 class RelativeAttention(MultiHeadAttention):
@@ -29,6 +30,15 @@ class RelativeAttention(MultiHeadAttention):
 
     def _short(self, queries: Tensor, packings: tuple[Packing, Packing]) -> bool:
         return False  # those products know no distances
+
+    def _mix_newest(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """Return what queries (N, H, d), which stand at the last of L places, find in (L, N, H, d), as (N, D)."""
+        distances = torch.arange(1 - len(keys), 1, device=queries.device)
+        rows = distances.clamp(min=-self.max_distance) + self.max_distance
+        by_place = queries @ F.embedding(rows, self.key_positions).t() / queries.size(-1) ** 0.5
+        weights = softmax_in_place(single_query_scores(queries, keys) + by_place)  # (N, H, L)
+        mixed = single_query_mix(weights, values) + weights @ F.embedding(rows, self.value_positions)
+        return mixed.flatten(1)
 
     def _mix(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, causal: bool = False) -> Tensor:
         """Return what (B, H, T, d) queries, which stand at the last T of L places, find there, as (B, T, D).

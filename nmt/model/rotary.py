@@ -2,7 +2,7 @@
 
 The product of a query at m and a key at n then depends on their contents and on n - m, on nothing else.
 
-B sentences, K beam, D width, H heads, d = D/H; N tokens of all groups, packed.
+B sentences, D width, H heads, d = D/H; N tokens of all groups, packed.
 """
 
 import math
@@ -11,28 +11,27 @@ import torch
 from torch import Tensor
 
 from nmt.model.attention import MultiHeadAttention
-from nmt.model.cache import LayerCache
 from nmt.model.packing import Packing, pack
 
 
 class RotaryAttention(MultiHeadAttention):
     """Self-attention whose queries and keys are turned to where they stand."""
 
-    def to_newest(self, x: Tensor, cache: LayerCache) -> Tensor:
-        """Attend from the newest token of each hypothesis, x (B·K, 1, D), to all so far; cached keys are turned."""
-        angles = self._angles(cache.length, cache.length + 1, x)
-        keys, values = self.project_memory(x)
-        keys, values = cache.append(turn(keys, angles), values)
-        mixed: Tensor = self.output(self._mix(turn(self._split(self.query(x)), angles), keys, values, None))
-        return mixed
+    def _turn_newest(self, projected: Tensor, position: int) -> Tensor:
+        """Turn queries and keys in (N, 3D), which all stand at one position; so the keys are cached as turned."""
+        return self._turned(projected, self._angles(position, position + 1, projected))
 
     def _place(self, projected: Tensor, packing: Packing) -> Tensor:
         """Turn queries and keys in (N, 3D), those of all groups at once."""
         angles = self._angles(0, max(length for _, length in packing.shapes), projected)
         by_token = pack([angles[:length].expand(sentences, -1, -1) for sentences, length in packing.shapes])
+        return self._turned(projected, by_token)
+
+    def _turned(self, projected: Tensor, angles: Tensor) -> Tensor:
+        """Turn queries and keys in (N, 3D) by angles (N, d/2), or (1, d/2) for all alike."""
         turning, values = projected[:, : 2 * self.dim], projected[:, 2 * self.dim :]
         heads = turning.view(-1, 2 * self.heads, self.dim // self.heads)  # (N, 2D) -> (N, 2H, d)
-        return torch.cat([turn(heads, by_token.unsqueeze(1)).flatten(1), values], dim=-1)
+        return torch.cat([turn(heads, angles.unsqueeze(1)).flatten(1), values], dim=-1)
 
     def _angles(self, start: int, stop: int, like: Tensor) -> Tensor:
         """Return the angles (stop - start, d/2): m · 10000^(-2i/d) for the i-th pair of numbers at position m."""

@@ -13,6 +13,8 @@ from torch import Tensor
 
 from nmt.model.packing import Packing
 
+_WIDE, _FEW_VALUES = 16, 7
+"""Lengths from which torch's softmax, and products with the values, are quicker than the formulas."""
 LONGEST = 128
 """Tokens in a sentence up to which this is the quicker way."""
 
@@ -68,6 +70,32 @@ class _ShortAttention(torch.autograd.Function):
             torch.bmm(weights.transpose(1, 2), g, out=by_keys_values[1])
             _by_head_into(by_key_value, by_keys_values, ctx.heads)
         return by_queries, by_memory, None, None, None
+
+
+def softmax_in_place(scores: Tensor) -> Tensor:
+    """Return the softmax over the last dimension, made of the scores."""
+    if scores.size(-1) >= _WIDE or scores.dtype != torch.float32:
+        return torch.softmax(scores, dim=-1)
+    # torch's own goes through short rows number by number
+    scores = scores.sub_(scores.amax(-1, keepdim=True)).exp_()
+    return scores.div_(scores.sum(-1, keepdim=True))
+
+
+def single_query_scores(queries: Tensor, keys: Tensor) -> Tensor:
+    """Return q · k / sqrt(d) of one query a row (N, H, d) with its keys (L, N, H, d): scores (N, H, L)."""
+    rows, heads, width = queries.shape
+    by_head = keys.flatten(1, 2).permute(1, 2, 0)  # (L, N, H, d) -> (N·H, d, L)
+    scores = torch.bmm(queries.reshape(rows * heads, 1, width) * width**-0.5, by_head)
+    return scores.view(rows, heads, -1)
+
+
+def single_query_mix(weights: Tensor, values: Tensor) -> Tensor:
+    """Return the sum of values (L, N, H, d) with weights (N, H, L), as (N, H, d)."""
+    if len(values) < _FEW_VALUES:  # products with so short a side are slow
+        return (values * weights.permute(2, 0, 1).unsqueeze(-1)).sum(0)
+    rows, heads, length = weights.shape
+    by_head = values.flatten(1, 2).transpose(0, 1)  # (N·H, L, d)
+    return torch.bmm(weights.view(rows * heads, 1, length), by_head).view(rows, heads, -1)
 
 
 def _by_head(x: Tensor, count: int, heads: int) -> Tensor:

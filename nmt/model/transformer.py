@@ -1,22 +1,24 @@
 """The Transformer (Vaswani et al. 2017): an encoder that reads the source, a decoder that writes the target.
 
 B sentences, S source length, T target length, D width, H heads, K beam, V vocabulary; N target tokens and M source
-tokens of all groups, packed.
+tokens of all groups, packed. Decoding step by step reads N rows, the newest token of each hypothesis.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from nmt.config import ModelSettings
 from nmt.model.attention import MultiHeadAttention
-from nmt.model.cache import DecoderCache, empty_layer_cache
+from nmt.model.cache import DecoderCache, LayerCache
 from nmt.model.embedding import Embedding
 from nmt.model.layers import DecoderLayer, EncoderLayer, FeedForward, normalization
-from nmt.model.linear import linear
+from nmt.model.linear import Linear, filled_up
 from nmt.model.packing import Packing
+
+_CPU_BLOCK = 64
+"""Rows whose logits fit in a processor's own memory, more or less."""
 
 
 class Transformer(nn.Module):
@@ -36,9 +38,11 @@ class Transformer(nn.Module):
         pre = settings.norm == "pre"
         self.encoder_norm = normalization(settings) if pre else nn.Identity()
         self.decoder_norm = normalization(settings) if pre else nn.Identity()
-        self.output = nn.Linear(settings.dim, target_vocabulary, bias=False)
+        self.output = Linear(settings.dim, target_vocabulary, bias=False)
         if settings.tied_embeddings != "none":
             self.output.weight = target_tokens.weight
+        self.packed = False
+        """Whether `pack_weights` has been here."""
         initialize(self)
 
     def forward(
@@ -54,7 +58,12 @@ class Transformer(nn.Module):
 
     def encode(self, source: Tensor, source_mask: Tensor | None) -> Tensor:
         """Read one group's source ids (B, S) with their mask; return memory (B, S, D)."""
-        return self._encode([source], Packing.of([source], [source_mask])).view(*source.shape, -1)
+        groups, masks = [source], [source_mask]
+        missing = filled_up(source.numel()) - source.numel()
+        if self.packed and missing:  # one more sentence, about which nobody asks
+            groups, masks = [source, source.new_zeros(1, missing)], [source_mask, None]
+        memory = self._encode(groups, Packing.of(groups, masks))
+        return memory[: source.numel()].view(*source.shape, -1)
 
     def decode(self, target_in: Tensor, memory: Tensor, source_mask: Tensor | None) -> Tensor:
         """Read one group's target ids (B, T) beside memory (B, S, D); return hidden states (B, T, D)."""
@@ -78,7 +87,8 @@ class Transformer(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Map hidden states (..., D) to unnormalised log-probabilities (..., V) of the next token."""
-        return linear(hidden, self.output.weight)
+        unnormalized: Tensor = self.output(hidden)
+        return unnormalized
 
     @property
     def longest(self) -> int | None:
@@ -91,7 +101,7 @@ class Transformer(nn.Module):
         return self.output.weight.device
 
     def start(self, source: Tensor, source_mask: Tensor | None, beam: int) -> "Decoding":
-        """Read source ids (B, S) with their mask, to decode step by step with K hypotheses for each sentence.
+        """Read source ids (B, S) with their mask, to decode step by step with up to K rows for each sentence.
 
         The model must be in eval mode.
         """
@@ -99,46 +109,58 @@ class Transformer(nn.Module):
         return Decoding(self, self.start_cache(self.encode(source, source_mask), source_mask, beam))
 
     def start_cache(self, memory: Tensor, source_mask: Tensor | None, beam: int) -> DecoderCache:
-        """Prepare decoding step by step with K hypotheses for each sentence of memory (B, S, D)."""
+        """Prepare decoding step by step, at first one row for each sentence of memory (B, S, D)."""
+        sentences = torch.arange(memory.size(0), device=memory.device)
         layers = [
-            empty_layer_cache(*layer.cross_attention.project_memory(memory), beam)
+            LayerCache(*layer.cross_attention.project_memory(memory))
             for layer in self.decoder
             if isinstance(layer, DecoderLayer)
         ]
         mask = None if source_mask is None else source_mask[:, None, None, :]  # over heads and queries
-        return DecoderCache(layers, mask, beam)
+        return DecoderCache(layers, mask, beam, sentences, sentences, sentences * beam)
 
     def decode_step(self, tokens: Tensor, cache: DecoderCache) -> Tensor:
-        """Read the newest token of each hypothesis (B, K), append it to the cache; return logits (B, K, V)."""
+        """Read the newest token of each row (N), append it to the cache; return hidden states (N, D)."""
         x = self.target_embedding.at(tokens, cache.length)
         for layer, layer_cache in zip(self.decoder, cache.layers, strict=True):
             assert isinstance(layer, DecoderLayer)
-            x = layer.step(x, layer_cache, cache.source_mask)
-        return self.logits(self.decoder_norm(x))
+            x = layer.step(x, layer_cache, cache)
+        cache.parents = torch.arange(tokens.numel(), device=tokens.device)
+        hidden: Tensor = self.decoder_norm(x)
+        return hidden
 
     def parameter_count(self) -> int:
         """Return the number of weights, tied ones counted once."""
         return sum(parameter.numel() for parameter in self.parameters())
 
 
-@dataclass(frozen=True)
 class Decoding:
-    """A batch of sentences that is being translated, with what is remembered of it."""
+    """A batch of sentences that is being translated, with what is remembered of it.
 
-    model: Transformer
-    cache: DecoderCache
+    Rows are filled up with copies of the last one to a number that products like.
+    """
 
-    def step(self, tokens: Tensor) -> Tensor:
-        """Read the newest token of each hypothesis (B, K); return logits of the next (B, K, V)."""
-        return self.model.decode_step(tokens, self.cache)
+    def __init__(self, model: Transformer, cache: DecoderCache) -> None:
+        self._model = model
+        self._cache = cache
+        self.select(cache.sentences)
 
-    def reorder(self, parents: Tensor) -> None:
-        """Let hypothesis k of each sentence continue its hypothesis parents[b, k]; parents (B, K)."""
-        self.cache.reorder(parents)
+    def step(self, tokens: Tensor) -> Iterator[Tensor]:
+        """Read the newest token of each row (N); yield logits of the next, (n, V) for n rows at a time."""
+        hidden = self._model.decode_step(_filled_up(tokens), self._cache)[: tokens.numel()]
+        size = _CPU_BLOCK if hidden.device.type == "cpu" else len(hidden)
+        for block in torch.split(hidden, size):
+            yield self._model.logits(block)
 
-    def keep(self, sentences: Tensor) -> None:
-        """Let go of all sentences but these, (B') in the order that they shall have."""
-        self.cache.keep(sentences)
+    def select(self, rows: Tensor) -> None:
+        """Let row i go on from what row rows[i] has said, for rows (N') of sentences in order, K a sentence at most."""
+        self._cache.select(_filled_up(rows))
+
+
+def _filled_up(numbers: Tensor) -> Tensor:
+    """Repeat the last of (N) numbers."""
+    count = numbers.numel()
+    return torch.cat([numbers, numbers[-1:].expand(filled_up(count) - count)])
 
 
 def initialize(model: Transformer) -> None:

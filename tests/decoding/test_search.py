@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from nmt.config import DecodeSettings, ModelSettings
-from nmt.decoding.candidates import best_candidates
+from nmt.decoding.beam import Live, best_candidates
+from nmt.decoding.candidates import best_tokens, largest
 from nmt.decoding.hypothesis import Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import search
@@ -223,25 +224,44 @@ def test_learned_positions_bound_the_length() -> None:
         assert len(found.tokens) == 6
 
 
-def test_first_step_counts_only_one_beam_and_ties_fall_to_the_lower_beam() -> None:
-    logits = torch.tensor([-math.inf, 1.0, 2.0, 3.0]).repeat(1, 2, 1)
-    normalizers = logits.logsumexp(-1, keepdim=True)
-    first = best_candidates(logits, normalizers, torch.tensor([[0.0, -math.inf]]))
-    assert first.tokens.tolist()[0][:3] == [3, 2, 1]
-    assert first.parents.tolist()[0][:3] == [0, 0, 0]
-    tied = best_candidates(logits, normalizers, torch.tensor([[-1.0, -1.0]]))
-    assert tied.tokens.tolist() == [[3, 3, 2, 2]]
-    assert tied.parents.tolist() == [[0, 1, 0, 1]]
+def test_candidates_of_ragged_beams_by_hand() -> None:
+    """Sentence 4 has one row, sentence 7 has two; equal candidates fall to the row that comes first."""
+    live = Live(torch.tensor([4, 7, 7]), torch.tensor([-1.0, -1.0, -1.0]), torch.zeros(3, 1), torch.zeros(3, 1))
+    log_probs = torch.tensor([[-0.5, -2.0, -3.0], [-1.0, -2.0, -4.0], [-1.0, -1.5, -2.0]])
+    found = best_candidates(live, log_probs, torch.tensor([[9, 8, 7], [9, 8, 7], [5, 9, 6]]), beam=2)
+    assert found.log_probs.tolist() == [[-1.5, -3.0, -4.0, -math.inf], [-2.0, -2.0, -2.5, -3.0]]
+    assert found.tokens[0, :3].tolist() == [9, 8, 7]
+    assert found.rows[0, :3].tolist() == [0, 0, 0]
+    assert found.tokens[1].tolist() == [9, 5, 9, 8]
+    assert found.rows[1].tolist() == [1, 2, 2, 1]
 
 
 def test_candidates_are_the_best_of_the_full_log_softmax() -> None:
     torch.manual_seed(3)
-    logits, log_probs = 4 * torch.randn(5, 3, 50), -torch.rand(5, 3)
-    full = logits.log_softmax(-1)
-    best, positions = (log_probs.unsqueeze(-1) + full).flatten(1).topk(6, dim=1)
-    found = best_candidates(logits, logits.logsumexp(-1, keepdim=True), log_probs)
+    beam, vocabulary = 3, 50
+    logits, log_probs = 4 * torch.randn(5, beam, vocabulary), -torch.rand(5, beam)
+    best, positions = (log_probs.unsqueeze(-1) + logits.log_softmax(-1)).flatten(1).topk(2 * beam, dim=1)
+    said = torch.zeros(5 * beam, 1, dtype=torch.long)
+    live = Live(torch.arange(5).repeat_interleave(beam), log_probs.flatten(), said, torch.zeros(5 * beam, 1))
+    blocks = logits.flatten(0, 1).clone().split(4)
+    found = best_candidates(live, *best_tokens(blocks, [], said, live.sentences, 2 * beam), beam)
     torch.testing.assert_close(found.log_probs, best)
-    assert torch.equal(found.parents * 50 + found.tokens, positions)
+    first = torch.arange(5).unsqueeze(1) * beam
+    assert torch.equal((found.rows - first) * vocabulary + found.tokens, positions)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_largest_in_blocks_are_the_largest(data: st.DataObject) -> None:
+    """Whatever stands where, equal numbers and -inf included; which of equals is found does not matter."""
+    count = data.draw(st.integers(1, 8))
+    seed, spread = data.draw(st.integers(0, 1000)), data.draw(st.sampled_from([2, 20, 10**6]))
+    numbers = torch.randint(spread, (3, 64 * 8), generator=torch.Generator().manual_seed(seed)).float()
+    numbers[numbers == 0] = -math.inf
+    values, places = largest(numbers, count)
+    assert torch.equal(values, numbers.sort(dim=1, descending=True).values[:, :count])
+    assert torch.equal(numbers.gather(1, places), values)
+    assert all(len(set(row)) == count for row in places.tolist())
 
 
 def test_gnmt_penalty_by_hand() -> None:

@@ -15,7 +15,7 @@ SIZES = st.integers(1, 70)
 @pytest.fixture(params=[True, False], ids=["as here", "torch's default"])
 def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if not request.param:
-        monkeypatch.setattr(room, "_ONEDNN", False)
+        monkeypatch.setattr(room, "ONEDNN", False)
 
 
 @settings(max_examples=60, deadline=None)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from nmt.config import ModelSettings
 from nmt.errors import DataError
 from nmt.model.attention import MultiHeadAttention
+from nmt.model.cache import DecoderCache, LayerCache
 from nmt.model.embedding import sinusoidal_positions
 from nmt.model.transformer import Transformer
 from tests.model import twin
@@ -210,15 +211,18 @@ def test_agrees_with_a_plain_loop_over_heads_and_positions(changes: dict[str, ob
 def test_attention_weights_are_those_that_attention_uses() -> None:
     torch.manual_seed(2)
     attention = MultiHeadAttention(12, 3, 0.0).double()
-    x, memory = torch.randn(2, 4, 12, dtype=torch.float64), torch.randn(2, 5, 12, dtype=torch.float64)
+    x, memory = torch.randn(2, 1, 12, dtype=torch.float64), torch.randn(2, 5, 12, dtype=torch.float64)
     mask = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])[:, None, None, :]
     keys, values = attention.project_memory(memory)
     weights = attention.weights(x, keys, mask)
-    assert weights.shape == (2, 3, 4, 5)
-    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3, 4, dtype=torch.float64))
+    assert weights.shape == (2, 3, 1, 5)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3, 1, dtype=torch.float64))
     assert not weights[1, :, :, 3:].any()
     mixed = attention.output((weights @ values).transpose(1, 2).flatten(2))
-    torch.testing.assert_close(mixed, attention.attend(x, keys, values, mask))
+    rows = torch.arange(2)
+    layer = LayerCache(keys, values)
+    found = attention.to_source(x[:, 0], layer, DecoderCache([layer], mask, 1, rows, rows, rows))
+    torch.testing.assert_close(mixed[:, 0], found)
 
 
 # positions
@@ -239,9 +243,9 @@ def test_sinusoids_have_no_last_position() -> None:
     source, mask = padded([list(range(3, 11)) * 5])
     target, _ = padded([[2, *range(3, 10)] * 4])
     torch.testing.assert_close(hidden_states(short, source, mask, target), hidden_states(long, source, mask, target))
-    cache = short.start_cache(short.encode(source, mask), mask, 1)
-    steps = [short.decode_step(target[:, t : t + 1], cache) for t in range(target.size(1))]
-    torch.testing.assert_close(torch.cat(steps, 1), long.logits(hidden_states(long, source, mask, target)))
+    steps = short.start(source, mask, 1)
+    logits = [torch.cat(list(steps.step(target[:, t]))) for t in range(target.size(1))]
+    torch.testing.assert_close(torch.stack(logits, 1), long.logits(hidden_states(long, source, mask, target)))
     assert not [name for name in short.state_dict() if "positions" in name]
 
 
@@ -367,10 +371,10 @@ def test_step_by_step_equals_all_at_once(changes: dict[str, object]) -> None:
     torch.manual_seed(3)
     tokens = torch.randint(3, 11, (len(SOURCES), beam, length))
     memory = model.encode(source, mask)
-    cache = model.start_cache(memory, mask, beam)
+    steps = model.start(source, mask, beam)
+    steps.select(torch.arange(len(SOURCES)).repeat_interleave(beam))
     for t in range(length):
-        assert cache.length == t
-        logits = model.decode_step(tokens[:, :, t], cache)
+        logits = torch.cat(list(steps.step(tokens[:, :, t].flatten()))).view(len(SOURCES), beam, -1)
         assert logits.shape == (len(SOURCES), beam, 11)
         if t in (0, 1, 15, 16, 17, 32, 39):
             for k in range(beam):
@@ -382,39 +386,39 @@ def test_step_by_step_equals_all_at_once(changes: dict[str, object]) -> None:
 @pytest.mark.parametrize("changes", [{}, RELATIVE, ROTARY], ids=str)
 @settings(max_examples=12, deadline=None)
 @given(st.data())
-def test_cache_follows_beams_that_fork_and_sentences_that_leave(
-    changes: dict[str, object], data: st.DataObject
-) -> None:
+def test_rows_fork_and_end_and_sentences_leave(changes: dict[str, object], data: st.DataObject) -> None:
+    """Ragged: a sentence has any number of rows up to the beam, in any order, and none once it has left."""
     model, beam = build(**changes), 3
     source, mask = padded(SOURCES)
     memory = model.encode(source, mask)
-    cache = model.start_cache(memory, mask, beam)
-    alive = list(range(len(SOURCES)))
-    said: list[list[list[int]]] = [[[] for _ in range(beam)] for _ in alive]
+    steps = model.start(source, mask, beam)
+    rows: list[tuple[int, list[int]]] = [(sentence, []) for sentence in range(len(SOURCES))]
     for _ in range(data.draw(st.integers(1, 6))):
-        new = data.draw(
-            st.lists(
-                st.lists(st.integers(2, 10), min_size=beam, max_size=beam), min_size=len(alive), max_size=len(alive)
-            )
-        )
-        logits = model.decode_step(torch.tensor(new), cache)
-        said = [[[*said[b][k], new[b][k]] for k in range(beam)] for b in range(len(alive))]
-        for b, k in itertools.product(range(len(alive)), range(beam)):
-            row = slice(alive[b], alive[b] + 1)
-            hidden = model.decode(torch.tensor([said[b][k]]), memory[row], mask[row])
-            torch.testing.assert_close(logits[b, k], model.logits(hidden)[0, -1], rtol=0, atol=1e-11)
-        parents = data.draw(
-            st.lists(
-                st.lists(st.integers(0, beam - 1), min_size=beam, max_size=beam),
-                min_size=len(alive),
-                max_size=len(alive),
-            )
-        )
-        cache.reorder(torch.tensor(parents))
-        said = [[said[b][parent] for parent in parents[b]] for b in range(len(alive))]
-        stay = data.draw(st.permutations(range(len(alive))))[: data.draw(st.integers(1, len(alive)))]
-        cache.keep(torch.tensor(stay))
-        alive, said = [alive[b] for b in stay], [said[b] for b in stay]
+        new = data.draw(st.lists(st.integers(2, 10), min_size=len(rows), max_size=len(rows)))
+        logits = torch.cat(list(steps.step(torch.tensor(new))))
+        rows = [(sentence, [*said, token]) for (sentence, said), token in zip(rows, new, strict=True)]
+        for found, (sentence, said) in zip(logits, rows, strict=True):
+            one = slice(sentence, sentence + 1)
+            hidden = model.decode(torch.tensor([said]), memory[one], mask[one])
+            torch.testing.assert_close(found, model.logits(hidden)[0, -1], rtol=0, atol=1e-11)
+        chosen: list[int] = []
+        for sentence in sorted({sentence for sentence, _ in rows}):
+            own = [row for row, (owner, _) in enumerate(rows) if owner == sentence]
+            chosen += data.draw(st.lists(st.sampled_from(own), max_size=beam))
+        if not chosen:
+            return
+        steps.select(torch.tensor(chosen))
+        rows = [rows[row] for row in chosen]
+
+
+@torch.no_grad()
+def test_many_rows_come_in_blocks_in_order() -> None:
+    model = build()
+    source = torch.randint(4, 10, (150, 5))
+    blocks = list(model.start(source, None, 1).step(torch.full((150,), 2)))
+    assert len(blocks) > 1
+    hidden = model.decode(torch.full((150, 1), 2), model.encode(source, None), None)
+    torch.testing.assert_close(torch.cat(blocks), model.logits(hidden)[:, 0], rtol=0, atol=1e-11)
 
 
 # weights

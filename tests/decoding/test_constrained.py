@@ -1,0 +1,161 @@
+"""The search with phrases against brute force over all outputs that hold them, and against the plain beam."""
+
+from collections.abc import Sequence
+from functools import cache
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nmt.decoding.constrained import WIDEST, Progress, beam_width, constrained_search
+from nmt.decoding.corpus import search_all
+from nmt.decoding.demand import NO_DEMAND, Demand
+from nmt.decoding.hypothesis import Hypothesis
+from nmt.decoding.options import SearchOptions
+from nmt.decoding.rules import EndAt, Forbidden
+from nmt.decoding.search import search
+from nmt.model.transformer import Transformer
+from tests.decoding.test_search import assert_same, brute_force, only, padded, tiny_model
+
+UNK = 1
+WORDS = st.integers(4, 11)
+PHRASES = st.lists(st.lists(WORDS, min_size=1, max_size=4).map(tuple), min_size=1, max_size=3).map(tuple)
+
+
+def holds(tokens: Sequence[int], phrases: Sequence[tuple[int, ...]]) -> bool:
+    """Whether there is a place for each phrase, none overlapping: try all."""
+    if not phrases:
+        return True
+    phrase, size = phrases[0], len(phrases[0])
+    return any(
+        tuple(tokens[i : i + size]) == phrase and holds([*tokens[:i], *[-1] * size, *tokens[i + size :]], phrases[1:])
+        for i in range(len(tokens) - size + 1)
+    )
+
+
+def constrained(model: Transformer, source: list[int], demand: Demand, options: SearchOptions) -> list[Hypothesis]:
+    return only(search(model, torch.tensor([source]), None, options, [demand]))
+
+
+@cache
+def all_outputs(seed: int) -> list[Hypothesis]:
+    """Every output of up to four tokens, best first without a length penalty."""
+    return brute_force(tiny_model(seed, vocabulary=7), torch.tensor([[4, 5, 3]]), SearchOptions(length_penalty=0), 5)
+
+
+@pytest.mark.parametrize("phrases", [((4,),), ((4, 5),), ((5, 5),), ((4,), (5, 6)), ((6,), (6,)), ((4, 4, 5),)])
+@pytest.mark.parametrize("seed", range(3))
+def test_wide_beam_is_brute_force_over_what_holds_the_phrases(seed: int, phrases: tuple[tuple[int, ...], ...]) -> None:
+    """Without a length penalty, where the search stops without loss."""
+    model = tiny_model(seed, vocabulary=7)
+    room = sum(map(len, phrases))
+    options = SearchOptions(beam=300, n_best=5, length_penalty=0, length_factor=0, length_extra=5 - room)
+    found = constrained(model, [4, 5, 3], Demand(phrases=phrases), options)
+    expected = [hypothesis for hypothesis in all_outputs(seed) if holds(hypothesis.tokens, phrases)][:5]
+    assert expected
+    assert_same(found, expected)
+    assert [one.log_prob for one in found] == pytest.approx([one.log_prob for one in expected], abs=1e-4)
+    assert [one.normalized for one in found] == pytest.approx([one.normalized for one in expected], abs=1e-4)
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 50), phrases=PHRASES, beam=st.integers(1, 5), sharpness=st.sampled_from([0.5, 3.0, 12.0]))
+def test_every_phrase_is_there(seed: int, phrases: tuple[tuple[int, ...], ...], beam: int, sharpness: float) -> None:
+    model = tiny_model(seed, vocabulary=12, sharpness=sharpness)
+    options = SearchOptions(beam=beam, n_best=min(beam, 2), length_factor=1, length_extra=2)
+    for hypothesis in constrained(model, [4, 8, 3], Demand(phrases=phrases), options):
+        assert holds(hypothesis.tokens, phrases)
+        assert len(hypothesis.tokens) < options.limit(3) + sum(map(len, phrases))
+        assert hypothesis.log_prob == pytest.approx(sum(hypothesis.token_log_probs))
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    sentences=st.lists(
+        st.tuples(st.lists(WORDS, min_size=1, max_size=6), PHRASES | st.just(())), min_size=1, max_size=6
+    ),
+    beam=st.integers(1, 3),
+)
+def test_company_does_not_matter(sentences: list[tuple[list[int], tuple[tuple[int, ...], ...]]], beam: int) -> None:
+    model = tiny_model(5, vocabulary=12)
+    options = SearchOptions(beam=beam, length_factor=1.5, length_extra=3)
+    texts, demands = [ids for ids, _ in sentences], [Demand(phrases=phrases) for _, phrases in sentences]
+    together = search_all(model, texts, options, 1000, demands)
+    for ids, demand, found in zip(texts, demands, together, strict=True):
+        assert_same(found, constrained(model, [*ids, 3], demand, options))
+
+
+@pytest.mark.parametrize("beam", [1, 2, 4])
+def test_without_phrases_it_is_the_plain_beam(beam: int) -> None:
+    for seed in range(6):
+        model = tiny_model(seed, vocabulary=9)
+        source, mask = padded([[4, 5, 6, 7, 3], [8, 3], [5, 5, 3]])
+        options = SearchOptions(beam=beam, n_best=beam, length_penalty=0, length_factor=1, length_extra=5)
+        limits = torch.tensor([options.limit(length) for length in (5, 2, 3)])
+        rules = [Forbidden(options.forbidden), EndAt(limits)]
+        with torch.inference_mode():
+            steps = model.start(source, mask, beam)
+            found = constrained_search(steps, torch.device("cpu"), limits, rules, [NO_DEMAND] * 3, options)
+        for one, plain in zip(found, search(model, source, mask, options), strict=True):
+            assert_same(one, plain)
+
+
+def test_a_phrase_may_hold_what_is_forbidden() -> None:
+    """A stand-in for text that the vocabulary cannot spell; nowhere else is it said."""
+    options = SearchOptions(beam=2, length_factor=1, length_extra=3)
+    for seed in range(4):
+        (found,) = constrained(tiny_model(seed, vocabulary=9), [4, 5, 3], Demand(phrases=((UNK,), (UNK,))), options)
+        assert found.tokens.count(UNK) == 2
+
+
+def test_what_must_stand_apart_does_not_follow() -> None:
+    apart = frozenset(range(6, 12))
+    options = SearchOptions(beam=2, length_factor=1, length_extra=6)
+    followers = set()
+    for seed in range(12):
+        for glue in (frozenset[int](), apart):
+            demand = Demand(phrases=((8, 9),), apart=glue)
+            (found,) = constrained(tiny_model(seed, vocabulary=12), [4, 5, 3], demand, options)
+            ends = [i + 2 for i in range(len(found.tokens) - 2) if found.tokens[i : i + 2] == [8, 9]]
+            followers |= {(bool(glue), found.tokens[end]) for end in ends}
+    assert {token for glued, token in followers if glued} <= {4, 5}
+    assert {token for glued, token in followers if not glued} & apart, "the test would show nothing"
+
+
+def test_phrases_come_after_the_prefix_or_in_it() -> None:
+    options = SearchOptions(beam=3, length_factor=1, length_extra=3)
+    for seed in range(4):
+        model = tiny_model(seed, vocabulary=12)
+        (found,) = constrained(model, [4, 5, 3], Demand((7, 8), ((9, 10),)), options)
+        assert found.tokens[:2] == [7, 8]
+        assert holds(found.tokens, ((9, 10),))
+        (within,) = constrained(model, [4, 5, 3], Demand((7, 8), ((7, 8),)), options)
+        assert within.tokens[:2] == [7, 8]
+
+
+def test_a_model_that_must_end_too_soon_ends() -> None:
+    """Of a phrase there is as much as the learned positions leave room for."""
+    model = tiny_model(1, vocabulary=12, positions="learned", max_positions=6)
+    for beam in (1, 3):
+        phrase = (4, 5, 6, 7, 8, 9, 10)
+        (found,) = constrained(model, [4, 5, 3], Demand(phrases=(phrase,)), SearchOptions(beam=beam))
+        assert found.tokens == [4, 5, 6, 7, 8]
+
+
+def test_progress_by_hand() -> None:
+    """The phrases aab and ab: after a a a, `a a` is begun, and b ends the longer one."""
+    progress = Progress(((4, 4, 5), (4, 5)))
+    for _ in range(3):
+        progress = progress.after(4)
+    assert (progress.begun, progress.bank, progress.needed, progress.wanted) == ((4, 4), 2, 3, {5})
+    assert progress.after(5) == Progress(((4, 5),), (), 3, closed=True)
+    assert progress.after(6) == Progress(progress.missing)
+
+
+def test_the_beam_grows_with_the_phrases_up_to_a_bound() -> None:
+    options = SearchOptions(beam=4)
+    assert beam_width([NO_DEMAND], options) == 4
+    assert beam_width([Demand(phrases=((5,),))], options) == 4
+    assert beam_width([NO_DEMAND, Demand(phrases=((5, 6, 7), (8, 9, 10)))], options) == 7
+    assert beam_width([Demand(phrases=(tuple(range(4, 99)),))], options) == WIDEST

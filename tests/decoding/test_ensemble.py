@@ -1,0 +1,101 @@
+"""Models together against the mean of their probabilities, taken by hand and by brute force."""
+
+import itertools
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from nmt.config import DecodeSettings, Languages, TokenizerSettings
+from nmt.decoding.ensemble import Ensemble, check_same_vocabulary
+from nmt.decoding.options import SearchOptions
+from nmt.decoding.search import search
+from nmt.errors import ModelError
+from nmt.model.checkpoint import LoadedModel
+from nmt.model.transformer import Transformer
+from nmt.text.tokenizer import Tokenizer, Tokenizers
+from tests.decoding.test_search import EOS, assert_same, log_probs_without_cache, only, padded, tiny_model
+
+
+def mean_log_probs(models: list[Transformer], source: Tensor, tokens: list[int]) -> Tensor:
+    """Return log of the mean probability of each next token, (T+1, V)."""
+    return torch.stack([log_probs_without_cache(model, source, tokens).exp() for model in models]).mean(0).log()
+
+
+@pytest.mark.parametrize("options", [SearchOptions(beam=1), SearchOptions(beam=4, n_best=4)])
+def test_a_model_with_itself_is_the_model(options: SearchOptions) -> None:
+    model = tiny_model(3, vocabulary=12)
+    source, mask = padded([[4, 5, 6, 3], [7, 3], [11, 9, 8, 5, 3]])
+    alone, twice = (search(decoder, source, mask, options) for decoder in (model, Ensemble([model, model])))
+    for one, both in zip(alone, twice, strict=True):
+        assert_same(one, both)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_wide_beam_is_brute_force(seed: int) -> None:
+    models = [tiny_model(seed), tiny_model(seed + 10, decoder_layers=1), tiny_model(seed + 20, dim=8)]
+    source = torch.tensor([[4, 5, 3]])
+    options = SearchOptions(beam=40, n_best=5, length_factor=0, length_extra=4)
+    expected = []
+    for length in range(4):
+        for said in itertools.product([4, 5], repeat=length):
+            table = mean_log_probs(models, source, list(said))
+            steps = [float(table[i, token]) for i, token in enumerate([*said, EOS])]
+            expected.append((sum(steps) / options.penalty(length + 1), list(said), steps))
+    expected.sort(reverse=True)
+    found = only(search(Ensemble(models), source, None, options))
+    assert [hypothesis.tokens for hypothesis in found] == [tokens for _, tokens, _ in expected[:5]]
+    for hypothesis, (normalized, _, steps) in zip(found, expected, strict=False):
+        assert hypothesis.token_log_probs == pytest.approx(steps, abs=1e-4)
+        assert hypothesis.normalized == pytest.approx(normalized, abs=1e-4)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_company_does_not_matter(beam: int) -> None:
+    ensemble = Ensemble([tiny_model(5, vocabulary=12), tiny_model(6, vocabulary=12, decoder_layers=1)])
+    options = SearchOptions(beam=beam, n_best=beam, length_factor=1.5, length_extra=3)
+    sentences = [[4, 5, 6, 7, 8, 3], [9, 3], [10, 11, 3], [4, 3], [5, 5, 5, 5, 3]] * 3
+    for ids, found in zip(sentences, search(ensemble, *padded(sentences), options), strict=True):
+        assert_same(found, only(search(ensemble, torch.tensor([ids]), None, options)))
+
+
+def test_greedy_follows_the_mean_not_a_vote() -> None:
+    models = [tiny_model(seed, vocabulary=9) for seed in range(3)]
+    source, said = torch.tensor([[4, 5, 6, 3]]), []
+    options = SearchOptions(beam=1, length_factor=1, length_extra=6)
+    (found,) = only(search(Ensemble(models), source, None, options))
+    while len(said) < 9:
+        table = mean_log_probs(models, source, said)
+        table[:, list(options.forbidden)] = -math.inf
+        if (token := int(table[-1].argmax())) == EOS:
+            break
+        said.append(token)
+    assert found.tokens == said
+
+
+def test_it_is_as_long_as_its_shortest_member() -> None:
+    free, seven, nine = (tiny_model(0, **shape) for shape in ({}, learned(7), learned(9)))
+    assert Ensemble([free, free]).longest is None
+    assert Ensemble([nine, free, seven]).longest == 7
+
+
+def learned(positions: int) -> dict[str, object]:
+    return {"positions": "learned", "max_positions": positions}
+
+
+def test_other_vocabularies_are_named() -> None:
+    model = tiny_model(0)
+    one, other = (Tokenizer.train([text] * 20, TokenizerSettings(size=269)) for text in ("abcd efgh", "ijkl mnop"))
+
+    def loaded(source: Tokenizer, target: Tokenizer) -> LoadedModel:
+        return LoadedModel(model, Tokenizers(source, target), Languages(source="en", target="it"), DecodeSettings())
+
+    directories = [Path("a"), Path("b"), Path("c")]
+    same = Tokenizer.from_bytes(one.to_bytes())
+    check_same_vocabulary(directories, [loaded(one, one), loaded(same, same), loaded(one, same)])
+    with pytest.raises(ModelError, match=r"--model c: its target tokenizer is not that of a.*one prepared corpus"):
+        check_same_vocabulary(directories, [loaded(one, one), loaded(one, one), loaded(one, other)])
+    with pytest.raises(ModelError, match="--model b: its source tokenizer"):
+        check_same_vocabulary(directories[:2], [loaded(one, other), loaded(other, other)])

@@ -1,0 +1,159 @@
+"""Sampling against the probabilities that the model itself gives, and the same sentence in any company."""
+
+import itertools
+import math
+from collections import Counter
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from nmt.config import Sampling
+from nmt.decoding.corpus import search_all
+from nmt.decoding.demand import Demand
+from nmt.decoding.hypothesis import Hypothesis
+from nmt.decoding.options import SearchOptions
+from nmt.decoding.sampling import draw, noise_for
+from nmt.decoding.search import search
+from nmt.errors import ConfigError, ModelError
+from tests.decoding.test_search import BOS, EOS, assert_same, brute_force, only, padded, tiny_model
+
+
+def options_for(n_best: int, length_extra: int = 4, **sampling: float) -> SearchOptions:
+    settings = Sampling.model_validate(sampling)
+    return SearchOptions(beam=1, n_best=n_best, length_factor=1, length_extra=length_extra, sampling=settings)
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    sentences=st.lists(st.lists(st.integers(4, 11), min_size=1, max_size=9), min_size=1, max_size=12),
+    order=st.randoms(use_true_random=False),
+    budget=st.integers(1, 60),
+    sampling=st.sampled_from([{}, {"temperature": 0.7, "seed": 3}, {"top_k": 3}, {"top_p": 0.8, "temperature": 1.5}]),
+)
+def test_the_same_samples_in_any_company(
+    sentences: list[list[int]], order: object, budget: int, sampling: dict[str, float]
+) -> None:
+    model = tiny_model(5, vocabulary=12)
+    options = options_for(3, **sampling)
+    alone = {tuple(ids): only(search_all(model, [ids], options, 1000)) for ids in sentences}
+    order.shuffle(sentences)  # type: ignore[attr-defined]
+    for ids, found in zip(sentences, search_all(model, sentences, options, budget), strict=True):
+        assert_same(found, alone[tuple(ids)])
+
+
+def test_each_sample_is_what_it_is_however_many_there_are() -> None:
+    model = tiny_model(2, vocabulary=12)
+    few, many = ([one.tokens for one in only(search_all(model, [[4, 5]], options_for(n), 9))] for n in (3, 9))
+    assert Counter(map(tuple, few)) <= Counter(map(tuple, many))
+    assert len(set(map(tuple, many))) > 1
+    other = [one.tokens for one in only(search_all(model, [[4, 5]], options_for(9, seed=2), 9))]
+    assert other != many
+
+
+def test_noise_is_uniform_and_of_its_own_for_each_sentence_sample_and_place() -> None:
+    limits = torch.tensor([50, 40])
+    noise = noise_for([[4, 5], [5, 4]], limits, options_for(20))
+    assert noise.shape == (2, 20, 50)
+    assert not noise[1, :, 40:].any()
+    used = torch.cat([noise[0].flatten(), noise[1, :, :40].flatten()])
+    assert ((used >= 0) & (used < 1)).all()
+    assert len(set(used.tolist())) > 0.99 * used.numel()
+    assert float(used.mean()) == pytest.approx(0.5, abs=4 / math.sqrt(12 * used.numel()))
+    shorter = noise_for([[5, 4]], torch.tensor([10]), options_for(2))
+    assert torch.equal(shorter[0], noise[1, :2, :10])
+
+
+def test_samples_are_as_frequent_as_they_are_probable() -> None:
+    """Every output of up to three words, its probability by brute force; χ² within what chance allows."""
+    model, source = tiny_model(0, vocabulary=6, sharpness=1.0), torch.tensor([[4, 5, 3]])
+    options = SearchOptions(n_best=4000, length_factor=0, length_extra=3, sampling=Sampling())
+    samples = Counter(tuple(one.tokens) for one in only(search(model, source, None, options)))
+    # what is forbidden has no share of what is drawn, and at the limit only </s> is left
+    expected = {tuple(one.tokens): probability(one, model, source) for one in brute_force(model, source, options, 3)}
+    assert sum(expected.values()) == pytest.approx(1)
+    squares = [(samples[said] - 4000 * p) ** 2 / (4000 * p) for said, p in expected.items()]
+    freedom = len(squares) - 1
+    assert sum(squares) < freedom + 4 * math.sqrt(2 * freedom)
+
+
+@torch.no_grad()
+def probability(hypothesis: Hypothesis, model: torch.nn.Module, source: Tensor) -> float:
+    """Return how probable a hypothesis is to be drawn from words and `</s>` of a vocabulary of 6, within 3 tokens."""
+    table = model.logits(model.decode(torch.tensor([[BOS, *hypothesis.tokens]]), model.encode(source, None), None))[0]  # type: ignore[operator]
+    shares = [table[i, [EOS, 4, 5]].softmax(-1)[[EOS, 4, 5].index(t)] for i, t in enumerate([*hypothesis.tokens, EOS])]
+    return math.prod(map(float, shares[:2]))
+
+
+def test_log_prob_is_the_models_own() -> None:
+    model, source = tiny_model(3, vocabulary=12).requires_grad_(False), torch.tensor([[4, 5, 6, 3]])
+    found = only(search(model, source, None, options_for(5, temperature=2.0, top_k=4)))
+    assert [one.log_prob for one in found] == sorted((one.log_prob for one in found), reverse=True)
+    for one in found:
+        hidden = model.decode(torch.tensor([[BOS, *one.tokens]]), model.encode(source, None), None)
+        table = model.logits(hidden)[0].log_softmax(-1)
+        steps = [float(table[i, token]) for i, token in enumerate([*one.tokens, EOS])]
+        assert one.token_log_probs == pytest.approx(steps, abs=1e-4)
+        assert one.log_prob == pytest.approx(sum(steps), abs=1e-3)
+        assert one.normalized == pytest.approx(one.log_prob / ((5 + len(steps)) / 6))
+
+
+@pytest.mark.parametrize("sampling", [{"top_k": 1}, {"top_p": 1e-6}, {"temperature": 0.01}])
+def test_where_only_one_token_is_left_it_is_greedy_search(sampling: dict[str, float]) -> None:
+    model = tiny_model(4, vocabulary=12)
+    source, mask = padded([[4, 5, 6, 3], [7, 3]])
+    greedy = search(model, source, mask, SearchOptions(beam=1, length_factor=1, length_extra=4))
+    for best, drawn in zip(greedy, search(model, source, mask, options_for(3, **sampling)), strict=True):
+        assert [one.tokens for one in drawn] == 3 * [best[0].tokens]
+
+
+def slow_draw(logits: list[float], number: float, sampling: Sampling) -> int:
+    """Spell it out: temperature, the k best, the fewest that reach p, and then the shares in order."""
+    weights = {token: math.exp(logit / sampling.temperature) for token, logit in enumerate(logits)}
+    ranked = sorted(weights, key=lambda token: -weights[token])[: sampling.top_k]
+    total = sum(weights[token] for token in ranked)
+    reached = list(itertools.accumulate(weights[token] / total for token in ranked))
+    kept = ranked[: 1 + sum(so_far < sampling.top_p for so_far in reached[:-1])]
+    number *= sum(weights[token] for token in kept)
+    for token in sorted(kept):
+        number -= weights[token]
+        if number < 0:
+            return token
+    raise AssertionError("numbers are below 1")
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    temperature=st.sampled_from([0.3, 1.0, 3.0]),
+    top_k=st.none() | st.integers(1, 12),
+    top_p=st.sampled_from([0.1, 0.5, 0.9, 1.0]),
+)
+def test_draw_is_its_slow_twin(seed: int, temperature: float, top_k: int | None, top_p: float) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    logits = 2 * torch.randn(2, 3, 10, generator=generator)
+    noise = torch.rand(2, 3, generator=generator)
+    sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p)
+    expected = [[slow_draw(logits[b, k].tolist(), float(noise[b, k]), sampling) for k in range(3)] for b in range(2)]
+    assert draw(logits, noise, sampling).tolist() == expected
+
+
+def test_the_ends_of_the_noise_and_huge_logits() -> None:
+    logits = torch.tensor([[[-math.inf, 3e38, -3e38, 3e38, -math.inf]]]).expand(1, 2, 5)
+    noise = torch.tensor([[0.0, 1 - 2**-24]])
+    assert draw(logits, noise, Sampling(temperature=0.01)).tolist() == [[1, 3]]
+
+
+def test_samples_cannot_hold_phrases() -> None:
+    with pytest.raises(ConfigError, match=r"decode\.sampling: samples cannot be made to hold phrases"):
+        search(tiny_model(0), torch.tensor([[4, 3]]), None, options_for(1), [Demand(phrases=((4,),))])
+
+
+def test_a_broken_model_is_named() -> None:
+    model = tiny_model(0)
+    with torch.no_grad():
+        model.output.weight.fill_(math.nan)
+    with pytest.raises(ModelError, match="not numbers"):
+        search(model, torch.tensor([[4, 3]]), None, options_for(2))
