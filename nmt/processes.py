@@ -1,18 +1,20 @@
-"""Several processes that train one model: who they are, and the few small things that they tell each other.
+"""Several processes at one piece of work: who they are, and the few small things that they tell each other.
 
 `torchrun` starts them and torch.distributed connects them. One process alone connects to nothing: every function here
 gives it back what it came with.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
+from itertools import islice
 from typing import TypeVar
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
@@ -30,6 +32,7 @@ _SET_BY_TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MAS
 _apart = ContextVar("_apart", default=False)
 
 Item = TypeVar("Item")
+Result = TypeVar("Result")
 Number = TypeVar("Number", int, float)
 
 
@@ -56,7 +59,7 @@ def connected(settings: RuntimeSettings) -> Iterator[None]:
             reason = str(error).partition(". ")[0]
             raise ModelError(
                 f"process {os.environ['RANK']} lost the others: {reason}; what ended the first of them stands "
-                "elsewhere in this output. The same command goes on from the last checkpoint"
+                "elsewhere in this output. The same command goes on from what was saved last"
             ) from error
         raise
     dist.destroy_process_group()
@@ -121,6 +124,14 @@ def summed(*values: Number) -> list[Number]:
     return _reduced(values, dist.ReduceOp.SUM)
 
 
+def summed_on_device(numbers: Tensor) -> Tensor:
+    """Return the sums of numbers over all processes, on the device where they are, for which nobody waits."""
+    if size() > 1:
+        numbers = numbers.double()
+        dist.all_reduce(numbers)
+    return numbers
+
+
 def largest(*values: Number) -> list[Number]:
     """Return the largest of each value in any process."""
     return _reduced(values, dist.ReduceOp.MAX)
@@ -149,6 +160,33 @@ def gathered(own: list[Item]) -> list[Item]:
     for number, share in enumerate(shares):
         whole[number :: len(shares)] = share
     return whole
+
+
+def dealt_out(items: Iterable[Item], work: Callable[[Item], Result]) -> Iterator[Result]:
+    """Let each process do one item at a time of those that the first one has; yield all results, in order, to it.
+
+    The others yield nothing, but compute. What an item becomes does not depend on how many processes there are: each
+    is `apart` while it works.
+    """
+    if size() == 1:
+        yield from map(work, items)
+        return
+    group = dist.new_group(timeout=_LONG_PATIENCE, backend="gloo")
+    remaining = iter(items)
+    while True:
+        hand = list(islice(remaining, size())) if rank() == 0 else []
+        parts = [hand[i : i + 1] if hand else None for i in range(size())]
+        own: list[list[Item] | None] = [None]
+        dist.scatter_object_list(own, parts if rank() == 0 else None, group=group)
+        if own[0] is None:
+            break
+        with apart():
+            done = [work(item) for item in own[0]]
+        results: list[list[Result]] = [[] for _ in range(size())]
+        dist.gather_object(done, results if rank() == 0 else None, group=group)
+        for result in results:
+            yield from result
+    dist.destroy_process_group(group)
 
 
 @contextmanager

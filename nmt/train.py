@@ -7,6 +7,7 @@ from pathlib import Path
 from nmt import processes
 from nmt.config import Recipe
 from nmt.console import Console
+from nmt.decoding.alignment_heads import best_heads
 from nmt.decoding.options import SearchOptions
 from nmt.errors import DataError
 from nmt.learning.budget import settle_batch_tokens
@@ -17,7 +18,7 @@ from nmt.learning.parallel import run_directory
 from nmt.learning.run import RunDirectory, point
 from nmt.learning.training import Training
 from nmt.learning.validation import Evaluation, evaluate
-from nmt.model.checkpoint import load_model
+from nmt.model.checkpoint import keep_alignment, load_model
 from nmt.runtime import choose_device, reuse_freed_memory, set_threads
 from nmt.text.corpus import SentencePair, input_files, read_pairs
 from nmt.text.prepared import PreparedCorpus
@@ -51,6 +52,7 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> Outcome:
         recipe = settle_batch_tokens(recipe, corpus, run, restart, console.say)
         with processes.first_goes_ahead():
             run.begin(recipe, restart)
+        recipe = with_learnt_limit(recipe, corpus)
         training = Training(recipe, corpus, run, console)
         training.introduce()
         test = None
@@ -59,9 +61,34 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> Outcome:
             if processes.rank() == 0:
                 link_latest(run.path, console)
             interruption.agree()  # and all wait until the last checkpoint is on the disk
+            if interruption.signal is None and corpus.valid is not None:
+                interruption.unless_stopped(partial(note_alignment, recipe, corpus, run))
             if interruption.signal is None and test_pairs:
                 test = interruption.unless_stopped(partial(report_test, recipe, test_pairs, run, console))
     return Outcome(training.progress.step, reason, interruption.signal, test)
+
+
+def with_learnt_limit(recipe: Recipe, corpus: PreparedCorpus) -> Recipe:
+    """Return the recipe with the longest translation that the text teaches, where it names none."""
+    longest = recipe.decode.max_length or corpus.manifest.max_length
+    return recipe.model_copy(update={"decode": recipe.decode.model_copy(update={"max_length": longest})})
+
+
+def note_alignment(recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory) -> None:
+    """Measure on the validation text which heads of the best checkpoint align words best, and note that in it."""
+    directory = _best(run)
+    loaded = load_model(directory, choose_device(recipe.runtime))
+    source, target = loaded.tokenizers.source, loaded.tokenizers.target
+    pairs = zip(corpus.valid_sources, corpus.valid_references, strict=True)
+    encoded = [(source.encode(line), target.encode(text)) for line, text in pairs]
+    found = best_heads(loaded.model, encoded, loaded.decode.batch_tokens)
+    if found is not None and processes.rank() == 0:
+        keep_alignment(directory, found)
+
+
+def _best(run: RunDirectory) -> Path:
+    """Return the best checkpoint, where nothing was validated the last."""
+    return run.path / ("best" if (run.path / "best").exists() else "last")
 
 
 def dry_run(recipe: Recipe, console: Console) -> str:
@@ -92,7 +119,7 @@ def read_test(recipe: Recipe) -> list[SentencePair]:
 def report_test(recipe: Recipe, pairs: list[SentencePair], run: RunDirectory, console: Console) -> Evaluation:
     """Translate the test text with the best checkpoint as the recipe decodes, and keep scores and output in the run."""
     assert recipe.data.test is not None
-    directory = run.path / ("best" if (run.path / "best").exists() else "last")
+    directory = _best(run)
     loaded = load_model(directory, choose_device(recipe.runtime))
     options = SearchOptions.from_settings(recipe.decode)
     console.say(f"translating {len(pairs):,} test sentences with {directory} …")

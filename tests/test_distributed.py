@@ -273,7 +273,7 @@ def test_who_lost_the_others_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "_connect", lambda _: None)
     lost = RuntimeError("[/some/gloo/transport/tcp/pair.cc:1] Connection closed by peer [127.0.0.1]:1")
     with (
-        pytest.raises(ModelError, match=r"process 0 lost the others: .*closed by peer.* goes on from the last checkp"),
+        pytest.raises(ModelError, match=r"process 0 lost the others: .*closed by peer.* goes on from what was saved"),
         processes.connected(RuntimeSettings(device="cpu")),
     ):
         raise lost
@@ -386,14 +386,14 @@ from nmt.cli import main
 from nmt.learning.objective import Objective
 from nmt.learning.update import Updater
 
-update, forward = Updater.update, Objective.forward
+launch, forward = Updater.launch, Objective.forward
 step = 0
 
 
 def noting(updater, batches, number, care):
     global step
     step = number
-    return update(updater, batches, number, care)
+    return launch(updater, batches, number, care)
 
 
 def failing(objective, batch):
@@ -404,7 +404,7 @@ def failing(objective, batch):
     return (loss * float("nan"), likelihood) if (processes.rank(), step) == (1, 6) else (loss, likelihood)
 
 
-Updater.update, Objective.forward = noting, failing
+Updater.launch, Objective.forward = noting, failing
 main()
 '''
 

@@ -22,7 +22,7 @@ from safetensors.torch import load_file
 from nmt import train as stage
 from nmt.batching.batch import Batch
 from nmt.batching.prefetch import Prefetcher
-from nmt.config import Recipe, Stop, TrainSettings, load_recipe
+from nmt.config import MaxLength, Recipe, Stop, TrainSettings, load_recipe
 from nmt.console import Console
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.learning import training as loop
@@ -37,6 +37,7 @@ from nmt.prepare import prepare
 from nmt.train import Outcome, train
 
 QUIET = Console(quiet=True)
+CPU = torch.device("cpu")
 SOURCE_WORDS = ["ba", "ce", "di", "fo", "gu", "la", "me", "ni", "po", "ru"]
 TARGET_WORDS = ["sab", "tec", "vid", "zof", "jug", "hal", "kem", "win", "xop", "yur"]
 TINY = {"encoder_layers": 1, "decoder_layers": 1, "dim": 16, "feed_forward": 32, "heads": 2, "dropout": 0.1}
@@ -125,6 +126,17 @@ def progress(run: Path) -> dict[str, Any]:
 def same_tensors(a: Path, b: Path) -> bool:
     ours, theirs = tensors(a), tensors(b)
     return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_the_longest_translation_is_learnt_and_travels_with_the_model(texts: Path, tmp_path: Path) -> None:
+    learnt = json.loads((texts / "prepared" / "manifest.json").read_text())["max_length"]
+    assert learnt["extra"] == 10
+    stop = "train.stop.steps=1"
+    go(texts, tmp_path / "null", stop)
+    assert load_model(tmp_path / "null" / "last", CPU).decode.max_length == MaxLength(**learnt)
+    go(texts, tmp_path / "own", stop, "decode.max_length={factor: 3, extra: 4}")
+    assert load_model(tmp_path / "own" / "last", CPU).decode.max_length == MaxLength(factor=3, extra=4)
+    go(texts, tmp_path / "null", stop)  # and a run whose recipe says nothing is the same run still
 
 
 def assert_same_run(a: Path, b: Path) -> None:

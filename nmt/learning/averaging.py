@@ -2,7 +2,8 @@
 
 import copy
 
-from torch.optim.swa_utils import get_ema_multi_avg_fn
+import torch
+from torch import Tensor
 
 from nmt.model.transformer import Transformer
 
@@ -18,8 +19,16 @@ class MovingAverage:
         self.model = copy.deepcopy(model).requires_grad_(False).eval()
         self.decay = decay
 
-    def update(self, model: Transformer, step: int) -> None:
-        """Take in the weights that the model has after step 1, 2, 3 …"""
-        decay = min(self.decay, (1 + step) / (10 + step))
-        move = get_ema_multi_avg_fn(decay)  # type: ignore[no-untyped-call]
-        move(list(self.model.parameters()), list(model.parameters()), None)
+    @torch.no_grad()
+    def update(self, model: Transformer, step: int, made: Tensor | None = None) -> None:
+        """Take in the weights that the model has after step 1, 2, 3 …
+
+        Where only the device knows whether the step was made, `made` is its 1 or 0, a scalar; 0 leaves all as it is.
+        """
+        share = 1 - min(self.decay, (1 + step) / (10 + step))
+        ours: list[Tensor] = list(self.model.parameters())
+        theirs: list[Tensor] = list(model.parameters())
+        if made is None:
+            torch._foreach_lerp_(ours, theirs, share)
+        else:
+            torch._foreach_lerp_(ours, theirs, [share * made] * len(ours))

@@ -1,14 +1,15 @@
 """How many tokens a batch may hold: as many as the memory does, found by trial before a run begins.
 
 What an update needs grows as a straight line with the tokens of its batch. Two sizes of trial batch give the line, and
-the line the size at which the memory is full. The trial batches are of the length groups of the corpus that need most,
-so that no batch of the training needs more. (Marian's `mini-batch-fit` has the same purpose.)
+the line the size at which the memory is full. The trial batches are the largest of an epoch; should another epoch have
+a larger one that does not fit, it is cut. (Marian's `mini-batch-fit` has the same purpose.)
 """
 
 import gc
 import os
 import threading
 from collections.abc import Callable
+from itertools import cycle, islice
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ import torch
 
 from nmt import processes
 from nmt.batching.batch import Batch, collate
-from nmt.batching.plan import Indices, SentenceLengths, plan_epoch
+from nmt.batching.plan import SentenceLengths, plan_epoch
 from nmt.batching.variation import GROWTH
 from nmt.config import Recipe, load_recipe
 from nmt.errors import ConfigError
@@ -190,19 +191,20 @@ class Trial:
 
 
 def worst_batches(recipe: Recipe, corpus: PreparedCorpus, size: int) -> list[Batch]:
-    """Return the batch of most tokens and the one of longest sentences that an epoch could make of its groups."""
+    """Return the batch of most tokens and the one of longest sentences of an epoch.
+
+    Any neighbours in the plan count as a batch: several times as many as are read, as other epochs have others.
+    """
     lengths = SentenceLengths.of(corpus.train)
     count = recipe.train.length_groups
     groups = plan_epoch(lengths, max(1, size // count), recipe.seed, epoch=0).groups[:_GROUPS_LOOKED_AT]
+    groups += list(islice(cycle(groups), count - 1))  # after the last comes another epoch's first
     shapes = [(len(group), int(lengths.source[group].max()), int(lengths.target[group].max())) for group in groups]
     sentences, source, target = np.array(shapes).T
     tokens = sentences * (source + target)
     weights = sentences * (source**2 + source * target + target**2)
-    return [collate(corpus.train, _top(groups, cost, count), corpus.tokenizers) for cost in (tokens, weights)]
-
-
-def _top(groups: list[Indices], cost: np.ndarray[tuple[int], np.dtype[np.int64]], count: int) -> list[Indices]:
-    return [groups[i] for i in np.argsort(-cost, kind="stable")[:count]]
+    starts = [int(np.convolve(cost, np.ones(count), "valid").argmax()) for cost in (tokens, weights)]
+    return [collate(corpus.train, groups[start : start + count], corpus.tokenizers) for start in starts]
 
 
 def free_memory(device: torch.device) -> Bytes:

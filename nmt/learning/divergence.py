@@ -26,13 +26,14 @@ class DivergedError(Exception):
     """Training cannot go on from where it is."""
 
 
-def keep_batches(folder: Path, step: int, update: Update, batches: Sequence[Batch], tokenizers: Tokenizers) -> Path:
+def keep_batches(folder: Path, update: Update, batches: Sequence[Batch], tokenizers: Tokenizers) -> Path:
     """Write what a skipped update was made of, ids and texts, into the folder, unless it is full; return the file."""
-    file = folder / f"step-{step:08d}.json"
+    file = folder / f"step-{update.step:08d}.json"
     folder.mkdir(exist_ok=True)
     if len(list(folder.glob("step-*.json"))) < _MOST_KEPT:
         pairs = [pair for batch in batches for group in batch.groups for pair in _pairs(group, tokenizers)]
-        content = {"step": step, "loss": str(update.loss), "gradient_norm": str(update.gradient_norm), "pairs": pairs}
+        figures = {"loss": str(update.loss), "gradient_norm": str(update.gradient_norm)}
+        content = {"step": update.step, **figures, "pairs": pairs}
         replace_text(file, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     return file
 

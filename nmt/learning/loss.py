@@ -6,6 +6,7 @@ N target positions, D width, V vocabulary.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -29,11 +30,12 @@ class Smoothing:
 
 
 def smoothed_cross_entropy(
-    hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: Smoothing
+    hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: Smoothing, count: int | None = None
 ) -> tuple[Tensor, Tensor]:
     """Return the sum of the smoothed losses, differentiable, and of the plain negative log-likelihoods, both in nats.
 
-    hidden (..., D), weight (V, D), targets (...); positions whose target is padding do not count.
+    hidden (..., D), weight (V, D), targets (...); positions whose target is padding do not count. Who knows that
+    `count` others there are spares a GPU from being asked, and waited for.
 
     The target distribution q gives 1-ε to the right symbol, nothing to padding, and ε/(V-2) to each of the other V-2
     (Szegedy et al. 2016, with padding left out as implementations of Vaswani et al. 2017 do). The loss is the
@@ -42,7 +44,7 @@ def smoothed_cross_entropy(
     The logits are the largest tensor of a training step by far, V numbers a token. So they are made, turned into their
     gradient p - q, and used for the gradients of `hidden` and `weight` a chunk at a time, within the forward pass.
     """
-    kept = targets != smoothing.pad_id
+    kept = _kept(targets, smoothing, count)
     measure = partial(_loss_and_gradient, smoothing=smoothing)
     losses: tuple[Tensor, Tensor] = _ProjectedLoss.apply(  # type: ignore[no-untyped-call]
         hidden[kept], weight, targets[kept], measure, torch.is_grad_enabled()
@@ -51,24 +53,38 @@ def smoothed_cross_entropy(
 
 
 def r_drop_loss(
-    first: Tensor, second: Tensor, weight: Tensor, targets: Tensor, smoothing: Smoothing, alpha: float
+    passes: tuple[Tensor, Tensor],
+    weight: Tensor,
+    targets: Tensor,
+    smoothing: Smoothing,
+    alpha: float,
+    count: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return the same of two passes over a batch, which shall agree (R-Drop, Liang et al. 2021).
 
-    first and second (..., D) come from the same batch under two draws of dropout; p and q are what they predict. With
+    Both passes, (..., D) each, come from the same batch under two draws of dropout; p and q are what they predict. With
     the smoothed losses L_p and L_q, the loss is the sum over the target tokens of
 
         ½ (L_p + L_q) + ½ α · ½ (KL(p‖q) + KL(q‖p)),
 
     half of the paper's, so that it is as large as the loss of one pass and α weighs what it weighs there.
     """
-    kept = targets != smoothing.pad_id
-    rows = torch.stack([first[kept], second[kept]], dim=1).flatten(0, 1)  # both passes of a position side by side
+    kept = _kept(targets, smoothing, count)
+    rows = torch.stack([hidden[kept] for hidden in passes], dim=1).flatten(
+        0, 1
+    )  # both passes of a position side by side
     measure = partial(_agreeing_loss_and_gradient, smoothing=smoothing, alpha=alpha)
     loss, likelihood = _ProjectedLoss.apply(  # type: ignore[no-untyped-call]
         rows, weight, targets[kept].repeat_interleave(2), measure, torch.is_grad_enabled()
     )
     return loss / 2, likelihood / 2
+
+
+def _kept(targets: Tensor, smoothing: Smoothing, count: int | None) -> Tensor | tuple[Tensor, ...]:
+    """Return an index of the positions that are no padding."""
+    kept = targets != smoothing.pad_id
+    # how many are True, a GPU would have to tell before more could be asked of it
+    return kept if count is None else kept.nonzero_static(size=count).unbind(1)
 
 
 class _ProjectedLoss(torch.autograd.Function):
@@ -85,14 +101,14 @@ class _ProjectedLoss(torch.autograd.Function):
         weight_gradient = weight.new_zeros(weight.size(1), weight.size(0))  # (D, V)
         # even, so that a pair of rows is never torn apart
         chunk = max(2, _CHUNK_LOGITS.get(rows.device.type, 2**24) // weight.size(0) // 2 * 2)
-        for start in range(0, rows.size(0), chunk):
-            part, labels = rows[start : start + chunk], wanted[start : start + chunk]
+        for start, end in pairwise(_edges(rows.size(0), chunk)):
+            part, labels = rows[start:end], wanted[start:end]
             part_loss, part_likelihood, gradient = measure(product(part, matrix).float(), labels)
             loss += part_loss
             likelihood += part_likelihood
             if learning:
                 gradient = gradient.to(rows.dtype)
-                rows_gradient[start : start + chunk] = product(gradient, matrix.t())
+                rows_gradient[start:end] = product(gradient, matrix.t())
                 if ctx.needs_input_grad[1]:  # else the matrix is frozen
                     weight_gradient += outer_product(part, gradient)
         ctx.save_for_backward(rows_gradient, weight_gradient)
@@ -103,6 +119,14 @@ class _ProjectedLoss(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         rows_gradient, weight_gradient = ctx.saved_tensors
         return rows_gradient * gradients[0], weight_gradient.t() * gradients[0], None, None, None
+
+
+def _edges(rows: int, chunk: int) -> list[int]:
+    """Return where chunks begin and end. The last one is cut in two, so that few numbers of rows are ever asked for.
+
+    A new one costs a kernel, as `nmt.learning.filling` says.
+    """
+    return sorted({*range(0, rows, chunk), rows - rows % 64, rows})
 
 
 def _loss_and_gradient(logits: Tensor, wanted: Tensor, smoothing: Smoothing) -> tuple[Tensor, Tensor, Tensor]:

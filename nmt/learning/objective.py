@@ -20,11 +20,11 @@ class Objective(nn.Module):
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return a batch's summed smoothed loss, differentiable, and its summed negative log-likelihood, in nats."""
         targets = torch.cat([group.target_out.flatten() for group in batch.groups])
-        hidden = self._hidden(batch)
+        hidden, weight = self._hidden(batch), self.model.output.weight
         if self.r_drop and self.training:
             again = self._hidden(batch)  # under another draw of dropout
-            return r_drop_loss(hidden, again, self.model.output.weight, targets, self.smoothing, self.r_drop)
-        return smoothed_cross_entropy(hidden, self.model.output.weight, targets, self.smoothing)
+            return r_drop_loss((hidden, again), weight, targets, self.smoothing, self.r_drop, batch.target_tokens)
+        return smoothed_cross_entropy(hidden, weight, targets, self.smoothing, batch.target_tokens)
 
     def _hidden(self, batch: Batch) -> Tensor:
         """Return the decoder's hidden states at all target positions (N, D)."""

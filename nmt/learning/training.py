@@ -15,7 +15,7 @@ from nmt.batching.plan import SentenceLengths, padding_share
 from nmt.batching.prefetch import Prefetcher
 from nmt.batching.stream import BatchStream, Place, Share
 from nmt.batching.variation import Variation
-from nmt.config import Recipe
+from nmt.config import DecodeSettings, Recipe
 from nmt.console import Console
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError
@@ -26,7 +26,7 @@ from nmt.learning.interruption import Interruption
 from nmt.learning.parallel import check_same_place
 from nmt.learning.progress import Care, Window
 from nmt.learning.run import RunDirectory
-from nmt.learning.update import Update, Updater
+from nmt.learning.update import Launched, Update, Updater
 from nmt.learning.utilization import Utilization
 from nmt.learning.validation import Validation, evaluate, mean_loss
 from nmt.model.checkpoint import LoadedModel
@@ -58,6 +58,7 @@ class Training:
         self.epochs_read = self.stream.epochs_read
         self.utilization = Utilization(self.model, device, recipe.runtime)
         self.display = TrainingDisplay(console, recipe.train)
+        self._unsettled: tuple[Launched, Sequence[Batch]] | None = None
 
     def introduce(self) -> None:
         """Say what is about to be trained, on what."""
@@ -94,6 +95,8 @@ class Training:
         while True:
             interruption.agree()
             reason = self.time_to_stop(interruption)
+            if reason is not None or self._has_come_to_a_validation():
+                self.settle()
             # a run that was interrupted before, or in, a validation begins with it
             if interruption.signal is None and self._validation_is_due(reason is not None):
                 self.validate(interruption)
@@ -102,38 +105,53 @@ class Training:
             else:
                 self.step(feed)
             if interruption.save_wanted:
+                self.settle()
                 interruption.save_wanted = False
                 self.save()
                 self.console.say(f"saved step {self.progress.step:,} in {self.run.path}, as the signal asked")
 
     def _validation_is_due(self, at_the_end: bool) -> bool:
-        progress, every = self.progress, self.recipe.train.validate_every
         if at_the_end:
-            return progress.validated_at < progress.step
+            return self.progress.validated_at < self.progress.step
         # not while updates are skipped: what goes back to that checkpoint would be no better off
-        return progress.step // every > progress.validated_at // every and not progress.skipped_in_a_row
+        return self._has_come_to_a_validation() and not self.progress.skipped_in_a_row
+
+    def _has_come_to_a_validation(self) -> bool:
+        every = self.recipe.train.validate_every
+        return self.progress.step // every > self.progress.validated_at // every
 
     def step(self, feed: Prefetcher) -> None:
-        """Make one update and note what it did."""
+        """Make one update and note what it did; where that would let the device wait, what the one before did."""
         started = time.perf_counter()
         progress = self.progress
         reading = feed.next()
         progress.step += 1
-        update = self.updater.update(reading.batches, progress.step, progress.care)
+        launched = self.updater.launch(reading.batches, progress.step, progress.care)
         progress.epoch, progress.part, progress.group = astuple(reading.place)
         self.epochs_read = reading.epochs_read
-        if update.care != progress.care:
-            self._cut_from_now_on(update.care)
-        if update.finite:
-            self._note(update)
-        else:
-            self._skip(update, reading.batches)
+        if launched.care != progress.care:
+            self._cut_from_now_on(launched.care)
+        self.settle()  # the update before, while the device is at work on this one
+        self._unsettled = launched, reading.batches
+        if not self.updater.late or progress.step % self.recipe.train.log_every == 0:
+            self.settle()
         seconds = time.perf_counter() - started
         progress.seconds += seconds
         progress.window.seconds += seconds
         progress.window.waited += reading.waited
         if progress.window.steps:
-            self._report(self._window_record(update.rate))
+            self._report(self._window_record(launched.rate))
+
+    def settle(self) -> None:
+        """Note what the last update did, if that is still to be read. Raises DivergedError if training broke off."""
+        if self._unsettled is None:
+            return
+        (launched, batches), self._unsettled = self._unsettled, None
+        update = launched.settled()
+        if update.finite:
+            self._note(update)
+        else:
+            self._skip(update, batches)
 
     def _report(self, record: dict[str, Any]) -> None:
         self.display.update(record, self.progress)
@@ -156,9 +174,9 @@ class Training:
         progress.skipped += 1
         progress.skipped_in_a_row += 1
         figures = {"loss": str(update.loss), "gradient_norm": str(update.gradient_norm)}
-        file = keep_batches(self.run.skipped, progress.step, update, batches, self.tokenizers)
-        self.run.log({"type": "skipped", "step": progress.step, **figures})
-        said = f"step {progress.step:,}: loss {update.loss:g}, gradient norm {update.gradient_norm:g}"
+        file = keep_batches(self.run.skipped, update, batches, self.tokenizers)
+        self.run.log({"type": "skipped", "step": update.step, **figures})
+        said = f"step {update.step:,}: loss {update.loss:g}, gradient norm {update.gradient_norm:g}"
         self.console.warn(f"{said}: skipped; its batch is in {file}")
         if progress.skipped_in_a_row >= MOST_SKIPPED:
             raise DivergedError(f"{said}, the {MOST_SKIPPED}th update in a row that is not finite")
@@ -166,6 +184,7 @@ class Training:
     def _roll_back(self, reason: str) -> None:
         """Go back to the last validation's checkpoint, and on from there at half the rate. May raise ModelError."""
         before = self.progress
+        self._unsettled = None  # made of weights that are gone
         check_rollback(before, reason, self.run.skipped)
         optimizer = self.updater.optimizer
         checkpoint = self.run.roll_back(before.validated_at, self.model, optimizer, self.average)
@@ -214,7 +233,7 @@ class Training:
         loss = mean_loss(objective, valid, self.tokenizers, self.recipe.train.budget, self.recipe.runtime)
         if not math.isfinite(loss):
             raise DivergedError(f"step {self.progress.step:,}: the loss on the validation text is {loss:g}")
-        greedy = SearchOptions(beam=1)
+        greedy = SearchOptions.from_settings(DecodeSettings(beam=1, max_length=self.recipe.decode.max_length))
         assert self.recipe.data.valid is not None
         tag = self.recipe.data.valid.tag
         loaded = self.loaded(objective.model)

@@ -12,7 +12,9 @@ from nmt import processes
 from nmt.batching.batch import Batch
 from nmt.config import Recipe
 from nmt.errors import ConfigError
+from nmt.learning.arriving import Arriving
 from nmt.learning.averaging import MovingAverage
+from nmt.learning.filling import filled
 from nmt.learning.loss import Smoothing
 from nmt.learning.memory import DoesNotFitError, cut, give_back, out_of_memory, sentences_in, size_of
 from nmt.learning.objective import Objective
@@ -27,18 +29,31 @@ from nmt.runtime import autocast, seed_for
 
 
 @dataclass(frozen=True)
-class Update:
+class Launched:
+    """An update that the device may still be at work on, and what is known of it before its figures are."""
+
+    step: int
+    source_tokens: int
+    target_tokens: int
+    padded_target_tokens: int
+    rate: float
+    care: Care
+    """As it was given, or with a smaller `largest_batch`, if a batch did not fit."""
+    figures: Arriving
+
+    def settled(self) -> "Update":
+        """Wait for the figures; return the update with them."""
+        loss, likelihood, gradient_norm = self.figures.read()
+        return Update(**vars(self), loss=loss, likelihood=likelihood, gradient_norm=gradient_norm)
+
+
+@dataclass(frozen=True)
+class Update(Launched):
     """What one step did. Losses are sums over target tokens, in nats."""
 
     loss: float
     likelihood: float
-    source_tokens: int
-    target_tokens: int
-    padded_target_tokens: int
     gradient_norm: float
-    rate: float
-    care: Care
-    """As it was given, or with a smaller `largest_batch`, if a batch did not fit."""
 
     @property
     def finite(self) -> bool:
@@ -47,6 +62,11 @@ class Update:
 
 
 _NO_CARE = Care()
+
+
+def skips_on(device: torch.device) -> bool:
+    """Tell whether the optimizer shall skip updates on a device itself, which then never waits for the processor."""
+    return device.type == "cuda"
 
 
 class Updater:
@@ -65,6 +85,8 @@ class Updater:
         self.sharded = processes.size() > 1 and recipe.runtime.parallel == "shard"
         self.learner = learner(self.objective, self.average, self.sharded, device)
         self.optimizer = make_optimizer(self.model, recipe.train, device)
+        self.late = skips_on(device) and not self.sharded
+        """Whether `launch` comes back before the device is through, so that figures are best read a step later."""
 
     def validated(self) -> Objective:
         """Return the objective with what is validated, in whole: the model, or the average of its weights."""
@@ -72,6 +94,10 @@ class Updater:
         return self.objective if model is self.model else Objective(model, self.objective.smoothing)
 
     def update(self, batches: Sequence[Batch], step: int, care: Care = _NO_CARE) -> Update:
+        """Make update number `step` and wait for its figures; see `launch`."""
+        return self.launch(batches, step, care).settled()
+
+    def launch(self, batches: Sequence[Batch], step: int, care: Care = _NO_CARE) -> Launched:
         """Make update number `step` (from 1) out of one or more batches, as if they were one.
 
         The gradient is that of the mean loss per target token over all batches: tokens are counted first, and each
@@ -86,28 +112,36 @@ class Updater:
         losses, care = self._gradient(batches, target_tokens, step, care)
         care = agreed(care)
         norm = whole_tensor(self._clip())
-        # One wait for the device a step. What the loader needs is done in its own thread, so the device idles no longer
-        # than the next step's first kernels take; a decision that lags behind would have to be undone.
-        loss, likelihood, length = torch.stack([*losses, norm]).tolist()
-        loss, likelihood = processes.summed(loss, likelihood)
-        update = Update(
-            loss=loss,
-            likelihood=likelihood,
+        sums = processes.summed_on_device(torch.stack(losses))
+        figures = torch.cat([sums, norm.to(sums.dtype).unsqueeze(0)])
+        launched = Launched(
+            step=step,
             source_tokens=source_tokens,
             target_tokens=target_tokens,
             padded_target_tokens=padded_target_tokens,
-            gradient_norm=length,
             rate=care.rate * learning_rate(self.recipe.train, self.recipe.model.dim, step),
             care=care,
+            figures=Arriving(figures),
         )
-        if update.finite:
-            for group in self.optimizer.param_groups:
-                group["lr"] = update.rate
-            self.optimizer.step()
-            if self.average is not None:
-                self.average.update(self.model, step)
+        self._change_weights(launched, figures)
         self.optimizer.zero_grad(set_to_none=True)
-        return update
+        return launched
+
+    def _change_weights(self, launched: Launched, figures: Tensor) -> None:
+        """Let the optimizer take its step, and the average follow, unless the figures are no numbers."""
+        made = None
+        if self.late:
+            # the device decides, so that nobody has to wait for it
+            loss, _, norm = figures.isfinite().unbind()
+            made = (loss & norm).float()
+            self.optimizer.found_inf = 1 - made  # type: ignore[attr-defined]
+        elif not launched.settled().finite:
+            return
+        for group in self.optimizer.param_groups:
+            group["lr"] = launched.rate
+        self.optimizer.step()
+        if self.average is not None:
+            self.average.update(self.model, launched.step, made)
 
     def _gradient(
         self, batches: Sequence[Batch], total: int, step: int, care: Care
@@ -172,6 +206,8 @@ class Updater:
 
     def loss(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         """Return a batch's summed smoothed loss and summed negative log-likelihood."""
+        if self.device.type == "cpu":
+            batch = filled(batch, self.model.longest)
         with autocast(self.recipe.runtime, self.device):
             losses: tuple[torch.Tensor, torch.Tensor] = self.learner(batch)
             return losses

@@ -13,8 +13,8 @@ from nmt import processes
 from nmt.batching.batch import collate
 from nmt.batching.plan import SentenceLengths, cut
 from nmt.config import RuntimeSettings
-from nmt.decoding.corpus import search_all
 from nmt.decoding.options import SearchOptions
+from nmt.decoding.rescoring import search_and_rescore
 from nmt.evaluation import language
 from nmt.evaluation.metrics import Score, compute
 from nmt.learning.objective import Objective
@@ -76,7 +76,7 @@ def evaluate(
     longest = None if limit is None else limit - 1
     mark = [] if tag is None else [loaded.tokenizers.source.tag_id(tag)]
     encoded = [(mark + loaded.tokenizers.source.encode(source))[:longest] for source in sources]
-    found = search_all(loaded.model, encoded, options, loaded.decode.batch_tokens)
+    found = search_and_rescore(loaded.model, encoded, options, loaded.decode.batch_tokens)
     translations = [loaded.tokenizers.target.decode(best[0].tokens) for best in found]
     target = language.given(loaded.languages.target)
     bleu, chrf = (compute(metric, translations, [references], target) for metric in ("bleu", "chrf"))

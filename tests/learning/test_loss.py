@@ -1,5 +1,6 @@
 """The loss against its definition in float64, value and gradients, however it is cut into chunks."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -128,6 +129,28 @@ def test_nothing_but_padding_costs_nothing() -> None:
     assert not any(gradient.any() for gradient in gradients(loss, hidden, weight))
 
 
+def test_who_knows_how_many_count_need_not_ask() -> None:
+    hidden, weight, targets = problem()
+    asked = smoothed_cross_entropy(hidden, weight, targets, Smoothing(0.1, PAD))
+    known = smoothed_cross_entropy(hidden, weight, targets, Smoothing(0.1, PAD), int((targets != PAD).sum()))
+    assert asked == known
+    for ours, theirs in zip(gradients(known[0], hidden, weight), gradients(asked[0], hidden, weight), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize(("rows", "chunk"), [(0, 4), (5, 2), (63, 524), (64, 524), (4089, 524), (1048, 524)])
+def test_chunks_are_all_rows_in_few_sizes(rows: int, chunk: int) -> None:
+    edges = module._edges(rows, chunk)
+    sizes = [end - start for start, end in pairwise(edges)]
+    assert sum(sizes) == rows
+    assert all(0 < size <= chunk for size in sizes)
+
+
+def test_chunks_have_few_sizes() -> None:
+    asked = {end - start for rows in range(4000, 5000) for start, end in pairwise(module._edges(rows, 524))}
+    assert len(asked) < 100 < len({rows % 524 for rows in range(4000, 5000)})
+
+
 class Products(TorchDispatchMode):
     """Counts matrix products."""
 
@@ -187,7 +210,7 @@ def test_r_drop_is_its_definition(monkeypatch: pytest.MonkeyPatch, alpha: float,
     chunks_of(monkeypatch, rows)
     first, weight, targets = problem()
     second = (first + 0.5 * torch.randn_like(first)).detach().requires_grad_()
-    loss, likelihood = r_drop_loss(first, second, weight, targets, Smoothing(0.1, PAD), alpha)
+    loss, likelihood = r_drop_loss((first, second), weight, targets, Smoothing(0.1, PAD), alpha)
     expected = r_drop_by_definition(first, second, weight, targets, alpha)
     assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
     plain = [by_definition(hidden, weight, targets, 0.0)[0].item() for hidden in (first, second)]
@@ -199,7 +222,7 @@ def test_r_drop_is_its_definition(monkeypatch: pytest.MonkeyPatch, alpha: float,
 
 def test_r_drop_of_two_equal_passes_is_the_plain_loss() -> None:
     hidden, weight, targets = problem()
-    loss, likelihood = r_drop_loss(hidden, hidden, weight, targets, Smoothing(0.1, PAD), 5.0)
+    loss, likelihood = r_drop_loss((hidden, hidden), weight, targets, Smoothing(0.1, PAD), 5.0)
     plain, plain_likelihood = smoothed_cross_entropy(hidden, weight, targets, Smoothing(0.1, PAD))
     assert loss.item() == pytest.approx(plain.item(), rel=1e-6)
     assert likelihood.item() == pytest.approx(plain_likelihood.item(), rel=1e-6)

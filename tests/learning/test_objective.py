@@ -43,10 +43,10 @@ def test_two_passes_under_two_draws_of_dropout() -> None:
     first, second = of._hidden(BATCH), of._hidden(BATCH)
     assert not torch.equal(first, second)
     targets = torch.cat([group.target_out.flatten() for group in BATCH.groups])
-    expected = r_drop_loss(first, second, of.model.output.weight, targets, SMOOTHING, 5.0)
+    expected = r_drop_loss((first, second), of.model.output.weight, targets, SMOOTHING, 5.0)
     assert (loss, likelihood) == expected
     # predictions that differ cost more than those that agree
-    assert loss > r_drop_loss(first, second, of.model.output.weight, targets, SMOOTHING, 0.0)[0]
+    assert loss > r_drop_loss((first, second), of.model.output.weight, targets, SMOOTHING, 0.0)[0]
 
 
 def test_without_dropout_two_passes_are_one() -> None:
