@@ -9,6 +9,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -105,8 +106,14 @@ def train(
 @app.command()
 def translate(
     model: Annotated[
-        Path | None,
-        typer.Option("--model", "-m", metavar="DIR", help="A run or a model directory; else $NMT_MODEL, runs/latest."),
+        list[Path] | None,
+        typer.Option(
+            "--model",
+            "-m",
+            metavar="DIR",
+            help="A run or a model directory; else $NMT_MODEL, runs/latest. Several, each with its own --model, "
+            "translate together.",
+        ),
     ] = None,
     source: Annotated[Path | None, typer.Option("--input", "-i", help="Read this instead of stdin.")] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write this instead of stdout.")] = None,
@@ -118,27 +125,76 @@ def translate(
     batch_tokens: Annotated[int | None, typer.Option(min=1, help="Padded source tokens times beam at once.")] = None,
     device: Annotated[str, typer.Option(help="auto, cuda, mps or cpu.")] = "auto",
     threads: Annotated[int | None, typer.Option(min=1, max=1024, help="CPU threads.")] = None,
+    precision: Annotated[str, typer.Option(help="auto, fp32, bf16, or on CPUs int8.")] = "auto",
     engine: Annotated[
         Literal["torch", "ct2"] | None,
         typer.Option(help="What computes; else what the model was exported for, or torch."),
     ] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="Change one of the model's settings; may be given often.", metavar="decode.KEY=VALUE"
+        ),
+    ] = None,
+    glossary: Annotated[
+        Path | None,
+        typer.Option(help="Terms to translate exactly so: source term, tab, target term a line.", metavar="TSV"),
+    ] = None,
+    alignment: Annotated[
+        bool, typer.Option("--alignment", help="Add which words belong together, as 0-0 1-2, source first.")
+    ] = False,
+    reference: Annotated[
+        Path | None,
+        typer.Option(help="Translate nothing; write how probable these translations are, a line each.", metavar="FILE"),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Write one JSON object a line.")] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Only report whether a line's translation depends on those beside it.")
+    ] = False,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Translate line by line: stdin to stdout, exactly one line out for each line in."""
-    with errors_explained(debug, quiet) as console:
-        from nmt.runtime import runtime_settings, set_threads
-        from nmt.translate import Translator, default_model, opened, translate_stream
+    """Translate line by line: stdin to stdout, exactly one line out for each line in.
 
-        runtime = runtime_settings(device, threads)
-        set_threads(runtime)
-        translator = Translator.load(model or default_model(), runtime, engine)
-        options = translator.options(beam, n_best, length_penalty, batch_tokens)
-        with opened(source, output) as (lines, sink):
-            stats = translate_stream(translator, lines, sink, options, json, console)
-        plural = "" if stats.lines == 1 else "s"
-        console.say(f"translated {stats.lines:,} line{plural} in {stats.seconds:.1f} s")
+    With --output, the same command goes on where it stopped if it was interrupted or killed.
+    """
+    with errors_explained(debug, quiet) as console:
+        from nmt.console import Console
+        from nmt.given import judge_file
+        from nmt.processes import connected, rank
+        from nmt.runtime import reuse_freed_memory, runtime_settings, set_threads, thread_count
+        from nmt.stream import opened, translate_stream, work_of
+        from nmt.text.glossary import Glossary
+        from nmt.translate import Translator, default_model
+        from nmt.verify import verify_lines
+
+        runtime = runtime_settings(device, threads, precision)
+        # on a CPU processes of one thread each share the work; what is left for this one is too small for several
+        set_threads(runtime.model_copy(update={"threads": 1}))
+        reuse_freed_memory()
+        directory, *others = model or [default_model()]
+        with connected(runtime):
+            speaker = console if rank() == 0 else Console(silent=True)
+            translator = Translator.load(directory, runtime, engine, others, thread_count(runtime))
+            options = translator.options(beam, n_best, length_penalty, batch_tokens, overrides or ())
+            if verify:
+                with opened(source, None, {}) as (lines, _):
+                    report = verify_lines(translator, lines, options, speaker)
+                if rank() == 0:
+                    print(report.as_text())
+                    report.check()
+                return
+            if glossary is not None:
+                options = replace(options, glossary=Glossary.read(glossary))
+            options = replace(options, alignment=alignment)
+            work = work_of(directory, translator, options, json, others)
+            if reference is not None:
+                judge_file(translator, reference, (source, output), work, options, json)
+                return
+            with opened(source, output, work) as (lines, sink):
+                stats = translate_stream(translator, lines, sink, options, json, speaker)
+            plural = "" if stats.lines == 1 else "s"
+            speaker.say(f"translated {stats.lines:,} line{plural} in {stats.seconds:.1f} s")
 
 
 @app.command()
@@ -255,17 +311,31 @@ def main() -> None:
     Threads of torch.distributed may still be there at the end; a process that takes them down now and then aborts
     ("terminate called without an active exception"), and torchrun would call the whole training failed.
     """
-    if "TORCHELASTIC_RUN_ID" not in os.environ:
-        app()
-        return
     code: object = 0
     try:
         app()
     except SystemExit as end:
         code = end.code
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    os._exit(code if isinstance(code, int) else int(code is not None))
+    except OSError as error:
+        code = _unwritten(error)
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+    except OSError as error:
+        code = code or _unwritten(error)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would try once more at exit
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        os._exit(code if isinstance(code, int) else int(code is not None))
+    sys.exit(code)  # type: ignore[arg-type]
+
+
+def _unwritten(error: OSError) -> int:
+    """Say why help or a version could not be written; whoever closed the pipe has read enough."""
+    if isinstance(error, BrokenPipeError):
+        return 0
+    print(f"error: standard output: {error.strerror or error}", file=sys.stderr)
+    return USER_ERROR
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 
 from nmt import strict_yaml
 from nmt.errors import ConfigError
-from nmt.recipe_errors import Misfit, explain
+from nmt.recipe_errors import Misfit, explain, explained
 from nmt.schedules import Falling, Noam, Schedule
 from nmt.sections import File, PositiveInt, Probability, Rate, Section
 
@@ -257,6 +257,28 @@ class TrainSettings(Section):
         return max(1, self.budget // self.length_groups)
 
 
+class MaxLength(Section):
+    """The longest translation: factor × source tokens + extra, in tokens, both sentence ends counted."""
+
+    factor: float = Field(default=2.0, ge=0)
+    """Target tokens per source token."""
+    extra: PositiveInt = 10
+    """Target tokens beside these."""
+
+
+class Sampling(Section):
+    """How translations are drawn at random."""
+
+    temperature: Annotated[float, Field(ge=0.01, le=100)] = 1.0
+    """Divides what the model computes: below 1 the probable becomes more so, above 1 less."""
+    top_k: PositiveInt | None = None
+    """Draw from so many of the most probable tokens only; null from all."""
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Draw from the fewest tokens that together are so probable (Holtzman et al. 2020)."""
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
+    """Where the randomness comes from: the same sentence and seed give the same samples in any company."""
+
+
 class DecodeSettings(Section):
     """How translations are searched for, unless the command line says otherwise."""
 
@@ -266,6 +288,28 @@ class DecodeSettings(Section):
     """The exponent α: 0 favours short output."""
     length_normalization: Literal["gnmt", "average"] = "gnmt"
     """Divide log-probabilities by ((5+L)/6)^α (Wu et al. 2016) or by L^α."""
+    coverage_penalty: float = Field(default=0.0, ge=0, le=10)
+    """The weight β of source tokens that get less than their share of attention, when what the beam found is ranked (Wu
+    et al. 2016, eq. 15); 0 for none."""
+    max_length: MaxLength | None = None
+    """The longest translation; null takes what preparing learnt from the training text."""
+    min_length: float = Field(default=0.0, ge=0)
+    """The shortest translation, in target tokens per source token, both sentence ends counted."""
+    no_repeat_ngram: PositiveInt | None = None
+    """Say no run of so many tokens twice; null allows it."""
+    repetition_penalty: float = Field(default=1.0, ge=1, le=100)
+    """Divides what the model computes for tokens already said, or multiplies it where negative (Keskar et al. 2019,
+    section 4.1); 1 for none."""
+    sampling: Sampling | None = None
+    """Draw translations at random instead of searching for the best; `{}` draws from the model as it is."""
+    mbr: Annotated[int, Field(ge=2, le=1000)] | None = None
+    """Draw so many samples of each translation and take the one that is most like all others (minimum Bayes risk); null
+    for none. It is for `nmt translate`."""
+    protect: bool = True
+    """Let URLs, e-mail addresses, placeholders and tags through unchanged: a translation that loses one is searched for
+    again."""
+    typography: bool = True
+    """Set Chinese punctuation full width, Italian accents and apostrophes as they are printed."""
     batch_tokens: PositiveInt = 4096
     """Padded source tokens times beam in a batch."""
 
@@ -275,8 +319,8 @@ class RuntimeSettings(Section):
 
     device: Literal["auto", "cuda", "mps", "cpu"] = "auto"
     """Where to compute; auto takes the first that is there."""
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """auto is bf16 on GPUs that have it, fp32 elsewhere."""
+    precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
+    """auto is bf16 on GPUs that have it, fp32 elsewhere. int8 is for translating on CPUs."""
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
     """CPU threads of a process; null takes one a core."""
     compile: bool = False
@@ -315,6 +359,8 @@ class Recipe(Section):
 
     @model_validator(mode="after")
     def _sections_agree(self) -> Self:
+        if self.runtime.precision == "int8":
+            raise Misfit("runtime.precision", "int8 is for translating only; set it to auto")
         longest = self.data.filters.max_tokens + 1
         taken_over = self.train.start_from is not None
         if self.model.tied_embeddings == "all" and not self.tokenizer.shared and not taken_over:
@@ -370,6 +416,23 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
         raise ConfigError(explain(error, document, Recipe)) from None
     recipe = _absolute_paths(recipe, document, ())
     return recipe if recipe.train.start_from is None else _shaped_like_its_start(recipe, document)
+
+
+def override_decode(settings: DecodeSettings, overrides: Sequence[str]) -> DecodeSettings:
+    """Apply `decode.key=value` overrides to a model's settings. Raises ConfigError that lists every problem."""
+    document = strict_yaml.Document("--set", {"decode": settings.model_dump()})
+    for override in overrides:
+        document.override(override)
+    try:
+        return _OfModel.model_validate(document.data).decode if overrides else settings
+    except ValidationError as error:
+        raise ConfigError("\n".join(explained(error, document, _OfModel))) from None
+
+
+class _OfModel(Section):
+    """What of a recipe can be changed when the model is trained."""
+
+    decode: DecodeSettings
 
 
 def recipe_to_yaml(recipe: Recipe) -> str:

@@ -7,10 +7,18 @@ from contextlib import contextmanager
 
 from rich.console import Console as RichConsole
 from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 Advance = Callable[[int], None]
+AdvanceTo = Callable[[int, int], None]
 
 _PLAIN_SECONDS = 15.0
 """Where there is no terminal, long work says how far it is this often."""
@@ -70,18 +78,50 @@ class Console:
         else:
             yield _PlainProgress(self, label, total, unit).advance
 
+    @contextmanager
+    def progress_through(self, label: str, size: int | None, unit: str) -> Iterator[AdvanceTo]:
+        """Show how far reading is; yields a function to call with the amount done and the place reached, of `size`.
+
+        So a text whose lines nobody has counted has a share done and a time left all the same.
+        """
+        if self.live:
+            amount_done = TextColumn("{task.fields[amount]:,} " + unit)
+            columns = (TextColumn("{task.description}"), BarColumn(), amount_done, TaskProgressColumn())
+            with Progress(*columns, TimeRemainingColumn(), console=self._rich, transient=True) as bars:
+                task = bars.add_task(label, total=size, amount=0)
+                yield lambda amount, place: bars.update(
+                    task, completed=place, amount=bars.tasks[task].fields["amount"] + amount
+                )
+        else:
+            yield _PlainProgress(self, label, None, unit, size).advance_to
+
 
 class _PlainProgress:
     """Progress as a line now and then, for logs and pipes."""
 
-    def __init__(self, console: Console, label: str, total: int | None, unit: str) -> None:
-        self._console, self._label, self._total, self._unit = console, label, total, unit
+    def __init__(self, console: Console, label: str, total: int | None, unit: str, size: int | None = None) -> None:
+        self._console, self._label, self._total, self._unit, self._size = console, label, total, unit, size
         self._done = 0
         self._next = time.monotonic() + _PLAIN_SECONDS
+        self._first: tuple[float, int] | None = None
 
     def advance(self, amount: int) -> None:
         self._done += amount
         if time.monotonic() >= self._next:
-            self._next = time.monotonic() + _PLAIN_SECONDS
-            of = f" of {self._total:,}" if self._total else ""
-            self._console.say(f"{self._label}: {self._done:,}{of} {self._unit}".rstrip())
+            self._say(f" of {self._total:,}" if self._total else "", "")
+
+    def advance_to(self, amount: int, place: int) -> None:
+        self._done += amount
+        now = time.monotonic()
+        if self._first is None:
+            self._first = now, place
+        if now >= self._next:
+            since, start = self._first
+            share = f", {place / self._size:.0%}" if self._size else ""
+            if self._size and place > start:
+                share += f", {(now - since) * (self._size - place) / (place - start) / 60:,.0f} min left"
+            self._say("", share)
+
+    def _say(self, of: str, share: str) -> None:
+        self._next = time.monotonic() + _PLAIN_SECONDS
+        self._console.say(f"{self._label}: {self._done:,}{of} {self._unit}".rstrip() + share)

@@ -23,12 +23,14 @@ from nmt.errors import ConfigError, DataError, ModelError
 from nmt.staging import staged_directory
 from nmt.text.corpus import input_files, open_file, read_pairs
 from nmt.text.filters import RULES, PairFilter
+from nmt.text.length_limit import longest_to_expect
 from nmt.text.normalize import normalize
 from nmt.text.prepared import (
     Ids,
     InputFile,
     Manifest,
     PreparedCorpus,
+    PreparedSplit,
     SideCounts,
     SplitCounts,
     SplitWriter,
@@ -196,7 +198,8 @@ def _write_corpus(recipe: Recipe, console: Console, inputs: tuple[InputFile, ...
         if (before.size, before.mtime_ns) != (after.st_size, after.st_mtime_ns):
             raise DataError(f"{before.path}: changed while it was read; prepare again when it is complete")
     settings = _settings(recipe)
-    return Manifest(settings, inputs, _fingerprint(settings, inputs), train, valid)
+    limit = longest_to_expect(PreparedSplit.open(directory / "train"))
+    return Manifest(settings, inputs, _fingerprint(settings, inputs), train, valid, limit)
 
 
 @dataclass(frozen=True, slots=True)

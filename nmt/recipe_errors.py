@@ -41,7 +41,14 @@ class Misfit(ValueError):
 
 
 def explain(error: ValidationError, document: Document, recipe: type[BaseModel]) -> str:
-    """Say each problem on a line of its own: file:line, key, what was found, what was expected, what to do."""
+    """Say each problem on a line of its own, below a line that counts them."""
+    problems = explained(error, document, recipe)
+    head = f"{document.name}: {len(problems)} problem{'s' if len(problems) > 1 else ''} in the recipe"
+    return "\n".join([head, *(f"  {problem}" for problem in problems)])
+
+
+def explained(error: ValidationError, document: Document, recipe: type[BaseModel]) -> list[str]:
+    """Return each problem as file:line, key, what was found, what was expected, what to do."""
     details: list[dict[str, Any]] = [dict(entry) for entry in error.errors(include_url=False)]
     for entry in details:
         entry["loc"] = _written(entry["loc"], document.data)
@@ -50,8 +57,7 @@ def explain(error: ValidationError, document: Document, recipe: type[BaseModel])
     problems = [
         _line(entry, document, recipe) for entry in details if entry["type"] != "too_short" or entry["loc"] not in inner
     ]
-    head = f"{document.name}: {len(problems)} problem{'s' if len(problems) > 1 else ''} in the recipe"
-    return "\n".join([head, *(f"  {problem}" for problem in sorted(problems, key=_line_number))])
+    return sorted(problems, key=_line_number)
 
 
 def _line_number(problem: str) -> tuple[int, int]:

@@ -80,6 +80,11 @@ def score(hypothesis: Path, references: Sequence[Path], options: ScoreOptions = 
     scores = tuple(compute(name, hypotheses, texts, target, RESAMPLES if options.confidence else 0) for name in metrics)
     warnings = [*_doubts_about_references(lines, references, target)]
     warnings += doubts_about_hypotheses(_name(hypothesis), hypotheses, texts, source)
+    if any(hypotheses) and any(score.name == "BLEU" and score.value == 0 for score in scores):
+        warnings.append(
+            f"BLEU is 0: no line of {_name(hypothesis)} has four words in a row, or no word is the reference's; BLEU "
+            "counts runs of one to four words, so lines as short as that need chrF"
+        )
     comparisons: tuple[Comparison, ...] = ()
     if options.baseline is not None:
         baseline = lines[options.baseline]

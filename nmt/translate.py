@@ -8,33 +8,31 @@
 import json
 import os
 import re
-import select
-import sys
-import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Any, Literal
 
-from nmt.config import RuntimeSettings
-from nmt.console import Advance, Console
+from nmt.config import RuntimeSettings, Sampling, override_decode
+from nmt.decoding.alignment import Links, align, joined_links, pharaoh
 from nmt.decoding.engine import Engine, TorchEngine
+from nmt.decoding.ensemble import check_same_vocabulary
+from nmt.decoding.forced import force_texts
 from nmt.decoding.hypothesis import Hypothesis
+from nmt.decoding.mbr import by_utility
 from nmt.decoding.options import SearchOptions
-from nmt.errors import ConfigError, DataError, ModelError
+from nmt.errors import ConfigError, ModelError
 from nmt.exchange.ct2_engine import ExportedModel, open_in_ctranslate2
-from nmt.exchange.exported import is_export
-from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
-from nmt.runtime import choose_device
-from nmt.text.corpus import decode_line
+from nmt.exchange.exported import EXPORT_FILE, is_export
+from nmt.model.checkpoint import CONFIG_FILE, LoadedModel, digest_of, load_model, resolve_model
+from nmt.runtime import autocast, choose_device, computes_in_bf16
+from nmt.survival import NO_LOSS, Loss, Survival
+from nmt.text.glossary import Glossary
 from nmt.text.segment import join_pieces, split_line
 
 WINDOW_LINES = 2048
-WINDOW_BYTES = 1 << 20
-"""As much is read before any of it is translated: enough to sort by length, too little to fill the memory."""
-_CHUNK_BYTES = 1 << 16
+"""As many are read before any is translated: enough to sort by length, too few to fill the memory."""
 # what JSON lets stand in a string, though readers of lines and encoders of UTF-8 stumble on it
 _NOT_PLAIN_JSON = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
@@ -61,18 +59,31 @@ class Translation:
     alternatives: tuple[Alternative, ...] = ()
     pieces: int = 1
     """Into how many pieces a long line was cut."""
+    loss: Loss = NO_LOSS
+    """What is missing that had to survive, and what is there too often."""
+    alignment: Links | None = None
+    """Which words belong together, if that was asked for; what a word is says `nmt.text.words`."""
 
     def as_json(self) -> str:
-        """Return one line: {"source", "text", "log_prob", "alternatives": [{"text", "log_prob"}, …]}."""
+        """Return one line: {"source", "text", "log_prob", "alternatives": [{"text", "log_prob"}, …]}.
+
+        If something had to survive and did not, it also has "missing" and "surplus", lists of strings; if it was asked
+        for, "alignment", a list of [source word, target word], both from 0.
+        """
         alternatives = [{"text": other.text, "log_prob": round(other.log_prob, 4)} for other in self.alternatives]
         content = {
             "source": self.source,
             "text": self.text,
             "log_prob": round(self.log_prob, 4),
             "alternatives": alternatives,
+            **(self.loss._asdict() if any(self.loss) else {}),
+            **({} if self.alignment is None else {"alignment": self.alignment}),
         }
-        plain = json.dumps(content, ensure_ascii=False)
-        return _NOT_PLAIN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", plain)
+        return plain_json(content)
+
+    def as_text(self) -> str:
+        """Return the text, and behind a tab the alignment, as in `0-0 1-2`, if it was asked for."""
+        return self.text if self.alignment is None else f"{self.text}\t{pharaoh(self.alignment)}"
 
     def as_table(self, line: int) -> str:
         """Return the n best as rows of line number, rank, log_prob and text, with tabs between; ranks begin at 1."""
@@ -89,6 +100,20 @@ class TranslateOptions:
     """Padded source tokens times beam in a batch."""
     max_source_tokens: int = 200
     """Longer lines are cut into pieces. Models know no sentences longer than those they were trained on."""
+    glossary: Glossary | None = None
+    """Terms that must be translated so."""
+    protect: bool = True
+    typography: bool = True
+    """As in the recipe's `decode` section."""
+    alignment: bool = False
+    """Say which words belong together."""
+    most_alike: int | None = None
+    """If set, only so many of what is found are kept: those that are most like all others (minimum Bayes risk)."""
+
+    @property
+    def n_best(self) -> int:
+        """How many translations each line gets."""
+        return self.search.n_best if self.most_alike is None else self.most_alike
 
     def __post_init__(self) -> None:
         if self.batch_tokens < 1:
@@ -97,44 +122,63 @@ class TranslateOptions:
             raise ConfigError(f"max-source-tokens: found {self.max_source_tokens}, expected 1 or more")
 
 
-@dataclass(frozen=True)
-class TranslateStats:
-    """What a stream came to."""
-
-    lines: int
-    split_lines: int
-    """Lines too long for the model, translated in pieces."""
-    seconds: float
-
-
 class Translator:
     """A model in memory that translates text."""
 
-    def __init__(self, loaded: LoadedModel | ExportedModel, runtime: RuntimeSettings | None = None) -> None:
+    def __init__(
+        self,
+        loaded: LoadedModel | ExportedModel,
+        runtime: RuntimeSettings | None = None,
+        others: Sequence[LoadedModel] = (),
+        process_count: int = 1,
+    ) -> None:
+        self._runtime = runtime or RuntimeSettings()
+        self.models = (loaded, *others) if isinstance(loaded, LoadedModel) else ()
+        """Our own models that translate together; none where another program computes."""
         self._engine: Engine = (
-            TorchEngine(loaded.model, runtime or RuntimeSettings())
+            TorchEngine(loaded.model, self._runtime, [other.model for other in others], process_count)
             if isinstance(loaded, LoadedModel)
             else loaded.engine
         )
         self._tokenizers = loaded.tokenizers
         self._decode = loaded.decode
         self.languages = loaded.languages
+        self.computed_by = "CTranslate2"
+        """The program, and where they matter to its rounding the device and the precision."""
+        if isinstance(loaded, LoadedModel):
+            device = next(loaded.model.parameters()).device
+            precision = "bf16" if computes_in_bf16(self._runtime, device) else "fp32"
+            precision = "int8" if self._runtime.precision == "int8" else precision
+            self.computed_by = f"torch, {device.type}, {precision}"
 
     @classmethod
     def load(
-        cls, directory: Path, runtime: RuntimeSettings | None = None, engine: Literal["torch", "ct2"] | None = None
+        cls,
+        directory: Path,
+        runtime: RuntimeSettings | None = None,
+        engine: Literal["torch", "ct2"] | None = None,
+        others: Sequence[Path] = (),
+        process_count: int = 1,
     ) -> "Translator":
         """Open a model directory, a run, or what `nmt export --to ctranslate2` wrote.
 
-        The engine is the one that the directory is for; ct2 also translates with a model that is not exported.
+        The engine is the one that the directory is for; ct2 also translates with a model that is not exported. With
+        others, the mean of all models' probabilities decides; languages and settings are those of the first. On a CPU
+        large texts are shared out among so many copies of this process, if it does nothing else meanwhile; with one, as
+        is safe in any program, among its threads.
         Raises ModelError, or ConfigError if the device or CTranslate2 is not there.
         """
         runtime = runtime or RuntimeSettings()
+        if others and (engine == "ct2" or any(map(is_export, (directory, *others)))):
+            raise ConfigError("--model: several models translate together only with torch; give none that was exported")
         if engine == "ct2" or (engine is None and is_export(directory)):
             return cls(open_in_ctranslate2(directory, runtime))
         if is_export(directory):
             raise ConfigError(f"--engine: found torch, but {directory} was exported; give the model itself")
-        return cls(load_model(resolve_model(directory), choose_device(runtime)), runtime)
+        directories = (directory, *others)
+        models = [load_model(resolve_model(each), choose_device(runtime)) for each in directories]
+        check_same_vocabulary(directories, models)
+        return cls(models[0], runtime, models[1:], process_count)
 
     def options(
         self,
@@ -142,16 +186,28 @@ class Translator:
         n_best: int = 1,
         length_penalty: float | None = None,
         batch_tokens: int | None = None,
+        overrides: Sequence[str] = (),
     ) -> TranslateOptions:
-        """Return the model's own settings with these changes; an unsaid beam is as wide as n_best needs."""
-        search = SearchOptions.from_settings(self._decode)
+        """Return the model's own settings with these changes; an unsaid beam is as wide as n_best needs.
+
+        `overrides` have the form decode.key=value; the other arguments count for more. Raises ConfigError.
+        """
+        decode = override_decode(self._decode, overrides)
+        if beam is None and decode.beam != self._decode.beam:
+            beam = decode.beam
+        search = SearchOptions.from_settings(decode)
         search = replace(
             search,
             beam=max(search.beam, n_best) if beam is None else beam,
             n_best=n_best,
             length_penalty=search.length_penalty if length_penalty is None else length_penalty,
         )
-        return TranslateOptions(search, self._decode.batch_tokens if batch_tokens is None else batch_tokens)
+        tokens = decode.batch_tokens if batch_tokens is None else batch_tokens
+        options = TranslateOptions(search, tokens, protect=decode.protect, typography=decode.typography)
+        if decode.mbr is None:
+            return options
+        drawn = replace(search, sampling=search.sampling or Sampling(), n_best=max(decode.mbr, n_best))
+        return replace(options, search=drawn, most_alike=n_best)
 
     def translate(self, lines: Iterable[str], options: TranslateOptions | None = None) -> Iterator[Translation]:
         """Yield one translation for each line, in order. Reads a window of lines ahead, never more."""
@@ -166,12 +222,76 @@ class Translator:
         encoded = {piece: ids for pieces in pieces_of.values() for piece, ids in pieces}
         texts = [piece for piece, ids in encoded.items() if ids]
         found = self._engine.search([encoded[text] for text in texts], options.search, options.batch_tokens)
-        ways = {text: self._ways(hypotheses) for text, hypotheses in zip(texts, found, strict=True)}
+        survival = self._survival(options)
+        ways = {text: _ways(survival, text, hypotheses) for text, hypotheses in zip(texts, found, strict=True)}
+        if options.most_alike is not None:
+            ways = {text: most_alike(found)[: options.most_alike] for text, found in ways.items()}
+        ways |= self._searched_again(ways, encoded, survival, options)
         done = {
             line: _join(line, [piece for piece, _ in pieces], [ways.get(piece, _NOTHING) for piece, _ in pieces])
             for line, pieces in pieces_of.items()
         }
+        done = {line: replace(one, loss=survival.report(line, one.text)) for line, one in done.items()}
+        if options.alignment:
+            best = {piece: found[0].text for piece, found in ways.items()}
+            links = dict(zip(best, self.align(list(best.items()), options.batch_tokens), strict=True))
+            parts = {
+                line: [(piece, best.get(piece, ""), links.get(piece, [])) for piece, _ in pieces]
+                for line, pieces in pieces_of.items()
+            }
+            done = {line: replace(one, alignment=joined_links(parts[line])) for line, one in done.items()}
         return [done[line] for line in lines]
+
+    def align(self, pairs: Sequence[tuple[str, str]], batch_tokens: int = 4096) -> list[Links]:
+        """Return which words of sentences and of their translations, which are given, belong together.
+
+        Raises ConfigError where another program computes.
+        """
+        self.needs_own_model("--alignment")
+        with autocast(self._runtime, self.models[0].model.device):
+            return align(self.models, pairs, batch_tokens)
+
+    def force(self, pairs: Sequence[tuple[str, str]], batch_tokens: int = 4096) -> list[list[tuple[str, float]]]:
+        """Return the pieces of given translations with their log-probabilities, as `force_texts` does.
+
+        Raises ConfigError where another program computes, DataError for what the model cannot read.
+        """
+        self.needs_own_model("--reference")
+        with autocast(self._runtime, self.models[0].model.device):
+            return force_texts(self.models, pairs, batch_tokens)
+
+    def needs_own_model(self, wish: str) -> None:
+        """Raise ConfigError where another program computes, which cannot grant that."""
+        if not self.models:
+            raise ConfigError(f"{wish}: {self.computed_by} cannot do that; translate with the model itself")
+
+    def _survival(self, options: TranslateOptions) -> Survival:
+        if options.glossary is not None:
+            self.needs_own_model("--glossary")
+        return Survival(
+            self._tokenizers.target, self.languages.target, options.glossary, options.protect, options.typography
+        )
+
+    def _searched_again(
+        self,
+        ways: Mapping[str, list[Alternative]],
+        encoded: Mapping[str, list[int]],
+        survival: Survival,
+        options: TranslateOptions,
+    ) -> dict[str, list[Alternative]]:
+        """Search once more, for all that must be there, where something was lost; return what is better for it."""
+        if not self.models or options.search.sampling is not None:
+            return {}  # neither can be made to say something
+        lossy = [text for text, found in ways.items() if any(any(survival.loss(text, way.text)) for way in found)]
+        demands = {text: demand for text in lossy if (demand := survival.demand(text)).phrases}
+        sentences = [encoded[text] for text in demands]
+        found = self._engine.search(sentences, options.search, options.batch_tokens, list(demands.values()))
+        again = {text: _ways(survival, text, hypotheses) for text, hypotheses in zip(demands, found, strict=True)}
+        return {
+            text: best
+            for text, best in again.items()
+            if _losses(survival, text, best) < _losses(survival, text, ways[text])
+        }
 
     def _pieces(self, line: str, options: TranslateOptions) -> list[tuple[str, list[int]]]:
         """Return the parts of a line that the model can take, with their ids."""
@@ -184,102 +304,15 @@ class Translator:
             return [(line, ids)]
         return [(piece, encode(piece)) for piece in split_line(line, limit, lambda text: len(encode(text)))]
 
-    def _ways(self, hypotheses: Sequence[Hypothesis]) -> list[Alternative]:
-        """Return hypotheses as text, best first; the tokenizer promises that each is one line."""
-        decode = self._tokenizers.target.decode
-        return [Alternative(decode(found.tokens), found.log_prob) for found in hypotheses]
-
-
-def translate_stream(
-    translator: Translator,
-    source: BinaryIO,
-    output: BinaryIO,
-    options: TranslateOptions,
-    as_json: bool,
-    console: Console,
-) -> TranslateStats:
-    """Translate the lines of one byte stream to another, a window at a time.
-
-    Plain output is one line for each line. With n_best above 1 it is rows of line number, rank, log_prob and text;
-    with `as_json` a JSON object a line. Raises BrokenPipeError when nobody reads on, DataError when a disk fails.
-    """
-    started = time.monotonic()
-    lines = split_lines = 0
-    if source.isatty():
-        console.say("type or paste text, one sentence a line; Ctrl-D ends")
-    with _progress(source, output, console) as advance:
-        for window in read_available(source):
-            translations = translator.translate_window([decode_line(raw) for raw in window], options)
-            rendered = [
-                _render(translation, number, options, as_json)
-                for number, translation in enumerate(translations, start=lines + 1)
-            ]
-            _write(output, "".join(line + "\n" for line in rendered))
-            lines += len(window)
-            split_lines += sum(translation.pieces > 1 for translation in translations)
-            advance(len(window))
-    return TranslateStats(lines, split_lines, time.monotonic() - started)
-
-
-@contextmanager
-def opened(source: Path | None, output: Path | None) -> Iterator[tuple[BinaryIO, BinaryIO]]:
-    """Open the files to read and to write, where none is named stdin and stdout.
-
-    Raises DataError if one cannot be opened, ConfigError if both are one, which writing would empty.
-    """
-    if (source is None and sys.stdin is None) or (output is None and sys.stdout is None):
-        raise DataError("standard input or output is closed; name files with --input and --output")
-    if source is not None and output is not None and output.is_file() and source.exists() and source.samefile(output):
-        raise ConfigError(f"{output}: the input and the output are the same file; name another output")
-    with ExitStack() as files:
-        yield (
-            files.enter_context(_open(source, "rb")) if source is not None else sys.stdin.buffer,
-            files.enter_context(_open(output, "wb")) if output is not None else sys.stdout.buffer,
-        )
-
-
-def _open(path: Path, mode: Literal["rb", "wb"]) -> BinaryIO:
-    try:
-        return path.open(mode)
-    except OSError as error:
-        verb = "read" if mode == "rb" else "write"
-        raise DataError(f"{path}: cannot {verb} it: {error.strerror or error}") from None
-
-
-def read_available(stream: BinaryIO) -> Iterator[list[bytes]]:
-    """Yield lines without `\\n` in windows: from a file full ones, from a pipe or a terminal what is there.
-
-    So whoever types a line, or writes one to a pipe and waits, is answered at once.
-    """
-    # one system call each: read1 returns what is there instead of waiting for more
-    read = getattr(stream, "read1", stream.read)
-    window: list[bytes] = []
-    unfinished: list[bytes] = []
-    size = 0
-    while chunk := read(_CHUNK_BYTES):
-        *complete, rest = chunk.split(b"\n")
-        for line in complete:
-            window.append(b"".join([*unfinished, line]))
-            unfinished.clear()
-        if rest:
-            unfinished.append(rest)
-        size += len(chunk)
-        full = len(window) >= WINDOW_LINES or size >= WINDOW_BYTES
-        if window and (full or not _more_waits(stream)):
-            yield window
-            window, size = [], 0
-    if unfinished:
-        window.append(b"".join(unfinished))
-    if window:
-        yield window
-
 
 def default_model() -> Path:
     """Return the model to use when none is named: $NMT_MODEL, else runs/latest. Raises ModelError if there is none."""
     named = os.environ.get("NMT_MODEL")
     if named:
-        if not Path(named).exists():
-            raise ModelError(f"$NMT_MODEL: {named}: no such directory; correct the variable, or give --model DIR")
+        try:
+            digest_of_model(Path(named))
+        except ModelError as error:
+            raise ModelError(f"$NMT_MODEL: {error}; or give --model DIR") from None
         return Path(named)
     latest = Path("runs", "latest")
     if not latest.exists():
@@ -290,7 +323,33 @@ def default_model() -> Path:
     return latest
 
 
+def digest_of_model(directory: Path) -> str:
+    """Return a digest of all that a model is, its weights included. Raises ModelError if there is none."""
+    return digest_of(directory / EXPORT_FILE if is_export(directory) else resolve_model(directory) / CONFIG_FILE)
+
+
+def plain_json(content: dict[str, Any]) -> str:
+    """Return one line of JSON in UTF-8."""
+    plain = json.dumps(content, ensure_ascii=False)
+    return _NOT_PLAIN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", plain)
+
+
 _NOTHING = [Alternative("", 0.0)]
+
+
+def most_alike(ways: Sequence[Alternative]) -> list[Alternative]:
+    """Return different texts only, the one that is most like all others first (minimum Bayes risk)."""
+    return [ways[i] for i in by_utility([way.text for way in ways])]
+
+
+def _ways(survival: Survival, text: str, hypotheses: Sequence[Hypothesis]) -> list[Alternative]:
+    """Return hypotheses as text, best first; the tokenizer promises that each is one line."""
+    return [Alternative(survival.text(text, found.tokens), found.log_prob) for found in hypotheses]
+
+
+def _losses(survival: Survival, text: str, ways: Sequence[Alternative]) -> int:
+    """Count what the best way has lost or has too often."""
+    return sum(map(len, survival.loss(text, ways[0].text)))
 
 
 def _join(line: str, pieces: Sequence[str], ways: Sequence[Sequence[Alternative]]) -> Translation:
@@ -302,37 +361,3 @@ def _join(line: str, pieces: Sequence[str], ways: Sequence[Sequence[Alternative]
         joined.setdefault(text, sum(way.log_prob for way in chosen))
     best, *others = [Alternative(text, log_prob) for text, log_prob in joined.items()]
     return Translation(line, best.text, best.log_prob, tuple(others), len(pieces))
-
-
-def _render(translation: Translation, line: int, options: TranslateOptions, as_json: bool) -> str:
-    if as_json:
-        return translation.as_json()
-    return translation.as_table(line) if options.search.n_best > 1 else translation.text
-
-
-def _write(output: BinaryIO, text: str) -> None:
-    """Write all of a text past the buffer, where what a full disk refused would wait and fail again at exit."""
-    raw = getattr(output, "raw", output)
-    rest = memoryview(text.encode())
-    try:
-        while rest:
-            rest = rest[raw.write(rest) or 0 :]
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise DataError(f"cannot write the translations: {error.strerror or error}") from None
-
-
-def _more_waits(stream: BinaryIO) -> bool:
-    """Whether reading would return at once: always for files, and for what cannot be asked."""
-    try:
-        return bool(select.select([stream], [], [], 0)[0])
-    except (OSError, ValueError):
-        return True
-
-
-def _progress(source: BinaryIO, output: BinaryIO, console: Console) -> AbstractContextManager[Advance]:
-    """Show progress where no person sees the translations themselves."""
-    if source.isatty() or output.isatty():
-        return nullcontext(lambda amount: None)
-    return console.progress("translating", None, "lines")

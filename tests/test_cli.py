@@ -117,6 +117,15 @@ def test_version() -> None:
     assert (result.exit_code, result.stdout, result.stderr) == (0, f"{nmt.__version__}\n", "")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a disk that is always full")
+@pytest.mark.parametrize("arguments", [["--version"], ["score", "--help"]], ids=" ".join)
+def test_a_full_disk_is_no_traceback(repository: Path, arguments: list[str]) -> None:
+    with open("/dev/full", "wb") as full:
+        command = [sys.executable, "-m", "nmt", *arguments]
+        done = subprocess.run(command, cwd=repository, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "error: standard output: No space left on device\n")
+
+
 # exit codes
 
 

@@ -12,7 +12,7 @@ import torch
 from typer.testing import CliRunner
 
 from nmt.cli import app
-from nmt.config import DecodeSettings, Languages, ModelSettings, RuntimeSettings, TokenizerSettings
+from nmt.config import DecodeSettings, Languages, ModelSettings, RuntimeSettings, Sampling, TokenizerSettings
 from nmt.console import Console
 from nmt.decoding.engine import TorchEngine
 from nmt.decoding.hypothesis import Hypothesis
@@ -219,6 +219,49 @@ class TestEngine:
         common = max(set(free[0][0].tokens), key=free[0][0].tokens.count)
         bound = engine.search(ids, SearchOptions(beam=1, forbidden=(PAD, UNK, BOS, common)), 1000)
         assert all(common not in found[0].tokens for found in bound)
+
+    @pytest.mark.parametrize(
+        "rule", [{"no_repeat_ngram": 1}, {"no_repeat_ngram": 2}, {"repetition_penalty": 1.5}], ids=str
+    )
+    def test_greedy_search_keeps_to_rules_on_repetition_as_ours_does(
+        self, tmp_path: Path, rule: dict[str, int]
+    ) -> None:
+        loaded = model(seed=3)
+        save_model(tmp_path / "model", loaded)
+        ids = [SHARED.encode(sentence) for sentence in SENTENCES]
+        options = SearchOptions(beam=1, forbidden=(), **rule)  # type: ignore[arg-type]
+        theirs = open_in_ctranslate2(tmp_path / "model", ONE_THREAD).engine.search(ids, options, 1000)
+        ours = TorchEngine(loaded.model, ONE_THREAD).search(ids, options, 1000)
+        free = TorchEngine(loaded.model, ONE_THREAD).search(ids, SearchOptions(beam=1, forbidden=()), 1000)
+        assert [found[0].tokens for found in ours] != [found[0].tokens for found in free], (
+            "the rule was never in the way"
+        )
+        for one, other in zip(ours, theirs, strict=True):
+            assert one[0].tokens == other[0].tokens
+            assert one[0].log_prob == pytest.approx(other[0].log_prob, abs=1e-3)
+
+    @pytest.mark.parametrize(
+        ("setting", "message"),
+        [
+            (
+                {"no_repeat_ngram": 3},
+                r"decode\.no_repeat_ngram: found 3, but CTranslate2 cannot do that with a beam above 1",
+            ),
+            (
+                {"repetition_penalty": 1.5},
+                r"decode\.repetition_penalty: found 1\.5, .* with a beam above 1; leave it out",
+            ),
+            ({"min_length": 0.5}, r"decode\.min_length: found 0\.5, but CTranslate2 cannot do that; leave it out"),
+            ({"coverage_penalty": 0.2}, r"decode\.coverage_penalty: found 0\.2, but CTranslate2 cannot do that"),
+            ({"sampling": Sampling()}, r"decode\.sampling: found .*, but CTranslate2 cannot do that"),
+        ],
+    )
+    def test_what_it_would_do_otherwise_is_refused(
+        self, exported: Path, setting: dict[str, object], message: str
+    ) -> None:
+        engine = open_in_ctranslate2(exported, ONE_THREAD).engine
+        with pytest.raises(ConfigError, match=message):
+            engine.search([[7]], SearchOptions(**setting), 100)  # type: ignore[arg-type]
 
     def test_options_that_it_does_not_know_are_refused(self, exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ct2_engine, "_KNOWN", {"beam"})

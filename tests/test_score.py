@@ -69,7 +69,8 @@ def test_language_given_or_found(tmp_path: Path) -> None:
 
 def test_a_language_that_does_not_fit_the_text_is_doubted(hyp: Path, ref: Path, tmp_path: Path) -> None:
     chinese = write(tmp_path / "zh", ["他没有来。"])
-    (warning,) = score(chinese, [write(tmp_path / "ref", ["她没有来。"])], ScoreOptions(target_language="it")).warnings
+    report = score(chinese, [write(tmp_path / "ref", ["她没有来。"])], ScoreOptions(target_language="it"))
+    warning, _no_word_in_common = report.warnings
     assert warning == f"target language given as it, but {tmp_path / 'ref'} looks Chinese"
     (warning,) = score(hyp, [ref], ScoreOptions(target_language="zh")).warnings
     assert warning == f"target language given as zh, but {ref} does not look Chinese, Japanese or Korean"
@@ -140,6 +141,16 @@ def test_empty_and_missing_files(hyp: Path, ref: Path, tmp_path: Path) -> None:
 def test_unknown_metric(hyp: Path, ref: Path) -> None:
     with pytest.raises(ConfigError, match=r"--metric comet: no such metric, expected one of bleu, chrf, chrf\+\+, ter"):
         score(hyp, [ref], ScoreOptions(metrics=("bleu", "comet")))
+
+
+def test_a_bleu_of_nothing_is_explained(tmp_path: Path) -> None:
+    short, longer = write(tmp_path / "short", ["a cat sat"]), write(tmp_path / "longer", ["a cat sat down", "so"])
+    (warning,) = score(short, [write(tmp_path / "ref", ["a cat stood"])]).warnings
+    assert "BLEU is 0: no line of" in warning
+    assert "has four words in a row" in warning
+    assert score(longer, [write(tmp_path / "ref", ["a cat stood up", "so"])]).warnings == ()
+    assert score(longer, [tmp_path / "ref"], ScoreOptions(("chrf",))).warnings == ()
+    assert score(short, [write(tmp_path / "one", ["a cat stood"])], ScoreOptions(("chrf",))).warnings == ()
 
 
 def test_warnings_come_from_all_files(tmp_path: Path, ref: Path) -> None:

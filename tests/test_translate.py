@@ -2,10 +2,6 @@
 
 import io
 import json
-import os
-import sys
-import threading
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,22 +14,16 @@ from hypothesis import strategies as st
 from nmt import translate
 from nmt.config import DecodeSettings, Languages, ModelSettings, RuntimeSettings, TokenizerSettings
 from nmt.console import Console
-from nmt.decoding import corpus, engine
+from nmt.decoding import corpus, rescoring
 from nmt.decoding.corpus import length_batches, search_all
 from nmt.decoding.options import SearchOptions
-from nmt.errors import ConfigError, DataError, ModelError
+from nmt.errors import ConfigError, ModelError
 from nmt.model.checkpoint import LoadedModel, save_model
 from nmt.model.transformer import Transformer
+from nmt.output import StreamOutput
+from nmt.stream import translate_stream
 from nmt.text.tokenizer import Tokenizer, Tokenizers
-from nmt.translate import (
-    Alternative,
-    Translation,
-    Translator,
-    default_model,
-    opened,
-    read_available,
-    translate_stream,
-)
+from nmt.translate import Alternative, Translation, Translator, default_model
 
 SENTENCES = [
     "the cat sleeps on the mat .",
@@ -45,8 +35,7 @@ SENTENCES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def loaded() -> LoadedModel:
+def opinionated() -> LoadedModel:
     """Return a random model with opinions, over a tokenizer that can spell everything."""
     tokenizer = Tokenizer.train(SENTENCES * 20, TokenizerSettings(size=300))
     torch.manual_seed(4)
@@ -60,6 +49,11 @@ def loaded() -> LoadedModel:
 
 
 @pytest.fixture(scope="module")
+def loaded() -> LoadedModel:
+    return opinionated()
+
+
+@pytest.fixture(scope="module")
 def translator(loaded: LoadedModel) -> Translator:
     return Translator(loaded, RuntimeSettings(device="cpu"))
 
@@ -70,7 +64,8 @@ def texts(translator: Translator, lines: Sequence[str], **changes: int) -> list[
 
 def through_stream(translator: Translator, data: bytes, as_json: bool = False, **changes: int) -> bytes:
     output = io.BytesIO()
-    translate_stream(translator, io.BytesIO(data), output, translator.options(**changes), as_json, Console(quiet=True))
+    options = translator.options(**changes)
+    translate_stream(translator, io.BytesIO(data), StreamOutput(output), options, as_json, Console(quiet=True))
     return output.getvalue()
 
 
@@ -167,7 +162,7 @@ class TestOrder:
             searched.extend(sentences)
             return search_all(model, sentences, *rest)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(engine, "search_all", counting)
+        monkeypatch.setattr(rescoring, "search_all", counting)
         found = texts(translator, ["a dog", "", "the cat", "a dog", "a dog"])
         assert len(searched) == 2
         assert found[0] == found[3] == found[4]
@@ -195,7 +190,7 @@ class TestLongLines:
             return search_all(model, sentences[:1], *rest) * len(sentences)  # type: ignore[arg-type]
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(engine, "search_all", watching)
+            patch.setattr(rescoring, "search_all", watching)
             (translation,) = translator.translate([line], translator.options(beam=1))
         assert longest <= 200
         assert translation.pieces > 100
@@ -207,110 +202,6 @@ class TestLongLines:
         translator = Translator(replace(loaded, model=Transformer(shape, vocabulary, vocabulary)))
         (translation,) = translator.translate([" ".join(SENTENCES)])
         assert translation.pieces > 5
-
-
-class TestStream:
-    def test_windows_of_a_file_are_full(self, tmp_path: Path) -> None:
-        file = tmp_path / "lines.txt"
-        file.write_bytes(b"".join(b"%d\n" % number for number in range(30_000)) + b"last")
-        with file.open("rb") as stream:
-            windows = list(read_available(stream))
-        assert [line for window in windows for line in window] == file.read_bytes().split(b"\n")
-        assert all(len(window) >= translate.WINDOW_LINES for window in windows[:-1])
-
-    @given(st.binary(max_size=60), st.integers(1, 7))
-    def test_lines_are_those_of_split(self, data: bytes, chunk: int) -> None:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(translate, "_CHUNK_BYTES", chunk)
-            lines = [line for window in read_available(io.BytesIO(data)) for line in window]
-        expected = data.split(b"\n")
-        assert lines == (expected if expected[-1] else expected[:-1])
-
-    def test_a_pipe_is_answered_line_by_line(self, translator: Translator) -> None:
-        to_us, from_us = os.pipe(), os.pipe()
-        options = translator.options(beam=1)
-
-        def serve() -> None:
-            with open(to_us[0], "rb") as source, open(from_us[1], "wb") as output:
-                translate_stream(translator, source, output, options, False, Console(quiet=True))
-
-        server = threading.Thread(target=serve)
-        server.start()
-        with open(to_us[1], "wb", buffering=0) as ask, open(from_us[0], "rb") as answer:
-            for line in SENTENCES:
-                # the second half of a line may come late
-                ask.write(line.encode()[:4])
-                time.sleep(0.01)
-                ask.write(line.encode()[4:] + b"\n")
-                assert answer.readline().decode().rstrip("\n") == texts(translator, [line], beam=1)[0]
-            ask.close()
-            assert answer.read() == b""
-        server.join(10)
-        assert not server.is_alive()
-
-    def test_a_reader_who_has_enough_ends_it(self, translator: Translator) -> None:
-        read_end, write_end = os.pipe()
-        os.close(read_end)
-        output = open(write_end, "wb", buffering=0)  # noqa: SIM115
-        source = io.BytesIO(b"a dog\n")
-        with output, pytest.raises(BrokenPipeError):
-            translate_stream(translator, source, output, translator.options(beam=1), False, Console(quiet=True))
-
-    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a disk that is always full")
-    def test_a_full_disk_is_named(self, translator: Translator) -> None:
-        source = io.BytesIO(b"a dog\n")
-        # closing the file must not fail once more
-        with (
-            opened(None, Path("/dev/full")) as (_, output),
-            pytest.raises(DataError, match=r"cannot write .* No space"),
-        ):
-            translate_stream(translator, source, output, translator.options(beam=1), False, Console(quiet=True))
-
-    def test_files_that_cannot_be_opened_are_named(self, tmp_path: Path) -> None:
-        with pytest.raises(DataError, match=r"nothing\.txt: cannot read it"), opened(tmp_path / "nothing.txt", None):
-            pass
-        with pytest.raises(DataError, match=r"no/out\.txt: cannot write it"), opened(None, tmp_path / "no" / "out.txt"):
-            pass
-
-    def test_the_input_is_not_written_over(self, tmp_path: Path) -> None:
-        file = tmp_path / "lines.txt"
-        file.write_text("a dog\n")
-        with pytest.raises(ConfigError, match="the same file"), opened(file, tmp_path / "." / "lines.txt"):
-            pass
-        assert file.read_text() == "a dog\n"
-
-    def test_standard_streams_may_be_closed(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        for name in ("stdin", "stdout"):
-            with monkeypatch.context() as patch:
-                patch.setattr(sys, name, None)
-                with pytest.raises(DataError, match="is closed; name files"), opened(None, None):
-                    pass
-
-    def test_stats(self, translator: Translator) -> None:
-        source = io.BytesIO(b"a dog\n\n" + b"the cat. " * 100)
-        stats = translate_stream(
-            translator, source, io.BytesIO(), translator.options(beam=1), False, Console(quiet=True)
-        )
-        assert (stats.lines, stats.split_lines) == (3, 1)
-        assert stats.seconds > 0
-
-    def test_n_best_is_a_table(self, translator: Translator) -> None:
-        rows = through_stream(translator, b"a dog\n\nthe cat sleeps\n", n_best=3).decode().splitlines()
-        table = [row.split("\t") for row in rows]
-        assert [(line, rank) for line, rank, _, _ in table if line != "2"] == [
-            (line, rank) for line in "13" for rank in "123"
-        ]
-        assert [row for row in rows if row.startswith("2\t")] == ["2\t1\t0.0000\t"]
-        best = texts(translator, ["a dog", "the cat sleeps"], n_best=3)
-        assert [table[0][3], table[-3][3]] == best
-
-    def test_json(self, translator: Translator) -> None:
-        output = through_stream(translator, "the cat\n\n今天\n".encode(), as_json=True, n_best=2)
-        entries = [json.loads(line) for line in output.splitlines()]
-        assert [entry["source"] for entry in entries] == ["the cat", "", "今天"]
-        assert [len(entry["alternatives"]) for entry in entries] == [1, 0, 1]
-        assert [entry["text"] for entry in entries] == texts(translator, ["the cat", "", "今天"], n_best=2)
-        assert "今天".encode() in output, "people read JSON too"
 
 
 class TestAlternatives:
@@ -384,11 +275,14 @@ class TestModel:
             default_model()
         (tmp_path / "runs" / "latest").mkdir(parents=True)
         assert default_model() == Path("runs/latest")
+        (tmp_path / "best").mkdir()
+        (tmp_path / "best" / "config.json").write_text("{}")
         monkeypatch.setenv("NMT_MODEL", str(tmp_path))
         assert default_model() == tmp_path
-        monkeypatch.setenv("NMT_MODEL", "nowhere")
-        with pytest.raises(ModelError, match=r"\$NMT_MODEL: nowhere: no such directory"):
-            default_model()
+        for name, problem in (("nowhere", "no such directory"), ("runs", "neither a model directory .* nor a run")):
+            monkeypatch.setenv("NMT_MODEL", name)
+            with pytest.raises(ModelError, match=rf"\$NMT_MODEL: {name}: {problem}.*; or give --model DIR"):
+                default_model()
 
     @pytest.mark.parametrize(
         ("changes", "message"),

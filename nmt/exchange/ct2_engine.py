@@ -1,12 +1,14 @@
 """CTranslate2 as the engine that translates.
 
-Its beam keeps the same hypotheses as ours, step by step. It differs in four things:
+Its beam keeps the same hypotheses as ours, step by step. It differs in five things:
 
 * It stops once as many hypotheses are finished as the beam is wide. Ours goes on while one that grows can still win.
   With a length penalty of 0 and one translation asked for, it stops where nothing can win any more, and both are one.
 * What is finished is ranked here, by our penalty: CTranslate2 itself knows only L^α.
 * A token that is forbidden has no share of the probability. `log_prob` is higher than ours by about what the model
   gives to `<unk>`, `<s>` and `<pad>`: next to nothing.
+* What rules on repetition take from a token it gives to the others. Greedy search says the same for all that, and the
+  probabilities are computed afterwards; a wider beam would find other hypotheses, so there we refuse such rules.
 * At the limit it ends only the best K of what grows, not those too that would have taken the place of finished ones.
 """
 
@@ -29,13 +31,16 @@ from nmt.errors import ConfigError, ModelError
 from nmt.exchange.ctranslate2 import write_ctranslate2
 from nmt.exchange.exported import Export, is_export, library, read_export, symbols
 from nmt.model.checkpoint import load_model, resolve_model
-from nmt.runtime import available_cores
+from nmt.runtime import available_cores, local_place
 from nmt.text.tokenizer import EOS, Tokenizers
 
+_COMPUTE_TYPES = {"auto": "default", "fp32": "float32", "bf16": "bfloat16", "int8": "int8"}
 _KNOWN = {
     "beam", "n_best", "length_penalty", "length_normalization", "length_factor", "length_extra", "forbidden",
 }  # fmt: skip
 """The fields of SearchOptions that are honoured."""
+_KNOWN_TO_GREEDY = {"no_repeat_ngram", "repetition_penalty"}
+"""Those that are honoured as well if the beam is 1."""
 
 
 class CTranslate2Engine:
@@ -51,13 +56,16 @@ class CTranslate2Engine:
             raise ConfigError("runtime.device: found mps, but CTranslate2 computes on auto, cpu or cuda")
         if runtime.device == "cuda" and not ctranslate2.get_cuda_device_count():
             raise ConfigError("runtime.device: found cuda, but CTranslate2 sees no GPU here; set it to auto or cpu")
+        place, processes = local_place()
+        on_gpu = runtime.device != "cpu" and ctranslate2.get_cuda_device_count() > 0
         try:
             self._translator = ctranslate2.Translator(
                 str(directory),
                 runtime.device,
-                compute_type="default",
+                device_index=place if on_gpu else 0,
+                compute_type=_COMPUTE_TYPES[runtime.precision],
                 inter_threads=parallel,
-                intra_threads=runtime.threads or available_cores(),
+                intra_threads=runtime.threads or max(1, available_cores() // processes),
             )
         except (RuntimeError, ValueError) as error:
             raise ModelError(f"{directory}: CTranslate2 cannot load it: {error}") from None
@@ -100,6 +108,8 @@ class CTranslate2Engine:
             num_hypotheses=options.beam,
             length_penalty=options.length_penalty,
             suppress_sequences=[[self._target[i]] for i in options.forbidden],
+            no_repeat_ngram_size=options.no_repeat_ngram or 0,
+            repetition_penalty=options.repetition_penalty,
             return_end_token=True,
             return_scores=True,
             max_input_length=0,
@@ -116,12 +126,12 @@ class CTranslate2Engine:
         """End what is too long, and rank all by our penalty; CTranslate2's is L^α, `</s>` counted as a token."""
         found = []
         limit = self._limit(source, options)
+        ruled = options.no_repeat_ngram is not None or options.repetition_penalty != 1
         for said, score in zip(result.hypotheses, result.scores, strict=True):
             log_prob = score * len(said) ** options.length_penalty
-            if said[-1] == self._target[EOS] and len(said) <= limit:
-                said.pop()
-            else:
-                said = said[: limit - 1]
+            ended = said[-1] == self._target[EOS] and len(said) <= limit
+            said = said[:-1] if ended else said[: limit - 1]
+            if ruled or not ended:
                 log_prob = math.fsum(self._translator.score_batch([source], [said], max_input_length=0)[0].log_probs)
             if not log_prob <= 0:
                 raise not_a_number()
@@ -157,10 +167,13 @@ def open_in_ctranslate2(directory: Path, runtime: RuntimeSettings, parallel: int
 
 def _check(options: SearchOptions) -> None:
     usual = SearchOptions()
+    known = _KNOWN | _KNOWN_TO_GREEDY if options.beam == 1 else _KNOWN
     for field in fields(options):
         value = getattr(options, field.name)
-        if field.name not in _KNOWN and value != getattr(usual, field.name):
+        if field.name not in known and value != getattr(usual, field.name):
+            name = f"decode.{field.name}" if field.name in DecodeSettings.model_fields else field.name.replace("_", "-")
+            beyond = " with a beam above 1" if field.name in _KNOWN_TO_GREEDY else ""
             raise ConfigError(
-                f"{field.name.replace('_', '-')}: found {value}, but CTranslate2 cannot do that; leave it out, or "
-                "translate with the model that was exported"
+                f"{name}: found {value}, but CTranslate2 cannot do that{beyond}; leave it out, or translate with the "
+                "model that was exported"
             )

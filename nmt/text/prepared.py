@@ -23,7 +23,9 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import ValidationError
 
+from nmt.config import MaxLength
 from nmt.errors import DataError, ModelError
 from nmt.text.tokenizer import Tokenizers
 
@@ -75,10 +77,13 @@ class Manifest:
     """SHA-256 of the settings and of the digests of all inputs: equal if and only if the corpus is."""
     train: SplitCounts
     valid: SplitCounts | None
+    max_length: MaxLength | None = None
+    """The longest translation that the training text teaches to expect; None if an older nmt did not ask."""
 
     def write(self, directory: Path) -> None:
         """Write `manifest.json`."""
-        content = {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(self)}
+        limit = None if self.max_length is None else self.max_length.model_dump()
+        content = {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(self), "max_length": limit}
         text = json.dumps(content, indent=2, ensure_ascii=False)
         (directory / "manifest.json").write_text(text + "\n", encoding="utf-8")
 
@@ -96,8 +101,9 @@ class Manifest:
                 content["fingerprint"],
                 _split_counts(content["train"]),
                 None if content["valid"] is None else _split_counts(content["valid"]),
+                None if content.get("max_length") is None else MaxLength(**content["max_length"]),
             )
-        except (KeyError, TypeError):
+        except (KeyError, TypeError, ValidationError):
             raise DataError(f"{path}: damaged; {_REMEDY}") from None
 
 

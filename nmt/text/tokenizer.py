@@ -169,6 +169,28 @@ class Tokenizer:
         text: str = self._processor.decode(plain)
         return normalize(text.replace(_STAND_IN, _SPACE_MARK))
 
+    def spell(self, ids: Sequence[int]) -> list[bytes]:
+        """Return what each id writes, in UTF-8, with the space before it; special symbols and tags write nothing."""
+        return self._written(ids, [self._processor.id_to_piece(i) for i in ids])
+
+    def spell_text(self, text: str) -> list[bytes]:
+        """Return what each id of `encode(text)` writes, also where a character has no piece."""
+        return self._written(self.encode(text), self._processor.encode(_escape(text), out_type=str))
+
+    def _written(self, ids: Sequence[int], pieces: Sequence[str]) -> list[bytes]:
+        bytes_of, controls = self.table.bytes, self.table.controls
+        parts = [
+            bytes([bytes_of[i]])
+            if i in bytes_of
+            else b""
+            if i in controls
+            else piece.replace(_SPACE_MARK, " ").encode()
+            for i, piece in zip(ids, pieces, strict=True)
+        ]
+        # the stand-in may be spelled byte by byte; it is as long as what it stands for
+        whole = io.BytesIO(b"".join(parts).replace(_STAND_IN.encode(), _SPACE_MARK.encode()))
+        return [whole.read(len(part)) for part in parts]
+
     def spelled(self) -> npt.NDArray[np.bool_]:
         """Return (V,) bools: True where an id stands for (the first byte of) a character that has no piece."""
         table = np.zeros(len(self), dtype=np.bool_)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nmt.config import MaxLength
 from nmt.errors import DataError
 from nmt.text.prepared import (
     InputFile,
@@ -78,7 +79,8 @@ def test_ids_take_two_bytes_where_they_fit(tmp_path: Path) -> None:
 
 
 def test_manifest_comes_back(tmp_path: Path) -> None:
-    for manifest in (MANIFEST, Manifest({}, (), "x", COUNTS, COUNTS)):
+    limited = Manifest({}, (), "x", COUNTS, COUNTS, MaxLength(factor=1.25, extra=12))
+    for manifest in (MANIFEST, limited):
         manifest.write(tmp_path)
         assert Manifest.read(tmp_path) == manifest
         assert is_prepared_corpus(tmp_path)

@@ -1,0 +1,97 @@
+"""How the target language sets its type: full-width punctuation in Chinese, accents and apostrophes in Italian.
+
+>>> set_type("zh", '他说 "你好" , 然后走了.')
+'他说“你好”，然后走了。'
+>>> set_type("it", "E' l' amico di Ugo , perche' no ?")
+"È l'amico di Ugo, perché no?"
+
+What is right already stays as it is, and so does everything in other languages. Between Chinese and Latin letters or
+digits a space stays where the model put one, and none is added.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+
+_HAN = "\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af"
+_WIDE_MARKS = "，。！？：；（）、《》「」『』【】…"
+_WIDE = str.maketrans(",.!?:;", "，。！？：；")
+_OF_HAN = f"[{_HAN}{_WIDE_MARKS}“”]"
+
+_VOWEL = "[aeiouhàèéìòùAEIOUHÀÈÉÌÒÙ]"
+_ELIDED = re.compile(
+    r"(?<![\w'’])((?:l|un|d|c|s|m|t|v|n|gl|(?:d|n|qu)ell|(?:a|da|su|co)ll?|all|dall|sull|bell|quest|tutt|anch|com|dov|cos"
+    rf"|nient|mezz|sant|senz|nessun|ciascun|qualcun)['’]) (?={_VOWEL})",
+    re.IGNORECASE,
+)
+_ACCENTS = {
+    "é": "perche poiche affinche benche finche anziche purche giacche cosicche sicche",
+    "è": "cioe c'e dov'e cos'e com'e",
+    "à": "citta verita liberta universita sara avra potra dovra fara andra gia qualita societa attivita meta",
+    "ì": "cosi lunedi martedi mercoledi giovedi venerdi",
+    "ò": "puo pero cio",
+    "ù": "piu laggiu quaggiu gioventu virtu",
+}
+_ACCENTED = {word: word[:-1] + accent for accent, words in _ACCENTS.items() for word in words.split()}
+_UNACCENTED = re.compile(
+    rf"(?<![\w'’])(?:E|(?:{'|'.join(sorted(_ACCENTED, key=len, reverse=True))}))['’](?!\w)", re.IGNORECASE
+)
+_OPENING_QUOTE = re.compile(r"(?<![\w'’])['’‘](?=\w)")
+_SPACE_BEFORE_MARK = re.compile(r"(?<=[^\s.,;:!?]) +([,.;:!?]+)(?=\s|$|[\"»”])")
+
+
+def set_type(language: str, text: str, kept: Iterable[str] = ()) -> str:
+    """Return a line in the typography of a language, `zh` or `it` with or without a region; the strings kept stay."""
+    rules = _RULES.get(re.split("[-_]", language.lower())[0])
+    if rules is None or not text:
+        return text
+    found = [re.escape(string) for string in sorted(set(kept), key=len, reverse=True) if string]
+    if not found:
+        return rules(text)
+    stand_ins: list[str] = []
+
+    def put_away(match: re.Match[str]) -> str:
+        stand_ins.append(match[0])
+        return f"{_STAND_IN}{len(stand_ins) - 1}{_STAND_IN}"
+
+    typeset = rules(re.sub("|".join(found), put_away, text))
+    return re.sub(f"{_STAND_IN}(\\d+){_STAND_IN}", lambda match: stand_ins[int(match[1])], typeset)
+
+
+_STAND_IN = "\ue000"  # private use; a model may write it, but not twice around a number
+
+
+def _chinese(text: str) -> str:
+    """Set marks next to Han full width, but none in numbers, addresses and runs of Latin."""
+    if not re.search(f"[{_HAN}]", text):
+        return text
+    text = re.sub(r'"([^"]*)"', _wide_quotes, text)
+    text = re.sub(rf"\(([^()]*[{_HAN}][^()]*)\)", r"（\1）", text)
+    # a mark that follows Han, or (but for a full stop) that Han follows, or that asks or calls at the end
+    text = re.sub(rf"(?<={_OF_HAN}) *([,!?:;]|\.(?![.\w]))(?!//)", lambda mark: mark[1].translate(_WIDE), text)
+    text = re.sub(rf" *([,!?;:]) *(?=[{_HAN}“（《])", lambda mark: mark[1].translate(_WIDE), text)
+    text = re.sub(r"(?<=\w) *([!?])$", lambda mark: mark[1].translate(_WIDE), text)
+    text = re.sub(rf" *([{_WIDE_MARKS}“”]) *", r"\1", text)
+    return re.sub(rf"(?<=[{_HAN}]) +(?=[{_HAN}])", "", text)
+
+
+def _wide_quotes(match: re.Match[str]) -> str:
+    around = match.string[max(0, match.start() - 1) : match.end() + 1]
+    return f"“{match[1].strip()}”" if re.search(f"[{_HAN}]", around) else match[0]
+
+
+def _italian(text: str) -> str:
+    """Close up elisions and marks; write accents as accents, unless the text has words in single quotes."""
+    text = _SPACE_BEFORE_MARK.sub(r"\1", text)
+    text = _ELIDED.sub(r"\1", text)
+    return text if _OPENING_QUOTE.search(text) else _UNACCENTED.sub(_accent, text)
+
+
+def _accent(match: re.Match[str]) -> str:
+    word = match[0][:-1]
+    if word in ("E", "e"):
+        return "È" if word == "E" else match[0]
+    accented = _ACCENTED[word.lower().replace("’", "'")]
+    return accented.upper() if word.isupper() and len(word) > 1 else word[:-1] + accented[-1]
+
+
+_RULES: dict[str, Callable[[str], str]] = {"zh": _chinese, "it": _italian}

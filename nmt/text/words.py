@@ -1,0 +1,52 @@
+"""Words, where something is said of one word and not of another.
+
+>>> words("我喜欢 New York。")
+['我', '喜', '欢', 'New', 'York', '。']
+"""
+
+import re
+from collections.abc import Sequence
+
+from nmt.text.normalize import normalize
+
+_WIDE = "[\u2e80-\u2fff\u3001-\u30ff\u3400-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff01-\uff9f\U00020000-\U0003ffff]"
+_MARK = "[\u0300-\u036f\u3099\u309a\ufe00-\ufe0f\U000e0100-\U000e01ef]"
+_WORD = re.compile(rf"{_WIDE}{_MARK}*|(?:(?!{_WIDE})\S)+")
+
+
+def words(text: str) -> list[str]:
+    """Return the words of a normalized sentence: what stands between spaces, punctuation that clings to it included.
+
+    Chinese and Japanese are written without spaces, so each of their characters and punctuation marks is a word by
+    itself, whatever the language of the sentence.
+    """
+    return _WORD.findall(text)
+
+
+def words_of_pieces(pieces: Sequence[bytes]) -> tuple[int, list[range]]:
+    """Return how many words pieces write when put together, and which of them each piece writes a part of.
+
+    Pieces are UTF-8, and may end in the middle of a character. The words are those of the sentence once normalized.
+
+    >>> words_of_pieces([b" Hel", b"lo", b" ", b" wor", b"ld!"])
+    (2, [range(0, 1), range(0, 1), range(0, 0), range(1, 2), range(1, 2)])
+    """
+    text = b"".join(pieces).decode("utf-8", "surrogateescape")
+    owners: list[int] = []  # the word of each byte, -1 between words
+    count = position = 0
+    for match in _WORD.finditer(text):
+        if not normalize(match[0]):
+            continue  # nothing of it can be seen
+        owners += [-1] * _size(text[position : match.start()]) + [count] * _size(match[0])
+        count, position = count + 1, match.end()
+    owners += [-1] * _size(text[position:])
+    ranges, begin = [], 0
+    for piece in pieces:
+        own = [word for word in owners[begin : begin + len(piece)] if word >= 0] or [0, -1]
+        ranges.append(range(own[0], own[-1] + 1))
+        begin += len(piece)
+    return count, ranges
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "surrogateescape"))

@@ -1,0 +1,115 @@
+"""Where terms are found, by hand; and what a careless glossary is told."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmt.errors import DataError
+from nmt.text.glossary import Glossary, missing_terms
+
+GLOSSARY = Glossary(
+    {
+        "cat": "gatto",
+        "cat food": "cibo per gatti",
+        "US": "Stati Uniti",
+        "C++": "C++",
+        "机器": "macchina",
+        "机器翻译": "MT",
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "targets"),
+    [
+        ("The cat eats.", ["gatto"]),
+        ("Cat! CAT? a  cat", ["gatto", "gatto", "gatto"]),
+        ("cats concatenate", []),
+        ("cat food for a cat", ["cibo per gatti", "gatto"]),
+        ("cat  food", ["cibo per gatti"]),
+        ("The US lets us go.", ["Stati Uniti"]),
+        ("the cat's tail", ["gatto"]),
+        ("C++ and C", ["C++"]),
+        ("我用机器翻译和机器", ["MT", "macchina"]),
+        ("", []),
+    ],
+)
+def test_terms_are_whole_words_the_longest_first(line: str, targets: list[str]) -> None:
+    assert GLOSSARY.targets(line) == targets
+
+
+def test_exact_case_goes_before_other_case() -> None:
+    glossary = Glossary({"may": "potere", "May": "maggio"})
+    assert glossary.targets("May we come in May? We may.") == ["maggio", "maggio", "potere"]
+    assert glossary.targets("MAY") == ["potere"]
+
+
+def test_nothing_is_found_inside_what_is_protected() -> None:
+    assert GLOSSARY.targets("cat <cat> cat", [(4, 9)]) == ["gatto", "gatto"]
+
+
+@given(words=st.lists(st.sampled_from(["cat", "food", "dog", "US", "us", "机", "器", ","]), max_size=8))
+def test_against_a_slow_reader(words: list[str]) -> None:
+    """Try every run of words at every place, the longest first."""
+    line, place, expected = " ".join(words), 0, []
+    while place < len(words):
+        for end in range(len(words), place, -1):
+            run = words[place:end]
+            known = [
+                t for s, t in GLOSSARY.terms.items() if s.split() == run or (len(s) == len(run) and list(s) == run)
+            ]
+            if known:
+                expected.append(known[0])
+                place = end
+                break
+        else:
+            place += 1
+    assert GLOSSARY.targets(line) == expected
+
+
+@pytest.mark.parametrize(
+    ("targets", "text", "missing"),
+    [
+        (["gatto"], "Il gatto.", []),
+        (["gatto"], "Il gattone", ["gatto"]),
+        (["gatto", "gatto"], "un gatto", ["gatto"]),
+        (["l'altra"], "l'altra’", []),
+        (["机器"], "大机器人", []),
+        (["C++"], "in C++11", []),
+    ],
+)
+def test_missing_terms(targets: list[str], text: str, missing: list[str]) -> None:
+    assert missing_terms(targets, text) == missing
+
+
+def test_reads_what_it_should(tmp_path: Path) -> None:
+    path = tmp_path / "terms.tsv.gz"
+    path.write_bytes(gzip.compress(b"cat\tgatto\n\n  hot dog \t cane  caldo \r\n"))
+    assert Glossary.read(path).terms == {"cat": "gatto", "hot dog": "cane caldo"}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a\tb\nc\n", r"terms\.tsv:2: found 1 column, expected 2"),
+        ("a\tb\tc\n", r"terms\.tsv:1: found 3 columns, expected 2"),
+        ("\tb\n", r"terms\.tsv:1: the source term is empty"),
+        ("a\t \n", r"terms\.tsv:1: the target term is empty"),
+        ("a\tb\nx\ty\na\tc\n", r"terms\.tsv:3: 'a' is on line 1 already"),
+        ("a b\tb\na  b\tb\n", r"terms\.tsv:2: 'a b' is on line 1 already"),
+        ("\n\n", r"terms\.tsv: there are no terms"),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "terms.tsv"
+    path.write_text(content)
+    with pytest.raises(DataError, match=message):
+        Glossary.read(path)
+
+
+def test_a_glossary_is_known_by_what_is_in_it() -> None:
+    assert repr(Glossary({"a": "b", "c": "d"})) == repr(Glossary({"c": "d", "a": "b"}))
+    assert repr(Glossary({"a": "b"})) != repr(Glossary({"a": "c"}))

@@ -1,0 +1,63 @@
+"""The limit on translations against the pairs that it was learnt from."""
+
+import math
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmt.config import MaxLength
+from nmt.text import length_limit
+from nmt.text.length_limit import longest_to_expect
+from nmt.text.prepared import PreparedSplit, TokenStore
+
+
+def split_of(lengths: list[tuple[int, int]]) -> PreparedSplit:
+    """Return pairs of so many tokens; which, does not matter."""
+    sides = [np.cumsum([0, *side]) for side in zip(*lengths, strict=True)]
+    source, target = (TokenStore(np.zeros(ends[-1], dtype=np.uint16), ends) for ends in sides)
+    return PreparedSplit(source, target, np.ones(len(lengths), dtype=np.float32))
+
+
+def limit(learnt: MaxLength, source: int) -> int:
+    return math.ceil(learnt.factor * source) + learnt.extra
+
+
+def test_three_for_one_by_hand() -> None:
+    """S with `</s>` is 11 or 21, T 31 or 61; the longer half has 61 / 21 = 2.905 for one, rounded up 2.91."""
+    assert longest_to_expect(split_of([(10, 30), (20, 60)])) == MaxLength(factor=2.91, extra=10)
+
+
+def test_short_targets_get_room_all_the_same() -> None:
+    assert longest_to_expect(split_of([(30, 3), (40, 4)])) == MaxLength(factor=1.0, extra=10)
+
+
+@given(st.lists(st.tuples(st.integers(1, 60), st.integers(1, 120)), min_size=1, max_size=50))
+def test_few_pairs_cut_none_of_them(lengths: list[tuple[int, int]]) -> None:
+    learnt = longest_to_expect(split_of(lengths))
+    for source, target in lengths:
+        assert target + 1 <= limit(learnt, source + 1) + 1  # a quantile of a few is just below the greatest
+
+
+@pytest.mark.parametrize("ratio", [0.5, 1.0, 3.0])
+def test_unseen_pairs_of_the_same_kind_are_not_cut_though_some_are_nonsense(ratio: float) -> None:
+    """Target lengths vary as a sum of independent words does; one pair in 5,000 is of two texts that do not belong."""
+    choose = random.Random(1)
+
+    def pair() -> tuple[int, int]:
+        source = max(1, round(choose.lognormvariate(2.5, 0.6)))
+        return source, max(1, round(choose.gauss(ratio * source, 0.6 * math.sqrt(ratio * source))))
+
+    nonsense = [(choose.randint(1, 10), choose.randint(60, 120)) for _ in range(4)]
+    learnt = longest_to_expect(split_of([*(pair() for _ in range(20_000)), *nonsense]))
+    assert sum(target + 1 > limit(learnt, source + 1) for source, target in (pair() for _ in range(20_000))) == 0
+    assert learnt.factor < max(1.0, 2.2 * ratio)
+
+
+def test_large_corpora_are_measured_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths = [(i % 40 + 1, 2 * (i % 40) + 3) for i in range(1001)]
+    whole = longest_to_expect(split_of(lengths))
+    monkeypatch.setattr(length_limit, "_PAIRS_MEASURED", 300)
+    assert longest_to_expect(split_of(lengths)) == whole

@@ -1,0 +1,92 @@
+"""What is protected, by example; and mending, by its promises."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmt.text.normalize import normalize
+from nmt.text.protection import compare, items, lost_numbers, mend
+
+ITEMS = ["{0}", "{ -brand }", "%s", "%1$d", "$name", "&amp;", "<b>", "</b>", '<a href="{ $url }">', "a@b.org"]
+ITEMS += ["https://b.org/x?y=1&z=2", "{{count}}", "%(size)d", "${HOME}", "{0:X}"]
+TEXTS = st.lists(st.sampled_from([*ITEMS, "la casa", ".", "è", "'", "（", "100 %", "5"])).map(" ".join)
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("Argument '{0}' cannot be of type '{1}'.", ["{0}", "{1}"]),
+        (
+            "<a { $support }>{ -brand-name-mozilla } Support</a>",
+            ["<a { $support }>", "{ -brand-name-mozilla }", "</a>"],
+        ),
+        ('See <a href="https://x.org">this</a>.', ['<a href="https://x.org">', "</a>"]),
+        ("Go to https://x.org/a_(b).html, or www.y.it!", ["https://x.org/a_(b).html", "www.y.it"]),
+        ("Mail a.b+c@d-e.co.uk.", ["a.b+c@d-e.co.uk"]),
+        ("%s of %1$d, %.2f%%, %(name)s, %@", ["%s", "%1$d", "%.2f", "%(name)s", "%@"]),
+        ("$name and ${name} cost $5", ["$name", "${name}"]),
+        ("Salt &amp; pepper &#39; &#x27;", ["&amp;", "&#39;", "&#x27;"]),
+        ("100% sure, 50%discount, 5 < 6 > 4, &File, a {curly remark} and {}", []),
+        ("R&D; 20 % di sconto", ["&D;"]),
+    ],
+)
+def test_items(line: str, found: list[str]) -> None:
+    assert [item.text for item in items(line)] == found
+    for item in items(line):
+        assert line[item.start : item.end] == item.text
+
+
+@pytest.mark.parametrize("item", ITEMS)
+def test_one_lost_and_one_too_many(item: str) -> None:
+    assert compare(f"a {item} b {item} c", f"x {item} y").missing == (item,)
+    assert compare(f"a {item} b", f"x {item} y {item}").surplus == (item,)
+    assert compare(f"a {item} b", f"{item}. x") == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "mended"),
+    [
+        ("Open {name}.", "Apri { Name }.", "Apri {name}."),
+        ("See https://x.org/a now", "Vedi https://x.org/abene", "Vedi https://x.org/a bene"),
+        ("See https://x.org now", "Vedi HTTPS : //x.org ora", "Vedi https://x.org ora"),
+        ("{0} files", "{0} {0} file", "{0} file"),
+        ("<b>Stop</b> now", "<b> Alt </b> ora", "<b>Alt</b> ora"),
+        ("Stop <b> now", "Alt <b> ora", "Alt <b> ora"),
+        ("%s is full", "100 % sicuro", "100 % sicuro"),
+        ("a word", "una {0} parola", "una {0} parola"),
+    ],
+)
+def test_mending(source: str, text: str, mended: str) -> None:
+    assert mend(source, text) == mended
+
+
+@given(source=TEXTS, text=TEXTS)
+def test_mending_never_makes_it_worse_and_is_done_once(source: str, text: str) -> None:
+    before, mended = compare(source, normalize(text)), mend(source, normalize(text))
+    after = compare(source, mended)
+    assert not Counter(after.missing) - Counter(before.missing)
+    assert not Counter(after.surplus) - Counter(before.surplus)
+    assert mend(source, mended) == mended
+    assert normalize(mended) == mended
+
+
+def test_what_is_right_stays() -> None:
+    assert mend("Go to <b>{0}</b> or {1}", "Vai a {1} o <b>{0}</b>") == "Vai a {1} o <b>{0}</b>"
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "lost"),
+    [
+        ("It cost 1,000.50 in 1984", "Costava 1.000,50 nel 1984", []),
+        ("3.14", "3,14", []),
+        ("2 dogs and 12 cats", "due cani e dodici gatti", []),
+        ("13 dogs, 13 cats", "13 cani", ["13"]),
+        ("the 21st at 10:30", "il 21 alle 10.30", []),
+        ("{15} and https://x.org/99", "nulla", []),
+        ("in 1999", "nel 1998", ["1999"]),
+    ],
+)
+def test_numbers(source: str, text: str, lost: list[str]) -> None:
+    assert lost_numbers(source, text) == lost

@@ -1,0 +1,86 @@
+"""Typography by examples of the rules of each language, and by its promises."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nmt.text.normalize import normalize
+from nmt.text.typography import set_type
+
+PIECES = ["他", "说", "Tom", "l'", "E'", "perche'", "un po'", "amico", "3.14", "1,000", "https://x.org/a,b", "(", ")"]
+PIECES += ['"', ",", ".", "!", "?", ":", ";", "，", "“", "”", "...", "'", "’", " ", "(a)", "（", "è", "\n"]
+TEXTS = st.lists(st.sampled_from(PIECES), max_size=12).map("".join) | st.text(max_size=30)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("你好,世界!", "你好，世界！"),
+        ("你好 , 世界 .", "你好，世界。"),
+        ('他说:"你好."', "他说：“你好。”"),
+        ("我 是 学生", "我是学生"),
+        ("价格是3.14元,共1,000个", "价格是3.14元，共1,000个"),
+        ("请看https://x.org/a,b?c=d:e", "请看https://x.org/a,b?c=d:e"),
+        ("Tom,你好", "Tom，你好"),
+        ("Tom (汤姆)来了", "Tom（汤姆）来了"),
+        ("我用 Python 3 写程序", "我用 Python 3 写程序"),
+        ("他等了...", "他等了..."),
+        ("你认识Tom?", "你认识Tom？"),
+        ("时间是10:30", "时间是10:30"),
+        ("Hello, Tom (and all).", "Hello, Tom (and all)."),
+        ("他说 “好” ， 走了 。", "他说“好”，走了。"),
+    ],
+)
+def test_chinese(text: str, expected: str) -> None:
+    assert set_type("zh", text) == expected
+    assert set_type("zh-CN", text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("l' amico dell' uomo", "l'amico dell'uomo"),
+        ("un po' alto", "un po' alto"),
+        ("Di' a Ugo", "Di' a Ugo"),
+        ("c' è un' altra", "c'è un'altra"),
+        ("E' vero , perche' no ?", "È vero, perché no?"),
+        ("PERCHE' E' COSI'", "PERCHÉ È COSÌ"),
+        ("Cioe' puo' esser piu' in la'", "Cioè può esser più in la'"),
+        ("c'e' la citta'.", "c'è la città."),
+        ("La lettera 'E' e 'perche' sono qui", "La lettera 'E' e 'perche' sono qui"),
+        ("l’ amico", "l’amico"),
+        ("uso .NET e C ++", "uso .NET e C ++"),
+        ("ciao :)", "ciao :)"),
+        ("Ah ... si", "Ah... si"),
+        ("gia'fatto", "gia'fatto"),
+    ],
+)
+def test_italian(text: str, expected: str) -> None:
+    assert set_type("it", text) == expected
+
+
+def test_other_languages_stay() -> None:
+    assert set_type("de", "E' l' 你 , 好 .") == "E' l' 你 , 好 ."
+
+
+def test_what_is_kept_stays_to_the_letter() -> None:
+    kept = ["你好 , 世界", "E' , x", "{0}"]
+    assert set_type("zh", "他说 你好 , 世界 , 再见 {0} .", kept) == "他说 你好 , 世界，再见 {0} ."
+    assert set_type("it", "E' , x , E' bello", kept) == "E' , x, È bello"
+
+
+@settings(max_examples=400)
+@given(text=TEXTS, language=st.sampled_from(["zh", "it", "fr"]))
+def test_twice_is_once_and_a_line_stays_a_line(text: str, language: str) -> None:
+    line = normalize(text)
+    once = set_type(language, line)
+    assert set_type(language, once) == once
+    assert normalize(once) == once
+
+
+@given(text=TEXTS, kept=st.lists(st.sampled_from(PIECES), max_size=3), language=st.sampled_from(["zh", "it"]))
+def test_as_much_is_kept_as_there_was(text: str, kept: list[str], language: str) -> None:
+    line = normalize(text)
+    for string in kept:
+        if string.strip() and len(kept) == 1:
+            assert set_type(language, line, kept).count(string) >= line.count(string)

@@ -1,0 +1,56 @@
+"""Words, and the pieces that write them, against words of text that the tokenizer puts together itself."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nmt.config import TokenizerSettings
+from nmt.text.normalize import normalize
+from nmt.text.tokenizer import Tokenizer
+from nmt.text.words import words, words_of_pieces
+
+LINES = ["The cat sleeps on the mat, of course.", "我喜欢 New York。", "今天下雨，我们在家。", "ガラス か\u3099 1,5 km"]
+TOKENIZER = Tokenizer.train(LINES * 20, TokenizerSettings(size=304))
+BARE = Tokenizer.train(LINES * 20, TokenizerSettings(size=46, byte_fallback=False))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", []),
+        ("It's 9.30, isn't it?", ["It's", "9.30,", "isn't", "it?"]),
+        ("他住在New York，对吗？", ["他", "住", "在", "New", "York", "，", "对", "吗", "？"]),
+        ("か\u3099く 葛\U000e0100", ["か\u3099", "く", "葛\U000e0100"]),
+        ("안녕하세요 친구", ["안녕하세요", "친구"]),
+    ],
+)
+def test_words_by_hand(text: str, expected: list[str]) -> None:
+    assert words(text) == expected
+
+
+def test_pieces_by_hand() -> None:
+    pieces = [b" Hel", b"lo", b" ", b" wor", b"ld", "你好".encode(), "吗".encode()[:1], "吗".encode()[1:], b""]
+    count, touched = words_of_pieces(pieces)
+    assert count == 5
+    assert [list(each) for each in touched] == [[0], [0], [], [1], [1], [2, 3], [4], [4], []]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(max_size=20) | st.text("ab ▁\u200b你か\u3099\u3000。\u0301𠀀", max_size=12))
+def test_text_has_the_words_of_its_pieces(text: str) -> None:
+    for tokenizer in (TOKENIZER, BARE):
+        pieces = tokenizer.spell_text(text)
+        assert len(pieces) == len(tokenizer.encode(text))
+        assert b"".join(pieces).decode().strip() == normalize(text)
+        count, touched = words_of_pieces(pieces)
+        assert count == len(words(normalize(text)))
+        assert {word for each in touched for word in each} == set(range(count)), "every word is written by a piece"
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.integers(0, len(TOKENIZER) - 1), max_size=12))
+def test_whatever_ids_spell_has_the_words_of_its_pieces(ids: list[int]) -> None:
+    ids = [i for i in ids if i != TOKENIZER.unk_id]  # which no translation holds
+    count, touched = words_of_pieces(TOKENIZER.spell(ids))
+    assert len(touched) == len(ids)
+    assert count == len(words(TOKENIZER.decode(ids)))
