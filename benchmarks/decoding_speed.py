@@ -12,12 +12,16 @@ Prints a table and one JSON line.
 
 import argparse
 import json
+import os
 import statistics
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as nmt translate does
 
 import torch
 
@@ -47,10 +51,10 @@ def main() -> None:
     if chosen.reference and len(chosen.reference) != len(chosen.texts):
         parser.error("--reference: give one for each TEXT, or none")
     loaded = load_model(resolve_model(chosen.model), CPU)
-    engines = translators(loaded, load_model(resolve_model(chosen.model), CPU), chosen.threads)
+    texts = [list(read_lines(text)) for text in chosen.texts]
+    engines = translators(loaded, load_model(resolve_model(chosen.model), CPU), chosen.threads, texts[0])
     results = []
-    for place, text in enumerate(chosen.texts):
-        lines = list(read_lines(text))
+    for place, (text, lines) in enumerate(zip(chosen.texts, texts, strict=True)):
         reference = list(read_lines(chosen.reference[place])) if chosen.reference else None
         for beam in chosen.beam:
             figures, outputs = measure(engines, lines, beam, chosen.rounds, loaded)
@@ -59,15 +63,17 @@ def main() -> None:
     report(results, chosen)
 
 
-def translators(loaded: LoadedModel, again: LoadedModel, threads: int) -> dict[str, Translator]:
+def translators(loaded: LoadedModel, again: LoadedModel, threads: int, lines: list[str]) -> dict[str, Translator]:
     """Return the engines by name; each of ours has a model of its own, CTranslate2 what it has read."""
     runtime = RuntimeSettings(device="cpu", threads=threads)
-    set_threads(runtime)
+    set_threads(runtime.model_copy(update={"threads": 1}))
     reuse_freed_memory()
     found = {
         "nmt": Translator(loaded, runtime, process_count=threads),
         "nmt int8": Translator(again, runtime.model_copy(update={"precision": "int8"}), process_count=threads),
     }
+    for translator in found.values():
+        list(translator.translate(lines))  # its processes begin before CTranslate2 has threads, which are not copied
     for quantization in ("float32", "int8"):
         with tempfile.TemporaryDirectory() as folder:
             write_ctranslate2(Path(folder), loaded, quantization)
@@ -85,7 +91,7 @@ def measure(
     outputs: dict[str, list[str]] = {}
     for number in range(rounds + 1):  # the first is for warming up
         for name, translator in engines.items():
-            options = translator.options(beam=beam)
+            options = replace(translator.options(beam=beam), protect=False)  # which CTranslate2 cannot mend
             started = time.perf_counter()
             said = [found.text for found in translator.translate(lines, options)]
             seconds = time.perf_counter() - started

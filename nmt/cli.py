@@ -3,6 +3,7 @@
 Stages are imported where they are called, so that `--help` answers at once.
 """
 
+import gc
 import os
 import sys
 import time
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from nmt import __version__
-from nmt.errors import NMTError
+from nmt.errors import ConfigError, NMTError
 
 if TYPE_CHECKING:
     from nmt.console import Console
@@ -147,6 +148,10 @@ def translate(
         Path | None,
         typer.Option(help="Translate nothing; write how probable these translations are, a line each.", metavar="FILE"),
     ] = None,
+    prefixes: Annotated[
+        Path | None,
+        typer.Option(help="What the translations begin with, a line each; empty for anything.", metavar="FILE"),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Write one JSON object a line.")] = False,
     verify: Annotated[
         bool, typer.Option("--verify", help="Only report whether a line's translation depends on those beside it.")
@@ -159,15 +164,20 @@ def translate(
     With --output, the same command goes on where it stopped if it was interrupted or killed.
     """
     with errors_explained(debug, quiet) as console:
+        # numpy's threads would have nothing to do, and a process that has some is not copied (nmt.decoding.workers)
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        gc.disable()  # to look through the many objects that come now, and stay, takes a tenth of a second
         from nmt.console import Console
         from nmt.given import judge_file
         from nmt.processes import connected, rank
         from nmt.runtime import reuse_freed_memory, runtime_settings, set_threads, thread_count
-        from nmt.stream import opened, translate_stream, work_of
+        from nmt.stream import Begun, LineByLine, opened, translate_stream, work_of
         from nmt.text.glossary import Glossary
         from nmt.translate import Translator, default_model
         from nmt.verify import verify_lines
 
+        if prefixes is not None and (verify or reference is not None):
+            raise ConfigError("--prefixes: --verify and --reference make no translations to begin; leave one out")
         runtime = runtime_settings(device, threads, precision)
         # on a CPU processes of one thread each share the work; what is left for this one is too small for several
         set_threads(runtime.model_copy(update={"threads": 1}))
@@ -176,6 +186,8 @@ def translate(
         with connected(runtime):
             speaker = console if rank() == 0 else Console(silent=True)
             translator = Translator.load(directory, runtime, engine, others, thread_count(runtime))
+            gc.freeze()
+            gc.enable()
             options = translator.options(beam, n_best, length_penalty, batch_tokens, overrides or ())
             if verify:
                 with opened(source, None, {}) as (lines, _):
@@ -191,8 +203,10 @@ def translate(
             if reference is not None:
                 judge_file(translator, reference, (source, output), work, options, json)
                 return
-            with opened(source, output, work) as (lines, sink):
-                stats = translate_stream(translator, lines, sink, options, json, speaker)
+            beginnings = None if prefixes is None else LineByLine.read("--prefixes", prefixes)
+            with opened(source, output, {**work, **(beginnings.work if beginnings else {})}) as (lines, sink):
+                begun = lines if beginnings is None else Begun(lines, beginnings)
+                stats = translate_stream(translator, begun, sink, options, json, speaker)
             plural = "" if stats.lines == 1 else "s"
             speaker.say(f"translated {stats.lines:,} line{plural} in {stats.seconds:.1f} s")
 

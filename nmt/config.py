@@ -305,6 +305,9 @@ class DecodeSettings(Section):
     mbr: Annotated[int, Field(ge=2, le=1000)] | None = None
     """Draw so many samples of each translation and take the one that is most like all others (minimum Bayes risk); null
     for none. It is for `nmt translate`."""
+    unknown: Literal["forbid", "copy"] = "forbid"
+    """Whether `<unk>` may be said, by models whose vocabulary has no bytes to spell with: copy puts in its place the
+    source word that it most attends to. It is for `nmt translate`."""
     protect: bool = True
     """Let URLs, e-mail addresses, placeholders and tags through unchanged: a translation that loses one is searched for
     again."""

@@ -7,11 +7,9 @@ from typing import BinaryIO
 
 from nmt import processes
 from nmt.decoding.alignment import Links, pharaoh
-from nmt.errors import DataError
-from nmt.model.checkpoint import digest_of
 from nmt.output import Output, Work
-from nmt.stream import opened, read_available
-from nmt.text.corpus import decode_line, read_lines
+from nmt.stream import LineByLine, opened, read_available
+from nmt.text.corpus import decode_line
 from nmt.text.normalize import normalize
 from nmt.translate import TranslateOptions, Translator, plain_json
 
@@ -72,15 +70,15 @@ def judge_file(
     `work` is what a translation of the same lines would be. Raises DataError for files that cannot be used.
     """
     translator.needs_own_model("--reference")
-    texts = list(read_lines(reference))
-    with opened(*files, {**work, "reference": digest_of(reference)}) as (lines, sink):
+    texts = LineByLine.read("--reference", reference)
+    with opened(*files, {**work, **texts.work}) as (lines, sink):
         judge_stream(translator, lines, texts, sink, options, as_json)
 
 
 def judge_stream(
     translator: Translator,
     source: BinaryIO,
-    texts: Sequence[str],
+    texts: LineByLine,
     output: Output,
     options: TranslateOptions,
     as_json: bool,
@@ -92,22 +90,14 @@ def judge_stream(
 
     def judged(window: tuple[int, list[bytes]]) -> tuple[list[bytes], str]:
         before, raw = window
-        if before + len(raw) > len(texts):
-            raise DataError(
-                f"--reference: {len(texts):,} lines, but the input has more; expected one translation for each line"
-            )
         lines = [decode_line(line) for line in raw]
-        found = judge(translator, lines, texts[before : before + len(raw)], options)
+        found = judge(translator, lines, texts.beside(before, len(raw)), options)
         return raw, "".join((one.as_json() if as_json else one.as_text()) + "\n" for one in found)
 
     windows = _numbered(output.rest(read_available(source)), output.lines)
     for raw, text in processes.dealt_out(windows, judged):
         output.add(raw, text)
-    if processes.rank() == 0 and output.lines < len(texts):
-        raise DataError(
-            f"--reference: {len(texts):,} lines, but the input has {output.lines:,}; expected one translation for each "
-            "line"
-        )
+    texts.check_end(output.lines)
 
 
 def _numbered(windows: Iterator[list[bytes]], before: int) -> Iterator[tuple[int, list[bytes]]]:

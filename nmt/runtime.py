@@ -14,10 +14,11 @@ from nmt.errors import ConfigError
 
 
 def runtime_settings(device: str, threads: int | None, precision: str = "auto") -> RuntimeSettings:
-    """Return the settings for what a command line asks for. Raises ConfigError for a device of no known name."""
-    known = get_args(RuntimeSettings.model_fields["device"].annotation)
-    if device not in known:
-        raise ConfigError(f"--device {device}: expected one of {', '.join(known)}")
+    """Return the settings for what a command line asks for. Raises ConfigError for what has no known name."""
+    for name, value in (("device", device), ("precision", precision)):
+        known = get_args(RuntimeSettings.model_fields[name].annotation)
+        if value not in known:
+            raise ConfigError(f"--{name} {value}: expected one of {', '.join(known)}")
     return RuntimeSettings.model_validate({"device": device, "threads": threads, "precision": precision})
 
 
@@ -73,6 +74,7 @@ def reuse_freed_memory() -> None:
     if mallopt is not None:
         mallopt(-3, 32 * 2**20)  # M_MMAP_THRESHOLD, the most that glibc takes
         mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
+        mallopt(-8, 1)  # M_ARENA_MAX: what one thread has freed shall serve the others
 
 
 def available_cores() -> int:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -16,7 +17,7 @@ from nmt import __version__, processes
 from nmt.console import AdvanceTo, Console
 from nmt.errors import ConfigError, DataError
 from nmt.output import Output, ResumableFile, StreamOutput, Work, resumable_file
-from nmt.text.corpus import decode_line
+from nmt.text.corpus import decode_line, read_lines
 from nmt.translate import WINDOW_LINES, TranslateOptions, Translation, Translator, digest_of_model
 
 WINDOW_BYTES = 1 << 20
@@ -35,9 +36,52 @@ class TranslateStats:
     seconds: float
 
 
+@dataclass(frozen=True)
+class LineByLine:
+    """A file that has a line for each line of the input."""
+
+    option: str
+    """The option that names it."""
+    texts: list[str]
+
+    @classmethod
+    def read(cls, option: str, path: Path) -> "LineByLine":
+        """Read a text file. Raises DataError as `read_lines` does."""
+        return cls(option, list(read_lines(path)))
+
+    @property
+    def work(self) -> Work:
+        """What of it decides about the output."""
+        return {self.option.removeprefix("--"): sha256("\n".join(self.texts).encode()).hexdigest()}
+
+    def beside(self, before: int, count: int) -> list[str]:
+        """Return what stands beside so many lines, with others before them. Raises DataError if there is not enough."""
+        if before + count > len(self.texts):
+            raise self._misfit("more")
+        return self.texts[before : before + count]
+
+    def check_end(self, lines: int) -> None:
+        """Raise DataError if the input ends before the file does."""
+        if processes.rank() == 0 and lines < len(self.texts):
+            raise self._misfit(f"{lines:,}")
+
+    def _misfit(self, found: str) -> DataError:
+        return DataError(
+            f"{self.option}: {len(self.texts):,} lines, but the input has {found}; expected one for each line"
+        )
+
+
+@dataclass(frozen=True)
+class Begun:
+    """Lines, and what the translation of each begins with."""
+
+    lines: BinaryIO
+    prefixes: LineByLine
+
+
 def translate_stream(
     translator: Translator,
-    source: BinaryIO,
+    source: BinaryIO | Begun,
     output: Output,
     options: TranslateOptions,
     as_json: bool,
@@ -46,11 +90,13 @@ def translate_stream(
     """Translate what is left of the lines of a stream, a window at a time, in all processes of torchrun.
 
     Plain output is one line for each line. With n_best above 1 it is rows of line number, rank, log_prob and text;
-    with `as_json` a JSON object a line. Raises BrokenPipeError when nobody reads on, DataError when a disk fails.
+    with `as_json` a JSON object a line. Raises BrokenPipeError when nobody reads on, DataError when a disk fails, or if
+    there are not as many prefixes as lines.
     """
     if options.alignment and options.n_best > 1 and not as_json:
         raise ConfigError("--alignment: a table of the n best has no place for it; add --json, where the best has it")
     started = time.monotonic()
+    source, prefixes = (source.lines, source.prefixes) if isinstance(source, Begun) else (source, None)
     before = output.lines
     split_lines = 0
     if source.isatty():
@@ -61,7 +107,8 @@ def translate_stream(
     lossy: list[int] = []
 
     def translated(window: _Window) -> tuple[_Window, str, int, list[int]]:
-        translations = translator.translate_window([decode_line(raw) for raw in window.lines], options)
+        beginnings = None if prefixes is None else prefixes.beside(window.first - 1, len(window.lines))
+        translations = translator.translate_window([decode_line(raw) for raw in window.lines], options, beginnings)
         rendered = [
             _render(translation, number, options, as_json)
             for number, translation in enumerate(translations, start=window.first)
@@ -84,6 +131,8 @@ def translate_stream(
         raise
     if lossy:
         console.warn(_lossy_lines(lossy))
+    if prefixes is not None:
+        prefixes.check_end(output.lines)
     return TranslateStats(output.lines - before, split_lines, time.monotonic() - started)
 
 

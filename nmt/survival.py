@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from nmt.decoding.demand import Demand
+from nmt.decoding.unknown import text_with_words
 from nmt.evaluation.language import given
 from nmt.text.glossary import UNSPACED, Glossary, missing_terms
 from nmt.text.normalize import normalize
@@ -59,9 +60,22 @@ class Survival:
         phrases = self._phrases(line)
         return Demand(phrases=tuple(phrase.ids for phrase in phrases), apart=self._apart if phrases else frozenset())
 
-    def text(self, line: str, ids: Sequence[int]) -> str:
-        """Return target ids as text, with what stand-ins stand for, mended and in the language's typography."""
-        text = self._decode(line, ids) if UNK in ids else self.tokenizer.decode(ids)
+    def text(self, line: str, ids: Sequence[int], prefix: str = "", words: Sequence[str] | None = None) -> str:
+        """Return target ids as text behind a prefix, mended and in the language's typography.
+
+        Where `<unk>` is said stand the words that are given, or else what the stand-ins stand for. The prefix stays as
+        it is.
+        """
+        if words is None:
+            rest = self._decode(line, ids, prefix) if UNK in ids else self._joined(prefix, ids)[len(prefix) :]
+        else:
+            rest = text_with_words(self.tokenizer, ids, words)
+        space, rest = " " if prefix and rest.startswith(" ") else "", normalize(rest)
+        start = f"{prefix}{space}" if rest else prefix
+        text = self._finished(line, start + rest)
+        return text if text.startswith(prefix) else start + self._finished(line, rest)
+
+    def _finished(self, line: str, text: str) -> str:
         if self.protect:
             text = mend(line, text)
         if self.typography:
@@ -112,19 +126,22 @@ class Survival:
     def _unspaced(self) -> bool:
         return given(self.language).unspaced
 
-    def _decode(self, line: str, ids: Sequence[int]) -> str:
-        """Put the strings that have no spelling where their stand-ins are: terms first, then items in order."""
+    def _decode(self, line: str, ids: Sequence[int], prefix: str) -> str:
+        """Put the strings that have no spelling where their stand-ins are: terms first, then items in order.
+
+        What comes back follows the prefix.
+        """
         stand_ins = iter([phrase for phrase in self._phrases(line) if phrase.ids == (UNK,)])
-        text, start = "", 0
+        text, start = prefix, 0
         for end in [place for place, token in enumerate(ids) if token == UNK]:
             text = self._joined(text, ids[start:end])
             phrase = next(stand_ins, _Phrase("", (), True))
             space = "" if phrase.glued or not text or text[-1] in _PAIRS else " "
             text, start = f"{text}{space}{phrase.text}", end + 1
-        return normalize(self._joined(text, ids[start:]))
+        return self._joined(text, ids[start:])[len(prefix) :]
 
     def _joined(self, text: str, ids: Sequence[int]) -> str:
-        spaced = text and ids and self.tokenizer.table.surfaces[ids[0]].startswith("▁")
+        spaced = text and ids and self.tokenizer.spell(ids[:1])[0][:1].decode("utf-8", "ignore").isspace()
         return f"{text}{' ' if spaced else ''}{self.tokenizer.decode(ids)}"
 
     @cached_property

@@ -10,18 +10,21 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice, repeat
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from nmt.config import RuntimeSettings, Sampling, override_decode
 from nmt.decoding.alignment import Links, align, joined_links, pharaoh
+from nmt.decoding.demand import NO_DEMAND, Demand
 from nmt.decoding.engine import Engine, TorchEngine
 from nmt.decoding.ensemble import check_same_vocabulary
 from nmt.decoding.forced import force_texts
 from nmt.decoding.hypothesis import Hypothesis
 from nmt.decoding.mbr import by_utility
 from nmt.decoding.options import SearchOptions
+from nmt.decoding.unknown import words_for_unknown
+from nmt.decoding.workers import Workers
 from nmt.errors import ConfigError, ModelError
 from nmt.exchange.ct2_engine import ExportedModel, open_in_ctranslate2
 from nmt.exchange.exported import EXPORT_FILE, is_export
@@ -29,7 +32,9 @@ from nmt.model.checkpoint import CONFIG_FILE, LoadedModel, digest_of, load_model
 from nmt.runtime import autocast, choose_device, computes_in_bf16
 from nmt.survival import NO_LOSS, Loss, Survival
 from nmt.text.glossary import Glossary
+from nmt.text.normalize import normalize
 from nmt.text.segment import join_pieces, split_line
+from nmt.text.tokenizer import UNK
 
 WINDOW_LINES = 2048
 """As many are read before any is translated: enough to sort by length, too few to fill the memory."""
@@ -122,6 +127,13 @@ class TranslateOptions:
             raise ConfigError(f"max-source-tokens: found {self.max_source_tokens}, expected 1 or more")
 
 
+class _Piece(NamedTuple):
+    """A line, or what is translated at a time of a long one, and what its translation begins with."""
+
+    text: str
+    prefix: str = ""
+
+
 class Translator:
     """A model in memory that translates text."""
 
@@ -135,11 +147,13 @@ class Translator:
         self._runtime = runtime or RuntimeSettings()
         self.models = (loaded, *others) if isinstance(loaded, LoadedModel) else ()
         """Our own models that translate together; none where another program computes."""
-        self._engine: Engine = (
-            TorchEngine(loaded.model, self._runtime, [other.model for other in others], process_count)
-            if isinstance(loaded, LoadedModel)
-            else loaded.engine
-        )
+        self._engine: Engine
+        self._workers: Workers | None = None
+        if isinstance(loaded, LoadedModel):
+            engine = TorchEngine(loaded.model, self._runtime, [other.model for other in others], process_count)
+            self._engine, self._workers = engine, engine.workers
+        else:
+            self._engine = loaded.engine
         self._tokenizers = loaded.tokenizers
         self._decode = loaded.decode
         self.languages = loaded.languages
@@ -216,31 +230,39 @@ class Translator:
         while window := list(islice(remaining, WINDOW_LINES)):
             yield from self.translate_window(window, options)
 
-    def translate_window(self, lines: Sequence[str], options: TranslateOptions) -> list[Translation]:
-        """Translate lines together: like lengths in one batch, identical lines once, empty lines without the model."""
-        pieces_of = {line: self._pieces(line, options) for line in dict.fromkeys(lines)}
+    def translate_window(
+        self, lines: Sequence[str], options: TranslateOptions, prefixes: Sequence[str] | None = None
+    ) -> list[Translation]:
+        """Translate lines together: like lengths in one batch, identical lines once, empty lines without the model.
+
+        Each translation begins with its prefix, normalized, to the letter; of an empty line it is all there is.
+        """
+        asked = [
+            _Piece(line, normalize(prefix)) for line, prefix in zip(lines, prefixes or [""] * len(lines), strict=True)
+        ]
+        pieces_of = {line: self._pieces(line, options) for line in dict.fromkeys(asked)}
         encoded = {piece: ids for pieces in pieces_of.values() for piece, ids in pieces}
-        texts = [piece for piece, ids in encoded.items() if ids]
-        found = self._engine.search([encoded[text] for text in texts], options.search, options.batch_tokens)
         survival = self._survival(options)
-        ways = {text: _ways(survival, text, hypotheses) for text, hypotheses in zip(texts, found, strict=True)}
+        demands = {piece: self._beginning(piece) for piece, ids in encoded.items() if ids}
+        ways = self._search(demands, encoded, survival, options)
         if options.most_alike is not None:
-            ways = {text: most_alike(found)[: options.most_alike] for text, found in ways.items()}
-        ways |= self._searched_again(ways, encoded, survival, options)
+            ways = {piece: most_alike(found)[: options.most_alike] for piece, found in ways.items()}
+        ways |= self._searched_again(ways, demands, encoded, survival, options)
+        ways |= {piece: [Alternative(piece.prefix, 0.0)] for piece, ids in encoded.items() if not ids}
         done = {
-            line: _join(line, [piece for piece, _ in pieces], [ways.get(piece, _NOTHING) for piece, _ in pieces])
+            line: _join(line.text, [piece.text for piece, _ in pieces], [ways[piece] for piece, _ in pieces])
             for line, pieces in pieces_of.items()
         }
-        done = {line: replace(one, loss=survival.report(line, one.text)) for line, one in done.items()}
+        done = {line: replace(one, loss=survival.report(line.text, one.text)) for line, one in done.items()}
         if options.alignment:
-            best = {piece: found[0].text for piece, found in ways.items()}
-            links = dict(zip(best, self.align(list(best.items()), options.batch_tokens), strict=True))
-            parts = {
-                line: [(piece, best.get(piece, ""), links.get(piece, [])) for piece, _ in pieces]
-                for line, pieces in pieces_of.items()
+            best = [(piece.text, found[0].text) for piece, found in ways.items()]
+            links = zip(best, self.align(best, options.batch_tokens), strict=True)
+            parts = {piece: (*pair, own) for piece, (pair, own) in zip(ways, links, strict=True)}
+            done = {
+                line: replace(one, alignment=joined_links([parts[piece] for piece, _ in pieces_of[line]]))
+                for line, one in done.items()
             }
-            done = {line: replace(one, alignment=joined_links(parts[line])) for line, one in done.items()}
-        return [done[line] for line in lines]
+        return [done[line] for line in asked]
 
     def align(self, pairs: Sequence[tuple[str, str]], batch_tokens: int = 4096) -> list[Links]:
         """Return which words of sentences and of their translations, which are given, belong together.
@@ -249,7 +271,7 @@ class Translator:
         """
         self.needs_own_model("--alignment")
         with autocast(self._runtime, self.models[0].model.device):
-            return align(self.models, pairs, batch_tokens)
+            return align(self.models, pairs, batch_tokens, self._workers)
 
     def force(self, pairs: Sequence[tuple[str, str]], batch_tokens: int = 4096) -> list[list[tuple[str, float]]]:
         """Return the pieces of given translations with their log-probabilities, as `force_texts` does.
@@ -258,7 +280,7 @@ class Translator:
         """
         self.needs_own_model("--reference")
         with autocast(self._runtime, self.models[0].model.device):
-            return force_texts(self.models, pairs, batch_tokens)
+            return force_texts(self.models, pairs, batch_tokens, self._workers)
 
     def needs_own_model(self, wish: str) -> None:
         """Raise ConfigError where another program computes, which cannot grant that."""
@@ -268,41 +290,102 @@ class Translator:
     def _survival(self, options: TranslateOptions) -> Survival:
         if options.glossary is not None:
             self.needs_own_model("--glossary")
+        if UNK not in options.search.forbidden:
+            self.needs_own_model("decode.unknown: copy")
         return Survival(
             self._tokenizers.target, self.languages.target, options.glossary, options.protect, options.typography
         )
 
-    def _searched_again(
+    def _beginning(self, piece: _Piece) -> Demand:
+        """Return the demand to begin with the prefix. Raises ConfigError where another program computes."""
+        if not piece.prefix:
+            return NO_DEMAND
+        self.needs_own_model("--prefixes")
+        return Demand(prefix=tuple(self._tokenizers.target.encode(piece.prefix)))
+
+    def _search(
         self,
-        ways: Mapping[str, list[Alternative]],
-        encoded: Mapping[str, list[int]],
+        demands: Mapping[_Piece, Demand],
+        encoded: Mapping[_Piece, list[int]],
         survival: Survival,
         options: TranslateOptions,
-    ) -> dict[str, list[Alternative]]:
-        """Search once more, for all that must be there, where something was lost; return what is better for it."""
-        if not self.models or options.search.sampling is not None:
-            return {}  # neither can be made to say something
-        lossy = [text for text, found in ways.items() if any(any(survival.loss(text, way.text)) for way in found)]
-        demands = {text: demand for text in lossy if (demand := survival.demand(text)).phrases}
-        sentences = [encoded[text] for text in demands]
+    ) -> dict[_Piece, list[Alternative]]:
+        """Return what is found for each piece as text, best first; the tokenizer promises that each is one line."""
+        sentences = [encoded[piece] for piece in demands]
         found = self._engine.search(sentences, options.search, options.batch_tokens, list(demands.values()))
-        again = {text: _ways(survival, text, hypotheses) for text, hypotheses in zip(demands, found, strict=True)}
+        copies = UNK not in options.search.forbidden
+        words = self._words_for_unknown(demands, found, options) if copies else repeat(None)
+
+        def alternative(piece: _Piece, hypothesis: Hypothesis) -> Alternative:
+            rest = hypothesis.tokens[len(demands[piece].prefix) :]
+            text = survival.text(piece.text, rest, piece.prefix, next(words))
+            return Alternative(text, hypothesis.log_prob)
+
         return {
-            text: best
-            for text, best in again.items()
-            if _losses(survival, text, best) < _losses(survival, text, ways[text])
+            piece: [alternative(piece, hypothesis) for hypothesis in hypotheses]
+            for piece, hypotheses in zip(demands, found, strict=True)
         }
 
-    def _pieces(self, line: str, options: TranslateOptions) -> list[tuple[str, list[int]]]:
-        """Return the parts of a line that the model can take, with their ids."""
+    def _words_for_unknown(
+        self,
+        demands: Mapping[_Piece, Demand],
+        found: Sequence[Sequence[Hypothesis]],
+        options: TranslateOptions,
+    ) -> Iterator[list[str] | None]:
+        """Yield for each hypothesis of each piece, in order, the source words for each `<unk>` behind the prefix.
+
+        It is None where there is none.
+        """
+        said = [
+            (piece.text, hypothesis.tokens, demand.prefix)
+            for (piece, demand), hypotheses in zip(demands.items(), found, strict=True)
+            for hypothesis in hypotheses
+        ]
+        pairs = [(text, tokens) for text, tokens, _ in said if UNK in tokens]
+        with autocast(self._runtime, self.models[0].model.device):
+            words = iter(words_for_unknown(self.models, pairs, options.batch_tokens, self._workers))
+        for _, tokens, prefix in said:
+            yield next(words)[prefix.count(UNK) :] if UNK in tokens else None
+
+    def _searched_again(
+        self,
+        ways: Mapping[_Piece, list[Alternative]],
+        plain: Mapping[_Piece, Demand],
+        encoded: Mapping[_Piece, list[int]],
+        survival: Survival,
+        options: TranslateOptions,
+    ) -> dict[_Piece, list[Alternative]]:
+        """Search once more, for all that must be there, where something was lost; return what is better for it.
+
+        `<unk>` is then said as a stand-in only.
+        """
+        if not self.models or options.search.sampling is not None:
+            return {}  # neither can be made to say something
+        lossy = [
+            piece for piece, found in ways.items() if any(any(survival.loss(piece.text, way.text)) for way in found)
+        ]
+        wanted = {piece: replace(survival.demand(piece.text), prefix=plain[piece].prefix) for piece in lossy}
+        demands = {piece: demand for piece, demand in wanted.items() if demand.phrases}
+        strict = replace(options.search, forbidden=(*options.search.forbidden, UNK))
+        again = self._search(demands, encoded, survival, replace(options, search=strict))
+        return {
+            piece: best
+            for piece, best in again.items()
+            if _losses(survival, piece.text, best) < _losses(survival, piece.text, ways[piece])
+        }
+
+    def _pieces(self, line: _Piece, options: TranslateOptions) -> list[tuple[_Piece, list[int]]]:
+        """Return the parts of a line that the model can take, with their ids; the first has the line's prefix."""
         encode = self._tokenizers.source.encode
-        ids = encode(line)
+        ids = encode(line.text)
         limit = options.max_source_tokens
         if self._engine.longest is not None:
             limit = max(1, min(limit, self._engine.longest - 1))
         if len(ids) <= limit:
             return [(line, ids)]
-        return [(piece, encode(piece)) for piece in split_line(line, limit, lambda text: len(encode(text)))]
+        texts = split_line(line.text, limit, lambda text: len(encode(text)))
+        prefixes = chain([line.prefix], repeat("", len(texts) - 1))
+        return [(_Piece(text, prefix), encode(text)) for text, prefix in zip(texts, prefixes, strict=True)]
 
 
 def default_model() -> Path:
@@ -334,17 +417,9 @@ def plain_json(content: dict[str, Any]) -> str:
     return _NOT_PLAIN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", plain)
 
 
-_NOTHING = [Alternative("", 0.0)]
-
-
 def most_alike(ways: Sequence[Alternative]) -> list[Alternative]:
     """Return different texts only, the one that is most like all others first (minimum Bayes risk)."""
     return [ways[i] for i in by_utility([way.text for way in ways])]
-
-
-def _ways(survival: Survival, text: str, hypotheses: Sequence[Hypothesis]) -> list[Alternative]:
-    """Return hypotheses as text, best first; the tokenizer promises that each is one line."""
-    return [Alternative(survival.text(text, found.tokens), found.log_prob) for found in hypotheses]
 
 
 def _losses(survival: Survival, text: str, ways: Sequence[Alternative]) -> int:

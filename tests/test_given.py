@@ -20,6 +20,7 @@ from nmt.given import judge, judge_stream
 from nmt.model.checkpoint import CONFIG_FILE, AlignmentHeads, LoadedModel, keep_alignment, load_model, save_model
 from nmt.output import StreamOutput
 from nmt.runtime import choose_device
+from nmt.stream import LineByLine
 from nmt.text.normalize import normalize
 from nmt.text.words import words
 from nmt.translate import Translator
@@ -34,7 +35,8 @@ CPU = RuntimeSettings(device="cpu")
 def through_stream(translator: Translator, data: bytes, texts: list[str], as_json: bool = False) -> bytes:
     output = io.BytesIO()
     options = replace(translator.options(), alignment=as_json)
-    judge_stream(translator, io.BytesIO(data), texts, StreamOutput(output), options, as_json)
+    beside = LineByLine("--reference", texts)
+    judge_stream(translator, io.BytesIO(data), beside, StreamOutput(output), options, as_json)
     return output.getvalue()
 
 

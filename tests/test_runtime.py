@@ -96,3 +96,16 @@ def test_seeds_are_functions_of_what_they_are_for(a: list[int | str], b: list[in
     assert (runtime.seed_for(*a) == runtime.seed_for(*b)) == (a == b)
     assert 0 <= runtime.seed_for(*a) < 2**63
     torch.Generator().manual_seed(runtime.seed_for(*a))
+
+
+@pytest.mark.parametrize(
+    ("device", "precision", "message"),
+    [
+        ("gpu", "auto", "--device gpu: expected one of auto, cuda, mps, cpu"),
+        ("auto", "fp16", "--precision fp16: expected one of auto, fp32, bf16, int8"),
+    ],
+)
+def test_unknown_names_on_the_command_line_are_told(device: str, precision: str, message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        runtime.runtime_settings(device, None, precision)
+    assert str(error.value) == message

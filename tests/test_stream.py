@@ -21,7 +21,7 @@ from nmt.console import Console
 from nmt.errors import ConfigError, DataError
 from nmt.model.checkpoint import save_model
 from nmt.output import StreamOutput
-from nmt.stream import opened, read_available, translate_stream
+from nmt.stream import Begun, LineByLine, opened, read_available, translate_stream
 from nmt.translate import WINDOW_LINES, Translator
 from tests.test_cli import call
 from tests.test_distributed import worker
@@ -339,3 +339,57 @@ class TestSeveral:
         assert done.returncode == 0, done.stderr
         assert 0 < before < target.stat().st_size
         assert target.read_bytes() == through_stream(translator, source.read_bytes())
+
+
+class TestPrefixes:
+    def test_each_line_has_its_own_across_windows(
+        self, translator: Translator, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(stream, "WINDOW_LINES", 2)
+        monkeypatch.setattr(stream, "_CHUNK_BYTES", 4)
+        prefixes = ["il", "", "la luna", "今天", ""]
+        lines = ["a dog", "a dog", "", "the cat", "the moon"]
+        assert begun(translator, lines, prefixes) == [
+            one.text for one in translator.translate_window(lines, translator.options(beam=1), prefixes)
+        ]
+
+    def test_too_few_and_too_many_are_named(self, translator: Translator) -> None:
+        with pytest.raises(DataError, match="--prefixes: 1 lines, but the input has more; expected one for each line"):
+            begun(translator, ["a", "b"], ["x"])
+        with pytest.raises(DataError, match="--prefixes: 3 lines, but the input has 2; expected one for each line"):
+            begun(translator, ["a", "b"], ["x", "", ""])
+
+    def test_other_prefixes_are_other_work(self, model: Path, tmp_path: Path) -> None:
+        (tmp_path / "in").write_text("a dog\nthe cat\n")
+        (tmp_path / "few").write_text("il\n")
+        (tmp_path / "many").write_text("il cane\nil gatto\n")
+        command = [
+            "translate",
+            "-m",
+            str(model),
+            "-i",
+            str(tmp_path / "in"),
+            "-o",
+            str(tmp_path / "out"),
+            "--beam",
+            "1",
+        ]
+        assert call(*command, "--prefixes", str(tmp_path / "few")).exit_code == 2
+        done = call(*command, "--prefixes", str(tmp_path / "many"))
+        assert done.exit_code == 0, done.stderr
+        first, second = (tmp_path / "out").read_text().splitlines()
+        assert first.startswith("il cane")
+        assert second.startswith("il gatto")
+        refused = call(*command, "--prefixes", str(tmp_path / "many"), "--verify")
+        assert refused.exit_code == 2
+        assert "--prefixes: --verify and --reference make no translations to begin" in refused.stderr
+        beside = LineByLine.read("--prefixes", tmp_path / "few").work
+        assert beside != LineByLine.read("--prefixes", tmp_path / "many").work
+
+
+def begun(translator: Translator, lines: list[str], prefixes: list[str]) -> list[str]:
+    source = Begun(io.BytesIO("".join(f"{line}\n" for line in lines).encode()), LineByLine("--prefixes", prefixes))
+    output = io.BytesIO()
+    options = translator.options(beam=1)
+    translate_stream(translator, source, StreamOutput(output), options, False, Console(quiet=True))
+    return output.getvalue().decode().splitlines()

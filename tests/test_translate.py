@@ -16,12 +16,16 @@ from nmt.config import DecodeSettings, Languages, ModelSettings, RuntimeSettings
 from nmt.console import Console
 from nmt.decoding import corpus, rescoring
 from nmt.decoding.corpus import length_batches, search_all
+from nmt.decoding.demand import Demand
+from nmt.decoding.engine import TorchEngine
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError, ModelError
+from nmt.exchange.ct2_engine import ExportedModel
 from nmt.model.checkpoint import LoadedModel, save_model
 from nmt.model.transformer import Transformer
 from nmt.output import StreamOutput
 from nmt.stream import translate_stream
+from nmt.text.normalize import normalize
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 from nmt.translate import Alternative, Translation, Translator, default_model
 
@@ -187,7 +191,7 @@ class TestLongLines:
         def watching(model: Transformer, sentences: Sequence[Sequence[int]], *rest: object) -> object:
             nonlocal longest
             longest = max([longest, *map(len, sentences)])
-            return search_all(model, sentences[:1], *rest) * len(sentences)  # type: ignore[arg-type]
+            return search_all(model, sentences[:1], *rest[:2]) * len(sentences)  # type: ignore[arg-type]
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(rescoring, "search_all", watching)
@@ -291,3 +295,84 @@ class TestModel:
     def test_impossible_options(self, translator: Translator, changes: dict[str, int], message: str) -> None:
         with pytest.raises(ConfigError, match=message):
             replace(translator.options(), **changes)  # type: ignore[arg-type]
+
+
+class TestPrefixes:
+    PREFIXES = (
+        "Il gatto",
+        "il ga",
+        "  un   cane ",
+        "今天",
+        "今天下",
+        "perche' no",
+        "E' l' amico ,",
+        "Łódź 曦",
+        "x",
+        "",
+    )
+
+    @pytest.mark.parametrize("target", ["it", "zh"])
+    @pytest.mark.parametrize("byte_fallback", [True, False])
+    @pytest.mark.parametrize("beam", [1, 2])
+    def test_translations_begin_with_them_to_the_letter(self, target: str, byte_fallback: bool, beam: int) -> None:
+        loaded = replace(without_bytes(), languages=Languages(source="en", target=target))
+        loaded = replace(opinionated(), languages=loaded.languages) if byte_fallback else loaded
+        translator = Translator(loaded, RuntimeSettings(device="cpu"))
+        lines = [line for line in (*SENTENCES[:2], "see {0} at https://x.org/a?b=1 .") for _ in self.PREFIXES]
+        prefixes = list(self.PREFIXES) * 3
+        options = translator.options(beam=beam, n_best=beam)
+        together = translator.translate_window(lines, options, prefixes)
+        for line, prefix, one in zip(lines, prefixes, together, strict=True):
+            for text in (one.text, *(other.text for other in one.alternatives)):
+                assert text.startswith(normalize(prefix))
+                assert is_one_line(text)
+            (alone,) = translator.translate_window([line], options, [prefix])
+            assert alone.text == one.text
+        assert together[9].text == texts(translator, lines[:1], beam=beam, n_best=beam)[0], "an empty one asks nothing"
+
+    def test_the_text_is_what_the_tokens_spell_together(self, translator: Translator) -> None:
+        options = translator.options(overrides=["decode.protect=false", "decode.typography=false"])
+        tokenizer = translator._tokenizers.target
+        for line in SENTENCES:
+            for prefix in self.PREFIXES:
+                demand = Demand(tuple(tokenizer.encode(prefix)))
+                ((best,),) = translator._engine.search([tokenizer.encode(line)], options.search, 100, [demand])
+                (begun,) = translator.translate_window([line], options, [prefix])
+                assert begun.text == tokenizer.decode(best.tokens)
+                assert begun.log_prob == pytest.approx(best.log_prob, abs=1e-4)
+
+    def test_a_long_line_begins_with_it_once(self, translator: Translator) -> None:
+        options = replace(translator.options(), max_source_tokens=24)
+        line = "The cat sleeps on the mat. A dog barks at the moon."
+        (begun,), (free,) = (translator.translate_window([line], options, prefixes) for prefixes in (["Luna"], None))
+        assert begun.pieces == free.pieces == 2
+        (second,) = translator.translate(["A dog barks at the moon."], options)
+        assert begun.text.startswith("Luna")
+        assert begun.text.endswith(second.text)
+        assert begun.text.count("Luna") == 1
+
+    def test_of_an_empty_line_there_is_nothing_else(self, translator: Translator) -> None:
+        options = replace(translator.options(), alignment=True)
+        found = translator.translate_window(["", " ", ""], options, ["Ciao", "", "  il gatto"])
+        assert [one.text for one in found] == ["Ciao", "", "il gatto"]
+        assert [one.alignment for one in found] == [[], [], []]
+
+    def test_other_programs_refuse_them(self, loaded: LoadedModel) -> None:
+        engine = TorchEngine(loaded.model, RuntimeSettings(device="cpu"))  # stands for any other program's
+        exported = Translator(ExportedModel(engine, loaded.tokenizers, loaded.languages, loaded.decode))
+        with pytest.raises(
+            ConfigError, match="--prefixes: CTranslate2 cannot do that; translate with the model itself"
+        ):
+            exported.translate_window(["a"], exported.options(), ["Il"])
+
+
+def without_bytes() -> LoadedModel:
+    """Return another random model, whose vocabulary knows few characters and cannot spell the others."""
+    tokenizer = Tokenizer.train(SENTENCES * 20, TokenizerSettings(size=45, byte_fallback=False))
+    model = opinionated()
+    vocabulary = len(tokenizer)
+    return replace(
+        model,
+        model=Transformer(model.model.settings, vocabulary, vocabulary).eval(),
+        tokenizers=Tokenizers(tokenizer, tokenizer),
+    )

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from nmt.config import ModelSettings
 from nmt.decoding.forced import Head, Pair, force_all
+from nmt.decoding.workers import Workers
 from nmt.model.checkpoint import AlignmentHeads, LoadedModel
 from nmt.model.transformer import Transformer
 from nmt.text.normalize import normalize
@@ -54,8 +55,16 @@ def usual_heads(settings: ModelSettings) -> AlignmentHeads:
     return AlignmentHeads(heads=tuple((layer, head) for head in range(settings.heads)))
 
 
+def with_heads(models: Sequence[LoadedModel]) -> list[tuple[Transformer, AlignmentHeads]]:
+    """Return the models with the heads that align best, as far as that is known."""
+    return [(one.model, one.alignment or usual_heads(one.model.settings)) for one in models]
+
+
 def token_alignments(
-    models: Sequence[tuple[Transformer, AlignmentHeads]], pairs: Sequence[Pair], budget: int
+    models: Sequence[tuple[Transformer, AlignmentHeads]],
+    pairs: Sequence[Pair],
+    budget: int,
+    workers: Workers | None = None,
 ) -> list[Tensor]:
     """Return for each pair how much each target token looks at each source token and at `</s>`, (T, S + 1).
 
@@ -63,7 +72,8 @@ def token_alignments(
     """
     sums = [torch.zeros(len(target), len(source) + 1) for source, target in pairs]
     for model, chosen in models:
-        for total, forced in zip(sums, force_all(model, pairs, budget, chosen.heads), strict=True):
+        found = force_all(model, pairs, budget, chosen.heads, workers)
+        for total, forced in zip(sums, found, strict=True):
             total += rows_of_tokens(forced.attention, chosen.at_input).mean(0)
     return sums
 
@@ -73,7 +83,9 @@ def rows_of_tokens(weights: Tensor, at_input: bool) -> Tensor:
     return weights[:, 1:] if at_input else weights[:, :-1]
 
 
-def align(models: Sequence[LoadedModel], pairs: Sequence[tuple[str, str]], budget: int) -> list[Links]:
+def align(
+    models: Sequence[LoadedModel], pairs: Sequence[tuple[str, str]], budget: int, workers: Workers | None = None
+) -> list[Links]:
     """Return the links between the words of sentences and of given translations, as the models together see them.
 
     The words are those of `nmt.text.words`. What is longer than the models can read has no links at its end.
@@ -82,10 +94,11 @@ def align(models: Sequence[LoadedModel], pairs: Sequence[tuple[str, str]], budge
     limit = min(bounds) - 1 if bounds else None
     source, target = models[0].tokenizers.source, models[0].tokenizers.target
     encoded = [(source.encode(line)[:limit], target.encode(text)[:limit]) for line, text in pairs]
-    heads = [(model.model, model.alignment or usual_heads(model.model.settings)) for model in models]
     return [
         word_links(weights, source.spell_text(line)[:limit], target.spell_text(text)[:limit])
-        for weights, (line, text) in zip(token_alignments(heads, encoded, budget), pairs, strict=True)
+        for weights, (line, text) in zip(
+            token_alignments(with_heads(models), encoded, budget, workers), pairs, strict=True
+        )
     ]
 
 

@@ -66,7 +66,7 @@ def beam_search(
     live = Live(torch.arange(count), torch.zeros(count), torch.full((count, 1), BOS), torch.zeros(count, 1))
     while live.sentences.numel():
         logits = steps.step(live.tokens[:, -1].to(device))
-        log_probs, tokens = best_tokens(logits, rules, live.tokens, live.sentences, 2 * options.beam)
+        log_probs, tokens = best_tokens(logits, rules, live.tokens, live.sentences, options.beam + 1)
         candidates = best_candidates(live, log_probs, tokens, options.beam)
         for sentence, hypothesis in _ended(live, candidates, options):
             finished[sentence].add(hypothesis)
@@ -80,8 +80,8 @@ def beam_search(
 def best_candidates(live: Live, log_probs: Tensor, tokens: Tensor, beam: int) -> Candidates:
     """Choose the 2·K best of each sentence from its rows' best tokens (N, C) with log-probabilities (N, C).
 
-    2·K are enough for K that go on, for each hypothesis can end in one way only. Among the 2·K best of a sentence
-    there are no more than 2·K of one hypothesis. Equal candidates rank by row.
+    2·K are enough for K that go on, for each hypothesis can end in one way only. And C = K + 1 a row are enough, for
+    these hold its K best that go on, and its end, unless K that go on are better. Equal candidates rank by row.
     """
     totals = live.log_probs.unsqueeze(1) + log_probs
     _, sizes = torch.unique_consecutive(live.sentences, return_counts=True)

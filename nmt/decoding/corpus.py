@@ -43,7 +43,7 @@ def search_all(
     batches = _batches(sentences, demands, options, budget)
     work = partial(_search_batch, options=options)
     items = [[(sentences[i], demands[i]) for i in batch] for batch in processes.own_share(batches)]
-    if isinstance(decoder, Workers) and len(items) > 1:
+    if isinstance(decoder, Workers) and len(items) > 1 and decoder.ready:
         own = list(decoder.share_out(work, items))
     else:
         own = _in_threads(partial(work, decoder), items, decoder.device)

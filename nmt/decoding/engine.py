@@ -37,6 +37,10 @@ class Engine(Protocol):
         """
 
 
+_WORTH_PACKING = 4
+"""A few sentences are through before weights are packed, and kernels made for them."""
+
+
 class TorchEngine:
     """Our own model, which knows every option, or several that translate together."""
 
@@ -52,9 +56,8 @@ class TorchEngine:
         Raises ConfigError if this machine cannot compute in eight bits and shall.
         """
         models = [one.eval() for one in (model, *others)]
-        eight_bits = runtime.precision == "int8"
-        packed = [pack_weights(one, eight_bits) for one in models if not computes_in_bf16(runtime, one.device)]
-        if eight_bits and not all(packed):
+        self._to_pack = [] if computes_in_bf16(runtime, model.device) else models
+        if runtime.precision == "int8" and not all(self._pack(eight_bits=True)):
             raise ConfigError(
                 "--precision int8: this needs a CPU with AVX-512 VNNI and a torch with oneDNN; leave it out, or export "
                 "the model for CTranslate2 with --quantization int8"
@@ -63,7 +66,7 @@ class TorchEngine:
         self._runtime = runtime
         self._ensemble = Ensemble(models) if others else None
         several = process_count > 1 and model.device.type == "cpu"
-        self._workers = Workers(self._ensemble or model, runtime, process_count) if several else None
+        self.workers = Workers(self._ensemble or model, runtime, process_count) if several else None
 
     @property
     def longest(self) -> int | None:
@@ -78,11 +81,18 @@ class TorchEngine:
         demands: Sequence[Demand] | None = None,
     ) -> list[list[Hypothesis]]:
         """Return each sentence's hypotheses, in the precision of the runtime."""
+        if len(sentences) > _WORTH_PACKING:
+            self._pack(eight_bits=False)
         with autocast(self._runtime, next(self._model.parameters()).device):
             if self._ensemble is not None:
                 _check_known_to_several(options)
-                return search_all(self._workers or self._ensemble, sentences, options, budget, demands)
-            return search_and_rescore(self._model, sentences, options, budget, demands, self._workers)
+                return search_all(self.workers or self._ensemble, sentences, options, budget, demands)
+            return search_and_rescore(self._model, sentences, options, budget, demands, self.workers)
+
+    def _pack(self, eight_bits: bool) -> list[bool]:
+        """Pack the weights that are not yet; return where there was a way."""
+        to_pack, self._to_pack = self._to_pack, []
+        return [pack_weights(one, eight_bits) for one in to_pack]
 
 
 def _check_known_to_several(options: SearchOptions) -> None:

@@ -20,21 +20,21 @@ class Ensemble:
     """A decoder made of decoders that have the same vocabularies and are on the same device."""
 
     def __init__(self, members: Sequence[Decoder]) -> None:
-        self._members = members
+        self.members = members
 
     @property
     def longest(self) -> int | None:
         """The most tokens that all of them can read and say."""
-        return min((member.longest for member in self._members if member.longest is not None), default=None)
+        return min((member.longest for member in self.members if member.longest is not None), default=None)
 
     @property
     def device(self) -> torch.device:
         """Where all of them are."""
-        return self._members[0].device
+        return self.members[0].device
 
     def start(self, source: Tensor, source_mask: Tensor | None, beam: int) -> Steps:
         """Let each of them read the source ids (B, S)."""
-        return EnsembleSteps([member.start(source, source_mask, beam) for member in self._members])
+        return EnsembleSteps([member.start(source, source_mask, beam) for member in self.members])
 
 
 @dataclass(frozen=True)

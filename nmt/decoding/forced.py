@@ -7,14 +7,19 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from nmt import processes
 from nmt.batching.batch import pad
 from nmt.decoding.corpus import length_batches
+from nmt.decoding.decoder import Decoder
+from nmt.decoding.ensemble import Ensemble
+from nmt.decoding.workers import Workers
 from nmt.errors import DataError
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.layers import DecoderLayer
@@ -48,7 +53,7 @@ class Forced:
 
 
 def force_texts(
-    models: Sequence[LoadedModel], pairs: Sequence[tuple[str, str]], budget: int
+    models: Sequence[LoadedModel], pairs: Sequence[tuple[str, str]], budget: int, workers: Workers | None = None
 ) -> list[list[tuple[str, float]]]:
     """Return the pieces of given translations with their log-probabilities, the last `</s>`, for sources and texts.
 
@@ -66,7 +71,7 @@ def force_texts(
                 f"'{line[:60]}…': {size:,} tokens, but this model knows no more than {longest:,}; leave this line out, "
                 "or cut it"
             )
-    every = [force_all(model.model, encoded, budget) for model in models]
+    every = [force_all(model.model, encoded, budget, workers=workers) for model in models]
     means = [
         np.logaddexp.reduce([forced.token_log_probs for forced in of_one]) - math.log(len(models))
         for of_one in zip(*every, strict=True)
@@ -78,22 +83,50 @@ def force_texts(
     ]
 
 
-@torch.inference_mode()
-def force_all(model: Transformer, pairs: Sequence[Pair], budget: int, heads: Sequence[Head] = ()) -> list[Forced]:
+def force_all(
+    model: Transformer,
+    pairs: Sequence[Pair],
+    budget: int,
+    heads: Sequence[Head] = (),
+    workers: Workers | None = None,
+) -> list[Forced]:
     """Return what the model, which is in eval mode, makes of each pair, in order, and the weights of these heads.
 
     A batch holds at most `budget` padded tokens, counted on the longer side; a longer pair is read alone. Of several
-    processes, each reads its share of the batches, and all return everything.
+    processes, each reads its share of the batches, and all return everything. So do workers, if there are some, whose
+    decoder is the model or has it among others.
     """
     assert not model.training, "dropout would change the probabilities"
     results: dict[int, Forced] = {}
     batches = length_batches([max(map(len, pair)) + 1 for pair in pairs], budget)
-    own = [_force_batch(model, [pairs[i] for i in batch], heads) for batch in processes.own_share(batches)]
+    items = [[pairs[i] for i in batch] for batch in processes.own_share(batches)]
+    if workers is not None and len(items) > 1 and workers.ready:
+        work = partial(_force_share, place=_members(workers.decoder).index(model), heads=heads)
+        own = [
+            [Forced(by_token, torch.from_numpy(of)) for by_token, of in share]
+            for share in workers.share_out(work, items)
+        ]
+    else:
+        own = [_force_batch(model, item, heads) for item in items]
     for indices, found in zip(batches, processes.gathered(own), strict=True):
         results.update(zip(indices, found, strict=True))
     return [results[i] for i in range(len(pairs))]
 
 
+def _members(decoder: Decoder) -> Sequence[Decoder]:
+    return decoder.members if isinstance(decoder, Ensemble) else [decoder]
+
+
+def _force_share(
+    decoder: Decoder, pairs: Sequence[Pair], place: int, heads: Sequence[Head]
+) -> list[tuple[list[float], npt.NDArray[np.float32]]]:
+    """Return what the model at that place makes of a batch, as arrays: tensors would go through shared memory."""
+    model = _members(decoder)[place]
+    assert isinstance(model, Transformer)
+    return [(forced.token_log_probs, forced.attention.numpy()) for forced in _force_batch(model, pairs, heads)]
+
+
+@torch.inference_mode()
 def _force_batch(model: Transformer, pairs: Sequence[Pair], heads: Sequence[Head]) -> list[Forced]:
     source, mask = pad([[*ids, EOS] for ids, _ in pairs], PAD)
     target_in, _ = pad([[BOS, *ids] for _, ids in pairs], PAD)

@@ -78,6 +78,7 @@ class SearchOptions:
             length_normalization=settings.length_normalization,
             length_factor=longest.factor,
             length_extra=longest.extra,
+            forbidden=(PAD, BOS) if settings.unknown == "copy" else (PAD, UNK, BOS),
             min_length=settings.min_length,
             no_repeat_ngram=settings.no_repeat_ngram,
             repetition_penalty=settings.repetition_penalty,

@@ -45,7 +45,7 @@ def search_and_rescore(
         return found
     heads = usual_heads(model.settings).heads if ranked else ()
     pairs = [(ids, hypothesis.tokens) for ids, of_one in zip(sentences, found, strict=True) for hypothesis in of_one]
-    forced = iter(force_all(model, pairs, budget, heads))
+    forced = iter(force_all(model, pairs, budget, heads, workers))
     rescored = [[_rescored(hypothesis, next(forced), options) for hypothesis in of_one] for of_one in found]
     return [sorted(of_one, key=lambda one: -one.normalized)[: options.n_best] for of_one in rescored]
 

@@ -8,11 +8,12 @@ import ctypes
 import multiprocessing
 import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 import torch
@@ -32,29 +33,34 @@ Result = TypeVar("Result")
 class Workers:
     """A decoder on the CPU, and as many copies of this process as are wanted, once there is something for them to do.
 
-    Copying shares the weights, and takes no time. It wants a process that does nothing else meanwhile, as a command
-    does: another thread might hold a lock that the copies would wait for for ever.
+    Copying shares the weights, and takes no time. It wants a process that does nothing else, and whose torch has
+    used one thread only, as a command sees to: for copies would wait for ever for threads that are not copied.
     """
 
     def __init__(self, decoder: Decoder, runtime: RuntimeSettings, count: int) -> None:
-        self._decoder = decoder
+        self.decoder = decoder
         self._runtime = runtime
         self._count = count
         self._pool: ProcessPoolExecutor | None = None
 
     @property
+    def ready(self) -> bool:
+        """Whether there are copies, or may be: there are no threads but Python's own."""
+        return self._pool is not None or _threads() == threading.active_count()
+
+    @property
     def longest(self) -> int | None:
         """As the decoder has it."""
-        return self._decoder.longest
+        return self.decoder.longest
 
     @property
     def device(self) -> torch.device:
         """As the decoder has it."""
-        return self._decoder.device
+        return self.decoder.device
 
     def start(self, source: Tensor, source_mask: Tensor | None, beam: int) -> Steps:
         """Begin in this process."""
-        return self._decoder.start(source, source_mask, beam)
+        return self.decoder.start(source, source_mask, beam)
 
     def share_out(self, work: Callable[[Decoder, Item], Result], items: Sequence[Item]) -> Iterator[Result]:
         """Do some work for each item in one of the processes, in order; `work` and what it returns are pickled.
@@ -63,27 +69,37 @@ class Workers:
         """
         if self._pool is None:
             fork = multiprocessing.get_context("fork")
-            mine = (self._decoder, self._runtime)
+            mine = (self.decoder, self._runtime)
             self._pool = ProcessPoolExecutor(self._count, fork, initializer=_begin, initargs=mine)
         try:
             with warnings.catch_warnings():
                 # newer Pythons warn of threads; here there are at most those that wait for torch's next product
                 warnings.simplefilter("ignore", DeprecationWarning)
-                results = self._pool.map(partial(_work, work), items)
-            yield from results
+                futures = [self._pool.submit(_work, work, item) for item in items]
+            for future in futures:
+                yield future.result()
         except BrokenProcessPool:
+            self._pool = None
             raise ModelError(
                 "a process that translated is gone: it was killed, perhaps for want of memory; give fewer --threads "
                 "or a smaller --batch-tokens"
             ) from None
         except BaseException:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+            # whoever pressed Ctrl-C would wait for what the others are at, and pressing it again hangs for ever
+            for process in list(self._pool._processes.values()):
+                process.kill()
             self._pool = None
             raise
 
 
 _own: list[tuple[Decoder, RuntimeSettings]] = []
 """What a copy of the process has been given."""
+
+
+def _threads() -> int:
+    """Return how many threads this process has; 0 where nothing tells."""
+    tasks = Path("/proc/self/task")
+    return len(list(tasks.iterdir())) if tasks.is_dir() else 0
 
 
 def _begin(decoder: Decoder, runtime: RuntimeSettings) -> None:

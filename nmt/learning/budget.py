@@ -32,8 +32,9 @@ from nmt.text.prepared import PreparedCorpus
 Bytes = dict[str, int]
 """Amounts of memory by what limits it: "memory", and on a CPU also "address space" where that has a limit."""
 
-MARGIN = 0.9
-"""Share of the memory that trial batches may fill; the rest is for what varies, and for fragments."""
+MARGINS = {"cuda": 0.9, "cpu": 0.75}
+"""Share of the memory that trial batches may fill. The rest is for what varies and for fragments, and on a CPU for the
+kernels of ever new numbers of rows, which two trials do not show."""
 MOST_ON_A_CPU = 4096
 """A CPU learns as many tokens a second from batches of 2,048 as from batches of 16,384, which make updates rarer."""
 _FIRST_TRY = 512
@@ -49,7 +50,7 @@ def find_batch_tokens(recipe: Recipe, corpus: PreparedCorpus, device: torch.devi
 
     On a CPU at most 4,096. Raises ConfigError where not even a small batch fits or memory cannot be measured.
     """
-    free = {name: int(MARGIN * amount) for name, amount in free_memory(device).items()}
+    free = {name: int(MARGINS[device.type] * amount) for name, amount in free_memory(device).items()}
     trial = Trial(recipe, corpus, device)
     most = MOST_ON_A_CPU if device.type == "cpu" else 2**31 - 1
     with torch.random.fork_rng([device] if device.type == "cuda" else []), processes.apart():

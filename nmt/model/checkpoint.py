@@ -105,7 +105,7 @@ def load_model(directory: Path, device: torch.device) -> LoadedModel:
             place = directory / CONFIG_FILE
             raise ModelError(f"{place}: alignment: layer {layer}, head {head}: the model has no such head")
     tokenizers = Tokenizers.load(directory)
-    model = Transformer(settings, len(tokenizers.source), len(tokenizers.target))
+    model = Transformer(settings, len(tokenizers.source), len(tokenizers.target), drawn=False)
     load_weights(model, directory / WEIGHTS_FILE)
     return LoadedModel(model.to(device).eval(), tokenizers, languages, decode, alignment)
 

@@ -32,9 +32,9 @@ def whole(model: Transformer) -> Transformer:
     weights = [whole_tensor(weight) for weight in model.parameters()]
     if all(mine is same for mine, same in zip(weights, model.parameters(), strict=True)):
         return model
-    vocabularies = (embedding.tokens.num_embeddings for embedding in (model.source_embedding, model.target_embedding))
+    source, target = (embedding.tokens.num_embeddings for embedding in (model.source_embedding, model.target_embedding))
     with weights[0].device:
-        copy = Transformer(model.settings, *vocabularies).requires_grad_(False)
+        copy = Transformer(model.settings, source, target, drawn=False).requires_grad_(False)
     for weight, value in zip(copy.parameters(), weights, strict=True):
         weight.data = value
     return copy

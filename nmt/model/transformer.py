@@ -17,14 +17,17 @@ from nmt.model.layers import DecoderLayer, EncoderLayer, FeedForward, normalizat
 from nmt.model.linear import Linear, filled_up
 from nmt.model.packing import Packing
 
-_CPU_BLOCK = 64
-"""Rows whose logits fit in a processor's own memory, more or less."""
+_CPU_BLOCK, _CPU_TOKENS = 64, 1024
+"""Rows whose logits, and source tokens whose inner layers, fit in a processor's own memory, more or less."""
 
 
 class Transformer(nn.Module):
     """Encoder and decoder over token ids; knows no files and no text."""
 
-    def __init__(self, settings: ModelSettings, source_vocabulary: int, target_vocabulary: int) -> None:
+    def __init__(
+        self, settings: ModelSettings, source_vocabulary: int, target_vocabulary: int, drawn: bool = True
+    ) -> None:
+        """Make a model, with weights drawn at random unless they are going to be read from a file."""
         super().__init__()
         self.settings = settings
         target_tokens = nn.Embedding(target_vocabulary, settings.dim)
@@ -43,7 +46,8 @@ class Transformer(nn.Module):
             self.output.weight = target_tokens.weight
         self.packed = False
         """Whether `pack_weights` has been here."""
-        initialize(self)
+        if drawn:
+            initialize(self)
 
     def forward(
         self, sources: Sequence[Tensor], source_masks: Sequence[Tensor | None], targets: Sequence[Tensor]
@@ -58,9 +62,18 @@ class Transformer(nn.Module):
 
     def encode(self, source: Tensor, source_mask: Tensor | None) -> Tensor:
         """Read one group's source ids (B, S) with their mask; return memory (B, S, D)."""
+        if not self.packed:
+            return self._encode([source], Packing.of([source], [source_mask])).view(*source.shape, -1)
+        size = max(1, _CPU_TOKENS // source.size(1))
+        parts = torch.split(source, size)
+        masks = [None] * len(parts) if source_mask is None else torch.split(source_mask, size)
+        return torch.cat([self._encode_filled_up(*part) for part in zip(parts, masks, strict=True)])
+
+    def _encode_filled_up(self, source: Tensor, source_mask: Tensor | None) -> Tensor:
+        """Do as `encode` does, with one more sentence that nobody asks about, since products like round numbers."""
         groups, masks = [source], [source_mask]
         missing = filled_up(source.numel()) - source.numel()
-        if self.packed and missing:  # one more sentence, about which nobody asks
+        if missing:
             groups, masks = [source, source.new_zeros(1, missing)], [source_mask, None]
         memory = self._encode(groups, Packing.of(groups, masks))
         return memory[: source.numel()].view(*source.shape, -1)

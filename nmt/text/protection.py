@@ -21,11 +21,12 @@ Kind = Literal["url", "email", "tag", "placeholder"]
 
 _KINDS: dict[Kind, str] = {
     "url": r"(?:https?://|ftp://|www\.)[^\s<>\"“”«»{}|\\^`]*[\w/#=&%~+-]",
-    "email": r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
+    # in ASCII, for Chinese stands right beside it
+    "email": r"[A-Za-z0-9_.+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+",
     "tag": r"</?[A-Za-z][^<>]*>",
     # in turn: { -brand }, {0:X}, {{name}} · ${name}, $name · %(name)s · %s, %1$d, %.2f · &amp;
-    "placeholder": r"\{\{?\s?[-$]?\w[\w.:,+-]*\s?\}?\}|\$\{\w+\}|\$[A-Za-z_]\w+|%\(\w+\)[sdif]"
-    r"|(?<!\d)%(?:\d+\$)?[-+#0]?\d*(?:\.\d+)?(?:hh?|ll?|[zjt])?[sdiufeEgGxXc@](?!\w)"
+    "placeholder": r"\{\{?\s?[-$]?\w[\w.:,+-]*\s?\}?\}|\$\{\w+\}|\$[A-Za-z_][A-Za-z0-9_]+|%\(\w+\)[sdif]"
+    r"|(?<!\d)%(?:\d+\$)?[-+#0]?\d*(?:\.\d+)?(?:hh?|ll?|[zjt])?[sdiufeEgGxXc@](?![A-Za-z0-9_])"
     r"|&(?:[A-Za-z]\w*|#\d+|#x[\dA-Fa-f]+);",
 }
 _ITEM = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in _KINDS.items()))

@@ -85,7 +85,8 @@ def test_the_line_is_solved(recipe: Recipe, corpus: PreparedCorpus) -> None:
     assert trial.largest({"memory": 1000 + 7 * 12_345}, 10**6) == pytest.approx(12_345 / 1.5, abs=1)
 
 
-@pytest.mark.parametrize(("free", "found"), [(0, 64), (10_000, 1088), (2**50, 4096)])
+# three quarters of 10,000 bytes: (7,500 - 1,000) / 7 = 928, down to a multiple of 64
+@pytest.mark.parametrize(("free", "found"), [(0, 64), (10_000, 896), (2**50, 4096)])
 def test_from_the_least_to_what_a_cpu_has_use_for(
     recipe: Recipe, corpus: PreparedCorpus, monkeypatch: pytest.MonkeyPatch, free: int, found: int
 ) -> None:
