@@ -46,15 +46,22 @@ def set_type(language: str, text: str, kept: Iterable[str] = ()) -> str:
         return text
     found = [re.escape(string) for string in sorted(set(kept), key=len, reverse=True) if string]
     if not found:
-        return rules(text)
+        return _settled(rules, text)
     stand_ins: list[str] = []
 
     def put_away(match: re.Match[str]) -> str:
         stand_ins.append(match[0])
         return f"{_STAND_IN}{len(stand_ins) - 1}{_STAND_IN}"
 
-    typeset = rules(re.sub("|".join(found), put_away, text))
+    typeset = _settled(rules, re.sub("|".join(found), put_away, text))
     return re.sub(f"{_STAND_IN}(\\d+){_STAND_IN}", lambda match: stand_ins[int(match[1])], typeset)
+
+
+def _settled(rules: Callable[[str], str], text: str) -> str:
+    """Apply rules until they change nothing: a mark that has become wide may make the next one so, as in "他,,"."""
+    while (again := rules(text)) != text:
+        text = again
+    return text
 
 
 _STAND_IN = "\ue000"  # private use; a model may write it, but not twice around a number
