@@ -73,7 +73,7 @@ class ResumableFile:
         self._stream = stream
         self._input = hashlib.sha256()
         size = os.fstat(stream.fileno()).st_size
-        kept = _read_journal(journal_of(partial), work, size) if size else _Kept()
+        kept = _read_journal(partial, work) if size else _Kept()
         self.lines, self._bytes, self._expected = kept.lines, kept.bytes, kept.input
         self._stream.truncate(kept.bytes)
         self._journal = journal_of(partial).open("ab", buffering=0)
@@ -111,7 +111,8 @@ class ResumableFile:
         self._read(piece)
         self.lines += len(piece)
         self._bytes += len(data)
-        self._note({"lines": self.lines, "bytes": self._bytes, "input": self._input.hexdigest()})
+        written = hashlib.sha256(data).hexdigest()
+        self._note({"lines": self.lines, "bytes": self._bytes, "input": self._input.hexdigest(), "output": written})
 
     def close(self) -> None:
         """Let go of the journal."""
@@ -173,7 +174,7 @@ def write_all(stream: BinaryIO, data: bytes) -> None:
 
 @dataclass(frozen=True)
 class _Kept:
-    """How far the work is, by the last line of the journal that speaks of bytes that are there."""
+    """How far the work is, by the last line of the journal before one that speaks of bytes that are not there."""
 
     lines: int = 0
     bytes: int = 0
@@ -181,9 +182,9 @@ class _Kept:
     journal_bytes: int = 0
 
 
-def _read_journal(file: Path, work: Work, size: int) -> _Kept:
-    """Return how much of a forerunner of `size` bytes is certain. Raises ConfigError if it is of other work."""
-    partial = file.with_suffix("")
+def _read_journal(partial: Path, work: Work) -> _Kept:
+    """Return how much of a forerunner is certain. Raises ConfigError if it is of other work."""
+    file = journal_of(partial)
     try:
         head, *entries = file.read_bytes().splitlines(keepends=True)
         known = json.loads(head)
@@ -204,13 +205,17 @@ def _read_journal(file: Path, work: Work, size: int) -> _Kept:
             "\n".join([f"{partial}: begun by another command; give that one, or remove it to start afresh", *changes])
         )
     kept = _Kept(journal_bytes=len(head))
-    for line in entries:
-        with contextlib.suppress(ValueError):  # torn in the midst of writing: what follows is not certain
-            entry = json.loads(line)
-            if line.endswith(b"\n") and entry["bytes"] <= size:
-                kept = _Kept(entry["lines"], entry["bytes"], entry["input"], kept.journal_bytes + len(line))
-                continue
-        break
+    with partial.open("rb") as written:
+        for line in entries:
+            try:
+                entry = json.loads(line)
+                piece = written.read(entry["bytes"] - kept.bytes)
+                certain = line.endswith(b"\n") and hashlib.sha256(piece).hexdigest() == entry["output"]
+            except (ValueError, KeyError, TypeError):  # torn in the midst of writing
+                certain = False
+            if not certain:
+                break
+            kept = _Kept(entry["lines"], entry["bytes"], entry["input"], kept.journal_bytes + len(line))
     return kept
 
 

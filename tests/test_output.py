@@ -80,6 +80,14 @@ def test_a_power_cut_anywhere(data: st.DataObject) -> None:
         assert file.read_bytes() == WHOLE
 
 
+def test_rubbish_in_the_place_of_lines_is_made_again(tmp_path: Path) -> None:
+    partial, _ = interrupted(tmp_path / "out.txt", 2)
+    content = partial.read_bytes()
+    partial.write_bytes(content[:4] + b"?" * (len(content) - 4))
+    write(tmp_path / "out.txt")
+    assert (tmp_path / "out.txt").read_bytes() == WHOLE
+
+
 def test_other_work_is_not_mixed_in(tmp_path: Path) -> None:
     file = tmp_path / "out.txt"
     partial, _ = interrupted(file, 2)
