@@ -50,6 +50,7 @@ def main() -> None:
     chosen = parser.parse_args()
     if chosen.reference and len(chosen.reference) != len(chosen.texts):
         parser.error("--reference: give one for each TEXT, or none")
+    set_threads(RuntimeSettings(threads=1))  # or this process could not be copied any more
     loaded = load_model(resolve_model(chosen.model), CPU)
     texts = [list(read_lines(text)) for text in chosen.texts]
     engines = translators(loaded, load_model(resolve_model(chosen.model), CPU), chosen.threads, texts[0])
@@ -66,7 +67,6 @@ def main() -> None:
 def translators(loaded: LoadedModel, again: LoadedModel, threads: int, lines: list[str]) -> dict[str, Translator]:
     """Return the engines by name; each of ours has a model of its own, CTranslate2 what it has read."""
     runtime = RuntimeSettings(device="cpu", threads=threads)
-    set_threads(runtime.model_copy(update={"threads": 1}))
     reuse_freed_memory()
     found = {
         "nmt": Translator(loaded, runtime, process_count=threads),
