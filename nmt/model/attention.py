@@ -1,6 +1,7 @@
 """Multi-head scaled dot-product attention (Vaswani et al. 2017, section 3.2).
 
 B sentences, T queries, S keys, D width, H heads, d = D/H; N target tokens and M source tokens of all groups, packed.
+Step by step: N rows, G groups of Q rows that share a memory of P tokens.
 """
 
 import torch
@@ -12,9 +13,9 @@ from nmt.model.linear import Linear, Product, linear
 from nmt.model.packing import Packing, pack
 from nmt.model.short_attention import (
     LONGEST,
+    query_mix,
+    query_scores,
     short_attention,
-    single_query_mix,
-    single_query_scores,
     softmax_in_place,
 )
 
@@ -45,31 +46,31 @@ class MultiHeadAttention(nn.Module):
         joined: Tensor = self.output(found)
         return joined
 
-    def to_newest(self, x: Tensor, layer: LayerCache, parents: Tensor) -> Tensor:
-        """Attend from the newest token of each row, x (N, D), to it and all that its parent (N) has cached."""
-        projected = self._turn_newest(self._project(x), layer.length)
-        queries, keys_values = torch.split(projected, [self.dim, 2 * self.dim], dim=-1)
-        layer.append(keys_values, parents)
-        joined: Tensor = self.output(self._mix_newest(queries.view(len(x), self.heads, -1), *layer.target()))
+    def to_newest(self, x: Tensor, layer: LayerCache, cache: DecoderCache) -> Tensor:
+        """Attend from the newest token of each row, x (N, D), to it and all that it descends from; return (N, D)."""
+        projected = self._turn_newest(self._project(x), cache.length - 1)
+        groups = projected.unsqueeze(1) if cache.hidden is None else cache.side_by_side(projected)
+        queries, keys_values = torch.split(groups, [self.dim, 2 * self.dim], dim=-1)
+        if cache.parents is not None:
+            layer.fork(cache.parents)
+        layer.write(keys_values, cache.tokens - keys_values.size(1))
+        mixed = self._mix_newest(self._scaled(queries), layer.said(cache.tokens), cache)
+        joined: Tensor = self.output(mixed if cache.hidden is None else cache.in_rows(mixed))
         return joined
 
     def to_source(self, x: Tensor, layer: LayerCache, cache: DecoderCache) -> Tensor:
-        """Attend from the newest token of each row, x (N, D), to its sentence's source; return (N, D).
-
-        The rows of a sentence are K queries to the one source that they share, some of them empty.
-        """
-        queries, keys = self.query(x), layer.source_keys
-        sentences, heads, _, width = keys.shape
-        grid = queries.new_zeros(sentences * cache.beam, self.dim).index_copy_(0, cache.slots, queries * width**-0.5)
-        by_head = grid.view(sentences, cache.beam, heads, width).transpose(1, 2).flatten(0, 1)  # (B·H, K, d)
-        scores = torch.bmm(by_head, keys.flatten(0, 1).transpose(1, 2)).view(sentences, heads, cache.beam, -1)
+        """Attend from the newest token of each row, x (N, D), to its sentence's source; return (N, D)."""
+        queries = self._scaled(cache.side_by_side(self.query(x)))
+        scores = query_scores(queries, layer.source_keys.permute(2, 0, 1, 3))
         if cache.source_mask is not None:
             scores.masked_fill_(~cache.source_mask, float("-inf"))
-        weights = softmax_in_place(scores).flatten(0, 1)  # (B·H, K, S)
-        mixed = torch.bmm(weights, layer.source_values.flatten(0, 1)).view(sentences, heads, cache.beam, width)
-        rows = mixed.transpose(1, 2).reshape(sentences * cache.beam, self.dim).index_select(0, cache.slots)
-        joined: Tensor = self.output(rows)
+        mixed = query_mix(softmax_in_place(scores), layer.source_values.permute(2, 0, 1, 3))
+        joined: Tensor = self.output(cache.in_rows(mixed))
         return joined
+
+    def _scaled(self, queries: Tensor) -> Tensor:
+        """Return queries (G, Q, D) times 1 / sqrt(d), by head: (G, H, Q, d)."""
+        return self._split(queries * (self.dim // self.heads) ** -0.5)
 
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Return keys and values of memory (B, S, D), each (B, H, S, d)."""
@@ -100,10 +101,10 @@ class MultiHeadAttention(nn.Module):
         """Return queries, keys and values (N, 3D), which all stand at one position, as they are."""
         return projected
 
-    def _mix_newest(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """Return what queries (N, H, d) find among (L, N, H, d) keys, as (N, D)."""
-        scores = single_query_scores(queries, keys)
-        return single_query_mix(softmax_in_place(scores), values).flatten(1)
+    def _mix_newest(self, queries: Tensor, said: tuple[Tensor, Tensor], cache: DecoderCache) -> Tensor:
+        """Return what scaled queries (G, H, Q, d) find among the keys and values (P, G, H, d) of rows, as (G·Q, D)."""
+        keys, values = said
+        return query_mix(softmax_in_place(cache.hide(query_scores(queries, keys))), values)
 
     def _place(self, projected: Tensor, packing: Packing) -> Tensor:
         """Return queries, keys and values (N, 3D) as they are: only where positions are rotary do they turn."""

@@ -121,7 +121,7 @@ class DecoderLayer(nn.Module):
 
     def step(self, x: Tensor, layer: LayerCache, cache: DecoderCache) -> Tensor:
         """Map the newest position of each row, (N, D) to (N, D), and append it to the layer's own cache."""
-        found = self.self_attention.to_newest(self.self_attention_sublayer.enter(x), layer, cache.parents)
+        found = self.self_attention.to_newest(self.self_attention_sublayer.enter(x), layer, cache)
         x = self.self_attention_sublayer.leave(x, found)
         found = self.cross_attention.to_source(self.cross_attention_sublayer.enter(x), layer, cache)
         x = self.cross_attention_sublayer.leave(x, found)

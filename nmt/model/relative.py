@@ -1,6 +1,7 @@
 """Relative positions (Shaw et al. 2018): a vector for each distance stands beside the keys, another beside the values.
 
-B sentences, T queries, L keys, D width, H heads, d = D/H; k the longest distance that is told apart.
+B sentences, T queries, L keys, D width, H heads, d = D/H; k the longest distance that is told apart. Step by step: G
+groups of Q rows that share a memory of P tokens.
 """
 
 import torch
@@ -8,8 +9,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmt.model.attention import MultiHeadAttention
+from nmt.model.cache import DecoderCache
 from nmt.model.packing import Packing
-from nmt.model.short_attention import single_query_mix, single_query_scores, softmax_in_place
+from nmt.model.short_attention import query_mix, query_scores, softmax_in_place
 
 
 class RelativeAttention(MultiHeadAttention):
@@ -31,14 +33,17 @@ class RelativeAttention(MultiHeadAttention):
     def _short(self, queries: Tensor, packings: tuple[Packing, Packing]) -> bool:
         return False  # those products know no distances
 
-    def _mix_newest(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """Return what queries (N, H, d), which stand at the last of L places, find in (L, N, H, d), as (N, D)."""
-        distances = torch.arange(1 - len(keys), 1, device=queries.device)
-        rows = distances.clamp(min=-self.max_distance) + self.max_distance
-        by_place = queries @ F.embedding(rows, self.key_positions).t() / queries.size(-1) ** 0.5
-        weights = softmax_in_place(single_query_scores(queries, keys) + by_place)  # (N, H, L)
-        mixed = single_query_mix(weights, values) + weights @ F.embedding(rows, self.value_positions)
-        return mixed.flatten(1)
+    def _mix_newest(self, queries: Tensor, said: tuple[Tensor, Tensor], cache: DecoderCache) -> Tensor:
+        """Return what scaled queries (G, H, Q, d), at the newest position, find among (P, G, H, d), as (G·Q, D)."""
+        keys, values = said
+        distances = cache.positions - (cache.length - 1)
+        rows = distances.clamp(min=-self.max_distance) + self.max_distance  # (1, P) or (G, P)
+        places = rows[:, None, None].expand(*queries.shape[:3], -1)  # (G, H, Q, P)
+        scores = query_scores(queries, keys) + (queries @ self.key_positions.t()).gather(3, places)
+        weights = softmax_in_place(cache.hide(scores))
+        by_distance = weights.new_zeros(*queries.shape[:3], len(self.value_positions)).scatter_add_(3, places, weights)
+        found = (by_distance @ self.value_positions).transpose(1, 2).reshape(-1, self.dim)
+        return query_mix(weights, values) + found
 
     def _mix(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, causal: bool = False) -> Tensor:
         """Return what (B, H, T, d) queries, which stand at the last T of L places, find there, as (B, T, D).

@@ -3,7 +3,8 @@
 torch's own attention is made for long sequences. At the five to twenty tokens of most sentences it takes two to four
 times as long as the plain formulas, if these copy every tensor once and no more.
 
-N queries and M keys of all groups, packed; B sentences, T queries, S keys, D width, H heads, d = D/H.
+N queries and M keys of all groups, packed; B sentences, T queries, S keys, D width, H heads, d = D/H. Step by step:
+G groups of Q queries to P keys.
 """
 
 from typing import Any
@@ -13,8 +14,8 @@ from torch import Tensor
 
 from nmt.model.packing import Packing
 
-_WIDE, _FEW_VALUES = 16, 7
-"""Lengths from which torch's softmax, and products with the values, are quicker than the formulas."""
+_WIDE, _FEW = 16, 7
+"""Lengths from which torch's softmax, and products of single queries, are quicker than the formulas."""
 LONGEST = 128
 """Tokens in a sentence up to which this is the quicker way."""
 
@@ -81,21 +82,23 @@ def softmax_in_place(scores: Tensor) -> Tensor:
     return scores.div_(scores.sum(-1, keepdim=True))
 
 
-def single_query_scores(queries: Tensor, keys: Tensor) -> Tensor:
-    """Return q · k / sqrt(d) of one query a row (N, H, d) with its keys (L, N, H, d): scores (N, H, L)."""
-    rows, heads, width = queries.shape
-    by_head = keys.flatten(1, 2).permute(1, 2, 0)  # (L, N, H, d) -> (N·H, d, L)
-    scores = torch.bmm(queries.reshape(rows * heads, 1, width) * width**-0.5, by_head)
-    return scores.view(rows, heads, -1)
+def query_scores(queries: Tensor, keys: Tensor) -> Tensor:
+    """Return the products (G, H, Q, P) of queries (G, H, Q, d) with their group's keys (P, G, H, d)."""
+    groups, heads, count, width = queries.shape
+    keys = keys.flatten(1, 2)  # (P, G·H, d)
+    if count == 1 and len(keys) < _FEW:
+        return (keys * queries.reshape(-1, width)).sum(-1).t().reshape(groups, heads, 1, -1)
+    return torch.bmm(queries.reshape(-1, count, width), keys.permute(1, 2, 0)).view(groups, heads, count, -1)
 
 
-def single_query_mix(weights: Tensor, values: Tensor) -> Tensor:
-    """Return the sum of values (L, N, H, d) with weights (N, H, L), as (N, H, d)."""
-    if len(values) < _FEW_VALUES:  # products with so short a side are slow
-        return (values * weights.permute(2, 0, 1).unsqueeze(-1)).sum(0)
-    rows, heads, length = weights.shape
-    by_head = values.flatten(1, 2).transpose(0, 1)  # (N·H, L, d)
-    return torch.bmm(weights.view(rows * heads, 1, length), by_head).view(rows, heads, -1)
+def query_mix(weights: Tensor, values: Tensor) -> Tensor:
+    """Return the sums of values (P, G, H, d) with weights (G, H, Q, P), as (G·Q, D)."""
+    groups, heads, count, _ = weights.shape
+    values = values.flatten(1, 2)  # (P, G·H, d)
+    if count == 1 and len(values) < _FEW:
+        return (values * weights.view(groups * heads, -1).t().unsqueeze(-1)).sum(0).view(groups, -1)
+    mixed = torch.bmm(weights.flatten(0, 1), values.transpose(0, 1)).view(groups, heads, count, -1)
+    return mixed.transpose(1, 2).reshape(groups * count, -1)
 
 
 def _by_head(x: Tensor, count: int, heads: int) -> Tensor:

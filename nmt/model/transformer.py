@@ -130,15 +130,16 @@ class Transformer(nn.Module):
             if isinstance(layer, DecoderLayer)
         ]
         mask = None if source_mask is None else source_mask[:, None, None, :]  # over heads and queries
-        return DecoderCache(layers, mask, beam, sentences, sentences, sentences * beam)
+        return DecoderCache(layers, mask, beam, sentences)
 
     def decode_step(self, tokens: Tensor, cache: DecoderCache) -> Tensor:
         """Read the newest token of each row (N), append it to the cache; return hidden states (N, D)."""
         x = self.target_embedding.at(tokens, cache.length)
+        cache.begin_step()
         for layer, layer_cache in zip(self.decoder, cache.layers, strict=True):
             assert isinstance(layer, DecoderLayer)
             x = layer.step(x, layer_cache, cache)
-        cache.parents = torch.arange(tokens.numel(), device=tokens.device)
+        cache.end_step()
         hidden: Tensor = self.decoder_norm(x)
         return hidden
 
