@@ -72,13 +72,14 @@ class EightBitProduct:
         """Map (..., I) to (..., O)."""
         rows = _rows(x)
         scales = rows.abs().amax(1, keepdim=True).clamp_(min=_TINY).div_(_HALF)
-        quantized = (rows * scales.reciprocal()).add_(_ZERO_POINT + 0.5).to(torch.uint8)  # which cuts off the rest
+        raised = (rows * scales.reciprocal()).add_(_ZERO_POINT + 0.5)
+        quantized = raised.to(torch.int16).to(torch.uint8)  # cuts off the rest; torch is slow to go there at once
         found: Tensor = torch.ops.onednn.qlinear_pointwise(
             quantized, 1.0, _ZERO_POINT, self._weight, self._scales, self._zeros, None, 1.0, 0, torch.float32,
             "none", [], "",
         )  # fmt: skip
-        found.mul_(scales)
-        return _shaped(found if self._bias is None else found.add_(self._bias), x, self._outputs)
+        scaled = found.mul_(scales) if self._bias is None else torch.addcmul(self._bias, found, scales, out=found)
+        return _shaped(scaled, x, self._outputs)
 
 
 def _rows(x: Tensor) -> Tensor:

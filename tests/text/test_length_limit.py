@@ -26,12 +26,17 @@ def limit(learnt: MaxLength, source: int) -> int:
 
 
 def test_three_for_one_by_hand() -> None:
-    """S with `</s>` is 11 or 21, T 31 or 61; the longer half has 61 / 21 = 2.905 for one, rounded up 2.91."""
-    assert longest_to_expect(split_of([(10, 30), (20, 60)])) == MaxLength(factor=2.91, extra=10)
+    """S with `</s>` is 11 or 21, T 31 or 61: all are below 2.9 · S + 0.1, which is lower than 3 · S + 0; a tenth more."""
+    assert longest_to_expect(split_of([(10, 30), (20, 60)])) == MaxLength(factor=3.19, extra=5)
+
+
+def test_the_lowest_line_by_hand() -> None:
+    """T is S + 20: with factor 1 and extra 20 the limit is on average 36, with 2 and 9 it is 41; a tenth more: 22."""
+    assert longest_to_expect(split_of([(10, 30), (20, 40)])) == MaxLength(factor=1.1, extra=22)
 
 
 def test_short_targets_get_room_all_the_same() -> None:
-    assert longest_to_expect(split_of([(30, 3), (40, 4)])) == MaxLength(factor=1.0, extra=10)
+    assert longest_to_expect(split_of([(30, 3), (40, 4)])) == MaxLength(factor=1.1, extra=5)
 
 
 @given(st.lists(st.tuples(st.integers(1, 60), st.integers(1, 120)), min_size=1, max_size=50))
@@ -53,7 +58,7 @@ def test_unseen_pairs_of_the_same_kind_are_not_cut_though_some_are_nonsense(rati
     nonsense = [(choose.randint(1, 10), choose.randint(60, 120)) for _ in range(4)]
     learnt = longest_to_expect(split_of([*(pair() for _ in range(20_000)), *nonsense]))
     assert sum(target + 1 > limit(learnt, source + 1) for source, target in (pair() for _ in range(20_000))) == 0
-    assert learnt.factor < max(1.0, 2.2 * ratio)
+    assert learnt.factor < max(1.2, 2.2 * ratio)
 
 
 def test_large_corpora_are_measured_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
