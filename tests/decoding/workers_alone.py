@@ -1,10 +1,12 @@
 """What test_workers.py runs in a process of its own, whose torch has one thread."""
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import time
+from multiprocessing import Pipe
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,7 @@ from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.forced import force_all
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.rescoring import search_and_rescore
-from nmt.decoding.workers import Workers
+from nmt.decoding.workers import Workers, _received
 from nmt.errors import ConfigError, ModelError
 from nmt.model.transformer import Transformer
 
@@ -75,6 +77,70 @@ def test_a_process_that_is_killed_is_named_as_gone() -> None:
     with pytest.raises(ModelError, match="a process that translated is gone"):
         list(workers.share_out(_die, range(8)))
     assert list(workers.share_out(_double, range(5))) == [0, 2, 4, 6, 8]
+
+
+def test_a_process_that_is_killed_in_the_midst_of_its_answer_is_named_as_gone() -> None:
+    mine, theirs = Pipe()
+    os.write(theirs.fileno(), (100).to_bytes(4, "big") + b"not a hundred bytes")
+    theirs.close()
+    with pytest.raises(ModelError, match="a process that translated is gone"):
+        _received(mine)
+
+
+def test_a_process_that_is_killed_while_it_waits_is_named_as_gone() -> None:
+    workers = Workers(tiny_model(), RuntimeSettings(device="cpu"), 2)
+    for process in set(workers.share_out(_name, range(4))):
+        os.kill(process, signal.SIGKILL)
+    with pytest.raises(ModelError, match="a process that translated is gone"):
+        list(workers.share_out(_double, [0] * 100_000))
+
+
+def _take_turns(decoder: Decoder, item: int) -> int:
+    time.sleep(0.001 * (item * 7 % 5))
+    return item
+
+
+def test_results_come_in_order_whoever_is_first_and_however_large() -> None:
+    workers = Workers(tiny_model(), RuntimeSettings(device="cpu"), 3)
+    assert list(workers.share_out(_take_turns, range(60))) == list(range(60))
+    large = [bytes([i]) * 3_000_000 for i in range(6)]
+    assert list(workers.share_out(_same, large)) == large
+
+
+def _same(decoder: Decoder, item: bytes) -> bytes:
+    return item
+
+
+def _cannot_be_pickled(decoder: Decoder, item: int) -> object:
+    return lambda: item
+
+
+def test_what_cannot_be_sent_is_an_error_like_any_other() -> None:
+    workers = Workers(tiny_model(), RuntimeSettings(device="cpu"), 2)
+    with pytest.raises((AttributeError, pickle.PicklingError), match="pickle") as failure:
+        list(workers.share_out(_cannot_be_pickled, range(3)))
+    assert "_answer" in failure.value.__notes__[0]
+
+
+def _stop(decoder: Decoder, item: int) -> int:
+    if item:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return os.getpid()
+
+
+def test_an_interruption_ends_processes_that_are_stopped() -> None:
+    results = Workers(tiny_model(), RuntimeSettings(device="cpu"), 2).share_out(_stop, [0, 0, 1, 1])
+    worker = next(results)
+    with pytest.raises(KeyboardInterrupt):
+        results.throw(KeyboardInterrupt)
+    assert not Path(f"/proc/{worker}").exists()
+
+
+def test_nobody_is_left_when_nobody_needs_them_any_more() -> None:
+    workers = Workers(tiny_model(), RuntimeSettings(device="cpu"), 2)
+    processes = set(workers.share_out(_name, range(4)))
+    del workers
+    assert not any(Path(f"/proc/{process}").exists() for process in processes)
 
 
 def _sleep(decoder: Decoder, item: int) -> int:
