@@ -14,6 +14,7 @@ from nmt.config import DecodeSettings, Languages, ModelSettings, RuntimeSettings
 from nmt.console import Console
 from nmt.decoding import corpus
 from nmt.decoding.hypothesis import Hypothesis
+from nmt.input import Lines
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
 from nmt.output import StreamOutput
@@ -164,11 +165,26 @@ def test_lines_with_a_loss_are_named(tokenizer: Tokenizer, capsys: pytest.Captur
     output = io.BytesIO()
     source = io.BytesIO(b"the cat\nthe {0}\n2 cats\n1984\n")
     options = translator.options()
-    translate_stream(translator, source, StreamOutput(output), options, True, Console())
+    translate_stream(translator, Lines(source), StreamOutput(output), options, True, Console())
     found = [json.loads(line) for line in output.getvalue().splitlines()]
     assert ["missing" in one for one in found] == [False, True, False, True]
     assert (found[1]["missing"], found[1]["surplus"]) == (["{0}"], [])
     assert "2 lines differ from their source in URLs" in capsys.readouterr().err
+
+
+def test_after_going_on_only_later_lines_are_named_and_that_is_said(
+    tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    translator = Translator(loaded(True))
+    translator._engine = Deaf(tokenizer)
+    output = StreamOutput(io.BytesIO())
+    output.lines = 3  # as if a file had them
+    lines = Lines(io.BytesIO(b"the cat\nthe {0}\n"))
+    translate_stream(translator, lines, output, translator.options(), False, Console())
+    said = capsys.readouterr().err
+    assert "3 lines done before; going on from there" in said
+    assert "after line 3, where this went on, 1 line differs from its source in URLs" in said
+    assert "(5)" in said
 
 
 def test_the_settings_reach_the_search(translator: Translator) -> None:

@@ -9,6 +9,7 @@ B sentences, N rows: the hypotheses of all of them that still grow. L length so 
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, islice, zip_longest
 
 import torch
@@ -28,7 +29,7 @@ WIDEST = 16
 Phrase = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Progress:
     """How much of its phrases a hypothesis has said.
 
@@ -43,36 +44,46 @@ class Progress:
     met: int = 0
     """Tokens of the phrases that it has said."""
     closed: bool = False
-    """Whether a phrase ended with its last token."""
+    """Whether a phrase ended with its last token, be it the start of a longer one."""
 
     def after(self, token: int) -> "Progress":
-        """Return the progress with one more token: as in Aho & Corasick 1975, no more need be known than `begun`."""
-        if not self.missing:
-            return Progress((), (), self.met)
+        """Return the progress with one more token: as in Aho & Corasick 1975, no more need be known than `begun`.
+
+        Of phrases that begin alike or stand in each other the longest is followed. Only when nothing comes of it do the
+        shorter ones count that were said on the way: so each wanted token leaves one less that is needed.
+        """
+        if not self.begun and token not in self.wanted:
+            return self._open  # almost all tokens; a line of tags may have a hundred phrases
         said = (*self.begun, token)
-        ended = max((phrase for phrase in self.missing if said[-len(phrase) :] == phrase), key=len, default=())
-        if ended:
-            place = self.missing.index(ended)
-            missing = self.missing[:place] + self.missing[place + 1 :]
-            return Progress(missing, (), self.met + len(ended), closed=True)
-        starts = (said[i:] for i in range(len(said)))
-        begun = next((start for start in starts if any(_begins(phrase, start) for phrase in self.missing)), ())
-        return Progress(self.missing, begun, self.met)
+        if any(_begins(phrase, said) for phrase in self.missing):
+            return Progress(self.missing, said, self.met, closed=said in self.missing)
+        ended = max((phrase for phrase in self.missing if said[: len(phrase)] == phrase), key=len, default=())
+        place = self.missing.index(ended) if ended else len(self.missing)
+        missing = self.missing[:place] + self.missing[place + 1 :]
+        progress = Progress(missing, (), self.met + len(ended), closed=bool(ended))
+        for later in said[len(ended) or 1 :]:
+            progress = progress.after(later)
+        return progress
 
     @property
     def bank(self) -> int:
         """Return how many tokens of the phrases are said, those of a phrase in the making included."""
         return self.met + len(self.begun)
 
-    @property
+    @cached_property
     def wanted(self) -> set[int]:
         """Return the tokens that bring a phrase further."""
         return {phrase[len(self.begun)] for phrase in self.missing if _begins(phrase, self.begun)}
 
-    @property
+    @cached_property
     def needed(self) -> int:
         """Return how many tokens it takes to say the rest."""
         return sum(map(len, self.missing)) - len(self.begun)
+
+    @cached_property
+    def _open(self) -> "Progress":
+        """The same, but with a last token that is not a phrase's."""
+        return Progress(self.missing, (), self.met) if self.closed else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,16 +149,12 @@ class _Sentence:
 
     @property
     def done(self) -> bool:
-        """Whether nothing that grows is better, at the least length at which it can end, than what is finished.
+        """Whether nothing that grows can be among the n best: the bound of the plain beam, see there, holds here too.
 
-        This is exact without a length penalty. With one, the plain beam judges at the limit; here that would follow
-        hypotheses to their limit that have not paid for their phrases yet.
+        What becomes of log-probability s ≤ 0 ends at s / penalty(limit) or below, whatever it has yet to say.
         """
-        for hypothesis in self.live:
-            length = min(len(hypothesis.tokens) + hypothesis.progress.needed + 1, self._limit)
-            if hypothesis.total / self._options.penalty(length) > self.finished.worst:
-                return False
-        return True
+        lost = self.finished.worst * self._options.penalty(self._limit)
+        return all(hypothesis.total <= lost for hypothesis in self.live)
 
     @property
     def _in_prefix(self) -> bool:
@@ -196,8 +203,7 @@ def constrained_search(
 
     The steps have just been started with a beam of `beam_width(demands, options)`. `</s>` comes when all
     phrases are said, or at the limit (B), where some may be missing only if the limit left no room for them. Phrases
-    may use tokens that the rules forbid, but begin after the demand's prefix. Without phrases, and without a length
-    penalty, it is the plain beam.
+    may use tokens that the rules forbid, but begin after the demand's prefix. Without phrases it is the plain beam.
     """
     sentences = [
         _Sentence(place, demand, int(limit), options)

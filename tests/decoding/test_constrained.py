@@ -5,7 +5,7 @@ from functools import cache
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nmt.decoding.constrained import WIDEST, Progress, beam_width, constrained_search
@@ -39,20 +39,30 @@ def constrained(model: Transformer, source: list[int], demand: Demand, options: 
 
 
 @cache
-def all_outputs(seed: int) -> list[Hypothesis]:
-    """Every output of up to four tokens, best first without a length penalty."""
-    return brute_force(tiny_model(seed, vocabulary=7), torch.tensor([[4, 5, 3]]), SearchOptions(length_penalty=0), 5)
+def all_outputs(seed: int, length_penalty: float) -> list[Hypothesis]:
+    """Every output of up to four tokens, best first."""
+    options = SearchOptions(length_penalty=length_penalty)
+    return brute_force(tiny_model(seed, vocabulary=7), torch.tensor([[4, 5, 3]]), options, 5)
 
 
-@pytest.mark.parametrize("phrases", [((4,),), ((4, 5),), ((5, 5),), ((4,), (5, 6)), ((6,), (6,)), ((4, 4, 5),)])
+@pytest.mark.parametrize(
+    "phrases",
+    [((4,),), ((4, 5),), ((5, 5),), ((4,), (5, 6)), ((6,), (6,)), ((4, 4, 5),), ((4,), (4, 5)), ((5,), (4, 5, 6))],
+)
+@pytest.mark.parametrize(("length_penalty", "n_best"), [(0, 5), (1, 5), (6, 1)])
 @pytest.mark.parametrize("seed", range(3))
-def test_wide_beam_is_brute_force_over_what_holds_the_phrases(seed: int, phrases: tuple[tuple[int, ...], ...]) -> None:
-    """Without a length penalty, where the search stops without loss."""
+def test_wide_beam_is_brute_force_over_what_holds_the_phrases(
+    seed: int, length_penalty: float, n_best: int, phrases: tuple[tuple[int, ...], ...]
+) -> None:
+    """With a length penalty, the best is often longer than what is finished first."""
     model = tiny_model(seed, vocabulary=7)
     room = sum(map(len, phrases))
-    options = SearchOptions(beam=300, n_best=5, length_penalty=0, length_factor=0, length_extra=5 - room)
+    options = SearchOptions(
+        beam=300, n_best=n_best, length_penalty=length_penalty, length_factor=0, length_extra=5 - room
+    )
     found = constrained(model, [4, 5, 3], Demand(phrases=phrases), options)
-    expected = [hypothesis for hypothesis in all_outputs(seed) if holds(hypothesis.tokens, phrases)][:5]
+    every = all_outputs(seed, length_penalty)
+    expected = [hypothesis for hypothesis in every if holds(hypothesis.tokens, phrases)][:n_best]
     assert expected
     assert_same(found, expected)
     assert [one.log_prob for one in found] == pytest.approx([one.log_prob for one in expected], abs=1e-4)
@@ -60,6 +70,7 @@ def test_wide_beam_is_brute_force_over_what_holds_the_phrases(seed: int, phrases
 
 
 @settings(max_examples=30, deadline=None)
+@example(seed=0, phrases=((10,), (6, 10, 4)), beam=1, sharpness=0.5)  # one within another, at the limit
 @given(seed=st.integers(0, 50), phrases=PHRASES, beam=st.integers(1, 5), sharpness=st.sampled_from([0.5, 3.0, 12.0]))
 def test_every_phrase_is_there(seed: int, phrases: tuple[tuple[int, ...], ...], beam: int, sharpness: float) -> None:
     model = tiny_model(seed, vocabulary=12, sharpness=sharpness)
@@ -86,12 +97,13 @@ def test_company_does_not_matter(sentences: list[tuple[list[int], tuple[tuple[in
         assert_same(found, constrained(model, [*ids, 3], demand, options))
 
 
+@pytest.mark.parametrize("length_penalty", [0, 1])
 @pytest.mark.parametrize("beam", [1, 2, 4])
-def test_without_phrases_it_is_the_plain_beam(beam: int) -> None:
+def test_without_phrases_it_is_the_plain_beam(beam: int, length_penalty: float) -> None:
     for seed in range(6):
         model = tiny_model(seed, vocabulary=9)
         source, mask = padded([[4, 5, 6, 7, 3], [8, 3], [5, 5, 3]])
-        options = SearchOptions(beam=beam, n_best=beam, length_penalty=0, length_factor=1, length_extra=5)
+        options = SearchOptions(beam=beam, n_best=beam, length_penalty=length_penalty, length_factor=1, length_extra=5)
         limits = torch.tensor([options.limit(length) for length in (5, 2, 3)])
         rules = [Forbidden(options.forbidden), EndAt(limits)]
         with torch.inference_mode():
@@ -143,6 +155,20 @@ def test_a_model_that_must_end_too_soon_ends() -> None:
         assert found.tokens == [4, 5, 6, 7, 8]
 
 
+@given(phrases=PHRASES, said=st.lists(WORDS, max_size=12))
+def test_progress_promises(phrases: tuple[tuple[int, ...], ...], said: list[int]) -> None:
+    """What is wanted brings it on, and when nothing is missing all phrases are there; so the search can trust it."""
+    progress, total = Progress(phrases), sum(map(len, phrases))
+    for end, token in enumerate(said, start=1):
+        before, progress = progress, progress.after(token)
+        if token in before.wanted:
+            assert (progress.needed, progress.bank) == (before.needed - 1, before.bank + 1)
+        assert progress.met + sum(map(len, progress.missing)) == total
+        assert progress.begun == tuple(said[end - len(progress.begun) : end])
+        assert not progress.begun or progress.wanted
+        assert progress.missing or holds(said[:end], phrases)
+
+
 def test_progress_by_hand() -> None:
     """The phrases aab and ab: after a a a, `a a` is begun, and b ends the longer one."""
     progress = Progress(((4, 4, 5), (4, 5)))
@@ -151,6 +177,15 @@ def test_progress_by_hand() -> None:
     assert (progress.begun, progress.bank, progress.needed, progress.wanted) == ((4, 4), 2, 3, {5})
     assert progress.after(5) == Progress(((4, 5),), (), 3, closed=True)
     assert progress.after(6) == Progress(progress.missing)
+
+
+def test_a_phrase_within_another_by_hand() -> None:
+    """Of abc and b: within abc, b is not said; it is where abc comes to nothing."""
+    progress = Progress(((4, 5, 6), (5,))).after(4).after(5)
+    assert progress == Progress(((4, 5, 6), (5,)), (4, 5))
+    assert progress.after(6) == Progress(((5,),), (), 3, closed=True)
+    assert progress.after(7) == Progress(((4, 5, 6),), (), 1)
+    assert progress.after(4) == Progress(((4, 5, 6),), (4,), 1)
 
 
 def test_the_beam_grows_with_the_phrases_up_to_a_bound() -> None:

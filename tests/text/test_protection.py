@@ -1,5 +1,6 @@
 """What is protected, by example; and mending, by its promises."""
 
+import time
 from collections import Counter
 
 import pytest
@@ -36,6 +37,16 @@ def test_items(line: str, found: list[str]) -> None:
     assert [item.text for item in items(line)] == found
     for item in items(line):
         assert line[item.start : item.end] == item.text
+
+
+@pytest.mark.parametrize(
+    "line", ["7" * 100_000, "a" * 50_000 + "@" + "b" * 50_000, "a@" * 50_000, "%" * 100_000, "<a" * 50_000]
+)
+def test_long_rubbish_takes_no_longer_than_long_text(line: str) -> None:
+    """Where time was quadratic, each of these took minutes."""
+    started = time.process_time()
+    assert items(line) == []
+    assert time.process_time() - started < 10
 
 
 @pytest.mark.parametrize("item", ITEMS)
@@ -86,6 +97,9 @@ def test_what_is_right_stays() -> None:
         ("the 21st at 10:30", "il 21 alle 10.30", []),
         ("{15} and https://x.org/99", "nulla", []),
         ("in 1999", "nel 1998", ["1999"]),
+        ("agents 007 and 00013, 0", "agenti", ["00013"]),
+        ("7" * 100_000, "sette", ["7" * 100_000]),  # more digits than Python makes a number of
+        ("0" * 100_000, "zero", []),
     ],
 )
 def test_numbers(source: str, text: str, lost: list[str]) -> None:
