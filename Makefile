@@ -66,7 +66,7 @@ check: $(READY) ## Lint, formatting, types, floors
 data: ## Fill data/ with the corpora that the larger recipes name (never committed)
 	@$(PYTHON) data/fetch.py
 
-schema: $(READY) ## Write recipes/recipe.schema.json from nmt/config.py
+schema: $(READY) ## Write recipes/recipe.schema.json from nmt/config
 	@python -c 'from nmt.config import recipe_schema; print(recipe_schema(), end="")' > recipes/recipe.schema.json
 
 clean: ## Remove caches and builds; runs/, data/ and .venv stay

@@ -19,6 +19,7 @@ from rich.table import Table
 
 Advance = Callable[[int], None]
 AdvanceTo = Callable[[int, int], None]
+"""It is called with the amount done and the place reached, both from the beginning."""
 
 _PLAIN_SECONDS = 15.0
 """Where there is no terminal, long work says how far it is this often."""
@@ -80,7 +81,7 @@ class Console:
 
     @contextmanager
     def progress_through(self, label: str, size: int | None, unit: str) -> Iterator[AdvanceTo]:
-        """Show how far reading is; yields a function to call with the amount done and the place reached, of `size`.
+        """Show how far reading is of what has a size; yields a function to call with the amount done and the place.
 
         So a text whose lines nobody has counted has a share done and a time left all the same.
         """
@@ -89,11 +90,14 @@ class Console:
             columns = (TextColumn("{task.description}"), BarColumn(), amount_done, TaskProgressColumn())
             with Progress(*columns, TimeRemainingColumn(), console=self._rich, transient=True) as bars:
                 task = bars.add_task(label, total=size, amount=0)
-                yield lambda amount, place: bars.update(
-                    task, completed=place, amount=bars.tasks[task].fields["amount"] + amount
-                )
+                yield lambda amount, place: bars.update(task, completed=place, amount=amount)
         else:
             yield _PlainProgress(self, label, None, unit, size).advance_to
+
+
+def counted(count: int, noun: str) -> str:
+    """Return `1 line`, `2,048 lines`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 class _PlainProgress:
@@ -111,7 +115,7 @@ class _PlainProgress:
             self._say(f" of {self._total:,}" if self._total else "", "")
 
     def advance_to(self, amount: int, place: int) -> None:
-        self._done += amount
+        self._done = amount
         now = time.monotonic()
         if self._first is None:
             self._first = now, place

@@ -1,17 +1,17 @@
 """Translations that are given, a line for each line of a source: how probable the model finds them, token by token."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import BinaryIO
 
-from nmt import processes
+from nmt.console import Console
 from nmt.decoding.alignment import Links, pharaoh
-from nmt.output import Output, Work
-from nmt.stream import LineByLine, opened, read_available
+from nmt.input import Lines, Window
+from nmt.output import Output
+from nmt.stream import through
 from nmt.text.corpus import decode_line
 from nmt.text.normalize import normalize
-from nmt.translate import TranslateOptions, Translator, plain_json
+from nmt.translate import TranslateOptions, Translator
+from nmt.translation import plain_json
 
 
 @dataclass(frozen=True)
@@ -57,51 +57,16 @@ def judge(
     ]
 
 
-def judge_file(
-    translator: Translator,
-    reference: Path,
-    files: tuple[Path | None, Path | None],
-    work: Work,
-    options: TranslateOptions,
-    as_json: bool,
-) -> None:
-    """Do as `judge_stream` with the texts of a file, and files to read and to write, else stdin and stdout.
-
-    `work` is what a translation of the same lines would be. Raises DataError for files that cannot be used.
-    """
-    translator.needs_own_model("--reference")
-    texts = LineByLine.read("--reference", reference)
-    with opened(*files, {**work, **texts.work}) as (lines, sink):
-        judge_stream(translator, lines, texts, sink, options, as_json)
-
-
 def judge_stream(
-    translator: Translator,
-    source: BinaryIO,
-    texts: LineByLine,
-    output: Output,
-    options: TranslateOptions,
-    as_json: bool,
+    translator: Translator, lines: Lines, output: Output, options: TranslateOptions, as_json: bool, console: Console
 ) -> None:
     """Write a row, or with `as_json` a JSON object, for each line of a stream and the text that stands beside it.
 
-    Raises DataError if there are not as many lines as texts, and as `judge` does.
+    Raises as `judge` and `through` do.
     """
 
-    def judged(window: tuple[int, list[bytes]]) -> tuple[list[bytes], str]:
-        before, raw = window
-        lines = [decode_line(line) for line in raw]
-        found = judge(translator, lines, texts.beside(before, len(raw)), options)
-        return raw, "".join((one.as_json() if as_json else one.as_text()) + "\n" for one in found)
+    def judged(window: Window) -> tuple[str, list[int]]:
+        found = judge(translator, [decode_line(raw) for raw in window.lines], window.beside or (), options)
+        return "".join((one.as_json() if as_json else one.as_text()) + "\n" for one in found), []
 
-    windows = _numbered(output.rest(read_available(source)), output.lines)
-    for raw, text in processes.dealt_out(windows, judged):
-        output.add(raw, text)
-    texts.check_end(output.lines)
-
-
-def _numbered(windows: Iterator[list[bytes]], before: int) -> Iterator[tuple[int, list[bytes]]]:
-    """Yield windows with the number of lines before each."""
-    for lines in windows:
-        yield before, lines
-        before += len(lines)
+    through("judging", lines, output, judged, console)

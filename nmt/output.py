@@ -18,7 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
+from nmt.console import counted
 from nmt.errors import ConfigError, DataError
+from nmt.staging import sync
 
 _FORMAT_VERSION = 1
 
@@ -92,14 +94,14 @@ class ResumableFile:
             self._read(done)
             if done and not remaining and self._input.hexdigest() != self._expected:
                 raise ConfigError(
-                    f"{self._partial}: made from another input: its first {self.lines:,} lines were other ones; "
+                    f"{self._partial}: its first {counted(self.lines, 'line')} came from another input; "
                     f"give the same input to go on, or remove {self._partial} to start afresh"
                 )
             if left:
                 yield left
         if remaining:
             raise ConfigError(
-                f"{self._partial}: made from another input: {self.lines:,} lines are done, but the input has "
+                f"{self._partial}: made from another input: {counted(self.lines, 'line')} of it done, but this one has "
                 f"{self.lines - remaining:,}; give the same input, or remove {self._partial} to start afresh"
             )
 
@@ -146,7 +148,7 @@ def resumable_file(file: Path, work: Work) -> Iterator[ResumableFile]:
         _sync(stream)
         partial.replace(file)
         journal_of(partial).unlink(missing_ok=True)
-    _sync_folder(file.parent)
+    sync(file.parent)
 
 
 def partial_of(file: Path) -> Path:
@@ -163,9 +165,20 @@ def write_all(stream: BinaryIO, data: bytes) -> None:
     """Write past the buffer, where what a full disk refused would wait and fail again at exit."""
     raw = getattr(stream, "raw", stream)
     rest = memoryview(data)
-    try:
+    with _refusal_explained():
         while rest:
             rest = rest[raw.write(rest) or 0 :]
+
+
+def _sync(stream: BinaryIO) -> None:
+    with _refusal_explained():
+        os.fsync(stream.fileno())
+
+
+@contextmanager
+def _refusal_explained() -> Iterator[None]:
+    try:
+        yield
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -229,18 +242,3 @@ def _lock(partial: Path, descriptor: int) -> None:
         return  # a file system without locks
     if not (partial.exists() and os.path.samestat(os.fstat(descriptor), partial.stat())):
         raise ConfigError(f"{partial}: another process has just finished it")
-
-
-def _sync(stream: BinaryIO) -> None:
-    try:
-        os.fsync(stream.fileno())
-    except OSError as error:
-        raise DataError(f"cannot write the translations: {error.strerror or error}") from None
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -30,7 +30,7 @@ def staged_directory(directory: Path) -> Iterator[Path]:
         staging, lock = _create(directory)
         try:
             yield staging
-            _sync(staging)
+            _sync_all(staging)
             _rename(staging, directory)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
@@ -69,35 +69,26 @@ def _create(directory: Path) -> tuple[Path, int]:
             os.close(lock)
 
 
-def _lock(descriptor: int) -> bool:
-    """Try to lock; False if another process holds it, or if the file system knows no locks."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
-
-
 def _remove_leftovers(directory: Path) -> None:
     for path in directory.parent.iterdir():
         if path.name.startswith(_prefix(directory)):
-            with contextlib.suppress(OSError):  # gone by now, or another user's
+            # gone by now, another user's, locked by who writes it, or on a file system without locks
+            with contextlib.suppress(OSError):
                 _remove_unless_locked(path)
 
 
 def _remove_unless_locked(path: Path) -> None:
     lock = os.open(path, os.O_RDONLY)
     try:
-        if _lock(lock):
-            shutil.rmtree(path, ignore_errors=True)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(path, ignore_errors=True)
     finally:
         os.close(lock)
 
 
-def _sync(directory: Path) -> None:
-    """Make sure that all files and folders below are on the disk, not only on their way."""
+def _sync_all(directory: Path) -> None:
     for path in [directory, *directory.rglob("*")]:
-        _sync_one(path)
+        sync(path)
 
 
 def _rename(staging: Path, directory: Path) -> None:
@@ -113,10 +104,11 @@ def _rename(staging: Path, directory: Path) -> None:
         with contextlib.suppress(FileNotFoundError):  # another process was quicker
             directory.rename(aside)
         shutil.rmtree(aside, ignore_errors=True)
-    _sync_one(directory.parent)
+    sync(directory.parent)
 
 
-def _sync_one(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Wait until a file or a folder is on the disk, not only on its way. Raises OSError when the disk refuses."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

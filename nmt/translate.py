@@ -5,17 +5,14 @@
 ['Buongiorno.']
 """
 
-import json
-import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice, repeat
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from nmt.config import RuntimeSettings, Sampling, override_decode
-from nmt.decoding.alignment import Links, align, joined_links, pharaoh
+from nmt.decoding.alignment import Links, align, joined_links
 from nmt.decoding.demand import NO_DEMAND, Demand
 from nmt.decoding.engine import Engine, TorchEngine
 from nmt.decoding.ensemble import check_same_vocabulary
@@ -25,75 +22,20 @@ from nmt.decoding.mbr import by_utility
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.unknown import words_for_unknown
 from nmt.decoding.workers import Workers
-from nmt.errors import ConfigError, ModelError
+from nmt.errors import ConfigError
 from nmt.exchange.ct2_engine import ExportedModel, open_in_ctranslate2
-from nmt.exchange.exported import EXPORT_FILE, is_export
-from nmt.model.checkpoint import CONFIG_FILE, LoadedModel, digest_of, load_model, resolve_model
+from nmt.exchange.exported import is_export
+from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
 from nmt.runtime import autocast, choose_device, computes_in_bf16
-from nmt.survival import NO_LOSS, Loss, Survival
+from nmt.survival import Survival
 from nmt.text.glossary import Glossary
 from nmt.text.normalize import normalize
-from nmt.text.segment import join_pieces, split_line
+from nmt.text.segment import split_line
 from nmt.text.tokenizer import UNK
+from nmt.translation import Alternative, Translation, join_ways
 
 WINDOW_LINES = 2048
 """As many are read before any is translated: enough to sort by length, too few to fill the memory."""
-# what JSON lets stand in a string, though readers of lines and encoders of UTF-8 stumble on it
-_NOT_PLAIN_JSON = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-
-
-@dataclass(frozen=True)
-class Alternative:
-    """One way to say it."""
-
-    text: str
-    log_prob: float
-
-
-@dataclass(frozen=True)
-class Translation:
-    """What became of one line. `text` is one line itself, without tabs, and valid UTF-8.
-
-    `log_prob` is the natural logarithm of the probability of the tokens; of a line in several pieces, their sum. Of an
-    empty line it is 0. `alternatives` are the next best, other texts than this and than each other.
-    """
-
-    source: str
-    text: str
-    log_prob: float
-    alternatives: tuple[Alternative, ...] = ()
-    pieces: int = 1
-    """Into how many pieces a long line was cut."""
-    loss: Loss = NO_LOSS
-    """What is missing that had to survive, and what is there too often."""
-    alignment: Links | None = None
-    """Which words belong together, if that was asked for; what a word is says `nmt.text.words`."""
-
-    def as_json(self) -> str:
-        """Return one line: {"source", "text", "log_prob", "alternatives": [{"text", "log_prob"}, …]}.
-
-        If something had to survive and did not, it also has "missing" and "surplus", lists of strings; if it was asked
-        for, "alignment", a list of [source word, target word], both from 0.
-        """
-        alternatives = [{"text": other.text, "log_prob": round(other.log_prob, 4)} for other in self.alternatives]
-        content = {
-            "source": self.source,
-            "text": self.text,
-            "log_prob": round(self.log_prob, 4),
-            "alternatives": alternatives,
-            **(self.loss._asdict() if any(self.loss) else {}),
-            **({} if self.alignment is None else {"alignment": self.alignment}),
-        }
-        return plain_json(content)
-
-    def as_text(self) -> str:
-        """Return the text, and behind a tab the alignment, as in `0-0 1-2`, if it was asked for."""
-        return self.text if self.alignment is None else f"{self.text}\t{pharaoh(self.alignment)}"
-
-    def as_table(self, line: int) -> str:
-        """Return the n best as rows of line number, rank, log_prob and text, with tabs between; ranks begin at 1."""
-        ranked = [Alternative(self.text, self.log_prob), *self.alternatives]
-        return "\n".join(f"{line}\t{rank}\t{way.log_prob:.4f}\t{way.text}" for rank, way in enumerate(ranked, start=1))
 
 
 @dataclass(frozen=True)
@@ -147,23 +89,22 @@ class Translator:
         self._runtime = runtime or RuntimeSettings()
         self.models = (loaded, *others) if isinstance(loaded, LoadedModel) else ()
         """Our own models that translate together; none where another program computes."""
-        self._engine: Engine
-        self._workers: Workers | None = None
-        if isinstance(loaded, LoadedModel):
-            engine = TorchEngine(loaded.model, self._runtime, [other.model for other in others], process_count)
-            self._engine, self._workers = engine, engine.workers
-        else:
-            self._engine = loaded.engine
         self._tokenizers = loaded.tokenizers
         self._decode = loaded.decode
         self.languages = loaded.languages
+        self._engine: Engine
+        self._workers: Workers | None = None
         self.computed_by = "CTranslate2"
         """The program, and where they matter to its rounding the device and the precision."""
         if isinstance(loaded, LoadedModel):
-            device = next(loaded.model.parameters()).device
+            engine = TorchEngine(loaded.model, self._runtime, [other.model for other in others], process_count)
+            self._engine, self._workers = engine, engine.workers
+            device = loaded.model.device
             precision = "bf16" if computes_in_bf16(self._runtime, device) else "fp32"
             precision = "int8" if self._runtime.precision == "int8" else precision
             self.computed_by = f"torch, {device.type}, {precision}"
+        else:
+            self._engine = loaded.engine
 
     @classmethod
     def load(
@@ -250,7 +191,7 @@ class Translator:
         ways |= self._searched_again(ways, demands, encoded, survival, options)
         ways |= {piece: [Alternative(piece.prefix, 0.0)] for piece, ids in encoded.items() if not ids}
         done = {
-            line: _join(line.text, [piece.text for piece, _ in pieces], [ways[piece] for piece, _ in pieces])
+            line: join_ways(line.text, [piece.text for piece, _ in pieces], [ways[piece] for piece, _ in pieces])
             for line, pieces in pieces_of.items()
         }
         done = {line: replace(one, loss=survival.report(line.text, one.text)) for line, one in done.items()}
@@ -388,35 +329,6 @@ class Translator:
         return [(_Piece(text, prefix), encode(text)) for text, prefix in zip(texts, prefixes, strict=True)]
 
 
-def default_model() -> Path:
-    """Return the model to use when none is named: $NMT_MODEL, else runs/latest. Raises ModelError if there is none."""
-    named = os.environ.get("NMT_MODEL")
-    if named:
-        try:
-            digest_of_model(Path(named))
-        except ModelError as error:
-            raise ModelError(f"$NMT_MODEL: {error}; or give --model DIR") from None
-        return Path(named)
-    latest = Path("runs", "latest")
-    if not latest.exists():
-        raise ModelError(
-            "no model named, $NMT_MODEL is not set, and runs/latest is not there; give --model DIR (a run or a model "
-            "directory), or train one: nmt train --config RECIPE"
-        )
-    return latest
-
-
-def digest_of_model(directory: Path) -> str:
-    """Return a digest of all that a model is, its weights included. Raises ModelError if there is none."""
-    return digest_of(directory / EXPORT_FILE if is_export(directory) else resolve_model(directory) / CONFIG_FILE)
-
-
-def plain_json(content: dict[str, Any]) -> str:
-    """Return one line of JSON in UTF-8."""
-    plain = json.dumps(content, ensure_ascii=False)
-    return _NOT_PLAIN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", plain)
-
-
 def most_alike(ways: Sequence[Alternative]) -> list[Alternative]:
     """Return different texts only, the one that is most like all others first (minimum Bayes risk)."""
     return [ways[i] for i in by_utility([way.text for way in ways])]
@@ -425,14 +337,3 @@ def most_alike(ways: Sequence[Alternative]) -> list[Alternative]:
 def _losses(survival: Survival, text: str, ways: Sequence[Alternative]) -> int:
     """Count what the best way has lost or has too often."""
     return sum(map(len, survival.loss(text, ways[0].text)))
-
-
-def _join(line: str, pieces: Sequence[str], ways: Sequence[Sequence[Alternative]]) -> Translation:
-    """Put the best ways of all pieces together, then the second best, and so on; leave out texts that come again."""
-    joined: dict[str, float] = {}
-    for rank in range(max(map(len, ways))):
-        chosen = [way[min(rank, len(way) - 1)] for way in ways]
-        text = join_pieces(pieces, [way.text for way in chosen])
-        joined.setdefault(text, sum(way.log_prob for way in chosen))
-    best, *others = [Alternative(text, log_prob) for text, log_prob in joined.items()]
-    return Translation(line, best.text, best.log_prob, tuple(others), len(pieces))

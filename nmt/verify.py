@@ -4,11 +4,12 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from nmt.console import Console
-from nmt.errors import ModelError
+from nmt.console import Console, counted
+from nmt.errors import DataError, ModelError
 from nmt.processes import apart
 from nmt.text.corpus import decode_line
-from nmt.translate import TranslateOptions, Translation, Translator
+from nmt.translate import TranslateOptions, Translator
+from nmt.translation import Translation
 
 SAMPLE_LINES = 500
 """So many different lines, spread over the input, are translated three times."""
@@ -50,11 +51,11 @@ class Verification:
 
     def as_text(self) -> str:
         """Return the report, a line for each trial, with the first difference below."""
-        rows = [f"{self.lines:,} lines in their usual batches ({self.computed_by}), and again:"]
+        rows = [f"{counted(self.lines, 'line')} in the usual batches ({self.computed_by}), and again:"]
         for trial in self.trials:
             same = trial.lines - len(trial.different)
             rows.append(
-                f"  {trial.company}: the same text for {same:,} of {trial.lines:,} ({same / max(1, trial.lines):.1%}), "
+                f"  {trial.company}: the same text for {same:,} of {trial.lines:,} ({same / trial.lines:.1%}), "
                 f"log_prob within {trial.largest:.1e}"
             )
         for usual, other in self.different[:1]:
@@ -66,8 +67,13 @@ class Verification:
 def verify_lines(
     translator: Translator, lines: Iterable[bytes], options: TranslateOptions, console: Console
 ) -> Verification:
-    """Translate a sample of lines together as ever, each alone, and in another order in smaller batches."""
+    """Translate a sample of lines together as ever, each alone, and in another order in smaller batches.
+
+    Raises DataError if there is none that is not blank.
+    """
     sample = list(dict.fromkeys(filter(str.strip, map(decode_line, _spread(lines, SAMPLE_LINES)))))
+    if not sample:
+        raise DataError("--verify: no line to verify: the input is empty or blank; give lines that you would translate")
     order = random.Random(1).sample(range(len(sample)), len(sample))
     smaller = replace(options, batch_tokens=max(1, options.batch_tokens // 3))
     with apart(), console.progress("verifying", 3 * len(sample), "translations") as advance:

@@ -4,6 +4,7 @@ import importlib
 import json
 import os
 import resource
+import signal
 import statistics
 import subprocess
 import sys
@@ -204,6 +205,48 @@ def test_interrupted(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nmt.prepare.prepare", raising(KeyboardInterrupt()))
     result = call("prepare", "-c", recipe)
     assert (result.exit_code, result.stdout, result.stderr) == (130, "", "error: interrupted\n")
+
+
+TWICE = """
+import atexit, os, random, signal, sys, time
+import nmt.cli, nmt.prepare
+
+choose = random.Random(5)
+sys.argv[1:] = ["prepare", "--config", sys.argv[1]]
+
+
+def prepare(*_):
+    os.write(writing, b"x")
+    try:
+        time.sleep(60)
+    finally:
+        time.sleep(0.005)  # there is something to clean up
+
+
+nmt.prepare.prepare = prepare
+atexit.register(time.sleep, 0.01)  # as when threads are waited for
+for number in range(30):
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        nmt.cli.main()
+    os.read(reading, 1)
+    os.kill(child, signal.SIGINT)
+    time.sleep(choose.uniform(0, 0.02))
+    os.kill(child, signal.SIGINT)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+def test_interrupted_twice(recipe: Path, repository: Path) -> None:
+    """A second Ctrl-C, at whatever moment, ends it quietly."""
+    command = [sys.executable, "-c", TWICE, str(recipe)]
+    done = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    # at the very end Python lets signals have their way, for which shells say 130 as well
+    assert set(map(int, done.stdout.split())) <= {130, -signal.SIGINT}
+    assert len(done.stdout.split()) == 30
+    assert set(done.stderr.splitlines()) <= {"error: interrupted"}
 
 
 def raising(error: BaseException):  # type: ignore[no-untyped-def]

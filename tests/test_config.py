@@ -11,10 +11,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt import strict_yaml
-from nmt.config import Recipe, load_recipe, recipe_schema, recipe_to_yaml
+from nmt.config import Recipe, load_recipe, recipe_schema, recipe_to_yaml, strict_yaml
+from nmt.config.schedules import Noam, WarmupStableDecay
 from nmt.errors import ConfigError
-from nmt.schedules import Noam, WarmupStableDecay
 
 SMALLEST = """\
 name: small

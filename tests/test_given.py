@@ -11,16 +11,17 @@ import pytest
 import torch
 
 from nmt.config import RuntimeSettings
+from nmt.console import Console
 from nmt.decoding.alignment import align
 from nmt.decoding.engine import TorchEngine
 from nmt.decoding.forced import force_texts
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.exchange.ct2_engine import ExportedModel
 from nmt.given import judge, judge_stream
+from nmt.input import LineByLine, Lines
 from nmt.model.checkpoint import CONFIG_FILE, AlignmentHeads, LoadedModel, keep_alignment, load_model, save_model
 from nmt.output import StreamOutput
 from nmt.runtime import choose_device
-from nmt.stream import LineByLine
 from nmt.text.normalize import normalize
 from nmt.text.words import words
 from nmt.translate import Translator
@@ -35,8 +36,8 @@ CPU = RuntimeSettings(device="cpu")
 def through_stream(translator: Translator, data: bytes, texts: list[str], as_json: bool = False) -> bytes:
     output = io.BytesIO()
     options = replace(translator.options(), alignment=as_json)
-    beside = LineByLine("--reference", texts)
-    judge_stream(translator, io.BytesIO(data), beside, StreamOutput(output), options, as_json)
+    lines = Lines(io.BytesIO(data), LineByLine("--reference", texts))
+    judge_stream(translator, lines, StreamOutput(output), options, as_json, Console(quiet=True))
     return output.getvalue()
 
 
@@ -75,7 +76,7 @@ class TestGiven:
                 assert j < len(words(one["text"]))
 
     def test_too_few_and_too_many_are_named(self, translator: Translator) -> None:
-        with pytest.raises(DataError, match="--reference: 1 lines, but the input has more"):
+        with pytest.raises(DataError, match="--reference: 1 line, but the input has more"):
             through_stream(translator, b"a\nb\n", ["a"])
         with pytest.raises(DataError, match="--reference: 3 lines, but the input has 2"):
             through_stream(translator, b"a\nb\n", ["a", "b", "c"])

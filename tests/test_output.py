@@ -106,9 +106,12 @@ def test_other_work_is_not_mixed_in(tmp_path: Path) -> None:
 def test_another_input_is_noticed(tmp_path: Path) -> None:
     interrupted(tmp_path / "out.txt", 2)
     for pieces, message in (
-        ([[b"one", b"", b"three"], *PIECES[1:]], r"first 4 lines were other ones; .* remove .*out\.txt\.partial to"),
-        (PIECES[:1], "4 lines are done, but the input has 3"),
-        ([[b"one"]], "4 lines are done, but the input has 1"),
+        (
+            [[b"one", b"", b"three"], *PIECES[1:]],
+            r"first 4 lines came from another input; .* remove .*\.partial to",
+        ),
+        (PIECES[:1], "4 lines of it done, but this one has 3"),
+        ([[b"one"]], "4 lines of it done, but this one has 1"),
     ):
         with pytest.raises(ConfigError, match=message):
             write(tmp_path / "out.txt", pieces=pieces)
@@ -195,7 +198,7 @@ for number in range(1000):
         small(200 + 150 * number) if kind == "full" else write()
         os._exit(0)
     if kind == "killed" and number < 200:
-        death(child, choose.uniform(0, 0.01))
+        death(child, choose.uniform(0, 0.004))
     ends.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     if ends[-1] == 0:
         break

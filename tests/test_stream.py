@@ -4,24 +4,30 @@ import io
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nmt import input as inputs
 from nmt import stream
 from nmt.config import RuntimeSettings
-from nmt.console import Console
+from nmt.console import AdvanceTo, Console
 from nmt.errors import ConfigError, DataError
+from nmt.input import LineByLine, Lines, read_available
+from nmt.job import Job
 from nmt.model.checkpoint import save_model
 from nmt.output import StreamOutput
-from nmt.stream import Begun, LineByLine, opened, read_available, translate_stream
+from nmt.stream import opened, translate_stream
 from nmt.translate import WINDOW_LINES, Translator
 from tests.test_cli import call
 from tests.test_distributed import worker
@@ -53,7 +59,7 @@ class TestStream:
     @given(st.binary(max_size=60), st.integers(1, 7))
     def test_lines_are_those_of_split(self, data: bytes, chunk: int) -> None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(stream, "_CHUNK_BYTES", chunk)
+            patch.setattr(inputs, "_CHUNK_BYTES", chunk)
             lines = [line for window in read_available(io.BytesIO(data)) for line in window]
         expected = data.split(b"\n")
         assert lines == (expected if expected[-1] else expected[:-1])
@@ -64,7 +70,7 @@ class TestStream:
 
         def serve() -> None:
             with open(to_us[0], "rb") as source, open(from_us[1], "wb") as output:
-                translate_stream(translator, source, StreamOutput(output), options, False, Console(quiet=True))
+                translate_stream(translator, Lines(source), StreamOutput(output), options, False, Console(quiet=True))
 
         server = threading.Thread(target=serve)
         server.start()
@@ -87,7 +93,7 @@ class TestStream:
         source = io.BytesIO(b"a dog\n")
         with output, pytest.raises(BrokenPipeError):
             translate_stream(
-                translator, source, StreamOutput(output), translator.options(beam=1), False, Console(quiet=True)
+                translator, Lines(source), StreamOutput(output), translator.options(beam=1), False, Console(quiet=True)
             )
 
     @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a disk that is always full")
@@ -98,7 +104,7 @@ class TestStream:
             opened(None, Path("/dev/full"), {}) as (_, output),
             pytest.raises(DataError, match=r"cannot write .* No space"),
         ):
-            translate_stream(translator, source, output, translator.options(beam=1), False, Console(quiet=True))
+            translate_stream(translator, Lines(source), output, translator.options(beam=1), False, Console(quiet=True))
 
     def test_files_that_cannot_be_opened_are_named(self, tmp_path: Path) -> None:
         file = tmp_path / "lines.txt"
@@ -128,13 +134,37 @@ class TestStream:
                 with pytest.raises(DataError, match="is closed; name files"), opened(None, None, {}):
                     pass
 
-    def test_stats(self, translator: Translator) -> None:
-        source = io.BytesIO(b"a dog\n\n" + b"the cat. " * 100)
-        stats = translate_stream(
-            translator, source, StreamOutput(io.BytesIO()), translator.options(beam=1), False, Console(quiet=True)
-        )
-        assert (stats.lines, stats.split_lines) == (3, 1)
-        assert stats.seconds > 0
+    def test_it_says_what_it_did(self, translator: Translator, capsys: pytest.CaptureFixture[str]) -> None:
+        lines, output = Lines(io.BytesIO(b"a dog\n\n" + b"the cat. " * 100)), StreamOutput(io.BytesIO())
+        translate_stream(translator, lines, output, translator.options(beam=1), False, Console())
+        assert re.fullmatch(r"translated 3 lines in \d+\.\d s\n", capsys.readouterr().err)
+
+    def test_progress_moves_within_a_window(
+        self, translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(inputs, "WINDOW_LINES", 60)
+        monkeypatch.setattr(inputs, "_CHUNK_BYTES", 100)
+        file = tmp_path / "in.txt"
+        file.write_text("".join(f"the cat {n:03}{' moon' * (n % 10)}\n" for n in range(150)))
+        console = Seen()
+        options = translator.options(beam=1, batch_tokens=300)
+        with file.open("rb") as source:
+            translate_stream(translator, Lines(source), StreamOutput(io.BytesIO()), options, False, console)
+        assert console.shown == sorted(console.shown)
+        assert console.shown[-1] == (150, file.stat().st_size)
+        assert sum(lines < 60 for lines, _ in console.shown) > 4, "in the first window"
+        assert sum(60 < lines < 120 for lines, _ in console.shown) > 4, "in the second"
+        for lines, place in console.shown:
+            # both are about the same share of the whole, for each ten lines are as long as the next
+            assert place / file.stat().st_size == pytest.approx(lines / 150, abs=0.1)
+
+    def test_a_search_for_what_was_lost_does_not_turn_progress_back(self, translator: Translator) -> None:
+        console = Seen()
+        lines = Lines(io.BytesIO(b"".join(b"a dog {%d}\n" % n for n in range(40))))
+        options = translator.options(beam=1, batch_tokens=100)
+        translate_stream(translator, lines, StreamOutput(io.BytesIO()), options, False, console)
+        assert len(console.shown) > 4
+        assert console.shown == sorted(console.shown)
 
     def test_n_best_is_a_table(self, translator: Translator) -> None:
         rows = through_stream(translator, b"a dog\n\nthe cat sleeps\n", n_best=3).decode().splitlines()
@@ -155,6 +185,18 @@ class TestStream:
         assert "今天".encode() in output, "people read JSON too"
 
 
+class Seen(Console):
+    """A console that keeps what progress it is told."""
+
+    def __init__(self) -> None:
+        super().__init__(quiet=True)
+        self.shown: list[tuple[int, int]] = []
+
+    @contextmanager
+    def progress_through(self, label: str, size: int | None, unit: str) -> Iterator[AdvanceTo]:
+        yield lambda amount, place: self.shown.append((amount, place))
+
+
 DRIVER = """
 import os, random, signal, sys, time
 import nmt.cli, nmt.translate
@@ -163,8 +205,8 @@ from pathlib import Path
 # once: each translating is a child that has them already
 translate, output, choose = nmt.translate, Path(sys.argv[1]), random.Random(3)
 translate.WINDOW_LINES = 8
-import nmt.stream
-nmt.stream._CHUNK_BYTES = 40
+import nmt.input
+nmt.input._CHUNK_BYTES = 40
 sys.argv[1:] = ["translate", "--output", *sys.argv[1:]]
 partial = output.with_name(output.name + ".partial")
 
@@ -209,8 +251,8 @@ class TestKilled:
         assert codes.count(-9) >= 8, "killed so often"
         assert set(codes) <= {0, -9, 130}
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(stream, "WINDOW_LINES", 8)
-            patch.setattr(stream, "_CHUNK_BYTES", 40)
+            patch.setattr(inputs, "WINDOW_LINES", 8)
+            patch.setattr(inputs, "_CHUNK_BYTES", 40)
             n_best = 2 if "--n-best" in layout else 1
             data = (tmp_path / "in.txt").read_bytes()
             whole = through_stream(translator, data, "--json" in layout, n_best=n_best, batch_tokens=60)
@@ -230,10 +272,10 @@ class TestKilled:
         source, target = tmp_path / "in.txt", tmp_path / "out.txt"
         source.write_text("a dog\n")
         translator = Translator.load(model, RuntimeSettings(device="cpu"))
-        before = stream.work_of(model, translator, translator.options(beam=2), True)
+        before = Job(translator, [model], translator.options(beam=2), source, target, as_json=True).work
         with pytest.raises(AssertionError), opened(source, target, before) as (_, output):
             assert output.add([b"a dog"], "x\n")  # stopped on purpose
-        now = stream.work_of(model, translator, translator.options(beam=3), False)
+        now = Job(translator, [model], translator.options(beam=3), source, target, as_json=False).work
         with (
             pytest.raises(ConfigError, match=r"(?s)beam: was 2, now 3.*output: was JSON, now text"),
             opened(source, target, now),
@@ -345,8 +387,8 @@ class TestPrefixes:
     def test_each_line_has_its_own_across_windows(
         self, translator: Translator, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(stream, "WINDOW_LINES", 2)
-        monkeypatch.setattr(stream, "_CHUNK_BYTES", 4)
+        monkeypatch.setattr(inputs, "WINDOW_LINES", 2)
+        monkeypatch.setattr(inputs, "_CHUNK_BYTES", 4)
         prefixes = ["il", "", "la luna", "今天", ""]
         lines = ["a dog", "a dog", "", "the cat", "the moon"]
         assert begun(translator, lines, prefixes) == [
@@ -354,7 +396,7 @@ class TestPrefixes:
         ]
 
     def test_too_few_and_too_many_are_named(self, translator: Translator) -> None:
-        with pytest.raises(DataError, match="--prefixes: 1 lines, but the input has more; expected one for each line"):
+        with pytest.raises(DataError, match="--prefixes: 1 line, but the input has more; expected one for each line"):
             begun(translator, ["a", "b"], ["x"])
         with pytest.raises(DataError, match="--prefixes: 3 lines, but the input has 2; expected one for each line"):
             begun(translator, ["a", "b"], ["x", "", ""])
@@ -388,7 +430,7 @@ class TestPrefixes:
 
 
 def begun(translator: Translator, lines: list[str], prefixes: list[str]) -> list[str]:
-    source = Begun(io.BytesIO("".join(f"{line}\n" for line in lines).encode()), LineByLine("--prefixes", prefixes))
+    source = Lines(io.BytesIO("".join(f"{line}\n" for line in lines).encode()), LineByLine("--prefixes", prefixes))
     output = io.BytesIO()
     options = translator.options(beam=1)
     translate_stream(translator, source, StreamOutput(output), options, False, Console(quiet=True))

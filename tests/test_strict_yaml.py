@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt import strict_yaml
+from nmt.config import strict_yaml
 from nmt.errors import ConfigError
 
 

@@ -19,15 +19,17 @@ from nmt.decoding.corpus import length_batches, search_all
 from nmt.decoding.demand import Demand
 from nmt.decoding.engine import TorchEngine
 from nmt.decoding.options import SearchOptions
-from nmt.errors import ConfigError, ModelError
+from nmt.errors import ConfigError
 from nmt.exchange.ct2_engine import ExportedModel
+from nmt.input import Lines
 from nmt.model.checkpoint import LoadedModel, save_model
 from nmt.model.transformer import Transformer
 from nmt.output import StreamOutput
 from nmt.stream import translate_stream
 from nmt.text.normalize import normalize
 from nmt.text.tokenizer import Tokenizer, Tokenizers
-from nmt.translate import Alternative, Translation, Translator, default_model
+from nmt.translate import Translator
+from nmt.translation import Alternative, Translation
 
 SENTENCES = [
     "the cat sleeps on the mat .",
@@ -69,7 +71,7 @@ def texts(translator: Translator, lines: Sequence[str], **changes: int) -> list[
 def through_stream(translator: Translator, data: bytes, as_json: bool = False, **changes: int) -> bytes:
     output = io.BytesIO()
     options = translator.options(**changes)
-    translate_stream(translator, io.BytesIO(data), StreamOutput(output), options, as_json, Console(quiet=True))
+    translate_stream(translator, Lines(io.BytesIO(data)), StreamOutput(output), options, as_json, Console(quiet=True))
     return output.getvalue()
 
 
@@ -230,12 +232,13 @@ class TestAlternatives:
 
 
 class TestBatches:
-    @given(st.lists(st.integers(1, 50), max_size=40), st.integers(1, 200))
-    def test_batches_hold_all_within_the_budget(self, lengths: list[int], budget: int) -> None:
-        batches = length_batches(lengths, budget)
+    @given(st.lists(st.integers(1, 50), max_size=40), st.integers(1, 200), st.integers(0, 9))
+    def test_batches_hold_all_within_the_budget(self, lengths: list[int], budget: int, most: int) -> None:
+        batches = length_batches(lengths, budget, most)
         assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
         for batch in batches:
             assert len(batch) == 1 or len(batch) * max(lengths[index] for index in batch) <= budget
+            assert len(batch) <= max(1, most)
 
     def test_a_batch_too_large_for_the_memory_is_halved(
         self, translator: Translator, monkeypatch: pytest.MonkeyPatch
@@ -271,22 +274,6 @@ class TestModel:
         again = Translator.load(tmp_path / "run", RuntimeSettings(device="cpu"))
         assert texts(again, SENTENCES) == texts(translator, SENTENCES)
         assert again.languages == loaded.languages
-
-    def test_default_model(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.delenv("NMT_MODEL", raising=False)
-        with pytest.raises(ModelError, match=r"give --model DIR .* or train one: nmt train --config"):
-            default_model()
-        (tmp_path / "runs" / "latest").mkdir(parents=True)
-        assert default_model() == Path("runs/latest")
-        (tmp_path / "best").mkdir()
-        (tmp_path / "best" / "config.json").write_text("{}")
-        monkeypatch.setenv("NMT_MODEL", str(tmp_path))
-        assert default_model() == tmp_path
-        for name, problem in (("nowhere", "no such directory"), ("runs", "neither a model directory .* nor a run")):
-            monkeypatch.setenv("NMT_MODEL", name)
-            with pytest.raises(ModelError, match=rf"\$NMT_MODEL: {name}: {problem}.*; or give --model DIR"):
-                default_model()
 
     @pytest.mark.parametrize(
         ("changes", "message"),

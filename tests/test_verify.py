@@ -6,8 +6,9 @@ import pytest
 
 from nmt.config import RuntimeSettings
 from nmt.console import Console
-from nmt.errors import ModelError
-from nmt.translate import TranslateOptions, Translation, Translator
+from nmt.errors import DataError, ModelError
+from nmt.translate import TranslateOptions, Translator
+from nmt.translation import Translation
 from nmt.verify import SAMPLE_LINES, _spread, verify_lines
 from tests.test_translate import SENTENCES, opinionated
 
@@ -27,7 +28,7 @@ def test_all_is_the_same(translator: Translator) -> None:
     assert [trial.lines for trial in found.trials] == [found.lines] * 2
     assert all(trial.largest < 1e-4 for trial in found.trials)
     assert f"each alone: the same text for {found.lines} of {found.lines} (100.0%)" in found.as_text()
-    assert found.as_text().startswith(f"{found.lines} lines in their usual batches (torch, cpu, fp32)")
+    assert found.as_text().startswith(f"{found.lines} lines in the usual batches (torch, cpu, fp32)")
 
 
 @pytest.mark.parametrize("computed_by", ["torch, cpu, fp32", "torch, cuda, bf16"])
@@ -50,9 +51,13 @@ def test_a_difference_is_noticed(translator: Translator, monkeypatch: pytest.Mon
 
 
 def test_nothing_to_verify(translator: Translator) -> None:
-    found = verify_lines(translator, [b"", b" "], translator.options(), QUIET)
-    found.check()
-    assert found.lines == 0
+    with pytest.raises(DataError, match="--verify: no line to verify: the input is empty or blank; give lines that"):
+        verify_lines(translator, [b"", b" "], translator.options(), QUIET)
+
+
+def test_one_line(translator: Translator) -> None:
+    found = verify_lines(translator, [b"a dog"], translator.options(), QUIET)
+    assert found.as_text().startswith("1 line in the usual batches")
 
 
 def test_a_sample_is_spread_and_in_order() -> None:

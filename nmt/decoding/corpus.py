@@ -1,6 +1,7 @@
 """The search over many sentences: sorted by length, cut into batches, and put back in order."""
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
@@ -15,9 +16,15 @@ from nmt.decoding.demand import NO_DEMAND, Demand
 from nmt.decoding.hypothesis import Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import search
+from nmt.decoding.watching import told
 from nmt.decoding.workers import Workers
 from nmt.errors import ConfigError
 from nmt.text.tokenizer import EOS, PAD
+
+_CPU_ROWS = 480
+"""Hypotheses that grow together on a CPU: with more, what they remember does not fit in the processor's own memory."""
+_WORTH_SHARING = 1024
+"""Source tokens times beam that are worth a process's while, though there be fewer batches than processes."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -40,13 +47,17 @@ def search_all(
     """
     results: list[list[Hypothesis]] = [[] for _ in sentences]
     demands = demands or [NO_DEMAND] * len(sentences)
-    batches = _batches(sentences, demands, options, budget)
+    if isinstance(decoder, Workers) and processes.size() == 1:  # elsewhere there may be more cores, or fewer
+        share = max(sum(len(ids) + 1 for ids in sentences) * options.width / decoder.count, _WORTH_SHARING)
+        budget = math.ceil(share / math.ceil(share / budget))  # so that all are through at about the same time
+    batches = _batches(sentences, demands, options, (budget, _CPU_ROWS if decoder.device.type == "cpu" else budget))
     work = partial(_search_batch, options=options)
     items = [[(sentences[i], demands[i]) for i in batch] for batch in processes.own_share(batches)]
     if isinstance(decoder, Workers) and len(items) > 1 and decoder.ready:
-        own = list(decoder.share_out(work, items))
+        done = decoder.share_out(work, items)
     else:
-        own = _in_threads(partial(work, decoder), items, decoder.device)
+        done = _in_threads(partial(work, decoder), items, decoder.device)
+    own = list(told(done, len(items)))
     for indices, found in zip(batches, processes.gathered(own), strict=True):
         for i, hypotheses in zip(indices, found, strict=True):
             results[i] = hypotheses
@@ -54,31 +65,35 @@ def search_all(
 
 
 def _batches(
-    sentences: Sequence[Sequence[int]], demands: Sequence[Demand], options: SearchOptions, budget: int
+    sentences: Sequence[Sequence[int]], demands: Sequence[Demand], options: SearchOptions, most: tuple[int, int]
 ) -> list[list[int]]:
-    """Cut sentences into batches; those that must hold phrases, whose search is slower and wider, among themselves."""
+    """Cut sentences into batches; those that must hold phrases, whose search is slower and wider, among themselves.
+
+    A batch has at most so many padded source tokens, and so many sentences, times the width of the search.
+    """
     plain = [i for i, demand in enumerate(demands) if not demand.phrases]
     phrased = [i for i, demand in enumerate(demands) if demand.phrases]
     widths = (options.width, beam_width([demands[i] for i in phrased], options))
     return [
         [group[i] for i in batch]
         for group, width in zip((plain, phrased), widths, strict=True)
-        for batch in length_batches([len(sentences[i]) + 1 for i in group], budget // width)
+        for batch in length_batches([len(sentences[i]) + 1 for i in group], *(number // width for number in most))
     ]
 
 
-def _in_threads(work: Callable[[Item], Result], items: Sequence[Item], device: torch.device) -> list[Result]:
+def _in_threads(work: Callable[[Item], Result], items: Sequence[Item], device: torch.device) -> Iterator[Result]:
     """Do some work for each item, in order; on a CPU each thread works at an item of its own.
 
     The pieces of one batch are too small for several threads to share: they would wait for each other half of the time.
     """
     threads = min(torch.get_num_threads(), len(items))
     if device.type != "cpu" or threads <= 1 or torch.is_autocast_enabled("cpu"):
-        return [work(item) for item in items]
+        yield from map(work, items)
+        return
     before = torch.get_num_threads()
     with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
         try:
-            return list(pool.map(work, items))
+            yield from pool.map(work, items)
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
@@ -86,14 +101,16 @@ def _in_threads(work: Callable[[Item], Result], items: Sequence[Item], device: t
             torch.set_num_threads(before)
 
 
-def length_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
+def length_batches(lengths: Sequence[int], budget: int, most: float = math.inf) -> list[list[int]]:
     """Cut sentences into batches of like length with sentences × longest within the budget, the longest first.
 
-    The longest first, so that a batch too large for the memory shows at once.
+    A batch has one sentence at least, and otherwise no more than `most`. The longest first, so that a batch too large
+    for the memory shows at once.
     """
     batches: list[list[int]] = []
     for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
-        if batches and (len(batches[-1]) + 1) * lengths[batches[-1][0]] <= budget:
+        count = len(batches[-1]) + 1 if batches else 0
+        if batches and count <= most and count * lengths[batches[-1][0]] <= budget:
             batches[-1].append(index)
         else:
             batches.append([index])

@@ -19,6 +19,7 @@ from nmt.batching.batch import pad
 from nmt.decoding.corpus import length_batches
 from nmt.decoding.decoder import Decoder
 from nmt.decoding.ensemble import Ensemble
+from nmt.decoding.watching import told
 from nmt.decoding.workers import Workers
 from nmt.errors import DataError
 from nmt.model.checkpoint import LoadedModel
@@ -104,10 +105,10 @@ def force_all(
         work = partial(_force_share, place=_members(workers.decoder).index(model), heads=heads)
         own = [
             [Forced(by_token, torch.from_numpy(of)) for by_token, of in share]
-            for share in workers.share_out(work, items)
+            for share in told(workers.share_out(work, items), len(items))
         ]
     else:
-        own = [_force_batch(model, item, heads) for item in items]
+        own = list(told((_force_batch(model, item, heads) for item in items), len(items)))
     for indices, found in zip(batches, processes.gathered(own), strict=True):
         results.update(zip(indices, found, strict=True))
     return [results[i] for i in range(len(pairs))]

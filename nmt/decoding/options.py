@@ -34,10 +34,10 @@ class SearchOptions:
     def __post_init__(self) -> None:
         problems = [
             (not 1 <= self.beam <= 1000, f"decode.beam: found {self.beam}, expected 1 to 1000"),
-            (self.n_best < 1, f"n-best: found {self.n_best}, expected 1 or more"),
+            (self.n_best < 1, f"--n-best: found {self.n_best}, expected 1 or more"),
             (
                 self.n_best > self.beam and self.sampling is None,
-                f"n-best: found {self.n_best}, but a beam of {self.beam} finds no more than that; widen the beam",
+                f"--n-best: found {self.n_best}, but a beam of {self.beam} finds no more than that; widen the beam",
             ),
             (
                 not 0 <= self.length_penalty <= 10,  # more than that no float can hold

@@ -27,6 +27,7 @@ from nmt.decoding.demand import NO_DEMAND, Demand
 from nmt.decoding.engine import Engine
 from nmt.decoding.hypothesis import Hypothesis, not_a_number
 from nmt.decoding.options import SearchOptions
+from nmt.decoding.watching import told
 from nmt.errors import ConfigError, ModelError
 from nmt.exchange.ctranslate2 import write_ctranslate2
 from nmt.exchange.exported import Export, is_export, library, read_export, symbols
@@ -94,7 +95,7 @@ class CTranslate2Engine:
         batches = length_batches([len(ids) + 1 for ids in sentences], budget // options.beam)
         sources = [[self._source[i] for i in ids] for ids in sentences]
         started = [self._start([sources[i] for i in batch], options) for batch in batches]
-        for batch, found in zip(batches, started, strict=True):
+        for batch, found in told(zip(batches, started, strict=True), len(batches)):
             for i, result in zip(batch, found, strict=True):
                 results[i] = self._hypotheses(sources[i], result.result(), options)
         return results

@@ -25,6 +25,7 @@ from typing import Any
 import torch
 
 from nmt.config import Recipe, load_recipe, recipe_to_yaml
+from nmt.config.schedules import Falling
 from nmt.errors import ConfigError, DamagedError, DataError, ModelError
 from nmt.learning.metrics import MetricsLog
 from nmt.learning.optimizer import load_optimizer, optimizer_tensors
@@ -42,7 +43,6 @@ from nmt.model.checkpoint import (
 )
 from nmt.model.transformer import Transformer
 from nmt.processes import largest
-from nmt.schedules import Falling
 from nmt.staging import staged_directory
 
 OPTIMIZER_FILE = "optimizer.safetensors"

@@ -3,11 +3,11 @@
 import math
 
 from nmt.config import TrainSettings
-from nmt.schedules import Constant, Cosine, Falling, InverseSqrt, Noam, WarmupStableDecay
+from nmt.config.schedules import Constant, Cosine, Falling, InverseSqrt, Noam, WarmupStableDecay
 
 
 def learning_rate(settings: TrainSettings, dim: int, step: int) -> float:
-    """Return the rate of step 1, 2, 3 …; the formulas stand with the schedules in `nmt.schedules`."""
+    """Return the rate of step 1, 2, 3 …; the formulas stand with the schedules in `nmt.config.schedules`."""
     schedule = settings.schedule
     if isinstance(schedule, Noam):
         return schedule.factor / math.sqrt(dim) * min(1 / math.sqrt(step), step / math.sqrt(schedule.warmup) ** 3)

@@ -23,10 +23,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from nmt.config import DecodeSettings, Languages, ModelSettings
+from nmt.config.section import Section
 from nmt.errors import DamagedError, ModelError
 from nmt.model.sharding import laid_out_like, whole_tensor
 from nmt.model.transformer import Transformer
-from nmt.sections import Section
 from nmt.staging import staged_directory
 from nmt.text.tokenizer import Tokenizers
 
@@ -161,8 +161,10 @@ def read_configuration(directory: Path, name: str = CONFIG_FILE) -> dict[str, An
         raise DamagedError(f"{directory}: not a model directory: it has no {name}")
     try:
         configuration = json.loads(file.read_text(encoding="utf-8"))
+        if not isinstance(configuration, dict) or "format_version" not in configuration:
+            raise ValueError("it has no format_version; copy the model anew")
         version, digests = configuration["format_version"], dict(configuration.get("files", {}))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, TypeError) as error:
         raise DamagedError(f"{file}: damaged: {error}") from None
     if not isinstance(version, int) or version > FORMAT_VERSION:
         raise ModelError(f"{file}: format version {version}, but this nmt reads up to {FORMAT_VERSION}; update nmt")
@@ -171,7 +173,6 @@ def read_configuration(directory: Path, name: str = CONFIG_FILE) -> dict[str, An
             raise DamagedError(f"{directory / other}: missing, though {name} lists it; copy the whole directory")
         if digest_of(directory / other) != digest:
             raise DamagedError(f"{directory / other}: damaged: its content is not what was saved (SHA-256 differs)")
-    assert isinstance(configuration, dict)
     return configuration
 
 

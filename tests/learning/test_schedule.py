@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.config import Stop, TrainSettings, load_recipe
+from nmt.config.schedules import Constant, Cosine, Falling, InverseSqrt, Linear, Noam, Schedule, WarmupStableDecay
 from nmt.learning.schedule import learning_rate
-from nmt.schedules import Constant, Cosine, Falling, InverseSqrt, Linear, Noam, Schedule, WarmupStableDecay
 
 STEPS = 1000
 

@@ -10,12 +10,12 @@ from torch import Tensor
 
 from nmt.batching.batch import Batch, Group, pad
 from nmt.config import CorpusFile, Data, Languages, ModelSettings, Recipe, RuntimeSettings, Stop, TrainSettings
+from nmt.config.schedules import Constant
 from nmt.learning.loss import Smoothing, smoothed_cross_entropy
 from nmt.learning.progress import Care
 from nmt.learning.schedule import learning_rate
 from nmt.learning.update import Updater
 from nmt.model.transformer import Transformer
-from nmt.schedules import Constant
 
 BOS, EOS, PAD, V = 2, 3, 0, 12
 CPU = torch.device("cpu")

@@ -183,6 +183,12 @@ def test_a_damaged_configuration(saved: Path, content: str) -> None:
         load_model(saved, CPU)
 
 
+def test_what_is_no_configuration_is_said_plainly(saved: Path) -> None:
+    (saved / "config.json").write_text("[]")
+    with pytest.raises(ModelError, match=r"config\.json: damaged: it has no format_version; copy the model anew"):
+        load_model(saved, CPU)
+
+
 def test_a_newer_format_is_refused_before_anything_else(saved: Path) -> None:
     (saved / "config.json").write_text('{"format_version": 2, "model": "made of cheese"}')
     with pytest.raises(ModelError, match=r"config.json: format version 2, but this nmt reads up to 1; update nmt"):

@@ -26,7 +26,7 @@ def limit(learnt: MaxLength, source: int) -> int:
 
 
 def test_three_for_one_by_hand() -> None:
-    """S with `</s>` is 11 or 21, T 31 or 61: all are below 2.9 · S + 0.1, which is lower than 3 · S + 0; a tenth more."""
+    """S with `</s>` is 11 or 21, T 31 or 61: all are up to 2.9 · S + 0.1, lower than 3 · S; a tenth more."""
     assert longest_to_expect(split_of([(10, 30), (20, 60)])) == MaxLength(factor=3.19, extra=5)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from nmt.strict_yaml import Document, Location
+from nmt.config.strict_yaml import Document, Location
 
 _EXPECTED = {
     "int_type": "a whole number",

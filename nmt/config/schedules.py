@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from nmt.sections import PositiveInt, Probability, Rate, Section
+from nmt.config.section import PositiveInt, Probability, Rate, Section
 
 
 class Noam(Section):

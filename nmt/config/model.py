@@ -1,0 +1,64 @@
+"""The section on the Transformer."""
+
+from typing import Literal, Self
+
+from pydantic import model_validator
+
+from nmt.config.recipe_errors import Misfit
+from nmt.config.section import PositiveInt, Probability, Section
+
+
+class ModelSettings(Section):
+    """The Transformer: its size and its variants."""
+
+    encoder_layers: PositiveInt = 6
+    """Depth of the encoder."""
+    decoder_layers: PositiveInt = 6
+    """Depth of the decoder."""
+    dim: PositiveInt = 512
+    """Width D of the model."""
+    feed_forward: PositiveInt = 2048
+    """Inner width of the feed-forward layers."""
+    heads: PositiveInt = 8
+    """Attention heads; must divide dim."""
+    dropout: Probability = 0.1
+    """Dropout on embeddings and on each sublayer's output."""
+    attention_dropout: Probability = 0.0
+    """Dropout on attention weights."""
+    feed_forward_dropout: Probability = 0.0
+    """Dropout inside the feed-forward layers."""
+    norm: Literal["pre", "post"] = "pre"
+    """Normalise before each sublayer (trains easily) or after it (as in the paper)."""
+    normalization: Literal["layer", "rms"] = "layer"
+    """What normalising is: to mean zero and variance one (Ba et al. 2016), or to a mean square of one (Zhang & Sennrich
+    2019)."""
+    activation: Literal["relu", "gelu", "swiglu"] = "relu"
+    """Non-linearity of the feed-forward layers."""
+    positions: Literal["sinusoidal", "learned", "relative", "rotary"] = "sinusoidal"
+    """How the model knows the order of words: from vectors added to the embeddings, fixed or learned, or in
+    self-attention, from learned vectors for distances (Shaw et al. 2018) or by rotation (Su et al. 2021)."""
+    max_positions: PositiveInt = 1024
+    """Longest sequence that learned positions can tell apart."""
+    max_distance: PositiveInt = 16
+    """Longest distance that relative positions can tell apart; all longer ones look like it."""
+    tied_embeddings: Literal["all", "target", "none"] = "all"
+    """Share one matrix among source, target and output; between target and output; or not at all."""
+
+    @property
+    def longest(self) -> int | None:
+        """Return how many tokens, `</s>` included, a sequence may have; None for any number."""
+        return self.max_positions if self.positions == "learned" else None
+
+    @model_validator(mode="after")
+    def _heads_divide(self) -> Self:
+        if self.dim % self.heads or self.dim % 2:
+            raise Misfit(
+                "dim", f"must be even and a multiple of heads, found dim {self.dim} and heads {self.heads}", "heads"
+            )
+        if self.positions == "rotary" and self.dim // self.heads % 2:
+            raise Misfit(
+                "positions",
+                f"rotary turns pairs of numbers, so dim / heads must be even, found {self.dim} / {self.heads}",
+                "heads",
+            )
+        return self
