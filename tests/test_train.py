@@ -130,7 +130,7 @@ def same_tensors(a: Path, b: Path) -> bool:
 
 def test_the_longest_translation_is_learnt_and_travels_with_the_model(texts: Path, tmp_path: Path) -> None:
     learnt = json.loads((texts / "prepared" / "manifest.json").read_text())["max_length"]
-    assert learnt["extra"] == 10
+    assert learnt["extra"] == 5
     stop = "train.stop.steps=1"
     go(texts, tmp_path / "null", stop)
     assert load_model(tmp_path / "null" / "last", CPU).decode.max_length == MaxLength(**learnt)

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nmt.model.attention import MultiHeadAttention
+from nmt.model.layers import DecoderLayer
 from nmt.model.linear import ONEDNN, Linear, filled_up
 from nmt.model.transformer import Transformer
 
@@ -29,12 +30,15 @@ def pack_weights(model: Transformer, eight_bits: bool = False) -> bool:
     if not ONEDNN or model.device.type != "cpu" or (eight_bits and not torch.cpu._is_vnni_supported()):
         return False
     make = EightBitProduct if eight_bits else PackedProduct
+    crossing = {layer.cross_attention for layer in model.decoder if isinstance(layer, DecoderLayer)}
+    to_self = [one for one in model.modules() if isinstance(one, MultiHeadAttention) and one not in crossing]
+    for attention in to_self:
+        weight, bias = attention.joined_weights()
+        attention.joint = make(weight.detach(), bias.detach())
+    joined = {part for attention in to_self for part in (attention.query, attention.key_value)}
     for module in model.modules():
-        if isinstance(module, Linear):
+        if isinstance(module, Linear) and module not in joined:
             module.quick = make(module.weight.detach(), None if module.bias is None else module.bias.detach())
-        elif isinstance(module, MultiHeadAttention):
-            weight, bias = module.joined_weights()
-            module.joint = make(weight.detach(), bias.detach())
     model.packed = True
     return True
 
