@@ -83,7 +83,7 @@ class TorchEngine:
         """Return each sentence's hypotheses, in the precision of the runtime."""
         if len(sentences) > _WORTH_PACKING:
             self._pack(eight_bits=False)
-        with autocast(self._runtime, next(self._model.parameters()).device):
+        with autocast(self._runtime, self._model.device):
             if self._ensemble is not None:
                 _check_known_to_several(options)
                 return search_all(self.workers or self._ensemble, sentences, options, budget, demands)
