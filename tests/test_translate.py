@@ -15,7 +15,7 @@ from nmt import translate
 from nmt.config import DecodeSettings, Languages, ModelSettings, RuntimeSettings, TokenizerSettings
 from nmt.console import Console
 from nmt.decoding import corpus, rescoring
-from nmt.decoding.corpus import length_batches, search_all
+from nmt.decoding.corpus import Limits, dealt_batches, length_batches, search_all
 from nmt.decoding.demand import Demand
 from nmt.decoding.engine import TorchEngine
 from nmt.decoding.options import SearchOptions
@@ -239,6 +239,20 @@ class TestBatches:
         for batch in batches:
             assert len(batch) == 1 or len(batch) * max(lengths[index] for index in batch) <= budget
             assert len(batch) <= max(1, most)
+
+    @given(st.lists(st.integers(1, 50), max_size=90), st.integers(1, 4), st.integers(1, 5), st.integers(200, 3000))
+    def test_each_process_gets_as_much_to_do(self, lengths: list[int], width: int, processes: int, tokens: int) -> None:
+        limits = Limits(tokens, 40, processes)
+        batches = list(dealt_batches(lengths, width, limits))
+        assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
+        for batch in batches:
+            assert len(batch) == 1 or (len(batch) - 0.5) * max(lengths[i] for i in batch) * width <= tokens
+            assert len(batch) * width <= max(60 + width, width)
+        hands = min(processes, max(1, sum(lengths) * width // 1024))
+        rounds = [batches[i : i + hands] for i in range(0, len(batches), hands)]
+        for one, longest in [(one, max(lengths[i] for batch in one for i in batch)) for one in rounds]:
+            work = [sum(lengths[i] for i in batch) for batch in one]
+            assert len(one) < hands or max(work) - min(work) <= longest
 
     def test_a_batch_too_large_for_the_memory_is_halved(
         self, translator: Translator, monkeypatch: pytest.MonkeyPatch

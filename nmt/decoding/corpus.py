@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import torch
 
@@ -23,8 +23,19 @@ from nmt.text.tokenizer import EOS, PAD
 
 _CPU_ROWS = 480
 """Hypotheses that grow together on a CPU: with more, what they remember does not fit in the processor's own memory."""
-_WORTH_SHARING = 1024
-"""Source tokens times beam that are worth a process's while, though there be fewer batches than processes."""
+_WORTH_A_PROCESS = 1024
+"""Source tokens times beam that are worth a process's while."""
+
+
+class Limits(NamedTuple):
+    """What a batch may have at most, and how many processes are to have as much to do as each other."""
+
+    tokens: int
+    """Padded source tokens times the width of the search."""
+    rows: int
+    """Sentences times the width of the search."""
+    processes: int
+
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -41,16 +52,15 @@ def search_all(
 
     There is one demand for each sentence, or none at all.
 
-    A batch holds at most `budget` padded source tokens times beam; a longer sentence is searched alone, and a batch
-    that is too large for the memory of the device in halves. Of several processes, each searches its share of the
-    batches, and all return everything. Raises ConfigError if not even one sentence fits.
+    A batch holds at most `budget` padded source tokens times beam, or half a sentence more; a longer sentence is
+    searched alone, and a batch that is too large for the memory of the device in halves. Of several processes, each
+    searches its share of the batches, and all return everything. Raises ConfigError if not even one sentence fits.
     """
     results: list[list[Hypothesis]] = [[] for _ in sentences]
     demands = demands or [NO_DEMAND] * len(sentences)
-    if isinstance(decoder, Workers) and processes.size() == 1:  # elsewhere there may be more cores, or fewer
-        share = max(sum(len(ids) + 1 for ids in sentences) * options.width / decoder.count, _WORTH_SHARING)
-        budget = math.ceil(share / math.ceil(share / budget))  # so that all are through at about the same time
-    batches = _batches(sentences, demands, options, (budget, _CPU_ROWS if decoder.device.type == "cpu" else budget))
+    several = isinstance(decoder, Workers) and processes.size() == 1  # elsewhere there may be more cores, or fewer
+    limits = Limits(budget, _CPU_ROWS if decoder.device.type == "cpu" else budget, decoder.count if several else 1)
+    batches = _batches(sentences, demands, options, limits)
     work = partial(_search_batch, options=options)
     items = [[(sentences[i], demands[i]) for i in batch] for batch in processes.own_share(batches)]
     if isinstance(decoder, Workers) and len(items) > 1 and decoder.ready:
@@ -65,20 +75,30 @@ def search_all(
 
 
 def _batches(
-    sentences: Sequence[Sequence[int]], demands: Sequence[Demand], options: SearchOptions, most: tuple[int, int]
+    sentences: Sequence[Sequence[int]], demands: Sequence[Demand], options: SearchOptions, limits: Limits
 ) -> list[list[int]]:
-    """Cut sentences into batches; those that must hold phrases, whose search is slower and wider, among themselves.
-
-    A batch has at most so many padded source tokens, and so many sentences, times the width of the search.
-    """
+    """Cut sentences into batches; those that must hold phrases, whose search is slower and wider, among themselves."""
     plain = [i for i, demand in enumerate(demands) if not demand.phrases]
     phrased = [i for i, demand in enumerate(demands) if demand.phrases]
     widths = (options.width, beam_width([demands[i] for i in phrased], options))
     return [
         [group[i] for i in batch]
         for group, width in zip((plain, phrased), widths, strict=True)
-        for batch in length_batches([len(sentences[i]) + 1 for i in group], *(number // width for number in most))
+        for batch in dealt_batches([len(sentences[i]) + 1 for i in group], width, limits)
     ]
+
+
+def dealt_batches(lengths: Sequence[int], width: int, limits: Limits) -> Iterator[list[int]]:
+    """Cut sentences into batches of like length, the longest first, as many for each process and as costly.
+
+    For that, what would be one batch of each process is cut at once, and dealt out sentence by sentence: no two get a
+    longest sentence more, or less, than each other.
+    """
+    hands = max(1, min(limits.processes, sum(lengths) * width // _WORTH_A_PROCESS))
+    rows = hands * limits.rows / width
+    times = max(1, round(len(lengths) / rows))  # rather than a small batch at last, somewhat larger ones
+    for batch in length_batches(lengths, hands * limits.tokens // width, max(rows, len(lengths) / times)):
+        yield from (batch[i::hands] for i in range(min(hands, len(batch))))
 
 
 def _in_threads(work: Callable[[Item], Result], items: Sequence[Item], device: torch.device) -> Iterator[Result]:

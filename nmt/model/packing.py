@@ -8,9 +8,13 @@ N tokens of all groups, padding included; B sentences of a group, T their padded
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+_ALIKE = 0.9
+"""Sentences of this share of the longest one's length are padded to it: fewer groups attend in fewer products."""
 
 
 @dataclass(frozen=True)
@@ -37,3 +41,40 @@ def pack(groups: Sequence[Tensor]) -> Tensor:
     """Lay groups (B, T, …) in one row (N, …)."""
     flat = [group.flatten(0, 1) for group in groups]
     return flat[0] if len(flat) == 1 else torch.cat(flat)
+
+
+class Alike(NamedTuple):
+    """Sentences of a batch that are about equally long."""
+
+    rows: Tensor  # (B') which ones of the batch
+    ids: Tensor  # (B', S')
+    mask: Tensor | None  # (B', S'), True at tokens; None if nothing is padded
+
+    @classmethod
+    def of(cls, rows: list[int], longest: int, ids: Tensor, mask: Tensor | None) -> "Alike":
+        """Take rows of a batch of ids (B, S) with their mask (B, S), cut off at the longest of them."""
+        places = torch.tensor(rows, device=ids.device)
+        seen = None if mask is None else mask[places, :longest]
+        return cls(places, ids[places, :longest], None if seen is None or bool(seen.all()) else seen)
+
+
+def parts_alike(ids: Tensor, mask: Tensor | None, most: int) -> list[list[Alike]]:
+    """Cut a batch of ids (B, S) with their mask (B, S) into parts of so many tokens, if not of one sentence.
+
+    Each part is made of groups of like length, the longest first, so that there is hardly any padding.
+    """
+    count, width = ids.shape
+    lengths = [width] * count if mask is None else mask.sum(1).tolist()
+    parts: list[list[tuple[list[int], int]]] = []
+    room = 0
+    for row in sorted(range(count), key=lambda row: -lengths[row]):
+        longest = parts[-1][-1][1] if parts else 0
+        if not parts or longest > room:
+            parts.append([([], lengths[row])])
+            room = most
+        elif lengths[row] < _ALIKE * longest:
+            parts[-1].append(([], lengths[row]))
+        rows, longest = parts[-1][-1]
+        rows.append(row)
+        room -= longest
+    return [[Alike.of(*group, ids, mask) for group in part] for part in parts]

@@ -15,7 +15,7 @@ from nmt.model.cache import DecoderCache, LayerCache
 from nmt.model.embedding import Embedding
 from nmt.model.layers import DecoderLayer, EncoderLayer, FeedForward, normalization
 from nmt.model.linear import Linear, filled_up
-from nmt.model.packing import Packing
+from nmt.model.packing import Alike, Packing, parts_alike
 
 _CPU_BLOCK, _CPU_TOKENS = 64, 1024
 """Rows whose logits, and source tokens whose inner layers, fit in a processor's own memory, more or less."""
@@ -64,19 +64,21 @@ class Transformer(nn.Module):
         """Read one group's source ids (B, S) with their mask; return memory (B, S, D)."""
         if not self.packed:
             return self._encode([source], Packing.of([source], [source_mask])).view(*source.shape, -1)
-        size = max(1, _CPU_TOKENS // source.size(1))
-        parts = torch.split(source, size)
-        masks = [None] * len(parts) if source_mask is None else torch.split(source_mask, size)
-        return torch.cat([self._encode_filled_up(*part) for part in zip(parts, masks, strict=True)])
+        memory = self.output.weight.new_zeros(*source.shape, self.settings.dim)
+        for part in parts_alike(source, source_mask, _CPU_TOKENS):
+            for (rows, ids, _), found in zip(part, self._encode_filled_up(part), strict=True):
+                memory[rows, : ids.size(1)] = found
+        return memory
 
-    def _encode_filled_up(self, source: Tensor, source_mask: Tensor | None) -> Tensor:
-        """Do as `encode` does, with one more sentence that nobody asks about, since products like round numbers."""
-        groups, masks = [source], [source_mask]
-        missing = filled_up(source.numel()) - source.numel()
+    def _encode_filled_up(self, part: Sequence[Alike]) -> list[Tensor]:
+        """Return memory of each group, with one more sentence that nobody asks about: products like round numbers."""
+        groups, masks = [alike.ids for alike in part], [alike.mask for alike in part]
+        count = sum(ids.numel() for ids in groups)
+        missing = filled_up(count) - count
         if missing:
-            groups, masks = [source, source.new_zeros(1, missing)], [source_mask, None]
-        memory = self._encode(groups, Packing.of(groups, masks))
-        return memory[: source.numel()].view(*source.shape, -1)
+            groups, masks = [*groups, groups[0].new_zeros(1, missing)], [*masks, None]
+        packing = Packing.of(groups, masks)
+        return packing.unpack(self._encode(groups, packing))[: len(part)]
 
     def decode(self, target_in: Tensor, memory: Tensor, source_mask: Tensor | None) -> Tensor:
         """Read one group's target ids (B, T) beside memory (B, S, D); return hidden states (B, T, D)."""

@@ -30,6 +30,8 @@ _KINDS: dict[Kind, str] = {
     r"|&(?:[A-Za-z]\w*|#\d+|#x[\dA-Fa-f]+);",
 }
 _ITEM = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in _KINDS.items()))
+_MARK = re.compile(r"[:@<{$%&]|www\.")
+"""What every item has something of, and few lines."""
 _NUMBER = re.compile(r"\d+(?:[.,:'’\u202f ]\d+)*")
 _SMALL = 12
 """Numbers up to this are often written as words, and are not looked for."""
@@ -53,13 +55,17 @@ class Difference(NamedTuple):
 
 def items(line: str) -> list[Item]:
     """Return what must survive of a normalized line, in order; nothing overlaps."""
+    if not _MARK.search(line):
+        return []
     return [Item(found[0], found.lastgroup, *found.span()) for found in _ITEM.finditer(line)]  # type: ignore[arg-type]
 
 
 def compare(source: str, text: str) -> Difference:
     """Return what a translation lost of a line, and what it has too often."""
-    wanted = Counter(item.text for item in items(normalize(source)))
-    found = Counter(item.text for item in items(text))
+    in_source, in_text = items(normalize(source)), items(text)
+    if not in_source and not in_text:
+        return Difference((), ())
+    wanted, found = Counter(item.text for item in in_source), Counter(item.text for item in in_text)
     return Difference(tuple((wanted - found).elements()), tuple((found - wanted).elements()))
 
 
@@ -69,9 +75,9 @@ def lost_numbers(source: str, text: str) -> list[str]:
     >>> lost_numbers("1,000.5 miles in 1984, 2 to 13", "1.000,5 miglia nel 1983, da due")
     ['1984', '13']
     """
-    found = Counter(map(_digits, _numbers(text)))
-    lost = []
-    for number in _numbers(normalize(source)):
+    wanted, lost = _numbers(normalize(source)), []
+    found = Counter(map(_digits, _numbers(text) if wanted else ()))
+    for number in wanted:
         if found[_digits(number)]:
             found[_digits(number)] -= 1
         elif _is_large(_digits(number)):
@@ -132,7 +138,7 @@ def _tags_closed_up(source: str, text: str) -> str:
 
 def _numbers(line: str) -> list[str]:
     """Return the numbers that stand outside protected items."""
-    return _NUMBER.findall(_ITEM.sub(" ; ", line))
+    return _NUMBER.findall(_ITEM.sub(" ; ", line) if _MARK.search(line) else line)
 
 
 def _is_large(digits: str) -> bool:
