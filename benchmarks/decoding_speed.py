@@ -1,13 +1,14 @@
 """How many target tokens a second `nmt translate` writes, beside CTranslate2 on the very same weights.
 
     python benchmarks/decoding_speed.py MODEL TEXT… [--reference FILE…] [--rounds 5] [--threads 1] [--beam 1 4]
-        [--set decode.KEY=VALUE…]
+        [--ctranslate2-batches 1] [--set decode.KEY=VALUE…]
 
 MODEL is a run or a model directory; it is exported to a temporary directory in float32 and int8. All engines translate
 each TEXT in turn, A B A B, in one process, after a first round that is not counted. What is timed is the way
 from lines to lines: tokenizing, searching, spelling; starting and loading are left out. Target tokens are those of the
 translations with `</s>`. A figure is the median of the rounds. CTranslate2 translates as many batches at a time as
-there are threads, its quicker way for whole files.
+there are threads, its quicker way for whole files, or as many as `--ctranslate2-batches` says: its default is 1, where
+all threads work at one batch.
 Prints a table and one JSON line.
 """
 
@@ -47,6 +48,7 @@ def main() -> None:
     parser.add_argument("--reference", type=Path, action="append", default=[], help="one for each TEXT, in order")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--ctranslate2-batches", type=int, help="at a time; as many as there are threads if not given")
     parser.add_argument("--beam", type=int, nargs="+", default=[1, 4])
     parser.add_argument("--set", action="append", default=[], help="as nmt translate has it, for all engines")
     chosen = parser.parse_args()
@@ -55,7 +57,9 @@ def main() -> None:
     set_threads(RuntimeSettings(threads=1))  # or this process could not be copied any more
     loaded = load_model(resolve_model(chosen.model), CPU)
     texts = [list(read_lines(text)) for text in chosen.texts]
-    engines = translators(loaded, load_model(resolve_model(chosen.model), CPU), chosen.threads, texts[0])
+    again = load_model(resolve_model(chosen.model), CPU)
+    batches = chosen.ctranslate2_batches or chosen.threads
+    engines = translators((loaded, again), chosen.threads, batches, texts[0])
     results = []
     for place, (text, lines) in enumerate(zip(chosen.texts, texts, strict=True)):
         reference = list(read_lines(chosen.reference[place])) if chosen.reference else None
@@ -68,8 +72,11 @@ def main() -> None:
     report(results, chosen)
 
 
-def translators(loaded: LoadedModel, again: LoadedModel, threads: int, lines: list[str]) -> dict[str, Translator]:
+def translators(
+    models: tuple[LoadedModel, LoadedModel], threads: int, batches: int, lines: list[str]
+) -> dict[str, Translator]:
     """Return the engines by name; each of ours has a model of its own, CTranslate2 what it has read."""
+    loaded, again = models
     runtime = RuntimeSettings(device="cpu", threads=threads)
     reuse_freed_memory()
     found = {
@@ -81,8 +88,8 @@ def translators(loaded: LoadedModel, again: LoadedModel, threads: int, lines: li
     for quantization in ("float32", "int8"):
         with tempfile.TemporaryDirectory() as folder:
             write_ctranslate2(Path(folder), loaded, quantization)
-            one_thread_each = runtime.model_copy(update={"threads": 1})
-            exported = open_in_ctranslate2(Path(folder), one_thread_each, parallel=threads)
+            shared_out = runtime.model_copy(update={"threads": threads // batches})
+            exported = open_in_ctranslate2(Path(folder), shared_out, parallel=batches)
             found[f"CTranslate2 {quantization}"] = Translator(exported, runtime)
     return found
 
@@ -147,7 +154,7 @@ def report(results: list[dict[str, Any]], chosen: argparse.Namespace) -> None:
             f"| {row['text']} | {row['beam']} | {row['engine']} | {row['target_tokens_per_s']:,.0f} "
             f"| {row['of_ours']:.2f} | {rounds} | {row['same_lines']:.1%} | {bleu} |"
         )
-    print(json.dumps({"model": str(chosen.model), "threads": chosen.threads, "results": results}))
+    print(json.dumps({**vars(chosen), "results": results}, default=str))
 
 
 if __name__ == "__main__":

@@ -61,16 +61,18 @@ def beam_search(
     """
     count = limits.numel()
     finished = [BestFinished(options.n_best) for _ in range(count)]
-    penalty_at_limit = torch.tensor([options.penalty(int(limit)) for limit in limits], dtype=torch.float64)
+    penalty_at_limit = [options.penalty(limit) for limit in limits.tolist()]
     lost = torch.full((count,), -torch.inf, dtype=torch.float64)  # up to which log-probability one is lost
     live = Live(torch.arange(count), torch.zeros(count), torch.full((count, 1), BOS), torch.zeros(count, 1))
     while live.sentences.numel():
         logits = steps.step(live.tokens[:, -1].to(device))
         log_probs, tokens = best_tokens(logits, rules, live.tokens, live.sentences, options.beam + 1)
         candidates = best_candidates(live, log_probs, tokens, options.beam)
-        for sentence, hypothesis in _ended(live, candidates, options):
+        for sentence, hypothesis in (ended := _ended(live, candidates, options)):
             finished[sentence].add(hypothesis)
-            lost[sentence] = finished[sentence].worst * penalty_at_limit[sentence]
+        known = sorted({sentence for sentence, _ in ended})
+        bounds = [finished[sentence].worst * penalty_at_limit[sentence] for sentence in known]
+        lost[known] = torch.tensor(bounds, dtype=torch.float64)
         live, rows = _grow(live, candidates, lost, options.beam)
         if live.sentences.numel():
             steps.select(rows.to(device))

@@ -58,9 +58,10 @@ def search_all(
     """
     results: list[list[Hypothesis]] = [[] for _ in sentences]
     demands = demands or [NO_DEMAND] * len(sentences)
-    several = isinstance(decoder, Workers) and processes.size() == 1  # elsewhere there may be more cores, or fewer
-    limits = Limits(budget, _CPU_ROWS if decoder.device.type == "cpu" else budget, decoder.count if several else 1)
-    batches = _batches(sentences, demands, options, limits)
+    # where this is one of several processes that share the work already, the others may have more cores, or fewer
+    hands = decoder.count if isinstance(decoder, Workers) and processes.size() == 1 else 1
+    rows = _CPU_ROWS if decoder.device.type == "cpu" else budget
+    batches = _batches(sentences, demands, options, Limits(budget, rows, hands))
     work = partial(_search_batch, options=options)
     items = [[(sentences[i], demands[i]) for i in batch] for batch in processes.own_share(batches)]
     if isinstance(decoder, Workers) and len(items) > 1 and decoder.ready:

@@ -88,12 +88,14 @@ class EightBitProduct:
 
 def _rows(x: Tensor) -> Tensor:
     """Return (..., I) as rows, filled up."""
-    rows = x.reshape(-1, x.size(-1))
+    rows = x if x.dim() == 2 else x.reshape(-1, x.size(-1))
     missing = filled_up(rows.size(0)) - rows.size(0)
     return F.pad(rows, (0, 0, 0, missing)) if missing else rows
 
 
 def _shaped(found: Tensor, x: Tensor, outputs: int) -> Tensor:
     """Return what was found for x, without what was filled up."""
+    if found.shape[:-1] == x.shape[:-1]:
+        return found
     count = x.numel() // x.size(-1)
     return found[:count].view(*x.shape[:-1], outputs)
