@@ -86,7 +86,8 @@ class Survival:
     def loss(self, line: str, text: str) -> Loss:
         """Return what must be mended by another search."""
         missing, surplus = compare(line, text) if self.protect else NO_LOSS
-        return Loss((*missing, *missing_terms(self._terms(line), text)), surplus)
+        terms = self._terms(line)
+        return Loss((*missing, *missing_terms(terms, text)) if terms else missing, surplus)
 
     def report(self, line: str, text: str) -> Loss:
         """Return what to tell people of: also numbers, which are not searched for."""
