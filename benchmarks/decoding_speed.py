@@ -13,6 +13,7 @@ Prints a table and one JSON line.
 """
 
 import argparse
+import gc
 import json
 import os
 import statistics
@@ -60,6 +61,7 @@ def main() -> None:
     again = load_model(resolve_model(chosen.model), CPU)
     batches = chosen.ctranslate2_batches or chosen.threads
     engines = translators((loaded, again), chosen.threads, batches, texts[0])
+    gc.freeze()  # as nmt translate does
     results = []
     for place, (text, lines) in enumerate(zip(chosen.texts, texts, strict=True)):
         reference = list(read_lines(chosen.reference[place])) if chosen.reference else None

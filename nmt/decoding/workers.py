@@ -10,7 +10,6 @@ end of its line: nobody else holds that end. Only the first process waits for se
 """
 
 import ctypes
-import gc
 import os
 import pickle
 import signal
@@ -118,7 +117,6 @@ class Workers:
 
     def _copy(self) -> None:
         """Make the copies. A signal that comes meanwhile waits: it would find one that nobody knows of yet."""
-        gc.freeze()  # what is there now stays: to look through it for rubbish again and again takes a tenth of a second
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             for _ in range(self.count):
