@@ -85,20 +85,24 @@ def train(
     with errors_explained(debug, quiet) as console:
         from nmt.config import load_recipe
         from nmt.prepare import prepare as prepare_stage
+        from nmt.prepare import why_stale
         from nmt.processes import apart, connected, first_goes_ahead, is_second_try, rank
-        from nmt.train import dry_run
+        from nmt.train import check_may_prepare, dry_run
         from nmt.train import train as train_stage
 
+        signal.signal(signal.SIGUSR1, lambda *_: None)  # until there is something to save
         recipe = load_recipe(config, overrides or ())
+        restart = restart and not is_second_try()
         with connected(recipe.runtime):
             with first_goes_ahead():
+                check_may_prepare(recipe, why_stale(recipe), restart and not dry)
                 prepare_stage(recipe, console)
             if dry:
                 if rank() == 0:
                     with apart():
                         print(dry_run(recipe, console))
                 return
-            outcome = train_stage(recipe, console, restart and not is_second_try())
+            outcome = train_stage(recipe, console, restart)
     if outcome.signal is not None:
         raise typer.Exit(128 + outcome.signal)
 
@@ -175,6 +179,10 @@ def translate(
     with errors_explained(debug, quiet) as console:
         if prefixes is not None and (verify or reference is not None):
             raise ConfigError("--prefixes: --verify and --reference make no translations to begin; leave one out")
+        if verify:
+            _refuse("--verify", {"--reference": reference, "--output": output, "--json": json})
+        if reference is not None:
+            _refuse("--reference", {"--n-best": n_best > 1, "--glossary": glossary, "--alignment": alignment})
         with _quick_imports():
             from nmt.job import Job, default_model, opened_translator
             from nmt.runtime import runtime_settings
@@ -194,6 +202,13 @@ def translate(
                 job.judge(reference, console)
             else:
                 job.translate(prefixes, console)
+
+
+def _refuse(option: str, others: dict[str, object]) -> None:
+    """Raise ConfigError if any other option is given that would have no effect beside this one."""
+    for other, given in others.items():
+        if given:
+            raise ConfigError(f"{option}: {other} would have no effect beside it; leave one out")
 
 
 @app.command()

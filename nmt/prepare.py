@@ -54,6 +54,8 @@ def prepare(recipe: Recipe, console: Console, force: bool = False) -> PreparedCo
     Raises DataError naming file and line for text that cannot be read, ConfigError for a tokenizer that cannot be made.
     """
     directory = recipe.prepared_directory
+    if recipe.train.start_from is not None:
+        _taken_over(recipe, recipe.train.start_from)  # also where the corpus was prepared for another recipe
     reason = "asked to prepare anew" if force else why_stale(recipe)
     if reason is None:
         try:

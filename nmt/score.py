@@ -6,9 +6,10 @@ BLEU   34.21  nrefs:1|case:mixed|eff:no|tok:zh|smooth:exp|version:2.6.0
 chrF2  30.02  nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:2.6.0
 """
 
+import codecs
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -139,12 +140,16 @@ def _name(path: Path) -> str:
     return "standard input" if path == STANDARD_INPUT else str(path)
 
 
+def _lines(stream: Iterable[bytes]) -> list[str]:
+    return [decode_line(raw.removeprefix(codecs.BOM_UTF8) if i == 0 else raw) for i, raw in enumerate(stream)]
+
+
 def _read(path: Path) -> list[str]:
     if path == STANDARD_INPUT:
-        lines = [decode_line(raw) for raw in sys.stdin.buffer]
+        lines = _lines(sys.stdin.buffer)
     elif path.is_fifo():  # what a shell makes of <(cut -f 2 test.tsv)
         with path.open("rb") as pipe:
-            lines = [decode_line(raw) for raw in pipe]
+            lines = _lines(pipe)
     else:
         lines = list(read_lines(path))
     if not lines:

@@ -9,14 +9,14 @@ from nmt.config import Recipe
 from nmt.console import Console
 from nmt.decoding.alignment_heads import best_heads
 from nmt.decoding.options import SearchOptions
-from nmt.errors import DataError
+from nmt.errors import ConfigError, DataError
 from nmt.learning.budget import settle_batch_tokens
 from nmt.learning.estimate import estimate, render
 from nmt.learning.interruption import polite_interruption
 from nmt.learning.memory import memory_explained
 from nmt.learning.parallel import run_directory
 from nmt.learning.run import RunDirectory, point
-from nmt.learning.training import Training
+from nmt.learning.training import Training, first_model
 from nmt.learning.validation import Evaluation, evaluate
 from nmt.model.checkpoint import keep_alignment, load_model
 from nmt.runtime import choose_device, reuse_freed_memory, set_threads
@@ -49,14 +49,16 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> Outcome:
     corpus = PreparedCorpus.open(recipe.prepared_directory)
     run = run_directory(recipe.run)
     with run.locked(console.warn), polite_interruption() as interruption:
+        if restart:
+            check_can_begin(recipe, corpus)
         recipe = settle_batch_tokens(recipe, corpus, run, restart, console.say)
         with processes.first_goes_ahead():
             run.begin(recipe, restart)
         recipe = with_learnt_limit(recipe, corpus)
-        training = Training(recipe, corpus, run, console)
-        training.introduce()
         test = None
-        with memory_explained(training.updater.device):
+        with memory_explained(choose_device(recipe.runtime)):
+            training = Training(recipe, corpus, run, console)
+            training.introduce()
             reason = training.loop(interruption)
             if processes.rank() == 0:
                 link_latest(run.path, console)
@@ -66,6 +68,37 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> Outcome:
             if interruption.signal is None and test_pairs:
                 test = interruption.unless_stopped(partial(report_test, recipe, test_pairs, run, console))
     return Outcome(training.progress.step, reason, interruption.signal, test)
+
+
+def check_can_begin(recipe: Recipe, corpus: PreparedCorpus) -> None:
+    """Make sure that a run may be emptied for a new training. Raises the errors that would end that at once."""
+    start = recipe.train.start_from
+    if start is not None and start.resolve().is_relative_to(recipe.run.resolve()):
+        raise ConfigError(
+            f"train.start_from: {start} is in the run that --restart empties; choose another run:, or copy the model"
+        )
+    with memory_explained(choose_device(recipe.runtime)):
+        first_model(recipe, corpus.tokenizers, goes_on=False)
+
+
+def check_may_prepare(recipe: Recipe, reason: str | None, restart: bool) -> None:
+    """Keep the corpus that a run was trained on from being replaced, where there is a reason to prepare it anew.
+
+    Raises ModelError if a training is at it, ConfigError if there is one that could go on with it.
+    """
+    run = RunDirectory(recipe.run)
+    if reason is None or not run.path.exists():
+        return
+    try:
+        PreparedCorpus.open(recipe.prepared_directory)
+    except DataError:
+        return  # there is none, or none that is of any use
+    with run.locked():
+        if run.saved() and not restart:
+            raise ConfigError(
+                f"{run.path}: this run was started with another text, or another way to prepare it: {reason}; "
+                "undo the change, choose another run:, or start over with --restart"
+            )
 
 
 def with_learnt_limit(recipe: Recipe, corpus: PreparedCorpus) -> Recipe:

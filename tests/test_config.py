@@ -67,7 +67,7 @@ data:
 tokenizer: {size: 2000, shared: false, type: bpe}
 model: {dim: 128, heads: 2, tied_embeddings: target}
 train:
-  schedule: {name: wsd, rate: 1e-3, decay: 0.7}
+  schedule: {name: wsd, rate: 1e-3, warmup: 100, decay: 0.7}
   adam_betas: [0.9, 0.999]
   clip_norm: null
   stop: {steps: 1_000, hours: 2, patience: 3}
@@ -80,7 +80,7 @@ prepared: shared
     assert recipe.languages.target == "no"
     assert recipe.data.train[0].columns == (2, 1)
     assert recipe.data.train[1].tag == "web-text"
-    assert recipe.train.schedule == WarmupStableDecay(name="wsd", rate=0.001, decay=0.7)
+    assert recipe.train.schedule == WarmupStableDecay(name="wsd", rate=0.001, warmup=100, decay=0.7)
     assert recipe.train.adam_betas == (0.9, 0.999)
     assert recipe.train.clip_norm is None
     assert recipe.train.stop.steps == 1000
@@ -232,6 +232,19 @@ def test_every_mistake_is_named_with_line_and_key(path: Path) -> None:
         ("tokenizer: {size: 999_999_999_999}", "tokenizer.size: found 999999999999, expected less than 2147483648"),
         ("decode: {beam: 9999}", "decode.beam: found 9999, expected 1000 or less"),
         ("runtime: {threads: 100_000}", "runtime.threads: found 100000, expected 1024 or less"),
+        (
+            "prepared: runs/small",
+            "prepared: is the folder of the run, or holds it, and would be replaced whole; name a folder of its own",
+        ),
+        (
+            "prepared: runs",
+            "prepared: is the folder of the run, or holds it, and would be replaced whole; name a folder of its own",
+        ),
+        (
+            "train: {schedule: {name: wsd}, stop: {steps: 500}}",
+            "train.schedule.warmup: 1000 steps of rising leave none of train.stop.steps: 500 to fall; set it lower",
+        ),
+        ("decode: {max_length: {factor: 1e300}}", "decode.max_length.factor: found 1e+300, expected 100 or less"),
         ("prepared: ''", "prepared: found no name, expected the path of a file, or of a folder of its own"),
         (
             "model: {positions: learned, max_positions: 256, tied_embeddings: none}",
@@ -362,16 +375,17 @@ def test_every_shipped_recipe_loads(repository: Path) -> None:
 
 
 texts = st.text(min_size=2, max_size=8)
+codes = st.sampled_from(["en", "it", "zh-Hant", "pt_BR", "yue"])
 rates = st.floats(min_value=1e-12, max_value=1e12)
 shares = st.floats(min_value=0, max_value=1, exclude_max=True)
 files = st.text(min_size=1, max_size=8).filter(lambda name: "\0" not in name and Path(name) != Path())
 corpora = st.fixed_dictionaries(
-    {"tsv": files}, optional={"weight": rates, "columns": st.sampled_from([[2, 1], [1, 3]])}
+    {"tsv": files}, optional={"weight": st.floats(1e-12, 1000), "columns": st.sampled_from([[2, 1], [1, 3]])}
 )
 recipes = st.fixed_dictionaries(
     {
         "name": texts,
-        "languages": st.fixed_dictionaries({"source": texts, "target": texts}),
+        "languages": st.fixed_dictionaries({"source": codes, "target": codes}),
         "data": st.fixed_dictionaries(
             {"train": st.lists(corpora, min_size=1, max_size=3)}, optional={"valid": corpora}
         ),
@@ -528,3 +542,14 @@ def test_a_start_that_cannot_be_read(path: Path, start: Path, content: str) -> N
     (start / "config.json").unlink()
     with pytest.raises(ConfigError, match=r"train.start_from: .*base: no model here; expected a model directory"):
         load(path, SMALLEST + "train: {start_from: base}\n")
+
+
+@pytest.mark.parametrize("name", ["chinese", "??", "z", "zh Hant"])
+def test_a_language_is_a_code_for_rules_go_by_it(path: Path, name: str) -> None:
+    (problem,) = problems(path, SMALLEST.replace("target: it", f"target: '{name}'"))
+    assert problem.startswith("line 2: languages.target: found ")
+
+
+@pytest.mark.parametrize("name", ["zh", "zh-Hant", "pt_BR", "yue"])
+def test_codes_of_languages(path: Path, name: str) -> None:
+    assert load(path, SMALLEST.replace("target: it", f"target: {name}")).languages.target == name

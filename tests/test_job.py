@@ -77,6 +77,24 @@ class TestCommand:
         assert done.exit_code == 0, done.stderr
         assert "each alone: the same text for 1 of 1" in done.stdout
 
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            (["--verify", "--reference", "in.txt"], "--verify: --reference"),
+            (["--verify", "--output", "out.txt"], "--verify: --output"),
+            (["--verify", "--json"], "--verify: --json"),
+            (["--reference", "in.txt", "--n-best", "3"], "--reference: --n-best"),
+            (["--reference", "in.txt", "--glossary", "in.txt"], "--reference: --glossary"),
+            (["--reference", "in.txt", "--alignment"], "--reference: --alignment"),
+        ],
+    )
+    def test_options_that_would_have_no_effect_are_refused(
+        self, model: Path, tmp_path: Path, options: list[str], message: str
+    ) -> None:
+        done = call("translate", "-m", model, "-i", tmp_path / "in.txt", "--device", "cpu", *options)
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert done.stderr.startswith(f"error: {message} would have no effect beside it; leave one out")
+
     def test_what_is_said_of_one_line(self, model: Path, tmp_path: Path) -> None:
         (tmp_path / "in.txt").write_text("a dog\n")
         done = call("translate", "-m", model, "-i", tmp_path / "in.txt", "--device", "cpu")

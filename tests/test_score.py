@@ -95,6 +95,12 @@ def test_standard_input(hyp: Path, ref: Path, monkeypatch: pytest.MonkeyPatch) -
     assert score(STANDARD_INPUT, [ref]).scores == score(hyp, [ref]).scores
 
 
+def test_a_byte_order_mark_on_standard_input(hyp: Path, ref: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    marked = io.BytesIO(b"\xef\xbb\xbf" + ref.read_bytes())
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(marked))
+    assert score(STANDARD_INPUT, [ref]).scores == score(ref, [ref]).scores
+
+
 def test_pipes(hyp: Path, ref: Path, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

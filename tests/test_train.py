@@ -33,8 +33,8 @@ from nmt.learning.run import RunDirectory
 from nmt.learning.training import Training
 from nmt.learning.update import Updater
 from nmt.model.checkpoint import load_model
-from nmt.prepare import prepare
-from nmt.train import Outcome, train
+from nmt.prepare import prepare, why_stale
+from nmt.train import Outcome, check_may_prepare, train
 
 QUIET = Console(quiet=True)
 CPU = torch.device("cpu")
@@ -369,6 +369,48 @@ def test_other_text_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"run: the training or validation text has changed .*--restart"):
         go(tmp_path, tmp_path / "run", "train.stop.steps=4")
     train(recipe(tmp_path, tmp_path / "run", "train.stop.steps=1"), QUIET, restart=True)
+
+
+def test_the_corpus_of_a_run_is_not_replaced(texts: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    alone = [f"prepared={run / 'prepared'}"]
+    prepare(recipe(texts, run, *alone), QUIET)
+    go(texts, run, "train.stop.steps=2", *alone)
+    changed = recipe(texts, run, "tokenizer.size=70", *alone)
+    before = (run / "prepared" / "manifest.json").read_bytes()
+    with pytest.raises(ConfigError, match=r"tokenizer.size was 80, is 70; undo the change, choose another run:"):
+        check_may_prepare(changed, why_stale(changed), restart=False)
+    check_may_prepare(changed, why_stale(changed), restart=True)
+    with RunDirectory(run).locked(), pytest.raises(ModelError, match="is training here"):
+        check_may_prepare(changed, why_stale(changed), restart=True)
+    assert (run / "prepared" / "manifest.json").read_bytes() == before
+    same = recipe(texts, run, *alone)
+    check_may_prepare(same, why_stale(same), restart=False)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("train.start_from={run}", "is in the run that --restart empties"),
+        ("train.freeze=[encodr.*]", "no weight is called 'encodr.*'"),
+        pytest.param(
+            "runtime.device=cuda",
+            "cuda is not available",
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"),
+        ),
+    ],
+)
+def test_a_restart_that_cannot_begin_leaves_the_run_as_it_is(
+    texts: Path, tmp_path: Path, override: str, message: str
+) -> None:
+    run = tmp_path / "run"
+    go(texts, run, "train.stop.steps=2")
+    before = saved_steps(run)
+    changed = recipe(texts, run, override.format(run=run))
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        train(changed, QUIET, restart=True)
+    assert saved_steps(run) == before
+    assert go(texts, run, "train.stop.steps=3").step == 3
 
 
 def test_two_at_once_are_refused(texts: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from nmt.config.section import PositiveInt, Section
 class MaxLength(Section):
     """The longest translation: factor × source tokens + extra, in tokens, both sentence ends counted."""
 
-    factor: float = Field(default=2.0, ge=0)
+    factor: float = Field(default=2.0, ge=0, le=100)
     """Target tokens per source token."""
     extra: PositiveInt = 10
     """Target tokens beside these."""

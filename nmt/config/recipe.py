@@ -1,5 +1,6 @@
 """All sections of a recipe put together, and what they must agree on."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -12,6 +13,9 @@ from nmt.config.schedules import Falling
 from nmt.config.section import File, Section
 from nmt.config.texts import Data, Languages, TokenizerSettings
 from nmt.config.train import TrainSettings
+
+_CODE = re.compile("[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
+"""A language in ISO 639, with script or region where that matters; rules for a language go by it."""
 
 
 class RuntimeSettings(Section):
@@ -93,6 +97,31 @@ class Recipe(Section):
                 )
         if self.data.valid is None and self.train.stop.patience is not None:
             raise Misfit("train.stop.patience", "needs data.valid, the text to validate on")
+        return self
+
+    @model_validator(mode="after")
+    def _languages_are_codes(self) -> Self:
+        for side, name in (("source", self.languages.source), ("target", self.languages.target)):
+            if not _CODE.fullmatch(name):
+                raise Misfit(f"languages.{side}", f"found '{name}', expected an ISO code such as zh, zh-Hant or pt_BR")
+        return self
+
+    @model_validator(mode="after")
+    def _folders_are_apart(self) -> Self:
+        if self.prepared is not None and self.run.resolve().is_relative_to(self.prepared.resolve()):
+            message = "is the folder of the run, or holds it, and would be replaced whole; name a folder of its own"
+            raise Misfit("prepared", message, other="run")
+        return self
+
+    @model_validator(mode="after")
+    def _rate_can_rise_and_fall(self) -> Self:
+        schedule, steps = self.train.schedule, self.train.stop.steps
+        if isinstance(schedule, Falling) and steps is not None and schedule.warmup >= steps:
+            raise Misfit(
+                "train.schedule.warmup",
+                f"{schedule.warmup} steps of rising leave none of train.stop.steps: {steps} to fall; set it lower",
+                other="train.stop.steps",
+            )
         return self
 
     @property

@@ -31,7 +31,7 @@ class CorpusFile(Section):
     """The source side, one sentence a line."""
     target: File | None = None
     """The target side, line by line beside the source."""
-    weight: float = Field(default=1.0, gt=0)
+    weight: float = Field(default=1.0, gt=0, le=1000)
     """How often an epoch shows each pair: 2 is twice, 0.5 is every other epoch on average."""
     tag: str | None = Field(default=None, pattern=r"^[a-z0-9-]+$")
     """Mark each source sentence with `<tag>`, as for back-translated or out-of-domain text."""

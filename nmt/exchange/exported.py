@@ -82,5 +82,7 @@ def library(name: str) -> Any:
     """Import another program's package. Raises ConfigError if it is not installed."""
     try:
         return importlib.import_module(name)
-    except ImportError:
+    except ImportError as error:
+        if error.name not in (None, name):  # it is there, but something that it needs is not
+            raise ConfigError(f"{name} cannot be imported: {error}; mend its installation") from None
         raise ConfigError(f"{name} is not installed; pip install 'nmt[{_EXTRAS[name]}]'") from None

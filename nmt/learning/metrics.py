@@ -35,17 +35,17 @@ class MetricsLog:
             with self.file.open("rb") as stream:
                 os.fsync(stream.fileno())
 
-    def keep_until(self, step: int) -> None:
-        """Drop the lines of later steps, for they will be written again; nothing is written, only the end cut off.
+    def keep_until(self, step: int, validated_at: int) -> None:
+        """Drop the lines of later steps and validations, for they will be written again; only the end is cut off.
 
         Raises ModelError for a line that no training wrote.
         """
         if self.file.exists():
-            kept = sum(size for size, _ in takewhile(lambda line: line[1] <= step, self._lines()))
-            os.truncate(self.file, kept)
+            lines = takewhile(lambda line: line[1] <= (validated_at if line[2] else step), self._lines())
+            os.truncate(self.file, sum(size for size, _, _ in lines))
 
-    def _lines(self) -> Iterator[tuple[int, int]]:
-        """Yield the size of each line in bytes, and its step."""
+    def _lines(self) -> Iterator[tuple[int, int, bool]]:
+        """Yield the size of each line in bytes, its step, and whether it tells of a validation."""
         with self.file.open("rb") as stream:
             for number, line in enumerate(stream, start=1):
                 if not line.endswith(b"\n"):
@@ -56,7 +56,7 @@ class MetricsLog:
                         f"{self.file}:{number}: expected a JSON object with a step, as training logs it, found "
                         f"{line[:60].decode(errors='replace').strip()!r}; mend the line or remove it"
                     )
-                yield len(line), step
+                yield len(line), step, json.loads(line).get("type") == "validation"
 
 
 def _step_of(line: bytes) -> int | None:

@@ -106,7 +106,7 @@ class RunDirectory:
         self.board = TensorBoard(self.path / "tensorboard") if recipe.train.tensorboard else None
         if restart:
             self._forget()
-        self.checkpoints.mkdir(parents=True, exist_ok=True)
+        self.checkpoints.resolve().mkdir(parents=True, exist_ok=True)
         self._clear_leftovers()
         if self.recipe.exists() and self.saved():
             self._check_same_recipe(recipe)
@@ -171,7 +171,7 @@ class RunDirectory:
         """
         whole = self._set_damaged_aside(warn)
         if not whole:
-            self._keep_log_until(0)
+            self._keep_log_until(Progress())
             return Progress()
         return self._restore(whole[-1], model, optimizer, average)
 
@@ -200,7 +200,7 @@ class RunDirectory:
             load_weights(average, directory / WEIGHTS_FILE)
         optimizer.state.clear()  # a file of no moments leaves none
         load_optimizer(optimizer, model, directory / OPTIMIZER_FILE, progress.step - progress.skipped)
-        self._keep_log_until(progress.step)
+        self._keep_log_until(progress)
         self._point_links(progress)
         return progress
 
@@ -254,10 +254,10 @@ class RunDirectory:
         if self.board is not None:
             self.board.append(record)
 
-    def _keep_log_until(self, step: int) -> None:
-        self.metrics.keep_until(step)
+    def _keep_log_until(self, progress: Progress) -> None:
+        self.metrics.keep_until(progress.step, progress.validated_at)
         if self.board is not None:
-            self.board.keep_until(step)
+            self.board.keep_until(progress.step)
 
     def checkpoint(self, step: int) -> Path:
         """Return the directory of a step's checkpoint."""
@@ -273,7 +273,7 @@ class RunDirectory:
 
     def _forget(self) -> None:
         for folder in (self.checkpoints, self.path / "tensorboard", *self.path.glob("skipped*")):
-            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(folder.resolve(), ignore_errors=True)  # it may be a link to a larger disk
         for name in ("metrics.jsonl", "recipe.yaml", "best", "last", "test.json", "test.txt"):
             (self.path / name).unlink(missing_ok=True)
 

@@ -33,6 +33,20 @@ from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
 from nmt.runtime import choose_device, seed_for
 from nmt.text.prepared import PreparedCorpus, PreparedSplit
+from nmt.text.tokenizer import Tokenizers
+
+
+def first_model(recipe: Recipe, tokenizers: Tokenizers, goes_on: bool) -> Transformer:
+    """Return the model that a training begins with: drawn at random, or unless it goes on what it starts from.
+
+    Raises ConfigError and ModelError if it cannot begin so.
+    """
+    torch.manual_seed(seed_for("weights", recipe.seed))
+    model = Transformer(recipe.model, len(tokenizers.source), len(tokenizers.target))
+    if recipe.train.start_from is not None and not goes_on:
+        start_from(model, recipe.train.start_from)
+    freeze(model, recipe.train.freeze)
+    return model
 
 
 class Training:
@@ -42,15 +56,12 @@ class Training:
         self.recipe, self.corpus, self.run, self.console = recipe, corpus, run, console
         self.tokenizers = corpus.tokenizers
         device = choose_device(recipe.runtime)
-        torch.manual_seed(seed_for("weights", recipe.seed))
-        self.model = Transformer(recipe.model, len(self.tokenizers.source), len(self.tokenizers.target))
-        if recipe.train.start_from is not None and not run.saved():
-            start_from(self.model, recipe.train.start_from)
-        freeze(self.model, recipe.train.freeze)
+        self.model = first_model(recipe, self.tokenizers, goes_on=bool(run.saved()))
         self.updater = Updater(self.model, recipe, self.tokenizers.target.pad_id, device)
         self.average = None if self.updater.average is None else self.updater.average.model
         with processes.first_goes_ahead():
             self.progress = run.resume(self.model, self.updater.optimizer, console.warn, self.average)
+            self._prune()  # what was killed before it could
         check_same_place(run, self.progress)
         self._check_same_corpus()
         self.stream = self._open_stream()
@@ -226,6 +237,9 @@ class Training:
             self._note_validation(validation, time.perf_counter() - started)
         self.progress.validated_at = self.progress.step
         self.save()
+        self._prune()
+
+    def _prune(self) -> None:
         self.run.prune(self.recipe.train.keep_best, self.recipe.train.keep_last, self.progress)
 
     def _measure(self, valid: PreparedSplit) -> Validation:

@@ -114,8 +114,12 @@ def keep_alignment(directory: Path, alignment: AlignmentHeads) -> None:
     """Note in a model directory which heads align best; whoever is killed leaves it as it was or as it shall be."""
     content = {**read_configuration(directory), "alignment": alignment.model_dump()}
     partial = directory / f".{CONFIG_FILE}.partial"
-    _write_json(partial, content)
-    partial.replace(directory / CONFIG_FILE)
+    try:
+        _write_json(partial, content)
+        partial.replace(directory / CONFIG_FILE)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise ModelError(f"{directory / CONFIG_FILE}: cannot write it: {error.strerror}; free some space") from None
 
 
 def load_weights(model: Transformer, file: Path) -> None:
@@ -164,9 +168,11 @@ def read_configuration(directory: Path, name: str = CONFIG_FILE) -> dict[str, An
         if not isinstance(configuration, dict) or "format_version" not in configuration:
             raise ValueError("it has no format_version; copy the model anew")
         version, digests = configuration["format_version"], dict(configuration.get("files", {}))
-    except (OSError, ValueError, TypeError) as error:
+        if type(version) is not int or version < 1:
+            raise ValueError(f"its format_version is {version!r}, no number from 1 on; copy the model anew")
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise DamagedError(f"{file}: damaged: {error}") from None
-    if not isinstance(version, int) or version > FORMAT_VERSION:
+    if version > FORMAT_VERSION:
         raise ModelError(f"{file}: format version {version}, but this nmt reads up to {FORMAT_VERSION}; update nmt")
     for other, digest in digests.items():
         if not (directory / other).is_file():

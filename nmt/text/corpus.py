@@ -77,6 +77,8 @@ def open_file(path: Path) -> io.BufferedReader:
         raise DataError(f"{path}: no such file{_how_to_fetch(path)}") from None
     except OSError as error:
         raise DataError(f"{path}: cannot read it: {error.strerror}") from None
+    except ValueError:
+        raise DataError(f"{str(path)!r}: no file can have such a name; write another one") from None
 
 
 @contextmanager

@@ -416,12 +416,39 @@ def test_metrics_after_the_checkpoint_are_dropped(run: RunDirectory, tokenizers:
         run.log(record)
     with run.metrics.file.open("a") as stream:
         stream.write('{"type": "train", "step"')
-    run.save(loaded, optimizer, Progress(step=2))
+    run.save(loaded, optimizer, Progress(step=2, validated_at=2))
     run.resume(loaded.model, optimizer)
     assert logged(run) == records
     assert run.metrics.file.read_text().endswith("}\n")
     run.log({"type": "train", "step": 3})
     assert logged(run)[-1] == {"type": "train", "step": 3}
+
+
+def test_a_validation_that_the_checkpoint_does_not_know_is_dropped(run: RunDirectory, tokenizers: Tokenizers) -> None:
+    loaded, optimizer = trained(tokenizers)
+    for record in ({"type": "train", "step": 2}, {"type": "validation", "step": 2}):
+        run.log(record)
+    run.save(loaded, optimizer, Progress(step=2, validated_at=1))  # by a signal, before the validation was over
+    run.resume(loaded.model, optimizer)
+    assert logged(run) == [{"type": "train", "step": 2}]
+
+
+def test_a_restart_empties_checkpoints_that_lie_elsewhere(
+    run: RunDirectory, tokenizers: Tokenizers, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    run.path.mkdir(exist_ok=True)
+    if run.checkpoints.exists():
+        run.checkpoints.rmdir()
+    run.checkpoints.symlink_to(elsewhere)
+    loaded, optimizer = trained(tokenizers)
+    run.begin(recipe(run.path), restart=False)
+    run.save(loaded, optimizer, Progress(step=1))
+    run.begin(recipe(run.path), restart=True)
+    assert not run.saved()
+    assert run.checkpoints.is_symlink()
+    assert run.resume(loaded.model, optimizer).step == 0
 
 
 # the recipe
@@ -485,7 +512,7 @@ def test_the_last_step_of_a_schedule_that_falls_is_not_free(tmp_path: Path, name
     run = RunDirectory(tmp_path / "run")
 
     def falling(steps: int, epochs: int) -> Recipe:
-        schedule = {"name": name, "rate": 0.1}
+        schedule = {"name": name, "rate": 0.1, "warmup": 10}
         return recipe(
             run.path,
             train=TrainSettings.model_validate({"schedule": schedule, "stop": {"steps": steps, "epochs": epochs}}),

@@ -175,7 +175,21 @@ def test_damage_without_digests_is_found_too(saved: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", ["", "{", "[]", "null", "7", '{"languages": {}}', '{"format_version": 1, "files": null}', "\udcff"]
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        "7",
+        '{"languages": {}}',
+        '{"format_version": 1, "files": null}',
+        "\udcff",
+        "[" * 100_000,
+        '{"format_version": "1"}',
+        '{"format_version": true}',
+        '{"format_version": 0}',
+    ],
 )
 def test_a_damaged_configuration(saved: Path, content: str) -> None:
     (saved / "config.json").write_bytes(content.encode("utf-8", "surrogateescape"))

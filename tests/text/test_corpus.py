@@ -93,6 +93,8 @@ def test_missing_file(tmp_path: Path) -> None:
         list(read_lines(tmp_path / "nowhere.txt"))
     with pytest.raises(DataError, match=r"train\.tsv\.gz: no such file; run `make data`"):
         list(read_lines(tmp_path / "data" / "tatoeba-en-it" / "train.tsv.gz"))
+    with pytest.raises(DataError, match=r"no file can have such a name"):
+        list(read_lines(Path("a\0b")))
     with pytest.raises(DataError, match=r"mine\.tsv: no such file$"):
         list(read_lines(tmp_path / "data" / "mine" / "mine.tsv"))
 
