@@ -1,0 +1,147 @@
+"""Everything runs on a device other than the CPU, and comes out the same; see `other_device` for how."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+from nmt import train as stage
+from nmt.config import DecodeSettings, Languages, ModelSettings, RuntimeSettings, TokenizerSettings, load_recipe
+from nmt.console import Console
+from nmt.learning import training as loop
+from nmt.learning import utilization
+from nmt.model.checkpoint import LoadedModel
+from nmt.model.transformer import Transformer
+from nmt.prepare import prepare
+from nmt.text.glossary import Glossary
+from nmt.text.tokenizer import Tokenizer, Tokenizers
+from nmt.train import train
+from nmt.translate import Translator
+from tests.other_device import OTHER, OtherDevice
+
+CPU = torch.device("cpu")
+WORDS = ["a dog", "the black cat sleeps", "two dogs and a cat", "see {0} at https://a.org", "no"]
+VARIANTS: list[dict[str, Any]] = [
+    {},
+    {"norm": "post", "tied_embeddings": "none"},
+    {"positions": "relative"},
+    {"positions": "rotary", "normalization": "rms", "activation": "swiglu"},
+    {"positions": "learned"},
+]
+
+
+def loaded_on(device: torch.device, seed: int = 0, **variant: Any) -> LoadedModel:
+    tokenizer = Tokenizer.train(WORDS * 4, TokenizerSettings(size=285))
+    torch.manual_seed(seed)
+    settings = ModelSettings(encoder_layers=2, decoder_layers=2, dim=32, feed_forward=64, heads=4, **variant)
+    model = Transformer(settings, len(tokenizer), len(tokenizer)).to(device)
+    return LoadedModel(
+        model, Tokenizers(tokenizer, tokenizer), Languages(source="en", target="it"), DecodeSettings(beam=3)
+    )
+
+
+def said(translator: Translator, overrides: list[str], **options: int) -> list[Any]:
+    found = translator.translate([*WORDS, ""], translator.options(overrides=overrides, **options))
+    return [(one.text, round(one.log_prob, 3), [other.text for other in one.alternatives]) for one in found]
+
+
+def test_devices_do_not_mix() -> None:
+    with OtherDevice():
+        there = torch.ones(2, 3).to(OTHER)
+        assert (there + there).device == OTHER
+        with pytest.raises(RuntimeError, match="tensors of two devices"):
+            there + torch.ones(2, 3)
+        assert (2 * there).cpu().tolist() == [[2.0] * 3] * 2
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+@pytest.mark.parametrize("beam", [1, 3])
+def test_searching(variant: dict[str, Any], beam: int) -> None:
+    runtime = RuntimeSettings(device="cpu")
+    expected = said(Translator(loaded_on(CPU, **variant), runtime), [], beam=beam)
+    with OtherDevice():
+        assert said(Translator(loaded_on(OTHER, **variant), runtime), [], beam=beam) == expected
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["decode.sampling.temperature=0.8"],
+        ["decode.mbr=3"],
+        ["decode.coverage_penalty=0.3"],
+        ["decode.repetition_penalty=1.2", "decode.no_repeat_ngram=2"],
+        ["decode.min_length=0.5"],
+        ["decode.unknown=copy"],
+    ],
+    ids=str,
+)
+def test_ways_to_search(overrides: list[str]) -> None:
+    runtime = RuntimeSettings(device="cpu")
+    expected = said(Translator(loaded_on(CPU), runtime), overrides, n_best=2)
+    with OtherDevice():
+        assert said(Translator(loaded_on(OTHER), runtime), overrides, n_best=2) == expected
+
+
+def test_together_and_given_and_aligned(tmp_path: Path) -> None:
+    (tmp_path / "terms.tsv").write_text("dog\tcane\n")
+    pairs = [("a dog", "two dogs"), ("the cat", "no")]
+
+    def everything(device: torch.device) -> tuple[Any, ...]:
+        runtime = RuntimeSettings(device="cpu")
+        alone = Translator(loaded_on(device), runtime)
+        together = Translator(loaded_on(device), runtime, [loaded_on(device, seed=1)])
+        forced = [[(piece, round(log_prob, 3)) for piece, log_prob in one] for one in alone.force(pairs)]
+        options = replace(alone.options(beam=2), glossary=Glossary.read(tmp_path / "terms.tsv"))
+        with_terms = [one.text for one in alone.translate(WORDS[:2], options)]
+        return said(together, []), forced, alone.align(pairs), with_terms
+
+    expected = everything(CPU)
+    with OtherDevice():
+        assert everything(OTHER) == expected
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+def test_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variant: dict[str, Any]) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.tsv").write_text("".join(f"{a} {b}\t{b} {a}\n" for a in WORDS for b in WORDS))
+    (tmp_path / "valid.tsv").write_text("a dog\ta cat\n")
+    content = {
+        "name": "other",
+        "languages": {"source": "en", "target": "it"},
+        "data": {"train": [{"tsv": "train.tsv"}], "valid": {"tsv": "valid.tsv"}},
+        "tokenizer": {"size": 285},
+        "model": {"encoder_layers": 1, "decoder_layers": 1, "dim": 16, "feed_forward": 32, "heads": 2, **variant},
+        "train": {
+            "batch_tokens": 64,
+            "accumulate": 2,
+            "ema": 0.9,
+            "schedule": {"name": "constant", "rate": 0.01},
+            "stop": {"steps": 3},
+            "log_every": 1,
+            "validate_every": 2,
+        },
+        "runtime": {"device": "cpu", "threads": 1},
+        "prepared": "prepared",
+        "run": "here",
+    }
+    content["model"]["dropout"] = 0.0  # each device draws in its own way
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(content))
+    prepare(load_recipe(tmp_path / "recipe.yaml"), Console(silent=True))
+    train(load_recipe(tmp_path / "recipe.yaml"), Console(silent=True))
+    for module in (stage, loop):
+        monkeypatch.setattr(module, "choose_device", lambda settings: OTHER)
+    monkeypatch.setattr(utilization, "matrix_rate", lambda device, runtime: 1e12)  # a GPU's takes the CPU a minute
+    enabled = torch.is_autocast_enabled  # which does not know the name
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda name="cpu": name != OTHER.type and enabled(name))
+    with OtherDevice():
+        train(load_recipe(tmp_path / "recipe.yaml", ["run=there"]), Console(silent=True))
+
+    def losses(run: str) -> list[float]:
+        return [json.loads(line)["loss"] for line in (tmp_path / run / "metrics.jsonl").read_text().splitlines()]
+
+    assert losses("there") == pytest.approx(losses("here"), abs=1e-5)
+    assert len(losses("there")) > 3
