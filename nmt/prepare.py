@@ -54,8 +54,9 @@ def prepare(recipe: Recipe, console: Console, force: bool = False) -> PreparedCo
     Raises DataError naming file and line for text that cannot be read, ConfigError for a tokenizer that cannot be made.
     """
     directory = recipe.prepared_directory
-    if recipe.train.start_from is not None:
-        _taken_over(recipe, recipe.train.start_from)  # also where the corpus was prepared for another recipe
+    start = recipe.train.start_from
+    if start is not None and start.is_dir():  # a run that goes on does without
+        _taken_over(recipe, start)  # also where the corpus is there already, prepared for another recipe
     reason = "asked to prepare anew" if force else why_stale(recipe)
     if reason is None:
         try:
@@ -67,13 +68,13 @@ def prepare(recipe: Recipe, console: Console, force: bool = False) -> PreparedCo
             return corpus
     _check_replaceable(directory)
     console.say(f"preparing {directory} ({reason})")
-    start = time.perf_counter()
+    started = time.perf_counter()
     inputs = tuple(_digest(path) for path in _inputs(recipe))
     with staged_directory(directory) as staging:
         manifest = _write_corpus(recipe, console, inputs, staging)
         manifest.write(staging)
     _report(manifest, console)
-    console.say(f"prepared {directory} in {time.perf_counter() - start:.0f} s")
+    console.say(f"prepared {directory} in {time.perf_counter() - started:.0f} s")
     return PreparedCorpus.open(directory)
 
 

@@ -387,11 +387,12 @@ def test_another_tokenizer_makes_another_corpus(folder: Path) -> None:
         ("tokenizer.byte_fallback=false", "tokenizer.byte_fallback: found False, but .* has True"),
     ],
 )
-def test_a_tokenizer_that_is_stated_must_be_the_models(folder: Path, stated: str, problem: str) -> None:
+@pytest.mark.parametrize("force", [True, False])
+def test_a_tokenizer_that_is_stated_must_be_the_models(folder: Path, stated: str, problem: str, force: bool) -> None:
     start(folder)
     prepare(tuned(folder, "tokenizer.size=340", "tokenizer.type=unigram"), QUIET)
     with pytest.raises(ConfigError, match=problem):
-        prepare(tuned(folder, stated), QUIET, force=True)
+        prepare(tuned(folder, stated), QUIET, force)
 
 
 def test_tags_must_be_known_to_the_tokenizer_taken_over(folder: Path) -> None:
