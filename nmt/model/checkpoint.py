@@ -1,7 +1,7 @@
 """The model directory: everything that translating needs, and nothing that runs code.
 
-    config.json          format version, languages, model settings, decode settings, digests of the files beside it;
-                         when its training is over, which heads align words best
+    config.json          format version, languages, model settings, decode settings, its own digest and those of the
+                         files beside it; when its training is over, which heads align words best
     model.safetensors    the weights, each tied matrix once
     tokenizer.model      or tokenizer.source.model and tokenizer.target.model
 
@@ -33,6 +33,8 @@ from nmt.text.tokenizer import Tokenizers
 FORMAT_VERSION = 1
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
+_OWN_DIGEST = "digest"
+"""The key in config.json of the digest of the rest of it; models that were saved before there was one have none."""
 
 
 class AlignmentHeads(Section):
@@ -115,7 +117,7 @@ def keep_alignment(directory: Path, alignment: AlignmentHeads) -> None:
     content = {**read_configuration(directory), "alignment": alignment.model_dump()}
     partial = directory / f".{CONFIG_FILE}.partial"
     try:
-        _write_json(partial, content)
+        _write_json(partial, {**content, _OWN_DIGEST: _digest_of_content(content)})
         partial.replace(directory / CONFIG_FILE)
     except OSError as error:
         partial.unlink(missing_ok=True)
@@ -174,6 +176,10 @@ def read_configuration(directory: Path, name: str = CONFIG_FILE) -> dict[str, An
         raise DamagedError(f"{file}: damaged: {error}") from None
     if version > FORMAT_VERSION:
         raise ModelError(f"{file}: format version {version}, but this nmt reads up to {FORMAT_VERSION}; update nmt")
+    if configuration.get(_OWN_DIGEST, _digest_of_content(configuration)) != _digest_of_content(configuration):
+        raise DamagedError(
+            f"{file}: damaged: its content is not what was saved; copy it anew (what shall be different, --set changes)"
+        )
     for other, digest in digests.items():
         if not (directory / other).is_file():
             raise DamagedError(f"{directory / other}: missing, though {name} lists it; copy the whole directory")
@@ -197,7 +203,14 @@ def seal(directory: Path, name: str = CONFIG_FILE) -> None:
     configuration = json.loads((directory / name).read_text(encoding="utf-8"))
     others = sorted(file.name for file in directory.iterdir() if file.name != name)
     configuration["files"] = {other: digest_of(directory / other) for other in others}
+    configuration[_OWN_DIGEST] = _digest_of_content(configuration)
     _write_json(directory / name, configuration)
+
+
+def _digest_of_content(configuration: dict[str, Any]) -> str:
+    """Return the SHA-256 of all that a configuration says but its own digest, however it is laid out."""
+    content = {key: value for key, value in configuration.items() if key != _OWN_DIGEST}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def digest_of(file: Path) -> str:

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from nmt.config import DecodeSettings, Languages, ModelSettings, TokenizerSettings
 from nmt.errors import DataError, ModelError
 from nmt.model import checkpoint
-from nmt.model.checkpoint import LoadedModel, load_model, resolve_model, save_model, seal
+from nmt.model.checkpoint import LoadedModel, load_model, read_configuration, resolve_model, save_model, seal
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 
@@ -65,7 +65,9 @@ def assert_same(a: LoadedModel, b: LoadedModel) -> None:
 
 def edit_configuration(directory: Path, **changes: object) -> None:
     file = directory / "config.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+    content = {**json.loads(file.read_text()), **changes}
+    del content["digest"]
+    file.write_text(json.dumps(content))
 
 
 def flip_a_bit(file: Path, place: int) -> None:
@@ -164,6 +166,20 @@ def test_a_file_cut_short_or_missing(saved: Path, name: str) -> None:
         load_model(saved, CPU)
 
 
+def test_a_flipped_bit_of_the_configuration_is_found(saved: Path) -> None:
+    file = saved / "config.json"
+    whole = file.read_bytes()
+    content = {key: value for key, value in read_configuration(saved).items() if key != "digest"}
+    for place in range(0, len(whole), 3):
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])
+        try:
+            found = read_configuration(saved)
+        except ModelError:
+            continue
+        # it was in the space between words, or in the name of the digest
+        assert {key: found.get(key) for key in content} == content
+
+
 def test_damage_without_digests_is_found_too(saved: Path) -> None:
     (saved / "model.safetensors").write_bytes(b"\0" * 50)
     edit_configuration(saved, files={})
@@ -227,7 +243,7 @@ def test_settings_that_this_version_does_not_know(saved: Path, changes: dict[str
 
 def test_a_configuration_without_a_section(saved: Path) -> None:
     content = json.loads((saved / "config.json").read_text())
-    del content["model"]
+    del content["model"], content["digest"]
     (saved / "config.json").write_text(json.dumps(content))
     with pytest.raises(ModelError, match=r"config.json: the section 'model' is missing"):
         load_model(saved, CPU)
