@@ -240,10 +240,6 @@ def test_every_mistake_is_named_with_line_and_key(path: Path) -> None:
             "prepared: runs",
             "prepared: is the folder of the run, or holds it, and would be replaced whole; name a folder of its own",
         ),
-        (
-            "train: {schedule: {name: wsd}, stop: {steps: 500}}",
-            "train.schedule.warmup: 1000 steps of rising leave none of train.stop.steps: 500 to fall; set it lower",
-        ),
         ("decode: {max_length: {factor: 1e300}}", "decode.max_length.factor: found 1e+300, expected 100 or less"),
         ("prepared: ''", "prepared: found no name, expected the path of a file, or of a folder of its own"),
         (

@@ -442,6 +442,14 @@ def test_stop_by_epochs(texts: Path, tmp_path: Path) -> None:
     assert content["target_tokens"] == 2 * (prepared["target"]["tokens"] + prepared["kept"])
 
 
+def test_a_rate_that_will_not_fall_is_told(texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["train.schedule={name: linear, rate: 1e-3, warmup: 2}", "train.validate_every=9"]
+    for steps in (2, 3):
+        train(recipe(texts, tmp_path / str(steps), *options, f"train.stop.steps={steps}"), Console())
+        said = " ".join(capsys.readouterr().err.split())
+        assert ("2 steps of rising leave none of train.stop.steps, 2, to fall" in said) == (steps == 2)
+
+
 def test_stop_by_hours(texts: Path, tmp_path: Path) -> None:
     outcome = go(texts, tmp_path / "run", "train.stop.hours=1e-9")
     assert (outcome.step, outcome.reason) == (1, "train.stop.hours is 1e-09")

@@ -113,17 +113,6 @@ class Recipe(Section):
             raise Misfit("prepared", message, other="run")
         return self
 
-    @model_validator(mode="after")
-    def _rate_can_rise_and_fall(self) -> Self:
-        schedule, steps = self.train.schedule, self.train.stop.steps
-        if isinstance(schedule, Falling) and steps is not None and schedule.warmup >= steps:
-            raise Misfit(
-                "train.schedule.warmup",
-                f"{schedule.warmup} steps of rising leave none of train.stop.steps: {steps} to fall; set it lower",
-                other="train.stop.steps",
-            )
-        return self
-
     @property
     def prepared_directory(self) -> Path:
         """Where the prepared corpus is, or will be."""

@@ -16,6 +16,7 @@ from nmt.batching.prefetch import Prefetcher
 from nmt.batching.stream import BatchStream, Place, Share
 from nmt.batching.variation import Variation
 from nmt.config import DecodeSettings, Recipe
+from nmt.config.schedules import Falling
 from nmt.console import Console
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError
@@ -84,6 +85,10 @@ class Training:
             f"{len(self.stream.plan().groups) * self.stream.lengths.parts / groups_per_update:,.0f} updates an epoch, "
             f"padding {source_padding:.1%} source, {target_padding:.1%} target"
         )
+        schedule, steps = self.recipe.train.schedule, self.recipe.train.stop.steps
+        if isinstance(schedule, Falling) and steps is not None and schedule.warmup >= steps:
+            rising = f"{schedule.warmup:,} steps of rising leave none of train.stop.steps, {steps:,}, to fall"
+            self.console.warn(f"train.schedule.warmup: {rising}; for more than a trial, set it lower")
         if self.progress.step:
             self.console.say(f"resuming {self.run.path} after step {self.progress.step:,}")
 
