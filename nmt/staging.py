@@ -1,4 +1,4 @@
-"""Write a directory so that its name appears only when it is complete.
+"""Write a directory, or a file, so that its name appears only when it is complete.
 
 A process holds a lock on the staging directory it writes; one that nobody holds is the leftover of a killed process.
 Two processes may write the same directory at once: each has a staging directory of its own, and the last rename wins.
@@ -42,6 +42,20 @@ def staged_directory(directory: Path) -> Iterator[Path]:
             reason = f"{above} is a file, not a folder"
         advice = "free some space, or name" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "name"
         raise DataError(f"{directory}: cannot write it: {reason}; {advice} another folder") from error
+
+
+def replace_text(file: Path, text: str) -> None:
+    """Write a file so that whoever is killed leaves it as it was or as it shall be.
+
+    Raises DataError if the disk refuses.
+    """
+    partial = file.with_suffix(".partial")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(file)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise DataError(f"{file}: cannot write it: {error.strerror}") from None
 
 
 def _prefix(directory: Path) -> str:

@@ -10,8 +10,8 @@ from torch import Tensor
 from nmt.batching.batch import Batch, Group
 from nmt.errors import ModelError
 from nmt.learning.progress import Progress
-from nmt.learning.run import replace_text
 from nmt.learning.update import Update
+from nmt.staging import replace_text
 from nmt.text.tokenizer import Tokenizers
 
 MOST_SKIPPED = 5

@@ -50,20 +50,19 @@ class MetricsLog:
             for number, line in enumerate(stream, start=1):
                 if not line.endswith(b"\n"):
                     return  # a kill cut it short; no checkpoint can have followed it
-                step = _step_of(line)
-                if step is None:
+                record = _record(line)
+                if record is None:
                     raise ModelError(
                         f"{self.file}:{number}: expected a JSON object with a step, as training logs it, found "
                         f"{line[:60].decode(errors='replace').strip()!r}; mend the line or remove it"
                     )
-                yield len(line), step, json.loads(line).get("type") == "validation"
+                yield len(line), record["step"], record.get("type") == "validation"
 
 
-def _step_of(line: bytes) -> int | None:
-    """Return the step that a line tells of, None if it does not."""
+def _record(line: bytes) -> dict[str, Any] | None:
+    """Return what a line says, None if it tells of no step."""
     try:
         record = json.loads(line)
     except ValueError:
         return None
-    step = record.get("step") if isinstance(record, dict) else None
-    return step if isinstance(step, int) else None
+    return record if isinstance(record, dict) and isinstance(record.get("step"), int) else None

@@ -26,7 +26,7 @@ import torch
 
 from nmt.config import Recipe, load_recipe, recipe_to_yaml
 from nmt.config.schedules import Falling
-from nmt.errors import ConfigError, DamagedError, DataError, ModelError
+from nmt.errors import ConfigError, DamagedError, ModelError
 from nmt.learning.metrics import MetricsLog
 from nmt.learning.optimizer import load_optimizer, optimizer_tensors
 from nmt.learning.progress import PROGRESS_FILE, Progress, read_progress
@@ -43,7 +43,7 @@ from nmt.model.checkpoint import (
 )
 from nmt.model.transformer import Transformer
 from nmt.processes import largest
-from nmt.staging import staged_directory
+from nmt.staging import replace_text, staged_directory
 
 OPTIMIZER_FILE = "optimizer.safetensors"
 TRAINING_FILE = "training.safetensors"
@@ -318,20 +318,6 @@ def point(link: Path, directory: Path) -> None:
     partial.unlink(missing_ok=True)
     partial.symlink_to(os.path.relpath(directory, link.parent), target_is_directory=True)
     partial.replace(link)
-
-
-def replace_text(file: Path, text: str) -> None:
-    """Write a file so that whoever is killed leaves it as it was or as it shall be.
-
-    Raises DataError if the disk refuses.
-    """
-    partial = file.with_suffix(".partial")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(file)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise DataError(f"{file}: cannot write it: {error.strerror}") from None
 
 
 def _flat(value: Any, key: str = "") -> dict[str, Any]:

@@ -27,7 +27,7 @@ from nmt.config.section import Section
 from nmt.errors import DamagedError, ModelError
 from nmt.model.sharding import laid_out_like, whole_tensor
 from nmt.model.transformer import Transformer
-from nmt.staging import staged_directory
+from nmt.staging import replace_text, staged_directory
 from nmt.text.tokenizer import Tokenizers
 
 FORMAT_VERSION = 1
@@ -115,13 +115,8 @@ def load_model(directory: Path, device: torch.device) -> LoadedModel:
 def keep_alignment(directory: Path, alignment: AlignmentHeads) -> None:
     """Note in a model directory which heads align best; whoever is killed leaves it as it was or as it shall be."""
     content = {**read_configuration(directory), "alignment": alignment.model_dump()}
-    partial = directory / f".{CONFIG_FILE}.partial"
-    try:
-        _write_json(partial, {**content, _OWN_DIGEST: _digest_of_content(content)})
-        partial.replace(directory / CONFIG_FILE)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise ModelError(f"{directory / CONFIG_FILE}: cannot write it: {error.strerror}; free some space") from None
+    content[_OWN_DIGEST] = _digest_of_content(content)
+    replace_text(directory / CONFIG_FILE, _as_json(content))
 
 
 def load_weights(model: Transformer, file: Path) -> None:
@@ -176,7 +171,8 @@ def read_configuration(directory: Path, name: str = CONFIG_FILE) -> dict[str, An
         raise DamagedError(f"{file}: damaged: {error}") from None
     if version > FORMAT_VERSION:
         raise ModelError(f"{file}: format version {version}, but this nmt reads up to {FORMAT_VERSION}; update nmt")
-    if configuration.get(_OWN_DIGEST, _digest_of_content(configuration)) != _digest_of_content(configuration):
+    own_digest = _digest_of_content(configuration)
+    if configuration.get(_OWN_DIGEST, own_digest) != own_digest:
         raise DamagedError(
             f"{file}: damaged: its content is not what was saved; copy it anew (what shall be different, --set changes)"
         )
@@ -220,4 +216,8 @@ def digest_of(file: Path) -> str:
 
 
 def _write_json(file: Path, content: dict[str, Any]) -> None:
-    file.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    file.write_text(_as_json(content), encoding="utf-8")
+
+
+def _as_json(content: dict[str, Any]) -> str:
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
