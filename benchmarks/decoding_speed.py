@@ -29,14 +29,14 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as nmt translate does
 import torch
 
 from nmt.config import RuntimeSettings
-from nmt.evaluation.language import given
 from nmt.evaluation.metrics import compute
-from nmt.exchange.ct2_engine import open_in_ctranslate2
-from nmt.exchange.ctranslate2 import write_ctranslate2
+from nmt.export.ctranslate2 import write_ctranslate2
+from nmt.export.ctranslate2_engine import open_in_ctranslate2
 from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
-from nmt.runtime import reuse_freed_memory, set_threads
+from nmt.system.device import reuse_freed_memory, set_threads
 from nmt.text.corpus import read_lines
-from nmt.translate import TranslateOptions, Translator
+from nmt.text.languages import given
+from nmt.translation.translator import TranslateOptions, Translator
 
 CPU = torch.device("cpu")
 

@@ -15,7 +15,7 @@ from nmt.config import CorpusFile, RuntimeSettings
 from nmt.text.corpus import read_pairs
 from nmt.text.normalize import normalize
 from nmt.text.protection import compare, items, lost_numbers
-from nmt.translate import Translator
+from nmt.translation.translator import Translator
 
 
 def main() -> None:

@@ -106,9 +106,9 @@ def peer_speed(command: str) -> float:
 def operations_a_token(chosen: argparse.Namespace, folder: Path) -> float:
     """Return the floating-point operations that learning from one target token takes."""
     from nmt.config import load_recipe
-    from nmt.learning.utilization import operations
     from nmt.model.transformer import Transformer
     from nmt.text.prepared import PreparedCorpus
+    from nmt.training.utilization import operations
 
     recipe = load_recipe(folder / "recipe.yaml")
     counts = PreparedCorpus.open(folder / "prepared").manifest.train
@@ -122,9 +122,9 @@ def matrix_rates() -> dict[str, float]:
     import torch
 
     from nmt.config import RuntimeSettings
-    from nmt.learning.utilization import matrix_rate
-    from nmt.model.linear import product
-    from nmt.runtime import choose_device, set_threads
+    from nmt.model.cpu.linear import product
+    from nmt.system.device import choose_device, set_threads
+    from nmt.training.utilization import matrix_rate
 
     runtime = RuntimeSettings()
     set_threads(runtime)

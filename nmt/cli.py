@@ -23,7 +23,7 @@ from nmt import __version__
 from nmt.errors import ConfigError, NMTError
 
 if TYPE_CHECKING:
-    from nmt.console import Console
+    from nmt.system.console import Console
 
 app = typer.Typer(
     name="nmt",
@@ -66,8 +66,8 @@ def prepare(
 ) -> None:
     """Turn the recipe's texts into a prepared corpus: filtered, tokenized, ready to train on."""
     with errors_explained(debug, quiet) as console:
+        from nmt.commands.prepare import prepare as run_stage
         from nmt.config import load_recipe
-        from nmt.prepare import prepare as run_stage
 
         run_stage(load_recipe(config, overrides or ()), console, force)
 
@@ -83,12 +83,12 @@ def train(
 ) -> None:
     """Train the recipe's model; prepares first if needed, resumes by itself if the run exists."""
     with errors_explained(debug, quiet) as console:
+        from nmt.commands.prepare import prepare as prepare_stage
+        from nmt.commands.prepare import why_stale
+        from nmt.commands.train import check_may_prepare, dry_run
+        from nmt.commands.train import train as train_stage
         from nmt.config import load_recipe
-        from nmt.prepare import prepare as prepare_stage
-        from nmt.prepare import why_stale
-        from nmt.processes import apart, connected, first_goes_ahead, is_second_try, rank
-        from nmt.train import check_may_prepare, dry_run
-        from nmt.train import train as train_stage
+        from nmt.system.distributed import apart, connected, first_goes_ahead, is_second_try, rank
 
         signal.signal(signal.SIGUSR1, lambda *_: None)  # until there is something to save
         recipe = load_recipe(config, overrides or ())
@@ -184,8 +184,8 @@ def translate(
         if reference is not None:
             _refuse("--reference", {"--n-best": n_best > 1, "--glossary": glossary, "--alignment": alignment})
         with _quick_imports():
-            from nmt.job import Job, default_model, opened_translator
-            from nmt.runtime import runtime_settings
+            from nmt.commands.translate import Job, default_model, opened_translator
+            from nmt.system.device import runtime_settings
             from nmt.text.glossary import Glossary
 
         models = model or [default_model()]
@@ -226,8 +226,8 @@ def score(
 ) -> None:
     """Score translations against references with BLEU, chrF and TER, as sacreBLEU computes them."""
     with errors_explained(debug, quiet) as console:
-        from nmt.score import ScoreOptions, render
-        from nmt.score import score as score_stage
+        from nmt.commands.score import ScoreOptions, render
+        from nmt.commands.score import score as score_stage
 
         metrics = tuple(metric or ScoreOptions().metrics)
         report = score_stage(hypothesis, references, ScoreOptions(metrics, target_lang, confidence, source, baseline))
@@ -249,7 +249,7 @@ def average(
 ) -> None:
     """Average the weights of checkpoints into one model, which often translates better than any of them."""
     with errors_explained(debug, quiet) as console:
-        from nmt.average import average as run_stage
+        from nmt.commands.average import average as run_stage
 
         run_stage(models, output, console, last, best)
 
@@ -266,7 +266,7 @@ def export(
 ) -> None:
     """Write a model for CTranslate2 or transformers, and check that it translates as the model itself does."""
     with errors_explained(debug, quiet) as console:
-        from nmt.export import export as run_stage
+        from nmt.commands.export import export as run_stage
 
         run_stage(model, output, to, quantization, lines, console)
 
@@ -277,7 +277,7 @@ def errors_explained(debug: bool, quiet: bool) -> Iterator["Console"]:
 
     Yields where to say what is done: of several processes, only the first one speaks.
     """
-    from nmt.console import Console
+    from nmt.system.console import Console
 
     console = Console(quiet)
     try:

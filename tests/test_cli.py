@@ -163,14 +163,14 @@ def test_a_recipe_that_is_not_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("error", [ConfigError, DataError, ModelError])
 def test_errors_of_the_user(recipe: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]) -> None:
-    monkeypatch.setattr("nmt.prepare.prepare", raising(error("the moon is full; wait")))
+    monkeypatch.setattr("nmt.commands.prepare.prepare", raising(error("the moon is full; wait")))
     result = call("prepare", "-c", recipe)
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == "error: the moon is full; wait\n"
 
 
 def test_our_bugs(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nmt.prepare.prepare", raising(ZeroDivisionError("division by zero")))
+    monkeypatch.setattr("nmt.commands.prepare.prepare", raising(ZeroDivisionError("division by zero")))
     result = call("prepare", "-c", recipe)
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == "error: ZeroDivisionError: division by zero\nThis is a bug in nmt; --debug shows where.\n"
@@ -180,7 +180,7 @@ def test_our_bugs(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_debug_shows_where(
     recipe: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], error: Exception
 ) -> None:
-    monkeypatch.setattr("nmt.prepare.prepare", raising(error))
+    monkeypatch.setattr("nmt.commands.prepare.prepare", raising(error))
     result = call("prepare", "-c", recipe, "--debug")
     assert result.exit_code == (2 if isinstance(error, DataError) else 1)
     assert "Traceback (most recent call last)" in result.stderr
@@ -196,20 +196,20 @@ def test_debug_shows_where(
     ],
 )
 def test_what_the_system_refuses(recipe: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, said: str) -> None:
-    monkeypatch.setattr("nmt.prepare.prepare", raising(error))
+    monkeypatch.setattr("nmt.commands.prepare.prepare", raising(error))
     result = call("prepare", "-c", recipe)
     assert (result.exit_code, result.stdout, result.stderr) == (2, "", said)
 
 
 def test_interrupted(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nmt.prepare.prepare", raising(KeyboardInterrupt()))
+    monkeypatch.setattr("nmt.commands.prepare.prepare", raising(KeyboardInterrupt()))
     result = call("prepare", "-c", recipe)
     assert (result.exit_code, result.stdout, result.stderr) == (130, "", "error: interrupted\n")
 
 
 TWICE = """
 import atexit, os, random, signal, sys, time
-import nmt.cli, nmt.prepare
+import nmt.cli, nmt.commands.prepare
 
 choose = random.Random(5)
 sys.argv[1:] = ["prepare", "--config", sys.argv[1]]
@@ -223,7 +223,7 @@ def prepare(*_):
         time.sleep(0.005)  # there is something to clean up
 
 
-nmt.prepare.prepare = prepare
+nmt.commands.prepare.prepare = prepare
 atexit.register(time.sleep, 0.01)  # as when threads are waited for
 for number in range(30):
     reading, writing = os.pipe()
@@ -280,7 +280,7 @@ SMALL = ["model={encoder_layers: 1, decoder_layers: 1, dim: 8, feed_forward: 8, 
 
 
 def test_train_prepares_trains_and_goes_on(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    importlib.import_module("nmt.train")
+    importlib.import_module("nmt.commands.train")
     monkeypatch.chdir(recipe.parent)
     write(recipe.parent / "train.tsv", *recipe.parent.joinpath("train.tsv").read_text().splitlines()[:60])
     overrides = [part for override in (*SMALL, "data.valid=null") for part in ("--set", override)]

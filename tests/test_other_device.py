@@ -9,18 +9,17 @@ import pytest
 import torch
 import yaml
 
-from nmt import train as stage
+from nmt.commands import train as stage
+from nmt.commands.prepare import prepare
+from nmt.commands.train import train
 from nmt.config import DecodeSettings, Languages, ModelSettings, RuntimeSettings, TokenizerSettings, load_recipe
-from nmt.console import Console
-from nmt.learning import training as loop
-from nmt.learning import utilization
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
-from nmt.prepare import prepare
+from nmt.system.console import Console
 from nmt.text.glossary import Glossary
 from nmt.text.tokenizer import Tokenizer, Tokenizers
-from nmt.train import train
-from nmt.translate import Translator
+from nmt.training import loop, utilization
+from nmt.translation.translator import Translator
 from tests.other_device import OTHER, OtherDevice
 
 CPU = torch.device("cpu")

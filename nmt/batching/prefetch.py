@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from nmt.batching.batch import Batch
-from nmt.batching.stream import BatchStream, Place
+from nmt.batching.batch_stream import BatchStream, Place
 
 _AHEAD = 2
 """Updates that are read before they are needed: one being copied to the device, one in case the next takes longer."""

@@ -13,12 +13,12 @@ impossible value is a `ConfigError` that names file, line and ``section.key`` â€
 2048
 """
 
-from nmt.config.decode import DecodeSettings, MaxLength, Sampling
+from nmt.config.data_section import CorpusFile, Data, Filters, Languages, TokenizerSettings
+from nmt.config.decode_section import DecodeSettings, MaxLength, Sampling
 from nmt.config.loading import load_recipe, override_decode, recipe_schema, recipe_to_yaml
-from nmt.config.model import ModelSettings
+from nmt.config.model_section import ModelSettings
 from nmt.config.recipe import Recipe, RuntimeSettings
-from nmt.config.texts import CorpusFile, Data, Filters, Languages, TokenizerSettings
-from nmt.config.train import Stop, TrainSettings
+from nmt.config.train_section import Stop, TrainSettings
 
 __all__ = [
     "CorpusFile", "Data", "DecodeSettings", "Filters", "Languages", "MaxLength", "ModelSettings", "Recipe",

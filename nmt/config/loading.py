@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from nmt.config import strict_yaml
-from nmt.config.decode import DecodeSettings
-from nmt.config.model import ModelSettings
+from nmt.config.decode_section import DecodeSettings
+from nmt.config.model_section import ModelSettings
 from nmt.config.recipe import Recipe
 from nmt.config.recipe_errors import explain, explained
 from nmt.config.section import Section

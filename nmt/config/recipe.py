@@ -6,13 +6,13 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from nmt.config.decode import DecodeSettings
-from nmt.config.model import ModelSettings
+from nmt.config.data_section import Data, Languages, TokenizerSettings
+from nmt.config.decode_section import DecodeSettings
+from nmt.config.model_section import ModelSettings
 from nmt.config.recipe_errors import Misfit
 from nmt.config.schedules import Falling
 from nmt.config.section import File, Section
-from nmt.config.texts import Data, Languages, TokenizerSettings
-from nmt.config.train import TrainSettings
+from nmt.config.train_section import TrainSettings
 
 _CODE = re.compile("[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
 """A language in ISO 639, with script or region where that matters; rules for a language go by it."""

@@ -1,4 +1,4 @@
-"""The learning rate's schedules, as the recipe names them; `nmt.learning.schedule` computes them."""
+"""The learning rate's schedules, as the recipe names them; `nmt.training.schedule` computes them."""
 
 from typing import Annotated, Literal
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from nmt.config import ModelSettings
-from nmt.decoding.forced import Head, Pair, force_all
+from nmt.decoding.forced_decoding import Head, Pair, force_all
 from nmt.decoding.workers import Workers
 from nmt.model.checkpoint import AlignmentHeads, LoadedModel
 from nmt.model.transformer import Transformer

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from nmt.decoding.alignment import all_heads, rows_of_tokens
-from nmt.decoding.forced import Pair, force_all
+from nmt.decoding.forced_decoding import Pair, force_all
 from nmt.model.checkpoint import AlignmentHeads
 from nmt.model.transformer import Transformer
 

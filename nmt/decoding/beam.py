@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nmt.decoding.candidates import best_tokens
-from nmt.decoding.decoder import Steps
 from nmt.decoding.hypothesis import BestFinished, Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.rules import Rule
+from nmt.decoding.step_model import Steps
+from nmt.decoding.topk import best_tokens
 from nmt.text.tokenizer import BOS, EOS
 
 

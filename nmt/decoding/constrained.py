@@ -15,12 +15,12 @@ from itertools import accumulate, islice, zip_longest
 import torch
 from torch import Tensor
 
-from nmt.decoding.candidates import largest, normalizers
-from nmt.decoding.decoder import Steps
 from nmt.decoding.demand import Demand
 from nmt.decoding.hypothesis import BestFinished, Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.rules import Rule
+from nmt.decoding.step_model import Steps
+from nmt.decoding.topk import largest, normalizers
 from nmt.text.tokenizer import BOS, EOS
 
 WIDEST = 16

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from nmt.config import RuntimeSettings
-from nmt.decoding.corpus import search_all
+from nmt.decoding.batched_search import search_all
 from nmt.decoding.demand import Demand
 from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.hypothesis import Hypothesis
@@ -12,9 +12,9 @@ from nmt.decoding.options import SearchOptions
 from nmt.decoding.rescoring import search_and_rescore
 from nmt.decoding.workers import Workers
 from nmt.errors import ConfigError
-from nmt.model.packed import pack_weights
+from nmt.model.cpu.prepacked import pack_weights
 from nmt.model.transformer import Transformer
-from nmt.runtime import autocast, computes_in_bf16
+from nmt.system.device import autocast, computes_in_bf16
 
 
 class Engine(Protocol):

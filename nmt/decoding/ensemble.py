@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from nmt.decoding.decoder import Decoder, Steps
+from nmt.decoding.step_model import Decoder, Steps
 from nmt.errors import ModelError
 from nmt.model.checkpoint import LoadedModel
 

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from nmt.decoding.candidates import best_tokens
-from nmt.decoding.decoder import Steps
 from nmt.decoding.hypothesis import Hypothesis, not_a_number
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.rules import Rule
+from nmt.decoding.step_model import Steps
+from nmt.decoding.topk import best_tokens
 from nmt.text.tokenizer import BOS, EOS
 
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 from torch import Tensor
 
 from nmt.decoding.alignment import usual_heads
-from nmt.decoding.corpus import search_all
+from nmt.decoding.batched_search import search_all
 from nmt.decoding.demand import Demand
-from nmt.decoding.forced import Forced, force_all
+from nmt.decoding.forced_decoding import Forced, force_all
 from nmt.decoding.hypothesis import Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.workers import Workers

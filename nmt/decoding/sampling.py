@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from nmt.config import Sampling
-from nmt.decoding.decoder import Steps
 from nmt.decoding.hypothesis import Hypothesis, not_a_number
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.rules import Rule
-from nmt.runtime import seed_for
+from nmt.decoding.step_model import Steps
+from nmt.system.device import seed_for
 from nmt.text.tokenizer import BOS, EOS
 
 

@@ -10,13 +10,13 @@ from torch import Tensor
 
 from nmt.decoding.beam import beam_search
 from nmt.decoding.constrained import beam_width, constrained_search
-from nmt.decoding.decoder import Decoder
 from nmt.decoding.demand import NO_DEMAND, Demand
 from nmt.decoding.greedy import greedy_search
 from nmt.decoding.hypothesis import Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.rules import rules_for
 from nmt.decoding.sampling import noise_for, sample_search
+from nmt.decoding.step_model import Decoder
 from nmt.errors import ConfigError
 
 

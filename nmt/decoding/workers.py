@@ -30,9 +30,9 @@ import torch
 from torch import Tensor
 
 from nmt.config import RuntimeSettings
-from nmt.decoding.decoder import Decoder, Steps
+from nmt.decoding.step_model import Decoder, Steps
 from nmt.errors import ModelError
-from nmt.runtime import autocast
+from nmt.system.device import autocast
 
 _KILL_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux's prctl
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nmt.errors import ConfigError
-from nmt.evaluation.language import TargetLanguage
+from nmt.text.languages import TargetLanguage
 
 if TYPE_CHECKING:  # sacrebleu takes longer to import than all else together; `nmt score --help` need not wait for it
     from sacrebleu.metrics.base import Metric

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nmt.evaluation.language import TargetLanguage
 from nmt.evaluation.metrics import RESAMPLES, make_scorer
+from nmt.text.languages import TargetLanguage
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,15 +9,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmt.model.cache import DecoderCache, LayerCache
-from nmt.model.linear import Linear, Product, linear
-from nmt.model.packing import Packing, pack
-from nmt.model.short_attention import (
+from nmt.model.cpu.linear import Linear, Product, linear
+from nmt.model.cpu.short_attention import (
     LONGEST,
     query_mix,
     query_scores,
     short_attention,
     softmax_in_place,
 )
+from nmt.model.packing import Packing, pack
 
 
 class MultiHeadAttention(nn.Module):

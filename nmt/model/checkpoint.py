@@ -27,7 +27,7 @@ from nmt.config.section import Section
 from nmt.errors import DamagedError, ModelError
 from nmt.model.sharding import laid_out_like, whole_tensor
 from nmt.model.transformer import Transformer
-from nmt.staging import replace_text, staged_directory
+from nmt.system.files import replace_text, staged_directory
 from nmt.text.tokenizer import Tokenizers
 
 FORMAT_VERSION = 1

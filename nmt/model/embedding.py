@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from nmt.config import ModelSettings
 from nmt.errors import DataError
-from nmt.model.dropout import Dropout
+from nmt.model.cpu.dropout import Dropout
 from nmt.model.packing import pack
 
 

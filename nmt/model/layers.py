@@ -13,8 +13,8 @@ from torch.nn import functional as F
 from nmt.config import ModelSettings
 from nmt.model.attention import MultiHeadAttention
 from nmt.model.cache import DecoderCache, LayerCache
-from nmt.model.dropout import Dropout
-from nmt.model.linear import Linear
+from nmt.model.cpu.dropout import Dropout
+from nmt.model.cpu.linear import Linear
 from nmt.model.packing import Packing
 from nmt.model.relative import RelativeAttention
 from nmt.model.rotary import RotaryAttention

@@ -10,8 +10,8 @@ from torch.nn import functional as F
 
 from nmt.model.attention import MultiHeadAttention
 from nmt.model.cache import DecoderCache
+from nmt.model.cpu.short_attention import query_mix, query_scores, softmax_in_place
 from nmt.model.packing import Packing
-from nmt.model.short_attention import query_mix, query_scores, softmax_in_place
 
 
 class RelativeAttention(MultiHeadAttention):

@@ -7,8 +7,8 @@ and their moments. In one process, and with replicas, all tensors are whole, and
 import torch
 from torch import Tensor, nn
 
-from nmt import processes
 from nmt.model.transformer import Transformer
+from nmt.system import distributed
 
 # torch.distributed.tensor and .fsdp take a while to import, so only those do who need them
 
@@ -18,7 +18,7 @@ def shard(root: nn.Module, model: Transformer, device: torch.device) -> None:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
-    mesh = init_device_mesh(device.type, (processes.size(),))
+    mesh = init_device_mesh(device.type, (distributed.size(),))
     for layer in (*model.encoder, *model.decoder):
         fully_shard(layer, mesh=mesh)
     fully_shard(root, mesh=mesh)
@@ -42,7 +42,7 @@ def whole(model: Transformer) -> Transformer:
 
 def whole_tensor(tensor: Tensor) -> Tensor:
     """Put the pieces of a tensor together, which all processes must do together; return a whole one as it is."""
-    if processes.size() == 1:
+    if distributed.size() == 1:
         return tensor
     from torch.distributed.tensor import DTensor
 
@@ -51,7 +51,7 @@ def whole_tensor(tensor: Tensor) -> Tensor:
 
 def laid_out_like(parameter: Tensor, value: Tensor) -> Tensor:
     """Return a whole value as a parameter is laid out: on its device, and if that is sharded, this process's piece."""
-    if processes.size() > 1:
+    if distributed.size() > 1:
         from torch.distributed.tensor import DTensor, distribute_tensor
 
         if isinstance(parameter, DTensor):

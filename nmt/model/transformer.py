@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from nmt.config import ModelSettings
 from nmt.model.attention import MultiHeadAttention
 from nmt.model.cache import DecoderCache, LayerCache
+from nmt.model.cpu.linear import Linear, filled_up
 from nmt.model.embedding import Embedding
 from nmt.model.layers import DecoderLayer, EncoderLayer, FeedForward, normalization
-from nmt.model.linear import Linear, filled_up
 from nmt.model.packing import Alike, Packing, parts_alike
 
 _CPU_BLOCK, _CPU_TOKENS = 64, 1024

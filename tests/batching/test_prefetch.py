@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from nmt.batching.batch import Batch
+from nmt.batching.batch_stream import BatchStream, Place
 from nmt.batching.plan import SentenceLengths
 from nmt.batching.prefetch import Prefetcher
-from nmt.batching.stream import BatchStream, Place
 from nmt.errors import DataError
 from nmt.text.prepared import PreparedSplit, Sentences
 from nmt.text.tokenizer import Tokenizer, Tokenizers
@@ -99,7 +99,7 @@ def test_no_thread_outlives_the_training(ending: str) -> None:
     """Whatever ends the program, in the midst of it, also while a plan is being made."""
     program = f"""
 import sys, time
-from nmt.batching import stream as streams
+from nmt.batching import batch_stream as streams
 from nmt.batching.prefetch import Prefetcher
 from tests_batching import stream_of
 plan = streams.plan_epoch

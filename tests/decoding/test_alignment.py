@@ -9,7 +9,7 @@ from nmt.config import DecodeSettings, Languages, TokenizerSettings
 from nmt.decoding import alignment_heads
 from nmt.decoding.alignment import attention, token_alignments, usual_heads, word_links
 from nmt.decoding.alignment_heads import anchors, best_heads
-from nmt.decoding.forced import Forced, Head, Pair, force_all
+from nmt.decoding.forced_decoding import Forced, Head, Pair, force_all
 from nmt.model.checkpoint import AlignmentHeads, LoadedModel
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import Tokenizer, Tokenizers

@@ -8,8 +8,8 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from nmt.decoding.batched_search import search_all
 from nmt.decoding.constrained import WIDEST, Progress, beam_width, constrained_search
-from nmt.decoding.corpus import search_all
 from nmt.decoding.demand import NO_DEMAND, Demand
 from nmt.decoding.hypothesis import Hypothesis
 from nmt.decoding.options import SearchOptions

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from nmt.config import Sampling
-from nmt.decoding.corpus import search_all
-from nmt.decoding.forced import force_all
+from nmt.decoding.batched_search import search_all
+from nmt.decoding.forced_decoding import force_all
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.rescoring import coverage, search_and_rescore
 from tests.decoding.test_search import tiny_model

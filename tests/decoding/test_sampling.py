@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from nmt.config import Sampling
-from nmt.decoding.corpus import search_all
+from nmt.decoding.batched_search import search_all
 from nmt.decoding.demand import Demand
 from nmt.decoding.hypothesis import Hypothesis
 from nmt.decoding.options import SearchOptions

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from nmt.config import DecodeSettings, ModelSettings
 from nmt.decoding.beam import Live, best_candidates
-from nmt.decoding.candidates import best_tokens, largest
 from nmt.decoding.hypothesis import Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import search
+from nmt.decoding.topk import best_tokens, largest
 from nmt.errors import ConfigError, ModelError
 from nmt.model.transformer import Transformer
 

@@ -10,18 +10,18 @@ from torch import Tensor
 
 from nmt.config import RuntimeSettings, TokenizerSettings
 from nmt.decoding import unknown
-from nmt.decoding.corpus import search_all
+from nmt.decoding.batched_search import search_all
 from nmt.decoding.engine import TorchEngine
-from nmt.decoding.forced import Pair
+from nmt.decoding.forced_decoding import Pair
 from nmt.decoding.hypothesis import Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.unknown import text_with_words, words_attended, words_for_unknown
 from nmt.errors import ConfigError
-from nmt.exchange.ct2_engine import ExportedModel
+from nmt.export.ctranslate2_engine import ExportedModel
 from nmt.text.protection import compare
 from nmt.text.tokenizer import UNK, Tokenizer
-from nmt.translate import Translator
-from tests.test_survival import LINES, loaded
+from nmt.translation.translator import Translator
+from tests.translation.test_constraints import LINES, loaded
 
 COPY = ["decode.unknown=copy"]
 MANY = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

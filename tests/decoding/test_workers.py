@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from nmt.config import ModelSettings, RuntimeSettings
-from nmt.decoding.corpus import search_all
+from nmt.decoding.batched_search import search_all
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.workers import Workers
 from nmt.model.transformer import Transformer

@@ -13,12 +13,12 @@ import pytest
 import torch
 
 from nmt.config import ModelSettings, RuntimeSettings
-from nmt.decoding.corpus import search_all
-from nmt.decoding.decoder import Decoder
+from nmt.decoding.batched_search import search_all
 from nmt.decoding.ensemble import Ensemble
-from nmt.decoding.forced import force_all
+from nmt.decoding.forced_decoding import force_all
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.rescoring import search_and_rescore
+from nmt.decoding.step_model import Decoder
 from nmt.decoding.workers import Workers, _received
 from nmt.errors import ConfigError, ModelError
 from nmt.model.transformer import Transformer

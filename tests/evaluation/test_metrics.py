@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from nmt.errors import ConfigError
-from nmt.evaluation.language import given
 from nmt.evaluation.metrics import Confidence, compute
+from nmt.text.languages import given
 
 ITALIAN = given("it")
 CHINESE = given("zh")

@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from nmt.evaluation.language import given
 from nmt.evaluation.metrics import compute
 from nmt.evaluation.significance import compare
+from nmt.text.languages import given
 
 ITALIAN = given("it")
 WORDS = ["casa", "gatto", "mare", "nave", "libro", "tavolo", "strada", "sole", "luna", "fiore", "pane", "vino"]

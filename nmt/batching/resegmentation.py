@@ -1,0 +1,64 @@
+"""Other segmentations of the sentences in a batch, as a function of (seed, epoch, pair, side) alone."""
+
+import random
+from dataclasses import dataclass
+
+from nmt.batching.batch import Pairs
+from nmt.batching.plan import Indices
+from nmt.config import Recipe
+from nmt.errors import ConfigError
+from nmt.system.device import seed_for
+from nmt.text.prepared import Sentences
+from nmt.text.subword_sampling import SegmentationSampler
+from nmt.text.tokenizer import Tokenizers
+
+GROWTH = 1.5
+"""No side of a group is padded to more than this many times its longest sentence as it was stored."""
+
+
+@dataclass(frozen=True)
+class Variation:
+    """Samples segmentations of both sides.
+
+    Groups are planned by the lengths in the token store, so what a batch needs in memory must not depend on luck: a
+    sentence whose sample is longer than `GROWTH` times the group's longest, or than `longest` tokens, `</s>` included,
+    is read as it was stored.
+    """
+
+    source: SegmentationSampler
+    target: SegmentationSampler
+    seed: int
+    longest: int
+
+    @classmethod
+    def of_recipe(cls, recipe: Recipe, tokenizers: Tokenizers) -> "Variation | None":
+        """Return what `train.subword_sampling` asks for, if anything. Raises ConfigError if it does not suit."""
+        amount = recipe.train.subword_sampling
+        if amount is None:
+            return None
+        # of a tokenizer that was taken over from another model, the recipe need not say the type
+        if amount >= 1 and (tokenizers.source.merges or tokenizers.target.merges):
+            raise ConfigError(
+                f"train.subword_sampling: found {amount:g}, expected less than 1: with a bpe tokenizer, which this is, "
+                "it is the share of merges that are left out"
+            )
+        source = SegmentationSampler(tokenizers.source, amount)
+        target = source if tokenizers.shared else SegmentationSampler(tokenizers.target, amount)
+        return cls(source, target, recipe.seed, recipe.data.filters.max_tokens + 1)
+
+    def of(self, pairs: Pairs, indices: Indices, epoch: int) -> Pairs:
+        """Return the pairs, which are those at `indices`, as this epoch reads them."""
+        return (
+            self._side(pairs[0], indices, epoch, "source"),
+            self._side(pairs[1], indices, epoch, "target"),
+        )
+
+    def _side(self, sentences: Sentences, indices: Indices, epoch: int, side: str) -> Sentences:
+        sampler = self.source if side == "source" else self.target
+        stored = int(sentences.lengths.max()) + 1
+        most = max(stored, min(int(GROWTH * stored), self.longest)) - 1
+        varied = []
+        for ids, index in zip(sentences.split(), indices.tolist(), strict=True):
+            sampled = sampler.sample(ids, random.Random(seed_for("segmentation", self.seed, epoch, index, side)))
+            varied.append(sampled if len(sampled) <= most else ids)
+        return Sentences.of(varied)

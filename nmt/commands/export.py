@@ -1,0 +1,64 @@
+"""Carry a model out to other worlds: CTranslate2, or Hugging Face's transformers.
+
+What is written is checked before it gets its name: it must translate as the model itself does.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from nmt.config import RuntimeSettings
+from nmt.errors import ConfigError
+from nmt.export.ctranslate2 import write_ctranslate2
+from nmt.export.ctranslate2_engine import CTranslate2Engine
+from nmt.export.exported import is_export, read_export
+from nmt.export.hugging_face import write_hugging_face
+from nmt.export.hugging_face_engine import HuggingFaceEngine
+from nmt.export.parity import EXACT, LINES, ROUNDED, Parity, check_parity
+from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
+from nmt.system.console import Console
+from nmt.system.files import staged_directory
+from nmt.text.corpus import read_lines
+
+Format = Literal["ctranslate2", "hf"]
+QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8", "int8_float32", "int8_float16", "int8_bfloat16")
+
+
+def export(model: Path, output: Path, to: Format, quantization: str, lines: Path | None, console: Console) -> Parity:
+    """Write a model or a run's best in another program's format, checked on `lines` or on a few of our own.
+
+    Raises ConfigError if the format has no place for what the model does, ModelError if the outcome translates
+    differently; then nothing is written.
+    """
+    if is_export(model):
+        raise ConfigError(f"{model}: was exported already; give the model itself")
+    if quantization not in QUANTIZATIONS:
+        raise ConfigError(f"--quantization: found {quantization}, expected {', '.join(QUANTIZATIONS)}")
+    if to == "hf" and quantization != "float32":
+        raise ConfigError(f"--quantization: found {quantization}, but --to hf writes float32; transformers converts")
+    if output.is_dir() and any(output.iterdir()) and not is_export(output):
+        raise ConfigError(f"{output}: holds files, but no exported model, and would be replaced; name another folder")
+    compared = LINES if lines is None else list(read_lines(lines))
+    loaded = load_model(resolve_model(model), torch.device("cpu"))
+    with staged_directory(output) as staging:
+        if to == "hf":
+            parity = _to_hugging_face(staging, loaded, compared)
+        else:
+            parity = _to_ctranslate2(staging, loaded, quantization, compared)
+    console.say(f"exported {model} to {output}; {parity}")
+    return parity
+
+
+def _to_ctranslate2(directory: Path, loaded: LoadedModel, quantization: str, lines: Sequence[str]) -> Parity:
+    write_ctranslate2(directory, loaded, quantization)
+    engine = CTranslate2Engine(directory, read_export(directory), RuntimeSettings(device="cpu"))
+    return check_parity(loaded, engine, lines, EXACT if quantization == "float32" else ROUNDED)
+
+
+def _to_hugging_face(directory: Path, loaded: LoadedModel, lines: Sequence[str]) -> Parity:
+    write_hugging_face(directory, loaded)
+    engine = HuggingFaceEngine(directory)
+    engine.check_tokenizer(loaded.tokenizers, lines)
+    return check_parity(loaded, engine, lines, EXACT)

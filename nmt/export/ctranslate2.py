@@ -1,0 +1,144 @@
+"""A model in the format of CTranslate2 (https://github.com/OpenNMT/CTranslate2), which translates fast on CPUs.
+
+Everything that `model.*` can say has its counterpart there. What differs is only how it is written down:
+
+* the table of positions is written out, for CTranslate2's own sinusoids have other frequencies, in another order;
+* in a decoder's self-attention, relative positions are given for what stands ahead as well, which is never looked up;
+* all layers name the ε of their norms, for there an RMS norm has another by default.
+
+D width, d = D/H, k the longest distance that relative positions tell apart.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nmt.export.exported import library, symbols, write_export
+from nmt.model.attention import MultiHeadAttention
+from nmt.model.checkpoint import LoadedModel
+from nmt.model.embedding import Embedding, sinusoidal_positions
+from nmt.model.layers import DecoderLayer, EncoderLayer, FeedForward, Sublayer
+from nmt.model.relative import RelativeAttention
+
+POSITIONS = 2048
+"""Rows in the table of sinusoids, which has an end there: no sentence or translation may be longer."""
+_EPSILON = 1e-5
+
+
+def write_ctranslate2(directory: Path, loaded: LoadedModel, quantization: str) -> None:
+    """Write all that CTranslate2 and nmt need into an existing directory, with weights of that type.
+
+    Raises ConfigError if CTranslate2 is not installed.
+    """
+    specs = library("ctranslate2").specs
+    settings = loaded.model.settings
+    activations = specs.common_spec.Activation
+    shape = {
+        "pre_norm": settings.norm == "pre",
+        "activation": {"relu": activations.RELU, "gelu": activations.GELU, "swiglu": activations.SWISH}[
+            settings.activation
+        ],
+        "ffn_glu": settings.activation == "swiglu",
+        "rms_norm": settings.normalization == "rms",
+        "relative_position": settings.positions == "relative",
+    }
+    if settings.positions == "rotary":  # 0: all of a head; as in model/rotary.py, its halves make the pairs
+        shape |= {"rotary_dim": 0, "rotary_interleave": False, "rotary_base": 10000.0}
+    encoder = specs.TransformerEncoderSpec(settings.encoder_layers, settings.heads, **shape)
+    decoder = specs.TransformerDecoderSpec(settings.decoder_layers, settings.heads, **shape)
+    spec = specs.TransformerSpec(encoder, decoder)
+    _fill(spec, loaded)
+    spec.register_source_vocabulary(symbols(loaded.tokenizers.source))
+    spec.register_target_vocabulary(symbols(loaded.tokenizers.target))
+    spec.config.layer_norm_epsilon = _EPSILON
+    spec.config.add_source_eos = True
+    spec.validate()
+    spec.optimize(quantization=quantization)
+    spec.save(str(directory))
+    loaded.tokenizers.save(directory)
+    write_export(directory, loaded, "ctranslate2", quantization, _longest(loaded))
+
+
+def _longest(loaded: LoadedModel) -> int | None:
+    """Return how many tokens, `</s>` included, a sentence or a translation may have; None for any number."""
+    settings = loaded.model.settings
+    return POSITIONS if settings.positions == "sinusoidal" else settings.longest
+
+
+def _fill(spec: Any, loaded: LoadedModel) -> None:
+    model = loaded.model
+    _embed(spec.encoder, spec.encoder.embeddings[0], model.source_embedding)
+    _embed(spec.decoder, spec.decoder.embeddings, model.target_embedding)
+    spec.decoder.projection.weight = _array(model.output.weight)
+    for side, norm in ((spec.encoder, model.encoder_norm), (spec.decoder, model.decoder_norm)):
+        if not isinstance(norm, nn.Identity):
+            _norm(side.layer_norm, norm)
+    for layer_spec, layer in zip(spec.encoder.layer, model.encoder, strict=True):
+        assert isinstance(layer, EncoderLayer)
+        _self_attention(layer_spec.self_attention, layer.attention, layer.attention_sublayer)
+        _feed_forward(layer_spec.ffn, layer.feed_forward, layer.feed_forward_sublayer)
+    for layer_spec, layer in zip(spec.decoder.layer, model.decoder, strict=True):
+        assert isinstance(layer, DecoderLayer)
+        _self_attention(layer_spec.self_attention, layer.self_attention, layer.self_attention_sublayer)
+        _cross_attention(layer_spec.attention, layer.cross_attention, layer.cross_attention_sublayer)
+        _feed_forward(layer_spec.ffn, layer.feed_forward, layer.feed_forward_sublayer)
+
+
+def _embed(side: Any, spec: Any, embedding: Embedding) -> None:
+    """Set the embeddings, which the other side scales by sqrt(D) as we do, and the positions added to them."""
+    spec.weight = _array(embedding.tokens.weight)
+    if embedding.positions is not None:
+        dim = embedding.tokens.embedding_dim
+        side.position_encodings.encodings = _array(
+            embedding.positions if embedding.learned else sinusoidal_positions(POSITIONS, dim)
+        )
+
+
+def _self_attention(spec: Any, attention: MultiHeadAttention, sublayer: Sublayer) -> None:
+    _norm(spec.layer_norm, sublayer.norm)
+    queries, keys_values = attention.query, attention.key_value
+    spec.linear[0].weight = _array(torch.cat([queries.weight, keys_values.weight]))
+    spec.linear[0].bias = _array(torch.cat([queries.bias, keys_values.bias]))
+    _linear(spec.linear[1], attention.output)
+    if isinstance(attention, RelativeAttention):
+        spec.relative_position_keys = _array(_both_ways(attention.key_positions, attention.max_distance))
+        spec.relative_position_values = _array(_both_ways(attention.value_positions, attention.max_distance))
+
+
+def _cross_attention(spec: Any, attention: MultiHeadAttention, sublayer: Sublayer) -> None:
+    _norm(spec.layer_norm, sublayer.norm)
+    for linear_spec, linear in zip(spec.linear, (attention.query, attention.key_value, attention.output), strict=True):
+        _linear(linear_spec, linear)
+
+
+def _both_ways(positions: Tensor, longest: int) -> Tensor:
+    """Return vectors for all distances -k … k, (2k + 1, d): zeros for those that a causal query never meets."""
+    missing = 2 * longest + 1 - positions.size(0)
+    return torch.cat([positions, positions.new_zeros(missing, positions.size(1))])
+
+
+def _feed_forward(spec: Any, feed_forward: FeedForward, sublayer: Sublayer) -> None:
+    _norm(spec.layer_norm, sublayer.norm)
+    inner = feed_forward.inner
+    parts = [spec.linear_0, spec.linear_0_noact] if feed_forward.gated else [spec.linear_0]  # the gate first, as here
+    for part, weight, bias in zip(parts, inner.weight.chunk(len(parts)), inner.bias.chunk(len(parts)), strict=True):
+        part.weight, part.bias = _array(weight), _array(bias)
+    _linear(spec.linear_1, feed_forward.outer)
+
+
+def _linear(spec: Any, linear: nn.Linear) -> None:
+    spec.weight, spec.bias = _array(linear.weight), _array(linear.bias)
+
+
+def _norm(spec: Any, norm: nn.Module) -> None:
+    assert isinstance(norm, nn.LayerNorm | nn.RMSNorm)
+    spec.gamma = _array(norm.weight)
+    if isinstance(norm, nn.LayerNorm):
+        spec.beta = _array(norm.bias)
+
+
+def _array(tensor: Tensor) -> Any:
+    # a copy: quantizing changes in place what it is given
+    return tensor.detach().float().cpu().numpy().copy()

@@ -1,0 +1,180 @@
+"""CTranslate2 as the engine that translates.
+
+Its beam keeps the same hypotheses as ours, step by step. It differs in five things:
+
+* It stops once as many hypotheses are finished as the beam is wide. Ours goes on while one that grows can still win.
+  With a length penalty of 0 and one translation asked for, it stops where nothing can win any more, and both are one.
+* What is finished is ranked here, by our penalty: CTranslate2 itself knows only L^α.
+* A token that is forbidden has no share of the probability. `log_prob` is higher than ours by about what the model
+  gives to `<unk>`, `<s>` and `<pad>`: next to nothing.
+* What rules on repetition take from a token it gives to the others. Greedy search says the same for all that, and the
+  probabilities are computed afterwards; a wider beam would find other hypotheses, so there we refuse such rules.
+* At the limit it ends only the best K of what grows, not those too that would have taken the place of finished ones.
+"""
+
+import math
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nmt.config import DecodeSettings, Languages, RuntimeSettings
+from nmt.decoding.batched_search import length_batches
+from nmt.decoding.demand import NO_DEMAND, Demand
+from nmt.decoding.engine import Engine
+from nmt.decoding.hypothesis import Hypothesis, not_a_number
+from nmt.decoding.options import SearchOptions
+from nmt.decoding.watching import told
+from nmt.errors import ConfigError, ModelError
+from nmt.export.ctranslate2 import write_ctranslate2
+from nmt.export.exported import Export, is_export, library, read_export, symbols
+from nmt.model.checkpoint import load_model, resolve_model
+from nmt.system.device import available_cores, local_place
+from nmt.text.tokenizer import EOS, Tokenizers
+
+_COMPUTE_TYPES = {"auto": "default", "fp32": "float32", "bf16": "bfloat16", "int8": "int8"}
+_KNOWN = {
+    "beam", "n_best", "length_penalty", "length_normalization", "length_factor", "length_extra", "forbidden",
+}  # fmt: skip
+"""The fields of SearchOptions that are honoured."""
+_KNOWN_TO_GREEDY = {"no_repeat_ngram", "repetition_penalty"}
+"""Those that are honoured as well if the beam is 1."""
+
+
+class CTranslate2Engine:
+    """A model that was exported for CTranslate2, in its memory."""
+
+    def __init__(self, directory: Path, export: Export, runtime: RuntimeSettings, parallel: int = 1) -> None:
+        """Load the directory that `export` is of; `parallel` batches are translated at a time, each by all threads.
+
+        Raises ConfigError if CTranslate2 is missing or has not the device, ModelError if it cannot read the model.
+        """
+        ctranslate2 = library("ctranslate2")
+        if runtime.device == "mps":
+            raise ConfigError("runtime.device: found mps, but CTranslate2 computes on auto, cpu or cuda")
+        if runtime.device == "cuda" and not ctranslate2.get_cuda_device_count():
+            raise ConfigError("runtime.device: found cuda, but CTranslate2 sees no GPU here; set it to auto or cpu")
+        place, processes = local_place()
+        on_gpu = runtime.device != "cpu" and ctranslate2.get_cuda_device_count() > 0
+        try:
+            self._translator = ctranslate2.Translator(
+                str(directory),
+                runtime.device,
+                device_index=place if on_gpu else 0,
+                compute_type=_COMPUTE_TYPES[runtime.precision],
+                inter_threads=parallel,
+                intra_threads=runtime.threads or max(1, available_cores() // processes),
+            )
+        except (RuntimeError, ValueError) as error:
+            raise ModelError(f"{directory}: CTranslate2 cannot load it: {error}") from None
+        self._source = symbols(export.tokenizers.source)
+        self._target = symbols(export.tokenizers.target)
+        self._ids = {symbol: i for i, symbol in enumerate(self._target)}
+        self._longest = export.longest
+
+    @property
+    def longest(self) -> int | None:
+        """The most tokens of a sentence: a table of positions has an end."""
+        return self._longest
+
+    def search(
+        self,
+        sentences: Sequence[Sequence[int]],
+        options: SearchOptions,
+        budget: int,
+        demands: Sequence[Demand] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """Return each sentence's hypotheses; they have no `token_log_probs`, which CTranslate2 does not tell."""
+        _check(options)
+        if demands and any(demand != NO_DEMAND for demand in demands):
+            raise ConfigError("CTranslate2 cannot hold to demands; translate with the model that was exported")
+        results: list[list[Hypothesis]] = [[] for _ in sentences]
+        batches = length_batches([len(ids) + 1 for ids in sentences], budget // options.beam)
+        sources = [[self._source[i] for i in ids] for ids in sentences]
+        started = [self._start([sources[i] for i in batch], options) for batch in batches]
+        for batch, found in told(zip(batches, started, strict=True), len(batches)):
+            for i, result in zip(batch, found, strict=True):
+                results[i] = self._hypotheses(sources[i], result.result(), options)
+        return results
+
+    def _start(self, sentences: Sequence[list[str]], options: SearchOptions) -> list[Any]:
+        """Queue a batch; the longest of its sentences sets the limit, and leaves room for `</s>`."""
+        started: list[Any] = self._translator.translate_batch(
+            sentences,
+            asynchronous=True,
+            beam_size=options.beam,
+            num_hypotheses=options.beam,
+            length_penalty=options.length_penalty,
+            suppress_sequences=[[self._target[i]] for i in options.forbidden],
+            no_repeat_ngram_size=options.no_repeat_ngram or 0,
+            repetition_penalty=options.repetition_penalty,
+            return_end_token=True,
+            return_scores=True,
+            max_input_length=0,
+            min_decoding_length=0,
+            max_decoding_length=max(1, self._limit(sentences[0], options) - 1),
+        )
+        return started
+
+    def _limit(self, source: list[str], options: SearchOptions) -> int:
+        limit = options.limit(len(source) + 1)
+        return limit if self._longest is None else min(limit, self._longest)
+
+    def _hypotheses(self, source: list[str], result: Any, options: SearchOptions) -> list[Hypothesis]:
+        """End what is too long, and rank all by our penalty; CTranslate2's is L^α, `</s>` counted as a token."""
+        found = []
+        limit = self._limit(source, options)
+        ruled = options.no_repeat_ngram is not None or options.repetition_penalty != 1
+        for said, score in zip(result.hypotheses, result.scores, strict=True):
+            log_prob = score * len(said) ** options.length_penalty
+            ended = said[-1] == self._target[EOS] and len(said) <= limit
+            said = said[:-1] if ended else said[: limit - 1]
+            if ruled or not ended:
+                log_prob = math.fsum(self._translator.score_batch([source], [said], max_input_length=0)[0].log_probs)
+            if not log_prob <= 0:
+                raise not_a_number()
+            tokens = [self._ids[symbol] for symbol in said]
+            found.append(Hypothesis(tokens, log_prob, [], log_prob / options.penalty(len(tokens) + 1)))
+        return sorted(found, key=lambda hypothesis: -hypothesis.normalized)[: options.n_best]
+
+
+@dataclass(frozen=True)
+class ExportedModel:
+    """A translator in another program's memory, ready to use."""
+
+    engine: Engine
+    tokenizers: Tokenizers
+    languages: Languages
+    decode: DecodeSettings
+
+
+def open_in_ctranslate2(directory: Path, runtime: RuntimeSettings, parallel: int = 1) -> ExportedModel:
+    """Open what `nmt export` wrote for CTranslate2, or a model directory or a run, which is converted in passing.
+
+    Raises ConfigError and ModelError as `CTranslate2Engine` does, and for an export of another format.
+    """
+    if not is_export(directory):
+        loaded = load_model(resolve_model(directory), torch.device("cpu"))
+        with tempfile.TemporaryDirectory() as folder:
+            write_ctranslate2(Path(folder), loaded, "float32")
+            return open_in_ctranslate2(Path(folder), runtime, parallel)
+    export = read_export(directory)
+    engine = CTranslate2Engine(directory, export, runtime, parallel)
+    return ExportedModel(engine, export.tokenizers, export.languages, export.decode)
+
+
+def _check(options: SearchOptions) -> None:
+    usual = SearchOptions()
+    known = _KNOWN | _KNOWN_TO_GREEDY if options.beam == 1 else _KNOWN
+    for field in fields(options):
+        value = getattr(options, field.name)
+        if field.name not in known and value != getattr(usual, field.name):
+            name = f"decode.{field.name}" if field.name in DecodeSettings.model_fields else field.name.replace("_", "-")
+            beyond = " with a beam above 1" if field.name in _KNOWN_TO_GREEDY else ""
+            raise ConfigError(
+                f"{name}: found {value}, but CTranslate2 cannot do that{beyond}; leave it out, or translate with the "
+                "model that was exported"
+            )

@@ -1,0 +1,1 @@
+"""The console, files, the device, and processes."""

@@ -1,0 +1,1 @@
+"""Text in, text out: what `nmt translate` and validation both use."""

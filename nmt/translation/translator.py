@@ -1,0 +1,339 @@
+"""Stage 3: lines in, translations out. One for each line, in order, whatever the line.
+
+>>> translator = Translator.load(Path("runs/demo-en-it"))
+>>> [translation.text for translation in translator.translate(["Good morning."])]
+['Buongiorno.']
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, islice, repeat
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from nmt.config import RuntimeSettings, Sampling, override_decode
+from nmt.decoding.alignment import Links, align, joined_links
+from nmt.decoding.demand import NO_DEMAND, Demand
+from nmt.decoding.engine import Engine, TorchEngine
+from nmt.decoding.ensemble import check_same_vocabulary
+from nmt.decoding.forced_decoding import force_texts
+from nmt.decoding.hypothesis import Hypothesis
+from nmt.decoding.mbr import by_utility
+from nmt.decoding.options import SearchOptions
+from nmt.decoding.unknown import words_for_unknown
+from nmt.decoding.workers import Workers
+from nmt.errors import ConfigError
+from nmt.export.ctranslate2_engine import ExportedModel, open_in_ctranslate2
+from nmt.export.exported import is_export
+from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
+from nmt.system.device import autocast, choose_device, computes_in_bf16
+from nmt.text.glossary import Glossary
+from nmt.text.normalize import normalize
+from nmt.text.segment import split_line
+from nmt.text.tokenizer import UNK
+from nmt.translation.constraints import Survival
+from nmt.translation.result import Alternative, Translation, join_ways
+
+WINDOW_LINES = 2048
+"""As many are read before any is translated: enough to sort by length, too few to fill the memory."""
+
+
+@dataclass(frozen=True)
+class TranslateOptions:
+    """How to translate; what the model's own recipe says is a good start: `Translator.options`."""
+
+    search: SearchOptions
+    batch_tokens: int
+    """Padded source tokens times beam in a batch."""
+    max_source_tokens: int = 200
+    """Longer lines are cut into pieces. Models know no sentences longer than those they were trained on."""
+    glossary: Glossary | None = None
+    """Terms that must be translated so."""
+    protect: bool = True
+    typography: bool = True
+    """As in the recipe's `decode` section."""
+    alignment: bool = False
+    """Say which words belong together."""
+    most_alike: int | None = None
+    """If set, only so many of what is found are kept: those that are most like all others (minimum Bayes risk)."""
+
+    @property
+    def n_best(self) -> int:
+        """How many translations each line gets."""
+        return self.search.n_best if self.most_alike is None else self.most_alike
+
+    def __post_init__(self) -> None:
+        if self.batch_tokens < 1:
+            raise ConfigError(f"decode.batch_tokens: found {self.batch_tokens}, expected 1 or more")
+        if self.max_source_tokens < 1:
+            raise ConfigError(f"max-source-tokens: found {self.max_source_tokens}, expected 1 or more")
+
+
+class _Piece(NamedTuple):
+    """A line, or what is translated at a time of a long one, and what its translation begins with."""
+
+    text: str
+    prefix: str = ""
+
+
+class Translator:
+    """A model in memory that translates text."""
+
+    def __init__(
+        self,
+        loaded: LoadedModel | ExportedModel,
+        runtime: RuntimeSettings | None = None,
+        others: Sequence[LoadedModel] = (),
+        process_count: int = 1,
+    ) -> None:
+        self._runtime = runtime or RuntimeSettings()
+        self.models = (loaded, *others) if isinstance(loaded, LoadedModel) else ()
+        """Our own models that translate together; none where another program computes."""
+        self._tokenizers = loaded.tokenizers
+        self._decode = loaded.decode
+        self.languages = loaded.languages
+        self._engine: Engine
+        self._workers: Workers | None = None
+        self.computed_by = "CTranslate2"
+        """The program, and where they matter to its rounding the device and the precision."""
+        if isinstance(loaded, LoadedModel):
+            engine = TorchEngine(loaded.model, self._runtime, [other.model for other in others], process_count)
+            self._engine, self._workers = engine, engine.workers
+            device = loaded.model.device
+            precision = "bf16" if computes_in_bf16(self._runtime, device) else "fp32"
+            precision = "int8" if self._runtime.precision == "int8" else precision
+            self.computed_by = f"torch, {device.type}, {precision}"
+        else:
+            self._engine = loaded.engine
+
+    @classmethod
+    def load(
+        cls,
+        directory: Path,
+        runtime: RuntimeSettings | None = None,
+        engine: Literal["torch", "ct2"] | None = None,
+        others: Sequence[Path] = (),
+        process_count: int = 1,
+    ) -> "Translator":
+        """Open a model directory, a run, or what `nmt export --to ctranslate2` wrote.
+
+        The engine is the one that the directory is for; ct2 also translates with a model that is not exported. With
+        others, the mean of all models' probabilities decides; languages and settings are those of the first. On a CPU
+        large texts are shared out among so many copies of this process, if it does nothing else meanwhile; with one, as
+        is safe in any program, among its threads.
+        Raises ModelError, or ConfigError if the device or CTranslate2 is not there.
+        """
+        runtime = runtime or RuntimeSettings()
+        if others and (engine == "ct2" or any(map(is_export, (directory, *others)))):
+            raise ConfigError("--model: several models translate together only with torch; give none that was exported")
+        if engine == "ct2" or (engine is None and is_export(directory)):
+            return cls(open_in_ctranslate2(directory, runtime))
+        if is_export(directory):
+            raise ConfigError(f"--engine: found torch, but {directory} was exported; give the model itself")
+        directories = (directory, *others)
+        models = [load_model(resolve_model(each), choose_device(runtime)) for each in directories]
+        check_same_vocabulary(directories, models)
+        return cls(models[0], runtime, models[1:], process_count)
+
+    def options(
+        self,
+        beam: int | None = None,
+        n_best: int = 1,
+        length_penalty: float | None = None,
+        batch_tokens: int | None = None,
+        overrides: Sequence[str] = (),
+    ) -> TranslateOptions:
+        """Return the model's own settings with these changes; an unsaid beam is as wide as n_best needs.
+
+        `overrides` have the form decode.key=value; the other arguments count for more. Raises ConfigError.
+        """
+        decode = override_decode(self._decode, overrides)
+        if beam is None and decode.beam != self._decode.beam:
+            beam = decode.beam
+        search = SearchOptions.from_settings(decode)
+        search = replace(
+            search,
+            beam=max(search.beam, n_best) if beam is None else beam,
+            n_best=n_best,
+            length_penalty=search.length_penalty if length_penalty is None else length_penalty,
+        )
+        tokens = decode.batch_tokens if batch_tokens is None else batch_tokens
+        options = TranslateOptions(search, tokens, protect=decode.protect, typography=decode.typography)
+        if decode.mbr is None:
+            return options
+        drawn = replace(search, sampling=search.sampling or Sampling(), n_best=max(decode.mbr, n_best))
+        return replace(options, search=drawn, most_alike=n_best)
+
+    def translate(self, lines: Iterable[str], options: TranslateOptions | None = None) -> Iterator[Translation]:
+        """Yield one translation for each line, in order. Reads a window of lines ahead, never more."""
+        options = options or self.options()
+        remaining = iter(lines)
+        while window := list(islice(remaining, WINDOW_LINES)):
+            yield from self.translate_window(window, options)
+
+    def translate_window(
+        self, lines: Sequence[str], options: TranslateOptions, prefixes: Sequence[str] | None = None
+    ) -> list[Translation]:
+        """Translate lines together: like lengths in one batch, identical lines once, empty lines without the model.
+
+        Each translation begins with its prefix, normalized, to the letter; of an empty line it is all there is.
+        """
+        asked = [
+            _Piece(line, normalize(prefix)) for line, prefix in zip(lines, prefixes or [""] * len(lines), strict=True)
+        ]
+        pieces_of = {line: self._pieces(line, options) for line in dict.fromkeys(asked)}
+        encoded = {piece: ids for pieces in pieces_of.values() for piece, ids in pieces}
+        survival = self._survival(options)
+        demands = {piece: self._beginning(piece) for piece, ids in encoded.items() if ids}
+        ways = self._search(demands, encoded, survival, options)
+        if options.most_alike is not None:
+            ways = {piece: most_alike(found)[: options.most_alike] for piece, found in ways.items()}
+        ways |= self._searched_again(ways, demands, encoded, survival, options)
+        ways |= {piece: [Alternative(piece.prefix, 0.0)] for piece, ids in encoded.items() if not ids}
+        done = {
+            line: join_ways(line.text, [piece.text for piece, _ in pieces], [ways[piece] for piece, _ in pieces])
+            for line, pieces in pieces_of.items()
+        }
+        done = {line: replace(one, loss=survival.report(line.text, one.text)) for line, one in done.items()}
+        if options.alignment:
+            best = [(piece.text, found[0].text) for piece, found in ways.items()]
+            links = zip(best, self.align(best, options.batch_tokens), strict=True)
+            parts = {piece: (*pair, own) for piece, (pair, own) in zip(ways, links, strict=True)}
+            done = {
+                line: replace(one, alignment=joined_links([parts[piece] for piece, _ in pieces_of[line]]))
+                for line, one in done.items()
+            }
+        return [done[line] for line in asked]
+
+    def align(self, pairs: Sequence[tuple[str, str]], batch_tokens: int = 4096) -> list[Links]:
+        """Return which words of sentences and of their translations, which are given, belong together.
+
+        Raises ConfigError where another program computes.
+        """
+        self.needs_own_model("--alignment")
+        with autocast(self._runtime, self.models[0].model.device):
+            return align(self.models, pairs, batch_tokens, self._workers)
+
+    def force(self, pairs: Sequence[tuple[str, str]], batch_tokens: int = 4096) -> list[list[tuple[str, float]]]:
+        """Return the pieces of given translations with their log-probabilities, as `force_texts` does.
+
+        Raises ConfigError where another program computes, DataError for what the model cannot read.
+        """
+        self.needs_own_model("--reference")
+        with autocast(self._runtime, self.models[0].model.device):
+            return force_texts(self.models, pairs, batch_tokens, self._workers)
+
+    def needs_own_model(self, wish: str) -> None:
+        """Raise ConfigError where another program computes, which cannot grant that."""
+        if not self.models:
+            raise ConfigError(f"{wish}: {self.computed_by} cannot do that; translate with the model itself")
+
+    def _survival(self, options: TranslateOptions) -> Survival:
+        if options.glossary is not None:
+            self.needs_own_model("--glossary")
+        if UNK not in options.search.forbidden:
+            self.needs_own_model("decode.unknown: copy")
+        return Survival(
+            self._tokenizers.target, self.languages.target, options.glossary, options.protect, options.typography
+        )
+
+    def _beginning(self, piece: _Piece) -> Demand:
+        """Return the demand to begin with the prefix. Raises ConfigError where another program computes."""
+        if not piece.prefix:
+            return NO_DEMAND
+        self.needs_own_model("--prefixes")
+        return Demand(prefix=tuple(self._tokenizers.target.encode(piece.prefix)))
+
+    def _search(
+        self,
+        demands: Mapping[_Piece, Demand],
+        encoded: Mapping[_Piece, list[int]],
+        survival: Survival,
+        options: TranslateOptions,
+    ) -> dict[_Piece, list[Alternative]]:
+        """Return what is found for each piece as text, best first; the tokenizer promises that each is one line."""
+        sentences = [encoded[piece] for piece in demands]
+        found = self._engine.search(sentences, options.search, options.batch_tokens, list(demands.values()))
+        copies = UNK not in options.search.forbidden
+        words = self._words_for_unknown(demands, found, options) if copies else repeat(None)
+
+        def alternative(piece: _Piece, hypothesis: Hypothesis) -> Alternative:
+            rest = hypothesis.tokens[len(demands[piece].prefix) :]
+            text = survival.text(piece.text, rest, piece.prefix, next(words))
+            return Alternative(text, hypothesis.log_prob)
+
+        return {
+            piece: [alternative(piece, hypothesis) for hypothesis in hypotheses]
+            for piece, hypotheses in zip(demands, found, strict=True)
+        }
+
+    def _words_for_unknown(
+        self,
+        demands: Mapping[_Piece, Demand],
+        found: Sequence[Sequence[Hypothesis]],
+        options: TranslateOptions,
+    ) -> Iterator[list[str] | None]:
+        """Yield for each hypothesis of each piece, in order, the source words for each `<unk>` behind the prefix.
+
+        It is None where there is none.
+        """
+        said = [
+            (piece.text, hypothesis.tokens, demand.prefix)
+            for (piece, demand), hypotheses in zip(demands.items(), found, strict=True)
+            for hypothesis in hypotheses
+        ]
+        pairs = [(text, tokens) for text, tokens, _ in said if UNK in tokens]
+        with autocast(self._runtime, self.models[0].model.device):
+            words = iter(words_for_unknown(self.models, pairs, options.batch_tokens, self._workers))
+        for _, tokens, prefix in said:
+            yield next(words)[prefix.count(UNK) :] if UNK in tokens else None
+
+    def _searched_again(
+        self,
+        ways: Mapping[_Piece, list[Alternative]],
+        plain: Mapping[_Piece, Demand],
+        encoded: Mapping[_Piece, list[int]],
+        survival: Survival,
+        options: TranslateOptions,
+    ) -> dict[_Piece, list[Alternative]]:
+        """Search once more, for all that must be there, where something was lost; return what is better for it.
+
+        `<unk>` is then said as a stand-in only.
+        """
+        if not self.models or options.search.sampling is not None:
+            return {}  # neither can be made to say something
+        lossy = [
+            piece for piece, found in ways.items() if any(any(survival.loss(piece.text, way.text)) for way in found)
+        ]
+        wanted = {piece: replace(survival.demand(piece.text), prefix=plain[piece].prefix) for piece in lossy}
+        demands = {piece: demand for piece, demand in wanted.items() if demand.phrases}
+        strict = replace(options.search, forbidden=(*options.search.forbidden, UNK))
+        again = self._search(demands, encoded, survival, replace(options, search=strict))
+        return {
+            piece: best
+            for piece, best in again.items()
+            if _losses(survival, piece.text, best) < _losses(survival, piece.text, ways[piece])
+        }
+
+    def _pieces(self, line: _Piece, options: TranslateOptions) -> list[tuple[_Piece, list[int]]]:
+        """Return the parts of a line that the model can take, with their ids; the first has the line's prefix."""
+        encode = self._tokenizers.source.encode
+        ids = encode(line.text)
+        limit = options.max_source_tokens
+        if self._engine.longest is not None:
+            limit = max(1, min(limit, self._engine.longest - 1))
+        if len(ids) <= limit:
+            return [(line, ids)]
+        texts = split_line(line.text, limit, lambda text: len(encode(text)))
+        prefixes = chain([line.prefix], repeat("", len(texts) - 1))
+        return [(_Piece(text, prefix), encode(text)) for text, prefix in zip(texts, prefixes, strict=True)]
+
+
+def most_alike(ways: Sequence[Alternative]) -> list[Alternative]:
+    """Return different texts only, the one that is most like all others first (minimum Bayes risk)."""
+    return [ways[i] for i in by_utility([way.text for way in ways])]
+
+
+def _losses(survival: Survival, text: str, ways: Sequence[Alternative]) -> int:
+    """Count what the best way has lost or has too often."""
+    return sum(map(len, survival.loss(text, ways[0].text)))

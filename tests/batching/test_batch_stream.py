@@ -1,0 +1,152 @@
+"""From token store to tensors, by hand-worked examples, and the endless sequence of batches."""
+
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nmt.batching import batch_stream as streams
+from nmt.batching import plan
+from nmt.batching.batch import Batch, collate, pad
+from nmt.batching.batch_stream import BatchStream, Place
+from nmt.batching.plan import EpochPlan, SentenceLengths, plan_epoch
+from nmt.text.prepared import PreparedSplit, Sentences
+from nmt.text.tokenizer import BOS, EOS, PAD, Tokenizer, Tokenizers
+
+START = Place()
+
+
+def tokenizers() -> Tokenizers:
+    blank = Tokenizer(None)  # batching asks for nothing but the special symbols
+    return Tokenizers(blank, blank)
+
+
+def split_of(pairs: Sequence[tuple[list[int], list[int]]]) -> PreparedSplit:
+    source, target = (Sentences.of(side).store() for side in zip(*pairs, strict=True))
+    return PreparedSplit(source, target, np.ones(len(pairs), dtype=np.float32))
+
+
+def stream_of(count: int, place: Place = START, budget: int = 24) -> BatchStream:
+    random = np.random.default_rng(5)
+    pairs = [([4 + i] * random.integers(1, 6), [4 + i] * random.integers(1, 6)) for i in range(count)]
+    split = split_of(pairs)
+    return BatchStream(split, SentenceLengths.of(split), tokenizers(), budget, 7, place=place)
+
+
+def content(batch: Batch) -> list[Any]:
+    groups = [[g.source.tolist(), g.target_in.tolist(), g.target_out.tolist()] for g in batch.groups]
+    return [groups, batch.source_tokens, batch.target_tokens]
+
+
+def test_collate_by_hand() -> None:
+    split = split_of([([10, 11, 12], [20]), ([13], [21, 22]), ([], [])])
+    batch = collate(split, [[1, 0], np.array([2])], tokenizers())
+    group, empty = batch.groups
+    assert group.source.tolist() == [[13, EOS, PAD, PAD], [10, 11, 12, EOS]]
+    assert group.target_in.tolist() == [[BOS, 21, 22], [BOS, 20, PAD]]
+    assert group.target_out.tolist() == [[21, 22, EOS], [20, EOS, PAD]]
+    assert group.source_mask is not None
+    assert group.source_mask.tolist() == [[True, True, False, False], [True, True, True, True]]
+    assert group.source.dtype == group.target_in.dtype == group.target_out.dtype == torch.int64
+    assert [empty.source.tolist(), empty.target_in.tolist(), empty.target_out.tolist()] == [[[EOS]], [[BOS]], [[EOS]]]
+    assert (batch.source_tokens, batch.target_tokens, batch.padded_target_tokens) == (7, 6, 7)
+
+
+def test_no_mask_where_nothing_is_padded() -> None:
+    batch = collate(split_of([([5, 6], [7]), ([8, 9], [4, 4, 4])]), [[0, 1]], tokenizers())
+    assert batch.groups[0].source_mask is None
+    assert batch.target_tokens == 6
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.lists(st.integers(1, 99), min_size=1, max_size=8), min_size=1, max_size=6))
+def test_padding_can_be_taken_away_again(sentences: list[list[int]]) -> None:
+    ids, mask = pad(sentences, 0)
+    assert ids.shape == (len(sentences), max(map(len, sentences)))
+    seen = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask
+    assert [row[kept].tolist() for row, kept in zip(ids, seen, strict=True)] == sentences
+    assert not ids[~seen].any()
+    assert (mask is None) == (len(set(map(len, sentences))) == 1)
+
+
+def test_to_the_same_device_copies_nothing() -> None:
+    batch = collate(split_of([([5], [6]), ([5, 5], [6])]), [[0, 1]], tokenizers())
+    assert batch.to(torch.device("cpu")) is batch
+    moved = batch.to(torch.device("meta"))
+    (group,) = moved.groups
+    assert group.source.device.type == group.target_in.device.type == group.target_out.device.type == "meta"
+    assert group.source_mask is not None
+    assert group.source_mask.device.type == "meta"
+    assert moved.target_tokens == batch.target_tokens
+
+
+def test_stream_follows_the_plans() -> None:
+    stream = stream_of(40)
+    for epoch in range(3):
+        groups = plan_epoch(stream.lengths, stream.budget, stream.seed, epoch).groups
+        for number, indices in enumerate(groups):
+            assert stream.place == Place(epoch, 0, number)
+            assert stream.epochs_read == pytest.approx(epoch + number / len(groups))
+            assert content(stream.next()) == content(collate(stream.split, [indices], stream.tokenizers))
+    assert stream.place == Place(3)
+
+
+def test_an_epoch_shows_every_sentence() -> None:
+    stream, seen = stream_of(40), Counter()
+    while stream.place.epoch == 0:
+        seen.update(row[0] for row in stream.next().groups[0].source.tolist())
+    assert seen == Counter(range(4, 44))
+
+
+@pytest.mark.parametrize("after", [0, 1, 5, 11, 12, 13, 30])
+def test_a_stream_set_to_a_place_goes_on_from_there(after: int) -> None:
+    stream = stream_of(40)
+    for _ in range(after):
+        stream.next()
+    resumed = stream_of(40, stream.place)
+    for _ in range(25):
+        assert content(stream.next()) == content(resumed.next())
+        assert stream.place == resumed.place
+
+
+def test_a_huge_corpus_is_read_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "_PART", 16)
+    monkeypatch.setattr(plan, "_BLOCK", 4)
+    stream, seen, places = stream_of(40), Counter[int](), []
+    assert stream.lengths.parts == 3
+    read = []
+    while stream.place.epoch == 0:
+        places.append(stream.place)
+        read.append(stream.epochs_read)
+        seen.update(row[0] for row in stream.next().groups[0].source.tolist())
+    assert seen == Counter(range(4, 44))
+    assert sorted({place.part for place in places}) == [0, 1, 2]
+    assert read == sorted(read)
+    for place in places:
+        stream.place = place
+        assert content(stream.next()) == content(stream_of(40, place).next())
+
+
+def test_an_epoch_is_planned_while_the_one_before_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = stream_of(40)
+    expected = [content(plain.next()) for _ in range(60)]
+    made = []
+
+    def noted(*arguments: Any) -> EpochPlan:
+        made.append(threading.current_thread().name.split("_")[0])
+        return plan_epoch(*arguments)
+
+    monkeypatch.setattr(streams, "plan_epoch", noted)
+    with ThreadPoolExecutor(1, "planner") as planner:
+        stream = stream_of(40)
+        stream.planner = planner
+        assert [content(stream.next()) for _ in range(60)] == expected
+    assert stream.place.epoch > 2
+    assert made == [threading.current_thread().name, *["planner"] * (stream.place.epoch + 1)]

@@ -1,0 +1,50 @@
+"""Filler: round numbers of tokens, and not a word learnt from it."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmt.batching.batch import Batch
+from nmt.batching.rounding import filled
+from nmt.training import step as step_module
+from tests.training.test_step import PAIRS, batch_of, difference, recipe, updater
+
+
+def tokens(batch: Batch) -> tuple[int, int]:
+    return sum(g.source.numel() for g in batch.groups), sum(g.target_out.numel() for g in batch.groups)
+
+
+@given(st.integers(1, 300), st.integers(1, 9), st.integers(1, 9), st.sampled_from([None, 24, 100]))
+def test_sides_are_round_and_little_longer(pairs: int, source: int, target: int, longest: int | None) -> None:
+    before = batch_of([([5] * source, [6] * target)] * pairs)
+    after = filled(before, longest)
+    assert (after.source_tokens, after.target_tokens) == (before.source_tokens, before.target_tokens)
+    assert after.groups[:1] == before.groups
+    for old, new in zip(tokens(before), tokens(after), strict=True):
+        assert new - old <= max(1, old / 16) if after is not before else new == old
+        if old >= 1024 and longest is None and after is not before:
+            assert new % 64 == 0
+    assert after is not before or min(tokens(before)) < 32
+    assert all(max(g.source.size(1), g.target_in.size(1)) <= (longest or 64) for g in after.groups[1:])
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "relative", "rotary"])
+def test_nothing_is_learnt_from_it(positions: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = recipe(adam_epsilon=1e-3)
+    chosen = chosen.model_copy(update={"model": chosen.model.model_copy(update={"positions": positions})})
+    batch = batch_of(PAIRS * 12)
+    assert len(filled(batch, chosen.model.longest).groups) == 2
+    ours = updater(chosen)
+    with monkeypatch.context() as plain:
+        plain.setattr(step_module, "filled", lambda batch, longest: batch)
+        theirs = updater(chosen)
+        expected = [theirs.update([batch], step) for step in (1, 2, 3)]
+    found = [ours.update([batch], step) for step in (1, 2, 3)]
+    for one, other in zip(found, expected, strict=True):
+        assert one.loss == pytest.approx(other.loss, rel=1e-5)
+        assert one.likelihood == pytest.approx(other.likelihood, rel=1e-5)
+        assert one.gradient_norm == pytest.approx(other.gradient_norm, rel=1e-4)
+        assert one.padded_target_tokens == other.padded_target_tokens
+    assert difference(ours, theirs) < 1e-5
+    assert all(torch.isfinite(weight).all() for weight in ours.model.parameters())

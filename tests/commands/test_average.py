@@ -1,0 +1,144 @@
+"""average: the mean of the weights, of the checkpoints that were meant, and of nothing that has no mean."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from nmt.cli import app
+from nmt.commands.average import average
+from nmt.config import CorpusFile, Data, DecodeSettings, Languages, ModelSettings, Recipe, TokenizerSettings
+from nmt.errors import ConfigError, ModelError
+from nmt.model.checkpoint import LoadedModel, load_model, save_model
+from nmt.model.transformer import Transformer
+from nmt.system.console import Console
+from nmt.text.tokenizer import Tokenizer, Tokenizers
+from nmt.training.progress import Progress
+from nmt.training.run import RunDirectory
+
+QUIET = Console(quiet=True)
+CPU = torch.device("cpu")
+SHAPE = ModelSettings(encoder_layers=1, decoder_layers=1, dim=8, heads=2, feed_forward=8)
+LINES = ["il gatto dorme", "la casa è rossa", "the cat sleeps", "the house is red"] * 5
+
+
+def tokenizers(lines: list[str]) -> Tokenizers:
+    shared = Tokenizer.train(lines, TokenizerSettings(size=40, byte_fallback=False, type="bpe"))
+    return Tokenizers(shared, shared)
+
+
+TOKENIZERS = tokenizers(LINES)
+
+
+def model(seed: int, shape: ModelSettings = SHAPE, pieces: Tokenizers = TOKENIZERS) -> LoadedModel:
+    torch.manual_seed(seed)
+    size = len(pieces.source)
+    return LoadedModel(Transformer(shape, size, size), pieces, Languages(source="en", target="it"), DecodeSettings())
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of five checkpoints, whose weights are those of the seeds 1 to 5; the fourth is an interruption's."""
+    path = tmp_path_factory.mktemp("runs") / "run"
+    directory = RunDirectory(path)
+    data = Data(train=(CorpusFile(tsv=Path("/text/train.tsv")),))
+    directory.begin(Recipe(name="x", languages=Languages(source="en", target="it"), data=data, run=path), restart=False)
+    best = [(0.9, 2), (0.8, 5), (0.7, 1)]
+    for step in range(1, 6):
+        loaded = model(step)
+        optimizer = torch.optim.Adam(loaded.model.parameters())
+        directory.save(loaded, optimizer, Progress(step=step, best=best, validated_at=3 if step == 4 else step))
+    return path
+
+
+def assert_mean_of(seeds: list[int], directory: Path) -> None:
+    found = load_model(directory, CPU)
+    others = [dict(model(seed).model.named_parameters()) for seed in seeds]
+    for name, weight in found.model.named_parameters():
+        expected = torch.stack([other[name].detach().double() for other in others]).mean(0).float()
+        assert torch.equal(weight, expected), name
+
+
+@pytest.mark.parametrize(
+    ("last", "best", "seeds"),
+    [(2, None, [3, 5]), (3, None, [2, 3, 5]), (None, 2, [2, 5]), (None, None, [2, 5, 1])],
+)
+def test_of_a_run(run: Path, tmp_path: Path, last: int | None, best: int | None, seeds: list[int]) -> None:
+    """An interruption's checkpoint does not count, or an interrupted run would average to another model."""
+    average([run], tmp_path / "model", QUIET, last, best)
+    assert_mean_of(seeds, tmp_path / "model")
+    content = json.loads((tmp_path / "model" / "config.json").read_text())
+    assert {Path(name).name for name in content["averaged_from"]} == {f"step-{seed:08d}" for seed in seeds}
+    assert sorted(content["files"]) == ["model.safetensors", "tokenizer.model"]
+
+
+def test_of_models(run: Path, tmp_path: Path) -> None:
+    """A run among them means its best."""
+    save_model(tmp_path / "a", model(7))
+    other = SHAPE.model_copy(update={"dropout": 0.5})  # the same weights learnt otherwise
+    save_model(tmp_path / "b", model(8, other))
+    average([tmp_path / "a", tmp_path / "b", run], tmp_path / "model", QUIET, None, None)
+    assert_mean_of([7, 8, 2], tmp_path / "model")
+
+
+def test_one_checkpoint_averages_to_itself(run: Path, tmp_path: Path) -> None:
+    average([run], tmp_path / "model", QUIET, 1, None)
+    assert_mean_of([5], tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"dim": 16}, r"b: model.dim is 16, but of .*a it is 8; they have no mean"),
+        ({"norm": "post"}, r"b: model.norm is post, but of .*a it is pre"),
+    ],
+)
+def test_other_shapes_are_refused(tmp_path: Path, changes: dict[str, object], problem: str) -> None:
+    save_model(tmp_path / "a", model(1))
+    save_model(tmp_path / "b", model(1, SHAPE.model_copy(update=changes)))
+    with pytest.raises(ModelError, match=problem):
+        average([tmp_path / "a", tmp_path / "b"], tmp_path / "model", QUIET, None, None)
+    assert not (tmp_path / "model").exists()
+
+
+def test_another_tokenizer_is_refused(tmp_path: Path) -> None:
+    save_model(tmp_path / "a", model(1))
+    save_model(tmp_path / "b", model(1, pieces=tokenizers([line[::-1] for line in LINES])))
+    with pytest.raises(ModelError, match=r"b: its tokenizer is not that of .*a, so their weights"):
+        average([tmp_path / "a", tmp_path / "b"], tmp_path / "model", QUIET, None, None)
+
+
+def test_too_few_checkpoints(run: Path, tmp_path: Path) -> None:
+    for last, best, problem in (
+        (9, None, r"run: 4 such checkpoints, expected 9; train.keep_last says"),
+        (None, 4, r"run: 3 such checkpoints, expected 4; train.keep_best says"),
+    ):
+        with pytest.raises(ConfigError, match=problem):
+            average([run], tmp_path / "model", QUIET, last, best)
+    save_model(tmp_path / "a", model(1))
+    with pytest.raises(ConfigError, match=r"a: no run with checkpoints here; give a run, or several models"):
+        average([tmp_path / "a"], tmp_path / "model", QUIET, None, None)
+
+
+def test_contradictions(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--last and --best: give one of them"):
+        average([run], tmp_path / "model", QUIET, 2, 2)
+    with pytest.raises(ConfigError, match="choose among the checkpoints of one run"):
+        average([run, run], tmp_path / "model", QUIET, 2, None)
+
+
+def test_a_folder_of_other_things_is_not_replaced(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("dear")
+    with pytest.raises(ConfigError, match="holds files, but no model, and would be replaced"):
+        average([run], tmp_path, QUIET, 2, None)
+    assert (tmp_path / "notes.txt").read_text() == "dear"
+
+
+def test_the_command(run: Path, tmp_path: Path) -> None:
+    outcome = CliRunner().invoke(app, ["average", str(run), "-o", str(tmp_path / "model"), "--last", "2"])
+    assert (outcome.exit_code, outcome.stdout) == (0, "")
+    assert_mean_of([3, 5], tmp_path / "model")
+    outcome = CliRunner().invoke(app, ["average", str(run), "-o", str(tmp_path / "model"), "--last", "9"])
+    assert outcome.exit_code == 2

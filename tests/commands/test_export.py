@@ -1,0 +1,459 @@
+"""export: other programs, given our models, are the oracle: they must say the same; where they cannot, we say so."""
+
+import importlib
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from nmt.cli import app
+from nmt.commands.export import export
+from nmt.config import DecodeSettings, Languages, ModelSettings, RuntimeSettings, Sampling, TokenizerSettings
+from nmt.decoding.engine import TorchEngine
+from nmt.decoding.hypothesis import Hypothesis
+from nmt.decoding.options import SearchOptions
+from nmt.errors import ConfigError, DamagedError, DataError, ModelError
+from nmt.export import ctranslate2, ctranslate2_engine, parity
+from nmt.export.ctranslate2_engine import open_in_ctranslate2
+from nmt.export.exported import symbols
+from nmt.export.hugging_face import check_fits, write_hugging_face
+from nmt.export.parity import EXACT, Tolerance, check_parity
+from nmt.model.checkpoint import LoadedModel, load_model, save_model
+from nmt.model.transformer import Transformer
+from nmt.system.console import Console
+from nmt.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers
+from nmt.translation.translator import Translator
+
+SENTENCES = [
+    "the cat sleeps on the mat .",
+    "a dog barks at the moon .",
+    "we drink tea in the garden , and then we sleep .",
+    "il gatto dorme sul tappeto .",
+    "今天下雨。",
+]
+SHARED = Tokenizer.train(SENTENCES * 20, TokenizerSettings(size=300))
+OTHER = Tokenizer.train(SENTENCES * 20, TokenizerSettings(size=290, type="bpe"))
+QUIET = Console(quiet=True)
+ONE_THREAD = RuntimeSettings(device="cpu", threads=1)
+SMALL = {"encoder_layers": 2, "decoder_layers": 1, "dim": 16, "heads": 2, "feed_forward": 24, "max_distance": 3}
+
+
+def model(seed: int = 4, two: bool = False, **settings: object) -> LoadedModel:
+    """Return a random model with opinions; the usual kind ends its sentences by itself."""
+    torch.manual_seed(seed)
+    tokenizers = Tokenizers(SHARED, OTHER if two else SHARED)
+    shape = ModelSettings.model_validate({**SMALL, "tied_embeddings": "none", **settings})
+    transformer = Transformer(shape, len(SHARED), len(tokenizers.target)).eval()
+    with torch.no_grad():
+        for parameter in transformer.parameters():  # so that no bias is zero and no norm one
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+        if isinstance(transformer.decoder_norm, torch.nn.LayerNorm) and shape.tied_embeddings == "none":
+            transformer.decoder_norm.bias += 1
+            transformer.output.weight[EOS] += 0.25
+    return LoadedModel(transformer, tokenizers, Languages(source="en", target="it"), DecodeSettings(beam=2))
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("saved") / "model"
+    save_model(directory, model())
+    return directory
+
+
+@pytest.fixture
+def few(tmp_path: Path) -> Path:
+    """A file of three short lines: random models go on to the limit."""
+    file = tmp_path / "few"
+    file.write_text("the cat\n\na dog barks\n今天\n", encoding="utf-8")
+    return file
+
+
+@pytest.fixture(scope="module")
+def exported(saved: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("exported") / "ct2"
+    export(saved, directory, "ctranslate2", "float32", None, QUIET)
+    return directory
+
+
+VARIANTS = [
+    {"norm": "pre", "positions": "sinusoidal", "tied_embeddings": "all"},
+    {"norm": "post", "positions": "sinusoidal", "activation": "swiglu", "tied_embeddings": "target"},
+    {"norm": "pre", "positions": "learned", "activation": "gelu", "normalization": "rms", "max_positions": 300},
+    {"norm": "post", "positions": "relative", "normalization": "rms", "two": True},
+    {"norm": "pre", "positions": "relative", "activation": "swiglu", "two": True, "tied_embeddings": "target"},
+    {"norm": "pre", "positions": "rotary"},
+    {"norm": "post", "positions": "rotary", "activation": "gelu"},
+]
+
+
+class TestCTranslate2:
+    @pytest.mark.parametrize("settings", VARIANTS, ids=lambda settings: "-".join(map(str, settings.values())))
+    def test_every_kind_of_model_is_the_same(self, settings: dict[str, object], few: Path, tmp_path: Path) -> None:
+        save_model(tmp_path / "model", model(**settings))  # type: ignore[arg-type]
+        found = export(tmp_path / "model", tmp_path / "ct2", "ctranslate2", "float32", few, QUIET)
+        assert found.same == {"greedy": 3, "with a beam of 4": 3}
+        assert found.difference < 1e-5
+
+    def test_integers_are_nearly_the_same(self, saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("nmt.commands.export.ROUNDED", Tolerance(0.5, 0.0))  # random weights are not easily rounded
+        export(saved, tmp_path / "int8", "ctranslate2", "int8", None, QUIET)
+        export(saved, tmp_path / "float32", "ctranslate2", "float32", None, QUIET)
+        table = ctranslate2.POSITIONS * 16 * 4  # positions stay float32
+        sizes = [(tmp_path / kind / "model.bin").stat().st_size - table for kind in ("int8", "float32")]
+        assert sizes[0] < 0.5 * sizes[1]
+        assert json.loads((tmp_path / "int8" / "nmt.json").read_text())["quantization"] == "int8"
+
+    def test_what_differs_is_found_and_leaves_nothing(
+        self, saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def halves(length: int, dim: int) -> torch.Tensor:
+            """The other layout: all sines, then all cosines."""
+            table = ctranslate2.torch.zeros(length, dim)
+            angles = torch.arange(length).unsqueeze(1) / 10000 ** (torch.arange(dim // 2) * 2 / dim)
+            table[:, : dim // 2], table[:, dim // 2 :] = angles.sin(), angles.cos()
+            return table
+
+        monkeypatch.setattr(ctranslate2, "sinusoidal_positions", halves)
+        with pytest.raises(ModelError, match=r"line \d: the exported model differs from ours, greedy: .*allowed"):
+            export(saved, tmp_path / "ct2", "ctranslate2", "float32", None, QUIET)
+        assert list(tmp_path.iterdir()) == []
+
+    def test_lines_of_the_user_are_compared(self, saved: Path, tmp_path: Path) -> None:
+        lines = tmp_path / "lines"
+        lines.write_text("the cat\n\na dog\n")
+        assert export(saved, tmp_path / "ct2", "ctranslate2", "float32", lines, QUIET).lines == 2
+        lines.write_text("\n \n")
+        with pytest.raises(DataError, match="--lines: every line is empty"):
+            export(saved, tmp_path / "ct2", "ctranslate2", "float32", lines, QUIET)
+        assert (tmp_path / "ct2" / "model.bin").is_file(), "what was there stays"
+
+    def test_it_is_whole_without_nmt(self, exported: Path) -> None:
+        """As its own users would: pieces in, pieces out, `</s>` and `<s>` added by the program."""
+        program = importlib.import_module("ctranslate2").Translator(str(exported), intra_threads=1)
+        names = symbols(SHARED)
+        ids = SHARED.encode(SENTENCES[0])
+        (result,) = program.translate_batch([[names[i] for i in ids]], beam_size=1, disable_unk=True)
+        options = SearchOptions(beam=1, forbidden=(UNK,))
+        expected = TorchEngine(model().model, ONE_THREAD).search([ids], options, 1)[0][0].tokens
+        assert result.hypotheses[0] == [names[i] for i in expected]
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (("ctranslate2", "int4"), r"--quantization: found int4, expected float32, .*int8"),
+            (("hf", "int8"), "--quantization: found int8, but --to hf writes float32"),
+        ],
+    )
+    def test_impossible_wishes(self, saved: Path, tmp_path: Path, arguments: tuple[str, str], message: str) -> None:
+        with pytest.raises(ConfigError, match=message):
+            export(saved, tmp_path / "out", *arguments, None, QUIET)  # type: ignore[arg-type]
+
+    def test_other_files_are_not_replaced(self, saved: Path, exported: Path, tmp_path: Path) -> None:
+        (tmp_path / "letter").write_text("dear")
+        with pytest.raises(ConfigError, match="holds files, but no exported model"):
+            export(saved, tmp_path, "ctranslate2", "float32", None, QUIET)
+        with pytest.raises(ConfigError, match="was exported already; give the model itself"):
+            export(exported, tmp_path / "out", "ctranslate2", "float32", None, QUIET)
+
+    def test_a_missing_library_is_named(self, saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def missing(name: str) -> object:
+            raise ImportError(name)
+
+        monkeypatch.setattr(importlib, "import_module", missing)
+        with pytest.raises(ConfigError, match=r"ctranslate2 is not installed; pip install 'nmt\[ct2\]'"):
+            export(saved, tmp_path / "out", "ctranslate2", "float32", None, QUIET)
+        save_model(tmp_path / "post", model(norm="post"))
+        with pytest.raises(ConfigError, match=r"transformers is not installed; pip install 'nmt\[hf\]'"):
+            export(tmp_path / "post", tmp_path / "out", "hf", "float32", None, QUIET)
+        assert [path.name for path in tmp_path.iterdir()] == ["post"]
+
+
+class TestEngine:
+    def test_same_as_ours_in_batches_of_any_size(self, exported: Path) -> None:
+        ours, theirs = TorchEngine(model().model, ONE_THREAD), open_in_ctranslate2(exported, ONE_THREAD).engine
+        sentences = [SHARED.encode(sentence)[:count] for sentence in SENTENCES for count in (1, 5, 9)]
+        options = SearchOptions(beam=1, forbidden=())
+        expected = ours.search(sentences, options, 1)
+        for budget in (1, 40, 1000):
+            for one, other in zip(expected, theirs.search(sentences, options, budget), strict=True):
+                assert one[0].tokens == other[0].tokens
+                assert one[0].log_prob == pytest.approx(other[0].log_prob, abs=1e-3)
+                assert one[0].normalized == pytest.approx(other[0].normalized, abs=1e-3)
+
+    @pytest.mark.parametrize("normalization", ["gnmt", "average"])
+    def test_the_n_best_are_ranked_by_our_penalty_and_as_probable_as_said(
+        self, exported: Path, normalization: str
+    ) -> None:
+        options = SearchOptions(
+            beam=6,
+            n_best=4,
+            length_penalty=1.5,
+            length_normalization=normalization,  # type: ignore[arg-type]
+            length_factor=1,
+            forbidden=(),
+        )
+        ids = SHARED.encode(SENTENCES[0])
+        (found,) = open_in_ctranslate2(exported, ONE_THREAD).engine.search([ids], options, 1000)
+        assert len(found) == 4
+        assert [one.normalized for one in found] == sorted((one.normalized for one in found), reverse=True)
+        transformer = model().model.requires_grad_(False)
+        for one in found:
+            assert len(one.tokens) + 1 <= options.limit(len(ids) + 1)
+            hidden = transformer.decode(
+                torch.tensor([[BOS, *one.tokens]]), transformer.encode(torch.tensor([[*ids, EOS]]), None), None
+            )
+            by_token = transformer.logits(hidden)[0].log_softmax(-1)
+            expected = sum(float(by_token[i, token]) for i, token in enumerate([*one.tokens, EOS]))
+            assert one.log_prob == pytest.approx(expected, abs=1e-3)
+            assert one.normalized == pytest.approx(expected / options.penalty(len(one.tokens) + 1), abs=1e-3)
+
+    def test_what_is_forbidden_is_not_said(self, exported: Path) -> None:
+        ids = [SHARED.encode(sentence) for sentence in SENTENCES]
+        engine = open_in_ctranslate2(exported, ONE_THREAD).engine
+        free = engine.search(ids, SearchOptions(beam=1, forbidden=()), 1000)
+        common = max(set(free[0][0].tokens), key=free[0][0].tokens.count)
+        bound = engine.search(ids, SearchOptions(beam=1, forbidden=(PAD, UNK, BOS, common)), 1000)
+        assert all(common not in found[0].tokens for found in bound)
+
+    @pytest.mark.parametrize(
+        "rule", [{"no_repeat_ngram": 1}, {"no_repeat_ngram": 2}, {"repetition_penalty": 1.5}], ids=str
+    )
+    def test_greedy_search_keeps_to_rules_on_repetition_as_ours_does(
+        self, tmp_path: Path, rule: dict[str, int]
+    ) -> None:
+        loaded = model(seed=3)
+        save_model(tmp_path / "model", loaded)
+        ids = [SHARED.encode(sentence) for sentence in SENTENCES]
+        options = SearchOptions(beam=1, forbidden=(), **rule)  # type: ignore[arg-type]
+        theirs = open_in_ctranslate2(tmp_path / "model", ONE_THREAD).engine.search(ids, options, 1000)
+        ours = TorchEngine(loaded.model, ONE_THREAD).search(ids, options, 1000)
+        free = TorchEngine(loaded.model, ONE_THREAD).search(ids, SearchOptions(beam=1, forbidden=()), 1000)
+        assert [found[0].tokens for found in ours] != [found[0].tokens for found in free], (
+            "the rule was never in the way"
+        )
+        for one, other in zip(ours, theirs, strict=True):
+            assert one[0].tokens == other[0].tokens
+            assert one[0].log_prob == pytest.approx(other[0].log_prob, abs=1e-3)
+
+    @pytest.mark.parametrize(
+        ("setting", "message"),
+        [
+            (
+                {"no_repeat_ngram": 3},
+                r"decode\.no_repeat_ngram: found 3, but CTranslate2 cannot do that with a beam above 1",
+            ),
+            (
+                {"repetition_penalty": 1.5},
+                r"decode\.repetition_penalty: found 1\.5, .* with a beam above 1; leave it out",
+            ),
+            ({"min_length": 0.5}, r"decode\.min_length: found 0\.5, but CTranslate2 cannot do that; leave it out"),
+            ({"coverage_penalty": 0.2}, r"decode\.coverage_penalty: found 0\.2, but CTranslate2 cannot do that"),
+            ({"sampling": Sampling()}, r"decode\.sampling: found .*, but CTranslate2 cannot do that"),
+        ],
+    )
+    def test_what_it_would_do_otherwise_is_refused(
+        self, exported: Path, setting: dict[str, object], message: str
+    ) -> None:
+        engine = open_in_ctranslate2(exported, ONE_THREAD).engine
+        with pytest.raises(ConfigError, match=message):
+            engine.search([[7]], SearchOptions(**setting), 100)  # type: ignore[arg-type]
+
+    def test_options_that_it_does_not_know_are_refused(self, exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(ctranslate2_engine, "_KNOWN", {"beam"})
+        engine = open_in_ctranslate2(exported, ONE_THREAD).engine
+        with pytest.raises(ConfigError, match=r"length-extra: found 3, but CTranslate2 cannot do that; leave it out"):
+            engine.search([[7]], SearchOptions(length_extra=3), 100)
+
+    def test_devices(self, exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("ctranslate2.get_cuda_device_count", lambda: 0)
+        with pytest.raises(ConfigError, match=r"runtime\.device: found cuda, but CTranslate2 sees no GPU"):
+            open_in_ctranslate2(exported, RuntimeSettings(device="cuda"))
+        with pytest.raises(ConfigError, match=r"runtime\.device: found mps"):
+            open_in_ctranslate2(exported, RuntimeSettings(device="mps"))
+
+
+class TestTranslate:
+    def test_it_takes_the_place_of_the_model(self, saved: Path, exported: Path) -> None:
+        lines = [*SENTENCES, "", " \t", "a dog", "a dog", " ".join(SENTENCES * 9), "\u2028\0x"]
+        expected, *others = [
+            list(translator.translate(lines, translator.options(beam=1)))
+            for translator in (
+                Translator.load(saved, ONE_THREAD),
+                Translator.load(exported, ONE_THREAD),
+                Translator.load(saved, ONE_THREAD, "ct2"),
+            )
+        ]
+        assert expected[-2].pieces > 1
+        for found in others:
+            assert [one.text for one in found] == [one.text for one in expected]
+            assert [one.pieces for one in found] == [one.pieces for one in expected]
+
+    def test_the_model_s_own_settings_travel_along(self, exported: Path) -> None:
+        translator = Translator.load(exported, ONE_THREAD)
+        assert translator.languages == Languages(source="en", target="it")
+        assert translator.options().search.beam == 2
+
+    def test_long_lines_are_cut_where_positions_end(self, tmp_path: Path) -> None:
+        save_model(tmp_path / "model", model(positions="learned", max_positions=20))
+        export(tmp_path / "model", tmp_path / "ct2", "ctranslate2", "float32", None, QUIET)
+        translator = Translator.load(tmp_path / "ct2", ONE_THREAD)
+        (translation,) = translator.translate([" ".join(SENTENCES * 3)], translator.options(beam=2))
+        assert translation.pieces > 1
+
+    def test_the_wrong_engine_is_named(self, exported: Path) -> None:
+        with pytest.raises(ConfigError, match=r"--engine: found torch, but .* was exported"):
+            Translator.load(exported, ONE_THREAD, "torch")
+
+    def test_damage_is_recognised(self, exported: Path, tmp_path: Path) -> None:
+        for name in ("model.bin", "nmt.json", "config.json", "shared_vocabulary.json", "tokenizer.model"):
+            (tmp_path / name).write_bytes((exported / name).read_bytes())
+        content = bytearray((tmp_path / "model.bin").read_bytes())
+        content[-1] ^= 1
+        (tmp_path / "model.bin").write_bytes(content)
+        with pytest.raises(DamagedError, match=r"model\.bin: damaged"):
+            Translator.load(tmp_path, ONE_THREAD)
+        (tmp_path / "nmt.json").write_text('{"format_version": 1}')
+        with pytest.raises(ModelError, match=r"nmt\.json: cannot read it: 'format'; export the model anew"):
+            Translator.load(tmp_path, ONE_THREAD)
+
+    def test_commands(self, saved: Path, tmp_path: Path) -> None:
+        runner = CliRunner()
+        target = tmp_path / "ct2"
+        done = runner.invoke(app, ["export", str(saved), str(target), "--to", "ctranslate2"])
+        assert done.exit_code == 0, done.output
+        assert "8 of 8 greedy, 8 of 8 with a beam of 4" in done.output
+        text, outputs = tmp_path / "in", []
+        text.write_text("the cat\n\na dog\n")
+        for extra in (["-m", str(target)], ["-m", str(saved), "--engine", "ct2"], ["-m", str(saved)]):
+            out = tmp_path / "out"
+            command = ["translate", "-i", str(text), "-o", str(out), "--beam", "1", "--threads", "1", *extra]
+            assert runner.invoke(app, command).exit_code == 0
+            outputs.append(out.read_text())
+        assert outputs[0] == outputs[1] == outputs[2]
+        assert outputs[0].count("\n") == 3
+
+
+class TestParity:
+    class Echo:
+        """Says what ours says, but for one line."""
+
+        longest = None
+
+        def __init__(self, loaded: LoadedModel, change: Hypothesis | None, beam: int) -> None:
+            self._ours, self._change, self._beam = TorchEngine(loaded.model, ONE_THREAD), change, beam
+
+        def search(
+            self, sentences: Sequence[Sequence[int]], options: SearchOptions, budget: int
+        ) -> list[list[Hypothesis]]:
+            found = self._ours.search(sentences, options, budget)
+            if self._change is not None and options.beam == self._beam:
+                found[1] = [self._change]
+            return found
+
+    def test_one_other_token_is_enough(self) -> None:
+        loaded = model()
+        check_parity(loaded, self.Echo(loaded, None, 1), SENTENCES, EXACT)
+        wrong = Hypothesis([7, 7], -3.0, [], -3.0)
+        lines = [SENTENCES[0], "", *SENTENCES[1:]]
+        for beam, name in ((1, "greedy"), (4, "with a beam of 4")):
+            with pytest.raises(ModelError, match=rf"line 3: .*{name}: 4 of 5 the same, allowed 1\n  source    a dog"):
+                check_parity(loaded, self.Echo(loaded, wrong, beam), lines, EXACT)
+
+    def test_so_is_another_probability(self) -> None:
+        loaded = model()
+        options = SearchOptions(beam=1, length_penalty=0.0, forbidden=())
+        ids = SHARED.encode(SENTENCES[1])
+        right = TorchEngine(loaded.model, ONE_THREAD).search([ids], options, 1)[0][0]
+        tokens = len(right.tokens) + 1
+        for shift, fine in ((0.5e-4 * tokens, True), (2e-4 * tokens, False), (float("nan"), False)):
+            changed = self.Echo(loaded, replace(right, log_prob=right.log_prob - shift), 1)
+            if fine:
+                assert check_parity(loaded, changed, SENTENCES, EXACT).difference == pytest.approx(0.5e-4, rel=0.1)
+            else:
+                with pytest.raises(ModelError, match=r"line 2: .*a token, allowed 0\.0001"):
+                    check_parity(loaded, changed, SENTENCES, EXACT)
+
+    def test_of_two_equally_probable_tokens_either_will_do(self) -> None:
+        loaded = model()
+        options = SearchOptions(beam=1, length_penalty=0.0, forbidden=())
+        ids = SHARED.encode(SENTENCES[1])
+        ours = TorchEngine(loaded.model, ONE_THREAD)
+        first = ours.search([ids], options, 1)[0][0].tokens[0]
+        twin = 50 if first != 50 else 51
+        with torch.no_grad():
+            loaded.model.output.weight[twin] = loaded.model.output.weight[first]
+        other = twin if ours.search([ids], options, 1)[0][0].tokens[0] == first else first
+        found = Hypothesis([other], -1.0, [], -1.0)
+        assert check_parity(loaded, self.Echo(loaded, found, 1), SENTENCES, EXACT).same["greedy"] == 5
+
+    def test_the_built_in_lines_are_of_several_scripts(self) -> None:
+        text = "".join(parity.LINES)
+        assert any(c > "\u4e00" for c in text)
+        assert any(c > "\U00010000" for c in text)
+
+
+HF_VARIANTS = [
+    {"norm": "pre", "activation": "gelu", "tied_embeddings": "all"},
+    {"norm": "post", "tied_embeddings": "all"},
+    {"norm": "post", "activation": "gelu", "tied_embeddings": "target"},
+    {"norm": "post", "tied_embeddings": "target", "two": True},
+    {"norm": "post", "tied_embeddings": "none", "two": True},
+]
+
+
+class TestHuggingFace:
+    @pytest.mark.parametrize("settings", HF_VARIANTS, ids=lambda settings: "-".join(map(str, settings.values())))
+    @pytest.mark.filterwarnings("default")  # what transformers warns of is not ours to mend
+    def test_every_kind_that_fits_is_the_same(self, settings: dict[str, object], few: Path, tmp_path: Path) -> None:
+        pytest.importorskip("transformers", reason="needs transformers, the extra nmt[hf], too large for development")
+        save_model(tmp_path / "model", model(**settings))  # type: ignore[arg-type]
+        found = export(tmp_path / "model", tmp_path / "hf", "hf", "float32", few, QUIET)
+        assert found.same == {"greedy": 3, "with a beam of 4": 3}
+        assert found.difference < 1e-5
+        with pytest.raises(ModelError, match="exported for hf, which nmt cannot run"):
+            Translator.load(tmp_path / "hf", ONE_THREAD)
+
+    @pytest.mark.parametrize(
+        ("settings", "message"),
+        [
+            ({"positions": "rotary"}, r"model\.positions: found rotary, but --to hf expects sinusoidal"),
+            ({"normalization": "rms"}, r"model\.normalization: found rms, but --to hf expects layer"),
+            ({"activation": "swiglu"}, r"model\.activation: found swiglu, but --to hf expects relu or gelu"),
+            (
+                {"tied_embeddings": "target"},
+                r"model\.tied_embeddings: found target, but --to hf expects all: .*Pegasus",
+            ),
+        ],
+    )
+    def test_what_does_not_fit_is_named(self, settings: dict[str, str], message: str) -> None:
+        check_fits(ModelSettings(tied_embeddings="all"))
+        with pytest.raises(ConfigError, match=message):
+            check_fits(ModelSettings.model_validate({"tied_embeddings": "all", **settings}))
+
+    def test_the_order_of_hidden_numbers_is_that_of_their_sinusoids(self, tmp_path: Path) -> None:
+        """Embedding and position, added there, are ours with sines before cosines; no transformers needed."""
+        from safetensors.torch import load_file
+
+        loaded = model(norm="post", tied_embeddings="all")
+        write_hugging_face(tmp_path, loaded)
+        dim, tokens = 16, torch.tensor([[9, 8, 7]])
+        places = np.arange(3)[:, None] / 10000 ** (2 * np.arange(dim // 2) / dim)
+        table = torch.tensor(np.concatenate([np.sin(places), np.cos(places)], axis=1), dtype=torch.float32)
+        theirs = load_file(tmp_path / "model.safetensors")["model.shared.weight"][tokens[0]] * dim**0.5 + table
+        ours = loaded.model.source_embedding([tokens])
+        assert torch.allclose(theirs, torch.cat([ours[:, 0::2], ours[:, 1::2]], dim=1), atol=1e-5)
+        vocabulary = json.loads((tmp_path / "vocab.json").read_text())
+        assert [vocabulary[name] for name in ("<pad>", "<unk>", "<s>", "</s>")] == [PAD, UNK, BOS, EOS]
+        assert sorted(vocabulary.values()) == list(range(len(SHARED)))
+
+
+def test_a_model_exported_is_not_changed(saved: Path, tmp_path: Path) -> None:
+    loaded = load_model(saved, torch.device("cpu"))
+    before = {name: weight.clone() for name, weight in loaded.model.named_parameters()}
+    ctranslate2.write_ctranslate2(tmp_path, loaded, "int8")
+    assert all(torch.equal(before[name], weight) for name, weight in loaded.model.named_parameters())

@@ -1,0 +1,406 @@
+"""prepare: from text files to a corpus that says how it was made, is made once, and survives what happens to files."""
+
+import errno
+import gzip
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from nmt.commands import prepare as stage
+from nmt.commands.prepare import prepare, why_stale
+from nmt.config import Recipe, load_recipe
+from nmt.errors import ConfigError, DataError
+from nmt.system.console import Console
+from nmt.text.normalize import normalize
+from nmt.text.prepared import PreparedCorpus, write_valid_text
+
+QUIET = Console(quiet=True)
+REPOSITORY = Path(__file__).parents[2]
+
+
+def sentence(choose: random.Random) -> str:
+    syllables = ["ca", "ne", "gat", "to", "ve", "de", "the", "do", "mi", "stra", "lun", "per", "ché"]
+    words = ["".join(choose.choices(syllables, k=choose.randint(1, 3))) for _ in range(choose.randint(2, 8))]
+    return " ".join(words)
+
+
+def pairs(count: int, seed: int = 1) -> list[tuple[str, str]]:
+    choose = random.Random(seed)
+    return [(sentence(choose), sentence(choose)) for _ in range(count)]
+
+
+def write_tsv(path: Path, rows: list[tuple[str, str]]) -> None:
+    path.write_bytes("".join(f"{source}\t{target}\n" for source, target in rows).encode())
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_tsv(tmp_path / "train.tsv", pairs(300))
+    write_tsv(tmp_path / "valid.tsv", pairs(20, seed=2))
+    content = {
+        "name": "test",
+        "languages": {"source": "en", "target": "it"},
+        "data": {"train": [{"tsv": "train.tsv"}], "valid": {"tsv": "valid.tsv"}},
+        "tokenizer": {"size": 340},
+        "run": "run",
+    }
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(content))
+    return tmp_path
+
+
+def recipe(folder: Path, *overrides: str) -> Recipe:
+    return load_recipe(folder / "recipe.yaml", overrides)
+
+
+def test_corpus_holds_the_text(folder: Path) -> None:
+    corpus = prepare(recipe(folder), QUIET)
+    tokenizer = corpus.tokenizers.source
+    assert corpus.tokenizers.shared
+    assert corpus.valid is not None
+    for split, rows in ((corpus.train, pairs(300)), (corpus.valid, pairs(20, seed=2))):
+        assert [tokenizer.decode(ids) for ids in split.source] == [source for source, _ in rows]
+        assert [tokenizer.decode(ids) for ids in split.target] == [target for _, target in rows]
+        assert np.array_equal(split.weights, np.ones(len(rows)))
+    assert (corpus.valid_sources, corpus.valid_references) == tuple(map(list, zip(*pairs(20, seed=2), strict=True)))
+
+
+def test_filters_are_counted_and_leave_the_rest_in_order(folder: Path) -> None:
+    good = pairs(300)
+    too_long, uneven = ("cane " * 300, "to " * 300), ("a", "b " * 60)
+    bad = [("", "x"), ("same thing", "Same thing"), ("hi", "你好"), good[0], too_long, uneven]
+    write_tsv(folder / "train.tsv", good[:100] + bad + good[100:])
+    corpus = prepare(recipe(folder), QUIET)
+    counts = corpus.manifest.train
+    assert (counts.read, counts.kept) == (306, 300)
+    assert counts.refused == {"empty": 1, "copy": 1, "script": 1, "duplicate": 1, "too_long": 1, "ratio": 1}
+    assert [corpus.tokenizers.source.decode(ids) for ids in corpus.train.source] == [source for source, _ in good]
+
+
+def test_counts_agree_with_the_text(folder: Path) -> None:
+    write_tsv(folder / "train.tsv", [*pairs(300), ("tre ☃ omini", "three ☃☃ men")])
+    corpus = prepare(recipe(folder, "tokenizer.coverage=0.999"), QUIET)
+    rows = [*pairs(300), ("tre ☃ omini", "three ☃☃ men")]
+    for side, counts in enumerate((corpus.manifest.train.source, corpus.manifest.train.target)):
+        assert counts.characters == sum(len(row[side]) for row in rows)
+        encoded = [corpus.tokenizers.source.encode(row[side]) for row in rows]
+        assert counts.tokens == sum(map(len, encoded))
+        assert counts.spelled == side + 1
+
+
+def test_valid_text_is_kept_as_written(folder: Path) -> None:
+    odd = ["", "  two  spaces ", "line\u2028separator\x85", "same", "e\u0301", "long " * 500]
+    write_tsv(folder / "valid.tsv", [(line, "same") for line in odd])
+    corpus = prepare(recipe(folder), QUIET)
+    assert corpus.valid_sources == odd
+    assert corpus.valid_references == ["same"] * 6
+    assert corpus.valid is not None
+    decoded = [corpus.tokenizers.source.decode(ids) for ids in corpus.valid.source]
+    assert decoded == [normalize(line) for line in odd[1:5]]
+    assert corpus.manifest.valid is not None
+    refused = corpus.manifest.valid.refused
+    assert {rule: count for rule, count in refused.items() if count} == {"empty": 1, "too_long": 1}
+
+
+def test_several_corpora_with_weight_tag_columns_and_gzip(folder: Path) -> None:
+    rows = pairs(40, seed=3)
+    (folder / "back.tsv.gz").write_bytes(gzip.compress("".join(f"x\t{t}\t{s}\n" for s, t in rows).encode()))
+    (folder / "a.en").write_text("first sentence\nsecond sentence\n")
+    (folder / "a.it").write_text("prima frase\nseconda frase\n")
+    content = yaml.safe_load((folder / "recipe.yaml").read_text())
+    back = {"tsv": "back.tsv.gz", "columns": [3, 2], "weight": 0.5, "tag": "back"}
+    content["data"]["train"] += [back, {"source": "a.en", "target": "a.it"}]
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(content))
+    corpus = prepare(recipe(folder), QUIET)
+    tokenizer = corpus.tokenizers.source
+    assert corpus.train.weights.tolist() == [1.0] * 300 + [0.5] * 40 + [1.0] * 2
+    assert tokenizer.decode(corpus.train.source[300]) == rows[0][0]
+    assert tokenizer.decode(corpus.train.source[-1]) == "second sentence"
+    tagged = [ids[0] == tokenizer.tag_id("back") for ids in corpus.train.source]
+    assert tagged == [False] * 300 + [True] * 40 + [False] * 2
+
+
+def test_separate_vocabularies(folder: Path) -> None:
+    chosen = recipe(folder, "tokenizer.shared=false", "model.tied_embeddings=target", "tokenizer.size=330")
+    corpus = prepare(chosen, QUIET)
+    assert not corpus.tokenizers.shared
+    assert corpus.tokenizers.source.pieces != corpus.tokenizers.target.pieces
+    assert corpus.tokenizers.target.decode(corpus.train.target[7]) == pairs(300)[7][1]
+    assert why_stale(chosen) is None
+
+
+def test_without_validation_text(folder: Path) -> None:
+    corpus = prepare(recipe(folder, "data.valid=null"), QUIET)
+    assert (corpus.valid, corpus.valid_sources, corpus.valid_references) == (None, [], [])
+
+
+def test_same_input_gives_the_same_corpus(folder: Path) -> None:
+    contents = []
+    for run in ("one", "two"):
+        directory = folder / run
+        prepare(recipe(folder, f"prepared={directory}", "seed=7"), QUIET)
+        contents.append({str(p.relative_to(directory)): p.read_bytes() for p in directory.rglob("*") if p.is_file()})
+    assert contents[0] == contents[1]
+
+
+def stamp(directory: Path) -> int:
+    return directory.stat().st_ino
+
+
+def test_current_corpus_is_not_made_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    prepare(recipe(folder), QUIET)
+    before = stamp(folder / "run" / "prepared")
+    unrelated = ("model.dim=64", "train.batch_tokens=100", "seed=5", "name=other", "decode.beam=1", "runtime.threads=1")
+    assert why_stale(recipe(folder, *unrelated)) is None
+    prepare(recipe(folder, *unrelated), Console())
+    assert "the prepared corpus is current" in capsys.readouterr().err
+    assert stamp(folder / "run" / "prepared") == before
+    prepare(recipe(folder), QUIET, force=True)
+    assert stamp(folder / "run" / "prepared") != before
+
+
+@pytest.mark.parametrize(
+    ("override", "reason"),
+    [
+        ("tokenizer.size=341", "tokenizer.size was 340, is 341"),
+        ("data.filters.max_tokens=9", "data.filters.max_tokens was 256, is 9"),
+        ("data.train.0.weight=2.0", "data.train.0.weight was 1.0, is 2.0"),
+        ("data.train.0.tag=x", 'data.train.0.tag was null, is "x"'),
+        ("data.train.0.columns=[2, 1]", "data.train.0.columns was [1, 2], is [2, 1]"),
+        ("languages.target=fr", 'languages.target was "it", is "fr"'),
+        ("data.valid=null", "data.valid was "),
+        ("data.train.0.tsv=other.tsv", "other.tsv replaces "),
+    ],
+)
+def test_why_stale_names_what_changed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, override: str, reason: str
+) -> None:
+    assert why_stale(recipe(folder)) == "there is none yet"
+    prepare(recipe(folder), QUIET)
+    monkeypatch.chdir(folder)
+    write_tsv(folder / "other.tsv", pairs(300, seed=9))
+    assert why_stale(recipe(folder)) is None
+    assert reason in str(why_stale(recipe(folder, override)))
+
+
+def test_content_counts_and_not_name_or_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare(recipe(folder), QUIET)
+    train = folder / "train.tsv"
+    os.utime(train, (1, 1))
+    assert why_stale(recipe(folder)) is None
+    (folder / "moved.tsv").write_bytes(train.read_bytes())
+    assert why_stale(recipe(folder, f"data.train.0.tsv={folder / 'moved.tsv'}")) is None
+    content = train.read_bytes()
+    train.write_bytes(content[:-2] + b"X\n")
+    assert "train.tsv has changed" in str(why_stale(recipe(folder)))
+    train.unlink()
+    assert why_stale(recipe(folder)) is None  # the corpus outlives its text
+    assert "nowhere.tsv is missing" in str(why_stale(recipe(folder, f"data.train.0.tsv={folder / 'nowhere.tsv'}")))
+
+
+def test_second_look_reads_no_text(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare(recipe(folder), QUIET)
+
+    def refuse(path: Path) -> None:
+        raise AssertionError(f"read {path}")
+
+    monkeypatch.setattr(stage, "open_file", refuse)
+    assert why_stale(recipe(folder)) is None
+
+
+def test_damaged_corpus_is_made_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    prepare(recipe(folder), QUIET)
+    (folder / "run" / "prepared" / "train" / "source.tokens.npy").write_bytes(b"")
+    assert len(prepare(recipe(folder), Console()).train) == 300
+    assert "source.tokens.npy: missing or damaged" in capsys.readouterr().err
+
+
+def test_older_format_is_made_again_and_newer_is_left_alone(folder: Path) -> None:
+    prepare(recipe(folder), QUIET)
+    path = folder / "run" / "prepared" / "manifest.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps(content | {"format_version": 0}))
+    assert "found format version 0" in str(why_stale(recipe(folder)))
+    prepare(recipe(folder), QUIET)
+    path.write_text(json.dumps(content | {"format_version": 2}))
+    for force in (False, True):
+        with pytest.raises(DataError, match="written by a newer nmt"):
+            prepare(recipe(folder), QUIET, force)
+
+
+def test_a_folder_of_other_things_is_not_replaced(folder: Path) -> None:
+    precious = folder / "thesis"
+    precious.mkdir()
+    (precious / "chapter.txt").write_text("years of work")
+    (precious / "manifest.json").write_text("{}")
+    with pytest.raises(DataError, match=r"thesis: holds files, but no prepared corpus, and would be replaced"):
+        prepare(recipe(folder, f"prepared={precious}"), QUIET, force=True)
+    assert (precious / "chapter.txt").read_text() == "years of work"
+    with pytest.raises(DataError, match=r"chapter\.txt: expected a folder for the prepared corpus, found a file"):
+        prepare(recipe(folder, f"prepared={precious / 'chapter.txt'}"), QUIET)
+
+
+def test_nothing_left_says_the_counts(folder: Path) -> None:
+    write_tsv(folder / "train.tsv", [("", "x"), ("a", "a"), ("b", "b")])
+    with pytest.raises(DataError, match=r": 3 pairs read, none kept\. empty \(.*\): 1; copy \(.*\): 2\. See "):
+        prepare(recipe(folder), QUIET)
+    write_tsv(folder / "train.tsv", pairs(300))
+    with pytest.raises(DataError, match=r"none kept\. too_long \(a side longer than max_tokens\): 300"):
+        prepare(recipe(folder, "data.filters.max_tokens=1"), QUIET)
+    (folder / "train.tsv").write_text("")
+    with pytest.raises(DataError, match=r"train\.tsv: no sentence pairs in it; expected one pair a line"):
+        prepare(recipe(folder), QUIET)
+    write_tsv(folder / "train.tsv", pairs(300))
+    (folder / "valid.tsv").write_text("")
+    with pytest.raises(DataError, match=r"valid\.tsv: no sentence pairs in it"):
+        prepare(recipe(folder), QUIET)
+    assert not (folder / "run" / "prepared").exists()
+
+
+def test_errors_in_the_text_are_placed_and_leave_nothing(folder: Path) -> None:
+    with (folder / "train.tsv").open("ab") as file:
+        file.write(b"caff\xe8\tx\n")
+    with pytest.raises(DataError, match=r"train\.tsv:301: not UTF-8"):
+        prepare(recipe(folder), QUIET)
+    assert list((folder / "run").iterdir()) == []
+    write_tsv(folder / "train.tsv", pairs(300))
+    with pytest.raises(ConfigError, match=r"tokenizer\.size: found 9999, but this text yields at most \d+"):
+        prepare(recipe(folder, "tokenizer.size=9999"), QUIET)
+    with pytest.raises(DataError, match=r"gone\.tsv: no such file"):
+        prepare(recipe(folder, f"data.valid.tsv={folder / 'gone.tsv'}"), QUIET)
+    assert list((folder / "run").iterdir()) == []
+
+
+def test_full_disk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("nmt.text.prepared._SideWriter.extend", full)
+    with pytest.raises(DataError, match=r"prepared: cannot write it: No space left on device; free some space"):
+        prepare(recipe(folder), QUIET)
+    assert list((folder / "run").iterdir()) == []
+
+
+def test_text_that_changes_meanwhile(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = write_valid_text
+
+    def write_and_touch(*arguments: object) -> None:
+        write(*arguments)  # type: ignore[arg-type]  # passed on as they came
+        os.utime(folder / "train.tsv", (1, 1))
+
+    monkeypatch.setattr(stage, "write_valid_text", write_and_touch)
+    with pytest.raises(DataError, match=r"train\.tsv: changed while it was read"):
+        prepare(recipe(folder), QUIET)
+    assert list((folder / "run").iterdir()) == []
+
+
+def test_killed_prepare_is_recovered_from(folder: Path) -> None:
+    write_tsv(folder / "train.tsv", pairs(20_000))
+    script = (
+        "import sys; from pathlib import Path; from nmt.config import load_recipe\n"
+        "from nmt.system.console import Console\n"
+        "from nmt.commands.prepare import prepare; prepare(load_recipe(Path(sys.argv[1])), Console())"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(folder / "recipe.yaml")], cwd=REPOSITORY, stderr=subprocess.DEVNULL
+    ) as process:
+        deadline = time.monotonic() + 60
+        while not list(folder.glob("run/.prepared.staging-*")) and time.monotonic() < deadline:
+            time.sleep(0.005)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert len(list((folder / "run").iterdir())) == 1
+    with pytest.raises(DataError, match="no prepared corpus here"):
+        PreparedCorpus.open(folder / "run" / "prepared")
+    write_tsv(folder / "train.tsv", pairs(300))
+    assert len(prepare(recipe(folder), QUIET).train) == 300
+    assert [path.name for path in (folder / "run").iterdir()] == ["prepared"]
+
+
+def test_report(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_tsv(folder / "train.tsv", [*pairs(300), ("", "x")])
+    prepare(recipe(folder), Console())
+    output = capsys.readouterr()
+    assert output.out == ""
+    lines = {line.split("  ")[0].strip(): line.split() for line in output.err.splitlines() if line.strip()}
+    assert lines["pairs read"][-2:] == ["301", "20"]
+    assert lines["pairs kept"][-2:] == ["300", "20"]
+    assert any(line.split()[:1] == ["empty:"] and line.split()[-2:] == ["-1", "0"] for line in output.err.splitlines())
+
+
+# fine-tuning: the tokenizer comes with the model
+
+
+def start(folder: Path, *overrides: str) -> Path:
+    """Return a model directory without weights, whose tokenizer was learnt from other text."""
+    base = folder / "base"
+    write_tsv(folder / "base.tsv", pairs(300, seed=5))
+    text = f"data.train=[{{tsv: {folder / 'base.tsv'}, tag: back}}]"
+    corpus = prepare(recipe(folder, f"run={base}", text, *overrides), QUIET)
+    corpus.tokenizers.save(base)
+    (base / "config.json").write_text(json.dumps({"format_version": 1, "model": {"tied_embeddings": "none"}}))
+    return base
+
+
+def tuned(folder: Path, *overrides: str) -> Recipe:
+    content = yaml.safe_load((folder / "recipe.yaml").read_text())
+    content.pop("tokenizer")
+    (folder / "tuned.yaml").write_text(yaml.safe_dump(content))
+    return load_recipe(folder / "tuned.yaml", [f"train.start_from={folder / 'base'}", *overrides])
+
+
+@pytest.mark.parametrize("shared", ["true", "false"])
+def test_the_tokenizer_of_the_model_to_start_from_is_taken_over(folder: Path, shared: str) -> None:
+    base = start(folder, f"tokenizer.shared={shared}", "model.tied_embeddings=none")
+    corpus = prepare(tuned(folder), QUIET)
+    assert corpus.tokenizers.shared == (shared == "true")
+    for side in ("source", "target"):
+        file = base / ("tokenizer.model" if shared == "true" else f"tokenizer.{side}.model")
+        assert getattr(corpus.tokenizers, side).to_bytes() == file.read_bytes()
+    assert [corpus.tokenizers.source.decode(ids) for ids in corpus.train.source] == [s for s, _ in pairs(300)]
+    assert why_stale(tuned(folder)) is None
+
+
+def test_another_tokenizer_makes_another_corpus(folder: Path) -> None:
+    base = start(folder)
+    first = prepare(tuned(folder), QUIET)
+    assert why_stale(recipe(folder)) is not None  # without a start, a tokenizer is learnt
+    other = prepare(recipe(folder, f"run={folder / 'x'}", "tokenizer.size=330"), QUIET)
+    other.tokenizers.save(base)
+    assert why_stale(tuned(folder)) == f"{base / 'tokenizer.model'} has changed"
+    assert prepare(tuned(folder), QUIET).manifest.fingerprint != first.manifest.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("stated", "problem"),
+    [
+        ("tokenizer.size=4000", "tokenizer.size: found 4000, but the tokenizer of train.start_from has 340; leave"),
+        ("tokenizer.type=bpe", "tokenizer.type: found bpe, but the tokenizer of train.start_from has unigram"),
+        ("tokenizer.shared=false", "tokenizer.shared: found False, but .* has True; leave the section tokenizer out"),
+        ("tokenizer.byte_fallback=false", "tokenizer.byte_fallback: found False, but .* has True"),
+    ],
+)
+@pytest.mark.parametrize("force", [True, False])
+def test_a_tokenizer_that_is_stated_must_be_the_models(folder: Path, stated: str, problem: str, force: bool) -> None:
+    start(folder)
+    prepare(tuned(folder, "tokenizer.size=340", "tokenizer.type=unigram"), QUIET)
+    with pytest.raises(ConfigError, match=problem):
+        prepare(tuned(folder, stated), QUIET, force)
+
+
+def test_tags_must_be_known_to_the_tokenizer_taken_over(folder: Path) -> None:
+    start(folder)
+    tagged = "data.train=[{{tsv: {}, tag: {}}}]".format
+    prepare(tuned(folder, tagged(folder / "train.tsv", "back")), QUIET)
+    with pytest.raises(
+        ConfigError, match=r"data: tag news: the tokenizer of train.start_from .*base\) was trained with"
+    ):
+        prepare(tuned(folder, tagged(folder / "train.tsv", "news")), QUIET)

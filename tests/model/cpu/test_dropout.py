@@ -1,0 +1,111 @@
+"""Dropout: what it promises on average, what it promises exactly, and where it acts."""
+
+import pytest
+import torch
+from torch import nn
+
+from nmt.config import ModelSettings
+from nmt.model.cpu.dropout import Dropout
+from nmt.model.transformer import Transformer
+
+
+@pytest.mark.parametrize("p", [0.1, 0.3, 0.5, 0.9])
+def test_share_scale_mean_and_variance(p: float) -> None:
+    torch.manual_seed(1)
+    count, rate = 400_000, round(p * 256) / 256
+    dropped = Dropout(p)(torch.ones(count))
+    kept = dropped != 0
+    # four standard deviations of a binomial share
+    assert 1 - kept.float().mean().item() == pytest.approx(rate, abs=4 * (rate * (1 - rate) / count) ** 0.5)
+    assert torch.allclose(dropped[kept], torch.tensor(1 / (1 - rate)))
+    deviation = (rate / (1 - rate)) ** 0.5
+    assert dropped.mean().item() == pytest.approx(1, abs=4 * deviation / count**0.5)
+    assert dropped.var().item() == pytest.approx(deviation**2, rel=0.03)
+
+
+def test_neighbours_are_independent() -> None:
+    """One random draw serves eight numbers, which must not show."""
+    torch.manual_seed(2)
+    rate = 128 / 256
+    dropped = (Dropout(0.5)(torch.ones(80_000)) == 0).float().view(-1, 8)
+    both = dropped.t() @ dropped / len(dropped)
+    expected = torch.full((8, 8), rate**2).fill_diagonal_(rate)
+    assert (both - expected).abs().max().item() < 5 * 0.5 / len(dropped) ** 0.5
+
+
+@pytest.mark.parametrize("shape", [(1,), (7,), (8,), (3, 5, 11), (0,), (2, 0, 3)])
+def test_any_shape(shape: tuple[int, ...]) -> None:
+    assert Dropout(0.5)(torch.ones(shape)).shape == shape
+
+
+def test_gradient_is_the_mask() -> None:
+    torch.manual_seed(3)
+    x = torch.randn(40, 13, dtype=torch.float64, requires_grad=True)
+    dropped = Dropout(0.3)(x)
+    direction = torch.randn_like(dropped)
+    dropped.backward(direction)
+    mask = dropped.detach() / x.detach()
+    torch.testing.assert_close(x.grad, mask * direction)
+    assert (mask == 0).any()
+
+
+def test_gradient_by_finite_differences() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        torch.manual_seed(4)
+        return Dropout(0.4)(x * x)
+
+    assert torch.autograd.gradcheck(function, torch.randn(5, 6, dtype=torch.float64, requires_grad=True))
+
+
+def test_nothing_happens_in_eval_mode_or_at_zero() -> None:
+    x = torch.randn(4, 5)
+    assert Dropout(0.5).eval()(x) is x
+    assert Dropout(0.0)(x) is x
+
+
+@pytest.mark.parametrize("p", [0.997, 0.999, 0.999999])
+def test_extreme_probabilities_keep_something_finite(p: float) -> None:
+    torch.manual_seed(5)
+    dropped = Dropout(p)(torch.ones(100_000))
+    assert torch.isfinite(dropped).all()
+    assert 0 < (dropped != 0).float().mean().item() < 0.01
+
+
+def test_the_same_seed_gives_the_same_mask() -> None:
+    def draw(seed: int) -> torch.Tensor:
+        torch.manual_seed(seed)
+        return Dropout(0.5)(torch.ones(1000))
+
+    assert torch.equal(draw(6), draw(6))
+    assert not torch.equal(draw(6), draw(7))
+
+
+def test_bf16_stays_bf16() -> None:
+    dropped = Dropout(0.1)(torch.ones(64, dtype=torch.bfloat16))
+    assert dropped.dtype == torch.bfloat16
+
+
+def test_the_model_places_each_dropout_where_its_setting_says() -> None:
+    chosen = ModelSettings(
+        encoder_layers=1, decoder_layers=1, dim=8, heads=2, feed_forward=8,
+        dropout=0.25, attention_dropout=0.5, feed_forward_dropout=0.75,
+    )  # fmt: skip
+    model = Transformer(chosen, 11, 11)
+    rates = {name: module.p for name, module in model.named_modules() if isinstance(module, nn.Dropout)}
+    assert {rate for name, rate in rates.items() if name.endswith("feed_forward.dropout")} == {0.75}
+    others = {name: rate for name, rate in rates.items() if not name.endswith("feed_forward.dropout")}
+    # two embeddings, two sublayers in the encoder layer, three in the decoder layer
+    assert list(others.values()) == [0.25] * 7
+    assert model.encoder[0].attention.dropout == 0.5
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "relative", "rotary"])
+@pytest.mark.parametrize("setting", ["dropout", "attention_dropout", "feed_forward_dropout"])
+def test_each_dropout_acts_in_training_only(setting: str, positions: str) -> None:
+    shape = {"encoder_layers": 1, "decoder_layers": 1, "dim": 8, "heads": 2, "feed_forward": 8, "dropout": 0.0}
+    model = Transformer(ModelSettings.model_validate({**shape, setting: 0.5, "positions": positions}), 11, 11)
+    source, target = torch.tensor([[5, 6, 7, 3]]), torch.tensor([[2, 5, 6, 7]])
+    with torch.no_grad():
+        assert not torch.equal(model([source], [None], [target]), model([source], [None], [target]))
+        model.eval()
+        assert torch.equal(model([source], [None], [target]), model([source], [None], [target]))

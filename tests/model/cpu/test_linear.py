@@ -1,0 +1,87 @@
+"""The linear map and its products against torch's own in float64, with whichever library does them here."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn import functional as F
+
+from nmt.model.cpu import linear as room
+from nmt.model.cpu.linear import Linear, linear, outer_product, product
+
+SIZES = st.integers(1, 70)
+
+
+@pytest.fixture(params=[True, False], ids=["as here", "torch's default"])
+def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not request.param:
+        monkeypatch.setattr(room, "ONEDNN", False)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SIZES, SIZES, SIZES, st.booleans(), st.booleans())
+def test_products_are_torchs(rows: int, inputs: int, outputs: int, biased: bool, transposed: bool) -> None:
+    torch.manual_seed(rows * inputs * outputs)
+    x = torch.randn(inputs, rows).t() if transposed else torch.randn(rows, inputs)
+    weight = torch.randn(inputs, outputs).t() if transposed else torch.randn(outputs, inputs)
+    bias = torch.randn(outputs) if biased else None
+    expected = F.linear(x.double(), weight.double(), None if bias is None else bias.double())
+    torch.testing.assert_close(product(x, weight, bias).double(), expected, rtol=1e-5, atol=1e-4)
+    left = torch.randn(rows, outputs)
+    torch.testing.assert_close(outer_product(left, x).double(), left.double().t() @ x.double(), rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.usefixtures("library")
+@pytest.mark.parametrize("shape", [(40, 24), (3, 24), (5, 8, 24), (2, 1, 24)], ids=str)
+@pytest.mark.parametrize("biased", [True, False])
+def test_gradients_are_torchs(shape: tuple[int, ...], biased: bool) -> None:
+    torch.manual_seed(1)
+    ours = Linear(24, 36, bias=biased)
+    theirs = torch.nn.Linear(24, 36, bias=biased, dtype=torch.float64)
+    theirs.load_state_dict(ours.state_dict())
+    x = torch.randn(shape, requires_grad=True)
+    y = x.detach().double().requires_grad_()
+    mapped, expected = ours(x), theirs(y)
+    assert mapped.shape == expected.shape
+    direction = torch.randn_like(mapped)
+    mapped.backward(direction)
+    expected.backward(direction.double())
+    close = {"rtol": 1e-5, "atol": 1e-4}
+    torch.testing.assert_close(mapped.double(), expected, **close)
+    torch.testing.assert_close(x.grad.double(), y.grad, **close)
+    for name, parameter in ours.named_parameters():
+        torch.testing.assert_close(parameter.grad.double(), theirs.get_parameter(name).grad, **close)
+        assert parameter.grad.is_contiguous()
+    with torch.no_grad():
+        assert torch.equal(ours(x), mapped)
+
+
+@pytest.mark.usefixtures("library")
+def test_what_is_frozen_gets_no_gradient() -> None:
+    ours = Linear(24, 36)
+    ours.weight.requires_grad_(False)
+    x = torch.randn(40, 24)
+    ours(x).sum().backward()
+    assert ours.weight.grad is None
+    torch.testing.assert_close(ours.bias.grad, torch.full((36,), 40.0))
+
+
+def test_the_result_may_be_changed_in_place() -> None:
+    torch.manual_seed(2)
+    weight, x = torch.randn(36, 24, requires_grad=True), torch.randn(40, 24)
+    linear(x, weight).relu_().sum().backward()
+    twin = weight.detach().double().requires_grad_()
+    F.linear(x.double(), twin).relu().sum().backward()
+    torch.testing.assert_close(weight.grad.double(), twin.grad, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_other_precisions_are_torchs_own(dtype: torch.dtype) -> None:
+    x, weight = torch.randn(40, 24, dtype=dtype), torch.randn(36, 24, dtype=dtype)
+    assert torch.equal(linear(x, weight), F.linear(x, weight))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert linear(x.float(), weight.float()).dtype == torch.bfloat16
+
+
+def test_no_rows_give_no_rows() -> None:
+    assert linear(torch.empty(0, 24), torch.randn(36, 24)).shape == (0, 36)

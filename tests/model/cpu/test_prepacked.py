@@ -1,0 +1,118 @@
+"""Products with packed weights against torch's, and quantized ones against arithmetic in integers."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from nmt.config import ModelSettings
+from nmt.model.cpu.linear import ONEDNN, filled_up
+from nmt.model.cpu.prepacked import EightBitProduct, PackedProduct, pack_weights
+from nmt.model.transformer import Transformer
+
+needs_onednn = pytest.mark.skipif(not ONEDNN, reason="packs weights only where oneDNN and AVX-512 are")
+needs_vnni = pytest.mark.skipif(
+    not ONEDNN or not torch.cpu._is_vnni_supported(), reason="computes in eight bits only where AVX-512 VNNI is"
+)
+
+
+def tiny_model(**changes: object) -> Transformer:
+    torch.manual_seed(0)
+    shape = {"encoder_layers": 1, "decoder_layers": 2, "dim": 16, "heads": 2, "feed_forward": 32}
+    return Transformer(ModelSettings.model_validate({**shape, **changes}), 90, 90).eval()
+
+
+@needs_onednn
+@torch.inference_mode()
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shape", [(1, 24), (3, 24), (16, 24), (130, 24), (600, 24), (2, 5, 24)])
+def test_packed_is_the_linear_map(shape: tuple[int, ...], bias: bool) -> None:
+    torch.manual_seed(1)
+    layer = torch.nn.Linear(24, 40, bias=bias)
+    x = torch.randn(shape)
+    found = PackedProduct(layer.weight, layer.bias)(x)
+    torch.testing.assert_close(found, layer(x))
+
+
+@needs_vnni
+@torch.inference_mode()
+@pytest.mark.parametrize("rows", [1, 7, 64, 200])
+def test_eight_bits_are_arithmetic_in_integers(rows: int) -> None:
+    """By hand: scale so that the largest number is 127, round, multiply integers, scale back."""
+    torch.manual_seed(2)
+    layer, x = torch.nn.Linear(32, 20), torch.randn(rows, 32) * torch.rand(rows, 1) * 10
+    of_rows, of_outputs = x.abs().amax(1) / 127, layer.weight.abs().amax(1) / 127
+    inputs = torch.floor(x.double() / of_rows.double().unsqueeze(1) + 0.5).long()
+    weights = (layer.weight / of_outputs.unsqueeze(1)).round().long()
+    expected = (inputs @ weights.t()) * of_rows.double().unsqueeze(1) * of_outputs.double() + layer.bias
+    found = EightBitProduct(layer.weight, layer.bias)(x)
+    # a number that lies between two integers, but for rounding, may fall to either: worth one weight
+    slack = float((of_rows.max() * layer.weight.abs().max()) * 1.01)
+    assert (found - expected).abs().max() <= slack
+    assert (found - layer(x)).abs().max() <= 0.02 * layer(x).abs().max()
+
+
+@needs_vnni
+@torch.inference_mode()
+def test_in_eight_bits_a_row_does_not_depend_on_the_others() -> None:
+    torch.manual_seed(3)
+    product = EightBitProduct(torch.randn(50, 32), torch.randn(50))
+    x = torch.randn(37, 32) * torch.logspace(-3, 3, 37).unsqueeze(1)
+    together = product(x)
+    assert torch.equal(together, torch.cat([product(row.unsqueeze(0)) for row in x]))
+    assert torch.equal(together.flip(0), product(x.flip(0)))
+
+
+@needs_vnni
+@torch.inference_mode()
+def test_a_row_of_zeros_stays_one() -> None:
+    bias = torch.randn(6)
+    found = EightBitProduct(torch.zeros(6, 8), bias)(torch.zeros(3, 8))
+    assert torch.equal(found, bias.expand(3, 6))
+
+
+@given(st.integers(1, 5000))
+@settings(max_examples=300)
+def test_few_numbers_of_rows_stand_for_all(rows: int) -> None:
+    filled = filled_up(rows)
+    assert rows <= filled <= max(rows + 7, rows * 1.25)
+    assert filled_up(filled) == filled
+    assert filled % 8 == 0
+
+
+def test_no_more_numbers_than_kernels_are_kept() -> None:
+    """Of the rows of a search: up to 512 hypotheses, in five kinds of product."""
+    assert 5 * len({filled_up(rows) for rows in range(1, 513)}) <= 256
+
+
+@needs_onednn
+@pytest.mark.parametrize("changes", [{}, {"positions": "relative"}, {"activation": "swiglu", "norm": "post"}], ids=str)
+def test_a_packed_model_is_the_same_model(changes: dict[str, object]) -> None:
+    model, packed = tiny_model(**changes), tiny_model(**changes)
+    assert pack_weights(packed)
+    source = torch.randint(4, 90, (5, 7))
+    mask = torch.ones(5, 7, dtype=torch.bool)
+    mask[1, 4:] = mask[3, 1:] = False
+    with torch.inference_mode():
+        torch.testing.assert_close(packed.encode(source, mask)[mask], model.encode(source, mask)[mask])
+        target = torch.randint(4, 90, (4, 5))
+        for one, other in zip(_logits(packed, source, mask, target), _logits(model, source, mask, target), strict=True):
+            torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
+
+
+def _logits(model: Transformer, source: Tensor, mask: Tensor, target: Tensor) -> list[Tensor]:
+    steps = model.start(source, mask, 1)
+    return [torch.cat(list(steps.step(tokens))) for tokens in target]
+
+
+@needs_onednn
+def test_what_still_learns_is_left_alone() -> None:
+    """With gradients on, a packed model computes with the weights that it has now."""
+    model = tiny_model()
+    pack_weights(model)
+    with torch.no_grad():
+        model.encoder[0].feed_forward.inner.weight.mul_(2)  # type: ignore[union-attr, operator]
+    layer = model.encoder[0].feed_forward.inner  # type: ignore[union-attr]
+    x = torch.randn(3, 16)
+    torch.testing.assert_close(layer(x), torch.nn.functional.linear(x, layer.weight, layer.bias))  # type: ignore

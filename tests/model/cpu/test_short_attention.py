@@ -1,0 +1,73 @@
+"""Attention by plain products against torch's own in float64."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn import functional as F
+
+from nmt.model.attention import MultiHeadAttention
+from nmt.model.cpu.short_attention import LONGEST, short_attention
+from nmt.model.packing import Packing
+
+HEADS, DIM = 3, 12
+GROUP = st.tuples(st.integers(1, 4), st.integers(1, 7), st.integers(1, 7))
+
+
+def by_torch(
+    queries: Tensor, memory: Tensor, packings: tuple[Packing, Packing], lengths: list[Tensor], causal: bool
+) -> Tensor:
+    """Do the same a sentence at a time, on the tokens that it has and no padding."""
+    to, of = packings
+    found = []
+    for query, key_value, count in zip(to.unpack(queries), of.unpack(memory), lengths, strict=True):
+        for sentence, both, length in zip(query, key_value, count.tolist(), strict=True):
+            keys, values = both[:length].chunk(2, dim=-1)
+            q, k, v = (x.view(len(x), HEADS, -1).transpose(0, 1) for x in (sentence, keys, values))
+            found.append(F.scaled_dot_product_attention(q, k, v, is_causal=causal).transpose(0, 1).flatten(1))
+    return torch.cat(found)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(GROUP, min_size=1, max_size=3), st.booleans(), st.integers(0, 2**20))
+def test_equals_torchs_a_sentence_at_a_time(groups: list[tuple[int, int, int]], causal: bool, seed: int) -> None:
+    torch.manual_seed(seed)
+    if causal:
+        groups = [(sentences, length, length) for sentences, length, _ in groups]
+    to = Packing(tuple((b, t) for b, t, _ in groups), (None,) * len(groups))
+    shapes = tuple((b, s) for b, _, s in groups)
+    lengths = [torch.full((b,), s) if causal else torch.randint(1, s + 1, (b,)) for b, s in shapes]
+    masks = [(torch.arange(s) < n[:, None])[:, None, None, :] for (_, s), n in zip(shapes, lengths, strict=True)]
+    of = Packing(shapes, (None,) * len(groups) if causal else tuple(masks))
+    queries = torch.randn(sum(b * t for b, t, _ in groups), DIM, requires_grad=True)
+    memory = torch.randn(sum(b * s for b, s in shapes), 2 * DIM, requires_grad=True)
+    doubles = [tensor.detach().double().requires_grad_() for tensor in (queries, memory)]
+    found = short_attention(queries, memory, (to, of), HEADS, causal)
+    expected = by_torch(*doubles, (to, of), lengths, causal)
+    torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-5)
+    direction = torch.randn_like(found)
+    found.backward(direction)
+    expected.backward(direction.double())
+    for ours, theirs in zip((queries, memory), doubles, strict=True):
+        torch.testing.assert_close(ours.grad.double(), theirs.grad, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("length", [LONGEST, LONGEST + 1])
+def test_long_sentences_get_the_same_from_torch(length: int) -> None:
+    torch.manual_seed(3)
+    attention = MultiHeadAttention(DIM, HEADS, 0.0)
+    x = torch.randn(length, DIM)
+    packing = Packing(((1, length),), (None,))
+    expected = attention.double().to_self(x.double(), packing, causal=True)
+    torch.testing.assert_close(
+        attention.float().to_self(x, packing, causal=True).double(), expected, rtol=1e-4, atol=1e-5
+    )
+
+
+def test_dropout_of_attention_weights_still_happens() -> None:
+    attention = MultiHeadAttention(DIM, HEADS, 0.5)
+    x, packing = torch.randn(8, DIM), Packing(((2, 4),), (None,))
+    assert not torch.equal(attention.to_self(x, packing), attention.to_self(x, packing))
+    attention.eval()
+    assert torch.equal(attention.to_self(x, packing), attention.to_self(x, packing))

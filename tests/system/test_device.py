@@ -1,0 +1,111 @@
+"""The machine: what is chosen where nothing is said, and what is refused by name."""
+
+import contextlib
+import os
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nmt.config import RuntimeSettings
+from nmt.errors import ConfigError
+from nmt.system import device as device_module
+
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+
+
+def pretend(monkeypatch: pytest.MonkeyPatch, cuda: bool, mps: bool, bf16: bool = True) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: bf16 and not including_emulation)
+
+
+@pytest.mark.parametrize(
+    ("cuda", "mps", "expected"),
+    [(True, True, "cuda"), (True, False, "cuda"), (False, True, "mps"), (False, False, "cpu")],
+)
+def test_auto_takes_the_fastest_there_is(monkeypatch: pytest.MonkeyPatch, cuda: bool, mps: bool, expected: str) -> None:
+    pretend(monkeypatch, cuda, mps)
+    assert device_module.choose_device(RuntimeSettings()).type == expected
+    assert device_module.choose_device(RuntimeSettings(device="cpu")).type == "cpu"
+
+
+def test_a_device_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch, cuda=False, mps=True)
+    with pytest.raises(ConfigError) as caught:
+        device_module.choose_device(RuntimeSettings(device="cuda"))
+    assert str(caught.value) == "runtime.device: cuda is not available here; this machine has: mps, cpu"
+
+
+@pytest.mark.parametrize(
+    ("precision", "device", "supported", "expected"),
+    [
+        ("auto", CPU, True, False),
+        ("auto", CUDA, True, True),
+        ("auto", CUDA, False, False),
+        ("auto", torch.device("mps"), True, False),
+        ("fp32", CUDA, True, False),
+        ("bf16", CPU, False, True),
+    ],
+)
+def test_precision(
+    monkeypatch: pytest.MonkeyPatch, precision: str, device: torch.device, supported: bool, expected: bool
+) -> None:
+    pretend(monkeypatch, cuda=True, mps=True, bf16=supported)
+    chosen = RuntimeSettings.model_validate({"precision": precision})
+    assert device_module.computes_in_bf16(chosen, device) is expected
+
+
+def test_autocast() -> None:
+    product = torch.ones(2, 2)
+    with device_module.autocast(RuntimeSettings(precision="bf16"), CPU):
+        assert (product @ product).dtype == torch.bfloat16
+    with device_module.autocast(RuntimeSettings(), CPU) as context:
+        assert (product @ product).dtype == torch.float32
+    assert context is None
+    assert isinstance(device_module.autocast(RuntimeSettings(), CPU), contextlib.nullcontext)
+
+
+def test_threads() -> None:
+    before = torch.get_num_threads()
+    try:
+        device_module.set_threads(RuntimeSettings(threads=1))
+        assert torch.get_num_threads() == 1
+        device_module.set_threads(RuntimeSettings())
+        assert torch.get_num_threads() == device_module.available_cores()
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_cores_of_a_container(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _process: {3, 5}, raising=False)
+    assert device_module.available_cores() == 2
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert device_module.available_cores() == 64
+
+
+PARTS = st.lists(st.one_of(st.integers(0, 10**6), st.text(max_size=5)), min_size=1, max_size=4)
+
+
+@settings(max_examples=100, deadline=None)
+@given(PARTS, PARTS)
+def test_seeds_are_functions_of_what_they_are_for(a: list[int | str], b: list[int | str]) -> None:
+    assert device_module.seed_for(*a) == device_module.seed_for(*a)
+    assert (device_module.seed_for(*a) == device_module.seed_for(*b)) == (a == b)
+    assert 0 <= device_module.seed_for(*a) < 2**63
+    torch.Generator().manual_seed(device_module.seed_for(*a))
+
+
+@pytest.mark.parametrize(
+    ("device", "precision", "message"),
+    [
+        ("gpu", "auto", "--device gpu: expected one of auto, cuda, mps, cpu"),
+        ("auto", "fp16", "--precision fp16: expected one of auto, fp32, bf16, int8"),
+    ],
+)
+def test_unknown_names_on_the_command_line_are_told(device: str, precision: str, message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        device_module.runtime_settings(device, None, precision)
+    assert str(error.value) == message

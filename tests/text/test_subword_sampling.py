@@ -1,0 +1,167 @@
+"""Subword sampling, against all segmentations written out, against SentencePiece, and for what it must not change."""
+
+import math
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmt.config import TokenizerSettings
+from nmt.text.normalize import normalize
+from nmt.text.subword_sampling import SegmentationSampler
+from nmt.text.tokenizer import Tokenizer
+
+UNIGRAM, BPE = "unigram", "bpe"
+TEXT = st.lists(st.sampled_from([*"abcdeghilmnorst", " ", " ", "è", "茶", "☃", "▁", "<s>", "Tom", "the "])).map("".join)
+
+
+@pytest.fixture(scope="module")
+def lines(repository: Path) -> list[str]:
+    rows = (repository / "data" / "demo" / "train.tsv").read_text(encoding="utf-8").splitlines()
+    return [column for row in rows for column in row.split("\t")]
+
+
+@pytest.fixture(scope="module")
+def tokenizers(lines: list[str]) -> dict[str, Tokenizer]:
+    settings = (TokenizerSettings(size=1000, type="unigram"), TokenizerSettings(size=1000, type="bpe"))
+    return {chosen.type: Tokenizer.train(lines[:3000], chosen, ["back"]) for chosen in settings}
+
+
+@pytest.fixture(scope="module")
+def plain(tokenizers: dict[str, Tokenizer]) -> SegmentationSampler:
+    return SegmentationSampler(tokenizers[BPE], 0.0)
+
+
+@pytest.fixture(scope="module")
+def samplers(tokenizers: dict[str, Tokenizer]) -> dict[str, SegmentationSampler]:
+    return {name: SegmentationSampler(tokenizer, 0.3) for name, tokenizer in tokenizers.items()}
+
+
+def segmentations(tokenizer: Tokenizer, text: str) -> Iterator[list[int]]:
+    """Every way to cut a text, in which spaces are marks already, into pieces."""
+    if not text:
+        yield []
+    for i, surface in enumerate(tokenizer.table.surfaces):
+        if surface and text.startswith(surface):
+            yield from ([i, *rest] for rest in segmentations(tokenizer, text[len(surface) :]))
+
+
+def log_prob(tokenizer: Tokenizer, ids: Sequence[int]) -> float:
+    return sum(tokenizer.table.scores[i] for i in ids)
+
+
+@pytest.mark.parametrize("alpha", [0.2, 1.0])
+def test_segmentations_are_drawn_in_proportion_to_their_probabilities(
+    tokenizers: dict[str, Tokenizer], alpha: float
+) -> None:
+    tokenizer = tokenizers[UNIGRAM]
+    ids = tokenizer.encode("the cat sleeps")
+    ways = [tuple(way) for way in segmentations(tokenizer, "▁the▁cat▁sleeps")]
+    weights = [math.exp(alpha * log_prob(tokenizer, way)) for way in ways]
+    assert len(ways) > 10
+    draw, draws = random.Random(1), 5_000
+    sampler = SegmentationSampler(tokenizer, alpha)
+    found = Counter(tuple(sampler.sample(ids, draw)) for _ in range(draws))
+    assert set(found) <= set(ways)
+    for way, weight in zip(ways, weights, strict=True):
+        share = weight / sum(weights)
+        # five standard deviations of a count
+        assert found[way] == pytest.approx(draws * share, abs=5 * math.sqrt(draws * share * (1 - share)) + 1)
+
+
+def test_of_a_high_alpha_comes_the_best(tokenizers: dict[str, Tokenizer], lines: list[str]) -> None:
+    tokenizer = tokenizers[UNIGRAM]
+    sampler = SegmentationSampler(tokenizer, 1e4)
+    for line in lines[:1000]:
+        ids = tokenizer.encode(line)
+        # where several are equally good, any may come
+        assert log_prob(tokenizer, sampler.sample(ids, random.Random(1))) == pytest.approx(log_prob(tokenizer, ids))
+
+
+def test_without_dropout_merges_are_those_of_sentencepiece(tokenizers: dict[str, Tokenizer], lines: list[str]) -> None:
+    tokenizer = tokenizers[BPE]
+    sampler = SegmentationSampler(tokenizer, 0.0)
+    for line in lines:
+        ids = tokenizer.encode(line)
+        assert sampler.sample(ids, random.Random(1)) == ids
+
+
+@given(TEXT)
+def test_without_dropout_merges_are_those_of_sentencepiece_in_any_text(
+    tokenizers: dict[str, Tokenizer], plain: SegmentationSampler, text: str
+) -> None:
+    ids = tokenizers[BPE].encode(text)
+    assert plain.sample(ids, random.Random(1)) == ids
+
+
+def outcomes(ranks: dict[str, float], symbols: tuple[str, ...], dropout: float) -> Counter[tuple[str, ...]]:
+    """Return how probable each end of merging is: the k-th best merge is made if the k before it are left out."""
+    possible = sorted((ranks[a + b], i) for i, (a, b) in enumerate(pairwise(symbols)) if a + b in ranks)
+    found: Counter[tuple[str, ...]] = Counter({symbols: dropout ** len(possible)})  # type: ignore[dict-item]
+    for k, (_, i) in enumerate(possible):
+        merged = (*symbols[:i], symbols[i] + symbols[i + 1], *symbols[i + 2 :])
+        for end, probability in outcomes(ranks, merged, dropout).items():
+            found[end] += probability * (1 - dropout) * dropout**k  # type: ignore[assignment]
+    return found
+
+
+@pytest.mark.parametrize("dropout", [0.1, 0.5])
+def test_merges_are_left_out_as_often_as_asked(tokenizers: dict[str, Tokenizer], dropout: float) -> None:
+    table = tokenizers[BPE].table
+    ranks = {surface: -score for surface, score in zip(table.surfaces, table.scores, strict=True) if surface}
+    word = max((surface for surface in ranks if surface[0] == "▁" and len(surface) < 9), key=len)
+    expected = outcomes(ranks, tuple(word), dropout)
+    assert len(expected) > 5
+    assert sum(expected.values()) == pytest.approx(1)
+    sampler, draw, draws = SegmentationSampler(tokenizers[BPE], dropout), random.Random(1), 5_000
+    ids = tokenizers[BPE].encode(word[1:])
+    found = Counter(tuple(table.surfaces[i] for i in sampler.sample(ids, draw)) for _ in range(draws))
+    assert set(found) <= set(expected)
+    for end, share in expected.items():
+        assert found[end] == pytest.approx(draws * share, abs=5 * math.sqrt(draws * share * (1 - share)) + 1)
+
+
+@pytest.mark.parametrize("type_", [UNIGRAM, BPE])
+@given(text=TEXT, seed=st.integers(0, 9))
+def test_the_text_stays_the_same(
+    tokenizers: dict[str, Tokenizer], samplers: dict[str, SegmentationSampler], type_: str, text: str, seed: int
+) -> None:
+    tokenizer = tokenizers[type_]
+    ids = tokenizer.encode(text)
+    sampled = samplers[type_].sample(ids, random.Random(seed))
+    assert tokenizer.decode(sampled) == tokenizer.decode(ids) == normalize(text)
+    assert sampled == samplers[type_].sample(ids, random.Random(seed))
+    assert min(sampled, default=9) > tokenizer.eos_id
+
+
+@pytest.mark.parametrize("type_", [UNIGRAM, BPE])
+def test_tags_stay_in_front(tokenizers: dict[str, Tokenizer], type_: str) -> None:
+    tokenizer = tokenizers[type_]
+    tag, sampler, changed = tokenizer.tag_id("back"), SegmentationSampler(tokenizer, 0.3), 0
+    ids = tokenizer.encode("the cat sleeps in the house")
+    for seed in range(20):
+        sampled = sampler.sample([tag, *ids], random.Random(seed))
+        assert sampled[0] == tag
+        assert sampled[1:] == sampler.sample(ids, random.Random(seed))
+        changed += sampled[1:] != ids
+    assert changed > 10
+    assert sampler.sample([tag], random.Random(1)) == [tag]
+    assert sampler.sample([], random.Random(1)) == []
+
+
+def test_what_is_no_text_stays_as_it_is(lines: list[str]) -> None:
+    tokenizer = Tokenizer.train(lines[:3000], TokenizerSettings(size=700, byte_fallback=False))
+    ids = tokenizer.encode("the ☃ cat")
+    assert tokenizer.unk_id in ids
+    assert SegmentationSampler(tokenizer, 0.1).sample(ids, random.Random(1)) == ids
+
+
+def test_half_a_character_stays_as_it_is(tokenizers: dict[str, Tokenizer]) -> None:
+    tokenizer = tokenizers[UNIGRAM]
+    ids = tokenizer.encode("☃")[:-1]
+    assert SegmentationSampler(tokenizer, 0.1).sample(ids, random.Random(1)) == ids

@@ -1,0 +1,59 @@
+"""The moving average of the weights, by its definition in float64."""
+
+import pytest
+import torch
+
+from nmt.config import ModelSettings
+from nmt.model.transformer import Transformer
+from nmt.training.averaging import MovingAverage
+
+SHAPE = ModelSettings(encoder_layers=1, decoder_layers=1, dim=8, heads=2, feed_forward=8)
+
+
+def transformer() -> Transformer:
+    torch.manual_seed(1)
+    return Transformer(SHAPE, 20, 20)
+
+
+@pytest.mark.parametrize("decay", [0.3, 0.9])
+def test_it_is_its_definition(decay: float) -> None:
+    """After t steps weight w_k counts (1 - d_k) · d_{k+1} · … · d_t, and the first weights what is left of 1."""
+    model = transformer()
+    average = MovingAverage(model, decay)
+    history = [[parameter.detach().double() for parameter in model.parameters()]]
+    decays = [min(decay, (1 + step) / (10 + step)) for step in range(1, 41)]
+    assert (decays[0], decays[-1]) == (2 / 11, min(decay, 41 / 50))
+    for step in range(1, 41):
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(torch.randn_like(parameter))
+        history.append([parameter.detach().double() for parameter in model.parameters()])
+        average.update(model, step)
+    counts = [1.0]
+    for d in decays:
+        counts = [count * d for count in counts] + [1 - d]
+    assert sum(counts) == pytest.approx(1)
+    for index, parameter in enumerate(average.model.parameters()):
+        expected = sum(count * weights[index] for count, weights in zip(counts, history, strict=True))
+        torch.testing.assert_close(parameter.double(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_it_is_a_model_of_its_own() -> None:
+    model = transformer()
+    model.encoder.requires_grad_(False)
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    average = MovingAverage(model, 0.5)
+    with torch.no_grad():
+        for parameter in average.model.parameters():
+            parameter.zero_()
+    assert all(torch.equal(before[name], parameter) for name, parameter in model.named_parameters())
+    assert {parameter.requires_grad for parameter in average.model.parameters()} == {False}
+    assert average.model.output.weight is average.model.source_embedding.tokens.weight
+
+
+def test_weights_that_stay_average_to_themselves() -> None:
+    model = transformer()
+    average = MovingAverage(model, 0.9)
+    for step in range(1, 10):
+        average.update(model, step)
+    assert all(torch.equal(a, b) for a, b in zip(average.model.parameters(), model.parameters(), strict=True))

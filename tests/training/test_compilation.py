@@ -1,0 +1,79 @@
+"""Compiled layers compute what the others do, whatever comes, and are compiled once."""
+
+import copy
+import shutil
+
+import pytest
+import torch
+
+from nmt.config import ModelSettings
+from nmt.errors import ConfigError
+from nmt.model.transformer import Transformer
+from nmt.training.compilation import compile_layers
+
+CPU = torch.device("cpu")
+
+
+def build(**changes: object) -> Transformer:
+    torch.manual_seed(1)
+    shape = {"encoder_layers": 2, "decoder_layers": 2, "dim": 16, "heads": 2, "feed_forward": 32, "dropout": 0.25}
+    return Transformer(ModelSettings.model_validate({**shape, **changes}), 30, 30).train()
+
+
+def batch(seed: int) -> tuple[list[torch.Tensor], list[torch.Tensor | None], list[torch.Tensor]]:
+    """Return groups of any number, size and length, some padded; of 16 tokens at least, as torch treats fewer apart."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(low: int, high: int) -> int:
+        return int(torch.randint(low, high, (), generator=generator))
+
+    sources, masks, targets = [], [], []
+    for _ in range(draw(1, 5)):
+        sentences, source_length, target_length = draw(8, 17), draw(3, 15), draw(3, 15)
+        sources.append(torch.randint(4, 30, (sentences, source_length), generator=generator))
+        targets.append(torch.randint(4, 30, (sentences, target_length), generator=generator))
+        lengths = torch.randint(1, source_length + 1, (sentences, 1), generator=generator)
+        masks.append(None if draw(0, 3) == 0 else torch.arange(source_length) < lengths)
+    return sources, masks, targets
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="compiling for a CPU needs g++")
+@pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore:The .grad attribute of a Tensor:UserWarning"
+)  # torch's
+@pytest.mark.parametrize("changes", [{}, {"positions": "rotary", "norm": "post"}], ids=str)
+def test_compiled_equals_eager_for_batches_of_all_shapes_and_is_compiled_once(changes: dict[str, object]) -> None:
+    from torch._dynamo.utils import counters
+
+    torch._dynamo.reset()
+    counters.clear()
+    eager, compiled = build(**changes), build(**changes)
+    compile_layers(compiled, CPU)
+    graphs = []
+    for seed in range(30):
+        losses = []
+        for model in (eager, compiled):
+            torch.manual_seed(seed)  # the same dropout
+            losses.append(model(*batch(seed)).pow(2).sum())
+            losses[-1].backward()
+        torch.testing.assert_close(losses[1], losses[0], rtol=1e-5, atol=0)
+        for (name, ours), theirs in zip(compiled.named_parameters(), eager.parameters(), strict=True):
+            torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-4, atol=1e-3, msg=lambda m, n=name: f"{n}: {m}")
+        eager.zero_grad()
+        compiled.zero_grad()
+        graphs.append(counters["stats"]["unique_graphs"])
+    assert 0 < graphs[0] == graphs[-1] <= 12
+    copied = copy.deepcopy(compiled)  # as the moving average is
+    with torch.no_grad():
+        for parameter in copied.parameters():
+            parameter.zero_()
+    assert not copied(*batch(0)).any()
+
+
+def test_a_machine_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(
+        ConfigError, match=r"runtime\.compile: there is no C\+\+ compiler no-such-compiler; install one"
+    ):
+        compile_layers(build(), CPU)

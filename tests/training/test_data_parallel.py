@@ -1,0 +1,428 @@
+"""Several processes: together they make the run that one makes, whatever happens to one of them."""
+
+import json
+import math
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+
+from nmt.batching.batch import silence
+from nmt.batching.batch_stream import BatchStream, Share
+from nmt.batching.plan import SentenceLengths
+from nmt.commands.prepare import prepare
+from nmt.commands.train import train
+from nmt.config import ModelSettings, RuntimeSettings, load_recipe
+from nmt.errors import ConfigError, ModelError
+from nmt.model.transformer import Transformer
+from nmt.system import device, distributed
+from nmt.system.console import Console
+from nmt.text.prepared import PreparedCorpus
+from nmt.training.data_parallel import agreed, check_same_place
+from nmt.training.loss import Smoothing
+from nmt.training.objective import Objective
+from nmt.training.progress import Care, Progress
+from nmt.training.run import RunDirectory
+
+QUIET = Console(quiet=True)
+WORDS = ["ba", "ce", "di", "fo", "gu", "la", "me", "ni", "po", "ru"]
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A prepared corpus of an easy language, translated by reversing the words, and a recipe without dropout."""
+    folder = tmp_path_factory.mktemp("texts")
+    choose = random.Random(1)
+    for name, count in (("train", 150), ("valid", 9), ("test", 9)):
+        sentences = [choose.choices(WORDS, k=choose.randint(1, 6)) for _ in range(count)]
+        lines = [" ".join(words) + "\t" + " ".join(reversed(words)).upper() + "\n" for words in sentences]
+        (folder / f"{name}.tsv").write_text("".join(lines))
+    content: dict[str, Any] = {
+        "name": "reversal",
+        "languages": {"source": "en", "target": "it"},
+        "data": {"train": [{"tsv": "train.tsv"}], "valid": {"tsv": "valid.tsv"}, "test": {"tsv": "test.tsv"}},
+        "tokenizer": {"size": 80, "byte_fallback": False, "type": "bpe"},
+        "model": {"encoder_layers": 1, "decoder_layers": 1, "dim": 16, "feed_forward": 32, "heads": 2, "dropout": 0.0},
+        "train": {
+            "batch_tokens": 64,
+            "accumulate": 2,
+            "schedule": {"name": "constant", "rate": 0.003},
+            "adam_epsilon": 1e-3,  # a smaller one turns the rounding of a gradient near zero into a whole step
+            "ema": 0.9,
+            "stop": {"steps": 12},
+            "validate_every": 4,
+            "log_every": 1,
+        },
+        "decode": {"batch_tokens": 60},
+        "runtime": {"device": "cpu", "threads": 1},
+        "run": "run",
+        "prepared": "prepared",
+    }
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(content))
+    prepare(load_recipe(folder / "recipe.yaml"), QUIET)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # where runs/latest goes
+
+
+def overridden(overrides: tuple[str, ...]) -> list[str]:
+    return [word for override in overrides for word in ("--set", override)]
+
+
+def torchrun(texts: Path, count: int, run: Path, *overrides: str, options: tuple[str, ...] = ()) -> list[str]:
+    """Return the command that trains in so many processes."""
+    program = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={count}", *options]
+    started = [] if any(option.endswith(".py") for option in options) else ["-m", "nmt"]
+    recipe = str(texts / "recipe.yaml")
+    return [*program, *started, "train", "-c", recipe, *overridden((f"run={run}", *overrides))]
+
+
+def go(command: list[str]) -> str:
+    """Run a command to its end, which must be a good one; return what it said."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=250)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def alone(texts: Path, run: Path, *overrides: str) -> Path:
+    train(load_recipe(texts / "recipe.yaml", [f"run={run}", *overrides]), QUIET)
+    return run
+
+
+def metrics(run: Path) -> list[dict[str, Any]]:
+    """Return what was logged, but for what a clock says, and for padding, of which shares have less."""
+    left_out = ("seconds", "target_tokens_per_second", "loader_wait", "utilization", "padding")
+    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in record.items() if key not in left_out} for record in records]
+
+
+def tensors(run: Path) -> dict[str, torch.Tensor]:
+    files = sorted((run / "last").glob("*.safetensors"))
+    assert [file.stem for file in files] == ["model", "optimizer", "training"]
+    return {f"{file.stem}/{name}": tensor for file in files for name, tensor in load_file(file).items()}
+
+
+def assert_close(ours: Path, theirs: Path) -> None:
+    """All losses, norms and scores are the same within 1e-5 of themselves, and so are weights, average and moments."""
+    one, other = metrics(ours), metrics(theirs)
+    assert [record["step"] for record in one] == [record["step"] for record in other]
+    for a, b in zip(one, other, strict=True):
+        assert a.pop("type") == b.pop("type")
+        assert a == pytest.approx(b, rel=1e-5), a["step"]
+    mine, its = tensors(ours), tensors(theirs)
+    assert mine.keys() == its.keys()
+    for name, tensor in mine.items():
+        assert (tensor - its[name]).norm() <= 1e-5 * tensor.norm() + 1e-12, name
+    assert (ours / "test.txt").read_text() == (theirs / "test.txt").read_text()
+    assert (ours / "test.json").read_text() == (theirs / "test.json").read_text()
+
+
+# who reads what
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 7])
+@pytest.mark.parametrize("groups", [1, 4])
+def test_an_epoch_is_shared_out_without_overlap(texts: Path, size: int, groups: int) -> None:
+    corpus = PreparedCorpus.open(texts / "prepared")
+    lengths = SentenceLengths.of(corpus.train)
+    identities = SentenceLengths(lengths.source, lengths.target, lengths.weights)
+
+    def read(share: Share) -> tuple[list[int], list[int], int]:
+        """Return the pairs that a process reads in an epoch, the tokens of its batches, and how many have none."""
+        seen: list[int] = []
+        stream = BatchStream(corpus.train, identities, corpus.tokenizers, 16, 1, groups, share=share)
+        plain = stream._read
+        stream._read = lambda indices: (seen.extend(indices.tolist()), plain(indices))[1]  # type: ignore[method-assign]
+        tokens, empty = [], 0
+        while stream.place.epoch == 0:
+            batch = stream.next()
+            tokens.append(batch.target_tokens)
+            empty += batch.target_tokens == 0
+        return seen, tokens, empty
+
+    whole, whole_tokens, none_empty = read(Share())
+    shares = [read(Share(rank, size)) for rank in range(size)]
+    together = [pair for seen, _, _ in shares for pair in seen]
+    assert sorted(together) == sorted(whole)
+    assert len(set(whole[: len(corpus.train)])) == len(corpus.train)
+    # batch by batch, the shares make up the whole, and nobody has much more of it than others
+    assert np.sum([tokens for _, tokens, _ in shares], axis=0).tolist() == whole_tokens
+    assert none_empty == 0
+    assert sum(empty for _, _, empty in shares) > 0 or groups * 3 > size
+    counts = [len(seen) for seen, _, _ in shares]
+    assert max(counts) - min(counts) <= 0.3 * len(whole) / size + 3
+
+
+@pytest.mark.parametrize("r_drop", [0.0, 5.0])
+def test_silence_asks_for_nothing_but_takes_part(r_drop: float) -> None:
+    """A process without sentences has a gradient, of zeros, for every weight."""
+    settings = ModelSettings(encoder_layers=1, decoder_layers=1, dim=8, heads=2, feed_forward=16)
+    objective = Objective(Transformer(settings, 12, 12), Smoothing(0.1, 0), r_drop).train()
+    loss, likelihood = objective(silence())
+    loss.backward()
+    assert (loss.item(), likelihood.item()) == (0, 0)
+    assert (silence().source_tokens, silence().target_tokens) == (0, 0)
+    for name, weight in objective.named_parameters():
+        assert weight.grad is not None, name
+        assert not weight.grad.any(), name
+
+
+# the machine
+
+
+def test_one_process_agrees_with_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    with distributed.connected(RuntimeSettings()), distributed.first_goes_ahead():
+        assert (distributed.rank(), distributed.size()) == (0, 1)
+        assert distributed.summed(3, 4) == [3, 4]
+        assert distributed.largest(0.1) == [0.1]
+        assert distributed.gathered(list(distributed.own_share("abc"))) == ["a", "b", "c"]
+        assert agreed(Care()) == Care()
+        assert not distributed.is_second_try()
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    assert distributed.is_second_try()
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_shares_come_back_in_order(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    work = list(range(13))
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: size)
+
+    def gather(shares: list[list[int]], own: list[int]) -> None:
+        shares[:] = [[-number for number in work[rank::size]] for rank in range(size)]
+        assert own in shares
+
+    monkeypatch.setattr(torch.distributed, "all_gather_object", gather)
+    for rank in range(size):
+        monkeypatch.setattr(torch.distributed, "get_rank", lambda rank=rank: rank)
+        own = [-number for number in distributed.own_share(work)]
+        assert distributed.gathered(own) == [-number for number in work]
+        with distributed.apart():
+            assert (distributed.rank(), distributed.size()) == (0, 1)
+            assert distributed.own_share(work) == distributed.gathered(work) == work
+        assert (distributed.rank(), distributed.size()) == (rank, size)
+
+
+def test_the_tightest_memory_counts_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    for mine, of_another, expected in ((None, None, None), (None, 64, 64), (64, 96, 64), (96, 64, 64)):
+        other = -math.inf if of_another is None else -float(of_another)
+        monkeypatch.setattr(distributed, "largest", lambda limit, other=other: [max(limit, other)])
+        assert agreed(Care(rate=0.5, largest_batch=mine)) == Care(rate=0.5, largest_batch=expected)
+
+
+def test_half_an_environment_is_no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    with (
+        pytest.raises(ConfigError, match=r"sets WORLD_SIZE but not RANK, LOCAL_RANK, .*start with torchrun.*unset"),
+        distributed.connected(RuntimeSettings()),
+    ):
+        pass
+
+
+def pretend(monkeypatch: pytest.MonkeyPatch, rank: int, size: int, gpus: int) -> None:
+    places = {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": size}
+    for name, value in {**places, "MASTER_ADDR": "localhost", "MASTER_PORT": 1}.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+
+
+def test_each_process_has_a_device_and_cores_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch, rank=3, size=4, gpus=4)
+    monkeypatch.setattr(device, "available_cores", lambda: 9)
+    threads: list[int] = []
+    monkeypatch.setattr(torch, "set_num_threads", threads.append)
+    assert device.choose_device(RuntimeSettings()) == torch.device("cuda", 3)
+    assert device.choose_device(RuntimeSettings(device="cpu")) == torch.device("cpu")
+    device.set_threads(RuntimeSettings())
+    monkeypatch.setattr(device, "available_cores", lambda: 2)
+    device.set_threads(RuntimeSettings())
+    assert threads == [2, 1]
+
+
+def test_more_processes_than_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch, rank=0, size=8, gpus=4)
+    expected = "8 processes on this machine, which has 4 GPUs; start torchrun with --nproc-per-node 4"
+    with pytest.raises(ConfigError, match=expected), distributed.connected(RuntimeSettings()):
+        pass
+    pretend(monkeypatch, rank=0, size=2, gpus=0)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    with pytest.raises(ConfigError, match="mps cannot be shared"), distributed.connected(RuntimeSettings()):
+        pass
+
+
+def test_who_lost_the_others_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch, rank=0, size=2, gpus=0)
+    monkeypatch.setattr(distributed, "_connect", lambda _: None)
+    lost = RuntimeError("[/some/gloo/transport/tcp/pair.cc:1] Connection closed by peer [127.0.0.1]:1")
+    with (
+        pytest.raises(ModelError, match=r"process 0 lost the others: .*closed by peer.* goes on from what was saved"),
+        distributed.connected(RuntimeSettings(device="cpu")),
+    ):
+        raise lost
+    with pytest.raises(ZeroDivisionError), distributed.connected(RuntimeSettings(device="cpu")):
+        _ = 1 / 0
+
+
+def test_a_disk_that_is_not_shared_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distributed, "largest", lambda *_: [100])
+    with pytest.raises(ModelError, match="at step 0, another at 100; run: must be on a disk that all machines share"):
+        check_same_place(RunDirectory(tmp_path), Progress())
+
+
+# the same run
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("count", "overrides"),
+    [
+        (2, ()),
+        # of groups of two sentences, half of four processes get nothing
+        (4, ("train.batch_tokens=16", "train.length_groups=1")),
+        (2, ("device.parallel=shard",)),
+    ],
+    ids=["replicated", "silent", "sharded"],
+)
+def test_so_many_processes_make_the_run_of_one(
+    texts: Path, tmp_path: Path, count: int, overrides: tuple[str, ...]
+) -> None:
+    said = go(torchrun(texts, count, tmp_path / "many", *overrides))
+    assert said.count(f"parameters on {count} × cpu") == 1  # one speaks
+    assert said.count("stopped after step 12") == 1
+    assert "Warning" not in said
+    assert_close(alone(texts, tmp_path / "one", *overrides), tmp_path / "many")
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_in_shards_and_back_in_one_process(texts: Path, tmp_path: Path) -> None:
+    until_5, until_8 = (("data.test=null", f"train.stop.steps={steps}") for steps in (5, 8))
+    alone(texts, tmp_path / "many", *until_5)
+    go(torchrun(texts, 2, tmp_path / "many", "device.parallel=shard", *until_8))
+    alone(texts, tmp_path / "many")
+    alone(texts, tmp_path / "one", *until_5)
+    alone(texts, tmp_path / "one", *until_8)
+    assert_close(alone(texts, tmp_path / "one"), tmp_path / "many")
+
+
+# what may happen to one
+
+
+def worker(job: "subprocess.Popen[bytes]", rank: int) -> int:
+    """Return the id of the process that is a job's worker of some rank."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == job.pid and f"\0RANK={rank}\0".encode() in b"\0" + (folder / "environ").read_bytes():
+                return int(folder.name)
+        except (OSError, IndexError):
+            continue
+    raise AssertionError(f"no worker of rank {rank}")
+
+
+def start_and_hit(command: list[str], run: Path, number: signal.Signals) -> int:
+    """Start a job, send a signal to its second process as soon as another checkpoint is there, return how it ended."""
+    before = RunDirectory(run).saved()
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as job:
+        try:
+            limit = time.monotonic() + 250
+            while RunDirectory(run).saved() == before:
+                assert job.poll() is None
+                assert time.monotonic() < limit
+                time.sleep(0.01)
+            os.kill(worker(job, 1), number)
+            return job.wait(timeout=250)
+        finally:
+            job.kill()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_stopped_politely_or_killed_it_ends_as_if_nothing_had_been(texts: Path, tmp_path: Path) -> None:
+    """Bit for bit, with dropout, in three processes: of two numbers the sum is the same in any order, of three not."""
+    long = (
+        "train.stop.steps=45",
+        "train.validate_every=15",
+        "train.keep_best=99",
+        "model.dropout=0.1",
+        "data.test=null",
+    )
+    go(torchrun(texts, 3, tmp_path / "undisturbed", *long))
+    run = tmp_path / "run"
+    assert start_and_hit(torchrun(texts, 3, run, *long), run, signal.SIGTERM) != 0
+    stopped_at = json.loads((run / "last" / "progress.json").read_text())["step"]
+    assert 15 <= stopped_at < 45
+    restarting = torchrun(texts, 3, run, *long, options=("--max-restarts=1",))
+    assert start_and_hit(restarting, run, signal.SIGKILL) == 0
+    assert metrics(run) == metrics(tmp_path / "undisturbed")
+    ours, theirs = tensors(run), tensors(tmp_path / "undisturbed")
+    assert all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items())
+
+
+FAULTY = '''
+"""The commands, with a second process that now and then has bad luck."""
+
+import torch
+
+from nmt.system import distributed
+from nmt.cli import main
+from nmt.training.objective import Objective
+from nmt.training.step import Updater
+
+launch, forward = Updater.launch, Objective.forward
+step = 0
+
+
+def noting(updater, batches, number, care):
+    global step
+    step = number
+    return launch(updater, batches, number, care)
+
+
+def failing(objective, batch):
+    sentences = sum(len(group.source) for group in batch.groups)
+    if distributed.rank() == 1 and objective.training and step == 3 and sentences > 4:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+    loss, likelihood = forward(objective, batch)
+    return (loss * float("nan"), likelihood) if (distributed.rank(), step) == (1, 6) else (loss, likelihood)
+
+
+Updater.launch, Objective.forward = noting, failing
+main()
+'''
+
+
+@pytest.mark.slow
+def test_bad_luck_of_one_is_shared_by_all(texts: Path, tmp_path: Path) -> None:
+    """What does not fit into the memory of one is cut from then on by all; what is no number in one, all skip."""
+    (tmp_path / "faulty.py").write_text(FAULTY)
+    run = tmp_path / "many"
+    limits = ("train.stop.steps=8", "data.test=null")
+    said = go(torchrun(texts, 2, run, *limits, options=(str(tmp_path / "faulty.py"),)))
+    assert "step 6: loss nan" in said
+    progress = json.loads((run / "last" / "progress.json").read_text())
+    assert (progress["step"], progress["skipped"]) == (8, 1)
+    assert progress["care"]["largest_batch"] < 64
+    assert [record["step"] for record in metrics(run) if record["type"] == "skipped"] == [6]
+    assert {path.parent.name for path in run.glob("skipped*/step-00000006.json")} == {"skipped", "skipped-1"}
+    # until then, the cut has changed nothing
+    lone = alone(texts, tmp_path / "one", *limits)
+    before = [[r["loss"] for r in metrics(of) if r["type"] == "train" and r["step"] < 6] for of in (run, lone)]
+    assert before[0] == pytest.approx(before[1], rel=1e-5)

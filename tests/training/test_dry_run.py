@@ -1,0 +1,140 @@
+"""What `nmt train --dry-run` says, and that it leaves no trace."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from typer.testing import CliRunner
+
+from nmt.batching.plan import SentenceLengths, plan_epoch
+from nmt.cli import app
+from nmt.commands.prepare import prepare
+from nmt.commands.train import train
+from nmt.config import Recipe, Stop, load_recipe
+from nmt.model.transformer import Transformer
+from nmt.system.console import Console
+from nmt.text.prepared import PreparedCorpus
+from nmt.training import dry_run as estimates
+from nmt.training.auto_batch import Trial
+from nmt.training.dry_run import Estimate, Memory, estimate, render
+
+CPU = torch.device("cpu")
+QUIET = Console(quiet=True)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
+    folder = tmp_path_factory.mktemp("estimate")
+    rows = (repository / "data" / "demo" / "train.tsv").read_text(encoding="utf-8").splitlines()[:400]
+    (folder / "train.tsv").write_text("".join(row + "\n" for row in rows), encoding="utf-8")
+    content = {
+        "name": "estimate",
+        "languages": {"source": "en", "target": "it"},
+        "data": {"train": [{"tsv": "train.tsv"}]},
+        "tokenizer": {"size": 500},
+        "model": {"encoder_layers": 1, "decoder_layers": 1, "dim": 16, "feed_forward": 32, "heads": 2},
+        "train": {"batch_tokens": 256, "accumulate": 2, "stop": {"steps": 2, "epochs": 3}},
+        "runtime": {"device": "cpu", "threads": 1},
+        "run": "run",
+        "prepared": "prepared",
+    }
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(content))
+    prepare(load_recipe(folder / "recipe.yaml"), QUIET)
+    return folder / "recipe.yaml"
+
+
+@pytest.fixture(scope="module")
+def recipe(file: Path) -> Recipe:
+    return load_recipe(file)
+
+
+@pytest.fixture(scope="module")
+def corpus(recipe: Recipe) -> PreparedCorpus:
+    return PreparedCorpus.open(recipe.prepared_directory)
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """Return every file, link and folder with what is in it."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+        for path in folder.rglob("*")
+    }
+
+
+def test_what_is_counted_is_right(recipe: Recipe, corpus: PreparedCorpus) -> None:
+    found = estimate(recipe, corpus, CPU)
+    model = Transformer(recipe.model, 500, 500)
+    assert found.parameters == sum(weight.numel() for weight in model.parameters())
+    # weight, gradient and two moments, four bytes each
+    assert found.memory.state == 4 * 4 * found.parameters
+    groups = plan_epoch(SentenceLengths.of(corpus.train), 256 // 4, recipe.seed, 0).groups
+    assert found.updates_an_epoch == len(groups) / 4 / 2
+    assert found.pairs == len(corpus.train)
+    assert found.target_tokens_per_second > 0
+    assert found.memory.free is not None
+    assert found.memory.peak is not None
+    assert 0 <= found.memory.peak < found.memory.free
+
+
+def made_up(recipe: Recipe, stop: Stop, memory: Memory) -> Estimate:
+    chosen = recipe.model_copy(update={"train": recipe.train.model_copy(update={"stop": stop})})
+    return Estimate(chosen, CPU, 1_000, memory, 400, 25.0, (0.1, 0.2), 1500.0, 0.5)
+
+
+def test_times_by_hand(recipe: Recipe) -> None:
+    stop = Stop(steps=1000, epochs=4, hours=0.25, patience=3)
+    found = made_up(recipe, stop, Memory(2**30, 3 * 2**30, 4 * 2**30))
+    assert found.times() == {"steps": (1000, 500), "epochs": (100, 50), "hours": (1800, 900)}
+    text = render(found).splitlines()
+    said = {line.split("  ")[0]: line for line in text}
+    assert said["memory"].endswith("3.00 GiB for the largest batches; 4.00 GiB are free")
+    assert said["batch"].endswith("256 target tokens × 2")
+    assert said["train.stop.steps 1,000"].endswith("0:08:20, after 1,000 updates")
+    assert said["train.stop.hours 0.25"].endswith("0:15:00, after 1,800 updates")
+    assert said["train.stop.patience 3"].endswith("cannot be foretold")
+    assert said["an epoch"].endswith("0:00:12")
+    assert max(map(len, text)) <= 80
+
+
+def test_what_does_not_fit_is_said(recipe: Recipe, corpus: PreparedCorpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_much(trial: Trial, size: int) -> dict[str, int]:
+        raise MemoryError
+
+    monkeypatch.setattr(Trial, "peak", too_much)
+    assert "the largest batches do not fit in the" in render(estimate(recipe, corpus, CPU))
+    nothing_known = made_up(recipe, Stop(), Memory(2**20, None, None))
+    assert "cannot be measured on cpu" in render(nothing_known)
+
+
+def test_the_command_leaves_no_run(file: Path, recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = contents(file.parent)
+    result = CliRunner().invoke(app, ["train", "-c", str(file), "--dry-run", "--set", "train.batch_tokens=auto"])
+    assert result.exit_code == 0, result.output
+    assert "train.stop.epochs 3" in result.stdout
+    assert "tokens/s" in result.stdout
+    assert "auto is" in result.stderr
+    assert contents(file.parent) == before
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_that_is_there_goes_on_unharmed(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    place = f"run={tmp_path / 'run'}"
+    train(load_recipe(file, [place]), QUIET)
+    before = contents(tmp_path)
+    overrides = ["--set", place, "--set", "train.batch_tokens=auto"]
+    result = CliRunner().invoke(app, ["train", "-c", str(file), "--dry-run", *overrides])
+    assert result.exit_code == 0, result.output
+    assert "auto is 256, as" in result.stderr
+    assert contents(tmp_path) == before
+    assert train(load_recipe(file, [place, "train.stop.steps=3"]), QUIET).step == 3
+
+
+def test_a_mistake_is_said_as_in_training(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(estimates, "estimate", None)
+    result = CliRunner().invoke(app, ["train", "-c", str(file), "--dry-run", "--set", 'data.test={"tsv": "/nowhere"}'])
+    assert result.exit_code == 2
+    assert "/nowhere" in result.stderr

@@ -1,0 +1,119 @@
+"""The promise that nothing is lost: a training killed again and again is, bit for bit, the one that never was."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nmt.commands.prepare import prepare
+from nmt.config import load_recipe
+from tests.commands.test_train import QUIET, assert_same_run, go, pairs, write
+
+DRIVER = """
+import os, random, signal, sys, time
+from pathlib import Path
+import nmt.cli, nmt.commands.train, torch._dynamo  # once: each training is a child that has them already
+
+recipe, run, seed = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
+choose = random.Random(seed)
+kinds = ["by the clock"] * int(sys.argv[4]) + ["while saving"] * int(sys.argv[5])
+choose.shuffle(kinds)
+sys.argv[1:] = ["train", "--config", recipe, "--set", f"run={run}", "--quiet"]
+
+
+def saving():
+    return any((run / "checkpoints").glob(".step-*"))
+
+
+def lines():
+    return len((run / "metrics.jsonl").read_text().splitlines()) if (run / "metrics.jsonl").exists() else 0
+
+
+def wait_for(kind, child):
+    # by the clock is some time after a few more lines were logged; while saving is as soon as that shows, or soon after
+    enough = lines() + choose.choice([0, 1, 1, 2])
+    while not (saving() if kind == "while saving" else lines() >= enough):
+        if os.waitpid(child, os.WNOHANG)[0]:
+            sys.exit(f"the training ended before it was killed {kind}")
+        time.sleep(0.0005)
+    time.sleep(choose.uniform(0, 0.006 if kind == "while saving" else 0.1))
+
+
+for kind in [*kinds, None]:
+    child = os.fork()
+    if not child:
+        nmt.cli.main()
+    if kind is not None:
+        wait_for(kind, child)
+        os.kill(child, signal.SIGKILL)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert code == (0 if kind is None else -signal.SIGKILL), code
+    print("half written" if saving() else "whole", lines(), flush=True)
+"""
+
+
+def write_recipe(folder: Path) -> Path:
+    """Write texts and a recipe with everything on that the next update depends on."""
+    for name, count, seed in (("train", 300, 1), ("valid", 4, 2), ("test", 6, 3)):
+        write(folder / f"{name}.tsv", pairs(count, seed))
+    dropout = {"dropout": 0.1, "attention_dropout": 0.1, "feed_forward_dropout": 0.1}
+    content: dict[str, Any] = {
+        "name": "mortal",
+        "languages": {"source": "en", "target": "it"},
+        "data": {
+            "train": [{"tsv": "train.tsv", "weight": 1.5}],
+            "valid": {"tsv": "valid.tsv"},
+            "test": {"tsv": "test.tsv"},
+        },
+        "tokenizer": {"size": 80, "byte_fallback": False, "type": "bpe"},
+        "model": {"encoder_layers": 1, "decoder_layers": 1, "dim": 16, "feed_forward": 32, "heads": 2, **dropout},
+        "train": {
+            "batch_tokens": 128,
+            "length_groups": 3,
+            "accumulate": 2,
+            "subword_sampling": 0.1,
+            "r_drop": 1.0,
+            "ema": 0.9,
+            "weight_decay": 0.01,
+            "schedule": {"name": "cosine", "rate": 0.003, "warmup": 20},
+            "stop": {"steps": 200},
+            "validate_every": 8,
+            "log_every": 5,
+            "keep_best": 2,
+            "keep_last": 2,
+        },
+        "runtime": {"device": "cpu", "threads": 1},
+        "run": "run",
+        "prepared": "prepared",
+    }
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(content))
+    return folder / "recipe.yaml"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)  # twenty seconds on a machine that does nothing else
+def test_killed_at_random_moments_it_is_the_same_run(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    chosen = write_recipe(tmp_path)
+    prepare(load_recipe(chosen), QUIET)
+    uninterrupted = tmp_path / "uninterrupted"
+    go(tmp_path, uninterrupted)
+    killed = tmp_path / "killed"
+    command = [sys.executable, "-c", DRIVER, str(chosen), str(killed), "1", "16", "8"]
+    result = subprocess.run(
+        command, env={"PYTHONPATH": str(repository)}, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr + result.stdout
+    *deaths, end = result.stdout.splitlines()
+    assert len(deaths) == 24
+    assert sum(death.startswith("half written") for death in deaths) >= 5
+    assert len({death.split()[-1] for death in deaths}) >= 10
+    assert end == f"whole {200 // 5 + 200 // 8}"
+    assert_same_run(uninterrupted, killed)
+    for name in ("test.txt", "test.json"):
+        assert (killed / name).read_bytes() == (uninterrupted / name).read_bytes()

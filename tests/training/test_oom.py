@@ -1,0 +1,209 @@
+"""A batch that does not fit is cut, and learnt as if it had fitted."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmt.batching.batch import Batch
+from nmt.errors import ConfigError
+from nmt.training.oom import cut, memory_explained, out_of_memory, sentences_in, size_of
+from nmt.training.progress import Care
+from nmt.training.step import Updater
+from tests.training.test_step import PAD, PAIRS, batch_of, difference, recipe, updater
+
+# an epsilon that does not turn rounding errors of tiny gradients into whole steps
+CALM = {"adam_epsilon": 1e-3, "length_groups": 1}
+
+
+def groups_of(*groups: list[tuple[list[int], list[int]]]) -> Batch:
+    batches = [batch_of(group) for group in groups]
+    return Batch(
+        tuple(group for batch in batches for group in batch.groups),
+        sum(batch.source_tokens for batch in batches),
+        sum(batch.target_tokens for batch in batches),
+    )
+
+
+def sentences(batch: Batch) -> list[tuple[int, ...]]:
+    """Return all rows of a batch, source and target without padding, in any order."""
+    return sorted(
+        tuple(number for row in rows for number in row.tolist() if number != PAD)
+        for group in batch.groups
+        for rows in zip(group.source, group.target_in, group.target_out, strict=True)
+    )
+
+
+words = st.lists(st.integers(4, 11), max_size=6)
+
+
+@given(st.lists(st.lists(st.tuples(words, words), min_size=1, max_size=5), min_size=1, max_size=4), st.integers(1, 80))
+def test_parts_are_small_enough_and_all_of_the_batch(
+    groups: list[list[tuple[list[int], list[int]]]], largest: int
+) -> None:
+    batch = groups_of(*groups)
+    parts = cut(batch, largest, PAD)
+    assert all(size_of(part) <= largest or sentences_in(part) == 1 for part in parts)
+    assert sorted(row for part in parts for row in sentences(part)) == sentences(batch)
+    assert sum(part.source_tokens for part in parts) == batch.source_tokens
+    assert sum(part.target_tokens for part in parts) == batch.target_tokens
+    assert all(group.source.size(0) for part in parts for group in part.groups)
+    if size_of(batch) <= largest:
+        assert parts == [batch]
+
+
+def test_nothing_is_cut_without_need() -> None:
+    batch = batch_of(PAIRS)
+    assert cut(batch, None, PAD) == [batch]
+
+
+@dataclass
+class SmallMemory:
+    """Makes an updater fail for batches of more than `limit` tokens, in the forward or within the backward pass."""
+
+    of: Updater
+    limit: int
+    backward: bool
+    error: Callable[[], Exception] = torch.OutOfMemoryError
+    failures: int = 0
+    tried: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.plain = self.of.loss
+        self.of.loss = self.loss  # type: ignore[method-assign]
+        # one of the last weights whose gradient is known: those of the decoder have theirs by then
+        next(self.of.model.encoder.parameters()).register_hook(self.hook)
+
+    def loss(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        self.tried.append(size_of(batch))
+        if not self.backward:
+            self.fail_if_too_large()
+        return self.plain(batch)
+
+    def hook(self, gradient: torch.Tensor) -> None:
+        if self.backward:
+            self.fail_if_too_large()
+
+    def fail_if_too_large(self) -> None:
+        if self.tried[-1] > self.limit:
+            self.failures += 1
+            raise self.error()
+
+
+def allocator() -> Exception:
+    return RuntimeError("[enforce fail at alloc_cpu.cpp:117] . DefaultCPUAllocator: can't allocate memory: …")
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError, MemoryError, allocator])
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize("limit", [40, 25, 17])
+def test_an_update_in_parts_is_the_update(limit: int, backward: bool, error: Callable[[], Exception]) -> None:
+    chosen = recipe(**CALM)
+    whole, small = updater(chosen), updater(chosen)
+    batches = [batch_of(PAIRS[2:3]), groups_of(PAIRS[:2], PAIRS[2:])]
+    memory = SmallMemory(small, limit, backward, error)
+    care = Care()
+    for step in (1, 2, 3):
+        one = whole.update(batches, step)
+        many = small.update(batches, step, care)
+        care = many.care
+        assert one.care == Care()
+        assert many.loss == pytest.approx(one.loss, rel=1e-5)
+        assert many.likelihood == pytest.approx(one.likelihood, rel=1e-5)
+        assert many.gradient_norm == pytest.approx(one.gradient_norm, rel=1e-4)
+        assert (many.target_tokens, many.padded_target_tokens) == (one.target_tokens, one.padded_target_tokens)
+        if step == 1:
+            learnt_from = memory.failures
+    assert difference(whole, small) < 1e-5
+    # what did not fit once is not tried again
+    assert memory.failures == learnt_from >= 1
+    assert care.largest_batch is not None
+    assert care.largest_batch < size_of(batches[1])
+
+
+def test_dropout_in_parts_is_a_function_of_the_step_and_the_cut_alone() -> None:
+    def weights_after(care: Care, limit: int) -> Updater:
+        of = updater(recipe(dropout=0.3, **CALM))
+        SmallMemory(of, limit, backward=True)
+        of.update([batch_of(PAIRS)], 1, care)
+        return of
+
+    failed = weights_after(Care(), limit=55)
+    knew = weights_after(Care(largest_batch=45), limit=55)
+    assert difference(failed, knew) == 0
+    assert difference(failed, weights_after(Care(), limit=1000)) > 0
+
+
+def test_a_pair_that_does_not_fit_alone() -> None:
+    of = updater(recipe(**CALM))
+    SmallMemory(of, 10, backward=False)
+    with pytest.raises(ConfigError, match=r"a single pair of 12 tokens, .* memory of cpu: lower data\.filters\.max_to"):
+        of.update([batch_of([([4, 5, 6, 7, 8], [5, 6, 7, 8, 9])] * 4)], 1)
+
+
+def test_other_failures_are_no_matter_of_memory() -> None:
+    of = updater(recipe())
+    SmallMemory(of, 1, backward=True, error=lambda: RuntimeError("shapes do not match"))
+    with pytest.raises(RuntimeError, match="shapes"):
+        of.update([batch_of(PAIRS)], 1)
+    assert not out_of_memory(RuntimeError("shapes do not match"))
+    with pytest.raises(RuntimeError, match="shapes"), memory_explained(torch.device("cpu")):
+        raise RuntimeError("shapes do not match")
+
+
+def test_memory_that_is_full_of_something_else_is_explained() -> None:
+    with (
+        pytest.raises(ConfigError, match=r"memory of cpu is full.*lower decode\.batch_tokens"),
+        memory_explained(torch.device("cpu")),
+    ):
+        raise torch.OutOfMemoryError
+
+
+LITTLE_MEMORY = """
+import resource, sys
+import torch
+from nmt.config import ModelSettings
+from tests.training.test_oom import *
+
+torch.set_num_threads(1)
+
+
+def measure(limit):
+    size = ModelSettings(encoder_layers=4, decoder_layers=1, dim=64, heads=2, feed_forward=2048, dropout=0.0)
+    chosen = recipe(adam_epsilon=1e-3).model_copy(update={"model": size})
+    of = updater(chosen)
+    of.update([batch_of(PAIRS)], 1)  # what is needed whatever the batch: moments, buffers of libraries
+    if limit:
+        used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + limit, resource.RLIM_INFINITY))
+    pairs = [([4 + (i + j) % 8 for j in range(39)], [4 + (i * j) % 8 for j in range(39)]) for i in range(128)]
+    update = of.update([batch_of(pairs)], 2)
+    resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    return of, update
+
+little, cut_update = measure(int(sys.argv[1]))
+plenty, update = measure(0)
+print(cut_update.care.largest_batch, difference(little, plenty), cut_update.loss / update.loss)
+"""
+
+
+def test_a_processor_that_runs_out_of_memory_for_real(repository: Path) -> None:
+    """The whole batch takes more than 400 MB; the process may take 250 MB more than it has before."""
+    result = subprocess.run(
+        [sys.executable, "-c", LITTLE_MEMORY, str(250_000_000)],
+        cwd=repository,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    largest, apart, ratio = result.stdout.split()
+    assert int(largest) < 128 * 80
+    assert float(apart) < 1e-5
+    assert float(ratio) == pytest.approx(1, rel=1e-5)

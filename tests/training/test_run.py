@@ -1,0 +1,648 @@
+"""The run directory: saving, going on, refusing, and tidying up."""
+
+import contextlib
+import errno
+import json
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import torch
+
+from nmt.config import (
+    CorpusFile,
+    Data,
+    DecodeSettings,
+    Languages,
+    ModelSettings,
+    Recipe,
+    Stop,
+    TokenizerSettings,
+    TrainSettings,
+)
+from nmt.errors import ConfigError, DamagedError, DataError, ModelError
+from nmt.model.checkpoint import LoadedModel, load_model, seal
+from nmt.model.transformer import Transformer
+from nmt.text.tokenizer import Tokenizer, Tokenizers
+from nmt.training.optimizer import optimizer_tensors
+from nmt.training.progress import Care, Progress, Window
+from nmt.training.run import RunDirectory, point
+
+LINES = ["il gatto dorme", "la casa è rossa", "the cat sleeps", "the house is red"] * 5
+SHAPE = ModelSettings(encoder_layers=1, decoder_layers=1, dim=8, heads=2, feed_forward=8)
+
+
+def recipe(run: Path, **changes: object) -> Recipe:
+    plain = Recipe(
+        name="test",
+        languages=Languages(source="en", target="it"),
+        data=Data(train=(CorpusFile(tsv=Path("/text/train.tsv")),)),
+        run=run,
+    )
+    return plain.model_copy(update=changes)
+
+
+@pytest.fixture(scope="module")
+def tokenizers() -> Tokenizers:
+    shared = Tokenizer.train(LINES, TokenizerSettings(size=40, byte_fallback=False, type="bpe"))
+    return Tokenizers(shared, shared)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    directory = RunDirectory(tmp_path / "run")
+    directory.begin(recipe(directory.path), restart=False)
+    return directory
+
+
+def trained(tokenizers: Tokenizers, steps: int = 3, seed: int = 1) -> tuple[LoadedModel, torch.optim.Adam]:
+    """Return a model that has made some steps on nonsense."""
+    torch.manual_seed(seed)
+    model = Transformer(SHAPE, 40, 40)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01, fused=True)
+    for _ in range(steps):
+        model.logits(model([torch.randint(4, 40, (2, 5))], [None], [torch.randint(4, 40, (2, 4))])).pow(
+            2
+        ).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return LoadedModel(model, tokenizers, Languages(source="en", target="it"), DecodeSettings()), optimizer
+
+
+def links(run: RunDirectory) -> dict[str, str]:
+    return {name: os.readlink(run.path / name) for name in ("best", "last") if (run.path / name).is_symlink()}
+
+
+def test_what_is_saved_is_resumed(run: RunDirectory, tokenizers: Tokenizers) -> None:
+    loaded, optimizer = trained(tokenizers)
+    window = Window(
+        loss=1 / 3, likelihood=0.1, gradient_norm=2.5, steps=2, target_tokens=9, padded_target_tokens=11, seconds=0.7
+    )
+    progress = Progress(3, 1, 2, 7, 1234, 5.25, 2, 1, [(20.1, 2), (1 / 7, 3)], window, "x", Care(0.5, 99), 0, 3, 2, 1)
+    directory = run.save(loaded, optimizer, progress)
+    assert directory == run.path / "checkpoints" / "step-00000003"
+
+    other, fresh = trained(tokenizers, steps=0, seed=2)
+    assert run.resume(other.model, fresh) == progress
+    ours, theirs = dict(loaded.model.named_parameters()), dict(other.model.named_parameters())
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    assert other.model.output.weight is other.model.source_embedding.tokens.weight
+    assert optimizer_tensors(optimizer, loaded.model).keys() == optimizer_tensors(fresh, other.model).keys()
+    for name, parameter in ours.items():
+        before, after = optimizer.state[parameter], fresh.state[theirs[name]]
+        assert before.keys() == after.keys()
+        assert all(torch.equal(before[key], after[key]) and before[key].dtype == after[key].dtype for key in before)
+
+
+def test_a_checkpoint_is_a_model_directory(run: RunDirectory, tokenizers: Tokenizers) -> None:
+    loaded, optimizer = trained(tokenizers)
+    directory = run.save(loaded, optimizer, Progress(step=3))
+    opened = load_model(directory, torch.device("cpu"))
+    assert torch.equal(opened.model.output.weight, loaded.model.output.weight)
+    assert links(run) == {"last": "checkpoints/step-00000003"}
+    assert sorted(path.name for path in run.path.iterdir()) == ["checkpoints", "last", "recipe.yaml"]
+
+
+def test_a_run_can_be_moved(run: RunDirectory, tokenizers: Tokenizers, tmp_path: Path) -> None:
+    loaded, optimizer = trained(tokenizers)
+    run.save(loaded, optimizer, Progress(step=3, best=[(1.0, 3)]))
+    moved = RunDirectory(run.path.rename(tmp_path / "elsewhere"))
+    assert (moved.path / "best" / "config.json").is_file()
+    assert (moved.path / "last" / "config.json").is_file()
+
+
+def test_an_empty_run_begins_at_the_beginning(run: RunDirectory, tokenizers: Tokenizers) -> None:
+    loaded, optimizer = trained(tokenizers, steps=0)
+    run.log({"type": "train", "step": 5})
+    assert run.resume(loaded.model, optimizer) == Progress()
+    assert run.metrics.file.read_text() == ""
+
+
+def test_the_newest_checkpoint_counts(run: RunDirectory, tokenizers: Tokenizers) -> None:
+    loaded, optimizer = trained(tokenizers)
+    for step in (2, 10, 9):
+        run.save(loaded, optimizer, Progress(step=step))
+    assert run.resume(loaded.model, optimizer).step == 10
+
+
+def test_a_checkpoint_is_written_again_only_if_it_has_news(run: RunDirectory, tokenizers: Tokenizers) -> None:
+    loaded, optimizer = trained(tokenizers)
+    directory = run.save(loaded, optimizer, Progress(step=3, seconds=0.1, best=[(0.3, 2)]))
+    inode = directory.stat().st_ino
+    run.save(loaded, optimizer, Progress(step=3, seconds=0.1, best=[(0.3, 2)]))
+    assert directory.stat().st_ino == inode
+    run.save(loaded, optimizer, Progress(step=3, seconds=0.1, best=[(0.4, 3), (0.3, 2)], validated_at=3))
+    assert directory.stat().st_ino != inode
+    assert run.resume(loaded.model, optimizer).best == [(0.4, 3), (0.3, 2)]
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "progress.json", "tokenizer.model"])
+def test_a_damaged_checkpoint_is_named(run: RunDirectory, tokenizers: Tokenizers, name: str) -> None:
+    loaded, optimizer = trained(tokenizers)
+    file = run.save(loaded, optimizer, Progress(step=3)) / name
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(DamagedError, match=f"{file}: damaged.*start over with --restart"):
+        run.resume(loaded.model, optimizer)
+
+
+def test_before_a_damaged_checkpoint_there_may_be_a_whole_one(run: RunDirectory, tokenizers: Tokenizers) -> None:
+    loaded, optimizer = trained(tokenizers)
+    for step in (2, 4, 6):
+        run.save(loaded, optimizer, Progress(step=step))
+    (run.checkpoint(6) / "progress.json").write_text("{")
+    (run.checkpoint(4) / "config.json").unlink()
+    warnings: list[str] = []
+    progress = run.resume(loaded.model, optimizer, warnings.append)
+    assert progress.step == 2
+    assert len(warnings) == 2
+    assert f"{run.checkpoint(6)}/progress.json: damaged" in warnings[0]
+    assert warnings[0].endswith("set aside as damaged-step-00000006, going on from step-00000002")
+    assert [path.name for path in run.saved()] == ["step-00000002"]
+    run.save(loaded, optimizer, Progress(step=6))
+    assert run.resume(loaded.model, optimizer).step == 6
+
+
+def test_a_newer_format_is_no_damage(run: RunDirectory, tokenizers: Tokenizers) -> None:
+    loaded, optimizer = trained(tokenizers)
+    for step in (2, 4):
+        run.save(loaded, optimizer, Progress(step=step))
+    file = run.checkpoint(4) / "config.json"
+    file.write_text(file.read_text().replace('"format_version": 1', '"format_version": 2'))
+    with pytest.raises(ModelError, match="update nmt"):
+        run.resume(loaded.model, optimizer)
+
+
+def test_a_full_disk_leaves_the_last_checkpoint(run: RunDirectory, tokenizers: Tokenizers) -> None:
+    """Where the disk is full, a file may not grow; here, no file may grow beyond 2,000 bytes."""
+    program = f"""
+import resource, signal, sys
+sys.path[:0] = {[str(Path(__file__).parents[2])]!r}
+from pathlib import Path
+import torch
+from nmt.errors import NMTError
+from nmt.training.run import Progress, RunDirectory
+from tests.training.test_run import *
+shared = Tokenizers.load(Path({str(run.path)!r}))
+loaded, optimizer = trained(shared)
+run = RunDirectory(Path({str(run.path)!r}))
+run.save(loaded, optimizer, Progress(step=1))
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
+try:
+    run.save(loaded, optimizer, Progress(step=2))
+except NMTError as error:
+    print(error)
+"""
+    tokenizers.save(run.path)
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    checkpoint = run.checkpoint(2)
+    assert result.stdout == f"{checkpoint}: cannot write it: File too large; name another folder\n", result.stderr
+    assert [path.name for path in run.checkpoints.iterdir()] == ["step-00000001"]
+    assert links(run) == {"last": "checkpoints/step-00000001"}
+
+
+def test_no_space_for_the_moments(run: RunDirectory, tokenizers: Tokenizers, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded, optimizer = trained(tokenizers)
+
+    def no_space(*_arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("nmt.training.run.write_tensors", no_space)
+    with pytest.raises(DataError, match="cannot write it: No space left on device"):
+        run.save(loaded, optimizer, Progress(step=2))
+    assert list(run.checkpoints.iterdir()) == []
+    assert links(run) == {}
+
+
+def test_leftovers_of_a_killed_save_go(run: RunDirectory) -> None:
+    leftover = run.checkpoints / ".step-00000003.staging-0123"
+    leftover.mkdir()
+    (leftover / "model.safetensors").write_text("half")
+    run.begin(recipe(run.path), restart=False)
+    assert list(run.checkpoints.iterdir()) == []
+
+
+def test_a_real_disk_that_is_full(run: RunDirectory, tokenizers: Tokenizers, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("only the superuser of a real machine can mount a small disk")
+    try:
+        full = RunDirectory(disk / "run")
+        full.begin(recipe(full.path), restart=False)
+        loaded, optimizer = trained(tokenizers)
+        full.save(loaded, optimizer, Progress(step=1))
+        while shutil.disk_usage(disk).free > 12_000:
+            full.log({"type": "train", "step": 1})
+        message = f"{full.checkpoint(2)}: cannot write it: No space left on device; free some space, or name another"
+        with pytest.raises(DataError, match=re.escape(message)):
+            full.save(loaded, optimizer, Progress(step=2))
+        assert [path.name for path in full.checkpoints.iterdir()] == ["step-00000001"]
+        with pytest.raises(DataError, match=re.escape(f"{full.metrics.file}: cannot write it: No space left")):
+            full.log({"type": "train", "step": 1, "much": "x" * 20_000})
+        with pytest.raises(DataError, match=re.escape(f"{full.recipe}: cannot write it: No space left on device")):
+            full.begin(recipe(full.path, name="x" * 20_000), restart=False)
+        assert "name: test" in full.recipe.read_text()
+        assert full.resume(loaded.model, optimizer).step == 1
+        assert set(full.metrics.file.read_text().splitlines()) == {'{"type": "train", "step": 1}'}
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_an_older_damaged_checkpoint_is_set_aside_too(run: RunDirectory, tokenizers: Tokenizers) -> None:
+    """Even the best of all, which `best` links to; then that means the best that is there."""
+    loaded, optimizer = trained(tokenizers)
+    best = [(0.9, 2), (0.8, 4), (0.7, 6)]
+    for step in (2, 4, 6):
+        run.save(loaded, optimizer, Progress(step=step, best=best))
+    assert links(run)["best"] == "checkpoints/step-00000002"
+    with (run.checkpoint(2) / "model.safetensors").open("r+b") as stream:
+        stream.truncate(1000)
+    warnings: list[str] = []
+    assert run.resume(loaded.model, optimizer, warnings.append) == Progress(step=6, best=best)
+    assert len(warnings) == 1
+    assert "model.safetensors: damaged" in warnings[0]
+    assert "set aside as damaged-step-00000002" in warnings[0]
+    assert links(run) == {"best": "checkpoints/step-00000004", "last": "checkpoints/step-00000006"}
+    run.save(loaded, optimizer, Progress(step=8, best=best))
+    assert links(run)["best"] == "checkpoints/step-00000004"
+    assert load_model(run.path / "best", torch.device("cpu"))
+
+
+def test_a_checkpoint_of_another_version_is_explained(run: RunDirectory, tokenizers: Tokenizers) -> None:
+    loaded, optimizer = trained(tokenizers)
+    directory = run.save(loaded, optimizer, Progress(step=3))
+    content = json.loads((directory / "progress.json").read_text())
+    del content["care"], content["rollbacks"]
+    write_progress(directory, content)
+    assert run.resume(loaded.model, optimizer) == Progress(step=3)
+    for changed in ({**content, "batch": 7}, {key: value for key, value in content.items() if key != "window"}, []):
+        write_progress(directory, changed)
+        with pytest.raises(ModelError, match=r"json: made by another version.*still translates.*--restart") as caught:
+            run.resume(loaded.model, optimizer)
+        assert f"train.start_from name {directory}" in str(caught.value)
+        assert load_model(directory, torch.device("cpu"))
+
+
+def write_progress(directory: Path, content: object) -> None:
+    (directory / "progress.json").write_text(json.dumps(content))
+    seal(directory)
+
+
+# killed in the middle
+
+
+class Killed(BaseException):
+    """Stands for the end of the process: nothing in it is run after this."""
+
+
+@pytest.mark.parametrize("when", range(12))
+def test_a_kill_while_a_checkpoint_is_replaced_loses_nothing(
+    run: RunDirectory, tokenizers: Tokenizers, monkeypatch: pytest.MonkeyPatch, when: int
+) -> None:
+    """A validation after the fact writes the checkpoint of the same step again; the kill comes at any step of that."""
+    loaded, optimizer = trained(tokenizers)
+    before, after = Progress(step=3), Progress(step=3, validated_at=3)
+    run.save(loaded, optimizer, before)
+    calls = 0
+
+    def mortal(plain: Callable[..., object]) -> Callable[..., object]:
+        def call(*arguments: object, **options: object) -> object:
+            nonlocal calls
+            calls += 1
+            if calls > when:
+                raise Killed
+            return plain(*arguments, **options)
+
+        return call
+
+    with monkeypatch.context() as patch:
+        for owner, names in ((shutil, ["rmtree"]), (Path, ["rename", "replace", "write_text", "mkdir"])):
+            for name in names:
+                patch.setattr(owner, name, mortal(getattr(owner, name)))
+        with contextlib.suppress(Killed):
+            run.save(loaded, optimizer, after)
+    assert calls > when, "the kill came after the end"
+    run.begin(recipe(run.path), restart=False)
+    assert run.resume(loaded.model, optimizer) in (before, after)
+    assert [path.name for path in run.checkpoints.iterdir()] == ["step-00000003"]
+
+
+def test_leftovers_that_were_being_removed_go(run: RunDirectory, tokenizers: Tokenizers) -> None:
+    loaded, optimizer = trained(tokenizers)
+    for step in (2, 4):
+        run.save(loaded, optimizer, Progress(step=step))
+    run.checkpoint(2).rename(run.checkpoints / ".gone-step-00000002")
+    run.begin(recipe(run.path), restart=False)
+    assert [path.name for path in run.checkpoints.iterdir()] == ["step-00000004"]
+
+
+def test_going_back_forgets_what_came_after(run: RunDirectory, tokenizers: Tokenizers) -> None:
+    saved = {}
+    for step in (2, 4, 5):
+        loaded, optimizer = trained(tokenizers, steps=step, seed=step)
+        saved[step] = {name: p.detach().clone() for name, p in loaded.model.named_parameters()}
+        run.save(loaded, optimizer, Progress(step=step, validated_at=step, skipped=1))
+        run.log({"type": "train", "step": step})
+    progress = run.roll_back(4, loaded.model, optimizer)
+    assert progress == Progress(step=4, validated_at=4, skipped=1)
+    assert all(torch.equal(p, saved[4][name]) for name, p in loaded.model.named_parameters())
+    assert {int(state["step"]) for state in optimizer.state.values()} == {3}
+    assert [path.name for path in run.saved()] == ["step-00000002", "step-00000004"]
+    assert links(run) == {"last": "checkpoints/step-00000004"}
+    assert [record["step"] for record in logged(run)] == [2, 4]
+
+
+# metrics
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [('{"type": "train", "st', '\'{"type": "train", "st\''), ("[1]", "'[1]'"), ('{"step": "2"}', "step"), ("", "''")],
+)
+def test_a_line_of_metrics_that_was_damaged_by_hand(
+    run: RunDirectory, tokenizers: Tokenizers, line: str, shown: str
+) -> None:
+    loaded, optimizer = trained(tokenizers)
+    run.log({"type": "train", "step": 1})
+    with run.metrics.file.open("a") as stream:
+        stream.write(line + "\n")
+    run.log({"type": "train", "step": 3})
+    run.save(loaded, optimizer, Progress(step=3))
+    before = run.metrics.file.read_text()
+    with pytest.raises(
+        ModelError, match=rf"metrics.jsonl:2: expected a JSON object with a step.*{re.escape(shown)}.*mend"
+    ):
+        run.resume(loaded.model, optimizer)
+    assert run.metrics.file.read_text() == before
+
+
+def test_half_a_line_is_never_left_by_a_full_disk(run: RunDirectory) -> None:
+    run.log({"type": "train", "step": 1})
+    whole = run.metrics.file.read_bytes()
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) + 10, hard))
+    try:
+        with pytest.raises(DataError, match=r"metrics.jsonl: cannot write it: File too large; free some space"):
+            run.log({"type": "train", "step": 2})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    assert run.metrics.file.read_bytes() == whole
+
+
+def logged(run: RunDirectory) -> list[dict[str, object]]:
+    return [json.loads(line) for line in run.metrics.file.read_text().splitlines()]
+
+
+def test_metrics_after_the_checkpoint_are_dropped(run: RunDirectory, tokenizers: Tokenizers) -> None:
+    loaded, optimizer = trained(tokenizers)
+    records = [
+        {"type": "train", "step": 1, "loss": 2.5},
+        {"type": "train", "step": 2},
+        {"type": "validation", "step": 2},
+    ]
+    for record in [*records, {"type": "train", "step": 3}]:
+        run.log(record)
+    with run.metrics.file.open("a") as stream:
+        stream.write('{"type": "train", "step"')
+    run.save(loaded, optimizer, Progress(step=2, validated_at=2))
+    run.resume(loaded.model, optimizer)
+    assert logged(run) == records
+    assert run.metrics.file.read_text().endswith("}\n")
+    run.log({"type": "train", "step": 3})
+    assert logged(run)[-1] == {"type": "train", "step": 3}
+
+
+def test_a_validation_that_the_checkpoint_does_not_know_is_dropped(run: RunDirectory, tokenizers: Tokenizers) -> None:
+    loaded, optimizer = trained(tokenizers)
+    for record in ({"type": "train", "step": 2}, {"type": "validation", "step": 2}):
+        run.log(record)
+    run.save(loaded, optimizer, Progress(step=2, validated_at=1))  # by a signal, before the validation was over
+    run.resume(loaded.model, optimizer)
+    assert logged(run) == [{"type": "train", "step": 2}]
+
+
+def test_a_restart_empties_checkpoints_that_lie_elsewhere(
+    run: RunDirectory, tokenizers: Tokenizers, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    run.path.mkdir(exist_ok=True)
+    if run.checkpoints.exists():
+        run.checkpoints.rmdir()
+    run.checkpoints.symlink_to(elsewhere)
+    loaded, optimizer = trained(tokenizers)
+    run.begin(recipe(run.path), restart=False)
+    run.save(loaded, optimizer, Progress(step=1))
+    run.begin(recipe(run.path), restart=True)
+    assert not run.saved()
+    assert run.checkpoints.is_symlink()
+    assert run.resume(loaded.model, optimizer).step == 0
+
+
+# the recipe
+
+
+def test_the_same_recipe_goes_on_and_free_keys_may_change(run: RunDirectory, tmp_path: Path) -> None:
+    run.begin(recipe(run.path), restart=False)
+    run.checkpoint(1).mkdir()
+    train = TrainSettings(stop=Stop(steps=7, epochs=2, hours=1.5), log_every=3, validate_every=4, keep_best=9)
+    data = Data(train=recipe(run.path).data.train, test=CorpusFile(tsv=Path("/text/test.tsv")))
+    changed = recipe(
+        run.path, name="other", train=train, data=data, prepared=tmp_path / "prepared", decode=DecodeSettings(beam=2)
+    )
+    run.begin(changed, restart=False)
+    assert "name: other" in run.recipe.read_text()
+    run.begin(recipe(run.path), restart=False)
+
+
+def test_a_changed_recipe_is_refused_with_all_that_differs(run: RunDirectory) -> None:
+    changed = recipe(
+        run.path,
+        name="free to change",
+        seed=7,
+        model=ModelSettings(dim=256, heads=4),
+        train=TrainSettings(label_smoothing=0.0, log_every=3),
+        data=Data(train=(CorpusFile(tsv=Path("/text/other.tsv"), weight=2.0),)),
+    )
+    run.checkpoint(1).mkdir()
+    with pytest.raises(ConfigError) as caught:
+        run.begin(changed, restart=False)
+    head, *differing, advice, free = str(caught.value).split("\n")
+    assert head == f"{run.path}: this run was started with another recipe:"
+    assert differing == [
+        "  data.train.0.weight: was 1.0, now 2.0",
+        "  model.dim: was 512, now 256",
+        "  model.heads: was 8, now 4",
+        "  seed: was 1, now 7",
+        "  train.label_smoothing: was 0.1, now 0.0",
+    ]
+    assert "--restart" in advice
+    assert "train.log_every" in free
+    assert "name: test" in run.recipe.read_text()
+
+
+def test_one_text_more_is_another_recipe(run: RunDirectory) -> None:
+    text = CorpusFile(tsv=Path("/text/train.tsv"))
+    run.checkpoint(1).mkdir()
+    with pytest.raises(ConfigError, match=r"data.train.1.weight: was None, now 1.0"):
+        run.begin(recipe(run.path, data=Data(train=(text, text))), restart=False)
+
+
+def test_another_schedule_is_named(run: RunDirectory) -> None:
+    train = TrainSettings.model_validate({"schedule": {"name": "constant", "rate": 0.1}})
+    run.checkpoint(1).mkdir()
+    with pytest.raises(ConfigError, match=r"train.schedule.name: was 'noam', now 'constant'"):
+        run.begin(recipe(run.path, train=train), restart=False)
+
+
+@pytest.mark.parametrize("name", ["linear", "cosine", "wsd"])
+def test_the_last_step_of_a_schedule_that_falls_is_not_free(tmp_path: Path, name: str) -> None:
+    run = RunDirectory(tmp_path / "run")
+
+    def falling(steps: int, epochs: int) -> Recipe:
+        schedule = {"name": name, "rate": 0.1, "warmup": 10}
+        return recipe(
+            run.path,
+            train=TrainSettings.model_validate({"schedule": schedule, "stop": {"steps": steps, "epochs": epochs}}),
+        )
+
+    run.begin(falling(100, 5), restart=False)
+    run.checkpoint(1).mkdir()
+    run.begin(falling(100, 6), restart=False)
+    with pytest.raises(ConfigError, match=r"train.stop.steps: was 100, now 200"):
+        run.begin(falling(200, 6), restart=False)
+
+
+def test_restart_forgets_what_was_learnt_and_nothing_else(run: RunDirectory, tokenizers: Tokenizers) -> None:
+    loaded, optimizer = trained(tokenizers)
+    run.save(loaded, optimizer, Progress(step=3, best=[(1.0, 3)]))
+    run.log({"type": "train", "step": 3})
+    for name in ("test.txt", "test.json", "notes.txt"):
+        (run.path / name).write_text("x")
+    (run.path / "prepared").mkdir()
+    run.begin(recipe(run.path, seed=7), restart=True)
+    assert sorted(path.name for path in run.path.iterdir()) == ["checkpoints", "notes.txt", "prepared", "recipe.yaml"]
+    assert run.saved() == []
+    assert "seed: 7" in run.recipe.read_text()
+
+
+# pruning and links
+
+
+def test_pruning_keeps_the_best_and_the_last(run: RunDirectory, tokenizers: Tokenizers) -> None:
+    loaded, optimizer = trained(tokenizers)
+    best = [(0.9, 2), (0.8, 4), (0.7, 1)]
+    for step in range(1, 7):
+        run.save(loaded, optimizer, Progress(step=step, best=best))
+    run.prune(2, 1, Progress(step=6, best=best))
+    assert [directory.name for directory in run.saved()] == ["step-00000002", "step-00000004", "step-00000006"]
+    assert links(run) == {"best": "checkpoints/step-00000002", "last": "checkpoints/step-00000006"}
+
+
+def test_a_link_is_never_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second, link = tmp_path / "a", tmp_path / "b", tmp_path / "links" / "now"
+    for directory in (first, second, link.parent):
+        directory.mkdir()
+    point(link, first)
+    assert os.readlink(link) == "../a"
+    removed: list[str] = []
+    plain = Path.unlink
+    monkeypatch.setattr(
+        Path, "unlink", lambda path, missing_ok=False: (removed.append(path.name), plain(path, missing_ok))[1]
+    )
+    point(link, second)
+    assert link.resolve() == second
+    assert "now" not in removed
+    assert [path.name for path in link.parent.iterdir()] == ["now"]
+
+
+def test_a_leftover_of_a_killed_link_does_not_matter(tmp_path: Path) -> None:
+    link = tmp_path / "now"
+    link.with_name(f".now.{os.getpid()}").symlink_to("nowhere")
+    point(link, tmp_path)
+    assert link.resolve() == tmp_path
+
+
+# the lock
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from nmt.training.run import RunDirectory
+with RunDirectory(Path(sys.argv[1])).locked():
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_second_process_is_refused_until_the_first_ends_however_it_ends(run: RunDirectory, repository: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(run.path)], cwd=repository, stdout=subprocess.PIPE, text=True
+    ) as owner:
+        assert owner.stdout is not None
+        assert owner.stdout.readline() == "held\n"
+        with pytest.raises(ModelError) as caught, run.locked():
+            raise AssertionError("two processes hold the same run")
+        assert f"{run.path}: process {owner.pid} on " in str(caught.value)
+        assert "is training here; stop it, or choose another run:" in str(caught.value)
+        owner.send_signal(signal.SIGKILL)
+        owner.wait()
+    with run.locked():
+        assert f"process {os.getpid()} on " in (run.path / "lock").read_text()
+    with run.locked():
+        assert (run.path / "lock").read_text().count("process") == 1
+
+
+def test_a_file_system_without_locks_is_no_other_training(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_locks(*_arguments: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    warnings: list[str] = []
+    with run.locked(warnings.append):
+        pass
+    (warning,) = warnings
+    assert warning.startswith(f"{run.path / 'lock'}: no locks here: No locks available; see to it that no other")
+
+
+def test_progress_is_plain_json() -> None:
+    progress = Progress(step=1, best=[(0.1 + 0.2, 1)])
+    assert json.loads(json.dumps(asdict(progress)))["best"] == [[0.1 + 0.2, 1]]
+
+
+def test_files_of_others_among_the_checkpoints_stay(run: RunDirectory) -> None:
+    (run.checkpoints / ".DS_Store").write_text("x")
+    run.begin(recipe(run.path), restart=False)
+    assert (run.checkpoints / ".DS_Store").exists()
+    assert run.saved() == []
+
+
+@pytest.mark.parametrize("when", ["write_text", "replace"])
+def test_a_kill_while_the_recipe_is_written_leaves_the_old_one(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    before = run.recipe.read_text()
+
+    def killed(path: Path, *_arguments: object, **_options: object) -> None:
+        if when == "write_text":
+            path.write_bytes(b"name: ha")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, when, killed)
+    with pytest.raises(KeyboardInterrupt):
+        run.begin(recipe(run.path, name="other"), restart=False)
+    monkeypatch.undo()
+    assert run.recipe.read_text() == before
+    run.begin(recipe(run.path), restart=False)

@@ -1,0 +1,72 @@
+"""The first signal is noted, a second Ctrl-C ends; afterwards signals mean what they meant before."""
+
+import os
+import signal
+
+import pytest
+
+from nmt.training.signals import Interruption, polite_interruption
+
+STOPPING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+
+
+@pytest.mark.parametrize("number", STOPPING)
+def test_the_first_signal_is_noted_a_second_interrupt_raises(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with polite_interruption() as interruption:
+        assert interruption.signal is None
+        os.kill(os.getpid(), number)
+        assert interruption.signal == number
+        # those who manage machines often send more than one; that shall not disturb the saving
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGHUP)
+        assert interruption.signal == number
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(number) is before
+
+
+def test_handlers_come_back_after_an_exception() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(ZeroDivisionError), polite_interruption():
+        raise ZeroDivisionError
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_to_save_is_not_to_stop() -> None:
+    with polite_interruption() as interruption:
+        signal.raise_signal(signal.SIGUSR1)
+        signal.raise_signal(signal.SIGUSR1)
+        assert interruption.save_wanted
+        assert interruption.signal is None
+
+
+def test_what_is_to_be_ignored_stays_ignored() -> None:
+    """As under nohup, which ignores SIGHUP for the program that it starts."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with polite_interruption() as interruption:
+            signal.raise_signal(signal.SIGHUP)
+            assert interruption.signal is None
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_long_work_is_broken_off() -> None:
+    done: list[int] = []
+
+    def work(interruption: Interruption, number: int) -> str:
+        done.append(1)
+        signal.raise_signal(number)
+        done.append(2)
+        return "result"
+
+    with polite_interruption() as interruption:
+        assert interruption.unless_stopped(lambda: work(interruption, signal.SIGUSR1)) == "result"
+        assert interruption.unless_stopped(lambda: work(interruption, signal.SIGTERM)) is None
+        assert done == [1, 2, 1]
+        # what is begun after the signal is not broken off by another
+        assert interruption.unless_stopped(lambda: work(interruption, signal.SIGTERM)) == "result"
+        with pytest.raises(ZeroDivisionError):
+            interruption.unless_stopped(lambda: 1 // 0)

@@ -1,0 +1,89 @@
+"""How good a model is, measured sentence by sentence instead."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from nmt.config import CorpusFile, Data, DecodeSettings, Languages, ModelSettings, Recipe, TokenizerSettings
+from nmt.decoding.options import SearchOptions
+from nmt.model.checkpoint import LoadedModel
+from nmt.model.transformer import Transformer
+from nmt.text.prepared import PreparedSplit, Sentences
+from nmt.text.tokenizer import BOS, EOS, Tokenizer, Tokenizers
+from nmt.training.step import Updater
+from nmt.training.validation import Validation, evaluate, mean_loss
+
+LINES = ["il gatto dorme", "la casa è rossa", "the cat sleeps", "the house is red", "una casa per il gatto"] * 4
+SOURCES = ["la casa è rossa", "gatto", "", "il gatto dorme per la casa", "una casa"]
+REFERENCES = ["the house is red", "cat", "the", "the cat sleeps", "the house"]
+
+
+@pytest.fixture(scope="module")
+def tokenizers() -> Tokenizers:
+    shared = Tokenizer.train(LINES, TokenizerSettings(size=40, byte_fallback=False, type="bpe"))
+    return Tokenizers(shared, shared)
+
+
+@pytest.fixture
+def updater() -> Updater:
+    torch.manual_seed(1)
+    chosen = Recipe(
+        name="test",
+        languages=Languages(source="it", target="en"),
+        data=Data(train=(CorpusFile(tsv=Path("train.tsv")),)),
+        model=ModelSettings(encoder_layers=1, decoder_layers=1, dim=8, heads=2, feed_forward=16, dropout=0.5),
+        run=Path("run"),
+    )
+    return Updater(Transformer(chosen.model, 40, 40), chosen, 0, torch.device("cpu"))
+
+
+def split_of(tokenizers: Tokenizers) -> PreparedSplit:
+    source, target = (
+        Sentences.of([tokenizers.source.encode(line) for line in side]).store() for side in (SOURCES, REFERENCES)
+    )
+    return PreparedSplit(source, target, np.ones(len(source), dtype=np.float32))
+
+
+@pytest.mark.parametrize("budget", [1, 16, 1000])
+def test_mean_loss_is_that_of_all_tokens_one_by_one(tokenizers: Tokenizers, updater: Updater, budget: int) -> None:
+    split, model, total, count = split_of(tokenizers), updater.model, 0.0, 0
+    found = mean_loss(updater.validated(), split, tokenizers, budget, updater.recipe.runtime)
+    model.eval()
+    with torch.no_grad():
+        for source, target in zip(split.source, split.target, strict=True):
+            memory = model.encode(torch.tensor([[*source.tolist(), EOS]]), None)
+            said = [BOS]
+            for token in [*target.tolist(), EOS]:
+                log_probs = model.logits(model.decode(torch.tensor([said]), memory, None))[0, -1].log_softmax(-1)
+                total -= log_probs[token].item()
+                count += 1
+                said.append(token)
+    assert found == pytest.approx(total / count, rel=1e-5)
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_translations_come_in_order_whoever_they_are_batched_with(
+    tokenizers: Tokenizers, updater: Updater, tmp_path: Path
+) -> None:
+    languages = Languages(source="it", target="en")
+    loaded = LoadedModel(updater.model, tokenizers, languages, DecodeSettings(batch_tokens=20))
+    options = SearchOptions(beam=2)
+    together = evaluate(loaded, SOURCES, REFERENCES, options)
+    alone = [evaluate(loaded, [s], [r], options).translations[0] for s, r in zip(SOURCES, REFERENCES, strict=True)]
+    assert together.translations == alone
+    assert [score.name for score in together.scores] == ["BLEU", "chrF2"]
+    together.write(tmp_path / "test.txt", tmp_path / "test.json")
+    assert (tmp_path / "test.txt").read_text().split("\n") == [*alone, ""]
+    assert json.loads((tmp_path / "test.json").read_text())[0]["value"] == together.bleu.value
+
+
+def test_validation() -> None:
+    validation = Validation(loss=np.log(8), bleu=20.0, chrf=40.0)
+    assert validation.perplexity == pytest.approx(8)
+    assert validation.better_is_higher("bleu") == 20.0
+    assert validation.better_is_higher("chrf") == 40.0
+    assert validation.better_is_higher("loss") > Validation(2.5, 0, 0).better_is_higher("loss")
+    assert Validation(1e6, 0, 0).perplexity < float("inf")

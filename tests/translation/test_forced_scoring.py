@@ -1,0 +1,175 @@
+"""Given translations and alignments as users meet them: lines in, lines out, whatever they hold."""
+
+import io
+import itertools
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from nmt.config import RuntimeSettings
+from nmt.decoding.alignment import align
+from nmt.decoding.engine import TorchEngine
+from nmt.decoding.forced_decoding import force_texts
+from nmt.errors import ConfigError, DataError, ModelError
+from nmt.export.ctranslate2_engine import ExportedModel
+from nmt.model.checkpoint import CONFIG_FILE, AlignmentHeads, LoadedModel, keep_alignment, load_model, save_model
+from nmt.system.console import Console
+from nmt.system.device import choose_device
+from nmt.text.normalize import normalize
+from nmt.text.words import words
+from nmt.translation.forced_scoring import judge, judge_stream
+from nmt.translation.lines import LineByLine, Lines
+from nmt.translation.sinks import StreamOutput
+from nmt.translation.translator import Translator
+from tests.decoding.test_search import EOS, log_probs_without_cache
+from tests.translation.test_translator import SENTENCES, loaded, translator
+
+__all__ = ["loaded", "translator"]  # fixtures
+
+CPU = RuntimeSettings(device="cpu")
+
+
+def through_stream(translator: Translator, data: bytes, texts: list[str], as_json: bool = False) -> bytes:
+    output = io.BytesIO()
+    options = replace(translator.options(), alignment=as_json)
+    lines = Lines(io.BytesIO(data), LineByLine("--reference", texts))
+    judge_stream(translator, lines, StreamOutput(output), options, as_json, Console(quiet=True))
+    return output.getvalue()
+
+
+class TestGiven:
+    def test_tokens_are_as_probable_as_teacher_forcing_says(self, translator: Translator, loaded: LoadedModel) -> None:
+        encode = loaded.tokenizers.source.encode
+        pairs = list(itertools.pairwise(SENTENCES))
+        judged = judge(translator, [line for line, _ in pairs], [text for _, text in pairs], translator.options())
+        for one, (line, text) in zip(judged, pairs, strict=True):
+            ids = encode(text)
+            table = log_probs_without_cache(loaded.model, torch.tensor([[*encode(line), EOS]]), ids)
+            expected = [float(table[i, token]) for i, token in enumerate([*ids, EOS])]
+            assert [value for _, value in one.tokens] == pytest.approx(expected, abs=1e-4)
+            assert one.log_prob == pytest.approx(sum(expected), abs=1e-3)
+            assert (
+                "".join(token for token, _ in one.tokens)
+                == "".join(loaded.tokenizers.target.pieces[i] for i in ids) + "</s>"
+            )
+
+    def test_one_row_for_each_line_whatever_it_holds(self, translator: Translator) -> None:
+        data = b"the cat\n\n \t\n\xff\xfe\x00\na\xe2\x80\xa8dog\r\nlast"
+        texts = ["il gatto", "", "x\ty", "\u2028", "", "我 \0"]
+        rows = through_stream(translator, data, texts).decode().split("\n")
+        assert rows.pop() == ""
+        assert len(rows) == 6
+        for row, text in zip(rows, texts, strict=True):
+            log_prob, count, shown = row.split("\t")
+            assert float(log_prob) < 0 < int(count)
+            assert shown == normalize(text)
+        objects = [json.loads(line) for line in through_stream(translator, data, texts, as_json=True).splitlines()]
+        assert [one["text"] for one in objects] == [normalize(text) for text in texts]
+        for one in objects:
+            assert one["log_prob"] == pytest.approx(sum(token["log_prob"] for token in one["tokens"]), abs=1e-2)
+            for i, j in one["alignment"]:
+                assert i < len(words(normalize(one["source"])))
+                assert j < len(words(one["text"]))
+
+    def test_too_few_and_too_many_are_named(self, translator: Translator) -> None:
+        with pytest.raises(DataError, match="--reference: 1 line, but the input has more"):
+            through_stream(translator, b"a\nb\n", ["a"])
+        with pytest.raises(DataError, match="--reference: 3 lines, but the input has 2"):
+            through_stream(translator, b"a\nb\n", ["a", "b", "c"])
+
+    def test_models_together_are_the_mean_of_their_probabilities(self, loaded: LoadedModel) -> None:
+        other = replace(loaded, model=type(loaded.model)(loaded.model.settings, 300, 300).eval())
+        pairs = [("the cat", "il gatto"), ("we drink tea", "")]
+        one, two, both = (force_texts(models, pairs, 100) for models in ([loaded], [other], [loaded, other]))
+        for first, second, mean in zip(one, two, both, strict=True):
+            expected = [math.log((math.exp(a) + math.exp(b)) / 2) for (_, a), (_, b) in zip(first, second, strict=True)]
+            assert [value for _, value in mean] == pytest.approx(expected, abs=1e-4)
+
+
+class TestAlignment:
+    def test_lines_have_the_links_of_their_text(self, translator: Translator, loaded: LoadedModel) -> None:
+        options = replace(translator.options(), alignment=True)
+        lines = [*SENTENCES, "", "  ", "The cat sleeps. A dog barks."]
+        translations = list(translator.translate(lines, options))
+        assert any(one.alignment for one in translations)
+        for one in translations[: len(SENTENCES)]:
+            (expected,) = align([loaded], [(one.source, one.text)], 1)
+            assert one.alignment == expected
+        assert [one.alignment for one in translations[len(SENTENCES) : -1]] == [[], []]
+        assert json.loads(translations[0].as_json())["alignment"] == [list(link) for link in translations[0].alignment]
+        assert translations[6].as_text() == "\t"
+        plain = list(translator.translate(lines, translator.options()))
+        assert [one.text for one in plain] == [one.text for one in translations]
+        assert plain[0].as_text() == plain[0].text
+
+    def test_parts_of_a_long_line_are_counted_on(self, translator: Translator) -> None:
+        options = replace(translator.options(), alignment=True, max_source_tokens=24)
+        sentences = ["The cat sleeps on the mat.", "A dog barks at the moon.", "We drink tea in the garden."]
+        (long,) = translator.translate([" ".join(sentences)], options)
+        parts = list(translator.translate(sentences, options))
+        expected, source, target = [], 0, 0
+        for part in parts:
+            expected += [(source + i, target + j) for i, j in part.alignment or []]
+            source, target = source + len(words(part.source)), target + len(words(part.text))
+        assert long.pieces == 3
+        assert long.alignment == expected
+
+    def test_the_choice_of_heads_is_kept_with_the_model(self, loaded: LoadedModel, tmp_path: Path) -> None:
+        save_model(tmp_path / "model", loaded)
+        assert load_model(tmp_path / "model", choose_device(CPU)).alignment is None
+        heads = AlignmentHeads(heads=((0, 1), (0, 0)), at_input=True)
+        keep_alignment(tmp_path / "model", heads)
+        again = load_model(tmp_path / "model", choose_device(CPU))
+        assert again.alignment == heads
+        save_model(tmp_path / "copy", again)
+        assert load_model(tmp_path / "copy", choose_device(CPU)).alignment == heads
+
+    def test_heads_that_are_not_there_are_damage(self, loaded: LoadedModel, tmp_path: Path) -> None:
+        save_model(tmp_path, replace(loaded, alignment=AlignmentHeads(heads=((0, 1), (3, 0)))))
+        with pytest.raises(ModelError, match=rf"{CONFIG_FILE}: alignment: layer 3, head 0: the model has no such head"):
+            load_model(tmp_path, choose_device(CPU))
+
+
+class TestTogether:
+    def test_a_model_with_itself_translates_as_it_does_alone(self, loaded: LoadedModel, tmp_path: Path) -> None:
+        save_model(tmp_path, loaded)
+        alone, twice = (Translator.load(tmp_path, CPU, others=others) for others in ((), (tmp_path,)))
+        for one, both in zip(alone.translate(SENTENCES), twice.translate(SENTENCES), strict=True):
+            assert one.text == both.text
+            assert one.log_prob == pytest.approx(both.log_prob, abs=1e-3)
+
+    def test_what_several_models_cannot_do_is_refused(self, loaded: LoadedModel, tmp_path: Path) -> None:
+        save_model(tmp_path, loaded)
+        with pytest.raises(ConfigError, match="--model: several models translate together only with torch"):
+            Translator.load(tmp_path, CPU, "ct2", others=[tmp_path])
+        twice = Translator.load(tmp_path, CPU, others=[tmp_path])
+        with pytest.raises(
+            ConfigError, match=r"decode\.coverage_penalty: found 0\.5.*--set decode\.coverage_penalty=0"
+        ):
+            list(twice.translate(["a"], twice.options(overrides=["decode.coverage_penalty=0.5"])))
+
+
+class TestMostAlike:
+    def test_of_many_samples_those_most_like_the_others_are_kept(self, translator: Translator) -> None:
+        drawn = translator.options(n_best=12, overrides=["decode.sampling={}"])
+        chosen = translator.options(n_best=2, overrides=["decode.mbr=12"])
+        assert (chosen.search.n_best, chosen.n_best) == (12, 2)
+        for sampled, best in zip(
+            translator.translate(SENTENCES, drawn), translator.translate(SENTENCES, chosen), strict=True
+        ):
+            candidates = {sampled.text, *(other.text for other in sampled.alternatives)}
+            assert {best.text, *(other.text for other in best.alternatives)} <= candidates
+            assert len(best.alternatives) <= 1
+
+
+def test_other_programs_refuse_what_they_cannot_do(loaded: LoadedModel) -> None:
+    engine = TorchEngine(loaded.model, CPU)  # stands for any other program's
+    exported = Translator(ExportedModel(engine, loaded.tokenizers, loaded.languages, loaded.decode), CPU)
+    with pytest.raises(ConfigError, match="--alignment: CTranslate2 cannot do that; translate with the model itself"):
+        list(exported.translate(["a"], replace(exported.options(), alignment=True)))
+    with pytest.raises(ConfigError, match="--reference: CTranslate2 cannot do that"):
+        judge(exported, ["a"], ["b"], exported.options())

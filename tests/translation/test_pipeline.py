@@ -1,0 +1,437 @@
+"""Lines in, translations out: windows, pipes, files, kills, several processes."""
+
+import io
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmt.commands.translate import Job
+from nmt.config import RuntimeSettings
+from nmt.errors import ConfigError, DataError
+from nmt.model.checkpoint import save_model
+from nmt.system.console import AdvanceTo, Console
+from nmt.translation import lines as inputs
+from nmt.translation import pipeline
+from nmt.translation.lines import LineByLine, Lines, read_available
+from nmt.translation.pipeline import opened, translate_stream
+from nmt.translation.sinks import StreamOutput
+from nmt.translation.translator import WINDOW_LINES, Translator
+from tests.test_cli import call
+from tests.training.test_data_parallel import worker
+from tests.translation.test_translator import SENTENCES, opinionated, texts, through_stream
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    return Translator(opinionated(), RuntimeSettings(device="cpu"))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same as a model directory."""
+    directory = tmp_path_factory.mktemp("models") / "tiny"
+    save_model(directory, opinionated())
+    return directory
+
+
+class TestStream:
+    def test_windows_of_a_file_are_full(self, tmp_path: Path) -> None:
+        file = tmp_path / "lines.txt"
+        file.write_bytes(b"".join(b"%d\n" % number for number in range(30_000)) + b"last")
+        with file.open("rb") as source:
+            windows = list(read_available(source))
+        assert [line for window in windows for line in window] == file.read_bytes().split(b"\n")
+        assert all(len(window) >= WINDOW_LINES for window in windows[:-1])
+
+    @given(st.binary(max_size=60), st.integers(1, 7))
+    def test_lines_are_those_of_split(self, data: bytes, chunk: int) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(inputs, "_CHUNK_BYTES", chunk)
+            lines = [line for window in read_available(io.BytesIO(data)) for line in window]
+        expected = data.split(b"\n")
+        assert lines == (expected if expected[-1] else expected[:-1])
+
+    def test_a_pipe_is_answered_line_by_line(self, translator: Translator) -> None:
+        to_us, from_us = os.pipe(), os.pipe()
+        options = translator.options(beam=1)
+
+        def serve() -> None:
+            with open(to_us[0], "rb") as source, open(from_us[1], "wb") as output:
+                translate_stream(translator, Lines(source), StreamOutput(output), options, False, Console(quiet=True))
+
+        server = threading.Thread(target=serve)
+        server.start()
+        with open(to_us[1], "wb", buffering=0) as ask, open(from_us[0], "rb") as answer:
+            for line in SENTENCES:
+                # the second half of a line may come late
+                ask.write(line.encode()[:4])
+                time.sleep(0.01)
+                ask.write(line.encode()[4:] + b"\n")
+                assert answer.readline().decode().rstrip("\n") == texts(translator, [line], beam=1)[0]
+            ask.close()
+            assert answer.read() == b""
+        server.join(10)
+        assert not server.is_alive()
+
+    def test_a_reader_who_has_enough_ends_it(self, translator: Translator) -> None:
+        read_end, write_end = os.pipe()
+        os.close(read_end)
+        output = open(write_end, "wb", buffering=0)  # noqa: SIM115
+        source = io.BytesIO(b"a dog\n")
+        with output, pytest.raises(BrokenPipeError):
+            translate_stream(
+                translator, Lines(source), StreamOutput(output), translator.options(beam=1), False, Console(quiet=True)
+            )
+
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a disk that is always full")
+    def test_a_full_disk_is_named(self, translator: Translator) -> None:
+        source = io.BytesIO(b"a dog\n")
+        # closing the file must not fail once more
+        with (
+            opened(None, Path("/dev/full"), {}) as (_, output),
+            pytest.raises(DataError, match=r"cannot write .* No space"),
+        ):
+            translate_stream(translator, Lines(source), output, translator.options(beam=1), False, Console(quiet=True))
+
+    def test_files_that_cannot_be_opened_are_named(self, tmp_path: Path) -> None:
+        file = tmp_path / "lines.txt"
+        file.write_text("a dog\n")
+        with (
+            pytest.raises(DataError, match=r"nothing\.txt: cannot read it"),
+            opened(tmp_path / "nothing.txt", None, {}),
+        ):
+            pass
+        with (
+            pytest.raises(DataError, match=r"no/out\.txt: cannot write it"),
+            opened(file, tmp_path / "no" / "out.txt", {}),
+        ):
+            pass
+
+    def test_the_input_is_not_written_over(self, tmp_path: Path) -> None:
+        file = tmp_path / "lines.txt"
+        file.write_text("a dog\n")
+        with pytest.raises(ConfigError, match="the same file"), opened(file, tmp_path / "." / "lines.txt", {}):
+            pass
+        assert file.read_text() == "a dog\n"
+
+    def test_standard_streams_may_be_closed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in ("stdin", "stdout"):
+            with monkeypatch.context() as patch:
+                patch.setattr(sys, name, None)
+                with pytest.raises(DataError, match="is closed; name files"), opened(None, None, {}):
+                    pass
+
+    def test_it_says_what_it_did(self, translator: Translator, capsys: pytest.CaptureFixture[str]) -> None:
+        lines, output = Lines(io.BytesIO(b"a dog\n\n" + b"the cat. " * 100)), StreamOutput(io.BytesIO())
+        translate_stream(translator, lines, output, translator.options(beam=1), False, Console())
+        assert re.fullmatch(r"translated 3 lines in \d+\.\d s\n", capsys.readouterr().err)
+
+    def test_progress_moves_within_a_window(
+        self, translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(inputs, "WINDOW_LINES", 60)
+        monkeypatch.setattr(inputs, "_CHUNK_BYTES", 100)
+        file = tmp_path / "in.txt"
+        file.write_text("".join(f"the cat {n:03}{' moon' * (n % 10)}\n" for n in range(150)))
+        console = Seen()
+        options = translator.options(beam=1, batch_tokens=300)
+        with file.open("rb") as source:
+            translate_stream(translator, Lines(source), StreamOutput(io.BytesIO()), options, False, console)
+        assert console.shown == sorted(console.shown)
+        assert console.shown[-1] == (150, file.stat().st_size)
+        assert sum(lines < 60 for lines, _ in console.shown) > 4, "in the first window"
+        assert sum(60 < lines < 120 for lines, _ in console.shown) > 4, "in the second"
+        for lines, place in console.shown:
+            # both are about the same share of the whole, for each ten lines are as long as the next
+            assert place / file.stat().st_size == pytest.approx(lines / 150, abs=0.1)
+
+    def test_a_search_for_what_was_lost_does_not_turn_progress_back(self, translator: Translator) -> None:
+        console = Seen()
+        lines = Lines(io.BytesIO(b"".join(b"a dog {%d}\n" % n for n in range(40))))
+        options = translator.options(beam=1, batch_tokens=100)
+        translate_stream(translator, lines, StreamOutput(io.BytesIO()), options, False, console)
+        assert len(console.shown) > 4
+        assert console.shown == sorted(console.shown)
+
+    def test_n_best_is_a_table(self, translator: Translator) -> None:
+        rows = through_stream(translator, b"a dog\n\nthe cat sleeps\n", n_best=3).decode().splitlines()
+        table = [row.split("\t") for row in rows]
+        assert [(line, rank) for line, rank, _, _ in table if line != "2"] == [
+            (line, rank) for line in "13" for rank in "123"
+        ]
+        assert [row for row in rows if row.startswith("2\t")] == ["2\t1\t0.0000\t"]
+        best = texts(translator, ["a dog", "the cat sleeps"], n_best=3)
+        assert [table[0][3], table[-3][3]] == best
+
+    def test_json(self, translator: Translator) -> None:
+        output = through_stream(translator, "the cat\n\n今天\n".encode(), as_json=True, n_best=2)
+        entries = [json.loads(line) for line in output.splitlines()]
+        assert [entry["source"] for entry in entries] == ["the cat", "", "今天"]
+        assert [len(entry["alternatives"]) for entry in entries] == [1, 0, 1]
+        assert [entry["text"] for entry in entries] == texts(translator, ["the cat", "", "今天"], n_best=2)
+        assert "今天".encode() in output, "people read JSON too"
+
+
+class Seen(Console):
+    """A console that keeps what progress it is told."""
+
+    def __init__(self) -> None:
+        super().__init__(quiet=True)
+        self.shown: list[tuple[int, int]] = []
+
+    @contextmanager
+    def progress_through(self, label: str, size: int | None, unit: str) -> Iterator[AdvanceTo]:
+        yield lambda amount, place: self.shown.append((amount, place))
+
+
+DRIVER = """
+import os, random, signal, sys, time
+import nmt.cli, nmt.translation.translator
+from pathlib import Path
+
+# once: each translating is a child that has them already
+translate, output, choose = nmt.translation.translator, Path(sys.argv[1]), random.Random(3)
+translate.WINDOW_LINES = 8
+import nmt.translation.lines
+nmt.translation.lines._CHUNK_BYTES = 40
+sys.argv[1:] = ["translate", "--output", *sys.argv[1:]]
+partial = output.with_name(output.name + ".partial")
+
+
+def size():
+    return partial.stat().st_size if partial.exists() else 0
+
+
+for number in range(200):
+    before = size()
+    child = os.fork()
+    if not child:
+        nmt.cli.main()
+    if number < 15:
+        while size() == before and not os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            time.sleep(0.0005)
+        time.sleep(choose.uniform(0, 0.03))
+        os.kill(child, signal.SIGKILL if number % 5 else signal.SIGINT)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    print(code, flush=True)
+    if code == 0:
+        break
+"""
+
+
+class TestKilled:
+    @pytest.mark.parametrize("layout", [[], ["--n-best", "2"], ["--json"]], ids=["text", "table", "json"])
+    def test_it_goes_on_where_it_stopped(
+        self, translator: Translator, model: Path, tmp_path: Path, repository: Path, layout: list[str]
+    ) -> None:
+        odd = [b"", b" ", b"\xff\xfe", b"a dog \r", "\u2028".encode()]
+        lines = [b" ".join(b"the cat sleeps on the mat".split()[: n % 7]) + b" moon" * (n % 5) for n in range(300)]
+        lines += odd * 5
+        (tmp_path / "in.txt").write_bytes(b"\n".join(lines))
+        command = [sys.executable, "-c", DRIVER, str(tmp_path / "out.txt"), "-i", str(tmp_path / "in.txt"), *layout]
+        command += ["-m", str(model), "--threads", "1", "--device", "cpu", "--set", "decode.batch_tokens=60", "-q"]
+        done = subprocess.run(
+            command, env={"PYTHONPATH": str(repository)}, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        codes = list(map(int, done.stdout.split()))
+        assert codes[-1] == 0, done.stderr
+        assert codes.count(-9) >= 8, "killed so often"
+        assert set(codes) <= {0, -9, 130}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(inputs, "WINDOW_LINES", 8)
+            patch.setattr(inputs, "_CHUNK_BYTES", 40)
+            n_best = 2 if "--n-best" in layout else 1
+            data = (tmp_path / "in.txt").read_bytes()
+            whole = through_stream(translator, data, "--json" in layout, n_best=n_best, batch_tokens=60)
+        assert (tmp_path / "out.txt").read_bytes() == whole
+        assert sorted(os.listdir(tmp_path)) == ["in.txt", "out.txt"]
+
+    def test_a_device_is_no_file(self, translator: Translator, tmp_path: Path) -> None:
+        (tmp_path / "in.txt").write_text("a dog\n")
+        os.mkfifo(tmp_path / "pipe")
+        assert pipeline._is_device(tmp_path / "pipe")
+        assert pipeline._is_device(Path("/dev/stdout"))
+        assert not pipeline._is_device(tmp_path / "new")
+        with opened(tmp_path / "in.txt", Path("/dev/null"), {}) as (_, output):
+            assert isinstance(output, StreamOutput)
+
+    def test_other_settings_do_not_go_on(self, model: Path, tmp_path: Path) -> None:
+        source, target = tmp_path / "in.txt", tmp_path / "out.txt"
+        source.write_text("a dog\n")
+        translator = Translator.load(model, RuntimeSettings(device="cpu"))
+        before = Job(translator, [model], translator.options(beam=2), source, target, as_json=True).work
+        with pytest.raises(AssertionError), opened(source, target, before) as (_, output):
+            assert output.add([b"a dog"], "x\n")  # stopped on purpose
+        now = Job(translator, [model], translator.options(beam=3), source, target, as_json=False).work
+        with (
+            pytest.raises(ConfigError, match=r"(?s)beam: was 2, now 3.*output: was JSON, now text"),
+            opened(source, target, now),
+        ):
+            pass
+
+
+class TestCommand:
+    """`nmt translate` itself."""
+
+    def test_nothing_is_loaded_that_is_not_needed(self, model: Path, repository: Path) -> None:
+        """Starting takes half of the time of a short translation."""
+        program = """
+import sys, nmt.cli
+sys.argv = ["nmt", "translate", "-q", "--device", "cpu", "-m", sys.argv[1]]
+try:
+    nmt.cli.main()
+finally:
+    heavy = ("torch._dynamo", "torch._inductor", "sympy", "ctranslate2", "transformers", "sacrebleu", "tensorboard")
+    print([name for name in heavy if name in sys.modules], file=sys.stderr)
+"""
+        command = [sys.executable, "-c", program, str(model)]
+        done = subprocess.run(command, cwd=repository, input="a dog\n", capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "[]\n")
+        assert done.stdout.count("\n") == 1
+
+    def test_settings_of_the_model_are_changed_as_in_recipes(self, model: Path, tmp_path: Path) -> None:
+        (tmp_path / "in.txt").write_text("a dog\n\nthe cat\n")
+        plain = ["-m", str(model), "-i", str(tmp_path / "in.txt"), "--device", "cpu", "-q"]
+        done = call("translate", *plain, "--set", "decode.beam=3", "--n-best", "3")
+        assert done.exit_code == 0, done.stderr
+        assert len(done.stdout.splitlines()) == 7
+        refused = call("translate", *plain, "--set", "decode.beem=3", "--set", "beam=3", "--set", "decode.beam=x")
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert "--set decode.beem=3: decode.beem: unknown key; did you mean 'beam'?" in refused.stderr
+        assert "--set beam=3: beam: unknown key; did you mean decode.beam?" in refused.stderr
+        assert "decode.beam: found the text 'x', expected a whole number" in refused.stderr
+        narrow = call("translate", *plain, "--set", "decode.beam=3", "--n-best", "5")
+        assert narrow.exit_code == 2
+        assert "widen the beam" in narrow.stderr
+        assert call("translate", *plain, "--set", "decode.beam=3", "--n-best", "5", "--beam", "5").exit_code == 0
+
+    def test_lines_of_random_bytes(self, model: Path, tmp_path: Path) -> None:
+        choose = random.Random(1)
+        lines = [choose.randbytes(choose.randrange(12)).replace(b"\n", b"") for _ in range(400)]
+        (tmp_path / "in.txt").write_bytes(b"\n".join([*lines, b""]))
+        done = call(
+            "translate",
+            "-m",
+            model,
+            "-i",
+            tmp_path / "in.txt",
+            "-o",
+            tmp_path / "out.txt",
+            "--beam",
+            1,
+            "--device",
+            "cpu",
+        )
+        assert done.exit_code == 0, done.stderr
+        assert (tmp_path / "out.txt").read_bytes().count(b"\n") == 400
+        assert "translated 400 lines" in done.stderr
+
+
+class TestSeveral:
+    @pytest.mark.slow
+    @pytest.mark.parametrize("layout", [[], ["--n-best", "2"]], ids=["text", "table"])
+    def test_two_processes_write_what_one_writes(
+        self, translator: Translator, model: Path, tmp_path: Path, layout: list[str]
+    ) -> None:
+        lines = [b"the cat" + b" moon" * (n % 7) if n % 9 else [b"", b"\xff", b"\t"][n % 3] for n in range(5000)]
+        (tmp_path / "in.txt").write_bytes(b"\n".join(lines))
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "nmt"]
+        command += ["translate", "-i", str(tmp_path / "in.txt"), "-o", str(tmp_path / "out.txt"), "-m", str(model)]
+        done = subprocess.run([*command, *layout, "--device", "cpu"], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.count("translated 5,000 lines") == 1
+        whole = through_stream(translator, (tmp_path / "in.txt").read_bytes(), n_best=2 if layout else 1)
+        assert (tmp_path / "out.txt").read_bytes() == whole
+
+    @pytest.mark.slow
+    def test_one_that_is_killed_ends_all_and_they_go_on(
+        self, translator: Translator, model: Path, tmp_path: Path
+    ) -> None:
+        source, target, partial = (tmp_path / name for name in ("in.txt", "out.txt", "out.txt.partial"))
+        source.write_bytes(
+            b"".join(b"the cat" + b" moon" * (n % 7) + b" sleeps" * (n % 11) + b"\n" for n in range(60_000))
+        )
+        arguments = ["translate", "-i", str(source), "-o", str(target), "-m", str(model), "--device", "cpu", "-q"]
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "nmt"]
+        with subprocess.Popen([*command, *arguments], stderr=subprocess.DEVNULL) as job:
+            try:
+                while not (partial.exists() and partial.stat().st_size):
+                    assert job.poll() is None
+                    time.sleep(0.01)
+                os.kill(worker(job, 1), signal.SIGKILL)
+                assert job.wait(timeout=120) != 0
+            finally:
+                job.kill()
+        assert not target.exists()
+        before = partial.stat().st_size
+        done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert 0 < before < target.stat().st_size
+        assert target.read_bytes() == through_stream(translator, source.read_bytes())
+
+
+class TestPrefixes:
+    def test_each_line_has_its_own_across_windows(
+        self, translator: Translator, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(inputs, "WINDOW_LINES", 2)
+        monkeypatch.setattr(inputs, "_CHUNK_BYTES", 4)
+        prefixes = ["il", "", "la luna", "今天", ""]
+        lines = ["a dog", "a dog", "", "the cat", "the moon"]
+        assert begun(translator, lines, prefixes) == [
+            one.text for one in translator.translate_window(lines, translator.options(beam=1), prefixes)
+        ]
+
+    def test_too_few_and_too_many_are_named(self, translator: Translator) -> None:
+        with pytest.raises(DataError, match="--prefixes: 1 line, but the input has more; expected one for each line"):
+            begun(translator, ["a", "b"], ["x"])
+        with pytest.raises(DataError, match="--prefixes: 3 lines, but the input has 2; expected one for each line"):
+            begun(translator, ["a", "b"], ["x", "", ""])
+
+    def test_other_prefixes_are_other_work(self, model: Path, tmp_path: Path) -> None:
+        (tmp_path / "in").write_text("a dog\nthe cat\n")
+        (tmp_path / "few").write_text("il\n")
+        (tmp_path / "many").write_text("il cane\nil gatto\n")
+        command = [
+            "translate",
+            "-m",
+            str(model),
+            "-i",
+            str(tmp_path / "in"),
+            "-o",
+            str(tmp_path / "out"),
+            "--beam",
+            "1",
+        ]
+        assert call(*command, "--prefixes", str(tmp_path / "few")).exit_code == 2
+        done = call(*command, "--prefixes", str(tmp_path / "many"))
+        assert done.exit_code == 0, done.stderr
+        first, second = (tmp_path / "out").read_text().splitlines()
+        assert first.startswith("il cane")
+        assert second.startswith("il gatto")
+        refused = call(*command, "--prefixes", str(tmp_path / "many"), "--verify")
+        assert refused.exit_code == 2
+        assert "--prefixes: --verify and --reference make no translations to begin" in refused.stderr
+        beside = LineByLine.read("--prefixes", tmp_path / "few").work
+        assert beside != LineByLine.read("--prefixes", tmp_path / "many").work
+
+
+def begun(translator: Translator, lines: list[str], prefixes: list[str]) -> list[str]:
+    source = Lines(io.BytesIO("".join(f"{line}\n" for line in lines).encode()), LineByLine("--prefixes", prefixes))
+    output = io.BytesIO()
+    options = translator.options(beam=1)
+    translate_stream(translator, source, StreamOutput(output), options, False, Console(quiet=True))
+    return output.getvalue().decode().splitlines()

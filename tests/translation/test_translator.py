@@ -1,0 +1,379 @@
+"""The translate stage on tiny random models: what matters here is that every line gets its own translation."""
+
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nmt.config import DecodeSettings, Languages, ModelSettings, RuntimeSettings, TokenizerSettings
+from nmt.decoding import batched_search, rescoring
+from nmt.decoding.batched_search import Limits, dealt_batches, length_batches, search_all
+from nmt.decoding.demand import Demand
+from nmt.decoding.engine import TorchEngine
+from nmt.decoding.options import SearchOptions
+from nmt.errors import ConfigError
+from nmt.export.ctranslate2_engine import ExportedModel
+from nmt.model.checkpoint import LoadedModel, save_model
+from nmt.model.transformer import Transformer
+from nmt.system.console import Console
+from nmt.text.normalize import normalize
+from nmt.text.tokenizer import Tokenizer, Tokenizers
+from nmt.translation import translator as translator_module
+from nmt.translation.lines import Lines
+from nmt.translation.pipeline import translate_stream
+from nmt.translation.result import Alternative, Translation
+from nmt.translation.sinks import StreamOutput
+from nmt.translation.translator import Translator
+
+SENTENCES = [
+    "the cat sleeps on the mat .",
+    "a dog barks at the moon .",
+    "we drink tea in the garden , and then we sleep .",
+    "il gatto dorme sul tappeto .",
+    "un cane abbaia alla luna .",
+    "今天下雨。",
+]
+
+
+def opinionated() -> LoadedModel:
+    """Return a random model with opinions, over a tokenizer that can spell everything."""
+    tokenizer = Tokenizer.train(SENTENCES * 20, TokenizerSettings(size=300))
+    torch.manual_seed(4)
+    shape = ModelSettings(encoder_layers=1, decoder_layers=1, dim=16, heads=2, feed_forward=32, tied_embeddings="none")
+    model = Transformer(shape, len(tokenizer), len(tokenizer)).eval()
+    with torch.no_grad():
+        model.output.weight.mul_(4)
+        model.output.weight[3] *= 3  # enough wish to end
+    languages = Languages(source="en", target="it")
+    return LoadedModel(model, Tokenizers(tokenizer, tokenizer), languages, DecodeSettings(beam=2, batch_tokens=512))
+
+
+@pytest.fixture(scope="module")
+def loaded() -> LoadedModel:
+    return opinionated()
+
+
+@pytest.fixture(scope="module")
+def translator(loaded: LoadedModel) -> Translator:
+    return Translator(loaded, RuntimeSettings(device="cpu"))
+
+
+def texts(translator: Translator, lines: Sequence[str], **changes: int) -> list[str]:
+    return [translation.text for translation in translator.translate(lines, translator.options(**changes))]
+
+
+def through_stream(translator: Translator, data: bytes, as_json: bool = False, **changes: int) -> bytes:
+    output = io.BytesIO()
+    options = translator.options(**changes)
+    translate_stream(translator, Lines(io.BytesIO(data)), StreamOutput(output), options, as_json, Console(quiet=True))
+    return output.getvalue()
+
+
+def is_one_line(text: str) -> bool:
+    return len(text.splitlines()) <= 1 and not set(text) & set("\t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029")
+
+
+class TestEveryLine:
+    @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(st.lists(st.text(max_size=30), max_size=12))
+    def test_any_text_gives_one_line_each(self, translator: Translator, lines: list[str]) -> None:
+        translations = list(translator.translate(lines, translator.options(beam=1)))
+        assert [translation.source for translation in translations] == lines
+        assert all(is_one_line(translation.text) for translation in translations)
+        for translation in translations:
+            translation.text.encode()
+
+    @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(data=st.binary(max_size=200), as_json=st.booleans())
+    def test_any_bytes_give_as_many_lines(self, translator: Translator, data: bytes, as_json: bool) -> None:
+        expected = data.count(b"\n") + (not data.endswith(b"\n") and data != b"")
+        output = through_stream(translator, data, as_json, beam=1)
+        assert output.count(b"\n") == expected
+        assert len(output.decode().splitlines()) == expected, "also for readers who know other line ends"
+
+    @pytest.mark.parametrize("line", ["", " ", "\t \u3000", "\0", "\ufeff", "\u200b", "\u2028", "\x85", "\r"])
+    def test_blank_lines_do_not_reach_the_model(self, line: str, loaded: LoadedModel) -> None:
+        class Untouchable(Transformer):
+            def encode(self, *_: object) -> torch.Tensor:
+                raise AssertionError("the model was run")
+
+        vocabulary = len(loaded.tokenizers.source)
+        model = Untouchable(loaded.model.settings, vocabulary, vocabulary)
+        translator = Translator(replace(loaded, model=model))
+        assert list(translator.translate([line])) == [Translation(line, "", 0.0)]
+
+    def test_line_ends_are_newlines_only(self, translator: Translator) -> None:
+        data = "the cat\u2028sleeps\x85now\r\n\r\na dog\vbarks\nla\ud83dst".encode("utf-8", "surrogatepass")
+        data += b"\xff\xfe \x00"
+        assert through_stream(translator, data).count(b"\n") == 4
+
+    def test_naughty_strings(self, translator: Translator, shared_data: Path) -> None:
+        file = shared_data / "edge" / "blns.txt"
+        if not file.is_file():
+            pytest.skip(f"needs {file}, which is not there")
+        data = file.read_bytes()
+        output = through_stream(translator, data, beam=1)
+        assert output.count(b"\n") == data.count(b"\n") + (not data.endswith(b"\n"))
+        assert len(output.decode().splitlines()) == output.count(b"\n")
+
+    def test_half_a_surrogate_pair_is_translated_and_rendered(self, translator: Translator) -> None:
+        (translation,) = translator.translate(["a \ud83d dog\u2028"])
+        translation.as_json().encode()
+        assert json.loads(translation.as_json())["source"] == "a \ud83d dog\u2028"
+        assert is_one_line(translation.as_json())
+
+
+class TestOrder:
+    def test_company_and_order_do_not_matter(self, translator: Translator) -> None:
+        lines = [" ".join(sentence.split()[:count]) for sentence in SENTENCES for count in range(9)]
+        alone = [texts(translator, [line])[0] for line in lines]
+        assert len(set(alone)) > 5, "a model that says the same to all would show nothing"
+        assert texts(translator, lines) == alone
+        assert texts(translator, lines[::-1]) == alone[::-1]
+
+    @pytest.mark.parametrize("batch_tokens", [1, 40, 100_000])
+    def test_batch_size_does_not_matter(self, translator: Translator, batch_tokens: int) -> None:
+        assert texts(translator, SENTENCES * 2, batch_tokens=batch_tokens) == texts(translator, SENTENCES) * 2
+
+    def test_windows_do_not_matter(self, translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+        expected = texts(translator, SENTENCES)
+        monkeypatch.setattr(translator_module, "WINDOW_LINES", 2)
+        assert texts(translator, SENTENCES) == expected
+
+    def test_no_more_is_read_than_a_window(self, translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(translator_module, "WINDOW_LINES", 3)
+        read = 0
+
+        def endless() -> object:
+            nonlocal read
+            while True:
+                read += 1
+                yield f"the dog {read}"
+
+        results = translator.translate(endless(), translator.options(beam=1))  # type: ignore[arg-type]
+        for number in range(1, 8):
+            assert next(results).source == f"the dog {number}"
+            assert read <= number + 2
+
+    def test_identical_lines_are_searched_once(self, translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+        searched: list[object] = []
+
+        def counting(model: Transformer, sentences: Sequence[Sequence[int]], *rest: object) -> object:
+            searched.extend(sentences)
+            return search_all(model, sentences, *rest)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(rescoring, "search_all", counting)
+        found = texts(translator, ["a dog", "", "the cat", "a dog", "a dog"])
+        assert len(searched) == 2
+        assert found[0] == found[3] == found[4]
+
+
+class TestLongLines:
+    def test_pieces_are_translated_one_by_one_and_joined(self, translator: Translator) -> None:
+        options = replace(translator.options(), max_source_tokens=24)
+        sentences = ["The cat sleeps on the mat.", "A dog barks at the moon.", "We drink tea in the garden."]
+        (long,) = translator.translate([" ".join(sentences)], options)
+        parts = list(translator.translate(sentences, options))
+        assert [part.pieces for part in parts] == [1, 1, 1], "the test wants sentences that fit"
+        assert long.pieces == 3
+        assert long.text == " ".join(part.text for part in parts if part.text)
+        assert long.log_prob == pytest.approx(sum(part.log_prob for part in parts), abs=1e-3)
+
+    @pytest.mark.parametrize("unit", ["the cat sleeps . ", "cat", "下", "。", "a, ", "\u0301", "\U0001f600"])
+    def test_a_hundred_thousand_characters(self, translator: Translator, unit: str) -> None:
+        line = (unit * 100_000)[:100_000]
+        longest = 0
+
+        def watching(model: Transformer, sentences: Sequence[Sequence[int]], *rest: object) -> object:
+            nonlocal longest
+            longest = max([longest, *map(len, sentences)])
+            return search_all(model, sentences[:1], *rest[:2]) * len(sentences)  # type: ignore[arg-type]
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(rescoring, "search_all", watching)
+            (translation,) = translator.translate([line], translator.options(beam=1))
+        assert longest <= 200
+        assert translation.pieces > 100
+        assert is_one_line(translation.text)
+
+    def test_learned_positions_bound_the_pieces(self, loaded: LoadedModel) -> None:
+        shape = loaded.model.settings.model_copy(update={"positions": "learned", "max_positions": 12})
+        vocabulary = len(loaded.tokenizers.source)
+        translator = Translator(replace(loaded, model=Transformer(shape, vocabulary, vocabulary)))
+        (translation,) = translator.translate([" ".join(SENTENCES)])
+        assert translation.pieces > 5
+
+
+class TestAlternatives:
+    def test_distinct_and_with_their_own_log_probs(self, translator: Translator) -> None:
+        options = translator.options(beam=6, n_best=6)
+        for translation in translator.translate(SENTENCES, options):
+            ways = [translation.text, *(other.text for other in translation.alternatives)]
+            assert len(set(ways)) == len(ways) > 1
+
+    def test_rendering_by_hand(self) -> None:
+        translation = Translation("a\u2028", "b", -1.5, (Alternative("c", -2.25),))
+        assert translation.as_json() == (
+            '{"source": "a\\u2028", "text": "b", "log_prob": -1.5, "alternatives": [{"text": "c", "log_prob": -2.25}]}'
+        )
+        assert translation.as_table(7) == "7\t1\t-1.5000\tb\n7\t2\t-2.2500\tc"
+
+    def test_an_unsaid_beam_is_wide_enough_and_a_said_one_is_kept(self, translator: Translator) -> None:
+        assert translator.options(n_best=7).search.beam == 7
+        assert translator.options().search.beam == 2
+        with pytest.raises(ConfigError, match="widen the beam"):
+            translator.options(beam=3, n_best=7)
+
+
+class TestBatches:
+    @given(st.lists(st.integers(1, 50), max_size=40), st.integers(1, 200), st.integers(0, 9))
+    def test_batches_hold_all_within_the_budget(self, lengths: list[int], budget: int, most: int) -> None:
+        batches = length_batches(lengths, budget, most)
+        assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
+        for batch in batches:
+            assert len(batch) == 1 or len(batch) * max(lengths[index] for index in batch) <= budget
+            assert len(batch) <= max(1, most)
+
+    @given(st.lists(st.integers(1, 50), max_size=90), st.integers(1, 4), st.integers(1, 5), st.integers(200, 3000))
+    def test_each_process_gets_as_much_to_do(self, lengths: list[int], width: int, processes: int, tokens: int) -> None:
+        limits = Limits(tokens, 40, processes)
+        batches = list(dealt_batches(lengths, width, limits))
+        assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
+        for batch in batches:
+            assert len(batch) == 1 or (len(batch) - 0.5) * max(lengths[i] for i in batch) * width <= tokens
+            assert len(batch) * width <= max(60 + width, width)
+        hands = min(processes, max(1, sum(lengths) * width // 1024))
+        rounds = [batches[i : i + hands] for i in range(0, len(batches), hands)]
+        for one, longest in [(one, max(lengths[i] for batch in one for i in batch)) for one in rounds]:
+            work = [sum(lengths[i] for i in batch) for batch in one]
+            assert len(one) < hands or max(work) - min(work) <= longest
+
+    def test_a_batch_too_large_for_the_memory_is_halved(
+        self, translator: Translator, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        expected = texts(translator, SENTENCES)
+        sizes: list[int] = []
+
+        def small_machine(model: Transformer, source: torch.Tensor, *rest: object) -> object:
+            sizes.append(source.size(0))
+            if source.size(0) > 2:
+                raise torch.OutOfMemoryError("full")
+            return original(model, source, *rest)  # type: ignore[arg-type]
+
+        original = batched_search.search
+        monkeypatch.setattr(batched_search, "search", small_machine)
+        assert texts(translator, SENTENCES, batch_tokens=10_000) == expected
+        assert sizes == [6, 3, 1, 2, 3, 1, 2]
+
+    def test_a_sentence_too_large_for_the_memory_is_named(
+        self, loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full(*_: object) -> object:
+            raise torch.OutOfMemoryError("full")
+
+        monkeypatch.setattr(batched_search, "search", full)
+        with pytest.raises(ConfigError, match="a sentence of 3 tokens with a beam of 5 does not fit"):
+            search_all(loaded.model, [[5, 6]], SearchOptions(), 100)
+
+
+class TestModel:
+    def test_saved_and_loaded_says_the_same(self, loaded: LoadedModel, translator: Translator, tmp_path: Path) -> None:
+        save_model(tmp_path / "run" / "best", loaded)
+        again = Translator.load(tmp_path / "run", RuntimeSettings(device="cpu"))
+        assert texts(again, SENTENCES) == texts(translator, SENTENCES)
+        assert again.languages == loaded.languages
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [({"batch_tokens": 0}, r"decode\.batch_tokens: found 0"), ({"max_source_tokens": 0}, "max-source-tokens")],
+    )
+    def test_impossible_options(self, translator: Translator, changes: dict[str, int], message: str) -> None:
+        with pytest.raises(ConfigError, match=message):
+            replace(translator.options(), **changes)  # type: ignore[arg-type]
+
+
+class TestPrefixes:
+    PREFIXES = (
+        "Il gatto",
+        "il ga",
+        "  un   cane ",
+        "今天",
+        "今天下",
+        "perche' no",
+        "E' l' amico ,",
+        "Łódź 曦",
+        "x",
+        "",
+    )
+
+    @pytest.mark.parametrize("target", ["it", "zh"])
+    @pytest.mark.parametrize("byte_fallback", [True, False])
+    @pytest.mark.parametrize("beam", [1, 2])
+    def test_translations_begin_with_them_to_the_letter(self, target: str, byte_fallback: bool, beam: int) -> None:
+        loaded = replace(without_bytes(), languages=Languages(source="en", target=target))
+        loaded = replace(opinionated(), languages=loaded.languages) if byte_fallback else loaded
+        translator = Translator(loaded, RuntimeSettings(device="cpu"))
+        lines = [line for line in (*SENTENCES[:2], "see {0} at https://x.org/a?b=1 .") for _ in self.PREFIXES]
+        prefixes = list(self.PREFIXES) * 3
+        options = translator.options(beam=beam, n_best=beam)
+        together = translator.translate_window(lines, options, prefixes)
+        for line, prefix, one in zip(lines, prefixes, together, strict=True):
+            for text in (one.text, *(other.text for other in one.alternatives)):
+                assert text.startswith(normalize(prefix))
+                assert is_one_line(text)
+            (alone,) = translator.translate_window([line], options, [prefix])
+            assert alone.text == one.text
+        assert together[9].text == texts(translator, lines[:1], beam=beam, n_best=beam)[0], "an empty one asks nothing"
+
+    def test_the_text_is_what_the_tokens_spell_together(self, translator: Translator) -> None:
+        options = translator.options(overrides=["decode.protect=false", "decode.typography=false"])
+        tokenizer = translator._tokenizers.target
+        for line in SENTENCES:
+            for prefix in self.PREFIXES:
+                demand = Demand(tuple(tokenizer.encode(prefix)))
+                ((best,),) = translator._engine.search([tokenizer.encode(line)], options.search, 100, [demand])
+                (begun,) = translator.translate_window([line], options, [prefix])
+                assert begun.text == tokenizer.decode(best.tokens)
+                assert begun.log_prob == pytest.approx(best.log_prob, abs=1e-4)
+
+    def test_a_long_line_begins_with_it_once(self, translator: Translator) -> None:
+        options = replace(translator.options(), max_source_tokens=24)
+        line = "The cat sleeps on the mat. A dog barks at the moon."
+        (begun,), (free,) = (translator.translate_window([line], options, prefixes) for prefixes in (["Luna"], None))
+        assert begun.pieces == free.pieces == 2
+        (second,) = translator.translate(["A dog barks at the moon."], options)
+        assert begun.text.startswith("Luna")
+        assert begun.text.endswith(second.text)
+        assert begun.text.count("Luna") == 1
+
+    def test_of_an_empty_line_there_is_nothing_else(self, translator: Translator) -> None:
+        options = replace(translator.options(), alignment=True)
+        found = translator.translate_window(["", " ", ""], options, ["Ciao", "", "  il gatto"])
+        assert [one.text for one in found] == ["Ciao", "", "il gatto"]
+        assert [one.alignment for one in found] == [[], [], []]
+
+    def test_other_programs_refuse_them(self, loaded: LoadedModel) -> None:
+        engine = TorchEngine(loaded.model, RuntimeSettings(device="cpu"))  # stands for any other program's
+        exported = Translator(ExportedModel(engine, loaded.tokenizers, loaded.languages, loaded.decode))
+        with pytest.raises(
+            ConfigError, match="--prefixes: CTranslate2 cannot do that; translate with the model itself"
+        ):
+            exported.translate_window(["a"], exported.options(), ["Il"])
+
+
+def without_bytes() -> LoadedModel:
+    """Return another random model, whose vocabulary knows few characters and cannot spell the others."""
+    tokenizer = Tokenizer.train(SENTENCES * 20, TokenizerSettings(size=45, byte_fallback=False))
+    model = opinionated()
+    vocabulary = len(tokenizer)
+    return replace(
+        model,
+        model=Transformer(model.model.settings, vocabulary, vocabulary).eval(),
+        tokenizers=Tokenizers(tokenizer, tokenizer),
+    )
