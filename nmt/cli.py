@@ -88,7 +88,7 @@ def train(
         from nmt.commands.train import check_may_prepare, dry_run
         from nmt.commands.train import train as train_stage
         from nmt.config import load_recipe
-        from nmt.system.distributed import apart, connected, first_goes_ahead, is_second_try, rank
+        from nmt.system.distributed import connected, first_goes_ahead, is_second_try, rank, single_process
 
         signal.signal(signal.SIGUSR1, lambda *_: None)  # until there is something to save
         recipe = load_recipe(config, overrides or ())
@@ -99,7 +99,7 @@ def train(
                 prepare_stage(recipe, console)
             if dry:
                 if rank() == 0:
-                    with apart():
+                    with single_process():
                         print(dry_run(recipe, console))
                 return
             outcome = train_stage(recipe, console, restart)
@@ -199,7 +199,7 @@ def translate(
                     print(report.as_text())
                     report.check()
             elif reference is not None:
-                job.judge(reference, console)
+                job.score_given(reference, console)
             else:
                 job.translate(prefixes, console)
 

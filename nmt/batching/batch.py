@@ -81,7 +81,7 @@ def assemble(groups: Sequence[Pairs], tokenizers: Tokenizers) -> Batch:
     return Batch(collated, source_tokens, target_tokens)
 
 
-def silence() -> Batch:
+def dummy_batch() -> Batch:
     """Return a batch without a word to be said, for a process that is left without sentences but has to take part."""
     source, target_in, target_out = (torch.tensor([[symbol]]) for symbol in (EOS, BOS, PAD))
     return Batch((Group(source, target_in, target_out, None),), source_tokens=0, target_tokens=0)

@@ -3,7 +3,7 @@
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 
-from nmt.batching.batch import Batch, Pairs, assemble, silence
+from nmt.batching.batch import Batch, Pairs, assemble, dummy_batch
 from nmt.batching.plan import EpochPlan, Indices, SentenceLengths, plan_epoch
 from nmt.batching.resegmentation import Variation
 from nmt.text.prepared import PreparedSplit
@@ -11,7 +11,7 @@ from nmt.text.tokenizer import Tokenizers
 
 
 @dataclass(frozen=True)
-class Place:
+class DataPosition:
     """Which length group comes next: the epoch, the part of it, and the group in the part's plan."""
 
     epoch: int = 0
@@ -20,7 +20,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Share:
+class RankShard:
     """Which sentences of each length group are read by one of several processes that share them out."""
 
     rank: int = 0
@@ -47,12 +47,12 @@ class BatchStream:
     budget: int
     seed: int
     groups: int = 1
-    place: Place = Place()
+    place: DataPosition = DataPosition()
     variation: Variation | None = None
-    share: Share = Share()
+    share: RankShard = RankShard()
     planner: Executor | None = None
-    _planned: tuple[Place, EpochPlan] | None = field(default=None, init=False)
-    _coming: tuple[Place, "Future[EpochPlan]"] | None = field(default=None, init=False)
+    _planned: tuple[DataPosition, EpochPlan] | None = field(default=None, init=False)
+    _coming: tuple[DataPosition, "Future[EpochPlan]"] | None = field(default=None, init=False)
 
     def next(self) -> Batch:
         """Return the next batch and move on."""
@@ -62,11 +62,11 @@ class BatchStream:
             if len(indices):
                 chosen.append(self._read(indices))
             self.place = self._after(self.place)
-        return assemble(chosen, self.tokenizers) if chosen else silence()
+        return assemble(chosen, self.tokenizers) if chosen else dummy_batch()
 
     def plan(self) -> EpochPlan:
         """Return the plan of the current part of the current epoch."""
-        here = Place(self.place.epoch, self.place.part)
+        here = DataPosition(self.place.epoch, self.place.part)
         if self._planned is None or self._planned[0] != here:
             if self._coming is not None and self._coming[0] == here:
                 self._planned = here, self._coming[1].result()
@@ -87,15 +87,15 @@ class BatchStream:
         pairs = self.split.source.gather(indices), self.split.target.gather(indices)
         return pairs if self.variation is None else self.variation.of(pairs, indices, self.place.epoch)
 
-    def _plan(self, place: Place) -> EpochPlan:
+    def _plan(self, place: DataPosition) -> EpochPlan:
         return plan_epoch(self.lengths, self.budget, self.seed, place.epoch, place.part)
 
-    def _after(self, place: Place) -> Place:
+    def _after(self, place: DataPosition) -> DataPosition:
         if place.group + 1 < len(self.plan().groups):
-            return Place(place.epoch, place.part, place.group + 1)
+            return DataPosition(place.epoch, place.part, place.group + 1)
         return self._next_part(place)
 
-    def _next_part(self, place: Place) -> Place:
+    def _next_part(self, place: DataPosition) -> DataPosition:
         if place.part + 1 < self.lengths.parts:
-            return Place(place.epoch, place.part + 1)
-        return Place(place.epoch + 1)
+            return DataPosition(place.epoch, place.part + 1)
+        return DataPosition(place.epoch + 1)

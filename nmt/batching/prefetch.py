@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from nmt.batching.batch import Batch
-from nmt.batching.batch_stream import BatchStream, Place
+from nmt.batching.batch_stream import BatchStream, DataPosition
 
 _AHEAD = 2
 """Updates that are read before they are needed: one being copied to the device, one in case the next takes longer."""
@@ -19,7 +19,7 @@ class Reading:
     """The batches of an update, and where their stream stood after them."""
 
     batches: list[Batch]
-    place: Place
+    place: DataPosition
     epochs_read: float
     waited: float
     """Seconds that the training stood still for them."""

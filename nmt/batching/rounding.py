@@ -19,10 +19,10 @@ def filled(batch: Batch, longest: int | None) -> Batch:
     source, target = (_missing(sum(side), longest or _ROUND) for side in sides)
     if not source or not target:
         return batch
-    words, silence = torch.full((1, source), PAD), torch.full((1, target), PAD)
-    said = silence.clone()
+    words, dummy = torch.full((1, source), PAD), torch.full((1, target), PAD)
+    said = dummy.clone()
     words[0, 0], said[0, 0] = EOS, BOS
-    return Batch((*batch.groups, Group(words, said, silence, words != PAD)), batch.source_tokens, batch.target_tokens)
+    return Batch((*batch.groups, Group(words, said, dummy, words != PAD)), batch.source_tokens, batch.target_tokens)
 
 
 def _missing(tokens: int, longest: int) -> int:

@@ -15,11 +15,11 @@ from nmt.model.checkpoint import CONFIG_FILE, digest_of, resolve_model
 from nmt.system.console import Console
 from nmt.system.device import reuse_freed_memory, set_threads, thread_count
 from nmt.system.distributed import connected, rank
-from nmt.translation.forced_scoring import judge_stream
-from nmt.translation.lines import LineByLine
+from nmt.translation.forced_scoring import score_given_stream
+from nmt.translation.lines import ParallelLines
 from nmt.translation.pipeline import opened, translate_stream
 from nmt.translation.sinks import Work
-from nmt.translation.translator import WINDOW_LINES, TranslateOptions, Translator
+from nmt.translation.translator import LINE_BATCH_SIZE, TranslateOptions, Translator
 from nmt.translation.verify import Verification, verify_lines
 
 
@@ -59,7 +59,7 @@ class Job:
             "model": " ".join(map(digest_of_model, self.models)),
             "computed by": self.translator.computed_by,
             "output": "JSON" if self.as_json else layout,
-            "window lines": WINDOW_LINES,
+            "window lines": LINE_BATCH_SIZE,
         }
         for key, value in asdict(self.options).items():
             inner = value if isinstance(value, dict) else {key: value}
@@ -70,16 +70,16 @@ class Job:
 
     def translate(self, prefixes: Path | None, console: Console) -> None:
         """Translate each line, beginning as a line of a file of prefixes, if there is one. Raises as `through` does."""
-        beside = None if prefixes is None else LineByLine.read("--prefixes", prefixes)
+        beside = None if prefixes is None else ParallelLines.read("--prefixes", prefixes)
         with opened(self.source, self.output, self.work, beside) as (lines, sink):
             translate_stream(self.translator, lines, sink, self.options, self.as_json, console)
 
-    def judge(self, reference: Path, console: Console) -> None:
-        """Write how probable the translations in a file are. Raises as `judge_stream` does."""
+    def score_given(self, reference: Path, console: Console) -> None:
+        """Write how probable the translations in a file are. Raises as `score_given_stream` does."""
         self.translator.needs_own_model("--reference")
-        beside = LineByLine.read("--reference", reference)
+        beside = ParallelLines.read("--reference", reference)
         with opened(self.source, self.output, self.work, beside) as (lines, sink):
-            judge_stream(self.translator, lines, sink, self.options, self.as_json, console)
+            score_given_stream(self.translator, lines, sink, self.options, self.as_json, console)
 
     def verify(self, console: Console) -> Verification | None:
         """Verify, in the first process, that translations do not depend on their company.

@@ -10,11 +10,10 @@ import torch
 
 from nmt.batching.batch import pad
 from nmt.decoding.constrained import beam_width
-from nmt.decoding.demand import NO_DEMAND, Demand
-from nmt.decoding.hypothesis import Hypothesis
+from nmt.decoding.hypothesis import NO_CONSTRAINTS, Constraints, Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import search
-from nmt.decoding.step_model import Decoder
+from nmt.decoding.step_model import StepModel
 from nmt.decoding.watching import told
 from nmt.decoding.workers import Workers
 from nmt.errors import ConfigError
@@ -42,11 +41,11 @@ Result = TypeVar("Result")
 
 
 def search_all(
-    decoder: Decoder,
+    decoder: StepModel,
     sentences: Sequence[Sequence[int]],
     options: SearchOptions,
     budget: int,
-    demands: Sequence[Demand] | None = None,
+    constraints_of: Sequence[Constraints] | None = None,
 ) -> list[list[Hypothesis]]:
     """Return each sentence's hypotheses, in the order of the sentences, which are source ids without `</s>`.
 
@@ -57,31 +56,31 @@ def search_all(
     searches its share of the batches, and all return everything. Raises ConfigError if not even one sentence fits.
     """
     results: list[list[Hypothesis]] = [[] for _ in sentences]
-    demands = demands or [NO_DEMAND] * len(sentences)
+    constraints_of = constraints_of or [NO_CONSTRAINTS] * len(sentences)
     # where this is one of several processes that share the work already, the others may have more cores, or fewer
     hands = decoder.count if isinstance(decoder, Workers) and distributed.size() == 1 else 1
     rows = _CPU_ROWS if decoder.device.type == "cpu" else budget
-    batches = _batches(sentences, demands, options, Limits(budget, rows, hands))
+    batches = _batches(sentences, constraints_of, options, Limits(budget, rows, hands))
     work = partial(_search_batch, options=options)
-    items = [[(sentences[i], demands[i]) for i in batch] for batch in distributed.own_share(batches)]
+    items = [[(sentences[i], constraints_of[i]) for i in batch] for batch in distributed.shard(batches)]
     if isinstance(decoder, Workers) and len(items) > 1 and decoder.ready:
         done = decoder.share_out(work, items)
     else:
         done = _in_threads(partial(work, decoder), items, decoder.device)
     own = list(told(done, len(items)))
-    for indices, found in zip(batches, distributed.gathered(own), strict=True):
+    for indices, found in zip(batches, distributed.all_gather(own), strict=True):
         for i, hypotheses in zip(indices, found, strict=True):
             results[i] = hypotheses
     return results
 
 
 def _batches(
-    sentences: Sequence[Sequence[int]], demands: Sequence[Demand], options: SearchOptions, limits: Limits
+    sentences: Sequence[Sequence[int]], constraints_of: Sequence[Constraints], options: SearchOptions, limits: Limits
 ) -> list[list[int]]:
     """Cut sentences into batches; those that must hold phrases, whose search is slower and wider, among themselves."""
-    plain = [i for i, demand in enumerate(demands) if not demand.phrases]
-    phrased = [i for i, demand in enumerate(demands) if demand.phrases]
-    widths = (options.width, beam_width([demands[i] for i in phrased], options))
+    plain = [i for i, constraints in enumerate(constraints_of) if not constraints.phrases]
+    phrased = [i for i, constraints in enumerate(constraints_of) if constraints.phrases]
+    widths = (options.width, beam_width([constraints_of[i] for i in phrased], options))
     return [
         [group[i] for i in batch]
         for group, width in zip((plain, phrased), widths, strict=True)
@@ -139,13 +138,13 @@ def length_batches(lengths: Sequence[int], budget: int, most: float = math.inf) 
 
 
 def _search_batch(
-    decoder: Decoder, sentences: Sequence[tuple[Sequence[int], Demand]], options: SearchOptions
+    decoder: StepModel, sentences: Sequence[tuple[Sequence[int], Constraints]], options: SearchOptions
 ) -> list[list[Hypothesis]]:
     device = decoder.device
     source, mask = pad([[*ids, EOS] for ids, _ in sentences], PAD)
-    demands = [demand for _, demand in sentences]
+    constraints_of = [constraints for _, constraints in sentences]
     try:
-        return search(decoder, source.to(device), None if mask is None else mask.to(device), options, demands)
+        return search(decoder, source.to(device), None if mask is None else mask.to(device), options, constraints_of)
     except torch.OutOfMemoryError:
         if len(sentences) == 1:
             raise ConfigError(

@@ -13,7 +13,7 @@ from torch import Tensor
 from nmt.decoding.hypothesis import BestFinished, Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.rules import Rule
-from nmt.decoding.step_model import Steps
+from nmt.decoding.step_model import DecoderState
 from nmt.decoding.topk import best_tokens
 from nmt.text.tokenizer import BOS, EOS
 
@@ -47,7 +47,7 @@ class Candidates:
 
 
 def beam_search(
-    steps: Steps, device: torch.device, limits: Tensor, rules: Sequence[Rule], options: SearchOptions
+    steps: DecoderState, device: torch.device, limits: Tensor, rules: Sequence[Rule], options: SearchOptions
 ) -> list[list[Hypothesis]]:
     """Return the n best hypotheses of each sentence, best first, for steps just started and longest outputs (B).
 

@@ -15,11 +15,10 @@ from itertools import accumulate, islice, zip_longest
 import torch
 from torch import Tensor
 
-from nmt.decoding.demand import Demand
-from nmt.decoding.hypothesis import BestFinished, Hypothesis
+from nmt.decoding.hypothesis import BestFinished, Constraints, Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.rules import Rule
-from nmt.decoding.step_model import Steps
+from nmt.decoding.step_model import DecoderState
 from nmt.decoding.topk import largest, normalizers
 from nmt.text.tokenizer import BOS, EOS
 
@@ -110,10 +109,10 @@ class _Candidate:
 class _Sentence:
     """One sentence's search, which decides on Python objects: such sentences are few."""
 
-    def __init__(self, place: int, demand: Demand, limit: int, options: SearchOptions) -> None:
-        self.place, self._demand, self._limit, self._options = place, demand, limit, options
-        self._width = beam_width([demand], options)
-        self.live = [_Growing((), (), 0.0, Progress(demand.phrases))]
+    def __init__(self, place: int, constraints: Constraints, limit: int, options: SearchOptions) -> None:
+        self.place, self._demand, self._limit, self._options = place, constraints, limit, options
+        self._width = beam_width([constraints], options)
+        self.live = [_Growing((), (), 0.0, Progress(constraints.phrases))]
         self.finished = BestFinished(options.n_best)
 
     def wanted(self) -> list[tuple[int, int]]:
@@ -185,18 +184,18 @@ class _Sentence:
         self.finished.add(Hypothesis(list(parent.tokens), way.total, steps, normalized))
 
 
-def beam_width(demands: Sequence[Demand], options: SearchOptions) -> int:
+def beam_width(constraints_of: Sequence[Constraints], options: SearchOptions) -> int:
     """Return how many hypotheses a sentence with these demands takes: one a bank, if there are not too many."""
-    tokens = max((demand.phrase_tokens for demand in demands), default=0)
+    tokens = max((constraints.phrase_tokens for constraints in constraints_of), default=0)
     return max(options.beam, min(tokens + 1, WIDEST)) if tokens else options.beam
 
 
 def constrained_search(
-    steps: Steps,
+    steps: DecoderState,
     device: torch.device,
     limits: Tensor,
     rules: Sequence[Rule],
-    demands: Sequence[Demand],
+    constraints_of: Sequence[Constraints],
     options: SearchOptions,
 ) -> list[list[Hypothesis]]:
     """Return the n best hypotheses of each sentence, best first, that hold the phrases of its demand (B).
@@ -206,8 +205,8 @@ def constrained_search(
     may use tokens that the rules forbid, but begin after the demand's prefix. Without phrases it is the plain beam.
     """
     sentences = [
-        _Sentence(place, demand, int(limit), options)
-        for place, (demand, limit) in enumerate(zip(demands, limits, strict=True))
+        _Sentence(place, constraints, int(limit), options)
+        for place, (constraints, limit) in enumerate(zip(constraints_of, limits, strict=True))
     ]
     searched = list(sentences)
     while searched:

@@ -5,9 +5,8 @@ from typing import Protocol
 
 from nmt.config import RuntimeSettings
 from nmt.decoding.batched_search import search_all
-from nmt.decoding.demand import Demand
 from nmt.decoding.ensemble import Ensemble
-from nmt.decoding.hypothesis import Hypothesis
+from nmt.decoding.hypothesis import Constraints, Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.rescoring import search_and_rescore
 from nmt.decoding.workers import Workers
@@ -29,7 +28,7 @@ class Engine(Protocol):
         sentences: Sequence[Sequence[int]],
         options: SearchOptions,
         budget: int,
-        demands: Sequence[Demand] | None = None,
+        constraints_of: Sequence[Constraints] | None = None,
     ) -> list[list[Hypothesis]]:
         """Return each sentence's hypotheses, as `search_all` does: in order, best first, within a budget a batch.
 
@@ -78,7 +77,7 @@ class TorchEngine:
         sentences: Sequence[Sequence[int]],
         options: SearchOptions,
         budget: int,
-        demands: Sequence[Demand] | None = None,
+        constraints_of: Sequence[Constraints] | None = None,
     ) -> list[list[Hypothesis]]:
         """Return each sentence's hypotheses, in the precision of the runtime."""
         if len(sentences) > _WORTH_PACKING:
@@ -86,8 +85,8 @@ class TorchEngine:
         with autocast(self._runtime, self._model.device):
             if self._ensemble is not None:
                 _check_known_to_several(options)
-                return search_all(self.workers or self._ensemble, sentences, options, budget, demands)
-            return search_and_rescore(self._model, sentences, options, budget, demands, self.workers)
+                return search_all(self.workers or self._ensemble, sentences, options, budget, constraints_of)
+            return search_and_rescore(self._model, sentences, options, budget, constraints_of, self.workers)
 
     def _pack(self, eight_bits: bool) -> list[bool]:
         """Pack the weights that are not yet; return where there was a way."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from nmt.decoding.step_model import Decoder, Steps
+from nmt.decoding.step_model import DecoderState, StepModel
 from nmt.errors import ModelError
 from nmt.model.checkpoint import LoadedModel
 
@@ -19,7 +19,7 @@ from nmt.model.checkpoint import LoadedModel
 class Ensemble:
     """A decoder made of decoders that have the same vocabularies and are on the same device."""
 
-    def __init__(self, members: Sequence[Decoder]) -> None:
+    def __init__(self, members: Sequence[StepModel]) -> None:
         self.members = members
 
     @property
@@ -32,7 +32,7 @@ class Ensemble:
         """Where all of them are."""
         return self.members[0].device
 
-    def start(self, source: Tensor, source_mask: Tensor | None, beam: int) -> Steps:
+    def start(self, source: Tensor, source_mask: Tensor | None, beam: int) -> DecoderState:
         """Let each of them read the source ids (B, S)."""
         return EnsembleSteps([member.start(source, source_mask, beam) for member in self.members])
 
@@ -41,7 +41,7 @@ class Ensemble:
 class EnsembleSteps:
     """A batch that all of them translate, with what each remembers of it."""
 
-    members: Sequence[Steps]
+    members: Sequence[DecoderState]
 
     def step(self, tokens: Tensor) -> Iterator[Tensor]:
         """Read the newest tokens (N); yield log(Σₘ pₘ / n), (n, V) for n rows at a time: logits of normalizer 0."""

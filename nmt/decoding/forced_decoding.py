@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from nmt.batching.batch import pad
 from nmt.decoding.batched_search import length_batches
 from nmt.decoding.ensemble import Ensemble
-from nmt.decoding.step_model import Decoder
+from nmt.decoding.step_model import StepModel
 from nmt.decoding.watching import told
 from nmt.decoding.workers import Workers
 from nmt.errors import DataError
@@ -100,7 +100,7 @@ def force_all(
     assert not model.training, "dropout would change the probabilities"
     results: dict[int, Forced] = {}
     batches = length_batches([max(map(len, pair)) + 1 for pair in pairs], budget)
-    items = [[pairs[i] for i in batch] for batch in distributed.own_share(batches)]
+    items = [[pairs[i] for i in batch] for batch in distributed.shard(batches)]
     if workers is not None and len(items) > 1 and workers.ready:
         work = partial(_force_share, place=_members(workers.decoder).index(model), heads=heads)
         own = [
@@ -109,17 +109,17 @@ def force_all(
         ]
     else:
         own = list(told((_force_batch(model, item, heads) for item in items), len(items)))
-    for indices, found in zip(batches, distributed.gathered(own), strict=True):
+    for indices, found in zip(batches, distributed.all_gather(own), strict=True):
         results.update(zip(indices, found, strict=True))
     return [results[i] for i in range(len(pairs))]
 
 
-def _members(decoder: Decoder) -> Sequence[Decoder]:
+def _members(decoder: StepModel) -> Sequence[StepModel]:
     return decoder.members if isinstance(decoder, Ensemble) else [decoder]
 
 
 def _force_share(
-    decoder: Decoder, pairs: Sequence[Pair], place: int, heads: Sequence[Head]
+    decoder: StepModel, pairs: Sequence[Pair], place: int, heads: Sequence[Head]
 ) -> list[tuple[list[float], npt.NDArray[np.float32]]]:
     """Return what the model at that place makes of a batch, as arrays: tensors would go through shared memory."""
     model = _members(decoder)[place]

@@ -12,13 +12,13 @@ from torch import Tensor
 from nmt.decoding.hypothesis import Hypothesis, not_a_number
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.rules import Rule
-from nmt.decoding.step_model import Steps
+from nmt.decoding.step_model import DecoderState
 from nmt.decoding.topk import best_tokens
 from nmt.text.tokenizer import BOS, EOS
 
 
 def greedy_search(
-    steps: Steps, device: torch.device, limits: Tensor, rules: Sequence[Rule], options: SearchOptions
+    steps: DecoderState, device: torch.device, limits: Tensor, rules: Sequence[Rule], options: SearchOptions
 ) -> list[list[Hypothesis]]:
     """Return the one hypothesis of each sentence, for steps just started and longest outputs (B), on the CPU."""
     count = limits.numel()

@@ -53,3 +53,21 @@ def not_a_number() -> ModelError:
         "the model's log-probabilities are not numbers: its weights are damaged, or its training diverged; "
         "take an earlier checkpoint"
     )
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """Target ids that a translation begins with, and runs of target ids that it must hold, each in one piece."""
+
+    prefix: tuple[int, ...] = ()
+    phrases: tuple[tuple[int, ...], ...] = ()
+    apart: frozenset[int] = frozenset()
+    """Ids that may not come right after a phrase, because they would go on with its last word."""
+
+    @property
+    def phrase_tokens(self) -> int:
+        """How many tokens the phrases have."""
+        return sum(map(len, self.phrases))
+
+
+NO_CONSTRAINTS = Constraints()

@@ -10,9 +10,8 @@ from torch import Tensor
 
 from nmt.decoding.alignment import usual_heads
 from nmt.decoding.batched_search import search_all
-from nmt.decoding.demand import Demand
 from nmt.decoding.forced_decoding import Forced, force_all
-from nmt.decoding.hypothesis import Hypothesis
+from nmt.decoding.hypothesis import Constraints, Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.workers import Workers
 from nmt.model.transformer import Transformer
@@ -26,7 +25,7 @@ def search_and_rescore(
     sentences: Sequence[Sequence[int]],
     options: SearchOptions,
     budget: int,
-    demands: Sequence[Demand] | None = None,
+    constraints_of: Sequence[Constraints] | None = None,
     workers: Workers | None = None,
 ) -> list[list[Hypothesis]]:
     """Return each sentence's hypotheses as `search_all` does, read again by the model where the options need that.
@@ -40,7 +39,7 @@ def search_and_rescore(
     """
     ranked = options.coverage_penalty > 0 and options.sampling is None
     searched = replace(options, n_best=options.beam) if ranked else options
-    found = search_all(workers or model, sentences, searched, budget, demands)
+    found = search_all(workers or model, sentences, searched, budget, constraints_of)
     if not ranked and (options.repetition_penalty == 1 or options.sampling is not None):
         return found
     heads = usual_heads(model.settings).heads if ranked else ()

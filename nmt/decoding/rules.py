@@ -10,7 +10,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from nmt.decoding.demand import Demand
+from nmt.decoding.hypothesis import Constraints
 from nmt.decoding.options import SearchOptions
 from nmt.text.tokenizer import EOS
 
@@ -28,7 +28,9 @@ class Rule(Protocol):
         """
 
 
-def rules_for(options: SearchOptions, demands: Sequence[Demand], limits: Tensor, shortest: Tensor) -> list[Rule]:
+def rules_for(
+    options: SearchOptions, constraints_of: Sequence[Constraints], limits: Tensor, shortest: Tensor
+) -> list[Rule]:
     """Return the rules in the order in which they apply, for sentences with demands, longest and shortest outputs (B).
 
     The order sees to it that there is always something to say: `</s>`, unless a rule before it leaves another token.
@@ -41,8 +43,8 @@ def rules_for(options: SearchOptions, demands: Sequence[Demand], limits: Tensor,
     if bool((shortest > 1).any()):
         rules.append(NoEndBefore(torch.minimum(shortest, limits)))
     rules.append(EndAt(limits))
-    if any(demand.prefix for demand in demands):
-        return [BeginWith([demand.prefix for demand in demands], rules)]
+    if any(constraints.prefix for constraints in constraints_of):
+        return [BeginWith([constraints.prefix for constraints in constraints_of], rules)]
     return rules
 
 

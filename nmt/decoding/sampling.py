@@ -15,13 +15,18 @@ from nmt.config import Sampling
 from nmt.decoding.hypothesis import Hypothesis, not_a_number
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.rules import Rule
-from nmt.decoding.step_model import Steps
+from nmt.decoding.step_model import DecoderState
 from nmt.system.device import seed_for
 from nmt.text.tokenizer import BOS, EOS
 
 
 def sample_search(
-    steps: Steps, device: torch.device, limits: Tensor, rules: Sequence[Rule], options: SearchOptions, noise: Tensor
+    steps: DecoderState,
+    device: torch.device,
+    limits: Tensor,
+    rules: Sequence[Rule],
+    options: SearchOptions,
+    noise: Tensor,
 ) -> list[list[Hypothesis]]:
     """Return K samples of each sentence, the most probable first, for steps just started and longest outputs (B).
 

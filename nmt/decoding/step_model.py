@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 
-class Steps(Protocol):
+class DecoderState(Protocol):
     """A batch that is being translated, with what the model remembers of it; it begins with one row a sentence."""
 
     def step(self, tokens: Tensor) -> Iterator[Tensor]:
@@ -25,7 +25,7 @@ class Steps(Protocol):
         """Let row i go on from what row rows[i] has said, for rows (N') of sentences in order, K a sentence at most."""
 
 
-class Decoder(Protocol):
+class StepModel(Protocol):
     """A model, or several that speak with one voice."""
 
     @property
@@ -36,5 +36,5 @@ class Decoder(Protocol):
     def device(self) -> torch.device:
         """Where tokens and rows must be."""
 
-    def start(self, source: Tensor, source_mask: Tensor | None, beam: int) -> Steps:
+    def start(self, source: Tensor, source_mask: Tensor | None, beam: int) -> DecoderState:
         """Read source ids (B, S) and their mask (B, S), True at tokens; None if nothing is padded. K is the beam."""

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from nmt.config import RuntimeSettings
-from nmt.decoding.step_model import Decoder, Steps
+from nmt.decoding.step_model import DecoderState, StepModel
 from nmt.errors import ModelError
 from nmt.system.device import autocast
 
@@ -55,7 +55,7 @@ class Workers:
     live no longer than the thread that asked for them first.
     """
 
-    def __init__(self, decoder: Decoder, runtime: RuntimeSettings, count: int) -> None:
+    def __init__(self, decoder: StepModel, runtime: RuntimeSettings, count: int) -> None:
         self.decoder = decoder
         self._runtime = runtime
         self.count = count
@@ -77,11 +77,11 @@ class Workers:
         """As the decoder has it."""
         return self.decoder.device
 
-    def start(self, source: Tensor, source_mask: Tensor | None, beam: int) -> Steps:
+    def start(self, source: Tensor, source_mask: Tensor | None, beam: int) -> DecoderState:
         """Begin in this process."""
         return self.decoder.start(source, source_mask, beam)
 
-    def share_out(self, work: Callable[[Decoder, Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+    def share_out(self, work: Callable[[StepModel, Item], Result], items: Sequence[Item]) -> Iterator[Result]:
         """Do some work for each item in one of the processes, in order; `work` and what it returns are pickled.
 
         One call must be through before the next. Raises what the work raises, and ModelError if a process is gone.

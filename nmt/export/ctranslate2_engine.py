@@ -23,9 +23,8 @@ import torch
 
 from nmt.config import DecodeSettings, Languages, RuntimeSettings
 from nmt.decoding.batched_search import length_batches
-from nmt.decoding.demand import NO_DEMAND, Demand
 from nmt.decoding.engine import Engine
-from nmt.decoding.hypothesis import Hypothesis, not_a_number
+from nmt.decoding.hypothesis import NO_CONSTRAINTS, Constraints, Hypothesis, not_a_number
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.watching import told
 from nmt.errors import ConfigError, ModelError
@@ -85,11 +84,11 @@ class CTranslate2Engine:
         sentences: Sequence[Sequence[int]],
         options: SearchOptions,
         budget: int,
-        demands: Sequence[Demand] | None = None,
+        constraints_of: Sequence[Constraints] | None = None,
     ) -> list[list[Hypothesis]]:
         """Return each sentence's hypotheses; they have no `token_log_probs`, which CTranslate2 does not tell."""
         _check(options)
-        if demands and any(demand != NO_DEMAND for demand in demands):
+        if constraints_of and any(constraints != NO_CONSTRAINTS for constraints in constraints_of):
             raise ConfigError("CTranslate2 cannot hold to demands; translate with the model that was exported")
         results: list[list[Hypothesis]] = [[] for _ in sentences]
         batches = length_batches([len(ids) + 1 for ids in sentences], budget // options.beam)

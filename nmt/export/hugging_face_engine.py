@@ -9,8 +9,7 @@ from pathlib import Path
 
 import torch
 
-from nmt.decoding.demand import Demand
-from nmt.decoding.hypothesis import Hypothesis
+from nmt.decoding.hypothesis import Constraints, Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ModelError
 from nmt.export.exported import library
@@ -51,7 +50,7 @@ class HuggingFaceEngine:
         sentences: Sequence[Sequence[int]],
         options: SearchOptions,
         budget: int,
-        demands: Sequence[Demand] | None = None,
+        constraints_of: Sequence[Constraints] | None = None,
     ) -> list[list[Hypothesis]]:
         """Return the best hypothesis of each sentence, whatever the budget."""
         return [[self._best(ids, options)] for ids in sentences]

@@ -115,13 +115,13 @@ class Transformer(nn.Module):
         """Where the weights are."""
         return self.output.weight.device
 
-    def start(self, source: Tensor, source_mask: Tensor | None, beam: int) -> "Decoding":
+    def start(self, source: Tensor, source_mask: Tensor | None, beam: int) -> "TransformerState":
         """Read source ids (B, S) with their mask, to decode step by step with up to K rows for each sentence.
 
         The model must be in eval mode.
         """
         assert not self.training, "dropout would make the search random"
-        return Decoding(self, self.start_cache(self.encode(source, source_mask), source_mask, beam))
+        return TransformerState(self, self.start_cache(self.encode(source, source_mask), source_mask, beam))
 
     def start_cache(self, memory: Tensor, source_mask: Tensor | None, beam: int) -> DecoderCache:
         """Prepare decoding step by step, at first one row for each sentence of memory (B, S, D)."""
@@ -150,7 +150,7 @@ class Transformer(nn.Module):
         return sum(parameter.numel() for parameter in self.parameters())
 
 
-class Decoding:
+class TransformerState:
     """A batch of sentences that is being translated, with what is remembered of it.
 
     Rows are filled up with copies of the last one to a number that products like.

@@ -110,7 +110,7 @@ def size() -> int:
 
 
 @contextmanager
-def apart() -> Iterator[None]:
+def single_process() -> Iterator[None]:
     """Let this process be alone within the block, for what may take another course in each."""
     token = _apart.set(True)
     try:
@@ -119,12 +119,12 @@ def apart() -> Iterator[None]:
         _apart.reset(token)
 
 
-def summed(*values: Number) -> list[Number]:
+def all_reduce_sum(*values: Number) -> list[Number]:
     """Return the sums of values over all processes."""
     return _reduced(values, dist.ReduceOp.SUM)
 
 
-def summed_on_device(numbers: Tensor) -> Tensor:
+def all_reduce_sum_on_device(numbers: Tensor) -> Tensor:
     """Return the sums of numbers over all processes, on the device where they are, for which nobody waits."""
     if size() > 1:
         numbers = numbers.double()
@@ -132,7 +132,7 @@ def summed_on_device(numbers: Tensor) -> Tensor:
     return numbers
 
 
-def largest(*values: Number) -> list[Number]:
+def all_reduce_max(*values: Number) -> list[Number]:
     """Return the largest of each value in any process."""
     return _reduced(values, dist.ReduceOp.MAX)
 
@@ -145,13 +145,13 @@ def _reduced(values: tuple[Number, ...], operation: dist.ReduceOp.RedOpType) -> 
     return [type(value)(number) for value, number in zip(values, numbers.tolist(), strict=True)]
 
 
-def own_share(items: Sequence[Item]) -> Sequence[Item]:
+def shard(items: Sequence[Item]) -> Sequence[Item]:
     """Return what this process does of work that is dealt out to all."""
     return items[rank() :: size()]
 
 
-def gathered(own: list[Item]) -> list[Item]:
-    """Return what all processes made of their shares, in the order that the work had before `own_share`."""
+def all_gather(own: list[Item]) -> list[Item]:
+    """Return what all processes made of their shares, in the order that the work had before `shard`."""
     if size() == 1:
         return own
     shares: list[list[Item]] = [[] for _ in range(size())]
@@ -162,11 +162,11 @@ def gathered(own: list[Item]) -> list[Item]:
     return whole
 
 
-def dealt_out(items: Iterable[Item], work: Callable[[Item], Result]) -> Iterator[Result]:
+def scatter_map(items: Iterable[Item], work: Callable[[Item], Result]) -> Iterator[Result]:
     """Let each process do one item at a time of those that the first one has; yield all results, in order, to it.
 
     The others yield nothing, but compute. What an item becomes does not depend on how many processes there are: each
-    is `apart` while it works.
+    is `single_process` while it works.
     """
     if size() == 1:
         yield from map(work, items)
@@ -180,7 +180,7 @@ def dealt_out(items: Iterable[Item], work: Callable[[Item], Result]) -> Iterator
         dist.scatter_object_list(own, parts if rank() == 0 else None, group=group)
         if own[0] is None:
             break
-        with apart():
+        with single_process():
             done = [work(item) for item in own[0]]
         results: list[list[Result]] = [[] for _ in range(size())]
         dist.gather_object(done, results if rank() == 0 else None, group=group)

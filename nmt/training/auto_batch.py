@@ -53,14 +53,14 @@ def find_batch_tokens(recipe: Recipe, corpus: PreparedCorpus, device: torch.devi
     free = {name: int(MARGINS[device.type] * amount) for name, amount in free_memory(device).items()}
     trial = Trial(recipe, corpus, device)
     most = MOST_ON_A_CPU if device.type == "cpu" else 2**31 - 1
-    with torch.random.fork_rng([device] if device.type == "cuda" else []), distributed.apart():
-        size = trial.largest(free, most)
+    with torch.random.fork_rng([device] if device.type == "cuda" else []), distributed.single_process():
+        size = trial.all_reduce_max(free, most)
         # where a line is drawn on from small batches to huge ones, and failing costs nothing
         while device.type == "cuda" and not trial.fits(size, free):
             size = size * 9 // 10
     trial.end()
     # a size that all processes can bear, and that does not look more exact than it is
-    size = -int(distributed.largest(-size)[0])
+    size = -int(distributed.all_reduce_max(-size)[0])
     return distributed.size() * max(_LEAST, size - size % _LEAST)
 
 
@@ -106,7 +106,7 @@ class Trial:
         self.updater: Updater | None = None
         self._steps = 0
 
-    def largest(self, free: Bytes, most: int) -> int:
+    def all_reduce_max(self, free: Bytes, most: int) -> int:
         """Return the largest size whose batches fit in `free`, by the line through two smaller ones.
 
         Trials grow as far as the line says that they may: where memory has run out once, little of it comes back.
@@ -178,7 +178,7 @@ class Trial:
         self._steps += 1
         updater = self.opened()
         try:
-            fits = updater.update(batches, self._steps).care.largest_batch is None
+            fits = updater.update(batches, self._steps).adjustments.largest_batch is None
         except ConfigError:
             fits = False  # not even a single pair does
         if not fits:

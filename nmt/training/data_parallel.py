@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from nmt.batching.batch import silence
+from nmt.batching.batch import dummy_batch
 from nmt.config import Recipe
 from nmt.errors import ModelError
 from nmt.model.checkpoint import LoadedModel, weights_of
@@ -21,12 +21,14 @@ from nmt.system import distributed
 from nmt.training.averaging import MovingAverage
 from nmt.training.objective import Objective
 from nmt.training.optimizer import optimizer_tensors
-from nmt.training.progress import Care, Progress
+from nmt.training.progress import Adjustments, Progress
 from nmt.training.run import RunDirectory, Warn
 from nmt.training.run_log import MetricsLog
 
 
-def learner(objective: Objective, average: MovingAverage | None, sharded: bool, device: torch.device) -> nn.Module:
+def wrap_distributed(
+    objective: Objective, average: MovingAverage | None, sharded: bool, device: torch.device
+) -> nn.Module:
     """Return what is called in place of the objective, so that gradients become their means over all processes.
 
     Each process holds a replica of the model, and gradients are exchanged while the rest of them is computed (Li et al.
@@ -44,13 +46,13 @@ def learner(objective: Objective, average: MovingAverage | None, sharded: bool, 
     replica.broadcast_buffers = False
     # After its first pass DDP arranges gradients in another order, in which the exchange rounds otherwise. With that
     # pass behind it, the first update of a run that was resumed is the same as if it had gone on.
-    loss, _ = replica(silence().to(device))
+    loss, _ = replica(dummy_batch().to(device))
     loss.backward()
     objective.zero_grad(set_to_none=True)
     return replica
 
 
-def exchanged(module: nn.Module, now: bool) -> AbstractContextManager[None]:
+def gradient_sync(module: nn.Module, now: bool) -> AbstractContextManager[None]:
     """Return the context in which to learn from a batch; replicas exchange gradients only `now`, at the last one.
 
     Shards exchange them at each, since they have no room for whole gradients.
@@ -61,16 +63,16 @@ def exchanged(module: nn.Module, now: bool) -> AbstractContextManager[None]:
     return nullcontext()
 
 
-def agreed(care: Care) -> Care:
+def sync_adjustments(adjustments: Adjustments) -> Adjustments:
     """Return what all processes learn from the mishaps of each."""
-    limit = -math.inf if care.largest_batch is None else -float(care.largest_batch)
-    (lowest,) = distributed.largest(limit)
-    return care if lowest == limit else replace(care, largest_batch=int(-lowest))
+    limit = -math.inf if adjustments.largest_batch is None else -float(adjustments.largest_batch)
+    (lowest,) = distributed.all_reduce_max(limit)
+    return adjustments if lowest == limit else replace(adjustments, largest_batch=int(-lowest))
 
 
 def check_same_place(run: RunDirectory, progress: Progress) -> None:
     """Raise ModelError unless all processes go on from the same checkpoint."""
-    (furthest,) = distributed.largest(progress.step)
+    (furthest,) = distributed.all_reduce_max(progress.step)
     if progress.step != furthest:
         raise ModelError(
             f"{run.path}: process {distributed.rank()} finds the run at step {progress.step:,}, another at "
@@ -100,7 +102,7 @@ class _WatchedRun(RunDirectory):
     def prune(self, keep_best: int, keep_last: int, progress: Progress) -> None: ...
 
     def _is_outdated(self, directory: Path, progress: Progress) -> bool:
-        return bool(distributed.largest(0)[0])
+        return bool(distributed.all_reduce_max(0)[0])
 
     def _write(
         self,

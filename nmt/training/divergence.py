@@ -64,7 +64,7 @@ def check_rollback(progress: Progress, reason: str, skipped: Path) -> None:
     elif again and progress.rollbacks >= MOST_ROLLBACKS:
         tried = (
             f"{MOST_ROLLBACKS} times training has gone back to step {progress.validated_at:,}, "
-            f"at last with {progress.care.rate:g} of its rate"
+            f"at last with {progress.adjustments.rate:g} of its rate"
         )
     else:
         return
@@ -80,7 +80,7 @@ def rolled_back(before: Progress, checkpoint: Progress) -> Progress:
     return replace(
         checkpoint,
         seconds=before.seconds,  # they have passed
-        care=replace(before.care, rate=before.care.rate / 2),
+        adjustments=replace(before.adjustments, rate=before.adjustments.rate / 2),
         skipped_in_a_row=0,
         rollbacks=before.rollbacks + 1 if again else 1,
         rolled_back_to=checkpoint.step,

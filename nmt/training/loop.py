@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from nmt.batching.batch import Batch
-from nmt.batching.batch_stream import BatchStream, Place, Share
+from nmt.batching.batch_stream import BatchStream, DataPosition, RankShard
 from nmt.batching.plan import SentenceLengths, padding_share
 from nmt.batching.prefetch import Prefetcher
 from nmt.batching.resegmentation import Variation
@@ -29,10 +29,10 @@ from nmt.training.data_parallel import check_same_place
 from nmt.training.display import TrainingDisplay
 from nmt.training.divergence import MOST_SKIPPED, DivergedError, check_rollback, keep_batches, rolled_back
 from nmt.training.fine_tuning import freeze, start_from
-from nmt.training.progress import Care, Window
+from nmt.training.progress import Adjustments, IntervalSums
 from nmt.training.run import RunDirectory
 from nmt.training.signals import Interruption
-from nmt.training.step import Launched, Update, Updater
+from nmt.training.step import DispatchedUpdate, Update, Updater
 from nmt.training.utilization import Utilization
 from nmt.training.validation import Validation, evaluate, mean_loss
 
@@ -70,7 +70,7 @@ class Training:
         self.epochs_read = self.stream.epochs_read
         self.utilization = Utilization(self.model, device, recipe.runtime)
         self.display = TrainingDisplay(console, recipe.train)
-        self._unsettled: tuple[Launched, Sequence[Batch]] | None = None
+        self._unsettled: tuple[DispatchedUpdate, Sequence[Batch]] | None = None
 
     def introduce(self) -> None:
         """Say what is about to be trained, on what."""
@@ -142,11 +142,11 @@ class Training:
         progress = self.progress
         reading = feed.next()
         progress.step += 1
-        launched = self.updater.launch(reading.batches, progress.step, progress.care)
+        launched = self.updater.launch(reading.batches, progress.step, progress.adjustments)
         progress.epoch, progress.part, progress.group = astuple(reading.place)
         self.epochs_read = reading.epochs_read
-        if launched.care != progress.care:
-            self._cut_from_now_on(launched.care)
+        if launched.adjustments != progress.adjustments:
+            self._cut_from_now_on(launched.adjustments)
         self.settle()  # the update before, while the device is at work on this one
         self._unsettled = launched, reading.batches
         if not self.updater.late or progress.step % self.recipe.train.log_every == 0:
@@ -174,13 +174,13 @@ class Training:
         if self.progress.step % self.recipe.train.log_every == 0:
             self.run.log(record)
             self.display.log(record, self.progress)
-            self.progress.window = Window()
+            self.progress.window = IntervalSums()
 
-    def _cut_from_now_on(self, care: Care) -> None:
-        self.progress.care = care
+    def _cut_from_now_on(self, adjustments: Adjustments) -> None:
+        self.progress.adjustments = adjustments
         self.console.warn(
             f"step {self.progress.step:,}: the batch did not fit in the memory of {self.updater.device}, so it was "
-            f"learnt in parts; from now on batches of more than {care.largest_batch:,} tokens, source and target with "
+            f"learnt in parts; from now on batches of more than {adjustments.largest_batch:,} tokens, source and target with "
             "padding, are cut. Lower train.batch_tokens and raise train.accumulate for the same updates without cuts"
         )
 
@@ -208,7 +208,7 @@ class Training:
         self.stream = self._open_stream()
         self.epochs_read = self.stream.epochs_read
         self.console.warn(
-            f"{reason}; back to step {checkpoint.step:,} and on with {self.progress.care.rate:g} of the rate"
+            f"{reason}; back to step {checkpoint.step:,} and on with {self.progress.adjustments.rate:g} of the rate"
         )
 
     def _open_stream(self) -> BatchStream:
@@ -221,9 +221,9 @@ class Training:
             recipe.train.group_budget,
             recipe.seed,
             recipe.train.length_groups,
-            Place(progress.epoch, progress.part, progress.group),
+            DataPosition(progress.epoch, progress.part, progress.group),
             Variation.of_recipe(recipe, self.tokenizers),
-            Share(distributed.rank(), distributed.size()),
+            RankShard(distributed.rank(), distributed.size()),
         )
 
     def _feed(self) -> Prefetcher:
@@ -299,7 +299,7 @@ class Training:
             return f"train.stop.steps is {stop.steps:,}"
         if stop.epochs is not None and progress.epoch >= stop.epochs:
             return f"train.stop.epochs is {stop.epochs}"
-        if stop.hours is not None and distributed.largest(progress.seconds)[0] >= stop.hours * 3600:
+        if stop.hours is not None and distributed.all_reduce_max(progress.seconds)[0] >= stop.hours * 3600:
             return f"train.stop.hours is {stop.hours:g}"
         if stop.patience is not None and progress.validations_without_gain >= stop.patience:
             return f"no better {self.recipe.train.best_metric} in {stop.patience} validations"

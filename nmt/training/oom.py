@@ -66,12 +66,12 @@ def sentences_in(batch: Batch) -> int:
     return sum(group.source.size(0) for group in batch.groups)
 
 
-def cut(batch: Batch, largest: int | None, pad_id: int) -> list[Batch]:
-    """Halve a batch, and its halves, until each part holds at most `largest` tokens or a single pair.
+def cut(batch: Batch, all_reduce_max: int | None, pad_id: int) -> list[Batch]:
+    """Halve a batch, and its halves, until each part holds at most `all_reduce_max` tokens or a single pair.
 
     None cuts nothing. The parts hold the same pairs, in the same groups, so their gradients add up to the batch's.
     """
-    if largest is None or size_of(batch) <= largest or sentences_in(batch) == 1:
+    if all_reduce_max is None or size_of(batch) <= all_reduce_max or sentences_in(batch) == 1:
         return [batch]
     first: list[Group] = []
     second: list[Group] = []
@@ -82,7 +82,7 @@ def cut(batch: Batch, largest: int | None, pad_id: int) -> list[Batch]:
         first += [_rows(group, slice(middle))] if middle else []
         second += [_rows(group, slice(middle, None))] if middle < sentences else []
     halves = (_batch(first, pad_id), _batch(second, pad_id))
-    return [part for half in halves for part in cut(half, largest, pad_id)]
+    return [part for half in halves for part in cut(half, all_reduce_max, pad_id)]
 
 
 def _rows(group: Group, rows: slice) -> Group:

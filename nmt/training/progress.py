@@ -11,7 +11,7 @@ PROGRESS_FILE = "progress.json"
 
 
 @dataclass
-class Window:
+class IntervalSums:
     """Sums since the last line of the log."""
 
     loss: float = 0.0
@@ -37,7 +37,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Care:
+class Adjustments:
     """What mishaps have taught a run: to go slower, and to cut what does not fit."""
 
     rate: float = 1.0
@@ -59,9 +59,9 @@ class Progress:
     validated_at: int = 0  # the step of the last validation
     validations_without_gain: int = 0
     best: list[tuple[float, int]] = field(default_factory=list)  # (metric, step), best first
-    window: Window = field(default_factory=Window)
+    window: IntervalSums = field(default_factory=IntervalSums)
     corpus: str = ""  # fingerprint of the prepared corpus
-    care: Care = Care()
+    adjustments: Adjustments = Adjustments()
     skipped: int = 0  # steps that changed nothing, since their loss or gradient was not finite
     skipped_in_a_row: int = 0  # of these, the last ones
     rollbacks: int = 0  # to the checkpoint of the next line, since it was written
@@ -80,8 +80,8 @@ def read_progress(directory: Path) -> Progress:
         raise DamagedError(f"{file}: damaged: {error}") from None
     try:
         best = [(value, step) for value, step in content.pop("best")]
-        window, care = Window(**content.pop("window")), Care(**content.pop("care", {}))
-        return Progress(**content, best=best, window=window, care=care)
+        window, adjustments = IntervalSums(**content.pop("window")), Adjustments(**content.pop("adjustments", {}))
+        return Progress(**content, best=best, window=window, adjustments=adjustments)
     except (TypeError, KeyError, ValueError, AttributeError) as error:
         raise ModelError(
             f"{file}: made by another version of nmt, which kept other things: {error}; the model still translates, "

@@ -38,7 +38,7 @@ from nmt.model.checkpoint import (
     write_tensors,
 )
 from nmt.model.transformer import Transformer
-from nmt.system.distributed import largest
+from nmt.system.distributed import all_reduce_max
 from nmt.system.files import replace_text, staged_directory
 from nmt.training.optimizer import load_optimizer, optimizer_tensors
 from nmt.training.progress import PROGRESS_FILE, Progress, read_progress
@@ -132,7 +132,9 @@ class RunDirectory:
 
     def _is_outdated(self, directory: Path, progress: Progress) -> bool:
         outdated = not directory.exists() or read_progress(directory) != progress
-        return bool(largest(int(outdated))[0])  # if the weights are in pieces, all processes have to bring theirs
+        return bool(
+            all_reduce_max(int(outdated))[0]
+        )  # if the weights are in pieces, all processes have to bring theirs
 
     def _write(
         self,

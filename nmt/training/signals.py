@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TypeVar
 
-from nmt.system.distributed import largest, size
+from nmt.system.distributed import all_reduce_max, size
 
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SAVING = signal.SIGUSR1
@@ -44,7 +44,7 @@ class Interruption:
         All processes must ask together.
         """
         saving, self._told_to_save = self._told_to_save, False
-        told, saving_told = largest(self._told or 0, int(saving))
+        told, saving_told = all_reduce_max(self._told or 0, int(saving))
         self.signal = int(told) or None
         self.save_wanted = self.save_wanted or bool(saving_told)
 

@@ -18,18 +18,18 @@ from nmt.system import distributed
 from nmt.system.device import autocast, seed_for
 from nmt.training.averaging import MovingAverage
 from nmt.training.compilation import compile_layers
-from nmt.training.data_parallel import agreed, exchanged, learner
+from nmt.training.data_parallel import gradient_sync, sync_adjustments, wrap_distributed
 from nmt.training.host_copy import Arriving
 from nmt.training.loss import Smoothing
 from nmt.training.objective import Objective
 from nmt.training.oom import DoesNotFitError, cut, give_back, out_of_memory, sentences_in, size_of
 from nmt.training.optimizer import make_optimizer
-from nmt.training.progress import Care
+from nmt.training.progress import Adjustments
 from nmt.training.schedule import learning_rate
 
 
 @dataclass(frozen=True)
-class Launched:
+class DispatchedUpdate:
     """An update that the device may still be at work on, and what is known of it before its figures are."""
 
     step: int
@@ -37,7 +37,7 @@ class Launched:
     target_tokens: int
     padded_target_tokens: int
     rate: float
-    care: Care
+    adjustments: Adjustments
     """As it was given, or with a smaller `largest_batch`, if a batch did not fit."""
     figures: Arriving
 
@@ -48,7 +48,7 @@ class Launched:
 
 
 @dataclass(frozen=True)
-class Update(Launched):
+class Update(DispatchedUpdate):
     """What one step did. Losses are sums over target tokens, in nats."""
 
     loss: float
@@ -61,7 +61,7 @@ class Update(Launched):
         return math.isfinite(self.loss) and math.isfinite(self.gradient_norm)
 
 
-_NO_CARE = Care()
+_NO_ADJUSTMENTS = Adjustments()
 
 
 def skips_on(device: torch.device) -> bool:
@@ -83,7 +83,7 @@ class Updater:
         if recipe.runtime.compile:
             compile_layers(self.model, device)
         self.sharded = distributed.size() > 1 and recipe.runtime.parallel == "shard"
-        self.learner = learner(self.objective, self.average, self.sharded, device)
+        self.wrap_distributed = wrap_distributed(self.objective, self.average, self.sharded, device)
         self.optimizer = make_optimizer(self.model, recipe.train, device)
         self.late = skips_on(device) and not self.sharded
         """Whether `launch` comes back before the device is through, so that figures are best read a step later."""
@@ -93,11 +93,13 @@ class Updater:
         model = whole(self.model if self.average is None else self.average.model)
         return self.objective if model is self.model else Objective(model, self.objective.smoothing)
 
-    def update(self, batches: Sequence[Batch], step: int, care: Care = _NO_CARE) -> Update:
+    def update(self, batches: Sequence[Batch], step: int, adjustments: Adjustments = _NO_ADJUSTMENTS) -> Update:
         """Make update number `step` and wait for its figures; see `launch`."""
-        return self.launch(batches, step, care).settled()
+        return self.launch(batches, step, adjustments).settled()
 
-    def launch(self, batches: Sequence[Batch], step: int, care: Care = _NO_CARE) -> Launched:
+    def launch(
+        self, batches: Sequence[Batch], step: int, adjustments: Adjustments = _NO_ADJUSTMENTS
+    ) -> DispatchedUpdate:
         """Make update number `step` (from 1) out of one or more batches, as if they were one.
 
         The gradient is that of the mean loss per target token over all batches: tokens are counted first, and each
@@ -108,26 +110,28 @@ class Updater:
         """
         self.objective.train()
         counts = [(batch.source_tokens, batch.target_tokens, batch.padded_target_tokens) for batch in batches]
-        source_tokens, target_tokens, padded_target_tokens = distributed.summed(*map(sum, zip(*counts, strict=True)))
-        losses, care = self._gradient(batches, target_tokens, step, care)
-        care = agreed(care)
+        source_tokens, target_tokens, padded_target_tokens = distributed.all_reduce_sum(
+            *map(sum, zip(*counts, strict=True))
+        )
+        losses, adjustments = self._gradient(batches, target_tokens, step, adjustments)
+        adjustments = sync_adjustments(adjustments)
         norm = whole_tensor(self._clip())
-        sums = distributed.summed_on_device(torch.stack(losses))
+        sums = distributed.all_reduce_sum_on_device(torch.stack(losses))
         figures = torch.cat([sums, norm.to(sums.dtype).unsqueeze(0)])
-        launched = Launched(
+        launched = DispatchedUpdate(
             step=step,
             source_tokens=source_tokens,
             target_tokens=target_tokens,
             padded_target_tokens=padded_target_tokens,
-            rate=care.rate * learning_rate(self.recipe.train, self.recipe.model.dim, step),
-            care=care,
+            rate=adjustments.rate * learning_rate(self.recipe.train, self.recipe.model.dim, step),
+            adjustments=adjustments,
             figures=Arriving(figures),
         )
         self._change_weights(launched, figures)
         self.optimizer.zero_grad(set_to_none=True)
         return launched
 
-    def _change_weights(self, launched: Launched, figures: Tensor) -> None:
+    def _change_weights(self, launched: DispatchedUpdate, figures: Tensor) -> None:
         """Let the optimizer take its step, and the average follow, unless the figures are no numbers."""
         made = None
         if self.late:
@@ -144,21 +148,21 @@ class Updater:
             self.average.update(self.model, launched.step, made)
 
     def _gradient(
-        self, batches: Sequence[Batch], total: int, step: int, care: Care
-    ) -> tuple[tuple[Tensor, Tensor], Care]:
+        self, batches: Sequence[Batch], total: int, step: int, adjustments: Adjustments
+    ) -> tuple[tuple[Tensor, Tensor], Adjustments]:
         """Fill in the gradient of all batches, cut as far as the memory demands; return their losses."""
         while True:
             try:
-                return self._accumulate(batches, total, step, care.largest_batch), care
+                return self._accumulate(batches, total, step, adjustments.largest_batch), adjustments
             except DoesNotFitError as failure:
-                largest = failure.next_try
+                all_reduce_max = failure.next_try
             # what has been summed up goes too, for part of it is of the batch that failed
             self.optimizer.zero_grad(set_to_none=True)
             give_back(self.device)
-            care = replace(care, largest_batch=largest)
+            adjustments = replace(adjustments, largest_batch=all_reduce_max)
 
     def _accumulate(
-        self, batches: Sequence[Batch], total: int, step: int, largest: int | None
+        self, batches: Sequence[Batch], total: int, step: int, all_reduce_max: int | None
     ) -> tuple[Tensor, Tensor]:
         """Add up the gradient of all batches; return the sums of their losses and negative log-likelihoods.
 
@@ -166,7 +170,7 @@ class Updater:
         """
         loss = torch.zeros((), device=self.device)
         likelihood = torch.zeros((), device=self.device)
-        cut_batches = [cut(batch, None if self.sharded else largest, self.pad_id) for batch in batches]
+        cut_batches = [cut(batch, None if self.sharded else all_reduce_max, self.pad_id) for batch in batches]
         left = sum(map(len, cut_batches))
         for number, parts in zip(count(distributed.rank(), distributed.size()), cut_batches, strict=False):
             for index, part in enumerate(parts):
@@ -182,7 +186,7 @@ class Updater:
         """Add a part's share of the gradient; return its loss and negative log-likelihood."""
         others_wait = self.sharded
         try:
-            with exchanged(self.learner, now=last):
+            with gradient_sync(self.wrap_distributed, now=last):
                 loss, likelihood = self.loss(part.to(self.device))
                 others_wait = others_wait or (last and distributed.size() > 1)
                 # the exchange makes means of gradients, where we want their sum
@@ -209,7 +213,7 @@ class Updater:
         if self.device.type == "cpu":
             batch = filled(batch, self.model.longest)
         with autocast(self.recipe.runtime, self.device):
-            losses: tuple[torch.Tensor, torch.Tensor] = self.learner(batch)
+            losses: tuple[torch.Tensor, torch.Tensor] = self.wrap_distributed(batch)
             return losses
 
     def _clip(self) -> Tensor:

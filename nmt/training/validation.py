@@ -93,9 +93,9 @@ def mean_loss(
     objective.eval()
     sums: list[tuple[float, int]] = []
     with torch.no_grad(), autocast(settings, device):
-        for indices in distributed.own_share(cut(ordered, lengths, budget)):
+        for indices in distributed.shard(cut(ordered, lengths, budget)):
             batch = collate(split, [indices], tokenizers)
             _, likelihood = objective(batch.to(device))
             sums.append((likelihood.item(), batch.target_tokens))
-    every_sum = distributed.gathered(sums)
+    every_sum = distributed.all_gather(sums)
     return sum(likelihood for likelihood, _ in every_sum) / sum(tokens for _, tokens in every_sum)

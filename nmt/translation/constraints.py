@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from nmt.decoding.demand import Demand
+from nmt.decoding.hypothesis import Constraints
 from nmt.decoding.unknown import text_with_words
 from nmt.text.glossary import UNSPACED, Glossary, missing_terms
 from nmt.text.languages import given
@@ -44,7 +44,7 @@ class _Phrase(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Survival:
+class OutputConstraints:
     """From lines to what their translations must hold, and from target ids to text that holds it."""
 
     tokenizer: Tokenizer
@@ -55,10 +55,12 @@ class Survival:
     protect: bool
     typography: bool
 
-    def demand(self, line: str) -> Demand:
+    def constraints(self, line: str) -> Constraints:
         """Return what the search must find for a line."""
         phrases = self._phrases(line)
-        return Demand(phrases=tuple(phrase.ids for phrase in phrases), apart=self._apart if phrases else frozenset())
+        return Constraints(
+            phrases=tuple(phrase.ids for phrase in phrases), apart=self._apart if phrases else frozenset()
+        )
 
     def text(self, line: str, ids: Sequence[int], prefix: str = "", words: Sequence[str] | None = None) -> str:
         """Return target ids as text behind a prefix, mended and in the language's typography.

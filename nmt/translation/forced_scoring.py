@@ -7,7 +7,7 @@ from nmt.decoding.alignment import Links, pharaoh
 from nmt.system.console import Console
 from nmt.text.corpus import decode_line
 from nmt.text.normalize import normalize
-from nmt.translation.lines import Lines, Window
+from nmt.translation.lines import LineBatch, LineReader
 from nmt.translation.pipeline import through
 from nmt.translation.result import plain_json
 from nmt.translation.sinks import Output
@@ -41,7 +41,7 @@ class GivenTranslation:
         return "\t".join(row if self.alignment is None else [*row, pharaoh(self.alignment)])
 
 
-def judge(
+def score_given(
     translator: Translator, lines: Sequence[str], texts: Sequence[str], options: TranslateOptions
 ) -> list[GivenTranslation]:
     """Return what the model makes of a given translation of each line, whole lines, however long.
@@ -57,16 +57,21 @@ def judge(
     ]
 
 
-def judge_stream(
-    translator: Translator, lines: Lines, output: Output, options: TranslateOptions, as_json: bool, console: Console
+def score_given_stream(
+    translator: Translator,
+    lines: LineReader,
+    output: Output,
+    options: TranslateOptions,
+    as_json: bool,
+    console: Console,
 ) -> None:
     """Write a row, or with `as_json` a JSON object, for each line of a stream and the text that stands beside it.
 
-    Raises as `judge` and `through` do.
+    Raises as `score_given` and `through` do.
     """
 
-    def judged(window: Window) -> tuple[str, list[int]]:
-        found = judge(translator, [decode_line(raw) for raw in window.lines], window.beside or (), options)
+    def judged(window: LineBatch) -> tuple[str, list[int]]:
+        found = score_given(translator, [decode_line(raw) for raw in window.lines], window.beside or (), options)
         return "".join((one.as_json() if as_json else one.as_text()) + "\n" for one in found), []
 
     through("judging", lines, output, judged, console)

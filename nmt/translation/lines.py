@@ -13,7 +13,7 @@ from nmt.errors import DataError
 from nmt.system.console import counted
 from nmt.text.corpus import read_lines
 from nmt.translation.sinks import Output, Work
-from nmt.translation.translator import WINDOW_LINES
+from nmt.translation.translator import LINE_BATCH_SIZE
 
 WINDOW_BYTES = 1 << 20
 """A window also ends here: lines may be long."""
@@ -21,7 +21,7 @@ _CHUNK_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
-class LineByLine:
+class ParallelLines:
     """A file that has a line for each line of the input."""
 
     option: str
@@ -29,7 +29,7 @@ class LineByLine:
     texts: list[str]
 
     @classmethod
-    def read(cls, option: str, path: Path) -> "LineByLine":
+    def read(cls, option: str, path: Path) -> "ParallelLines":
         """Read a text file. Raises DataError as `read_lines` does."""
         return cls(option, list(read_lines(path)))
 
@@ -45,11 +45,11 @@ class LineByLine:
 
 
 @dataclass(frozen=True)
-class Lines:
+class LineReader:
     """An input, and maybe texts that stand beside its lines."""
 
     stream: BinaryIO
-    beside: LineByLine | None = None
+    beside: ParallelLines | None = None
 
     @property
     def typed(self) -> bool:
@@ -70,21 +70,21 @@ class Lines:
         """How many bytes of a file are read."""
         return self.stream.tell() if self.stream.seekable() else 0
 
-    def windows(self, output: Output) -> Iterator["Window"]:
+    def windows(self, output: Output) -> Iterator["LineBatch"]:
         """Yield what the output has not yet. Raises DataError if there are not as many texts beside as lines."""
         before = output.lines
         for lines in output.rest(read_available(self.stream)):
             end = before + len(lines)
             if self.beside is not None and end > len(self.beside.texts):
                 raise self.beside.misfit("more")
-            yield Window(before + 1, lines, None if self.beside is None else self.beside.texts[before:end])
+            yield LineBatch(before + 1, lines, None if self.beside is None else self.beside.texts[before:end])
             before = end
         if self.beside is not None and before < len(self.beside.texts):
             raise self.beside.misfit(f"{before:,}")
 
 
 @dataclass(frozen=True)
-class Window:
+class LineBatch:
     """Lines that are worked at together, without `\\n`."""
 
     first: int
@@ -112,7 +112,7 @@ def read_available(stream: BinaryIO) -> Iterator[list[bytes]]:
         if rest:
             unfinished.append(rest)
         size += len(chunk)
-        full = len(window) >= WINDOW_LINES or size >= WINDOW_BYTES
+        full = len(window) >= LINE_BATCH_SIZE or size >= WINDOW_BYTES
         if window and (full or not _more_waits(stream)):
             yield window
             window, size = [], 0

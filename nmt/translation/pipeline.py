@@ -14,13 +14,18 @@ from nmt.errors import ConfigError, DataError
 from nmt.system import distributed
 from nmt.system.console import Console, counted
 from nmt.text.corpus import decode_line
-from nmt.translation.lines import LineByLine, Lines, Window
+from nmt.translation.lines import LineBatch, LineReader, ParallelLines
 from nmt.translation.sinks import Output, ResumableFile, StreamOutput, Work, resumable_file
 from nmt.translation.translator import TranslateOptions, Translator
 
 
 def translate_stream(
-    translator: Translator, lines: Lines, output: Output, options: TranslateOptions, as_json: bool, console: Console
+    translator: Translator,
+    lines: LineReader,
+    output: Output,
+    options: TranslateOptions,
+    as_json: bool,
+    console: Console,
 ) -> None:
     """Translate what is left of the lines of a stream; what stands beside them is what the translations begin with.
 
@@ -31,7 +36,7 @@ def translate_stream(
         raise ConfigError("--alignment: a table of the n best has no place for it; add --json, where the best has it")
     started, before = time.monotonic(), output.lines
 
-    def translated(window: Window) -> tuple[str, list[int]]:
+    def translated(window: LineBatch) -> tuple[str, list[int]]:
         texts = [decode_line(raw) for raw in window.lines]
         numbered = list(enumerate(translator.translate_window(texts, options, window.beside), start=window.first))
         if as_json:
@@ -54,7 +59,7 @@ def _lossy_lines(numbers: Sequence[int], before: int) -> str:
 
 
 def through(
-    label: str, lines: Lines, output: Output, work: Callable[[Window], tuple[str, list[int]]], console: Console
+    label: str, lines: LineReader, output: Output, work: Callable[[LineBatch], tuple[str, list[int]]], console: Console
 ) -> list[int]:
     """Write what some work makes of the lines that are left, window by window, in all processes of torchrun.
 
@@ -69,11 +74,11 @@ def through(
     try:
         with _progress(label, lines, output, console) as show:
 
-            def watched_work(window: Window) -> tuple[Window, str, list[int]]:
+            def watched_work(window: LineBatch) -> tuple[LineBatch, str, list[int]]:
                 with watched(partial(show, window)):
                     return window, *work(window)
 
-            for window, text, numbers in distributed.dealt_out(lines.windows(output), watched_work):
+            for window, text, numbers in distributed.scatter_map(lines.windows(output), watched_work):
                 output.add(window.lines, text)
                 noted += numbers
                 show(window, 1.0)
@@ -85,7 +90,9 @@ def through(
 
 
 @contextmanager
-def _progress(label: str, lines: Lines, output: Output, console: Console) -> Iterator[Callable[[Window, float], None]]:
+def _progress(
+    label: str, lines: LineReader, output: Output, console: Console
+) -> Iterator[Callable[[LineBatch, float], None]]:
     """Show progress where no person sees the output itself; yields what to call with the share done of a window."""
     if lines.typed or output.watched:
         yield lambda window, share: None
@@ -93,7 +100,7 @@ def _progress(label: str, lines: Lines, output: Output, console: Console) -> Ite
     furthest = 0, 0
     with console.progress_through(label, lines.size, "lines") as show:
 
-        def shown(window: Window, share: float) -> None:
+        def shown(window: LineBatch, share: float) -> None:
             nonlocal furthest
             size = sum(map(len, window.lines)) + len(window.lines)
             reached = window.first - 1 + int(share * len(window.lines)), max(0, lines.place - int((1 - share) * size))
@@ -105,8 +112,8 @@ def _progress(label: str, lines: Lines, output: Output, console: Console) -> Ite
 
 @contextmanager
 def opened(
-    source: Path | None, output: Path | None, work: Work, beside: LineByLine | None = None
-) -> Iterator[tuple[Lines, Output]]:
+    source: Path | None, output: Path | None, work: Work, beside: ParallelLines | None = None
+) -> Iterator[tuple[LineReader, Output]]:
     """Open what to read and where to write, where nothing is named stdin and stdout.
 
     A file is written so that the same work goes on after a kill, unless the input is typed. Of several processes, only
@@ -114,14 +121,14 @@ def opened(
     empty, or if the output is other work's.
     """
     if distributed.rank() > 0:
-        yield Lines(io.BytesIO()), StreamOutput(io.BytesIO())
+        yield LineReader(io.BytesIO()), StreamOutput(io.BytesIO())
         return
     if (source is None and sys.stdin is None) or (output is None and sys.stdout is None):
         raise DataError("standard input or output is closed; name files with --input and --output")
     if source is not None and output is not None and output.is_file() and source.exists() and source.samefile(output):
         raise ConfigError(f"{output}: the input and the output are the same file; name another output")
     with ExitStack() as files:
-        lines = Lines(files.enter_context(_open(source, "rb")) if source is not None else sys.stdin.buffer, beside)
+        lines = LineReader(files.enter_context(_open(source, "rb")) if source is not None else sys.stdin.buffer, beside)
         if output is None:
             yield lines, StreamOutput(sys.stdout.buffer)
         elif _is_device(output) or lines.typed:

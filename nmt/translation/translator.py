@@ -13,11 +13,10 @@ from typing import Literal, NamedTuple
 
 from nmt.config import RuntimeSettings, Sampling, override_decode
 from nmt.decoding.alignment import Links, align, joined_links
-from nmt.decoding.demand import NO_DEMAND, Demand
 from nmt.decoding.engine import Engine, TorchEngine
 from nmt.decoding.ensemble import check_same_vocabulary
 from nmt.decoding.forced_decoding import force_texts
-from nmt.decoding.hypothesis import Hypothesis
+from nmt.decoding.hypothesis import NO_CONSTRAINTS, Constraints, Hypothesis
 from nmt.decoding.mbr import by_utility
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.unknown import words_for_unknown
@@ -31,10 +30,10 @@ from nmt.text.glossary import Glossary
 from nmt.text.normalize import normalize
 from nmt.text.segment import split_line
 from nmt.text.tokenizer import UNK
-from nmt.translation.constraints import Survival
+from nmt.translation.constraints import OutputConstraints
 from nmt.translation.result import Alternative, Translation, join_ways
 
-WINDOW_LINES = 2048
+LINE_BATCH_SIZE = 2048
 """As many are read before any is translated: enough to sort by length, too few to fill the memory."""
 
 
@@ -168,7 +167,7 @@ class Translator:
         """Yield one translation for each line, in order. Reads a window of lines ahead, never more."""
         options = options or self.options()
         remaining = iter(lines)
-        while window := list(islice(remaining, WINDOW_LINES)):
+        while window := list(islice(remaining, LINE_BATCH_SIZE)):
             yield from self.translate_window(window, options)
 
     def translate_window(
@@ -184,11 +183,11 @@ class Translator:
         pieces_of = {line: self._pieces(line, options) for line in dict.fromkeys(asked)}
         encoded = {piece: ids for pieces in pieces_of.values() for piece, ids in pieces}
         survival = self._survival(options)
-        demands = {piece: self._beginning(piece) for piece, ids in encoded.items() if ids}
-        ways = self._search(demands, encoded, survival, options)
+        constraints_of = {piece: self._beginning(piece) for piece, ids in encoded.items() if ids}
+        ways = self._search(constraints_of, encoded, survival, options)
         if options.most_alike is not None:
             ways = {piece: most_alike(found)[: options.most_alike] for piece, found in ways.items()}
-        ways |= self._searched_again(ways, demands, encoded, survival, options)
+        ways |= self._searched_again(ways, constraints_of, encoded, survival, options)
         ways |= {piece: [Alternative(piece.prefix, 0.0)] for piece, ids in encoded.items() if not ids}
         done = {
             line: join_ways(line.text, [piece.text for piece, _ in pieces], [ways[piece] for piece, _ in pieces])
@@ -228,48 +227,48 @@ class Translator:
         if not self.models:
             raise ConfigError(f"{wish}: {self.computed_by} cannot do that; translate with the model itself")
 
-    def _survival(self, options: TranslateOptions) -> Survival:
+    def _survival(self, options: TranslateOptions) -> OutputConstraints:
         if options.glossary is not None:
             self.needs_own_model("--glossary")
         if UNK not in options.search.forbidden:
             self.needs_own_model("decode.unknown: copy")
-        return Survival(
+        return OutputConstraints(
             self._tokenizers.target, self.languages.target, options.glossary, options.protect, options.typography
         )
 
-    def _beginning(self, piece: _Piece) -> Demand:
+    def _beginning(self, piece: _Piece) -> Constraints:
         """Return the demand to begin with the prefix. Raises ConfigError where another program computes."""
         if not piece.prefix:
-            return NO_DEMAND
+            return NO_CONSTRAINTS
         self.needs_own_model("--prefixes")
-        return Demand(prefix=tuple(self._tokenizers.target.encode(piece.prefix)))
+        return Constraints(prefix=tuple(self._tokenizers.target.encode(piece.prefix)))
 
     def _search(
         self,
-        demands: Mapping[_Piece, Demand],
+        constraints_of: Mapping[_Piece, Constraints],
         encoded: Mapping[_Piece, list[int]],
-        survival: Survival,
+        survival: OutputConstraints,
         options: TranslateOptions,
     ) -> dict[_Piece, list[Alternative]]:
         """Return what is found for each piece as text, best first; the tokenizer promises that each is one line."""
-        sentences = [encoded[piece] for piece in demands]
-        found = self._engine.search(sentences, options.search, options.batch_tokens, list(demands.values()))
+        sentences = [encoded[piece] for piece in constraints_of]
+        found = self._engine.search(sentences, options.search, options.batch_tokens, list(constraints_of.values()))
         copies = UNK not in options.search.forbidden
-        words = self._words_for_unknown(demands, found, options) if copies else repeat(None)
+        words = self._words_for_unknown(constraints_of, found, options) if copies else repeat(None)
 
         def alternative(piece: _Piece, hypothesis: Hypothesis) -> Alternative:
-            rest = hypothesis.tokens[len(demands[piece].prefix) :]
+            rest = hypothesis.tokens[len(constraints_of[piece].prefix) :]
             text = survival.text(piece.text, rest, piece.prefix, next(words))
             return Alternative(text, hypothesis.log_prob)
 
         return {
             piece: [alternative(piece, hypothesis) for hypothesis in hypotheses]
-            for piece, hypotheses in zip(demands, found, strict=True)
+            for piece, hypotheses in zip(constraints_of, found, strict=True)
         }
 
     def _words_for_unknown(
         self,
-        demands: Mapping[_Piece, Demand],
+        constraints_of: Mapping[_Piece, Constraints],
         found: Sequence[Sequence[Hypothesis]],
         options: TranslateOptions,
     ) -> Iterator[list[str] | None]:
@@ -278,8 +277,8 @@ class Translator:
         It is None where there is none.
         """
         said = [
-            (piece.text, hypothesis.tokens, demand.prefix)
-            for (piece, demand), hypotheses in zip(demands.items(), found, strict=True)
+            (piece.text, hypothesis.tokens, constraints.prefix)
+            for (piece, constraints), hypotheses in zip(constraints_of.items(), found, strict=True)
             for hypothesis in hypotheses
         ]
         pairs = [(text, tokens) for text, tokens, _ in said if UNK in tokens]
@@ -291,9 +290,9 @@ class Translator:
     def _searched_again(
         self,
         ways: Mapping[_Piece, list[Alternative]],
-        plain: Mapping[_Piece, Demand],
+        plain: Mapping[_Piece, Constraints],
         encoded: Mapping[_Piece, list[int]],
-        survival: Survival,
+        survival: OutputConstraints,
         options: TranslateOptions,
     ) -> dict[_Piece, list[Alternative]]:
         """Search once more, for all that must be there, where something was lost; return what is better for it.
@@ -305,10 +304,10 @@ class Translator:
         lossy = [
             piece for piece, found in ways.items() if any(any(survival.loss(piece.text, way.text)) for way in found)
         ]
-        wanted = {piece: replace(survival.demand(piece.text), prefix=plain[piece].prefix) for piece in lossy}
-        demands = {piece: demand for piece, demand in wanted.items() if demand.phrases}
+        wanted = {piece: replace(survival.constraints(piece.text), prefix=plain[piece].prefix) for piece in lossy}
+        constraints_of = {piece: constraints for piece, constraints in wanted.items() if constraints.phrases}
         strict = replace(options.search, forbidden=(*options.search.forbidden, UNK))
-        again = self._search(demands, encoded, survival, replace(options, search=strict))
+        again = self._search(constraints_of, encoded, survival, replace(options, search=strict))
         return {
             piece: best
             for piece, best in again.items()
@@ -334,6 +333,6 @@ def most_alike(ways: Sequence[Alternative]) -> list[Alternative]:
     return [ways[i] for i in by_utility([way.text for way in ways])]
 
 
-def _losses(survival: Survival, text: str, ways: Sequence[Alternative]) -> int:
+def _losses(survival: OutputConstraints, text: str, ways: Sequence[Alternative]) -> int:
     """Count what the best way has lost or has too often."""
     return sum(map(len, survival.loss(text, ways[0].text)))

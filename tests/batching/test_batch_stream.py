@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from nmt.batching import batch_stream as streams
 from nmt.batching import plan
 from nmt.batching.batch import Batch, collate, pad
-from nmt.batching.batch_stream import BatchStream, Place
+from nmt.batching.batch_stream import BatchStream, DataPosition
 from nmt.batching.plan import EpochPlan, SentenceLengths, plan_epoch
 from nmt.text.prepared import PreparedSplit, Sentences
 from nmt.text.tokenizer import BOS, EOS, PAD, Tokenizer, Tokenizers
 
-START = Place()
+START = DataPosition()
 
 
 def tokenizers() -> Tokenizers:
@@ -33,7 +33,7 @@ def split_of(pairs: Sequence[tuple[list[int], list[int]]]) -> PreparedSplit:
     return PreparedSplit(source, target, np.ones(len(pairs), dtype=np.float32))
 
 
-def stream_of(count: int, place: Place = START, budget: int = 24) -> BatchStream:
+def stream_of(count: int, place: DataPosition = START, budget: int = 24) -> BatchStream:
     random = np.random.default_rng(5)
     pairs = [([4 + i] * random.integers(1, 6), [4 + i] * random.integers(1, 6)) for i in range(count)]
     split = split_of(pairs)
@@ -92,10 +92,10 @@ def test_stream_follows_the_plans() -> None:
     for epoch in range(3):
         groups = plan_epoch(stream.lengths, stream.budget, stream.seed, epoch).groups
         for number, indices in enumerate(groups):
-            assert stream.place == Place(epoch, 0, number)
+            assert stream.place == DataPosition(epoch, 0, number)
             assert stream.epochs_read == pytest.approx(epoch + number / len(groups))
             assert content(stream.next()) == content(collate(stream.split, [indices], stream.tokenizers))
-    assert stream.place == Place(3)
+    assert stream.place == DataPosition(3)
 
 
 def test_an_epoch_shows_every_sentence() -> None:

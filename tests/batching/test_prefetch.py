@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 from nmt.batching.batch import Batch
-from nmt.batching.batch_stream import BatchStream, Place
+from nmt.batching.batch_stream import BatchStream, DataPosition
 from nmt.batching.plan import SentenceLengths
 from nmt.batching.prefetch import Prefetcher
 from nmt.errors import DataError
 from nmt.text.prepared import PreparedSplit, Sentences
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 
-START = Place()
+START = DataPosition()
 
 
-def stream_of(count: int, place: Place = START) -> BatchStream:
+def stream_of(count: int, place: DataPosition = START) -> BatchStream:
     random = np.random.default_rng(5)
     source, target = (
         Sentences.of([[4 + i] * int(random.integers(1, 6)) for i in range(count)]).store() for _ in range(2)

@@ -492,7 +492,7 @@ def break_gradients(monkeypatch: pytest.MonkeyPatch, when: Callable[[Progress], 
 
 
 def fails_at_6_to_11_unless_slower(progress: Progress) -> bool:
-    return 6 <= progress.step <= 11 and progress.care.rate == 1
+    return 6 <= progress.step <= 11 and progress.adjustments.rate == 1
 
 
 def interrupt_after(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
@@ -566,7 +566,7 @@ def test_after_five_in_a_row_training_goes_back_and_slows_down(
     assert skipped_steps(run) == []
     assert (run / "skipped" / "step-00000010.json").exists()
     content = progress(run)
-    assert (content["skipped"], content["care"]["rate"], content["rollbacks"], content["rolled_back_to"]) == (
+    assert (content["skipped"], content["adjustments"]["rate"], content["rollbacks"], content["rolled_back_to"]) == (
         0,
         0.5,
         1,
@@ -613,14 +613,14 @@ def test_weights_that_explode_are_taken_back(
 
     def explode(training: Training, feed: Prefetcher) -> None:
         plain(training, feed)
-        if training.progress.step == 8 and training.progress.care.rate == 1:
+        if training.progress.step == 8 and training.progress.adjustments.rate == 1:
             with torch.no_grad():
                 training.model.output.weight.mul_(1e38)
 
     monkeypatch.setattr(Training, "step", explode)
     go(texts, tmp_path / "run")
     assert "step 8: the loss on the validation text is nan; back to step 4" in capsys.readouterr().err
-    assert progress(tmp_path / "run")["care"]["rate"] == 0.5
+    assert progress(tmp_path / "run")["adjustments"]["rate"] == 0.5
     assert all(tensor.isfinite().all() for tensor in tensors(tmp_path / "run").values())
 
 
@@ -710,7 +710,7 @@ def test_batches_that_do_not_fit_are_cut_from_then_on(
 
     monkeypatch.setattr(Updater, "loss", small)
     go(texts, tmp_path / "whole")
-    learnt = progress(tmp_path / "whole")["care"]["largest_batch"]
+    learnt = progress(tmp_path / "whole")["adjustments"]["largest_batch"]
     assert 1 <= len(failed) <= 2
     assert learnt == failed[-1] * 3 // 4
     said = (

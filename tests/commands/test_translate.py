@@ -59,9 +59,9 @@ def test_there_are_as_many_references_as_lines(model: Path, tmp_path: Path) -> N
     translator = Translator.load(model, RuntimeSettings(device="cpu"))
     job = Job(translator, [model], translator.options(), source, tmp_path / "out.txt", as_json=False)
     with pytest.raises(DataError, match="--reference: 1 line, but the input has more; expected one for each line"):
-        job.judge(reference, Console(quiet=True))
+        job.score_given(reference, Console(quiet=True))
     reference.write_text("un cane\nil gatto\n")
-    job.judge(reference, Console(quiet=True))
+    job.score_given(reference, Console(quiet=True))
     assert len((tmp_path / "out.txt").read_text().splitlines()) == 2
 
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from nmt.decoding.batched_search import search_all
 from nmt.decoding.constrained import WIDEST, Progress, beam_width, constrained_search
-from nmt.decoding.demand import NO_DEMAND, Demand
-from nmt.decoding.hypothesis import Hypothesis
+from nmt.decoding.hypothesis import NO_CONSTRAINTS, Constraints, Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.rules import EndAt, Forbidden
 from nmt.decoding.search import search
@@ -34,8 +33,10 @@ def holds(tokens: Sequence[int], phrases: Sequence[tuple[int, ...]]) -> bool:
     )
 
 
-def constrained(model: Transformer, source: list[int], demand: Demand, options: SearchOptions) -> list[Hypothesis]:
-    return only(search(model, torch.tensor([source]), None, options, [demand]))
+def constrained(
+    model: Transformer, source: list[int], constraints: Constraints, options: SearchOptions
+) -> list[Hypothesis]:
+    return only(search(model, torch.tensor([source]), None, options, [constraints]))
 
 
 @cache
@@ -60,7 +61,7 @@ def test_wide_beam_is_brute_force_over_what_holds_the_phrases(
     options = SearchOptions(
         beam=300, n_best=n_best, length_penalty=length_penalty, length_factor=0, length_extra=5 - room
     )
-    found = constrained(model, [4, 5, 3], Demand(phrases=phrases), options)
+    found = constrained(model, [4, 5, 3], Constraints(phrases=phrases), options)
     every = all_outputs(seed, length_penalty)
     expected = [hypothesis for hypothesis in every if holds(hypothesis.tokens, phrases)][:n_best]
     assert expected
@@ -75,7 +76,7 @@ def test_wide_beam_is_brute_force_over_what_holds_the_phrases(
 def test_every_phrase_is_there(seed: int, phrases: tuple[tuple[int, ...], ...], beam: int, sharpness: float) -> None:
     model = tiny_model(seed, vocabulary=12, sharpness=sharpness)
     options = SearchOptions(beam=beam, n_best=min(beam, 2), length_factor=1, length_extra=2)
-    for hypothesis in constrained(model, [4, 8, 3], Demand(phrases=phrases), options):
+    for hypothesis in constrained(model, [4, 8, 3], Constraints(phrases=phrases), options):
         assert holds(hypothesis.tokens, phrases)
         assert len(hypothesis.tokens) < options.limit(3) + sum(map(len, phrases))
         assert hypothesis.log_prob == pytest.approx(sum(hypothesis.token_log_probs))
@@ -91,10 +92,10 @@ def test_every_phrase_is_there(seed: int, phrases: tuple[tuple[int, ...], ...], 
 def test_company_does_not_matter(sentences: list[tuple[list[int], tuple[tuple[int, ...], ...]]], beam: int) -> None:
     model = tiny_model(5, vocabulary=12)
     options = SearchOptions(beam=beam, length_factor=1.5, length_extra=3)
-    texts, demands = [ids for ids, _ in sentences], [Demand(phrases=phrases) for _, phrases in sentences]
-    together = search_all(model, texts, options, 1000, demands)
-    for ids, demand, found in zip(texts, demands, together, strict=True):
-        assert_same(found, constrained(model, [*ids, 3], demand, options))
+    texts, constraints_of = [ids for ids, _ in sentences], [Constraints(phrases=phrases) for _, phrases in sentences]
+    together = search_all(model, texts, options, 1000, constraints_of)
+    for ids, constraints, found in zip(texts, constraints_of, together, strict=True):
+        assert_same(found, constrained(model, [*ids, 3], constraints, options))
 
 
 @pytest.mark.parametrize("length_penalty", [0, 1])
@@ -108,7 +109,7 @@ def test_without_phrases_it_is_the_plain_beam(beam: int, length_penalty: float) 
         rules = [Forbidden(options.forbidden), EndAt(limits)]
         with torch.inference_mode():
             steps = model.start(source, mask, beam)
-            found = constrained_search(steps, torch.device("cpu"), limits, rules, [NO_DEMAND] * 3, options)
+            found = constrained_search(steps, torch.device("cpu"), limits, rules, [NO_CONSTRAINTS] * 3, options)
         for one, plain in zip(found, search(model, source, mask, options), strict=True):
             assert_same(one, plain)
 
@@ -117,7 +118,9 @@ def test_a_phrase_may_hold_what_is_forbidden() -> None:
     """A stand-in for text that the vocabulary cannot spell; nowhere else is it said."""
     options = SearchOptions(beam=2, length_factor=1, length_extra=3)
     for seed in range(4):
-        (found,) = constrained(tiny_model(seed, vocabulary=9), [4, 5, 3], Demand(phrases=((UNK,), (UNK,))), options)
+        (found,) = constrained(
+            tiny_model(seed, vocabulary=9), [4, 5, 3], Constraints(phrases=((UNK,), (UNK,))), options
+        )
         assert found.tokens.count(UNK) == 2
 
 
@@ -127,8 +130,8 @@ def test_what_must_stand_apart_does_not_follow() -> None:
     followers = set()
     for seed in range(12):
         for glue in (frozenset[int](), apart):
-            demand = Demand(phrases=((8, 9),), apart=glue)
-            (found,) = constrained(tiny_model(seed, vocabulary=12), [4, 5, 3], demand, options)
+            constraints = Constraints(phrases=((8, 9),), apart=glue)
+            (found,) = constrained(tiny_model(seed, vocabulary=12), [4, 5, 3], constraints, options)
             ends = [i + 2 for i in range(len(found.tokens) - 2) if found.tokens[i : i + 2] == [8, 9]]
             followers |= {(bool(glue), found.tokens[end]) for end in ends}
     assert {token for glued, token in followers if glued} <= {4, 5}
@@ -139,10 +142,10 @@ def test_phrases_come_after_the_prefix_or_in_it() -> None:
     options = SearchOptions(beam=3, length_factor=1, length_extra=3)
     for seed in range(4):
         model = tiny_model(seed, vocabulary=12)
-        (found,) = constrained(model, [4, 5, 3], Demand((7, 8), ((9, 10),)), options)
+        (found,) = constrained(model, [4, 5, 3], Constraints((7, 8), ((9, 10),)), options)
         assert found.tokens[:2] == [7, 8]
         assert holds(found.tokens, ((9, 10),))
-        (within,) = constrained(model, [4, 5, 3], Demand((7, 8), ((7, 8),)), options)
+        (within,) = constrained(model, [4, 5, 3], Constraints((7, 8), ((7, 8),)), options)
         assert within.tokens[:2] == [7, 8]
 
 
@@ -151,7 +154,7 @@ def test_a_model_that_must_end_too_soon_ends() -> None:
     model = tiny_model(1, vocabulary=12, positions="learned", max_positions=6)
     for beam in (1, 3):
         phrase = (4, 5, 6, 7, 8, 9, 10)
-        (found,) = constrained(model, [4, 5, 3], Demand(phrases=(phrase,)), SearchOptions(beam=beam))
+        (found,) = constrained(model, [4, 5, 3], Constraints(phrases=(phrase,)), SearchOptions(beam=beam))
         assert found.tokens == [4, 5, 6, 7, 8]
 
 
@@ -190,7 +193,7 @@ def test_a_phrase_within_another_by_hand() -> None:
 
 def test_the_beam_grows_with_the_phrases_up_to_a_bound() -> None:
     options = SearchOptions(beam=4)
-    assert beam_width([NO_DEMAND], options) == 4
-    assert beam_width([Demand(phrases=((5,),))], options) == 4
-    assert beam_width([NO_DEMAND, Demand(phrases=((5, 6, 7), (8, 9, 10)))], options) == 7
-    assert beam_width([Demand(phrases=(tuple(range(4, 99)),))], options) == WIDEST
+    assert beam_width([NO_CONSTRAINTS], options) == 4
+    assert beam_width([Constraints(phrases=((5,),))], options) == 4
+    assert beam_width([NO_CONSTRAINTS, Constraints(phrases=((5, 6, 7), (8, 9, 10)))], options) == 7
+    assert beam_width([Constraints(phrases=(tuple(range(4, 99)),))], options) == WIDEST

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.config import Sampling
-from nmt.decoding.demand import Demand
-from nmt.decoding.hypothesis import Hypothesis
+from nmt.decoding.hypothesis import Constraints, Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.rules import BeginWith, EndAt, Forbidden, NoEndBefore, NoRepeatedNgram, RepetitionPenalty, rules_for
 from nmt.decoding.search import search
@@ -99,11 +98,11 @@ def test_search_is_its_slow_twin(rule: str, beam: int) -> None:
     options = replace(PLAIN, beam=beam, n_best=beam, **RULES[rule])  # type: ignore[arg-type]
     changed = 0
     for seed in range(3):
-        demands = [Demand(prefix) for prefix in PREFIXES]
-        found = search(model_of(seed), *padded(SENTENCES), options, demands)
+        constraints_of = [Constraints(prefix) for prefix in PREFIXES]
+        found = search(model_of(seed), *padded(SENTENCES), options, constraints_of)
         for ids, prefix, hypotheses in zip(SENTENCES, PREFIXES, found, strict=True):
             assert_same(hypotheses, slow_search(seed, ids, options, prefix)[:beam])
-        free = search(model_of(seed), *padded(SENTENCES), replace(PLAIN, beam=beam, n_best=beam), demands)
+        free = search(model_of(seed), *padded(SENTENCES), replace(PLAIN, beam=beam, n_best=beam), constraints_of)
         changed += [[one.tokens for one in of] for of in free] != [[one.tokens for one in of] for of in found]
     assert changed, "no rule was ever in the way: the test would show nothing"
 
@@ -142,10 +141,10 @@ def test_what_is_said_keeps_to_the_rules_alone_and_in_company(
     pairs: list[tuple[list[int], tuple[int, ...]]], options: SearchOptions, seed: int
 ) -> None:
     model = tiny_model(seed, vocabulary=12)
-    together = search(model, *padded([ids for ids, _ in pairs]), options, [Demand(prefix) for _, prefix in pairs])
+    together = search(model, *padded([ids for ids, _ in pairs]), options, [Constraints(prefix) for _, prefix in pairs])
     for (ids, prefix), found in zip(pairs, together, strict=True):
         assert found
-        assert_same(found, only(search(model, torch.tensor([ids]), None, options, [Demand(prefix)])))
+        assert_same(found, only(search(model, torch.tensor([ids]), None, options, [Constraints(prefix)])))
         for hypothesis in found:
             said = hypothesis.tokens
             assert tuple(said[: len(prefix)]) == prefix
@@ -166,7 +165,7 @@ def test_a_prefix_costs_what_the_model_thinks_of_it(beam: int) -> None:
     model = tiny_model(1, vocabulary=9).requires_grad_(False)
     prefix = (UNK, 4, 4, 4, 4, 4, 4, 4, 4, 4)
     options = replace(PLAIN, beam=beam, length_extra=2, no_repeat_ngram=1)
-    (found,) = only(search(model, torch.tensor([[8, 3]]), None, options, [Demand(prefix)]))
+    (found,) = only(search(model, torch.tensor([[8, 3]]), None, options, [Constraints(prefix)]))
     assert tuple(found.tokens[:10]) == prefix
     hidden = model.decode(torch.tensor([[BOS, *found.tokens]]), model.encode(torch.tensor([[8, 3]]), None), None)
     table = model.logits(hidden)[0].log_softmax(-1)
@@ -177,17 +176,17 @@ def test_a_prefix_costs_what_the_model_thinks_of_it(beam: int) -> None:
 
 def test_a_prefix_that_the_model_cannot_hold_is_refused() -> None:
     model = tiny_model(1, vocabulary=9, positions="learned", max_positions=6)
-    (found,) = only(search(model, torch.tensor([[8, 3]]), None, PLAIN, [Demand((4, 4, 4, 4, 4))]))
+    (found,) = only(search(model, torch.tensor([[8, 3]]), None, PLAIN, [Constraints((4, 4, 4, 4, 4))]))
     assert found.tokens == [4, 4, 4, 4, 4]
     with pytest.raises(
         ConfigError, match=r"begin with 6 tokens, but the model knows no more than 6 .* shorter beginning"
     ):
-        search(model, torch.tensor([[8, 3]]), None, PLAIN, [Demand((4,) * 6)])
+        search(model, torch.tensor([[8, 3]]), None, PLAIN, [Constraints((4,) * 6)])
 
 
 def test_rules_that_nobody_asked_for_are_not_there() -> None:
     limits, ones = torch.tensor([4, 5]), torch.tensor([0, 0])
-    rules = rules_for(SearchOptions(), [Demand(), Demand()], limits, ones)
+    rules = rules_for(SearchOptions(), [Constraints(), Constraints()], limits, ones)
     assert [type(rule) for rule in rules] == [Forbidden, EndAt]
 
 
@@ -224,9 +223,9 @@ def test_rules_only_lower(seed: int, length: int) -> None:
     said = torch.randint(4, 9, (6, length), generator=generator)
     said[:, 0] = BOS
     options = SearchOptions(no_repeat_ngram=2, repetition_penalty=1.5)
-    demands = [Demand((4, 5)), Demand(), Demand((6,) * 5)]
+    constraints_of = [Constraints((4, 5)), Constraints(), Constraints((6,) * 5)]
     after = logits.clone()
-    (rule,) = rules_for(options, demands, torch.tensor([9, 3, 9]), torch.tensor([5, 2, 0]))
+    (rule,) = rules_for(options, constraints_of, torch.tensor([9, 3, 9]), torch.tensor([5, 2, 0]))
     assert isinstance(rule, BeginWith)
     rule.apply(after, said, torch.tensor([0, 0, 1, 1, 2, 2]))
     assert (after <= logits).all()

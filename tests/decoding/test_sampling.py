@@ -12,8 +12,7 @@ from torch import Tensor
 
 from nmt.config import Sampling
 from nmt.decoding.batched_search import search_all
-from nmt.decoding.demand import Demand
-from nmt.decoding.hypothesis import Hypothesis
+from nmt.decoding.hypothesis import Constraints, Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.sampling import draw, noise_for
 from nmt.decoding.search import search
@@ -148,7 +147,7 @@ def test_the_ends_of_the_noise_and_huge_logits() -> None:
 
 def test_samples_cannot_hold_phrases() -> None:
     with pytest.raises(ConfigError, match=r"decode\.sampling: samples cannot be made to hold phrases"):
-        search(tiny_model(0), torch.tensor([[4, 3]]), None, options_for(1), [Demand(phrases=((4,),))])
+        search(tiny_model(0), torch.tensor([[4, 3]]), None, options_for(1), [Constraints(phrases=((4,),))])
 
 
 def test_a_broken_model_is_named() -> None:

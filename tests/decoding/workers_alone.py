@@ -18,7 +18,7 @@ from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.forced_decoding import force_all
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.rescoring import search_and_rescore
-from nmt.decoding.step_model import Decoder
+from nmt.decoding.step_model import StepModel
 from nmt.decoding.workers import Workers, _received
 from nmt.errors import ConfigError, ModelError
 from nmt.model.transformer import Transformer
@@ -51,17 +51,17 @@ def test_several_processes_find_what_one_finds(beam: int) -> None:
         ]
 
 
-def _fail(decoder: Decoder, item: int) -> int:
+def _fail(decoder: StepModel, item: int) -> int:
     raise ConfigError(f"item {item}: too much")
 
 
-def _die(decoder: Decoder, item: int) -> int:
+def _die(decoder: StepModel, item: int) -> int:
     if item == 3:
         os.kill(os.getpid(), signal.SIGKILL)
     return item
 
 
-def _double(decoder: Decoder, item: int) -> int:
+def _double(decoder: StepModel, item: int) -> int:
     return 2 * item
 
 
@@ -95,7 +95,7 @@ def test_a_process_that_is_killed_while_it_waits_is_named_as_gone() -> None:
         list(workers.share_out(_double, [0] * 100_000))
 
 
-def _take_turns(decoder: Decoder, item: int) -> int:
+def _take_turns(decoder: StepModel, item: int) -> int:
     time.sleep(0.001 * (item * 7 % 5))
     return item
 
@@ -107,11 +107,11 @@ def test_results_come_in_order_whoever_is_first_and_however_large() -> None:
     assert list(workers.share_out(_same, large)) == large
 
 
-def _same(decoder: Decoder, item: bytes) -> bytes:
+def _same(decoder: StepModel, item: bytes) -> bytes:
     return item
 
 
-def _cannot_be_pickled(decoder: Decoder, item: int) -> object:
+def _cannot_be_pickled(decoder: StepModel, item: int) -> object:
     return lambda: item
 
 
@@ -122,7 +122,7 @@ def test_what_cannot_be_sent_is_an_error_like_any_other() -> None:
     assert "_answer" in failure.value.__notes__[0]
 
 
-def _stop(decoder: Decoder, item: int) -> int:
+def _stop(decoder: StepModel, item: int) -> int:
     if item:
         os.kill(os.getpid(), signal.SIGSTOP)
     return os.getpid()
@@ -143,7 +143,7 @@ def test_nobody_is_left_when_nobody_needs_them_any_more() -> None:
     assert not any(Path(f"/proc/{process}").exists() for process in processes)
 
 
-def _sleep(decoder: Decoder, item: int) -> int:
+def _sleep(decoder: StepModel, item: int) -> int:
     time.sleep(30 if item else 0)
     return os.getpid()
 
@@ -170,7 +170,7 @@ time.sleep(60)
 """
 
 
-def _name(decoder: Decoder, item: int) -> int:
+def _name(decoder: StepModel, item: int) -> int:
     time.sleep(0.1)
     return os.getpid()
 

@@ -61,9 +61,9 @@ def test_what_is_written_comes_back(tmp_path_factory: pytest.TempPathFactory, ba
     assert split.weights.tolist() == [pair[2] for pair in pairs]
     assert np.diff(split.source.offsets).tolist() == [len(pair[0]) for pair in pairs]
     chosen = np.arange(len(pairs))[::-2]
-    gathered = split.target.gather(chosen)
-    assert gathered.split() == [pairs[i][1] for i in chosen]
-    assert gathered.lengths.tolist() == [len(pairs[i][1]) for i in chosen]
+    all_gather = split.target.gather(chosen)
+    assert all_gather.split() == [pairs[i][1] for i in chosen]
+    assert all_gather.lengths.tolist() == [len(pairs[i][1]) for i in chosen]
     assert split.weights.dtype == np.float32
 
 

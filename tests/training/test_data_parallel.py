@@ -17,8 +17,8 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from nmt.batching.batch import silence
-from nmt.batching.batch_stream import BatchStream, Share
+from nmt.batching.batch import dummy_batch
+from nmt.batching.batch_stream import BatchStream, RankShard
 from nmt.batching.plan import SentenceLengths
 from nmt.commands.prepare import prepare
 from nmt.commands.train import train
@@ -28,10 +28,10 @@ from nmt.model.transformer import Transformer
 from nmt.system import device, distributed
 from nmt.system.console import Console
 from nmt.text.prepared import PreparedCorpus
-from nmt.training.data_parallel import agreed, check_same_place
+from nmt.training.data_parallel import check_same_place, sync_adjustments
 from nmt.training.loss import Smoothing
 from nmt.training.objective import Objective
-from nmt.training.progress import Care, Progress
+from nmt.training.progress import Adjustments, Progress
 from nmt.training.run import RunDirectory
 
 QUIET = Console(quiet=True)
@@ -140,7 +140,7 @@ def test_an_epoch_is_shared_out_without_overlap(texts: Path, size: int, groups: 
     lengths = SentenceLengths.of(corpus.train)
     identities = SentenceLengths(lengths.source, lengths.target, lengths.weights)
 
-    def read(share: Share) -> tuple[list[int], list[int], int]:
+    def read(share: RankShard) -> tuple[list[int], list[int], int]:
         """Return the pairs that a process reads in an epoch, the tokens of its batches, and how many have none."""
         seen: list[int] = []
         stream = BatchStream(corpus.train, identities, corpus.tokenizers, 16, 1, groups, share=share)
@@ -153,8 +153,8 @@ def test_an_epoch_is_shared_out_without_overlap(texts: Path, size: int, groups: 
             empty += batch.target_tokens == 0
         return seen, tokens, empty
 
-    whole, whole_tokens, none_empty = read(Share())
-    shares = [read(Share(rank, size)) for rank in range(size)]
+    whole, whole_tokens, none_empty = read(RankShard())
+    shares = [read(RankShard(rank, size)) for rank in range(size)]
     together = [pair for seen, _, _ in shares for pair in seen]
     assert sorted(together) == sorted(whole)
     assert len(set(whole[: len(corpus.train)])) == len(corpus.train)
@@ -171,10 +171,10 @@ def test_silence_asks_for_nothing_but_takes_part(r_drop: float) -> None:
     """A process without sentences has a gradient, of zeros, for every weight."""
     settings = ModelSettings(encoder_layers=1, decoder_layers=1, dim=8, heads=2, feed_forward=16)
     objective = Objective(Transformer(settings, 12, 12), Smoothing(0.1, 0), r_drop).train()
-    loss, likelihood = objective(silence())
+    loss, likelihood = objective(dummy_batch())
     loss.backward()
     assert (loss.item(), likelihood.item()) == (0, 0)
-    assert (silence().source_tokens, silence().target_tokens) == (0, 0)
+    assert (dummy_batch().source_tokens, dummy_batch().target_tokens) == (0, 0)
     for name, weight in objective.named_parameters():
         assert weight.grad is not None, name
         assert not weight.grad.any(), name
@@ -188,10 +188,10 @@ def test_one_process_agrees_with_itself(monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.delenv(name, raising=False)
     with distributed.connected(RuntimeSettings()), distributed.first_goes_ahead():
         assert (distributed.rank(), distributed.size()) == (0, 1)
-        assert distributed.summed(3, 4) == [3, 4]
-        assert distributed.largest(0.1) == [0.1]
-        assert distributed.gathered(list(distributed.own_share("abc"))) == ["a", "b", "c"]
-        assert agreed(Care()) == Care()
+        assert distributed.all_reduce_sum(3, 4) == [3, 4]
+        assert distributed.all_reduce_max(0.1) == [0.1]
+        assert distributed.all_gather(list(distributed.shard("abc"))) == ["a", "b", "c"]
+        assert sync_adjustments(Adjustments()) == Adjustments()
         assert not distributed.is_second_try()
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
     assert distributed.is_second_try()
@@ -210,19 +210,21 @@ def test_shares_come_back_in_order(monkeypatch: pytest.MonkeyPatch, size: int) -
     monkeypatch.setattr(torch.distributed, "all_gather_object", gather)
     for rank in range(size):
         monkeypatch.setattr(torch.distributed, "get_rank", lambda rank=rank: rank)
-        own = [-number for number in distributed.own_share(work)]
-        assert distributed.gathered(own) == [-number for number in work]
-        with distributed.apart():
+        own = [-number for number in distributed.shard(work)]
+        assert distributed.all_gather(own) == [-number for number in work]
+        with distributed.single_process():
             assert (distributed.rank(), distributed.size()) == (0, 1)
-            assert distributed.own_share(work) == distributed.gathered(work) == work
+            assert distributed.shard(work) == distributed.all_gather(work) == work
         assert (distributed.rank(), distributed.size()) == (rank, size)
 
 
 def test_the_tightest_memory_counts_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     for mine, of_another, expected in ((None, None, None), (None, 64, 64), (64, 96, 64), (96, 64, 64)):
         other = -math.inf if of_another is None else -float(of_another)
-        monkeypatch.setattr(distributed, "largest", lambda limit, other=other: [max(limit, other)])
-        assert agreed(Care(rate=0.5, largest_batch=mine)) == Care(rate=0.5, largest_batch=expected)
+        monkeypatch.setattr(distributed, "all_reduce_max", lambda limit, other=other: [max(limit, other)])
+        assert sync_adjustments(Adjustments(rate=0.5, largest_batch=mine)) == Adjustments(
+            rate=0.5, largest_batch=expected
+        )
 
 
 def test_half_an_environment_is_no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,7 +284,7 @@ def test_who_lost_the_others_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_disk_that_is_not_shared_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(distributed, "largest", lambda *_: [100])
+    monkeypatch.setattr(distributed, "all_reduce_max", lambda *_: [100])
     with pytest.raises(ModelError, match="at step 0, another at 100; run: must be on a disk that all machines share"):
         check_same_place(RunDirectory(tmp_path), Progress())
 
@@ -419,7 +421,7 @@ def test_bad_luck_of_one_is_shared_by_all(texts: Path, tmp_path: Path) -> None:
     assert "step 6: loss nan" in said
     progress = json.loads((run / "last" / "progress.json").read_text())
     assert (progress["step"], progress["skipped"]) == (8, 1)
-    assert progress["care"]["largest_batch"] < 64
+    assert progress["adjustments"]["largest_batch"] < 64
     assert [record["step"] for record in metrics(run) if record["type"] == "skipped"] == [6]
     assert {path.parent.name for path in run.glob("skipped*/step-00000006.json")} == {"skipped", "skipped-1"}
     # until then, the cut has changed nothing

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from nmt.training import step as step_module
 from nmt.training.host_copy import Arriving
 from nmt.training.progress import Progress
-from nmt.training.step import Launched, Update, Updater
+from nmt.training.step import DispatchedUpdate, Update, Updater
 from tests.commands.test_train import (
     assert_same_run,
     break_gradients,
@@ -111,19 +111,19 @@ def test_figures_are_read_when_the_device_has_more_to_do(
     texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
-    launch, settled = Updater.launch, Launched.settled
+    launch, settled = Updater.launch, DispatchedUpdate.settled
 
-    def launching(of: Updater, *arguments: object) -> Launched:
+    def launching(of: Updater, *arguments: object) -> DispatchedUpdate:
         said.append(f"launch {arguments[1]}")
         return launch(of, *arguments)  # type: ignore[arg-type]
 
-    def settling(of: Launched) -> Update:
+    def settling(of: DispatchedUpdate) -> Update:
         said.append(f"read {of.step}")
         return settled(of)
 
     monkeypatch.setattr(step_module, "skips_on", lambda device: True)
     monkeypatch.setattr(Updater, "launch", launching)
-    monkeypatch.setattr(Launched, "settled", settling)
+    monkeypatch.setattr(DispatchedUpdate, "settled", settling)
     go(texts, tmp_path / "run", "train.log_every=100", "train.validate_every=3", "train.stop.steps=5")
     assert said == [
         "launch 1", "launch 2", "read 1", "launch 3", "read 2", "read 3", "launch 4", "launch 5", "read 4", "read 5",

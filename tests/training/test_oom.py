@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from nmt.batching.batch import Batch
 from nmt.errors import ConfigError
 from nmt.training.oom import cut, memory_explained, out_of_memory, sentences_in, size_of
-from nmt.training.progress import Care
+from nmt.training.progress import Adjustments
 from nmt.training.step import Updater
 from tests.training.test_step import PAD, PAIRS, batch_of, difference, recipe, updater
 
@@ -108,12 +108,12 @@ def test_an_update_in_parts_is_the_update(limit: int, backward: bool, error: Cal
     whole, small = updater(chosen), updater(chosen)
     batches = [batch_of(PAIRS[2:3]), groups_of(PAIRS[:2], PAIRS[2:])]
     memory = SmallMemory(small, limit, backward, error)
-    care = Care()
+    adjustments = Adjustments()
     for step in (1, 2, 3):
         one = whole.update(batches, step)
-        many = small.update(batches, step, care)
-        care = many.care
-        assert one.care == Care()
+        many = small.update(batches, step, adjustments)
+        adjustments = many.adjustments
+        assert one.adjustments == Adjustments()
         assert many.loss == pytest.approx(one.loss, rel=1e-5)
         assert many.likelihood == pytest.approx(one.likelihood, rel=1e-5)
         assert many.gradient_norm == pytest.approx(one.gradient_norm, rel=1e-4)
@@ -123,21 +123,21 @@ def test_an_update_in_parts_is_the_update(limit: int, backward: bool, error: Cal
     assert difference(whole, small) < 1e-5
     # what did not fit once is not tried again
     assert memory.failures == learnt_from >= 1
-    assert care.largest_batch is not None
-    assert care.largest_batch < size_of(batches[1])
+    assert adjustments.largest_batch is not None
+    assert adjustments.largest_batch < size_of(batches[1])
 
 
 def test_dropout_in_parts_is_a_function_of_the_step_and_the_cut_alone() -> None:
-    def weights_after(care: Care, limit: int) -> Updater:
+    def weights_after(adjustments: Adjustments, limit: int) -> Updater:
         of = updater(recipe(dropout=0.3, **CALM))
         SmallMemory(of, limit, backward=True)
-        of.update([batch_of(PAIRS)], 1, care)
+        of.update([batch_of(PAIRS)], 1, adjustments)
         return of
 
-    failed = weights_after(Care(), limit=55)
-    knew = weights_after(Care(largest_batch=45), limit=55)
+    failed = weights_after(Adjustments(), limit=55)
+    knew = weights_after(Adjustments(largest_batch=45), limit=55)
     assert difference(failed, knew) == 0
-    assert difference(failed, weights_after(Care(), limit=1000)) > 0
+    assert difference(failed, weights_after(Adjustments(), limit=1000)) > 0
 
 
 def test_a_pair_that_does_not_fit_alone() -> None:
@@ -203,7 +203,7 @@ def test_a_processor_that_runs_out_of_memory_for_real(repository: Path) -> None:
         check=False,
     )
     assert result.returncode == 0, result.stderr
-    largest, apart, ratio = result.stdout.split()
+    largest, single_process, ratio = result.stdout.split()
     assert int(largest) < 128 * 80
-    assert float(apart) < 1e-5
+    assert float(single_process) < 1e-5
     assert float(ratio) == pytest.approx(1, rel=1e-5)

@@ -33,7 +33,7 @@ from nmt.model.checkpoint import LoadedModel, load_model, seal
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 from nmt.training.optimizer import optimizer_tensors
-from nmt.training.progress import Care, Progress, Window
+from nmt.training.progress import Adjustments, IntervalSums, Progress
 from nmt.training.run import RunDirectory, point
 
 LINES = ["il gatto dorme", "la casa è rossa", "the cat sleeps", "the house is red"] * 5
@@ -83,10 +83,12 @@ def links(run: RunDirectory) -> dict[str, str]:
 
 def test_what_is_saved_is_resumed(run: RunDirectory, tokenizers: Tokenizers) -> None:
     loaded, optimizer = trained(tokenizers)
-    window = Window(
+    window = IntervalSums(
         loss=1 / 3, likelihood=0.1, gradient_norm=2.5, steps=2, target_tokens=9, padded_target_tokens=11, seconds=0.7
     )
-    progress = Progress(3, 1, 2, 7, 1234, 5.25, 2, 1, [(20.1, 2), (1 / 7, 3)], window, "x", Care(0.5, 99), 0, 3, 2, 1)
+    progress = Progress(
+        3, 1, 2, 7, 1234, 5.25, 2, 1, [(20.1, 2), (1 / 7, 3)], window, "x", Adjustments(0.5, 99), 0, 3, 2, 1
+    )
     directory = run.save(loaded, optimizer, progress)
     assert directory == run.path / "checkpoints" / "step-00000003"
 
@@ -284,7 +286,7 @@ def test_a_checkpoint_of_another_version_is_explained(run: RunDirectory, tokeniz
     loaded, optimizer = trained(tokenizers)
     directory = run.save(loaded, optimizer, Progress(step=3))
     content = json.loads((directory / "progress.json").read_text())
-    del content["care"], content["rollbacks"]
+    del content["adjustments"], content["rollbacks"]
     write_progress(directory, content)
     assert run.resume(loaded.model, optimizer) == Progress(step=3)
     for changed in ({**content, "batch": 7}, {key: value for key, value in content.items() if key != "window"}, []):

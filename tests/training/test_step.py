@@ -13,7 +13,7 @@ from nmt.config import CorpusFile, Data, Languages, ModelSettings, Recipe, Runti
 from nmt.config.schedules import Constant
 from nmt.model.transformer import Transformer
 from nmt.training.loss import Smoothing, smoothed_cross_entropy
-from nmt.training.progress import Care
+from nmt.training.progress import Adjustments
 from nmt.training.schedule import learning_rate
 from nmt.training.step import Updater
 
@@ -238,5 +238,5 @@ def test_an_update_that_is_no_number_changes_nothing(value: float, where: str) -
 
 def test_care_scales_the_rate() -> None:
     of = updater(recipe())
-    assert of.update([batch_of(PAIRS)], 1, Care(rate=0.25)).rate == 0.0025
+    assert of.update([batch_of(PAIRS)], 1, Adjustments(rate=0.25)).rate == 0.0025
     assert of.optimizer.param_groups[0]["lr"] == 0.0025

@@ -19,8 +19,8 @@ from nmt.system.console import Console
 from nmt.text.glossary import Glossary, missing_terms
 from nmt.text.protection import compare
 from nmt.text.tokenizer import UNK, Tokenizer, Tokenizers
-from nmt.translation.constraints import LONGEST_PHRASE, NO_LOSS, Survival
-from nmt.translation.lines import Lines
+from nmt.translation.constraints import LONGEST_PHRASE, NO_LOSS, OutputConstraints
+from nmt.translation.lines import LineReader
 from nmt.translation.pipeline import translate_stream
 from nmt.translation.sinks import StreamOutput
 from nmt.translation.translator import TranslateOptions, Translator
@@ -54,8 +54,8 @@ def tokenizer() -> Tokenizer:
     return loaded(True).tokenizers.target
 
 
-def survival(tokenizer: Tokenizer, language: str = "it", terms: dict[str, str] | None = None) -> Survival:
-    return Survival(tokenizer, language, Glossary(terms) if terms else None, protect=True, typography=True)
+def survival(tokenizer: Tokenizer, language: str = "it", terms: dict[str, str] | None = None) -> OutputConstraints:
+    return OutputConstraints(tokenizer, language, Glossary(terms) if terms else None, protect=True, typography=True)
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -103,9 +103,9 @@ def test_company_does_not_matter(translator: Translator) -> None:
     assert together == [next(iter(translator.translate([line]))).text for line in lines]
 
 
-def spellings(survival: Survival, line: str) -> list[str]:
+def spellings(survival: OutputConstraints, line: str) -> list[str]:
     pieces = survival.tokenizer.pieces
-    return ["".join(pieces[i] for i in phrase) for phrase in survival.demand(line).phrases]
+    return ["".join(pieces[i] for i in phrase) for phrase in survival.constraints(line).phrases]
 
 
 def test_spelling_minds_neighbours(tokenizer: Tokenizer) -> None:
@@ -123,7 +123,7 @@ def test_spelling_minds_neighbours(tokenizer: Tokenizer) -> None:
 def test_what_is_long_has_a_stand_in(tokenizer: Tokenizer) -> None:
     long = "https://x.org/" + "a" * LONGEST_PHRASE
     kept = survival(tokenizer)
-    assert kept.demand(f"see {long} or {{0}}").phrases[0] == (UNK,)
+    assert kept.constraints(f"see {long} or {{0}}").phrases[0] == (UNK,)
     ids = [*tokenizer.encode("il gatto"), UNK, *tokenizer.encode("dorme ."), UNK]
     line = f"see {long} or {long}b"
     assert kept.text(line, ids) == f"il gatto {long} dorme. {long}b"
@@ -165,7 +165,7 @@ def test_lines_with_a_loss_are_named(tokenizer: Tokenizer, capsys: pytest.Captur
     output = io.BytesIO()
     source = io.BytesIO(b"the cat\nthe {0}\n2 cats\n1984\n")
     options = translator.options()
-    translate_stream(translator, Lines(source), StreamOutput(output), options, True, Console())
+    translate_stream(translator, LineReader(source), StreamOutput(output), options, True, Console())
     found = [json.loads(line) for line in output.getvalue().splitlines()]
     assert ["missing" in one for one in found] == [False, True, False, True]
     assert (found[1]["missing"], found[1]["surplus"]) == (["{0}"], [])
@@ -179,7 +179,7 @@ def test_after_going_on_only_later_lines_are_named_and_that_is_said(
     translator._engine = Deaf(tokenizer)
     output = StreamOutput(io.BytesIO())
     output.lines = 3  # as if a file had them
-    lines = Lines(io.BytesIO(b"the cat\nthe {0}\n"))
+    lines = LineReader(io.BytesIO(b"the cat\nthe {0}\n"))
     translate_stream(translator, lines, output, translator.options(), False, Console())
     said = capsys.readouterr().err
     assert "3 lines done before; going on from there" in said

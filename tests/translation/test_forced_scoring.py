@@ -21,8 +21,8 @@ from nmt.system.console import Console
 from nmt.system.device import choose_device
 from nmt.text.normalize import normalize
 from nmt.text.words import words
-from nmt.translation.forced_scoring import judge, judge_stream
-from nmt.translation.lines import LineByLine, Lines
+from nmt.translation.forced_scoring import score_given, score_given_stream
+from nmt.translation.lines import LineReader, ParallelLines
 from nmt.translation.sinks import StreamOutput
 from nmt.translation.translator import Translator
 from tests.decoding.test_search import EOS, log_probs_without_cache
@@ -36,8 +36,8 @@ CPU = RuntimeSettings(device="cpu")
 def through_stream(translator: Translator, data: bytes, texts: list[str], as_json: bool = False) -> bytes:
     output = io.BytesIO()
     options = replace(translator.options(), alignment=as_json)
-    lines = Lines(io.BytesIO(data), LineByLine("--reference", texts))
-    judge_stream(translator, lines, StreamOutput(output), options, as_json, Console(quiet=True))
+    lines = LineReader(io.BytesIO(data), ParallelLines("--reference", texts))
+    score_given_stream(translator, lines, StreamOutput(output), options, as_json, Console(quiet=True))
     return output.getvalue()
 
 
@@ -45,7 +45,7 @@ class TestGiven:
     def test_tokens_are_as_probable_as_teacher_forcing_says(self, translator: Translator, loaded: LoadedModel) -> None:
         encode = loaded.tokenizers.source.encode
         pairs = list(itertools.pairwise(SENTENCES))
-        judged = judge(translator, [line for line, _ in pairs], [text for _, text in pairs], translator.options())
+        judged = score_given(translator, [line for line, _ in pairs], [text for _, text in pairs], translator.options())
         for one, (line, text) in zip(judged, pairs, strict=True):
             ids = encode(text)
             table = log_probs_without_cache(loaded.model, torch.tensor([[*encode(line), EOS]]), ids)
@@ -172,4 +172,4 @@ def test_other_programs_refuse_what_they_cannot_do(loaded: LoadedModel) -> None:
     with pytest.raises(ConfigError, match="--alignment: CTranslate2 cannot do that; translate with the model itself"):
         list(exported.translate(["a"], replace(exported.options(), alignment=True)))
     with pytest.raises(ConfigError, match="--reference: CTranslate2 cannot do that"):
-        judge(exported, ["a"], ["b"], exported.options())
+        score_given(exported, ["a"], ["b"], exported.options())

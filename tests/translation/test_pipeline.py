@@ -25,10 +25,10 @@ from nmt.model.checkpoint import save_model
 from nmt.system.console import AdvanceTo, Console
 from nmt.translation import lines as inputs
 from nmt.translation import pipeline
-from nmt.translation.lines import LineByLine, Lines, read_available
+from nmt.translation.lines import LineReader, ParallelLines, read_available
 from nmt.translation.pipeline import opened, translate_stream
 from nmt.translation.sinks import StreamOutput
-from nmt.translation.translator import WINDOW_LINES, Translator
+from nmt.translation.translator import LINE_BATCH_SIZE, Translator
 from tests.test_cli import call
 from tests.training.test_data_parallel import worker
 from tests.translation.test_translator import SENTENCES, opinionated, texts, through_stream
@@ -54,7 +54,7 @@ class TestStream:
         with file.open("rb") as source:
             windows = list(read_available(source))
         assert [line for window in windows for line in window] == file.read_bytes().split(b"\n")
-        assert all(len(window) >= WINDOW_LINES for window in windows[:-1])
+        assert all(len(window) >= LINE_BATCH_SIZE for window in windows[:-1])
 
     @given(st.binary(max_size=60), st.integers(1, 7))
     def test_lines_are_those_of_split(self, data: bytes, chunk: int) -> None:
@@ -70,7 +70,9 @@ class TestStream:
 
         def serve() -> None:
             with open(to_us[0], "rb") as source, open(from_us[1], "wb") as output:
-                translate_stream(translator, Lines(source), StreamOutput(output), options, False, Console(quiet=True))
+                translate_stream(
+                    translator, LineReader(source), StreamOutput(output), options, False, Console(quiet=True)
+                )
 
         server = threading.Thread(target=serve)
         server.start()
@@ -93,7 +95,12 @@ class TestStream:
         source = io.BytesIO(b"a dog\n")
         with output, pytest.raises(BrokenPipeError):
             translate_stream(
-                translator, Lines(source), StreamOutput(output), translator.options(beam=1), False, Console(quiet=True)
+                translator,
+                LineReader(source),
+                StreamOutput(output),
+                translator.options(beam=1),
+                False,
+                Console(quiet=True),
             )
 
     @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a disk that is always full")
@@ -104,7 +111,9 @@ class TestStream:
             opened(None, Path("/dev/full"), {}) as (_, output),
             pytest.raises(DataError, match=r"cannot write .* No space"),
         ):
-            translate_stream(translator, Lines(source), output, translator.options(beam=1), False, Console(quiet=True))
+            translate_stream(
+                translator, LineReader(source), output, translator.options(beam=1), False, Console(quiet=True)
+            )
 
     def test_files_that_cannot_be_opened_are_named(self, tmp_path: Path) -> None:
         file = tmp_path / "lines.txt"
@@ -135,21 +144,21 @@ class TestStream:
                     pass
 
     def test_it_says_what_it_did(self, translator: Translator, capsys: pytest.CaptureFixture[str]) -> None:
-        lines, output = Lines(io.BytesIO(b"a dog\n\n" + b"the cat. " * 100)), StreamOutput(io.BytesIO())
+        lines, output = LineReader(io.BytesIO(b"a dog\n\n" + b"the cat. " * 100)), StreamOutput(io.BytesIO())
         translate_stream(translator, lines, output, translator.options(beam=1), False, Console())
         assert re.fullmatch(r"translated 3 lines in \d+\.\d s\n", capsys.readouterr().err)
 
     def test_progress_moves_within_a_window(
         self, translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(inputs, "WINDOW_LINES", 60)
+        monkeypatch.setattr(inputs, "LINE_BATCH_SIZE", 60)
         monkeypatch.setattr(inputs, "_CHUNK_BYTES", 100)
         file = tmp_path / "in.txt"
         file.write_text("".join(f"the cat {n:03}{' moon' * (n % 10)}\n" for n in range(150)))
         console = Seen()
         options = translator.options(beam=1, batch_tokens=300)
         with file.open("rb") as source:
-            translate_stream(translator, Lines(source), StreamOutput(io.BytesIO()), options, False, console)
+            translate_stream(translator, LineReader(source), StreamOutput(io.BytesIO()), options, False, console)
         assert console.shown == sorted(console.shown)
         assert console.shown[-1] == (150, file.stat().st_size)
         assert sum(lines < 60 for lines, _ in console.shown) > 4, "in the first window"
@@ -160,7 +169,7 @@ class TestStream:
 
     def test_a_search_for_what_was_lost_does_not_turn_progress_back(self, translator: Translator) -> None:
         console = Seen()
-        lines = Lines(io.BytesIO(b"".join(b"a dog {%d}\n" % n for n in range(40))))
+        lines = LineReader(io.BytesIO(b"".join(b"a dog {%d}\n" % n for n in range(40))))
         options = translator.options(beam=1, batch_tokens=100)
         translate_stream(translator, lines, StreamOutput(io.BytesIO()), options, False, console)
         assert len(console.shown) > 4
@@ -204,7 +213,7 @@ from pathlib import Path
 
 # once: each translating is a child that has them already
 translate, output, choose = nmt.translation.translator, Path(sys.argv[1]), random.Random(3)
-translate.WINDOW_LINES = 8
+translate.LINE_BATCH_SIZE = 8
 import nmt.translation.lines
 nmt.translation.lines._CHUNK_BYTES = 40
 sys.argv[1:] = ["translate", "--output", *sys.argv[1:]]
@@ -251,7 +260,7 @@ class TestKilled:
         assert codes.count(-9) >= 8, "killed so often"
         assert set(codes) <= {0, -9, 130}
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(inputs, "WINDOW_LINES", 8)
+            patch.setattr(inputs, "LINE_BATCH_SIZE", 8)
             patch.setattr(inputs, "_CHUNK_BYTES", 40)
             n_best = 2 if "--n-best" in layout else 1
             data = (tmp_path / "in.txt").read_bytes()
@@ -387,7 +396,7 @@ class TestPrefixes:
     def test_each_line_has_its_own_across_windows(
         self, translator: Translator, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(inputs, "WINDOW_LINES", 2)
+        monkeypatch.setattr(inputs, "LINE_BATCH_SIZE", 2)
         monkeypatch.setattr(inputs, "_CHUNK_BYTES", 4)
         prefixes = ["il", "", "la luna", "今天", ""]
         lines = ["a dog", "a dog", "", "the cat", "the moon"]
@@ -425,12 +434,14 @@ class TestPrefixes:
         refused = call(*command, "--prefixes", str(tmp_path / "many"), "--verify")
         assert refused.exit_code == 2
         assert "--prefixes: --verify and --reference make no translations to begin" in refused.stderr
-        beside = LineByLine.read("--prefixes", tmp_path / "few").work
-        assert beside != LineByLine.read("--prefixes", tmp_path / "many").work
+        beside = ParallelLines.read("--prefixes", tmp_path / "few").work
+        assert beside != ParallelLines.read("--prefixes", tmp_path / "many").work
 
 
 def begun(translator: Translator, lines: list[str], prefixes: list[str]) -> list[str]:
-    source = Lines(io.BytesIO("".join(f"{line}\n" for line in lines).encode()), LineByLine("--prefixes", prefixes))
+    source = LineReader(
+        io.BytesIO("".join(f"{line}\n" for line in lines).encode()), ParallelLines("--prefixes", prefixes)
+    )
     output = io.BytesIO()
     options = translator.options(beam=1)
     translate_stream(translator, source, StreamOutput(output), options, False, Console(quiet=True))

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from nmt.config import DecodeSettings, Languages, ModelSettings, RuntimeSettings, TokenizerSettings
 from nmt.decoding import batched_search, rescoring
 from nmt.decoding.batched_search import Limits, dealt_batches, length_batches, search_all
-from nmt.decoding.demand import Demand
 from nmt.decoding.engine import TorchEngine
+from nmt.decoding.hypothesis import Constraints
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError
 from nmt.export.ctranslate2_engine import ExportedModel
@@ -25,7 +25,7 @@ from nmt.system.console import Console
 from nmt.text.normalize import normalize
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 from nmt.translation import translator as translator_module
-from nmt.translation.lines import Lines
+from nmt.translation.lines import LineReader
 from nmt.translation.pipeline import translate_stream
 from nmt.translation.result import Alternative, Translation
 from nmt.translation.sinks import StreamOutput
@@ -71,7 +71,9 @@ def texts(translator: Translator, lines: Sequence[str], **changes: int) -> list[
 def through_stream(translator: Translator, data: bytes, as_json: bool = False, **changes: int) -> bytes:
     output = io.BytesIO()
     options = translator.options(**changes)
-    translate_stream(translator, Lines(io.BytesIO(data)), StreamOutput(output), options, as_json, Console(quiet=True))
+    translate_stream(
+        translator, LineReader(io.BytesIO(data)), StreamOutput(output), options, as_json, Console(quiet=True)
+    )
     return output.getvalue()
 
 
@@ -143,11 +145,11 @@ class TestOrder:
 
     def test_windows_do_not_matter(self, translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
         expected = texts(translator, SENTENCES)
-        monkeypatch.setattr(translator_module, "WINDOW_LINES", 2)
+        monkeypatch.setattr(translator_module, "LINE_BATCH_SIZE", 2)
         assert texts(translator, SENTENCES) == expected
 
     def test_no_more_is_read_than_a_window(self, translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(translator_module, "WINDOW_LINES", 3)
+        monkeypatch.setattr(translator_module, "LINE_BATCH_SIZE", 3)
         read = 0
 
         def endless() -> object:
@@ -336,8 +338,8 @@ class TestPrefixes:
         tokenizer = translator._tokenizers.target
         for line in SENTENCES:
             for prefix in self.PREFIXES:
-                demand = Demand(tuple(tokenizer.encode(prefix)))
-                ((best,),) = translator._engine.search([tokenizer.encode(line)], options.search, 100, [demand])
+                constraints = Constraints(tuple(tokenizer.encode(prefix)))
+                ((best,),) = translator._engine.search([tokenizer.encode(line)], options.search, 100, [constraints])
                 (begun,) = translator.translate_window([line], options, [prefix])
                 assert begun.text == tokenizer.decode(best.tokens)
                 assert begun.log_prob == pytest.approx(best.log_prob, abs=1e-4)
