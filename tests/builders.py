@@ -1,0 +1,166 @@
+"""Small models, texts and recipes that tests of several packages share.
+
+Everything is a function of its arguments: the same seed gives the same weights and the same sentences.
+"""
+
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from torch import Tensor
+from typer.testing import CliRunner, Result
+
+from nmt.batching.batch import Batch, Group, pad
+from nmt.cli import app
+from nmt.config import (
+    CorpusFile,
+    Data,
+    DecodeSettings,
+    Languages,
+    ModelSettings,
+    Recipe,
+    TokenizerSettings,
+    TrainSettings,
+)
+from nmt.model.checkpoint import LoadedModel
+from nmt.model.transformer import Transformer
+from nmt.text.tokenizer import BOS, EOS, PAD, Tokenizer, Tokenizers
+
+TINY_SHAPE: dict[str, Any] = {"encoder_layers": 1, "decoder_layers": 1, "dim": 16, "feed_forward": 32, "heads": 2}
+SENTENCES = [
+    "the cat sleeps on the mat .",
+    "a dog barks at the moon .",
+    "we drink tea in the garden , and then we sleep .",
+    "il gatto dorme sul tappeto .",
+    "un cane abbaia alla luna .",
+    "今天下雨。",
+]
+PLAIN_TERMINAL = {"NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "200"}
+SOURCE_WORDS = ["ba", "ce", "di", "fo", "gu", "la", "me", "ni", "po", "ru"]
+TARGET_WORDS = ["sab", "tec", "vid", "zof", "jug", "hal", "kem", "win", "xop", "yur"]
+
+
+def run_command(*arguments: str | Path) -> Result:
+    """Run `nmt` in this process with the given command line."""
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], env=PLAIN_TERMINAL)
+
+
+def write_lines(path: Path, *lines: str) -> Path:
+    """Write a text file of these lines and return its path."""
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def write_tsv(path: Path, rows: Sequence[tuple[str, str]]) -> Path:
+    """Write sentence pairs as a two-column TSV file and return its path."""
+    return write_lines(path, *(f"{source}\t{target}" for source, target in rows))
+
+
+def tiny_model(seed: int, vocabulary: int = 6, sharpness: float = 3.0, **settings: object) -> Transformer:
+    """Return a random model in evaluation mode; `sharpness` scales the output weights, so that its choices are clear."""
+    torch.manual_seed(seed)
+    shape = {**TINY_SHAPE, "decoder_layers": 2, "tied_embeddings": "none", **settings}
+    model = Transformer(ModelSettings.model_validate(shape), vocabulary, vocabulary).eval()
+    with torch.no_grad():
+        model.output.weight.mul_(sharpness)
+    return model
+
+
+def tiny_tokenizers(lines: Sequence[str] = SENTENCES, size: int = 300, **settings: object) -> Tokenizers:
+    """Return one tokenizer for both sides, trained on a few sentences."""
+    chosen = TokenizerSettings.model_validate({"size": size, **settings})
+    shared = Tokenizer.train(list(lines) * 20, chosen)
+    return Tokenizers(shared, shared)
+
+
+def tiny_loaded_model(tokenizers: Tokenizers | None = None, language: str = "it") -> LoadedModel:
+    """Return a random model with its tokenizers: its outputs are nonsense that ends by itself."""
+    tokenizers = tokenizers or tiny_tokenizers()
+    torch.manual_seed(4)
+    shape = ModelSettings.model_validate({**TINY_SHAPE, "tied_embeddings": "none"})
+    model = Transformer(shape, len(tokenizers.source), len(tokenizers.target)).eval()
+    with torch.no_grad():
+        model.output.weight.mul_(4)
+        model.output.weight[EOS] *= 3  # otherwise random models rarely predict the end
+    settings = DecodeSettings(beam=2, batch_tokens=512)
+    return LoadedModel(model, tokenizers, Languages(source="en", target=language), settings)
+
+
+def tiny_recipe(run: Path = Path("run"), dropout: float = 0.0, **train: object) -> Recipe:
+    """Return a recipe in memory for a model of width 8; keywords are keys of its section `train`."""
+    return Recipe(
+        name="test",
+        languages=Languages(source="en", target="it"),
+        data=Data(train=(CorpusFile(tsv=Path("/text/train.tsv")),)),
+        model=ModelSettings(encoder_layers=1, decoder_layers=1, dim=8, heads=2, feed_forward=16, dropout=dropout),
+        train=TrainSettings.model_validate({"schedule": {"name": "constant", "rate": 0.01}, **train}),
+        run=run,
+    )
+
+
+def reversal_pairs(count: int, seed: int, longest: int = 6) -> list[tuple[str, str]]:
+    """Return sentences of ten words with their translations: word for word, in reversed order."""
+    choose = random.Random(seed)
+    numbers = [choose.choices(range(10), k=choose.randint(2, longest)) for _ in range(count)]
+    return [
+        (" ".join(SOURCE_WORDS[n] for n in sentence), " ".join(TARGET_WORDS[n] for n in reversed(sentence)))
+        for sentence in numbers
+    ]
+
+
+def write_reversal_task(
+    folder: Path, training: int = 200, held_out: int = 6, changes: Mapping[str, Any] | None = None
+) -> Path:
+    """Write train.tsv, valid.tsv, test.tsv and recipe.yaml of the reversal task; returns the recipe's path.
+
+    `changes` replaces whole sections of the recipe. Twelve updates of a tiny model, in about a second.
+    """
+    for number, (name, count) in enumerate((("train", training), ("valid", held_out), ("test", held_out)), start=1):
+        write_tsv(folder / f"{name}.tsv", reversal_pairs(count, number))
+    content: dict[str, Any] = {
+        "name": "reversal",
+        "languages": {"source": "en", "target": "it"},
+        "data": {"train": [{"tsv": "train.tsv"}], "valid": {"tsv": "valid.tsv"}},
+        "tokenizer": {"size": 80, "byte_fallback": False, "type": "bpe"},
+        "model": {**TINY_SHAPE, "dropout": 0.1},
+        "train": {
+            "batch_tokens": 64,
+            "schedule": {"name": "constant", "rate": 0.003},
+            "stop": {"steps": 12},
+            "validate_every": 4,
+            "log_every": 3,
+        },
+        "runtime": {"device": "cpu", "threads": 1},
+        "run": "run",
+        "prepared": "prepared",
+    }
+    recipe = folder / "recipe.yaml"
+    recipe.write_text(yaml.safe_dump({**content, **(changes or {})}), encoding="utf-8")
+    return recipe
+
+
+def padded(sentences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    """Return token ids (B, S) and their mask (B, S), True where a token stands."""
+    longest = max(map(len, sentences))
+    ids = torch.tensor([[*sentence, *[PAD] * (longest - len(sentence))] for sentence in sentences])
+    return ids, ids != PAD
+
+
+def batch_of(pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> Batch:
+    """Return a batch of one length group from token ids without special symbols."""
+    source, mask = pad([[*s, EOS] for s, _ in pairs], PAD)
+    target_in, _ = pad([[BOS, *t] for _, t in pairs], PAD)
+    target_out, _ = pad([[*t, EOS] for _, t in pairs], PAD)
+    group = Group(source, target_in, target_out, mask)
+    return Batch((group,), sum(len(s) + 1 for s, _ in pairs), sum(len(t) + 1 for _, t in pairs))
+
+
+@torch.no_grad()
+def log_probs_without_cache(model: Transformer, source: Tensor, tokens: Sequence[int]) -> Tensor:
+    """Return log p(next token) after each prefix of `<s>` + tokens, (T+1, V), by teacher forcing."""
+    memory = model.encode(source, None)
+    hidden = model.decode(torch.tensor([[BOS, *tokens]]), memory, None)
+    return model.logits(hidden)[0].log_softmax(-1)
