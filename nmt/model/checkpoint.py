@@ -14,10 +14,10 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -35,6 +35,7 @@ CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 _OWN_DIGEST = "digest"
 """The key in config.json of the digest of the rest of it; models that were saved before there was one have none."""
+_LONGEST: TypeAdapter[int | None] = TypeAdapter(Annotated[int, Field(strict=True, ge=1)] | None)
 
 
 class AlignmentHeads(Section):
@@ -57,7 +58,9 @@ class LoadedModel:
     languages: Languages
     decode: DecodeSettings
     alignment: AlignmentHeads | None = None
-    """What was measured at the end of its training; None if nothing was."""
+    """Measured at the end of training; None if it was not."""
+    longest_source: int | None = None
+    """Tokens of the longest source sentence in training; None for models that do not record it."""
 
 
 def save_model(directory: Path, loaded: LoadedModel) -> None:
@@ -76,6 +79,7 @@ def write_model_files(directory: Path, loaded: LoadedModel) -> None:
         "languages": loaded.languages.model_dump(),
         "model": loaded.model.settings.model_dump(),
         "decode": loaded.decode.model_dump(),
+        "longest_source": loaded.longest_source,
     }
     if loaded.alignment is not None:
         configuration["alignment"] = loaded.alignment.model_dump()
@@ -96,11 +100,12 @@ def load_model(directory: Path, device: torch.device) -> LoadedModel:
         decode = DecodeSettings.model_validate(configuration["decode"])
         aligns = configuration.get("alignment")
         alignment = None if aligns is None else AlignmentHeads.model_validate(aligns)
+        longest_source = _LONGEST.validate_python(configuration.get("longest_source"))
     except KeyError as error:
         raise ModelError(f"{directory / CONFIG_FILE}: the section {error} is missing; copy the model anew") from None
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        key = ".".join(map(str, first["loc"]))
+        key = ".".join(map(str, first["loc"])) or "longest_source"
         raise ModelError(f"{directory / CONFIG_FILE}: {key}: {first['msg']}; was it written by a newer nmt?") from None
     for layer, head in () if alignment is None else alignment.heads:
         if not (0 <= layer < settings.decoder_layers and 0 <= head < settings.heads):
@@ -109,7 +114,7 @@ def load_model(directory: Path, device: torch.device) -> LoadedModel:
     tokenizers = Tokenizers.load(directory)
     model = Transformer(settings, len(tokenizers.source), len(tokenizers.target), drawn=False)
     load_weights(model, directory / WEIGHTS_FILE)
-    return LoadedModel(model.to(device).eval(), tokenizers, languages, decode, alignment)
+    return LoadedModel(model.to(device).eval(), tokenizers, languages, decode, alignment, longest_source)
 
 
 def keep_alignment(directory: Path, alignment: AlignmentHeads) -> None:

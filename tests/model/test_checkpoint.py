@@ -3,6 +3,7 @@
 import errno
 import json
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,26 @@ def test_round_trip(tokenizers: Tokenizers, tmp_path: Path, changes: dict[str, o
         assert torch.equal(before.model([source], [None], [target]), after.model([source], [None], [target]))
     output, tokens = after.model.output.weight, after.model.target_embedding.tokens.weight
     assert (output is tokens) == (before.model.settings.tied_embeddings != "none")
+
+
+@pytest.mark.parametrize("longest", [None, 1, 256])
+def test_longest_source_is_saved_with_the_model(tokenizers: Tokenizers, tmp_path: Path, longest: int | None) -> None:
+    save_model(tmp_path / "model", replace(build(tokenizers), longest_source=longest))
+    assert load_model(tmp_path / "model", CPU).longest_source == longest
+
+
+def test_longest_source_is_none_in_directories_that_do_not_record_it(saved: Path) -> None:
+    content = json.loads((saved / "config.json").read_text())
+    del content["longest_source"], content["digest"]
+    (saved / "config.json").write_text(json.dumps(content))
+    assert load_model(saved, CPU).longest_source is None
+
+
+@pytest.mark.parametrize("value", [0, -1, "200", True, 1.5])
+def test_longest_source_that_is_no_number_of_tokens_is_refused(saved: Path, value: object) -> None:
+    edit_configuration(saved, longest_source=value)
+    with pytest.raises(ModelError, match=r"config\.json: longest_source: "):
+        load_model(saved, CPU)
 
 
 def test_a_directory_from_before_a_setting_was_invented(tokenizers: Tokenizers, saved: Path) -> None:
