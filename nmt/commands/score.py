@@ -6,10 +6,9 @@ BLEU   34.21  nrefs:1|case:mixed|eff:no|tok:zh|smooth:exp|version:2.6.0
 chrF2  30.02  nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:2.6.0
 """
 
-import codecs
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from nmt.evaluation.diagnosis import doubts_about_empty, doubts_about_hypotheses
 from nmt.evaluation.metrics import METRICS, RESAMPLES, Score, compute
 from nmt.evaluation.significance import Comparison, compare
 from nmt.text import languages
-from nmt.text.corpus import decode_line, read_lines
+from nmt.text.corpus import decode_line, open_text, read_lines
 from nmt.text.languages import TargetLanguage
 
 STANDARD_INPUT = Path("-")
@@ -71,8 +70,10 @@ def score(hypothesis: Path, references: Sequence[Path], options: ScoreOptions = 
     that is not installed.
     """
     metrics = _known_metrics(options.metrics)
-    hypotheses = _read(hypothesis)
     files = [path for path in (*references, options.source, options.baseline) if path is not None]
+    if [hypothesis, *files].count(STANDARD_INPUT) > 1:
+        raise ConfigError("standard input can be read only once, but - names two texts; name a file for one")
+    hypotheses = _read(hypothesis)
     lines = {path: _read_beside(path, hypothesis, hypotheses) for path in dict.fromkeys(files)}
     texts = [lines[path] for path in references]
     source = lines[options.source] if options.source is not None else None
@@ -140,16 +141,15 @@ def _name(path: Path) -> str:
     return "standard input" if path == STANDARD_INPUT else str(path)
 
 
-def _lines(stream: Iterable[bytes]) -> list[str]:
-    return [decode_line(raw.removeprefix(codecs.BOM_UTF8) if i == 0 else raw) for i, raw in enumerate(stream)]
-
-
 def _read(path: Path) -> list[str]:
+    """Read a text; in standard input and in pipes, bytes that are not UTF-8 become U+FFFD."""
     if path == STANDARD_INPUT:
-        lines = _lines(sys.stdin.buffer)
+        if sys.stdin is None:
+            raise DataError("standard input is closed; name a file")
+        lines = [decode_line(raw) for raw in open_text(sys.stdin.buffer, _name(path))]
     elif path.is_fifo():  # what a shell makes of <(cut -f 2 test.tsv)
         with path.open("rb") as pipe:
-            lines = _lines(pipe)
+            lines = [decode_line(raw) for raw in open_text(pipe, _name(path))]
     else:
         lines = list(read_lines(path))
     if not lines:
@@ -163,11 +163,11 @@ def _read_beside(path: Path, hypothesis: Path, hypotheses: Sequence[str]) -> lis
     if len(lines) == len(hypotheses):
         return lines
     advice = "line n of one must belong to line n of the other"
-    longer, surplus = max((len(hypotheses), _name(hypothesis), hypotheses), (len(lines), str(path), lines))[1:]
+    longer, surplus = max((len(hypotheses), _name(hypothesis), hypotheses), (len(lines), _name(path), lines))[1:]
     surplus = surplus[min(len(lines), len(hypotheses)) :]
     if not any(line.strip() for line in surplus):
         advice = f"the last {len(surplus)} of {longer} are empty: remove them"
-    raise DataError(f"{_name(hypothesis)} has {len(hypotheses)} lines, but {path} has {len(lines)}; {advice}")
+    raise DataError(f"{_name(hypothesis)} has {len(hypotheses)} lines, but {_name(path)} has {len(lines)}; {advice}")
 
 
 def _doubts_about_references(

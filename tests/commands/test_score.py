@@ -101,6 +101,36 @@ def test_a_byte_order_mark_on_standard_input(hyp: Path, ref: Path, monkeypatch: 
     assert score(STANDARD_INPUT, [ref]).scores == score(ref, [ref]).scores
 
 
+def test_gzip_on_standard_input(hyp: Path, ref: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(gzip.compress(hyp.read_bytes()))))
+    assert score(STANDARD_INPUT, [ref]).scores == score(hyp, [ref]).scores
+
+
+def test_standard_input_that_is_no_text(ref: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("ciao\n".encode("utf-16"))))
+    with pytest.raises(DataError, match=r"^standard input: expected text in UTF-8, found UTF-16; convert it: iconv "):
+        score(STANDARD_INPUT, [ref])
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    with pytest.raises(DataError, match=r"^standard input: empty, expected one sentence a line"):
+        score(STANDARD_INPUT, [ref])
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(DataError, match=r"^standard input is closed; name a file"):
+        score(STANDARD_INPUT, [ref])
+
+
+def test_standard_input_cannot_be_two_texts(hyp: Path) -> None:
+    with pytest.raises(ConfigError, match=r"standard input can be read only once, but - names two texts; name a file"):
+        score(STANDARD_INPUT, [STANDARD_INPUT])
+    with pytest.raises(ConfigError, match=r"standard input can be read only once"):
+        score(hyp, [STANDARD_INPUT], ScoreOptions(source=STANDARD_INPUT))
+
+
+def test_line_counts_that_differ_from_standard_input(hyp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"uno\n")))
+    with pytest.raises(DataError, match=r"hyp.it has 3 lines, but standard input has 1; line n of one"):
+        score(hyp, [STANDARD_INPUT])
+
+
 def test_pipes(hyp: Path, ref: Path, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

@@ -1,7 +1,12 @@
 """Readers: lines end at \\n only; whatever is wrong with a file is said with its place."""
 
+import bz2
 import gzip
+import io
 import os
+import random
+import tracemalloc
+import zlib
 from pathlib import Path
 
 import pytest
@@ -10,7 +15,7 @@ from hypothesis import strategies as st
 
 from nmt.config import CorpusFile
 from nmt.errors import DataError
-from nmt.text.corpus import SentencePair, decode_line, input_files, read_lines, read_pairs
+from nmt.text.corpus import SentencePair, decode_line, input_files, open_text, read_lines, read_pairs
 
 SEPARATORS_THAT_ARE_NONE = "a\x0bb\x0cc\x1cd\x1de\x1ef\x85g\u2028h\u2029i\rj"
 
@@ -61,9 +66,104 @@ def test_invalid_utf8_names_file_line_and_byte(tmp_path: Path) -> None:
         list(read_lines(path))
 
 
-def test_utf16_is_recognised(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"a\.txt:1: the file is UTF-16, expected UTF-8"):
-        list(read_lines(write(tmp_path / "a.txt", "hello\n".encode("utf-16"))))
+ENGLISH, CHINESE = "hello there, all of you\nsecond line\n", "今天下雨，我们不去公园。\n明天再去吧。\n"
+SAFETENSORS = (72).to_bytes(8, "little") + b'{"weight":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}'
+
+
+@pytest.mark.parametrize("text", [ENGLISH, CHINESE])
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"])
+def test_wide_encodings_are_refused_with_the_command_that_converts(tmp_path: Path, text: str, encoding: str) -> None:
+    path = write(tmp_path / "a.txt", text.encode(encoding))
+    with pytest.raises(DataError) as caught:
+        list(read_lines(path))
+    name = encoding.upper().replace("-LE", "LE").replace("-BE", "BE")
+    assert str(caught.value) == (
+        f"{path}: expected text in UTF-8, found {name}; convert it: iconv -f {name} -t UTF-8 FILE > NEWFILE"
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (b"PK\x03\x04" + bytes(40), "a zip archive"),
+        (b"\x89PNG\r\n\x1a\n" + bytes(40), "a PNG image"),
+        (bz2.compress(b"text"), "bzip2 data"),
+        (gzip.compress(gzip.compress(b"text")), "gzip data inside gzip data"),
+        (SAFETENSORS, "a safetensors file"),
+        (random.Random(1).randbytes(3000), "binary data"),
+        (gzip.compress(random.Random(2).randbytes(3000)), "binary data"),
+        (CHINESE.encode("gb18030"), "another encoding: 61% .* iconv -f GB18030"),
+        ("Съешь ещё этих мягких булок\n".encode("cp1251"), "another encoding"),
+    ],
+)
+def test_what_is_no_utf8_text_is_refused_and_named(tmp_path: Path, content: bytes, found: str) -> None:
+    with pytest.raises(DataError, match=f"^{tmp_path / 'a'}: expected text in UTF-8, found {found}"):
+        list(read_lines(write(tmp_path / "a", content)))
+    with pytest.raises(DataError, match=f"^standard input: expected text in UTF-8, found {found}"):
+        open_text(io.BytesIO(content), "standard input").read()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"\xff \xfd\n", b"nul\0inside\n", b"\0\0\n", "perché no, più tardi\n".encode("latin-1"), b"\x1b[1mbold\x1b[0m"],
+)
+def test_open_text_passes_on_single_invalid_bytes(content: bytes) -> None:
+    assert open_text(io.BytesIO(content), "x").read() == content
+
+
+@given(st.lists(st.binary(max_size=9), max_size=9), st.lists(st.integers(1, 40), max_size=30))
+def test_open_text_unpacks_any_gzip_members_however_they_arrive(members: list[bytes], sizes: list[int]) -> None:
+    content = b"a line of text\n" * 5 + b"".join(members)
+    packed = gzip.compress(content[:75]) + b"".join(map(gzip.compress, members)) + bytes(7)
+    assert open_text(io.BytesIO(packed), "x").read() == content
+
+    class Pipe(io.RawIOBase):
+        """Returns as many bytes as `sizes` lists, one entry a call, then single bytes."""
+
+        def __init__(self, data: bytes) -> None:
+            self._data, self._sizes = io.BytesIO(data), iter(sizes)
+
+        def readable(self) -> bool:
+            return True
+
+        def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
+            chunk = self._data.read(min(len(buffer), next(self._sizes, 1)))
+            buffer[: len(chunk)] = chunk
+            return len(chunk)
+
+    for data in (content, b"\xef\xbb\xbf" + content, packed):
+        assert b"".join(open_text(io.BufferedReader(Pipe(data)), "x")) == content
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_open_text_returns_a_line_as_soon_as_it_is_written(packed: bool) -> None:
+    """The writer sends one line and waits: reading it must not wait for a full block."""
+    reader, writer = os.pipe()
+    compressor = zlib.compressobj(wbits=31)
+
+    def encode(line: bytes) -> bytes:
+        return compressor.compress(line) + compressor.flush(zlib.Z_SYNC_FLUSH) if packed else line
+
+    with os.fdopen(reader, "rb") as stream, os.fdopen(writer, "wb", buffering=0) as out:
+        text = open_text(stream, "x")
+        assert text.fileno() == reader
+        for line in (b"one\n", b"two\n"):
+            out.write(encode(line))
+            assert text.read1() == line
+        for line in (b"three\n", b"four\n"):
+            out.write(encode(line))
+            assert text.readline() == line
+
+
+def test_gzip_that_unpacks_to_much_more_is_read_in_bounded_memory(tmp_path: Path) -> None:
+    packed = gzip.compress(b"0123456789\n" * 4_000_000)
+    tracemalloc.start()
+    try:
+        text = open_text(io.BytesIO(packed), "x")
+        assert sum(map(len, iter(text.read1, b""))) == 44_000_000
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("cut", [3, 30, -1])
@@ -74,9 +174,9 @@ def test_truncated_gzip(tmp_path: Path, cut: int) -> None:
 
 
 def test_corrupt_gzip(tmp_path: Path) -> None:
-    packed = bytearray(gzip.compress(os.urandom(20000)))
+    packed = bytearray(gzip.compress(random.Random(3).randbytes(20000).hex().encode()))
     packed[len(packed) // 2] ^= 0xFF
-    with pytest.raises(DataError, match=r"a\.gz:.*(damaged gzip file|not UTF-8)"):
+    with pytest.raises(DataError, match=r"a\.gz:.*(damaged gzip file|not UTF-8|expected text in UTF-8)"):
         list(read_lines(write(tmp_path / "a.gz", bytes(packed))))
     packed[10:14] = b"\xff\xff\xff\xff"
     with pytest.raises(DataError, match=r"a\.gz: damaged gzip file"):
@@ -121,10 +221,10 @@ def test_tsv_columns(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "1\tciao\thello\textra\n2\tsì\tyes\n\n  \n")
     pairs = list(read_pairs(CorpusFile(tsv=path, columns=(3, 2))))
     assert pairs == [
-        SentencePair("hello", "ciao", str(path), 1),
-        SentencePair("yes", "sì", str(path), 2),
-        SentencePair("", "", str(path), 3),
-        SentencePair("", "", str(path), 4),
+        SentencePair("hello", "ciao"),
+        SentencePair("yes", "sì"),
+        SentencePair("", ""),
+        SentencePair("", ""),
     ]
 
 
@@ -138,7 +238,7 @@ def test_tsv_without_its_columns(tmp_path: Path) -> None:
 
 def test_two_files(tmp_path: Path) -> None:
     corpus = CorpusFile(source=write(tmp_path / "a.en", "one\n\n"), target=write(tmp_path / "a.it", "uno\ndue"))
-    assert [(pair.source, pair.target, pair.line) for pair in read_pairs(corpus)] == [("one", "uno", 1), ("", "due", 2)]
+    assert list(read_pairs(corpus)) == [SentencePair("one", "uno"), SentencePair("", "due")]
     assert input_files(corpus) == [tmp_path / "a.en", tmp_path / "a.it"]
 
 
