@@ -65,7 +65,7 @@ def write_recipe(chosen: argparse.Namespace, folder: Path) -> Path:
         "name": "benchmark",
         "languages": {"source": "en", "target": "it"},
         "data": {"train": [{"source": str(chosen.source.resolve()), "target": str(chosen.target.resolve())}]},
-        "tokenizer": {"size": VOCABULARY},
+        "tokenizer": {"vocab_size": VOCABULARY},
         "model": SHAPES[chosen.shape],
         "train": {
             "batch_tokens": chosen.batch_tokens,

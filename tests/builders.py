@@ -69,9 +69,9 @@ def tiny_model(seed: int, vocabulary: int = 6, sharpness: float = 3.0, **setting
     return model
 
 
-def tiny_tokenizers(lines: Sequence[str] = SENTENCES, size: int = 300, **settings: object) -> Tokenizers:
+def tiny_tokenizers(lines: Sequence[str] = SENTENCES, vocab_size: int = 300, **settings: object) -> Tokenizers:
     """Return one tokenizer for both sides, trained on a few sentences."""
-    chosen = TokenizerSettings.model_validate({"size": size, **settings})
+    chosen = TokenizerSettings.model_validate({"vocab_size": vocab_size, **settings})
     shared = Tokenizer.train(list(lines) * 20, chosen)
     return Tokenizers(shared, shared)
 
@@ -124,7 +124,7 @@ def write_reversal_task(
         "name": "reversal",
         "languages": {"source": "en", "target": "it"},
         "data": {"train": [{"tsv": "train.tsv"}], "valid": {"tsv": "valid.tsv"}},
-        "tokenizer": {"size": 80, "byte_fallback": False, "type": "bpe"},
+        "tokenizer": {"vocab_size": 80, "byte_fallback": False, "type": "bpe"},
         "model": {**TINY_SHAPE, "dropout": 0.1},
         "train": {
             "batch_tokens": 64,

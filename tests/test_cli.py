@@ -39,7 +39,7 @@ def recipe(tmp_path: Path) -> Path:
         "name": "test",
         "languages": {"source": "it", "target": "en"},
         "data": {"train": [{"tsv": "train.tsv"}], "valid": {"tsv": "train.tsv"}},
-        "tokenizer": {"size": 60, "byte_fallback": False, "type": "bpe"},
+        "tokenizer": {"vocab_size": 60, "byte_fallback": False, "type": "bpe"},
         "run": "run",
     }
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(content))
@@ -271,9 +271,9 @@ def test_prepare_talks_on_stderr(recipe: Path) -> None:
 
 def test_overrides(recipe: Path) -> None:
     other = recipe.parent / "elsewhere"
-    result = call("prepare", "-c", recipe, "--set", f"prepared={other}", "--set", "tokenizer.size=58", "-q")
+    result = call("prepare", "-c", recipe, "--set", f"prepared={other}", "--set", "tokenizer.vocab_size=58", "-q")
     assert result.exit_code == 0
-    assert json.loads((other / "manifest.json").read_text())["settings"]["tokenizer"]["size"] == 58
+    assert json.loads((other / "manifest.json").read_text())["settings"]["tokenizer"]["vocab_size"] == 58
 
 
 SMALL = ["model={encoder_layers: 1, decoder_layers: 1, dim: 8, feed_forward: 8, heads: 2}", "train.stop={steps: 2}"]

@@ -34,7 +34,7 @@ VARIANTS: list[dict[str, Any]] = [
 
 
 def loaded_on(device: torch.device, seed: int = 0, **variant: Any) -> LoadedModel:
-    tokenizer = Tokenizer.train(WORDS * 4, TokenizerSettings(size=285))
+    tokenizer = Tokenizer.train(WORDS * 4, TokenizerSettings(vocab_size=285))
     torch.manual_seed(seed)
     settings = ModelSettings(encoder_layers=2, decoder_layers=2, dim=32, feed_forward=64, heads=4, **variant)
     model = Transformer(settings, len(tokenizer), len(tokenizer)).to(device)
@@ -112,7 +112,7 @@ def test_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variant: dict
         "name": "other",
         "languages": {"source": "en", "target": "it"},
         "data": {"train": [{"tsv": "train.tsv"}], "valid": {"tsv": "valid.tsv"}},
-        "tokenizer": {"size": 285},
+        "tokenizer": {"vocab_size": 285},
         "model": {"encoder_layers": 1, "decoder_layers": 1, "dim": 16, "feed_forward": 32, "heads": 2, **variant},
         "train": {
             "batch_tokens": 64,

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from nmt.config import CorpusFile, Filters, Recipe
+from nmt.config.renamed import with_old_keys
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.system.console import Console
 from nmt.system.files import staged_directory
@@ -44,7 +45,7 @@ _BATCH_PAIRS = 10_000
 _PAIRS_SHOWN = 1_000
 """Pairs between two moves of the progress bar, which is slow to draw."""
 
-_ALL_PAIRS = Filters(max_ratio=1e9, duplicates=True, copies=True, any_script=True)
+_ALL_PAIRS = Filters(max_ratio=1e9, keep_duplicates=True, keep_copies=True, keep_any_script=True)
 """Filters for the validation text, which must show what users will send: only what gives no loss is left out."""
 
 
@@ -54,7 +55,7 @@ def prepare(recipe: Recipe, console: Console, force: bool = False) -> PreparedCo
     Raises DataError naming file and line for text that cannot be read, ConfigError for a tokenizer that cannot be made.
     """
     directory = recipe.prepared_directory
-    start = recipe.train.start_from
+    start = recipe.train.init_from
     if start is not None and start.is_dir():  # a run that goes on does without
         _taken_over(recipe, start)  # also where the corpus is there already, prepared for another recipe
     reason = "asked to prepare anew" if force else why_stale(recipe)
@@ -104,7 +105,7 @@ def why_stale(recipe: Recipe) -> str | None:
 
 def _settings(recipe: Recipe) -> dict[str, Any]:
     """Return what the result depends on beside the content of the files, as plain JSON values."""
-    data, start = recipe.data, recipe.train.start_from
+    data, start = recipe.data, recipe.train.init_from
     settings = {
         "languages": recipe.languages.model_dump(),
         "data": {
@@ -120,12 +121,12 @@ def _settings(recipe: Recipe) -> dict[str, Any]:
 
 def _form(corpus: CorpusFile) -> dict[str, Any]:
     """Return how a corpus is read; where it lies says nothing about what is in it."""
-    kept = corpus.model_dump(include={"columns", "weight", "tag"})
+    kept = corpus.model_dump(include={"columns", "oversample", "tag"})
     return {"kind": "tsv" if corpus.tsv is not None else "two files", **kept}
 
 
 def _first_difference(before: Any, now: Any, key: str) -> str | None:
-    """Say which setting is not what it was, as `tokenizer.size was 8000, is 4000`."""
+    """Say which setting is not what it was, as `tokenizer.vocab_size was 8000, is 4000`."""
     if isinstance(before, dict) and isinstance(now, dict):
         for name in [*before, *(name for name in now if name not in before)]:
             change = _first_difference(before.get(name), now.get(name), f"{key}.{name}" if key else name)
@@ -142,7 +143,7 @@ def _corpora(recipe: Recipe) -> list[CorpusFile]:
 
 def _inputs(recipe: Recipe) -> list[Path]:
     """Return all files that are read: the texts, and the tokenizers if they are taken over from a model."""
-    start = recipe.train.start_from
+    start = recipe.train.init_from
     texts = [path for corpus in _corpora(recipe) for path in input_files(corpus)]
     return texts if start is None else [*texts, *tokenizer_files(start)]
 
@@ -168,7 +169,7 @@ def _why_changed(recorded: InputFile, path: Path) -> str | None:
 
 
 def _fingerprint(settings: dict[str, Any], inputs: Iterable[InputFile]) -> str:
-    content = json.dumps([settings, [file.sha256 for file in inputs]], sort_keys=True)
+    content = json.dumps([with_old_keys(settings), [file.sha256 for file in inputs]], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()
 
 
@@ -184,10 +185,10 @@ def _check_replaceable(directory: Path) -> None:
 
 
 def _write_corpus(recipe: Recipe, console: Console, inputs: tuple[InputFile, ...], directory: Path) -> Manifest:
-    if recipe.train.start_from is None:
+    if recipe.train.init_from is None:
         tokenizers, pairs = _learn_tokenizers(recipe, console)
     else:
-        tokenizers, pairs = _taken_over(recipe, recipe.train.start_from), None
+        tokenizers, pairs = _taken_over(recipe, recipe.train.init_from), None
     tokenizers.save(directory)
     encoder = _Encoder(recipe, tokenizers, console)
     train = encoder.encode(recipe.data.train, recipe.data.filters, directory / "train", pairs)
@@ -246,7 +247,7 @@ def _taken_over(recipe: Recipe, start: Path) -> Tokenizers:
     """Load the tokenizers of the model to start from; raise ConfigError for what the recipe says that they are not."""
     tokenizers = Tokenizers.load(start)
     found = {
-        "size": len(tokenizers.source),
+        "vocab_size": len(tokenizers.source),
         "shared": tokenizers.shared,
         "type": "bpe" if tokenizers.source.merges else "unigram",
         "byte_fallback": "<0x00>" in tokenizers.source.pieces,
@@ -255,7 +256,7 @@ def _taken_over(recipe: Recipe, start: Path) -> Tokenizers:
         stated = getattr(recipe.tokenizer, key)
         if stated != found[key]:
             raise ConfigError(
-                f"tokenizer.{key}: found {stated}, but the tokenizer of train.start_from has {found[key]}; "
+                f"tokenizer.{key}: found {stated}, but the tokenizer of train.init_from has {found[key]}; "
                 f"leave the section tokenizer out, for it comes with {start}"
             )
     for tag in sorted({corpus.tag for corpus in _corpora(recipe) if corpus.tag is not None}):
@@ -263,7 +264,7 @@ def _taken_over(recipe: Recipe, start: Path) -> Tokenizers:
             tokenizers.source.tag_id(tag)
         except ModelError:
             raise ConfigError(
-                f"data: tag {tag}: the tokenizer of train.start_from ({start}) was trained without it; "
+                f"data: tag {tag}: the tokenizer of train.init_from ({start}) was trained without it; "
                 "use a tag that it knows, or none"
             ) from None
     return tokenizers
@@ -283,7 +284,7 @@ def _learn_tokenizers(recipe: Recipe, console: Console) -> tuple[Tokenizers, int
         total = reader.read
         if not kept:
             raise reader.nothing_left()
-        console.say(f"learning {settings.size:,} pieces from the {' and '.join(sides)} side of {kept:,} pairs")
+        console.say(f"learning {settings.vocab_size:,} pieces from the {' and '.join(sides)} side of {kept:,} pairs")
 
     tags = sorted({corpus.tag for corpus in _corpora(recipe) if corpus.tag is not None})
     if settings.shared:
@@ -321,7 +322,7 @@ class _Encoder:
                 sides[0].count([batch[i].source for i in keep], [source_ids[i] for i in keep])
                 sides[1].count([batch[i].target for i in keep], [target_ids[i] for i in keep])
                 sources = [self._tagged(source_ids[i], batch[i].corpus.tag) for i in keep]
-                writer.extend(sources, [target_ids[i] for i in keep], [batch[i].corpus.weight for i in keep])
+                writer.extend(sources, [target_ids[i] for i in keep], [batch[i].corpus.oversample for i in keep])
         if not kept:
             raise reader.nothing_left()
         return SplitCounts(reader.read, kept, reader.filter.counts, sides[0].counts(), sides[1].counts())

@@ -72,10 +72,10 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> Outcome:
 
 def check_can_begin(recipe: Recipe, corpus: PreparedCorpus) -> None:
     """Make sure that a run may be emptied for a new training. Raises the errors that would end that at once."""
-    start = recipe.train.start_from
+    start = recipe.train.init_from
     if start is not None and start.resolve().is_relative_to(recipe.run.resolve()):
         raise ConfigError(
-            f"train.start_from: {start} is in the run that --restart empties; choose another run:, or copy the model"
+            f"train.init_from: {start} is in the run that --restart empties; choose another run:, or copy the model"
         )
     with memory_explained(choose_device(recipe.runtime)):
         first_model(recipe, corpus.tokenizers, goes_on=False)

@@ -31,7 +31,7 @@ class CorpusFile(Section):
     """The source side, one sentence a line."""
     target: File | None = None
     """The target side, line by line beside the source."""
-    weight: float = Field(default=1.0, gt=0, le=1000)
+    oversample: float = Field(default=1.0, gt=0, le=1000)
     """How often an epoch shows each pair: 2 is twice, 0.5 is every other epoch on average."""
     tag: str | None = Field(default=None, pattern=r"^[a-z0-9-]+$")
     """Mark each source sentence with `<tag>`, as for back-translated or out-of-domain text."""
@@ -59,11 +59,11 @@ class Filters(Section):
     """Longest source or target kept, in tokens."""
     max_ratio: float = Field(default=9.0, gt=1)
     """Longest side over shortest side, in tokens; the first ten tokens of difference are free."""
-    duplicates: bool = False
+    keep_duplicates: bool = False
     """Keep pairs that occur again, word for word."""
-    copies: bool = False
+    keep_copies: bool = False
     """Keep pairs whose target is the source untranslated."""
-    any_script: bool = False
+    keep_any_script: bool = False
     """Keep pairs whose target holds no letter of the target language's script (zh: Han)."""
 
 
@@ -83,7 +83,7 @@ class Data(Section):
 class TokenizerSettings(Section):
     """SentencePiece: how text is cut into pieces."""
 
-    size: Annotated[int, Field(ge=32, lt=2**31)] = 8000
+    vocab_size: Annotated[int, Field(ge=32, lt=2**31)] = 8000
     """Pieces in the vocabulary, special symbols and bytes included."""
     shared: bool = True
     """One vocabulary for both languages, or one each."""

@@ -13,6 +13,7 @@ from nmt.config.decode_section import DecodeSettings
 from nmt.config.model_section import ModelSettings
 from nmt.config.recipe import Recipe
 from nmt.config.recipe_errors import explain, explained
+from nmt.config.renamed import with_new_names
 from nmt.config.section import Section
 from nmt.errors import ConfigError
 
@@ -26,6 +27,8 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     Raises ConfigError that lists every problem with its place.
     """
     document = strict_yaml.read(path)
+    if (path.parent / "checkpoints").is_dir():  # written by a training, perhaps with a version that had other names
+        document.data = with_new_names(document.data)
     for override in overrides:
         document.override(override)
     try:
@@ -33,7 +36,7 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     except ValidationError as error:
         raise ConfigError(explain(error, document, Recipe)) from None
     recipe = _absolute_paths(recipe, document, ())
-    return recipe if recipe.train.start_from is None else _shaped_like_its_start(recipe, document)
+    return recipe if recipe.train.init_from is None else _shaped_like_its_start(recipe, document)
 
 
 def override_decode(settings: DecodeSettings, overrides: Sequence[str]) -> DecodeSettings:
@@ -56,7 +59,7 @@ class _OfModel(Section):
 def recipe_to_yaml(recipe: Recipe) -> str:
     """Write a recipe as YAML that `load_recipe` reads back to an equal recipe."""
     content = recipe.model_dump(mode="json")
-    if recipe.train.start_from is not None:  # what was not said of the tokenizer is as the model has it
+    if recipe.train.init_from is not None:  # what was not said of the tokenizer is as the model has it
         content["tokenizer"] = recipe.tokenizer.model_dump(mode="json", exclude_unset=True)
     return strict_yaml.write(content)
 
@@ -72,23 +75,23 @@ def _shaped_like_its_start(recipe: Recipe, document: strict_yaml.Document) -> Re
 
     Raises ConfigError if there is no model, or the recipe states settings that would make it another one.
     """
-    assert recipe.train.start_from is not None
-    directory = _model_directory(recipe.train.start_from)
+    assert recipe.train.init_from is not None
+    directory = _model_directory(recipe.train.init_from)
     try:
         content = json.loads((directory / "config.json").read_text(encoding="utf-8"))
         start = ModelSettings.model_validate(content["model"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"train.start_from: {directory / 'config.json'}: cannot read it: {error}") from None
+        raise ConfigError(f"train.init_from: {directory / 'config.json'}: cannot read it: {error}") from None
     stated = {key: getattr(recipe.model, key) for key in recipe.model.model_fields_set}
     other = sorted(key for key in stated if not key.endswith("dropout") and stated[key] != getattr(start, key))
     if other:
         problems = [
-            f"{document.place(('model', key))}: model.{key}: found {stated[key]}, but the model of train.start_from "
+            f"{document.place(('model', key))}: model.{key}: found {stated[key]}, but the model of train.init_from "
             f"has {getattr(start, key)}; leave it out, for it comes with {directory}"
             for key in other
         ]
         raise ConfigError("\n".join(problems))
-    train = recipe.train.model_copy(update={"start_from": directory})
+    train = recipe.train.model_copy(update={"init_from": directory})
     recipe = recipe.model_copy(update={"model": start.model_copy(update=stated), "train": train})
     try:
         return Recipe.model_validate(recipe.model_dump(exclude_unset=True))
@@ -101,7 +104,7 @@ def _model_directory(path: Path) -> Path:
     for directory in (path, path / "best", path / "last"):
         if (directory / "config.json").is_file():
             return directory
-    raise ConfigError(f"train.start_from: {path}: no model here; expected a model directory or a run with a checkpoint")
+    raise ConfigError(f"train.init_from: {path}: no model here; expected a model directory or a run with a checkpoint")
 
 
 def _absolute_paths(section: SectionType, document: strict_yaml.Document, at: strict_yaml.Location) -> SectionType:

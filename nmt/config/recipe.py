@@ -30,9 +30,9 @@ class RuntimeSettings(Section):
     compile: bool = False
     """Compile the layers for training (torch.compile), for GPUs: minutes at the start, faster steps after it. The same
     to rounding, but a resumed run need not repeat the last bit, for what is compiled may depend on the first batch."""
-    parallel: Literal["replicate", "shard"] = "replicate"
-    """What several processes, which torchrun starts, hold: the whole model each, or a shard of it each, for models that
-    do not fit on one device."""
+    parallel: Literal["ddp", "fsdp"] = "ddp"
+    """How several processes, started by torchrun, share the work. ddp: each holds the whole model. fsdp: each holds a
+    shard of the weights, gradients and optimizer state, for models that do not fit on one device."""
 
 
 class Recipe(Section):
@@ -66,7 +66,7 @@ class Recipe(Section):
         if self.runtime.precision == "int8":
             raise Misfit("runtime.precision", "int8 is for translating only; set it to auto")
         longest = self.data.filters.max_tokens + 1
-        taken_over = self.train.start_from is not None
+        taken_over = self.train.init_from is not None
         if self.model.tied_embeddings == "all" and not self.tokenizer.shared and not taken_over:
             message = "all needs tokenizer.shared: true; set it to target or none"
             raise Misfit("model.tied_embeddings", message, other="tokenizer.shared")

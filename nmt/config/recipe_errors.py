@@ -8,6 +8,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
+from nmt.config.renamed import new_key, new_value
 from nmt.config.strict_yaml import Document, Location
 
 _EXPECTED = {
@@ -82,7 +83,7 @@ def _line(details: dict[str, Any], document: Document, recipe: type[BaseModel]) 
 def _problem(details: dict[str, Any], document: Document, recipe: type[BaseModel]) -> str:
     kind, found, context = details["type"], details["input"], details.get("ctx", {})
     if kind == "extra_forbidden":
-        return f"unknown key; {_advice_on_key(details['loc'], document, recipe)}"
+        return _unknown_key(details["loc"], document, recipe)
     if kind == "missing":
         return "missing, and it has no default"
     if kind == "value_error":
@@ -92,7 +93,9 @@ def _problem(details: dict[str, Any], document: Document, recipe: type[BaseModel
     if kind == "union_tag_invalid":
         return f"found {context['tag']!r}, expected one of {context['expected_tags']}"
     expected = _EXPECTED.get(kind) or _in_words(details["msg"])
-    return f"found {_show(found)}, expected {expected}{_advice_on_value(kind, found, context)}"
+    renamed = new_value(details["loc"], found)
+    advice = f"; {found} is renamed to {renamed}" if renamed else _advice_on_value(kind, found, context)
+    return f"found {_show(found)}, expected {expected}{advice}"
 
 
 def _in_words(message: str) -> str:
@@ -152,6 +155,12 @@ _ALMOST_NUMBERS: list[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]] = 
     (re.compile(r"(\d+)k", re.IGNORECASE), lambda m: f"write {m[1]}_000"),
     (re.compile(r"(\d+(?:\.\d+)?) ?%"), lambda m: f"write {float(m[1]) / 100:g}"),
 ]
+
+
+def _unknown_key(location: Location, document: Document, recipe: type[BaseModel]) -> str:
+    if renamed := new_key(location):
+        return f"renamed to {'.'.join(map(str, (*location[:-1], renamed)))}"
+    return f"unknown key; {_advice_on_key(location, document, recipe)}"
 
 
 def _advice_on_key(location: Location, document: Document, recipe: type[BaseModel]) -> str:

@@ -67,7 +67,7 @@ class TrainSettings(Section):
     """Longest gradient, all parameters together; null for none."""
     ema: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Validate and keep an exponential moving average of the weights, with this decay a step, such as 0.999."""
-    start_from: File | None = None
+    init_from: File | None = None
     """Begin with the weights and the tokenizer of this model or run, to fine-tune it; null begins at random."""
     freeze: Annotated[tuple[str, ...], Field(strict=False)] = ()
     """Weights that stay as they are, by name; `*` stands for anything, as in `encoder.*`."""

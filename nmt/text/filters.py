@@ -92,15 +92,17 @@ class PairFilter:
         self.counts = dict.fromkeys(RULES, 0)
         """Pairs refused so far, a rule."""
         self._settings = settings
-        self._seen = None if settings.duplicates else _SeenPairs()
-        self._script = None if settings.any_script else _SCRIPT_OF.get(re.split("[-_]", languages.target.lower())[0])
+        self._seen = None if settings.keep_duplicates else _SeenPairs()
+        self._script = (
+            None if settings.keep_any_script else _SCRIPT_OF.get(re.split("[-_]", languages.target.lower())[0])
+        )
         self._own_letter = re.compile(f"[{_SCRIPTS[self._script]}]") if self._script else None
 
     def text_reason(self, source: str, target: str) -> str | None:
         """Return the name of the rule that refuses this pair of texts, or None to keep it; call it once a pair."""
         if not source or not target:
             return self._refuse("empty")
-        if not self._settings.copies and source.casefold() == target.casefold():
+        if not self._settings.keep_copies and source.casefold() == target.casefold():
             return self._refuse("copy")
         if self._in_wrong_script(target):
             return self._refuse("script")

@@ -26,6 +26,7 @@ import numpy.typing as npt
 from pydantic import ValidationError
 
 from nmt.config import MaxLength
+from nmt.config.renamed import with_new_names
 from nmt.errors import DataError, ModelError
 from nmt.text.tokenizer import Tokenizers
 
@@ -96,7 +97,7 @@ class Manifest:
             raise DataError(f"{path}: found format version {version}, expected {FORMAT_VERSION}; {_REMEDY}")
         try:
             return cls(
-                content["settings"],
+                with_new_names(content["settings"]),
                 tuple(InputFile(**file) for file in content["inputs"]),
                 content["fingerprint"],
                 _split_counts(content["train"]),

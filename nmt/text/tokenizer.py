@@ -1,6 +1,6 @@
 """The tokenizer: SentencePiece over normalized text. It is the vocabulary too, so the two cannot fall out of step.
 
->>> tokenizer = Tokenizer.train(lines, TokenizerSettings(size=8000))
+>>> tokenizer = Tokenizer.train(lines, TokenizerSettings(vocab_size=8000))
 >>> tokenizer.decode(tokenizer.encode("Come  stai?"))
 'Come stai?'
 
@@ -46,7 +46,8 @@ class Tokenizer:
     def train(cls, lines: Iterable[str], settings: TokenizerSettings, tags: Sequence[str] = ()) -> "Tokenizer":
         """Learn the pieces from raw or normalized lines; the same lines give the same tokenizer, to the byte.
 
-        Raises ConfigError when the text cannot fill `tokenizer.size` or needs more, DataError when there is no text.
+        Raises ConfigError when the text cannot fill `tokenizer.vocab_size` or needs more, DataError when there
+        is no text.
         """
         source = _TrainingLines(lines)
         model = io.BytesIO()
@@ -55,7 +56,7 @@ class Tokenizer:
                 sentence_iterator=iter(source),
                 model_writer=model,
                 model_type=settings.type,
-                vocab_size=settings.size,
+                vocab_size=settings.vocab_size,
                 character_coverage=settings.coverage,
                 byte_fallback=settings.byte_fallback,
                 normalization_rule_name="identity",
@@ -296,13 +297,14 @@ def _explain(message: str, settings: TokenizerSettings) -> str:
     too_low = re.search(r"smaller than required_chars\. \d+ vs (\d+)", message)
     if too_high:
         return (
-            f"tokenizer.size: found {settings.size}, but this text yields at most {too_high[1]} different pieces; "
-            f"set tokenizer.size to {too_high[1]} or less, or train on more text"
+            f"tokenizer.vocab_size: found {settings.vocab_size}, but this text yields at most {too_high[1]} different "
+            f"pieces; set tokenizer.vocab_size to {too_high[1]} or less, or train on more text"
         )
     if too_low:
         bytes_too = ", the 256 bytes" if settings.byte_fallback else ""
         return (
-            f"tokenizer.size: found {settings.size}, but the special symbols{bytes_too} and the characters of this "
-            f"text alone need {too_low[1]}; set tokenizer.size to {too_low[1]} or more, or lower tokenizer.coverage"
+            f"tokenizer.vocab_size: found {settings.vocab_size}, but the special symbols{bytes_too} and the characters "
+            f"of this text alone need {too_low[1]}; set tokenizer.vocab_size to {too_low[1]} or more, or lower "
+            "tokenizer.coverage"
         )
     return f"tokenizer: SentencePiece cannot learn from this text: {message.removeprefix('INTERNAL: ').strip()}"

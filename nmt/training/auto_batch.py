@@ -70,7 +70,7 @@ def settle_batch_tokens(
     """Return the recipe with a number as `train.batch_tokens`: if it says auto, the run's own, else one found now."""
     if recipe.train.batch_tokens != "auto":
         return recipe
-    if distributed.size() > 1 and recipe.runtime.parallel == "shard":
+    if distributed.size() > 1 and recipe.runtime.parallel == "fsdp":
         raise ConfigError("train.batch_tokens: auto cannot try how much a sharded model needs; give a number")
     before = None if restart else _number_of(run, recipe)
     device = choose_device(recipe.runtime)

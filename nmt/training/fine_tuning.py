@@ -10,7 +10,7 @@ from nmt.model.checkpoint import WEIGHTS_FILE, load_weights, read_configuration
 from nmt.model.transformer import Transformer
 
 
-def start_from(model: Transformer, directory: Path) -> None:
+def init_from(model: Transformer, directory: Path) -> None:
     """Fill a model with the weights of a model directory. Raises ModelError if they are damaged or do not fit."""
     read_configuration(directory)
     load_weights(model, directory / WEIGHTS_FILE)

@@ -28,7 +28,7 @@ from nmt.text.tokenizer import Tokenizers
 from nmt.training.data_parallel import check_same_place
 from nmt.training.display import TrainingDisplay
 from nmt.training.divergence import MOST_SKIPPED, DivergedError, check_rollback, keep_batches, rolled_back
-from nmt.training.fine_tuning import freeze, start_from
+from nmt.training.fine_tuning import freeze, init_from
 from nmt.training.progress import Adjustments, IntervalSums
 from nmt.training.run import RunDirectory
 from nmt.training.signals import Interruption
@@ -44,8 +44,8 @@ def first_model(recipe: Recipe, tokenizers: Tokenizers, goes_on: bool) -> Transf
     """
     torch.manual_seed(seed_for("weights", recipe.seed))
     model = Transformer(recipe.model, len(tokenizers.source), len(tokenizers.target))
-    if recipe.train.start_from is not None and not goes_on:
-        start_from(model, recipe.train.start_from)
+    if recipe.train.init_from is not None and not goes_on:
+        init_from(model, recipe.train.init_from)
     freeze(model, recipe.train.freeze)
     return model
 

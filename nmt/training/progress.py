@@ -86,5 +86,5 @@ def read_progress(directory: Path) -> Progress:
         raise ModelError(
             f"{file}: made by another version of nmt, which kept other things: {error}; the model still translates, "
             "but cannot go on learning here: start over with --restart, or choose another run: and let "
-            f"train.start_from name {directory}"
+            f"train.init_from name {directory}"
         ) from None

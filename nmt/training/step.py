@@ -82,7 +82,7 @@ class Updater:
         self.objective = Objective(self.model, smoothing, recipe.train.r_drop)
         if recipe.runtime.compile:
             compile_layers(self.model, device)
-        self.sharded = distributed.size() > 1 and recipe.runtime.parallel == "shard"
+        self.sharded = distributed.size() > 1 and recipe.runtime.parallel == "fsdp"
         self.wrap_distributed = wrap_distributed(self.objective, self.average, self.sharded, device)
         self.optimizer = make_optimizer(self.model, recipe.train, device)
         self.late = skips_on(device) and not self.sharded

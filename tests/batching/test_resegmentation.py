@@ -24,7 +24,7 @@ def rows(repository: Path) -> list[list[str]]:
 
 @pytest.fixture(scope="module")
 def tokenizers(rows: list[list[str]]) -> Tokenizers:
-    shared = Tokenizer.train([side for row in rows for side in row], TokenizerSettings(size=500))
+    shared = Tokenizer.train([side for row in rows for side in row], TokenizerSettings(vocab_size=500))
     return Tokenizers(shared, shared)
 
 
@@ -106,6 +106,6 @@ def test_what_the_recipe_asks_for(tokenizers: Tokenizers, rows: list[list[str]])
     assert found is not None
     assert found.source is found.target
     assert (found.seed, found.longest) == (3, 51)
-    merging = Tokenizer.train([side for row in rows for side in row], TokenizerSettings(size=500, type="bpe"))
+    merging = Tokenizer.train([side for row in rows for side in row], TokenizerSettings(vocab_size=500, type="bpe"))
     with pytest.raises(ConfigError, match=r"train.subword_sampling: found 2, expected less than 1: with a bpe"):
         Variation.of_recipe(chosen, Tokenizers(merging, merging))

@@ -25,7 +25,7 @@ LINES = ["il gatto dorme", "la casa è rossa", "the cat sleeps", "the house is r
 
 
 def tokenizers(lines: list[str]) -> Tokenizers:
-    shared = Tokenizer.train(lines, TokenizerSettings(size=40, byte_fallback=False, type="bpe"))
+    shared = Tokenizer.train(lines, TokenizerSettings(vocab_size=40, byte_fallback=False, type="bpe"))
     return Tokenizers(shared, shared)
 
 

@@ -36,8 +36,8 @@ SENTENCES = [
     "il gatto dorme sul tappeto .",
     "今天下雨。",
 ]
-SHARED = Tokenizer.train(SENTENCES * 20, TokenizerSettings(size=300))
-OTHER = Tokenizer.train(SENTENCES * 20, TokenizerSettings(size=290, type="bpe"))
+SHARED = Tokenizer.train(SENTENCES * 20, TokenizerSettings(vocab_size=300))
+OTHER = Tokenizer.train(SENTENCES * 20, TokenizerSettings(vocab_size=290, type="bpe"))
 QUIET = Console(quiet=True)
 ONE_THREAD = RuntimeSettings(device="cpu", threads=1)
 SMALL = {"encoder_layers": 2, "decoder_layers": 1, "dim": 16, "heads": 2, "feed_forward": 24, "max_distance": 3}

@@ -50,7 +50,7 @@ def folder(tmp_path: Path) -> Path:
         "name": "test",
         "languages": {"source": "en", "target": "it"},
         "data": {"train": [{"tsv": "train.tsv"}], "valid": {"tsv": "valid.tsv"}},
-        "tokenizer": {"size": 340},
+        "tokenizer": {"vocab_size": 340},
         "run": "run",
     }
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(content))
@@ -116,7 +116,7 @@ def test_several_corpora_with_weight_tag_columns_and_gzip(folder: Path) -> None:
     (folder / "a.en").write_text("first sentence\nsecond sentence\n")
     (folder / "a.it").write_text("prima frase\nseconda frase\n")
     content = yaml.safe_load((folder / "recipe.yaml").read_text())
-    back = {"tsv": "back.tsv.gz", "columns": [3, 2], "weight": 0.5, "tag": "back"}
+    back = {"tsv": "back.tsv.gz", "columns": [3, 2], "oversample": 0.5, "tag": "back"}
     content["data"]["train"] += [back, {"source": "a.en", "target": "a.it"}]
     (folder / "recipe.yaml").write_text(yaml.safe_dump(content))
     corpus = prepare(recipe(folder), QUIET)
@@ -129,7 +129,7 @@ def test_several_corpora_with_weight_tag_columns_and_gzip(folder: Path) -> None:
 
 
 def test_separate_vocabularies(folder: Path) -> None:
-    chosen = recipe(folder, "tokenizer.shared=false", "model.tied_embeddings=target", "tokenizer.size=330")
+    chosen = recipe(folder, "tokenizer.shared=false", "model.tied_embeddings=target", "tokenizer.vocab_size=330")
     corpus = prepare(chosen, QUIET)
     assert not corpus.tokenizers.shared
     assert corpus.tokenizers.source.pieces != corpus.tokenizers.target.pieces
@@ -170,9 +170,9 @@ def test_current_corpus_is_not_made_again(folder: Path, capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("override", "reason"),
     [
-        ("tokenizer.size=341", "tokenizer.size was 340, is 341"),
+        ("tokenizer.vocab_size=341", "tokenizer.vocab_size was 340, is 341"),
         ("data.filters.max_tokens=9", "data.filters.max_tokens was 256, is 9"),
-        ("data.train.0.weight=2.0", "data.train.0.weight was 1.0, is 2.0"),
+        ("data.train.0.oversample=2.0", "data.train.0.oversample was 1.0, is 2.0"),
         ("data.train.0.tag=x", 'data.train.0.tag was null, is "x"'),
         ("data.train.0.columns=[2, 1]", "data.train.0.columns was [1, 2], is [2, 1]"),
         ("languages.target=fr", 'languages.target was "it", is "fr"'),
@@ -272,8 +272,8 @@ def test_errors_in_the_text_are_placed_and_leave_nothing(folder: Path) -> None:
         prepare(recipe(folder), QUIET)
     assert list((folder / "run").iterdir()) == []
     write_tsv(folder / "train.tsv", pairs(300))
-    with pytest.raises(ConfigError, match=r"tokenizer\.size: found 9999, but this text yields at most \d+"):
-        prepare(recipe(folder, "tokenizer.size=9999"), QUIET)
+    with pytest.raises(ConfigError, match=r"tokenizer\.vocab_size: found 9999, but this text yields at most \d+"):
+        prepare(recipe(folder, "tokenizer.vocab_size=9999"), QUIET)
     with pytest.raises(DataError, match=r"gone\.tsv: no such file"):
         prepare(recipe(folder, f"data.valid.tsv={folder / 'gone.tsv'}"), QUIET)
     assert list((folder / "run").iterdir()) == []
@@ -354,11 +354,11 @@ def tuned(folder: Path, *overrides: str) -> Recipe:
     content = yaml.safe_load((folder / "recipe.yaml").read_text())
     content.pop("tokenizer")
     (folder / "tuned.yaml").write_text(yaml.safe_dump(content))
-    return load_recipe(folder / "tuned.yaml", [f"train.start_from={folder / 'base'}", *overrides])
+    return load_recipe(folder / "tuned.yaml", [f"train.init_from={folder / 'base'}", *overrides])
 
 
 @pytest.mark.parametrize("shared", ["true", "false"])
-def test_the_tokenizer_of_the_model_to_start_from_is_taken_over(folder: Path, shared: str) -> None:
+def test_the_tokenizer_of_the_initial_model_is_taken_over(folder: Path, shared: str) -> None:
     base = start(folder, f"tokenizer.shared={shared}", "model.tied_embeddings=none")
     corpus = prepare(tuned(folder), QUIET)
     assert corpus.tokenizers.shared == (shared == "true")
@@ -373,7 +373,7 @@ def test_another_tokenizer_makes_another_corpus(folder: Path) -> None:
     base = start(folder)
     first = prepare(tuned(folder), QUIET)
     assert why_stale(recipe(folder)) is not None  # without a start, a tokenizer is learnt
-    other = prepare(recipe(folder, f"run={folder / 'x'}", "tokenizer.size=330"), QUIET)
+    other = prepare(recipe(folder, f"run={folder / 'x'}", "tokenizer.vocab_size=330"), QUIET)
     other.tokenizers.save(base)
     assert why_stale(tuned(folder)) == f"{base / 'tokenizer.model'} has changed"
     assert prepare(tuned(folder), QUIET).manifest.fingerprint != first.manifest.fingerprint
@@ -382,8 +382,11 @@ def test_another_tokenizer_makes_another_corpus(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("stated", "problem"),
     [
-        ("tokenizer.size=4000", "tokenizer.size: found 4000, but the tokenizer of train.start_from has 340; leave"),
-        ("tokenizer.type=bpe", "tokenizer.type: found bpe, but the tokenizer of train.start_from has unigram"),
+        (
+            "tokenizer.vocab_size=4000",
+            "tokenizer.vocab_size: found 4000, but the tokenizer of train.init_from has 340; leave",
+        ),
+        ("tokenizer.type=bpe", "tokenizer.type: found bpe, but the tokenizer of train.init_from has unigram"),
         ("tokenizer.shared=false", "tokenizer.shared: found False, but .* has True; leave the section tokenizer out"),
         ("tokenizer.byte_fallback=false", "tokenizer.byte_fallback: found False, but .* has True"),
     ],
@@ -391,7 +394,7 @@ def test_another_tokenizer_makes_another_corpus(folder: Path) -> None:
 @pytest.mark.parametrize("force", [True, False])
 def test_a_tokenizer_that_is_stated_must_be_the_models(folder: Path, stated: str, problem: str, force: bool) -> None:
     start(folder)
-    prepare(tuned(folder, "tokenizer.size=340", "tokenizer.type=unigram"), QUIET)
+    prepare(tuned(folder, "tokenizer.vocab_size=340", "tokenizer.type=unigram"), QUIET)
     with pytest.raises(ConfigError, match=problem):
         prepare(tuned(folder, stated), QUIET, force)
 
@@ -401,6 +404,6 @@ def test_tags_must_be_known_to_the_tokenizer_taken_over(folder: Path) -> None:
     tagged = "data.train=[{{tsv: {}, tag: {}}}]".format
     prepare(tuned(folder, tagged(folder / "train.tsv", "back")), QUIET)
     with pytest.raises(
-        ConfigError, match=r"data: tag news: the tokenizer of train.start_from .*base\) was trained with"
+        ConfigError, match=r"data: tag news: the tokenizer of train.init_from .*base\) was trained with"
     ):
         prepare(tuned(folder, tagged(folder / "train.tsv", "news")), QUIET)

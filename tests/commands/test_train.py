@@ -65,7 +65,7 @@ def write_texts(folder: Path, training: int, held_out: int) -> None:
         "name": "reversal",
         "languages": {"source": "en", "target": "it"},
         "data": {"train": [{"tsv": "train.tsv"}], "valid": {"tsv": "valid.tsv"}},
-        "tokenizer": {"size": 80, "byte_fallback": False, "type": "bpe"},
+        "tokenizer": {"vocab_size": 80, "byte_fallback": False, "type": "bpe"},
         "model": TINY,
         "train": {
             "batch_tokens": 64,
@@ -376,9 +376,9 @@ def test_the_corpus_of_a_run_is_not_replaced(texts: Path, tmp_path: Path) -> Non
     alone = [f"prepared={run / 'prepared'}"]
     prepare(recipe(texts, run, *alone), QUIET)
     go(texts, run, "train.stop.steps=2", *alone)
-    changed = recipe(texts, run, "tokenizer.size=70", *alone)
+    changed = recipe(texts, run, "tokenizer.vocab_size=70", *alone)
     before = (run / "prepared" / "manifest.json").read_bytes()
-    with pytest.raises(ConfigError, match=r"tokenizer.size was 80, is 70; undo the change, choose another run:"):
+    with pytest.raises(ConfigError, match=r"tokenizer.vocab_size was 80, is 70; undo the change, choose another run:"):
         check_may_prepare(changed, why_stale(changed), restart=False)
     check_may_prepare(changed, why_stale(changed), restart=True)
     with RunDirectory(run).locked(), pytest.raises(ModelError, match="is training here"):
@@ -391,7 +391,7 @@ def test_the_corpus_of_a_run_is_not_replaced(texts: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("train.start_from={run}", "is in the run that --restart empties"),
+        ("train.init_from={run}", "is in the run that --restart empties"),
         ("train.freeze=[encodr.*]", "no weight is called 'encodr.*'"),
         pytest.param(
             "runtime.device=cuda",
@@ -1037,7 +1037,7 @@ def fine_tuning(texts: Path, tmp_path: Path, start: Path, *overrides: str) -> Re
     content = yaml.safe_load((texts / "recipe.yaml").read_text())
     del content["model"], content["tokenizer"], content["prepared"]
     content["data"] = {"train": [{"tsv": "other.tsv"}], "valid": {"tsv": str(texts / "valid.tsv")}}
-    content["train"]["start_from"] = str(start)
+    content["train"]["init_from"] = str(start)
     content["run"] = "tuned"
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(content))
     return load_recipe(tmp_path / "recipe.yaml", list(overrides))
@@ -1095,12 +1095,12 @@ def test_a_model_that_does_not_fit_is_refused(uninterrupted: Path, texts: Path, 
     start = uninterrupted / "best"
     assert str(caught.value).split("\n") == [
         f"--set model={{dim: 32, heads: 2, norm: post, dropout: 0.5}}: model.dim: found 32, but the model of "
-        f"train.start_from has 16; leave it out, for it comes with {start}",
+        f"train.init_from has 16; leave it out, for it comes with {start}",
         f"--set model={{dim: 32, heads: 2, norm: post, dropout: 0.5}}: model.norm: found post, but the model of "
-        f"train.start_from has pre; leave it out, for it comes with {start}",
+        f"train.init_from has pre; leave it out, for it comes with {start}",
     ]
     assert fine_tuning(texts, tmp_path, uninterrupted, "model={heads: 2, dropout: 0.5}").model.dropout == 0.5
-    with pytest.raises(ConfigError, match=r"train.start_from: .*nowhere: no model here; expected a model directory or"):
+    with pytest.raises(ConfigError, match=r"train.init_from: .*nowhere: no model here; expected a model directory or"):
         fine_tuning(texts, tmp_path, tmp_path / "nowhere")
 
 

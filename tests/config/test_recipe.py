@@ -60,11 +60,11 @@ name: "2024"
 languages: {source: en, target: no}
 data:
   train:
-    - {tsv: a.tsv.gz, columns: [2, 1], weight: 2}
+    - {tsv: a.tsv.gz, columns: [2, 1], oversample: 2}
     - {source: b.en, target: b.no, tag: web-text}
   valid: {tsv: v.tsv}
-  filters: {max_tokens: 100, duplicates: true}
-tokenizer: {size: 2000, shared: false, type: bpe}
+  filters: {max_tokens: 100, keep_duplicates: true}
+tokenizer: {vocab_size: 2000, shared: false, type: bpe}
 model: {dim: 128, heads: 2, tied_embeddings: target}
 train:
   schedule: {name: wsd, rate: 1e-3, warmup: 100, decay: 0.7}
@@ -110,10 +110,10 @@ data:
     - {source: b.en, target: b.it, columns: [2, 1]}
     - {tsv: a.tsv, columns: [2, 2]}
     - {tsv: a.tsv, tag: Web Text}
-    - {tsv: a.tsv, weight: 0}
+    - {tsv: a.tsv, oversample: 0}
   valid: v.tsv
-  filters: {max_ratio: 0.5, duplicates: yes, copies: 1}
-tokenizer: {size: "8000", type: unigramm, vocab_size: 3}
+  filters: {max_ratio: 0.5, keep_duplicates: yes, keep_copies: 1}
+tokenizer: {vocab_size: "8000", type: unigramm, vocabsize: 3}
 model:
   dim: 500
   norm: Pre
@@ -145,14 +145,14 @@ def test_every_mistake_is_named_with_line_and_key(path: Path) -> None:
         "line 7: data.train.2.columns: belongs to a tsv, not to a pair of files",
         "line 8: data.train.3.columns: must name two different columns, found 2 twice",
         "line 9: data.train.4.tag: found the text 'Web Text', expected small letters, digits and hyphens",
-        "line 10: data.train.5.weight: found 0, expected more than 0",
+        "line 10: data.train.5.oversample: found 0, expected more than 0",
         "line 11: data.valid: found the text 'v.tsv', expected a section, that is, keys with values",
         "line 12: data.filters.max_ratio: found 0.5, expected more than 1",
-        "line 12: data.filters.duplicates: found the text 'yes', expected true or false; write true",
-        "line 12: data.filters.copies: found 1, expected true or false",
-        "line 13: tokenizer.size: found the text '8000', expected a whole number; take it out of its quotes",
+        "line 12: data.filters.keep_duplicates: found the text 'yes', expected true or false; write true",
+        "line 12: data.filters.keep_copies: found 1, expected true or false",
+        "line 13: tokenizer.vocab_size: found the text '8000', expected a whole number; take it out of its quotes",
         "line 13: tokenizer.type: found the text 'unigramm', expected 'unigram' or 'bpe'; did you mean unigram?",
-        "line 13: tokenizer.vocab_size: unknown key; did you mean 'size'?",
+        "line 13: tokenizer.vocabsize: unknown key; did you mean 'vocab_size'?",
         "line 16: model.norm: found the text 'Pre', expected 'pre' or 'post'; did you mean pre?",
         "line 17: model.drop_out: unknown key; did you mean 'dropout'?",
         "line 18: model.dropout: found the text '10%', expected a number; write 0.1",
@@ -229,7 +229,10 @@ def test_every_mistake_is_named_with_line_and_key(path: Path) -> None:
             "runtime.device: found the text 'cpus', expected 'auto', 'cuda', 'mps' or 'cpu'; did you mean cpu?",
         ),
         (f"decode: {{beam: {'x' * 100}}}", f"decode.beam: found the text '{'x' * 59}…, expected a whole number"),
-        ("tokenizer: {size: 999_999_999_999}", "tokenizer.size: found 999999999999, expected less than 2147483648"),
+        (
+            "tokenizer: {vocab_size: 999_999_999_999}",
+            "tokenizer.vocab_size: found 999999999999, expected less than 2147483648",
+        ),
         ("decode: {beam: 9999}", "decode.beam: found 9999, expected 1000 or less"),
         ("runtime: {threads: 100_000}", "runtime.threads: found 100000, expected 1024 or less"),
         (
@@ -317,7 +320,7 @@ def test_overrides_go_through_the_same_loader(path: Path) -> None:
     assert recipe.train.batch_tokens == 2048
     assert recipe.train.schedule.model_dump() == {"name": "constant", "rate": 1e-4, "warmup": 0}
     assert recipe.name == "7"
-    assert load(path, SMALLEST, "data.train.0.weight=3").data.train[0].weight == 3
+    assert load(path, SMALLEST, "data.train.0.oversample=3").data.train[0].oversample == 3
 
 
 def test_paths_count_from_the_recipe_or_from_where_one_stands(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -376,7 +379,7 @@ rates = st.floats(min_value=1e-12, max_value=1e12)
 shares = st.floats(min_value=0, max_value=1, exclude_max=True)
 files = st.text(min_size=1, max_size=8).filter(lambda name: "\0" not in name and Path(name) != Path())
 corpora = st.fixed_dictionaries(
-    {"tsv": files}, optional={"weight": st.floats(1e-12, 1000), "columns": st.sampled_from([[2, 1], [1, 3]])}
+    {"tsv": files}, optional={"oversample": st.floats(1e-12, 1000), "columns": st.sampled_from([[2, 1], [1, 3]])}
 )
 recipes = st.fixed_dictionaries(
     {
@@ -495,16 +498,16 @@ def start(path: Path) -> Path:
 
 
 def test_fine_tuning_takes_the_shape_of_its_start(path: Path, start: Path) -> None:
-    recipe = load(path, SMALLEST + "train: {start_from: base}\nmodel: {dropout: 0.5}\n")
-    assert recipe.train.start_from == start
+    recipe = load(path, SMALLEST + "train: {init_from: base}\nmodel: {dropout: 0.5}\n")
+    assert recipe.train.init_from == start
     assert (recipe.model.dim, recipe.model.heads, recipe.model.dropout) == (128, 2, 0.5)
     assert recipe.model.encoder_layers == 6
-    assert load(path, SMALLEST + "train: {start_from: base}\n").model.dropout == 0.3
+    assert load(path, SMALLEST + "train: {init_from: base}\n").model.dropout == 0.3
 
 
 def test_what_was_not_said_of_the_tokenizer_stays_unsaid(path: Path, start: Path) -> None:
-    for section in ("", "tokenizer: {size: 4000, shared: false}\n"):
-        recipe = load(path, SMALLEST + "train: {start_from: base}\n" + section)
+    for section in ("", "tokenizer: {vocab_size: 4000, shared: false}\n"):
+        recipe = load(path, SMALLEST + "train: {init_from: base}\n" + section)
         again = path.with_name("again.yaml")
         again.write_text(recipe_to_yaml(recipe))
         assert load_recipe(again) == recipe
@@ -512,13 +515,13 @@ def test_what_was_not_said_of_the_tokenizer_stays_unsaid(path: Path, start: Path
 
 
 def test_a_start_of_another_shape_is_refused_key_by_key(path: Path, start: Path) -> None:
-    text = SMALLEST + "train: {start_from: base}\nmodel:\n  dim: 256\n  heads: 2\n  norm: post\n"
+    text = SMALLEST + "train: {init_from: base}\nmodel:\n  dim: 256\n  heads: 2\n  norm: post\n"
     with pytest.raises(ConfigError) as caught:
         load(path, text)
     assert str(caught.value).split("\n") == [
-        f"{path}:8: model.dim: found 256, but the model of train.start_from has 128; leave it out, for it comes with "
+        f"{path}:8: model.dim: found 256, but the model of train.init_from has 128; leave it out, for it comes with "
         f"{start}",
-        f"{path}:10: model.norm: found post, but the model of train.start_from has pre; leave it out, for it comes "
+        f"{path}:10: model.norm: found post, but the model of train.init_from has pre; leave it out, for it comes "
         f"with {start}",
     ]
 
@@ -527,17 +530,17 @@ def test_a_start_that_does_not_go_with_the_rest_is_refused(path: Path, start: Pa
     content = {"model": {**START, "positions": "learned", "max_positions": 64}}
     (start / "config.json").write_text(json.dumps(content))
     with pytest.raises(ConfigError, match=r"model.max_positions: 64 learned positions are too few"):
-        load(path, SMALLEST + "train: {start_from: base}\n")
+        load(path, SMALLEST + "train: {init_from: base}\n")
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"model": {"dim": "x"}}', '{"model": 7}'])
 def test_a_start_that_cannot_be_read(path: Path, start: Path, content: str) -> None:
     (start / "config.json").write_text(content)
-    with pytest.raises(ConfigError, match=r"train.start_from: .*config.json: cannot read it: "):
-        load(path, SMALLEST + "train: {start_from: base}\n")
+    with pytest.raises(ConfigError, match=r"train.init_from: .*config.json: cannot read it: "):
+        load(path, SMALLEST + "train: {init_from: base}\n")
     (start / "config.json").unlink()
-    with pytest.raises(ConfigError, match=r"train.start_from: .*base: no model here; expected a model directory"):
-        load(path, SMALLEST + "train: {start_from: base}\n")
+    with pytest.raises(ConfigError, match=r"train.init_from: .*base: no model here; expected a model directory"):
+        load(path, SMALLEST + "train: {init_from: base}\n")
 
 
 @pytest.mark.parametrize("name", ["chinese", "??", "z", "zh Hant"])

@@ -67,7 +67,7 @@ class TestRows:
         assert usual_heads(settings) == AlignmentHeads(heads=((expected, 0), (expected, 1)))
 
     def test_all_of_the_attention_of_a_pair(self) -> None:
-        tokenizer = Tokenizer.train(["the cat sleeps il gatto dorme"] * 20, TokenizerSettings(size=275))
+        tokenizer = Tokenizer.train(["the cat sleeps il gatto dorme"] * 20, TokenizerSettings(vocab_size=275))
         model = tiny_model(3, vocabulary=len(tokenizer))
         languages = Languages(source="en", target="it")
         loaded = LoadedModel(model, Tokenizers(tokenizer, tokenizer), languages, DecodeSettings())

@@ -87,7 +87,9 @@ def learned(positions: int) -> dict[str, object]:
 
 def test_other_vocabularies_are_named() -> None:
     model = tiny_model(0)
-    one, other = (Tokenizer.train([text] * 20, TokenizerSettings(size=269)) for text in ("abcd efgh", "ijkl mnop"))
+    one, other = (
+        Tokenizer.train([text] * 20, TokenizerSettings(vocab_size=269)) for text in ("abcd efgh", "ijkl mnop")
+    )
 
     def loaded(source: Tokenizer, target: Tokenizer) -> LoadedModel:
         return LoadedModel(model, Tokenizers(source, target), Languages(source="en", target="it"), DecodeSettings())

@@ -41,7 +41,7 @@ def translator() -> Translator:
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
     lines = ["the cat sleeps , l'anima di un gatto .", "«il cane» (dorme) ."]
-    return Tokenizer.train(lines * 20, TokenizerSettings(size=32, byte_fallback=False))
+    return Tokenizer.train(lines * 20, TokenizerSettings(vocab_size=32, byte_fallback=False))
 
 
 def attended(source: list[bytes], *weights: float) -> str:

@@ -30,7 +30,7 @@ LINES = [
 
 @pytest.fixture(scope="module")
 def tokenizers() -> Tokenizers:
-    shared = Tokenizer.train(LINES, TokenizerSettings(size=40, byte_fallback=False, type="bpe"))
+    shared = Tokenizer.train(LINES, TokenizerSettings(vocab_size=40, byte_fallback=False, type="bpe"))
     return Tokenizers(shared, shared)
 
 
@@ -133,7 +133,7 @@ def test_a_directory_from_before_a_setting_was_invented(tokenizers: Tokenizers, 
 
 
 def test_two_vocabularies(tokenizers: Tokenizers, tmp_path: Path) -> None:
-    other = Tokenizer.train(LINES, TokenizerSettings(size=34, byte_fallback=False, type="bpe"))
+    other = Tokenizer.train(LINES, TokenizerSettings(vocab_size=34, byte_fallback=False, type="bpe"))
     before = build(Tokenizers(tokenizers.source, other), tied_embeddings="target")
     save_model(tmp_path / "model", before)
     assert sorted(file.name for file in (tmp_path / "model").iterdir()) == [
@@ -271,7 +271,7 @@ def test_a_configuration_without_a_section(saved: Path) -> None:
 
 
 def test_a_tokenizer_of_another_size(tokenizers: Tokenizers, saved: Path) -> None:
-    other = Tokenizer.train(LINES, TokenizerSettings(size=36, byte_fallback=False, type="bpe"))
+    other = Tokenizer.train(LINES, TokenizerSettings(vocab_size=36, byte_fallback=False, type="bpe"))
     Tokenizers(other, other).save(saved)
     seal(saved)
     with pytest.raises(

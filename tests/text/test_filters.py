@@ -11,7 +11,7 @@ from nmt.config import Filters, Languages
 from nmt.text import filters
 from nmt.text.filters import RULES, PairFilter
 
-PERMISSIVE = Filters(duplicates=True, copies=True, any_script=True)
+PERMISSIVE = Filters(keep_duplicates=True, keep_copies=True, keep_any_script=True)
 
 
 def pair_filter(target: str = "it", settings: Filters | None = None) -> PairFilter:

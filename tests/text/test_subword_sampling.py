@@ -28,7 +28,7 @@ def lines(repository: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def tokenizers(lines: list[str]) -> dict[str, Tokenizer]:
-    settings = (TokenizerSettings(size=1000, type="unigram"), TokenizerSettings(size=1000, type="bpe"))
+    settings = (TokenizerSettings(vocab_size=1000, type="unigram"), TokenizerSettings(vocab_size=1000, type="bpe"))
     return {chosen.type: Tokenizer.train(lines[:3000], chosen, ["back"]) for chosen in settings}
 
 
@@ -155,7 +155,7 @@ def test_tags_stay_in_front(tokenizers: dict[str, Tokenizer], type_: str) -> Non
 
 
 def test_what_is_no_text_stays_as_it_is(lines: list[str]) -> None:
-    tokenizer = Tokenizer.train(lines[:3000], TokenizerSettings(size=700, byte_fallback=False))
+    tokenizer = Tokenizer.train(lines[:3000], TokenizerSettings(vocab_size=700, byte_fallback=False))
     ids = tokenizer.encode("the ☃ cat")
     assert tokenizer.unk_id in ids
     assert SegmentationSampler(tokenizer, 0.1).sample(ids, random.Random(1)) == ids

@@ -30,7 +30,9 @@ def sentences(count: int = 400) -> list[str]:
 
 @pytest.fixture(scope="module", params=["unigram", "bpe"])
 def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
-    return Tokenizer.train([*sentences(), *SYMBOLS * 5], TokenizerSettings(size=350, type=request.param), tags=["back"])
+    return Tokenizer.train(
+        [*sentences(), *SYMBOLS * 5], TokenizerSettings(vocab_size=350, type=request.param), tags=["back"]
+    )
 
 
 @given(st.text(st.characters(exclude_categories=())))
@@ -100,13 +102,13 @@ def test_long_lines(tokenizer: Tokenizer, text: str) -> None:
 
 
 def test_training_repeats_to_the_byte(capfd: pytest.CaptureFixture[str]) -> None:
-    first, second = (Tokenizer.train(sentences(), TokenizerSettings(size=330)).to_bytes() for _ in range(2))
+    first, second = (Tokenizer.train(sentences(), TokenizerSettings(vocab_size=330)).to_bytes() for _ in range(2))
     assert first == second
     assert capfd.readouterr() == ("", "")
 
 
 def test_without_bytes_unknown_characters_are_lost() -> None:
-    plain = Tokenizer.train(sentences(), TokenizerSettings(size=70, byte_fallback=False))
+    plain = Tokenizer.train(sentences(), TokenizerSettings(vocab_size=70, byte_fallback=False))
     ids = plain.encode("gatto vede ß")
     assert plain.unk_id in ids
     assert plain.decode(ids) == "gatto vede"
@@ -116,21 +118,21 @@ def test_without_bytes_unknown_characters_are_lost() -> None:
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 @pytest.mark.parametrize("size", [100, 20_000])
 def test_impossible_size_names_a_bound_that_works(kind: str, size: int) -> None:
-    with pytest.raises(ConfigError, match=r"tokenizer\.size: found (100|20000), but") as caught:
-        Tokenizer.train(sentences(), TokenizerSettings.model_validate({"size": size, "type": kind}))
-    bound = int(re.findall(r"set tokenizer\.size to (\d+) or (?:less|more)", str(caught.value))[0])
-    found = Tokenizer.train(sentences(), TokenizerSettings.model_validate({"size": bound, "type": kind}))
+    with pytest.raises(ConfigError, match=r"tokenizer\.vocab_size: found (100|20000), but") as caught:
+        Tokenizer.train(sentences(), TokenizerSettings.model_validate({"vocab_size": size, "type": kind}))
+    bound = int(re.findall(r"set tokenizer\.vocab_size to (\d+) or (?:less|more)", str(caught.value))[0])
+    found = Tokenizer.train(sentences(), TokenizerSettings.model_validate({"vocab_size": bound, "type": kind}))
     assert len(found) == bound
     beyond = bound + 1 if size > bound else bound - 1
     with pytest.raises(ConfigError):
-        Tokenizer.train(sentences(), TokenizerSettings.model_validate({"size": beyond, "type": kind}))
+        Tokenizer.train(sentences(), TokenizerSettings.model_validate({"vocab_size": beyond, "type": kind}))
 
 
 def test_no_text() -> None:
     with pytest.raises(DataError, match="every line is empty"):
-        Tokenizer.train(["", " \0"], TokenizerSettings(size=300))
+        Tokenizer.train(["", " \0"], TokenizerSettings(vocab_size=300))
     with pytest.raises(DataError, match="every line is longer than 4192 bytes; put one sentence a line"):
-        Tokenizer.train(["word " * 2000], TokenizerSettings(size=300))
+        Tokenizer.train(["word " * 2000], TokenizerSettings(vocab_size=300))
 
 
 @pytest.mark.parametrize("error", [DataError("a.tsv:7: bad"), KeyboardInterrupt()])
@@ -140,12 +142,12 @@ def test_an_error_while_reading_comes_through(error: BaseException) -> None:
         raise error
 
     with pytest.raises(type(error)) as caught:
-        Tokenizer.train(lines(), TokenizerSettings(size=300))
+        Tokenizer.train(lines(), TokenizerSettings(vocab_size=300))
     assert caught.value is error
 
 
 def test_save_and_load(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    other = Tokenizer.train(sentences(), TokenizerSettings(size=330))
+    other = Tokenizer.train(sentences(), TokenizerSettings(vocab_size=330))
     for name, pair in (("one", Tokenizers(other, other)), ("two", Tokenizers(tokenizer, other))):
         directory = tmp_path / name
         directory.mkdir()

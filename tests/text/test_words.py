@@ -10,8 +10,8 @@ from nmt.text.tokenizer import Tokenizer
 from nmt.text.words import words, words_of_pieces
 
 LINES = ["The cat sleeps on the mat, of course.", "我喜欢 New York。", "今天下雨，我们在家。", "ガラス か\u3099 1,5 km"]
-TOKENIZER = Tokenizer.train(LINES * 20, TokenizerSettings(size=304))
-BARE = Tokenizer.train(LINES * 20, TokenizerSettings(size=46, byte_fallback=False))
+TOKENIZER = Tokenizer.train(LINES * 20, TokenizerSettings(vocab_size=304))
+BARE = Tokenizer.train(LINES * 20, TokenizerSettings(vocab_size=46, byte_fallback=False))
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def recipe(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Recipe
         "name": "budget",
         "languages": {"source": "en", "target": "it"},
         "data": {"train": [{"tsv": "train.tsv"}]},
-        "tokenizer": {"size": 600},
+        "tokenizer": {"vocab_size": 600},
         "model": {"encoder_layers": 2, "decoder_layers": 2, "dim": 32, "feed_forward": 128, "heads": 2},
         "train": {"batch_tokens": "auto", "stop": {"steps": 2}},
         "runtime": {"device": "cpu", "threads": 1},

@@ -51,7 +51,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "name": "reversal",
         "languages": {"source": "en", "target": "it"},
         "data": {"train": [{"tsv": "train.tsv"}], "valid": {"tsv": "valid.tsv"}, "test": {"tsv": "test.tsv"}},
-        "tokenizer": {"size": 80, "byte_fallback": False, "type": "bpe"},
+        "tokenizer": {"vocab_size": 80, "byte_fallback": False, "type": "bpe"},
         "model": {"encoder_layers": 1, "decoder_layers": 1, "dim": 16, "feed_forward": 32, "heads": 2, "dropout": 0.0},
         "train": {
             "batch_tokens": 64,
@@ -299,7 +299,7 @@ def test_a_disk_that_is_not_shared_is_noticed(tmp_path: Path, monkeypatch: pytes
         (2, ()),
         # of groups of two sentences, half of four processes get nothing
         (4, ("train.batch_tokens=16", "train.length_groups=1")),
-        (2, ("device.parallel=shard",)),
+        (2, ("runtime.parallel=fsdp",)),
     ],
     ids=["replicated", "silent", "sharded"],
 )
@@ -317,7 +317,7 @@ def test_so_many_processes_make_the_run_of_one(
 def test_a_run_goes_on_in_shards_and_back_in_one_process(texts: Path, tmp_path: Path) -> None:
     until_5, until_8 = (("data.test=null", f"train.stop.steps={steps}") for steps in (5, 8))
     alone(texts, tmp_path / "many", *until_5)
-    go(torchrun(texts, 2, tmp_path / "many", "device.parallel=shard", *until_8))
+    go(torchrun(texts, 2, tmp_path / "many", "runtime.parallel=fsdp", *until_8))
     alone(texts, tmp_path / "many")
     alone(texts, tmp_path / "one", *until_5)
     alone(texts, tmp_path / "one", *until_8)

@@ -64,11 +64,11 @@ def write_recipe(folder: Path) -> Path:
         "name": "mortal",
         "languages": {"source": "en", "target": "it"},
         "data": {
-            "train": [{"tsv": "train.tsv", "weight": 1.5}],
+            "train": [{"tsv": "train.tsv", "oversample": 1.5}],
             "valid": {"tsv": "valid.tsv"},
             "test": {"tsv": "test.tsv"},
         },
-        "tokenizer": {"size": 80, "byte_fallback": False, "type": "bpe"},
+        "tokenizer": {"vocab_size": 80, "byte_fallback": False, "type": "bpe"},
         "model": {"encoder_layers": 1, "decoder_layers": 1, "dim": 16, "feed_forward": 32, "heads": 2, **dropout},
         "train": {
             "batch_tokens": 128,

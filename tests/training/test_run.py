@@ -52,7 +52,7 @@ def recipe(run: Path, **changes: object) -> Recipe:
 
 @pytest.fixture(scope="module")
 def tokenizers() -> Tokenizers:
-    shared = Tokenizer.train(LINES, TokenizerSettings(size=40, byte_fallback=False, type="bpe"))
+    shared = Tokenizer.train(LINES, TokenizerSettings(vocab_size=40, byte_fallback=False, type="bpe"))
     return Tokenizers(shared, shared)
 
 
@@ -293,7 +293,7 @@ def test_a_checkpoint_of_another_version_is_explained(run: RunDirectory, tokeniz
         write_progress(directory, changed)
         with pytest.raises(ModelError, match=r"json: made by another version.*still translates.*--restart") as caught:
             run.resume(loaded.model, optimizer)
-        assert f"train.start_from name {directory}" in str(caught.value)
+        assert f"train.init_from name {directory}" in str(caught.value)
         assert load_model(directory, torch.device("cpu"))
 
 
@@ -476,7 +476,7 @@ def test_a_changed_recipe_is_refused_with_all_that_differs(run: RunDirectory) ->
         seed=7,
         model=ModelSettings(dim=256, heads=4),
         train=TrainSettings(label_smoothing=0.0, log_every=3),
-        data=Data(train=(CorpusFile(tsv=Path("/text/other.tsv"), weight=2.0),)),
+        data=Data(train=(CorpusFile(tsv=Path("/text/other.tsv"), oversample=2.0),)),
     )
     run.checkpoint(1).mkdir()
     with pytest.raises(ConfigError) as caught:
@@ -484,7 +484,7 @@ def test_a_changed_recipe_is_refused_with_all_that_differs(run: RunDirectory) ->
     head, *differing, advice, free = str(caught.value).split("\n")
     assert head == f"{run.path}: this run was started with another recipe:"
     assert differing == [
-        "  data.train.0.weight: was 1.0, now 2.0",
+        "  data.train.0.oversample: was 1.0, now 2.0",
         "  model.dim: was 512, now 256",
         "  model.heads: was 8, now 4",
         "  seed: was 1, now 7",
@@ -498,7 +498,7 @@ def test_a_changed_recipe_is_refused_with_all_that_differs(run: RunDirectory) ->
 def test_one_text_more_is_another_recipe(run: RunDirectory) -> None:
     text = CorpusFile(tsv=Path("/text/train.tsv"))
     run.checkpoint(1).mkdir()
-    with pytest.raises(ConfigError, match=r"data.train.1.weight: was None, now 1.0"):
+    with pytest.raises(ConfigError, match=r"data.train.1.oversample: was None, now 1.0"):
         run.begin(recipe(run.path, data=Data(train=(text, text))), restart=False)
 
 

@@ -23,7 +23,7 @@ REFERENCES = ["the house is red", "cat", "the", "the cat sleeps", "the house"]
 
 @pytest.fixture(scope="module")
 def tokenizers() -> Tokenizers:
-    shared = Tokenizer.train(LINES, TokenizerSettings(size=40, byte_fallback=False, type="bpe"))
+    shared = Tokenizer.train(LINES, TokenizerSettings(vocab_size=40, byte_fallback=False, type="bpe"))
     return Tokenizers(shared, shared)
 
 

@@ -32,7 +32,7 @@ LINES = st.lists(st.sampled_from([*ITEMS, "cat", "moon", "'{0}'", "(%s", "{0}.",
 
 def loaded(byte_fallback: bool, language: str = "it") -> LoadedModel:
     """Return a random model; without bytes to fall back on, its vocabulary knows no brackets, slashes or capitals."""
-    settings = TokenizerSettings(size=288 if byte_fallback else 32, byte_fallback=byte_fallback)
+    settings = TokenizerSettings(vocab_size=288 if byte_fallback else 32, byte_fallback=byte_fallback)
     tokenizer = Tokenizer.train(SENTENCES * 20, settings)
     torch.manual_seed(4)
     shape = ModelSettings(encoder_layers=1, decoder_layers=1, dim=16, heads=2, feed_forward=32, tied_embeddings="none")

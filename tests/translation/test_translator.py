@@ -43,7 +43,7 @@ SENTENCES = [
 
 def opinionated() -> LoadedModel:
     """Return a random model with opinions, over a tokenizer that can spell everything."""
-    tokenizer = Tokenizer.train(SENTENCES * 20, TokenizerSettings(size=300))
+    tokenizer = Tokenizer.train(SENTENCES * 20, TokenizerSettings(vocab_size=300))
     torch.manual_seed(4)
     shape = ModelSettings(encoder_layers=1, decoder_layers=1, dim=16, heads=2, feed_forward=32, tied_embeddings="none")
     model = Transformer(shape, len(tokenizer), len(tokenizer)).eval()
@@ -371,7 +371,7 @@ class TestPrefixes:
 
 def without_bytes() -> LoadedModel:
     """Return another random model, whose vocabulary knows few characters and cannot spell the others."""
-    tokenizer = Tokenizer.train(SENTENCES * 20, TokenizerSettings(size=45, byte_fallback=False))
+    tokenizer = Tokenizer.train(SENTENCES * 20, TokenizerSettings(vocab_size=45, byte_fallback=False))
     model = opinionated()
     vocabulary = len(tokenizer)
     return replace(
