@@ -80,7 +80,9 @@ def read_progress(directory: Path) -> Progress:
         raise DamagedError(f"{file}: damaged: {error}") from None
     try:
         best = [(value, step) for value, step in content.pop("best")]
-        window, adjustments = IntervalSums(**content.pop("window")), Adjustments(**content.pop("adjustments", {}))
+        window = IntervalSums(**content.pop("window"))
+        before = content.pop("care", {})  # the name of "adjustments" in version 0.1.0
+        adjustments = Adjustments(**content.pop("adjustments", before))
         return Progress(**content, best=best, window=window, adjustments=adjustments)
     except (TypeError, KeyError, ValueError, AttributeError) as error:
         raise ModelError(

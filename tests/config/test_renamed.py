@@ -1,0 +1,105 @@
+"""Old names of keys: refused in a recipe, accepted in files that an earlier version wrote."""
+
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from nmt.commands.prepare import why_stale
+from nmt.config import load_recipe, recipe_to_yaml
+from nmt.config.renamed import with_new_names, with_old_keys
+from nmt.errors import ConfigError
+from tests.builders import run_command
+
+OLD_RECIPE = """\
+name: old
+languages: {source: en, target: it}
+data:
+  train:
+    - {tsv: a.tsv, weight: 2}
+  valid: {tsv: b.tsv, weight: 2}
+  filters:
+    duplicates: true
+    copies: true
+    any_script: true
+tokenizer: {size: 8000}
+train: {start_from: runs/base}
+runtime: {parallel: shard}
+run: runs/old
+"""
+
+
+@pytest.fixture
+def old_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with texts, a recipe, and the run of four updates that version 0.1.0 made of them."""
+    monkeypatch.chdir(tmp_path)  # `runs/latest` is made in the current directory
+    with tarfile.open(Path(__file__).parents[1] / "data" / "run-0.1.0.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    return tmp_path / "reversal"
+
+
+def test_old_names_in_a_recipe_are_errors_that_give_the_new_ones(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.yaml"
+    path.write_text(OLD_RECIPE, encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        load_recipe(path)
+    assert str(caught.value).splitlines() == [
+        f"{path}: 8 problems in the recipe",
+        f"  {path}:5: data.train.0.weight: renamed to data.train.0.oversample",
+        f"  {path}:6: data.valid.weight: renamed to data.valid.oversample",
+        f"  {path}:8: data.filters.duplicates: renamed to data.filters.keep_duplicates",
+        f"  {path}:9: data.filters.copies: renamed to data.filters.keep_copies",
+        f"  {path}:10: data.filters.any_script: renamed to data.filters.keep_any_script",
+        f"  {path}:11: tokenizer.size: renamed to tokenizer.vocab_size",
+        f"  {path}:12: train.start_from: renamed to train.init_from",
+        f"  {path}:13: runtime.parallel: found the text 'shard', expected 'ddp' or 'fsdp'; shard is renamed to fsdp",
+    ]
+
+
+def test_old_names_in_an_override_are_errors_that_give_the_new_ones(old_run: Path) -> None:
+    text = (old_run / "recipe.yaml").read_text().replace("size:", "vocab_size:").replace("weight:", "oversample:")
+    text = text.replace("{duplicates: true, copies: true}", "{}").replace(", parallel: replicate", "")
+    (old_run / "recipe.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=r"--set tokenizer.size=60: tokenizer.size: renamed to tokenizer.vocab_size"):
+        load_recipe(old_run / "recipe.yaml", ["tokenizer.size=60"])
+
+
+def test_a_run_written_before_can_be_resumed_and_translates(old_run: Path) -> None:
+    run = old_run / "run"
+    recipe = load_recipe(run / "recipe.yaml", [f"run={run}"])
+    assert (recipe.tokenizer.vocab_size, recipe.runtime.parallel) == (80, "ddp")
+    assert recipe.data.filters.keep_duplicates
+    assert not recipe.data.filters.keep_any_script
+    assert recipe.data.train[0].oversample == 1.5
+    here = recipe_to_yaml(recipe).replace("/tmp/reversal", str(old_run))
+    (old_run / "recipe.yaml").write_text(here)
+    assert why_stale(load_recipe(old_run / "recipe.yaml")) is None
+    result = run_command("train", "-c", old_run / "recipe.yaml", "--set", "train.stop.steps=6")
+    assert result.exit_code == 0, result.output
+    assert (run / "checkpoints" / "step-00000006").is_dir()
+    assert "vocab_size: 80" in (run / "recipe.yaml").read_text()
+    result = run_command("translate", "--model", run, "-i", old_run / "test.tsv", "-o", old_run / "out.txt")
+    assert result.exit_code == 0, result.output
+
+
+def test_a_corpus_prepared_anew_belongs_to_the_run_written_before(old_run: Path) -> None:
+    run = old_run / "run"
+    here = recipe_to_yaml(load_recipe(run / "recipe.yaml")).replace("/tmp/reversal", str(old_run))
+    (old_run / "recipe.yaml").write_text(here)
+    result = run_command("prepare", "-c", old_run / "recipe.yaml", "--force")
+    assert result.exit_code == 0, result.output
+    result = run_command("train", "-c", old_run / "recipe.yaml", "--set", "train.stop.steps=5")
+    assert result.exit_code == 0, result.output
+
+
+def test_new_names_and_back_give_the_same_data() -> None:
+    old = {
+        "data": {"train": {"0": {"weight": 2.0, "tag": None}}, "valid": {"weight": 1.0}, "filters": {"copies": True}},
+        "tokenizer": {"size": 80},
+        "model": {"weight": 7},
+    }
+    new = with_new_names(old)
+    assert new["data"]["train"] == {"0": {"oversample": 2.0, "tag": None}}
+    assert new["tokenizer"] == {"vocab_size": 80}
+    assert new["model"] == {"weight": 7}
+    assert with_old_keys(new) == old
