@@ -13,7 +13,7 @@ from torch import Tensor
 from nmt.errors import ConfigError, ModelError
 from nmt.model.checkpoint import CONFIG_FILE, LoadedModel, load_model, resolve_model, seal, write_model_files
 from nmt.system.console import Console
-from nmt.system.files import staged_directory
+from nmt.system.files import MODEL, check_directory, replace_directory
 from nmt.text.tokenizer import Tokenizers
 from nmt.training.progress import read_progress
 from nmt.training.run import RunDirectory
@@ -32,10 +32,10 @@ def average(sources: Sequence[Path], output: Path, console: Console, last: int |
     directories = [resolve_model(source) for source in sources]
     if len(sources) == 1:
         directories = checkpoints(RunDirectory(sources[0]), last, best)
-    if output.is_dir() and any(output.iterdir()) and not (output / CONFIG_FILE).is_file():
-        raise ConfigError(f"--output {output}: holds files, but no model, and would be replaced; name another folder")
+    inputs = [*sources, *directories]
+    check_directory(output, MODEL, inputs)
     model = mean(directories)
-    with staged_directory(output) as staging:
+    with replace_directory(output, MODEL, inputs) as staging:
         write_model_files(staging, model)
         file = staging / CONFIG_FILE
         content = json.loads(file.read_text(encoding="utf-8"))

@@ -19,7 +19,7 @@ from nmt.export.hugging_face_engine import HuggingFaceEngine
 from nmt.export.parity import EXACT, LINES, ROUNDED, Parity, check_parity
 from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
 from nmt.system.console import Console
-from nmt.system.files import staged_directory
+from nmt.system.files import EXPORT, check_directory, replace_directory
 from nmt.text.corpus import read_lines
 
 Format = Literal["ctranslate2", "hf"]
@@ -38,11 +38,11 @@ def export(model: Path, output: Path, to: Format, quantization: str, lines: Path
         raise ConfigError(f"--quantization: found {quantization}, expected {', '.join(QUANTIZATIONS)}")
     if to == "hf" and quantization != "float32":
         raise ConfigError(f"--quantization: found {quantization}, but --to hf writes float32; transformers converts")
-    if output.is_dir() and any(output.iterdir()) and not is_export(output):
-        raise ConfigError(f"{output}: holds files, but no exported model, and would be replaced; name another folder")
+    inputs = [model] if lines is None else [model, lines]
+    check_directory(output, EXPORT, inputs)
     compared = LINES if lines is None else list(read_lines(lines))
     loaded = load_model(resolve_model(model), torch.device("cpu"))
-    with staged_directory(output) as staging:
+    with replace_directory(output, EXPORT, inputs) as staging:
         if to == "hf":
             parity = _to_hugging_face(staging, loaded, compared)
         else:

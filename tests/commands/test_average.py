@@ -129,11 +129,37 @@ def test_contradictions(run: Path, tmp_path: Path) -> None:
         average([run, run], tmp_path / "model", QUIET, 2, None)
 
 
-def test_a_folder_of_other_things_is_not_replaced(run: Path, tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("dear")
-    with pytest.raises(ConfigError, match="holds files, but no model, and would be replaced"):
-        average([run], tmp_path, QUIET, 2, None)
-    assert (tmp_path / "notes.txt").read_text() == "dear"
+@pytest.mark.parametrize("marker", [None, "{}", '{"format_version": 1, "files": {}}', '{"model_type": "bert"}'])
+def test_a_foreign_folder_is_not_replaced(run: Path, tmp_path: Path, marker: str | None) -> None:
+    output = tmp_path / "mine"
+    output.mkdir()
+    (output / "notes.txt").write_text("mine")
+    if marker is not None:
+        (output / "config.json").write_text(marker)
+    with pytest.raises(ConfigError, match=r"mine: cannot write a model here: it holds .*; name another folder"):
+        average([run], output, QUIET, 2, None)
+    assert (output / "notes.txt").read_text() == "mine"
+    assert marker is None or (output / "config.json").read_text() == marker
+
+
+@pytest.mark.parametrize("place", ["last", "best", "checkpoints/step-00000005", "checkpoints/mean", "mean", "."])
+def test_an_output_in_a_run_is_refused(run: Path, place: str) -> None:
+    before = sorted(run.rglob("*"))
+    with pytest.raises(ConfigError, match="cannot write a model here"):
+        average([run], run / place, QUIET, 2, None)
+    assert sorted(run.rglob("*")) == before
+
+
+def test_a_model_is_replaced_unless_it_is_averaged(run: Path, tmp_path: Path) -> None:
+    average([run], tmp_path / "model", QUIET, 1, None)
+    average([run], tmp_path / "model", QUIET, 2, None)
+    assert_mean_of([3, 5], tmp_path / "model")
+    with pytest.raises(ConfigError, match=r"model: cannot write a model here: it holds .*model, which is read"):
+        average([run, tmp_path / "model"], tmp_path / "model", QUIET, None, None)
+    (tmp_path / "model" / "model.safetensors").write_bytes(b"mine")
+    with pytest.raises(ConfigError, match=r"holds model\.safetensors, which nmt did not write or which was changed"):
+        average([run], tmp_path / "model", QUIET, 2, None)
+    assert (tmp_path / "model" / "model.safetensors").read_bytes() == b"mine"
 
 
 def test_the_command(run: Path, tmp_path: Path) -> None:

@@ -155,7 +155,7 @@ class TestCTranslate2:
 
     def test_other_files_are_not_replaced(self, saved: Path, exported: Path, tmp_path: Path) -> None:
         (tmp_path / "letter").write_text("dear")
-        with pytest.raises(ConfigError, match="holds files, but no exported model"):
+        with pytest.raises(ConfigError, match="is not an exported model that nmt wrote"):
             export(saved, tmp_path, "ctranslate2", "float32", None, QUIET)
         with pytest.raises(ConfigError, match="was exported already; give the model itself"):
             export(exported, tmp_path / "out", "ctranslate2", "float32", None, QUIET)

@@ -1,6 +1,8 @@
-"""staged_directory: the name appears only with all its content, and nothing is left behind."""
+"""Writing: what may be replaced, that a name appears only with all its content, and that nothing is left behind."""
 
 import errno
+import hashlib
+import json
 import os
 import signal
 import subprocess
@@ -10,8 +12,22 @@ from pathlib import Path
 
 import pytest
 
-from nmt.errors import DataError
-from nmt.system.files import staged_directory
+from nmt.errors import ConfigError, DataError
+from nmt.system import files
+from nmt.system.files import (
+    MODEL,
+    PREPARED,
+    RUN,
+    check_directory,
+    check_file,
+    lock_file,
+    mark_directory,
+    replace_directory,
+    replace_file,
+    replace_link,
+    replace_text,
+    staged_directory,
+)
 
 
 def names(directory: Path) -> list[str]:
@@ -86,6 +102,41 @@ def test_symbolic_link_stays_a_link(tmp_path: Path) -> None:
     assert names(tmp_path / "big_disk") == ["corpus"]
 
 
+def test_files_get_the_permissions_of_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        with staged_directory(tmp_path / "model") as staging:
+            os.close(os.open(staging / "private", os.O_CREAT | os.O_WRONLY, 0o600))
+            (staging / "plain").write_text("x")
+        modes = {(tmp_path / "model" / name).stat().st_mode & 0o777 for name in ("private", "plain")}
+    finally:
+        os.umask(before)
+    assert modes == {0o640}
+    assert (tmp_path / "model").stat().st_mode & 0o777 == 0o750
+
+
+def test_a_directory_exists_at_every_moment_while_it_is_replaced(tmp_path: Path) -> None:
+    """On systems that can exchange two names; elsewhere readers hold a lock."""
+    for name in ("new", "old"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).write_text(name)
+    if not files._exchange(tmp_path / "new", tmp_path / "old"):
+        pytest.skip("needs a system call that exchanges two names")
+    assert (names(tmp_path / "new"), names(tmp_path / "old")) == (["old"], ["new"])
+
+
+def test_without_exchange_two_renames_replace_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_exchange", lambda _one, _other: False)
+    test_replaces_what_was_there(tmp_path)
+
+
+def test_folders_named_like_a_staging_folder_are_kept(tmp_path: Path) -> None:
+    (tmp_path / ".corpus.staging-mine").mkdir()
+    with staged_directory(tmp_path / "corpus"):
+        pass
+    assert names(tmp_path) == [".corpus.staging-mine", "corpus"]
+
+
 def test_leftovers_of_a_killed_process_are_removed(tmp_path: Path) -> None:
     script = (
         "import sys, time; from pathlib import Path; from nmt.system.files import staged_directory\n"
@@ -129,3 +180,263 @@ def test_many_writers_at_once_leave_one_whole_directory(tmp_path: Path) -> None:
     assert failures == []
     assert names(tmp_path) == ["corpus"]
     assert len({(tmp_path / "corpus" / name).read_text() for name in "abc"}) == 1
+
+
+# which directories may be replaced
+
+
+def write_model(directory: Path, **changes: object) -> Path:
+    """Write a directory with the marker of a model that lists its one other file."""
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "model.safetensors").write_text("weights")
+    digest = hashlib.sha256(b"weights").hexdigest()
+    marker = {"format_version": 1, "files": {"model.safetensors": digest}, **changes}
+    (directory / "config.json").write_text(json.dumps(marker))
+    return directory
+
+
+def test_own_empty_and_absent_directories_may_be_replaced(tmp_path: Path) -> None:
+    check_directory(tmp_path / "absent", MODEL)
+    (tmp_path / "empty").mkdir()
+    check_directory(tmp_path / "empty", MODEL)
+    check_directory(write_model(tmp_path / "model"), MODEL)
+    with replace_directory(tmp_path / "model", MODEL) as staging:
+        (staging / "new").write_text("x")
+    assert names(tmp_path / "model") == ["new"]
+
+
+@pytest.mark.parametrize(
+    ("marker", "reason"),
+    [
+        ({"format_version": "1"}, "is not a model that nmt wrote"),
+        ({"files": None}, "is not a model that nmt wrote"),
+        ({"files": {}}, "holds model.safetensors, which nmt did not write"),
+        ({"files": {"model.safetensors": "0" * 64}}, "which nmt did not write or which was changed since"),
+        ({"format_version": 2}, "a newer nmt wrote it"),
+    ],
+)
+def test_directories_with_another_marker_are_refused(tmp_path: Path, marker: dict[str, object], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        check_directory(write_model(tmp_path / "model", **marker), MODEL)
+
+
+@pytest.mark.parametrize("kind", ["file", "hidden file", "link", "dangling link", "fifo", "empty folder", "file below"])
+def test_directories_with_foreign_entries_are_refused(tmp_path: Path, kind: str) -> None:
+    foreign = write_model(tmp_path / "model") / ("..x" if kind == "hidden file" else "x")
+    if kind.endswith("link"):
+        foreign.symlink_to("nowhere" if kind.startswith("dangling") else "config.json")
+    elif kind == "fifo":
+        os.mkfifo(foreign)
+    elif kind.endswith("file"):
+        foreign.write_text("mine")
+    else:
+        foreign.mkdir()
+        if kind == "file below":
+            (foreign / "config.json").write_text("mine")
+    with pytest.raises(ConfigError, match=r"model: cannot write a model here: it holds \.?\.?x"):
+        check_directory(tmp_path / "model", MODEL)
+
+
+def test_a_link_in_place_of_an_own_file_is_refused(tmp_path: Path) -> None:
+    weights = write_model(tmp_path / "model") / "model.safetensors"
+    weights.rename(tmp_path / "weights")
+    weights.symlink_to(tmp_path / "weights")
+    with pytest.raises(ConfigError, match=r"holds model\.safetensors@, which nmt did not write"):
+        check_directory(tmp_path / "model", MODEL)
+
+
+def test_places_that_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = write_model(tmp_path / "model")
+    (tmp_path / "link").symlink_to(model)
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "file").write_text("x")
+    run = tmp_path / "run"
+    run.mkdir()
+    mark_directory(run, RUN)
+    (tmp_path / "link_to_run").symlink_to(run)
+    for place, inputs, reason in (
+        (tmp_path / "link", (), "it is a symbolic link"),
+        (tmp_path / "loop", (), "not a usable path"),
+        (tmp_path / "nul\0", (), "not a usable path"),
+        (tmp_path / "file", (), "expected a folder, found a file"),
+        (tmp_path / "file" / "model", (), None),  # an error of the file system, when it is written
+        (model, (model / "model.safetensors",), "it holds .*model.safetensors, which is read"),
+        (model, (tmp_path / "link",), "which is read"),
+        (run / "last", (), "run is a run"),
+        (run / "checkpoints" / "step-00000001", (), "run is a run"),
+        (tmp_path / "link_to_run" / "model", (), "run is a run"),
+        (tmp_path, (), "holds files, such as"),
+    ):
+        if reason is None:
+            check_directory(place, MODEL, inputs)
+        else:
+            with pytest.raises(ConfigError, match=reason):
+                check_directory(place, MODEL, inputs)
+    check_directory(tmp_path / "link", MODEL, through_link=True)
+    check_directory(run / "prepared", PREPARED, inside_run=True)
+    monkeypatch.chdir(model)
+    with pytest.raises(ConfigError, match="it is the current folder"):
+        check_directory(model, MODEL)
+
+
+def test_a_foreign_file_that_appears_during_the_writing_is_kept(tmp_path: Path) -> None:
+    model = write_model(tmp_path / "model")
+
+    def replace() -> None:
+        with replace_directory(model, MODEL) as staging:
+            (staging / "new").write_text("x")
+            (model / "notes").write_text("mine")
+
+    with pytest.raises(ConfigError, match="it holds notes"):
+        replace()
+    assert names(model) == ["config.json", "model.safetensors", "notes"]
+    assert names(tmp_path) == ["model"]
+
+
+def test_runs_are_recognised(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    (run / "prepared").mkdir(parents=True)
+    (run / "prepared" / "manifest.json").write_text("{}")
+    check_directory(run, RUN)  # prepared, but not begun
+    (run / "recipe.yaml").write_text("mine")
+    with pytest.raises(ConfigError, match="is not a run that nmt wrote"):
+        check_directory(run, RUN)
+    (run / "checkpoints" / "step-00000001").mkdir(parents=True)
+    (run / "lock").write_text("")
+    check_directory(run, RUN)  # as older versions left it
+    mark_directory(run, RUN)
+    (run / "lock").unlink()
+    check_directory(run, RUN)
+    (run / "checkpoints" / "step-00000001" / "notes").write_text("mine")
+    with pytest.raises(ConfigError, match="holds checkpoints/step-00000001/notes, which nmt did not write"):
+        check_directory(run, RUN)
+
+
+# files and links
+
+
+def test_replace_text_is_atomic_and_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / ".x.json.partial").write_text("of a killed process")
+    (tmp_path / "x.partial").write_text("mine")
+    for content in ("old", "new"):
+        replace_text(tmp_path / "x.json", content)
+        assert (tmp_path / "x.json").read_text() == content
+    assert names(tmp_path) == ["x.json", "x.partial"]
+    with pytest.raises(DataError, match="cannot write it: No such file"):
+        replace_text(tmp_path / "nowhere" / "x", "")
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o666])
+def test_replace_file_keeps_permissions(tmp_path: Path, mode: int) -> None:
+    (tmp_path / "out").write_text("old")
+    (tmp_path / "out").chmod(mode)
+    (tmp_path / "partial").write_text("new")
+    replace_file(tmp_path / "partial", tmp_path / "out")
+    assert (tmp_path / "out").read_text() == "new"
+    assert (tmp_path / "out").stat().st_mode & 0o777 == mode
+    assert names(tmp_path) == ["out"]
+
+
+def test_replace_file_copies_where_the_owner_cannot_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_arguments: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "chmod", refused)
+    (tmp_path / "out").write_text("a longer text")
+    number = (tmp_path / "out").stat().st_ino
+    (tmp_path / "partial").write_text("new")
+    replace_file(tmp_path / "partial", tmp_path / "out")
+    assert ((tmp_path / "out").read_text(), (tmp_path / "out").stat().st_ino) == ("new", number)
+    assert names(tmp_path) == ["out"]
+
+
+def test_files_that_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "text").write_text("x")
+    (tmp_path / "link").symlink_to("text")
+    (tmp_path / "dangling").symlink_to("new")
+    assert check_file(tmp_path / "link") == (tmp_path / "text").resolve()
+    assert check_file(tmp_path / "dangling") == (tmp_path / "new").resolve()
+    for name, reason in (("folder", "a folder"), ("fifo", "not a regular file"), ("loop", "not a usable path")):
+        with pytest.raises(ConfigError, match=reason):
+            check_file(tmp_path / name)
+    with pytest.raises(ConfigError, match="it is also read"):
+        check_file(tmp_path / "link", [tmp_path / "text"])
+    (tmp_path / "text").chmod(0o444)
+    with pytest.raises(ConfigError, match="link: cannot write it: it is read-only; name another file"):
+        check_file(tmp_path / "link")
+
+
+def test_replace_link(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        replace_link(tmp_path / "last", tmp_path / name)
+        assert os.readlink(tmp_path / "last") == name
+    assert names(tmp_path) == ["last", "one", "two"]
+
+
+# locks
+
+
+def fail(message: str) -> None:
+    raise ConfigError(message)
+
+
+def test_a_held_lock_is_reported(tmp_path: Path) -> None:
+    with lock_file(tmp_path / "lock", fail, fail):
+        with pytest.raises(ConfigError, match=rf"process {os.getpid()} on "), lock_file(tmp_path / "lock", fail, fail):
+            pass
+        assert names(tmp_path) == ["lock"]
+    with lock_file(tmp_path / "lock", fail, fail):
+        pass
+    assert names(tmp_path) == []
+
+
+def test_waiting_for_a_lock(tmp_path: Path) -> None:
+    inside, waited, failures = 0, 0, 0
+
+    def count(_message: str) -> None:
+        nonlocal waited
+        waited += 1
+
+    def work() -> None:
+        nonlocal inside, failures
+        for _ in range(30):
+            with lock_file(tmp_path / "lock", count, fail):
+                inside += 1
+                failures += inside != 1
+                inside -= 1
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == 0
+    assert names(tmp_path) == []
+
+
+def test_a_file_system_without_locks_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_descriptor: int, _operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refused)
+    messages: list[str] = []
+    with lock_file(tmp_path / "lock", fail, messages.append):
+        assert len(messages) == 1
+        assert "no locks on this file system" in messages[0]
+    with staged_directory(tmp_path / "corpus"):
+        pass
+    assert names(tmp_path) == ["corpus"]
+
+
+def test_a_foreign_lock_file_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "lock").write_text("mine")
+    with (
+        pytest.raises(ConfigError, match="expected a lock file that nmt wrote"),
+        lock_file(tmp_path / "lock", fail, fail),
+    ):
+        pass
+    assert (tmp_path / "lock").read_text() == "mine"
