@@ -18,6 +18,7 @@ from nmt.decoding.watching import told
 from nmt.decoding.workers import Workers
 from nmt.errors import ConfigError
 from nmt.system import distributed
+from nmt.system.device import is_out_of_memory, release_cached_memory
 from nmt.text.tokenizer import EOS, PAD
 
 _CPU_ROWS = 480
@@ -145,13 +146,15 @@ def _search_batch(
     constraints_of = [constraints for _, constraints in sentences]
     try:
         return search(decoder, source.to(device), None if mask is None else mask.to(device), options, constraints_of)
-    except torch.OutOfMemoryError:
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
         if len(sentences) == 1:
             raise ConfigError(
                 f"a sentence of {source.size(1)} tokens with a beam of {options.width} does not fit in the memory of "
                 f"{device}; use a narrower beam, cut longer lines sooner, or compute on the CPU"
             ) from None
     # only here has the error let go of the tensors in its traceback
-    torch.cuda.empty_cache()
+    release_cached_memory(device)
     half = len(sentences) // 2
     return _search_batch(decoder, sentences[:half], options) + _search_batch(decoder, sentences[half:], options)

@@ -77,6 +77,38 @@ def reuse_freed_memory() -> None:
         mallopt(-8, 1)  # M_ARENA_MAX: what one thread has freed shall serve the others
 
 
+def release_cached_memory(device: torch.device) -> None:
+    """Return the free memory that an allocator caches to the device driver or the operating system."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+    elif sys.platform == "linux":
+        # under a limit on the process, other allocators need it too, such as oneDNN's for its compiled kernels
+        with contextlib.suppress(OSError, AttributeError):  # a C library other than GNU's
+            ctypes.CDLL("libc.so.6").malloc_trim(0)
+
+
+_OUT_OF_MEMORY_MESSAGES = (
+    "DefaultCPUAllocator",
+    "could not create a primitive",  # oneDNN
+    "CUDA error: out of memory",  # of torch.AcceleratorError, which has other causes too
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
+    "CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED",
+    "MPS backend out of memory",
+)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an exception reports that RAM or device memory ran out.
+
+    torch has a class for its CUDA allocator only; elsewhere it raises RuntimeErrors with the message of a library.
+    """
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
+        return True
+    return isinstance(error, RuntimeError) and any(message in str(error) for message in _OUT_OF_MEMORY_MESSAGES)
+
+
 def available_cores() -> int:
     """Return how many cores this process may use, which in a container is often fewer than the machine has."""
     if hasattr(os, "sched_getaffinity"):

@@ -22,10 +22,9 @@ from nmt.config import Recipe, load_recipe
 from nmt.errors import ConfigError
 from nmt.model.transformer import Transformer
 from nmt.system import distributed
-from nmt.system.device import choose_device
+from nmt.system.device import choose_device, release_cached_memory
 from nmt.text.prepared import PreparedCorpus
 from nmt.training.fine_tuning import freeze
-from nmt.training.oom import give_back
 from nmt.training.run import RunDirectory
 from nmt.training.step import Updater
 
@@ -188,7 +187,7 @@ class Trial:
         """Give all memory back."""
         self.updater, self._steps = None, 0
         gc.collect()
-        give_back(self.device)
+        release_cached_memory(self.device)
 
 
 def worst_batches(recipe: Recipe, corpus: PreparedCorpus, size: int) -> list[Batch]:

@@ -1,11 +1,9 @@
-"""Batches that do not fit in the memory: recognise the failure, and cut the batch into parts that are learned in turn.
+"""Batches that do not fit into memory: cut them into parts that are processed in turn.
 
 B sentences, S source length, T target length.
 """
 
 import contextlib
-import ctypes
-import sys
 from collections.abc import Iterator
 
 import torch
@@ -13,13 +11,7 @@ from torch import Tensor
 
 from nmt.batching.batch import Batch, Group
 from nmt.errors import ConfigError
-
-_WORDS_OF_ALLOCATORS = (
-    "DefaultCPUAllocator",
-    "CUBLAS_STATUS_ALLOC_FAILED",
-    "CUDNN_STATUS_ALLOC_FAILED",
-    "could not create a primitive",
-)
+from nmt.system.device import is_out_of_memory
 
 
 class DoesNotFitError(Exception):
@@ -37,23 +29,6 @@ class DoesNotFitError(Exception):
         what its parts hold.
         """
         return max(1, self.size * 3 // 4)
-
-
-def out_of_memory(error: BaseException) -> bool:
-    """Tell whether an exception says that memory ran out. On a CPU, torch has no class of its own for it."""
-    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
-        return True
-    return isinstance(error, RuntimeError) and any(words in str(error) for words in _WORDS_OF_ALLOCATORS)
-
-
-def give_back(device: torch.device) -> None:
-    """Return memory that is free, but kept for later by an allocator, to whom it came from."""
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
-    elif sys.platform == "linux":
-        # what is left of a limit on the process is wanted by others too, as by oneDNN for its compiled kernels
-        with contextlib.suppress(OSError, AttributeError):  # another C library than GNU's
-            ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
 def size_of(batch: Batch) -> int:
@@ -107,7 +82,7 @@ def memory_explained(device: torch.device) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, MemoryError) as error:
-        if not out_of_memory(error):
+        if not is_out_of_memory(error):
             raise
         raise ConfigError(
             f"the memory of {device} is full, and not because of a training batch: make the model smaller, "

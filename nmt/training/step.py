@@ -15,14 +15,14 @@ from nmt.errors import ConfigError
 from nmt.model.sharding import whole, whole_tensor
 from nmt.model.transformer import Transformer
 from nmt.system import distributed
-from nmt.system.device import autocast, seed_for
+from nmt.system.device import autocast, is_out_of_memory, release_cached_memory, seed_for
 from nmt.training.averaging import MovingAverage
 from nmt.training.compilation import compile_layers
 from nmt.training.data_parallel import gradient_sync, sync_adjustments, wrap_distributed
 from nmt.training.host_copy import Arriving
 from nmt.training.loss import Smoothing
 from nmt.training.objective import Objective
-from nmt.training.oom import DoesNotFitError, cut, give_back, out_of_memory, sentences_in, size_of
+from nmt.training.oom import DoesNotFitError, cut, sentences_in, size_of
 from nmt.training.optimizer import make_optimizer
 from nmt.training.progress import Adjustments
 from nmt.training.schedule import learning_rate
@@ -158,7 +158,7 @@ class Updater:
                 all_reduce_max = failure.next_try
             # what has been summed up goes too, for part of it is of the batch that failed
             self.optimizer.zero_grad(set_to_none=True)
-            give_back(self.device)
+            release_cached_memory(self.device)
             adjustments = replace(adjustments, largest_batch=all_reduce_max)
 
     def _accumulate(
@@ -193,7 +193,7 @@ class Updater:
                 (loss / (total / distributed.size())).backward()  # type: ignore[no-untyped-call]
             return loss.detach(), likelihood
         except (RuntimeError, MemoryError) as error:
-            if not out_of_memory(error):
+            if not is_out_of_memory(error):
                 raise
         # outside the handler, where the failure's traceback no longer keeps the activations alive
         if others_wait:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from nmt.config import RuntimeSettings
 from nmt.errors import ConfigError
 from nmt.system import device as device_module
+from nmt.system.device import is_out_of_memory
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
@@ -109,3 +110,37 @@ def test_unknown_names_on_the_command_line_are_told(device: str, precision: str,
     with pytest.raises(ConfigError) as error:
         device_module.runtime_settings(device, None, precision)
     assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:117] . DefaultCPUAllocator: can't allocate memory"),
+        RuntimeError("could not create a primitive descriptor for a matmul primitive"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
+        RuntimeError("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"),
+        RuntimeError("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED"),
+        RuntimeError("MPS backend out of memory (MPS allocated: 17 GiB)"),
+        torch.AcceleratorError("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported"),
+    ],
+    ids=lambda error: str(error)[:60] or type(error).__name__,
+)
+def test_out_of_memory_errors_are_recognised(error: Exception) -> None:
+    assert is_out_of_memory(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("shapes do not match"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED"),
+        torch.AcceleratorError("CUDA error: an illegal memory access was encountered"),
+        ValueError("CUDA error: out of memory"),
+    ],
+    ids=str,
+)
+def test_other_errors_are_not_out_of_memory(error: Exception) -> None:
+    assert not is_out_of_memory(error)
