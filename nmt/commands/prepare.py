@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from nmt.config import CorpusFile, Filters, Recipe
-from nmt.config.renamed import with_old_keys
+from nmt.config.recorded import with_old_keys
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.system.console import Console
 from nmt.system.files import staged_directory

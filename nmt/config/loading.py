@@ -13,7 +13,7 @@ from nmt.config.decode_section import DecodeSettings
 from nmt.config.model_section import ModelSettings
 from nmt.config.recipe import Recipe
 from nmt.config.recipe_errors import explain, explained
-from nmt.config.renamed import with_new_names
+from nmt.config.recorded import with_new_names
 from nmt.config.section import Section
 from nmt.errors import ConfigError
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from nmt.config.renamed import new_key, new_value
+from nmt.config.recorded import new_key, new_value
 from nmt.config.strict_yaml import Document, Location
 
 _EXPECTED = {

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from pydantic import ValidationError
 
 from nmt.config import MaxLength
-from nmt.config.renamed import with_new_names
+from nmt.config.recorded import with_new_names
 from nmt.errors import DataError, ModelError
 from nmt.text.tokenizer import Tokenizers
 

@@ -1,13 +1,14 @@
-"""Old names of keys: refused in a recipe, accepted in files that an earlier version wrote."""
+"""Recorded settings: old names of keys, and differences from the present settings."""
 
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nmt.commands.prepare import why_stale
 from nmt.config import load_recipe, recipe_to_yaml
-from nmt.config.renamed import with_new_names, with_old_keys
+from nmt.config.recorded import differences, with_new_names, with_old_keys
 from nmt.errors import ConfigError
 from tests.builders import run_command
 
@@ -103,3 +104,25 @@ def test_new_names_and_back_give_the_same_data() -> None:
     assert new["tokenizer"] == {"vocab_size": 80}
     assert new["model"] == {"weight": 7}
     assert with_old_keys(new) == old
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "expected"),
+    [
+        ({"a": 1, "b": {"c": 2}}, {"b": {"c": 2}, "a": 1}, []),
+        ({"a": 1, "b": {"c": True}}, {"a": 2, "b": {"c": False}}, ["a: was 1, now 2", "b.c: was true, now false"]),
+        ({"columns": [1, 2]}, {"columns": [2, 1]}, ["columns: was [1, 2], now [2, 1]"]),
+        ({"train": [{"tag": None}]}, {"train": [{"tag": "bt"}]}, ['train.0.tag: was null, now "bt"']),
+        ({"train": [{"w": 1}]}, {"train": [{"w": 1}, {"w": 2}]}, ["train.1.w: was null, now 2"]),
+        ({"train": {"0": {"w": 1}}}, {"train": [{"w": 2}]}, ["train.0.w: was 1, now 2"]),
+        ({"valid": None}, {"valid": {"tsv": "a"}}, ['valid.tsv: was null, now "a"']),
+        ({"valid": {"tsv": "a"}}, {"valid": None}, ['valid.tsv: was "a", now null']),
+        ({"sampling": None}, {"sampling": {}}, ["sampling: was null, now {}"]),
+        ({"tokenizer": ["a.model"]}, {"tokenizer": {"size": 8}}, ['tokenizer: was ["a.model"], now {"size": 8}']),
+        ({"names": []}, {"names": ["città"]}, ['names: was [], now ["città"]']),
+        ({}, {"beam": 4}, ["beam: was null, now 4"]),
+        (None, {}, [": was null, now {}"]),
+    ],
+)
+def test_differences_name_the_key_and_both_values(before: Any, now: Any, expected: list[str]) -> None:
+    assert [str(difference) for difference in differences(before, now)] == expected

@@ -1,0 +1,99 @@
+"""Settings that an earlier command recorded: read under their present names, and compared with the present settings.
+
+The program records settings in the recipe of a run directory, in the manifest of a prepared corpus and in the journal
+of an interrupted translation. A key that was renamed since is read as if it had the new name. In a recipe that a user
+wrote, an old name is an error that gives the new one.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from nmt.config.strict_yaml import Location
+
+_KEYS = {
+    "data.filters.duplicates": "keep_duplicates",
+    "data.filters.copies": "keep_copies",
+    "data.filters.any_script": "keep_any_script",
+    "data.train.*.weight": "oversample",
+    "data.valid.weight": "oversample",
+    "data.test.weight": "oversample",
+    "tokenizer.size": "vocab_size",
+    "train.start_from": "init_from",
+}
+_OLD_KEYS = {f"{path.rpartition('.')[0]}.{new}": path.rpartition(".")[2] for path, new in _KEYS.items()}
+_VALUES = {"runtime.parallel": {"replicate": "ddp", "shard": "fsdp"}}
+
+
+def new_key(location: Location) -> str | None:
+    """Return the new name of the last key of a location; None if it was not renamed."""
+    return _KEYS.get(_pattern(location))
+
+
+def new_value(location: Location, value: Any) -> str | None:
+    """Return the new name of a value; None if it was not renamed."""
+    return _VALUES.get(_pattern(location), {}).get(value) if isinstance(value, str) else None
+
+
+def with_new_names(data: Any, location: Location = ()) -> Any:
+    """Return plain data, as read from YAML or JSON, with every old key and value under its new name."""
+    if isinstance(data, dict):
+        places = {key: (*location, key) for key in data}
+        return {new_key(places[key]) or key: with_new_names(value, places[key]) for key, value in data.items()}
+    if isinstance(data, list):
+        return [with_new_names(value, (*location, index)) for index, value in enumerate(data)]
+    return new_value(location, data) or data
+
+
+def with_old_keys(data: Any, location: Location = ()) -> Any:
+    """Return plain mappings with every renamed key under its old name, for digests that must stay what they were."""
+    if not isinstance(data, dict):
+        return data
+    places = {key: (*location, key) for key in data}
+    return {_OLD_KEYS.get(_pattern(places[key]), key): with_old_keys(value, places[key]) for key, value in data.items()}
+
+
+class Difference(NamedTuple):
+    """A setting that is not as it was recorded."""
+
+    key: str
+    """The dotted key, as in `train.stop.steps`; the entries of a list are numbered from 0."""
+    before: Any
+    now: Any
+
+    def __str__(self) -> str:
+        before, now = (json.dumps(value, ensure_ascii=False, default=str) for value in (self.before, self.now))
+        return f"{self.key}: was {before}, now {now}"
+
+
+def differences(before: Any, now: Any, key: str = "") -> Iterator[Difference]:
+    """Yield what differs between two settings given as plain data, in the order of their keys.
+
+    Mappings, and lists of mappings, are compared key by key, also with a null in place of one. All other values, such
+    as lists of numbers, are compared as a whole.
+
+    >>> [str(one) for one in differences({"beam": 5, "penalty": {"alpha": 1.0}}, {"beam": 4, "penalty": None})]
+    ['beam: was 5, now 4', 'penalty.alpha: was 1.0, now null']
+    """
+    entries = [_entries(before), _entries(now)]
+    if before == now:
+        return
+    if None in entries or not any(entries):
+        yield Difference(key, before, now)
+        return
+    old, new = (entry or {} for entry in entries)
+    for name in {**old, **new}:
+        yield from differences(old.get(name), new.get(name), f"{key}.{name}" if key else name)
+
+
+def _entries(value: Any) -> dict[str, Any] | None:
+    """Return the entries of a mapping or of a list of mappings, an empty dict for null, None for other values."""
+    if isinstance(value, list) and value and all(isinstance(entry, dict) for entry in value):
+        return {str(number): entry for number, entry in enumerate(value)}
+    if isinstance(value, dict):
+        return {str(name): entry for name, entry in value.items()}
+    return {} if value is None else None
+
+
+def _pattern(location: Location) -> str:
+    return ".".join("*" if str(part).isdecimal() else str(part) for part in location)
