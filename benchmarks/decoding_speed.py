@@ -35,7 +35,7 @@ from nmt.export.ctranslate2_engine import open_in_ctranslate2
 from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
 from nmt.system.device import reuse_freed_memory, set_threads
 from nmt.text.corpus import read_lines
-from nmt.text.languages import given
+from nmt.text.languages import target_language
 from nmt.translation.translator import TranslateOptions, Translator
 
 CPU = torch.device("cpu")
@@ -119,7 +119,7 @@ def quality(outputs: dict[str, list[str]], reference: list[str] | None, loaded: 
     """Return the BLEU of each engine's output, None without a reference."""
     if reference is None:
         return dict.fromkeys(outputs)
-    language = given(loaded.languages.target)
+    language = target_language(loaded.languages.target)
     return {name: compute("bleu", said, [reference], language).value for name, said in outputs.items()}
 
 

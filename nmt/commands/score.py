@@ -16,9 +16,8 @@ from nmt.errors import ConfigError, DataError
 from nmt.evaluation.diagnosis import doubts_about_empty, doubts_about_hypotheses
 from nmt.evaluation.metrics import METRICS, RESAMPLES, Score, compute
 from nmt.evaluation.significance import Comparison, compare
-from nmt.text import languages
 from nmt.text.corpus import decode_line, open_text, read_lines
-from nmt.text.languages import TargetLanguage
+from nmt.text.languages import TargetLanguage, detect_language, target_language
 
 STANDARD_INPUT = Path("-")
 
@@ -78,7 +77,7 @@ def score(hypothesis: Path, references: Sequence[Path], options: ScoreOptions = 
     texts = [lines[path] for path in references]
     source = lines[options.source] if options.source is not None else None
 
-    target = languages.given(options.target_language) if options.target_language else languages.detect(texts[0])
+    target = target_language(options.target_language) if options.target_language else detect_language(texts[0])
     scores = tuple(compute(name, hypotheses, texts, target, RESAMPLES if options.confidence else 0) for name in metrics)
     warnings = [*_doubts_about_references(lines, references, target)]
     warnings += doubts_about_hypotheses(_name(hypothesis), hypotheses, texts, source)
@@ -174,7 +173,7 @@ def _doubts_about_references(
     lines: dict[Path, list[str]], references: Sequence[Path], target: TargetLanguage
 ) -> list[str]:
     doubts = [doubt for path in references for doubt in doubts_about_empty(str(path), lines[path])]
-    detected = languages.detect(lines[references[0]])
+    detected = detect_language(lines[references[0]])
     if detected.tokenizer != target.tokenizer:
         doubts.append(f"target language given as {target.code}, but {references[0]} {detected.looks}")
     return doubts

@@ -12,7 +12,7 @@ from torch import Tensor
 from nmt.decoding.alignment import token_alignments, with_heads
 from nmt.decoding.workers import Workers
 from nmt.model.checkpoint import LoadedModel
-from nmt.text.glossary import UNSPACED
+from nmt.text.languages import UNSPACED
 from nmt.text.tokenizer import UNK, Tokenizer
 
 _INSIDE = rf"[^\s!-/:-@\[-`{{-~¡«·»¿\u2010-\u2029\u2030-\u205e\u3001-\u3004\u3008-\u3020\uff01-\uff0f{UNSPACED}]"

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterator, Sequence
 
+from nmt.text.languages import HAN
+
 _EMPTY_SHARE = 0.05
 _COPIED_SHARE = 0.5
 _TOKENIZED_SHARE = 0.2
@@ -13,7 +15,7 @@ _TOKENIZED_FACTOR = 3.0
 _TOKENIZED = re.compile(
     r"\s[.,!?;:。，！？；：、](\s|$)"  # He said : yes .
     r"|@@ |▁"  # pieces of byte-pair encoding, of SentencePiece
-    r"|[\u4e00-\u9fff] [\u4e00-\u9fff]"  # Chinese cut into words
+    rf"|[{HAN}] [{HAN}]"  # Chinese cut into words
 )
 
 

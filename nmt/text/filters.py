@@ -5,6 +5,7 @@ from array import array
 from hashlib import blake2b
 
 from nmt.config import Filters, Languages
+from nmt.text.languages import SCRIPTS, script_of
 
 FREE_TOKENS = 10
 """A side may be this much longer whatever the ratio: short sentences differ in length by nature."""
@@ -19,68 +20,6 @@ RULES = {
 }
 """The rules in the order in which they are tried; a pair is counted at the first that refuses it."""
 
-_SCRIPTS = {
-    "Latin": "A-Za-zªºÀ-ÖØ-öø-ʯᴀ-ᴥᵢ-ᵥᵫ-ᶚḀ-ỿↃↄⱠ-ⱿꜢ-ꟿꬰ-ꭤꭦ-ꭨﬀ-ﬆＡ-Ｚａ-ｚ",
-    "Arabic": "\u0620-\u064a\u066e-\u06d3\u06d5-\u06ff\u0750-\u077f\u0870-\u08ff\ufb50-\ufdff\ufe70-\ufefc",
-    "Armenian": "\u0531-\u0588\ufb13-\ufb17",
-    "Bengali": "\u0980-\u09ff",
-    "Cyrillic": "\u0400-\u052f\u1c80-\u1c8f\u1d2b\u2de0-\u2dff\ua640-\ua69f",
-    "Devanagari": "\u0900-\u097f\ua8e0-\ua8ff",
-    "Ethiopic": "\u1200-\u139f\u2d80-\u2ddf\uab01-\uab2f",
-    "Georgian": "\u10a0-\u10ff\u1c90-\u1cbf\u2d00-\u2d2f",
-    "Greek": "\u0370-\u03ff\u1d26-\u1d2a\u1f00-\u1fff\uab65",
-    "Gujarati": "\u0a80-\u0aff",
-    "Gurmukhi": "\u0a00-\u0a7f",
-    "Han": "\u2e80-\u2fdf\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff",
-    "Hangul": "\u1100-\u11ff\u3130-\u318f\ua960-\ua97f\uac00-\ud7ff",
-    "Hebrew": "\u0590-\u05ff\ufb1d-\ufb4f",
-    "Japanese": "\u3005-\u3007\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f"
-    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff",
-    "Kannada": "\u0c80-\u0cff",
-    "Khmer": "\u1780-\u17ff",
-    "Lao": "\u0e80-\u0eff",
-    "Malayalam": "\u0d00-\u0d7f",
-    "Myanmar": "\u1000-\u109f\ua9e0-\ua9ff\uaa60-\uaa7f",
-    "Sinhala": "\u0d80-\u0dff",
-    "Tamil": "\u0b80-\u0bff",
-    "Telugu": "\u0c00-\u0c7f",
-    "Thai": "\u0e00-\u0e7f",
-    "Tibetan": "\u0f00-\u0fff",
-}
-"""The letters of each script, as the inside of a character class."""
-
-_LANGUAGES = {
-    "Latin": "af br ca co cs cy da de en eo es et eu fi fo fr fy ga gd gl hr ht hu id is it la lb lt lv mi ms mt "
-    "nb nl nn no oc pl pt rm ro sc sk sl so sq st sv sw tl tr vi xh yo zu",
-    "Arabic": "ar fa ur ps",
-    "Armenian": "hy",
-    "Bengali": "bn as",
-    "Cyrillic": "ru uk be bg mk ky mn",
-    "Devanagari": "hi mr ne sa",
-    "Ethiopic": "am ti",
-    "Georgian": "ka",
-    "Greek": "el",
-    "Gujarati": "gu",
-    "Gurmukhi": "pa",
-    "Han": "zh yue cmn wuu lzh",
-    "Hangul": "ko",
-    "Hebrew": "he yi",
-    "Japanese": "ja",
-    "Kannada": "kn",
-    "Khmer": "km",
-    "Lao": "lo",
-    "Malayalam": "ml",
-    "Myanmar": "my",
-    "Sinhala": "si",
-    "Tamil": "ta",
-    "Telugu": "te",
-    "Thai": "th",
-    "Tibetan": "bo dz",
-}
-"""Languages that are written in one script; of others (sr, kk, uz) nothing is expected."""
-
-_SCRIPT_OF = {language: script for script, languages in _LANGUAGES.items() for language in languages.split()}
-
 
 class PairFilter:
     """Decides which normalized pairs to keep. It remembers what it has seen, so it serves one pass over the text.
@@ -93,10 +32,8 @@ class PairFilter:
         """Pairs refused so far, a rule."""
         self._settings = settings
         self._seen = None if settings.keep_duplicates else _SeenPairs()
-        self._script = (
-            None if settings.keep_any_script else _SCRIPT_OF.get(re.split("[-_]", languages.target.lower())[0])
-        )
-        self._own_letter = re.compile(f"[{_SCRIPTS[self._script]}]") if self._script else None
+        self._script = None if settings.keep_any_script else script_of(languages.target)
+        self._own_letter = re.compile(f"[{SCRIPTS[self._script]}]") if self._script else None
 
     def text_reason(self, source: str, target: str) -> str | None:
         """Return the name of the rule that refuses this pair of texts, or None to keep it; call it once a pair."""

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from nmt.errors import DataError
 from nmt.text.corpus import read_lines
+from nmt.text.languages import UNSPACED
 from nmt.text.normalize import normalize
 
-UNSPACED = "\u3005-\u3007\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af"
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+|[^\w\s]")
 
 Words = tuple[str, ...]

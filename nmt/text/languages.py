@@ -1,4 +1,11 @@
-"""Which language a text is in, as far as a metric must know: BLEU counts words, and Chinese writes none."""
+"""Scripts and languages: the letters of each script, the script of each language, and the language of a text.
+
+All character classes of scripts are here, as the inside of a regular expression's `[…]`. They cover whole blocks, with
+what Unicode has not assigned yet; letters beyond the Basic Multilingual Plane are listed only for Han and kana.
+
+>>> bool(re.search(f"[{HAN}]", "Tom 在"))
+True
+"""
 
 import re
 from collections.abc import Iterable
@@ -6,33 +13,114 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
-_SCRIPTS = {
-    "zh": re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af]"),  # Han
-    "ja": re.compile("[\u3041-\u3096\u30a1-\u30fa\u31f0-\u31ff\uff66-\uff9d]"),  # kana
-    "ko": re.compile("[\u1100-\u11ff\u3131-\u318e\uac00-\ud7a3]"),  # Hangul
-}
-_NAMES = {"zh": "Chinese", "ja": "Japanese", "ko": "Korean"}
-_TOKENIZERS = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
-_ALIASES = {"zho": "zh", "chi": "zh", "cmn": "zh", "yue": "zh", "jpn": "ja", "jp": "ja", "kor": "ko"}
+# radicals, iteration marks and numerals, and planes 2 and 3, which Unicode reserves for ideographs
+HAN = "\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3038-\u303b\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003fffd"
+KANA = (
+    "\u3031-\u3035\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f"
+    "\U0001aff0-\U0001afff\U0001b000-\U0001b16f"
+)
+HANGUL = "\u1100-\u11ff\u3131-\u318e\ua960-\ua97f\uac00-\ud7a3\ud7b0-\ud7ff\uffa0-\uffdc"
+UNSPACED = HAN + KANA
+"""Letters of Chinese and Japanese, which are written without spaces between words."""
+UNSPACED_TEXT = "\u2ff0-\u2fff\u3001-\u312f\u3190-\u31ff\u4dc0-\u4dff\ufe30-\ufe4f\uff01-\uff9f" + UNSPACED
+"""Those letters and all other characters of such text: punctuation, full-width forms, phonetic signs."""
 
+SCRIPTS = {
+    "Latin": "A-Za-zªºÀ-ÖØ-öø-ʯᴀ-ᴥᵢ-ᵥᵫ-ᶚḀ-ỿↃↄⱠ-ⱿꜢ-ꟿꬰ-ꭤꭦ-ꭨﬀ-ﬆＡ-Ｚａ-ｚ",
+    "Arabic": "\u0620-\u064a\u066e-\u06d3\u06d5-\u06ff\u0750-\u077f\u0870-\u08ff\ufb50-\ufdff\ufe70-\ufefc",
+    "Armenian": "\u0531-\u0588\ufb13-\ufb17",
+    "Bengali": "\u0980-\u09ff",
+    "Cyrillic": "\u0400-\u052f\u1c80-\u1c8f\u1d2b\u2de0-\u2dff\ua640-\ua69f",
+    "Devanagari": "\u0900-\u097f\ua8e0-\ua8ff",
+    "Ethiopic": "\u1200-\u139f\u2d80-\u2ddf\uab01-\uab2f",
+    "Georgian": "\u10a0-\u10ff\u1c90-\u1cbf\u2d00-\u2d2f",
+    "Greek": "\u0370-\u03ff\u1d26-\u1d2a\u1f00-\u1fff\uab65",
+    "Gujarati": "\u0a80-\u0aff",
+    "Gurmukhi": "\u0a00-\u0a7f",
+    "Han": HAN,
+    "Hangul": HANGUL,
+    "Hebrew": "\u0590-\u05ff\ufb1d-\ufb4f",
+    "Japanese": KANA + HAN,
+    "Kannada": "\u0c80-\u0cff",
+    "Khmer": "\u1780-\u17ff",
+    "Lao": "\u0e80-\u0eff",
+    "Malayalam": "\u0d00-\u0d7f",
+    "Myanmar": "\u1000-\u109f\ua9e0-\ua9ff\uaa60-\uaa7f",
+    "Sinhala": "\u0d80-\u0dff",
+    "Tamil": "\u0b80-\u0bff",
+    "Telugu": "\u0c00-\u0c7f",
+    "Thai": "\u0e00-\u0e7f",
+    "Tibetan": "\u0f00-\u0fff",
+}
+"""The letters of each script."""
+
+_LANGUAGES = {
+    "Latin": "af br ca co cs cy da de en eo es et eu fi fo fr fy ga gd gl hr ht hu id is it la lb lt lv mi ms mt "
+    "nb nl nn no oc pl pt rm ro sc sk sl so sq st sv sw tl tr vi xh yo zu",
+    "Arabic": "ar fa ur ps",
+    "Armenian": "hy",
+    "Bengali": "bn as",
+    "Cyrillic": "ru uk be bg mk ky mn",
+    "Devanagari": "hi mr ne sa",
+    "Ethiopic": "am ti",
+    "Georgian": "ka",
+    "Greek": "el",
+    "Gujarati": "gu",
+    "Gurmukhi": "pa",
+    "Han": "zh yue cmn wuu lzh",
+    "Hangul": "ko",
+    "Hebrew": "he yi",
+    "Japanese": "ja",
+    "Kannada": "kn",
+    "Khmer": "km",
+    "Lao": "lo",
+    "Malayalam": "ml",
+    "Myanmar": "my",
+    "Sinhala": "si",
+    "Tamil": "ta",
+    "Telugu": "te",
+    "Thai": "th",
+    "Tibetan": "bo dz",
+}
+"""Languages that are written in one script. Others (sr, kk, uz) have none in this table."""
+
+_SCRIPT_OF = {language: script for script, languages in _LANGUAGES.items() for language in languages.split()}
+_ALIASES = {"zho": "zh", "chi": "zh", "jpn": "ja", "jp": "ja", "kor": "ko"}
+
+_EAST_ASIAN = {"zh": ("Chinese", "zh"), "ja": ("Japanese", "ja-mecab"), "ko": ("Korean", "ko-mecab")}
+"""Name and BLEU tokenizer of the languages that `detect_language` finds."""
 _SHARE = 0.2
-"""From this share of its letters on, a text counts as written in a script: room for foreign names on either side."""
-_LINES = 2000
-"""How many lines are looked at."""
+"""A text with more than this share of its letters in a script is written in it; the rest may be foreign names."""
+_LINES_READ = 2000
+
+
+def primary_code(code: str) -> str:
+    """Return the language of a code in any usual spelling, without script and region.
+
+    >>> [primary_code(code) for code in ("zh-CN", "zho_Hans", "pt_BR", "IT")]
+    ['zh', 'zh', 'pt', 'it']
+    """
+    primary = re.split("[-_]", code.strip().lower())[0]
+    return _ALIASES.get(primary, primary)
+
+
+def script_of(code: str) -> str | None:
+    """Return the key in `SCRIPTS` of a language's script; None for languages of two scripts and unknown ones."""
+    return _SCRIPT_OF.get(primary_code(code))
 
 
 @dataclass(frozen=True, slots=True)
 class TargetLanguage:
-    """The language that is scored, and how we know it."""
+    """The language that is scored."""
 
     code: str
-    """`zh`, `ja`, `ko`, or another code as it was given; empty where nobody said and the text is in none of these."""
+    """`zh`, `ja`, `ko`, or another code as it was given; empty if none was given and the text is in none of these."""
     found: Literal["given", "detected"] = "given"
 
     @property
     def tokenizer(self) -> str:
         """The BLEU tokenizer, by sacreBLEU's name."""
-        return _TOKENIZERS.get(self.code, "13a")
+        return _EAST_ASIAN[self.code][1] if self.code in _EAST_ASIAN else "13a"
 
     @property
     def unspaced(self) -> bool:
@@ -41,38 +129,39 @@ class TargetLanguage:
 
     @property
     def notice(self) -> str | None:
-        """What to tell a person who did not name the language."""
+        """A line for users who gave no language."""
         if self.found == "given":
             return None
         return f"target language not given; text {self.looks}: BLEU tokenizer {self.tokenizer}; --target-lang to choose"
 
     @property
     def looks(self) -> str:
-        """How a text in it looks, to say in a sentence."""
-        return f"looks {_NAMES[self.code]}" if self.code in _NAMES else "does not look Chinese, Japanese or Korean"
+        """The predicate of a sentence on a text in this language."""
+        known = self.code in _EAST_ASIAN
+        return f"looks {_EAST_ASIAN[self.code][0]}" if known else "does not look Chinese, Japanese or Korean"
 
 
-def given(code: str) -> TargetLanguage:
-    """Read a language code in any usual spelling: `zh`, `zh-CN`, `zh_Hant`, `zho_Hans`, `ZH`.
+def target_language(code: str) -> TargetLanguage:
+    """Return the language of a code in any usual spelling; Cantonese and Mandarin (`yue`, `cmn`) are `zh`.
 
-    >>> given("zho_Hans").tokenizer
+    >>> target_language("zho_Hans").tokenizer
     'zh'
     """
-    primary = re.split("[-_]", code.strip().lower())[0]
-    return TargetLanguage(_ALIASES.get(primary, primary))
+    primary = primary_code(code)
+    return TargetLanguage("zh" if script_of(primary) == "Han" else primary)
 
 
-def detect(lines: Iterable[str]) -> TargetLanguage:
-    """Tell Chinese, Japanese and Korean from all others by their letters.
+def detect_language(lines: Iterable[str]) -> TargetLanguage:
+    """Return Chinese, Japanese or Korean by the share of their letters in the first lines, else the code "".
 
-    Japanese mixes Han with kana, and Korean may hold some Han; only Chinese has Han alone.
+    Japanese mixes Han with kana, and Korean may contain some Han; only Chinese has Han alone.
     """
-    text = "".join(islice(lines, _LINES))
-    counts = {code: len(script.findall(text)) for code, script in _SCRIPTS.items()}
-    enough = _SHARE * sum(map(str.isalpha, text))
-    if sum(counts.values()) <= enough:
+    text = "".join(islice(lines, _LINES_READ))
+    han, kana, hangul = (len(re.findall(f"[{letters}]", text)) for letters in (HAN, KANA, HANGUL))
+    total = han + kana + hangul
+    if total <= _SHARE * sum(map(str.isalpha, text)):
         return TargetLanguage("", "detected")
-    for code in ("ja", "ko"):
-        if counts[code] > _SHARE * sum(counts.values()):
+    for code, count in (("ja", kana), ("ko", hangul)):
+        if count > _SHARE * total:
             return TargetLanguage(code, "detected")
     return TargetLanguage("zh", "detected")

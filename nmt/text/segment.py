@@ -12,6 +12,8 @@ import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
+from nmt.text.languages import UNSPACED_TEXT
+
 Count = Callable[[str], int]
 
 _CLOSING = "[\"'”’»)\\]）】」』》〉]"
@@ -20,7 +22,7 @@ _SENTENCE_END = re.compile(rf"[。！？｡]++{_CLOSING}*+\s*+|(?<![.!?…؟।]
 _CLAUSE_END = re.compile(rf"[，；：、]++{_CLOSING}*+\s*+|(?<![,;:–—…،؛])[,;:–—…،؛]++{_CLOSING}*+\s++|—++")
 _SPACE = re.compile(r"\s++")
 _ABBREVIATION = re.compile(r"(?<!\w)[A-Z][a-z]{0,2}\.\s*\Z")
-_WIDE = re.compile("[\u2e80-\u30ff\u3400-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff9f\U00020000-\U0003ffff]")
+_UNSPACED = re.compile(f"[{UNSPACED_TEXT}]")
 _JOINERS = "\u200c\u200d\ufe0e\ufe0f"
 _LONGEST_CLUSTER = 16
 
@@ -45,7 +47,7 @@ def join_pieces(pieces: Sequence[str], translations: Sequence[str]) -> str:
     spaced = False
     for piece, translation in zip(pieces, translations, strict=True):
         if translation:
-            if joined and spaced and not (_WIDE.match(joined[-1][-1]) or _WIDE.match(translation[0])):
+            if joined and spaced and not (_UNSPACED.match(joined[-1][-1]) or _UNSPACED.match(translation[0])):
                 joined.append(" ")
             joined.append(translation)
             spaced = False

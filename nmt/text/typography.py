@@ -12,10 +12,11 @@ digits a space stays where the model put one, and none is added.
 import re
 from collections.abc import Callable, Iterable
 
-_HAN = "\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af"
+from nmt.text.languages import HAN, primary_code
+
 _WIDE_MARKS = "，。！？：；（）、《》「」『』【】…"
 _WIDE = str.maketrans(",.!?:;", "，。！？：；")
-_OF_HAN = f"[{_HAN}{_WIDE_MARKS}“”]"
+_OF_HAN = f"[{HAN}{_WIDE_MARKS}“”]"
 
 _VOWEL = "[aeiouhàèéìòùAEIOUHÀÈÉÌÒÙ]"
 _ELIDED = re.compile(
@@ -41,7 +42,7 @@ _SPACE_BEFORE_MARK = re.compile(r"(?<=[^\s.,;:!?]) +([,.;:!?]+)(?=\s|$|[\"»”]
 
 def set_type(language: str, text: str, kept: Iterable[str] = ()) -> str:
     """Return a line in the typography of a language, `zh` or `it` with or without a region; the strings kept stay."""
-    rules = _RULES.get(re.split("[-_]", language.lower())[0])
+    rules = _RULES.get(primary_code(language))
     if rules is None or not text:
         return text
     found = [re.escape(string) for string in sorted(set(kept), key=len, reverse=True) if string]
@@ -69,21 +70,21 @@ _STAND_IN = "\ue000"  # private use; a model may write it, but not twice around 
 
 def _chinese(text: str) -> str:
     """Set marks next to Han full width, but none in numbers, addresses and runs of Latin."""
-    if not re.search(f"[{_HAN}]", text):
+    if not re.search(f"[{HAN}]", text):
         return text
     text = re.sub(r'"([^"]*)"', _wide_quotes, text)
-    text = re.sub(rf"\(([^()]*[{_HAN}][^()]*)\)", r"（\1）", text)
+    text = re.sub(rf"\(([^()]*[{HAN}][^()]*)\)", r"（\1）", text)
     # a mark that follows Han, or (but for a full stop) that Han follows, or that asks or calls at the end
     text = re.sub(rf"(?<={_OF_HAN}) *([,!?:;]|\.(?![.\w]))(?!//)", lambda mark: mark[1].translate(_WIDE), text)
-    text = re.sub(rf" *([,!?;:]) *(?=[{_HAN}“（《])", lambda mark: mark[1].translate(_WIDE), text)
+    text = re.sub(rf" *([,!?;:]) *(?=[{HAN}“（《])", lambda mark: mark[1].translate(_WIDE), text)
     text = re.sub(r"(?<=\w) *([!?])$", lambda mark: mark[1].translate(_WIDE), text)
     text = re.sub(rf" *([{_WIDE_MARKS}“”]) *", r"\1", text)
-    return re.sub(rf"(?<=[{_HAN}]) +(?=[{_HAN}])", "", text)
+    return re.sub(rf"(?<=[{HAN}]) +(?=[{HAN}])", "", text)
 
 
 def _wide_quotes(match: re.Match[str]) -> str:
     around = match.string[max(0, match.start() - 1) : match.end() + 1]
-    return f"“{match[1].strip()}”" if re.search(f"[{_HAN}]", around) else match[0]
+    return f"“{match[1].strip()}”" if re.search(f"[{HAN}]", around) else match[0]
 
 
 def _italian(text: str) -> str:

@@ -7,11 +7,11 @@
 import re
 from collections.abc import Sequence
 
+from nmt.text.languages import UNSPACED_TEXT
 from nmt.text.normalize import normalize
 
-_WIDE = "[\u2e80-\u2fff\u3001-\u30ff\u3400-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff01-\uff9f\U00020000-\U0003ffff]"
 _MARK = "[\u0300-\u036f\u3099\u309a\ufe00-\ufe0f\U000e0100-\U000e01ef]"
-_WORD = re.compile(rf"{_WIDE}{_MARK}*|(?:(?!{_WIDE})\S)+")
+_WORD = re.compile(rf"[{UNSPACED_TEXT}]{_MARK}*|[^\s{UNSPACED_TEXT}]+")
 
 
 def words(text: str) -> list[str]:

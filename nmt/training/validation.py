@@ -18,7 +18,7 @@ from nmt.evaluation.metrics import Score, compute
 from nmt.model.checkpoint import LoadedModel
 from nmt.system import distributed
 from nmt.system.device import autocast
-from nmt.text import languages
+from nmt.text.languages import target_language
 from nmt.text.prepared import PreparedSplit
 from nmt.text.tokenizer import Tokenizers
 from nmt.training.objective import Objective
@@ -78,7 +78,7 @@ def evaluate(
     encoded = [(mark + loaded.tokenizers.source.encode(source))[:longest] for source in sources]
     found = search_and_rescore(loaded.model, encoded, options, loaded.decode.batch_tokens)
     translations = [loaded.tokenizers.target.decode(best[0].tokens) for best in found]
-    target = languages.given(loaded.languages.target)
+    target = target_language(loaded.languages.target)
     bleu, chrf = (compute(metric, translations, [references], target) for metric in ("bleu", "chrf"))
     return Evaluation(translations, bleu, chrf)
 

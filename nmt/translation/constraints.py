@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from nmt.decoding.hypothesis import Constraints
 from nmt.decoding.unknown import text_with_words
-from nmt.text.glossary import UNSPACED, Glossary, missing_terms
-from nmt.text.languages import given
+from nmt.text.glossary import Glossary, missing_terms
+from nmt.text.languages import UNSPACED, target_language
 from nmt.text.normalize import normalize
 from nmt.text.protection import compare, items, lost_numbers, mend
 from nmt.text.tokenizer import UNK, Tokenizer
@@ -127,7 +127,7 @@ class OutputConstraints:
 
     @property
     def _unspaced(self) -> bool:
-        return given(self.language).unspaced
+        return target_language(self.language).unspaced
 
     def _decode(self, line: str, ids: Sequence[int], prefix: str) -> str:
         """Put the strings that have no spelling where their stand-ins are: terms first, then items in order.

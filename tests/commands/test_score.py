@@ -14,7 +14,7 @@ import pytest
 from nmt.commands.score import STANDARD_INPUT, ScoreOptions, render, score
 from nmt.errors import ConfigError, DataError
 from nmt.evaluation.metrics import compute
-from nmt.text.languages import given
+from nmt.text.languages import target_language
 
 HYPOTHESES = ["Il gatto dorme sul tappeto.", "Domani andiamo al mare insieme.", "Non lo so affatto."]
 REFERENCES = ["Il gatto dorme sopra il tappeto.", "Domani andiamo tutti al mare.", "Non lo so per niente."]
@@ -39,8 +39,8 @@ def test_report(hyp: Path, ref: Path) -> None:
     report = score(hyp, [ref])
     assert report.lines == 3
     assert [entry.name for entry in report.scores] == ["BLEU", "chrF2"]
-    assert report.scores[0] == compute("bleu", HYPOTHESES, [REFERENCES], given("it"))
-    assert report.scores[1] == compute("chrf", HYPOTHESES, [REFERENCES], given("it"))
+    assert report.scores[0] == compute("bleu", HYPOTHESES, [REFERENCES], target_language("it"))
+    assert report.scores[1] == compute("chrf", HYPOTHESES, [REFERENCES], target_language("it"))
     assert report.warnings == ()
     assert report.comparisons == ()
     assert report.language.notice is not None

@@ -8,10 +8,10 @@ import pytest
 
 from nmt.errors import ConfigError
 from nmt.evaluation.metrics import Confidence, compute
-from nmt.text.languages import given
+from nmt.text.languages import target_language
 
-ITALIAN = given("it")
-CHINESE = given("zh")
+ITALIAN = target_language("it")
+CHINESE = target_language("zh")
 
 
 def ngrams(tokens: list[str] | str, order: int) -> Counter[tuple[str, ...]]:
@@ -159,10 +159,10 @@ def test_a_missing_tokenizer_names_its_package(
 ) -> None:
     monkeypatch.setattr(f"sacrebleu.tokenizers.tokenizer_{module}.MeCab", None)
     with pytest.raises(ConfigError) as caught:
-        compute("bleu", ["a"], [["a"]], given(code))
+        compute("bleu", ["a"], [["a"]], target_language(code))
     assert f"pip install '{package}'" in str(caught.value)
     # metrics that need no words still work
-    assert compute("chrf", ["a b c"], [["a b c"]], given(code)).value == pytest.approx(100)
+    assert compute("chrf", ["a b c"], [["a b c"]], target_language(code)).value == pytest.approx(100)
 
 
 @pytest.mark.parametrize("system", ["AISP-SJTU", "Lan-Bridge", "Online-A", "Online-W"])

@@ -6,9 +6,9 @@ import pytest
 
 from nmt.evaluation.metrics import compute
 from nmt.evaluation.significance import compare
-from nmt.text.languages import given
+from nmt.text.languages import target_language
 
-ITALIAN = given("it")
+ITALIAN = target_language("it")
 WORDS = ["casa", "gatto", "mare", "nave", "libro", "tavolo", "strada", "sole", "luna", "fiore", "pane", "vino"]
 
 

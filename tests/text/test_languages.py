@@ -1,10 +1,14 @@
-"""The target language: from a code, or from the letters of the text."""
+"""Scripts against the Unicode database; the target language from a code, or from the letters of the text."""
+
+import re
+import unicodedata
 
 import pytest
-from hypothesis import given as given_example
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.text import languages
+from nmt.text.languages import HAN, HANGUL, KANA, SCRIPTS, UNSPACED, UNSPACED_TEXT, detect_language, target_language
 
 
 @pytest.mark.parametrize(
@@ -26,7 +30,7 @@ from nmt.text import languages
     ],
 )
 def test_codes_in_any_usual_spelling_choose_the_tokenizer(code: str, tokenizer: str) -> None:
-    target = languages.given(code)
+    target = target_language(code)
     assert target.tokenizer == tokenizer
     assert target.found == "given"
     assert target.notice is None
@@ -51,34 +55,89 @@ def test_codes_in_any_usual_spelling_choose_the_tokenizer(code: str, tokenizer: 
     ],
 )
 def test_text_is_told_apart_by_its_letters(lines: list[str], code: str) -> None:
-    target = languages.detect(lines)
+    target = detect_language(lines)
     assert target.code == code
     assert target.found == "detected"
 
 
 def test_the_notice_says_what_was_found_and_how_to_choose() -> None:
     assert (
-        languages.detect(["你好"]).notice
+        detect_language(["你好"]).notice
         == "target language not given; text looks Chinese: BLEU tokenizer zh; --target-lang to choose"
     )
-    assert "does not look Chinese, Japanese or Korean: BLEU tokenizer 13a" in (languages.detect(["ciao"]).notice or "")
+    assert "does not look Chinese, Japanese or Korean: BLEU tokenizer 13a" in (detect_language(["ciao"]).notice or "")
 
 
-@given_example(st.lists(st.text()))
+@given(st.lists(st.text()))
 def test_any_text_has_an_answer(lines: list[str]) -> None:
-    assert languages.detect(lines).code in ("", "zh", "ja", "ko")
+    assert detect_language(lines).code in ("", "zh", "ja", "ko")
 
 
-@given_example(st.text(st.characters(max_codepoint=0x24F)))
+@given(st.text(st.characters(max_codepoint=0x24F)))
 def test_latin_text_is_never_taken_for_another_script(line: str) -> None:
-    assert languages.detect([line]).code == ""
+    assert detect_language([line]).code == ""
 
 
 def test_real_text_is_told_apart(shared_data) -> None:
     flores = shared_data / "flores200-dev"
     for name, code in [("zho_Hans", "zh"), ("zho_Hant", "zh"), ("ita_Latn", ""), ("eng_Latn", "")]:
         lines = (flores / f"{name}.dev").read_text(encoding="utf-8").split("\n")
-        assert languages.detect(lines).code == code
+        assert detect_language(lines).code == code
         # most single sentences are enough
-        right = sum(languages.detect([line]).code == code for line in lines if line)
+        right = sum(detect_language([line]).code == code for line in lines if line)
         assert right > 0.99 * len(lines) - 1, name
+
+
+NAMED = {"Han": ("CJK UNIFIED",), "Japanese": ("HIRAGANA", "KATAKANA", "CJK UNIFIED"), "Myanmar": ("MYANMAR",)}
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_scripts_hold_the_letters_that_unicode_names_after_them(script: str) -> None:
+    letter_of = re.compile(f"[{SCRIPTS[script]}]")
+    own = NAMED.get(script, (script.upper(),))
+    others = tuple(f"{name.upper()} LETTER" for name in SCRIPTS if name != script)
+    kinds = ("LETTER", "SYLLABLE", "IDEOGRAPH", "SMALL", "CAPITAL")
+    mine = tuple(f"{name} {kind}" for name in own for kind in kinds)
+    for code in range(0x10000):
+        name = unicodedata.name(chr(code), "")
+        if not unicodedata.category(chr(code)).startswith("L"):
+            continue
+        if name.startswith(mine):
+            assert letter_of.match(chr(code)), f"{script} lacks U+{code:04X} {name}"
+        if name.startswith(others):
+            assert not letter_of.match(chr(code)), f"{script} holds U+{code:04X} {name}"
+
+
+def test_every_language_has_one_script_of_the_table() -> None:
+    listed = [language for codes in languages._LANGUAGES.values() for language in codes.split()]
+    assert len(listed) == len(set(listed))
+    assert set(languages._LANGUAGES) == set(SCRIPTS)
+
+
+LETTERS = [chr(code) for code in range(0x110000) if chr(code).isalpha()]
+
+
+@pytest.mark.parametrize(
+    ("letters", "names"),
+    [
+        (HAN, r"(VERTICAL )?(CJK|IDEOGRAPHIC|HANGZHOU)\b"),
+        (
+            KANA,
+            r"((HALFWIDTH|COMBINING) )?((HENTAIGANA|HIRAGANA|KATAKANA).* (LETTER|MARK|DIGRAPH|SOUND)|VERTICAL KANA)",
+        ),
+        (HANGUL, r".*\bHANGUL\b"),
+    ],
+)
+def test_east_asian_scripts_hold_their_letters_of_all_planes_and_no_others(letters: str, names: str) -> None:
+    for character in LETTERS:
+        name = unicodedata.name(character, "")
+        held = re.match(f"[{letters}]", character) is not None
+        assert held == (re.match(names, name) is not None), f"U+{ord(character):04X} {name}"
+
+
+def test_unspaced_text_holds_letters_and_punctuation_but_no_latin_and_no_spaces() -> None:
+    for code in range(0x110000):
+        if re.match(f"[{UNSPACED}]", chr(code)):
+            assert re.match(f"[{UNSPACED_TEXT}]", chr(code))
+    assert re.fullmatch(f"[{UNSPACED_TEXT}]+", "猫は、。「」・ー〜！？（）ﾟㄅ〱")
+    assert not re.search(f"[{UNSPACED_TEXT}]", "Aéя한 \u3000\t.,–")
