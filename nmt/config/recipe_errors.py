@@ -1,9 +1,9 @@
-"""What is wrong with a recipe, said so that one knows where to put the cursor and what to type."""
+"""Error messages for a recipe: the place of the problem, what was found, what was expected, what to write instead."""
 
 import difflib
 import re
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -22,17 +22,22 @@ _EXPECTED = {
     "model_type": "a section, that is, keys with values",
     "model_attributes_type": "a section, that is, keys with values",
     "string_pattern_mismatch": "small letters, digits and hyphens",
+    "string_unicode": "text without halves of surrogate pairs",
     "finite_number": "a finite number",
 }
 _PYDANTIC_PHRASE = re.compile(r"^(Input|String|Tuple) should (be |have )?| after validation, not .*$")
 _BETTER_BOOLS = {"yes": "true", "on": "true", "no": "false", "off": "false"}
+_UNIONS = {("train", "schedule"), ("train", "batch_tokens")}
+"""Keys of several types. After them pydantic's locations name the type, such as `noam`, which no recipe contains."""
 _LONGEST_SHOWN = 60
+_MOST_SHOWN = 40
+"""Problems listed in one error."""
 
 
 class Misfit(ValueError):
-    """Two values that do not go together, as seen by the section that holds both.
+    """Two values that exclude each other, found by the section that contains both.
 
-    `key` names the one to change, dotted; `other` is one that was surely written down, if `key` may be a default.
+    `key` is the dotted key to change; where it may be a default, `other` is a key that the recipe certainly contains.
     """
 
     def __init__(self, key: str, message: str, other: str | None = None) -> None:
@@ -42,32 +47,35 @@ class Misfit(ValueError):
 
 
 def explain(error: ValidationError, document: Document, recipe: type[BaseModel]) -> str:
-    """Say each problem on a line of its own, below a line that counts them."""
+    """Return a line that counts the problems, and a line for each of the first ones."""
     problems = explained(error, document, recipe)
-    head = f"{document.name}: {len(problems)} problem{'s' if len(problems) > 1 else ''} in the recipe"
-    return "\n".join([head, *(f"  {problem}" for problem in problems)])
+    count = len(problems) if len(problems) <= _MOST_SHOWN else f"more than {_MOST_SHOWN}"
+    head = f"{document.name}: {count} problem{'' if count == 1 else 's'} in the recipe"
+    return "\n".join([head, *(f"  {problem}" for problem in problems[:_MOST_SHOWN])])
 
 
 def explained(error: ValidationError, document: Document, recipe: type[BaseModel]) -> list[str]:
-    """Return each problem as file:line, key, what was found, what was expected, what to do."""
+    """Return the first problems as file:line, key, what was found, what was expected, in the order of the lines."""
     details: list[dict[str, Any]] = [dict(entry) for entry in error.errors(include_url=False)]
     for entry in details:
-        entry["loc"] = _written(entry["loc"], document.data)
-    # a list whose entries are all refused is called too short as well, which helps nobody
-    inner = {entry["loc"][:n] for entry in details for n in range(len(entry["loc"]))}
-    problems = [
-        _line(entry, document, recipe) for entry in details if entry["type"] != "too_short" or entry["loc"] not in inner
+        branch, location = entry["loc"], entry["loc"]
+        entry["branch"], entry["loc"] = branch, location[:2] + location[3:] if location[:2] in _UNIONS else location
+    # pydantic also calls a list too short if all its entries are refused
+    inner = {entry["loc"][:length] for entry in details for length in range(len(entry["loc"]))}
+    located = [
+        (*_locate(entry, document), entry)
+        for entry in details
+        if entry["type"] != "too_short" or entry["loc"] not in inner
     ]
-    return sorted(problems, key=_line_number)
+    located.sort(key=lambda each: document.line(each[0]))
+    return [
+        f"{document.place(written)}: {key}: {_problem(entry, recipe)}"
+        for written, key, entry in located[: _MOST_SHOWN + 1]
+    ]
 
 
-def _line_number(problem: str) -> tuple[int, int]:
-    """Sort by the file's lines, what came from elsewhere at the end."""
-    number = re.match(r".*?:(\d+): ", problem)
-    return (0, int(number[1])) if number else (1, 0)
-
-
-def _line(details: dict[str, Any], document: Document, recipe: type[BaseModel]) -> str:
+def _locate(details: dict[str, Any], document: Document) -> tuple[Location, str]:
+    """Return the location that is in the document, for its line, and the dotted key that is wrong."""
     location: Location = details["loc"]
     written = location
     if isinstance(cause := details.get("ctx", {}).get("error"), Misfit):
@@ -76,30 +84,29 @@ def _line(details: dict[str, Any], document: Document, recipe: type[BaseModel]) 
         written = location if location in document.places else other
     elif details["type"] in ("union_tag_invalid", "union_tag_not_found"):
         location = written = (*location, "name")
-    key = ".".join(map(str, location)) or "the recipe"
-    return f"{document.place(written)}: {key}: {_problem(details, document, recipe)}"
+    return written, ".".join(map(str, location)) or "the recipe"
 
 
-def _problem(details: dict[str, Any], document: Document, recipe: type[BaseModel]) -> str:
+def _problem(details: dict[str, Any], recipe: type[BaseModel]) -> str:
     kind, found, context = details["type"], details["input"], details.get("ctx", {})
     if kind == "extra_forbidden":
-        return _unknown_key(details["loc"], document, recipe)
+        return _unknown_key(details, recipe)
     if kind == "missing":
         return "missing, and it has no default"
     if kind == "value_error":
         return str(context["error"])
     if kind == "union_tag_not_found":
-        return "missing; it says which schedule the other keys belong to"
+        return "missing; it names the schedule"
     if kind == "union_tag_invalid":
         return f"found {context['tag']!r}, expected one of {context['expected_tags']}"
     expected = _EXPECTED.get(kind) or _in_words(details["msg"])
     renamed = new_value(details["loc"], found)
-    advice = f"; {found} is renamed to {renamed}" if renamed else _advice_on_value(kind, found, context)
-    return f"found {_show(found)}, expected {expected}{advice}"
+    advice = f"{found} is renamed to {renamed}" if renamed else _advice(kind, found)
+    return f"found {_show(found)}, expected {expected}{advice and '; '}{advice}"
 
 
 def _in_words(message: str) -> str:
-    """Say what pydantic expects as a person would: `32 or more`, `more than 0`."""
+    """Shorten pydantic's description of the expected value: `32 or more`, `more than 0`."""
     phrase = _PYDANTIC_PHRASE.sub("", message)
     phrase = re.sub(r"^(greater|less) than or equal to (.+)$", r"\2 or \1", phrase)
     return re.sub(r"\bgreater\b", "more", phrase)
@@ -118,12 +125,14 @@ def _show(found: Any) -> str:
     return f"the text {shown}" if isinstance(found, str) else shown
 
 
-def _advice_on_value(kind: str, found: Any, context: dict[str, Any]) -> str:
-    """Return '; ' and what to write instead, where a common slip explains the value."""
-    number = kind in ("int_type", "float_type", "int_from_float")
-    advice = None
+def _advice(kind: str, found: Any) -> str:
+    """Return what to write instead, for a value that YAML reads as another type than intended; else an empty text."""
+    advice, number = "", kind in ("int_type", "float_type", "int_from_float")
     if number and isinstance(found, str):
-        advice = _number_in(found)
+        if re.fullmatch(r"[-+]?[\d_]*\.?\d+(e[-+]?\d+)?", found, re.IGNORECASE):
+            advice = "take it out of its quotes"
+        elif time := re.fullmatch(r"(\d{1,4}):(\d\d)", found):
+            advice = f"for hours and minutes write {int(time[1]) + int(time[2]) / 60:.4g}"
     elif number and isinstance(found, float) and found.is_integer():
         advice = f"write {found:.0f}"
     elif kind == "bool_type" and str(found).lower() in _BETTER_BOOLS:
@@ -132,97 +141,44 @@ def _advice_on_value(kind: str, found: Any, context: dict[str, Any]) -> str:
         advice = f'put it in quotes: "{_show(found)}"'
     elif kind == "tuple_type" and found is not None:
         advice = "begin each entry with a hyphen" if isinstance(found, dict) else "put it in brackets, as in [1, 2]"
-    elif kind == "literal_error":
-        choices = re.findall(r"'([^']*)'", context["expected"])
-        near = difflib.get_close_matches(str(found).lower(), choices, n=1, cutoff=0.7)
-        advice = f"did you mean {near[0]}?" if near else None
-    return f"; {advice}" if advice else ""
+    return advice
 
 
-def _number_in(text: str) -> str | None:
-    """Guess which number a person meant by a text that is not one."""
-    for pattern, advice in _ALMOST_NUMBERS:
-        if match := pattern.fullmatch(text):
-            return advice(match)
-    return None
-
-
-_ALMOST_NUMBERS: list[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]] = [
-    (re.compile(r"[-+]?[\d_]*\.?\d+(e[-+]?\d+)?", re.IGNORECASE), lambda _: "take it out of its quotes"),
-    (re.compile(r"(\d+):(\d\d)"), lambda m: f"for hours and minutes write {int(m[1]) + int(m[2]) / 60:.4g}"),
-    (re.compile(r"\d{1,3}(,\d{3})+"), lambda m: f"write {m[0].replace(',', '_')}, without commas"),
-    (re.compile(r"\d+,\d+"), lambda m: f"write {m[0].replace(',', '.')}"),
-    (re.compile(r"(\d+)k", re.IGNORECASE), lambda m: f"write {m[1]}_000"),
-    (re.compile(r"(\d+(?:\.\d+)?) ?%"), lambda m: f"write {float(m[1]) / 100:g}"),
-]
-
-
-def _unknown_key(location: Location, document: Document, recipe: type[BaseModel]) -> str:
-    if renamed := new_key(location):
-        return f"renamed to {'.'.join(map(str, (*location[:-1], renamed)))}"
-    return f"unknown key; {_advice_on_key(location, document, recipe)}"
-
-
-def _advice_on_key(location: Location, document: Document, recipe: type[BaseModel]) -> str:
-    key, known = str(location[-1]), _keys_at(location[:-1], document.data, recipe)
+def _unknown_key(details: dict[str, Any], recipe: type[BaseModel]) -> str:
+    """Return the new name of a renamed key, else the keys most like it, else all keys of the section."""
+    *above, key = map(str, details["loc"])
+    if renamed := new_key(details["loc"]):
+        return f"renamed to {'.'.join([*above, renamed])}"
+    keys = list(_keys(recipe))
+    section = ["*" if isinstance(part, int) else part for part in details["branch"][:-1]]
+    known = [path[-1] for branch, path in keys if branch == section]
     if near := difflib.get_close_matches(key, known, n=1, cutoff=0.75):
-        return f"did you mean '{near[0]}'?"
-    here = ".".join(map(str, location))
-    if elsewhere := dict.fromkeys(
-        path for path in _all_keys(recipe) if path.rpartition(".")[2] == key and path != here
-    ):
-        return f"did you mean {' or '.join(elsewhere)}?"
+        return f"unknown key; did you mean '{near[0]}'?"
+    same = dict.fromkeys(".".join(path) for _, path in keys if path[-1] == key and "*" not in path)
+    if elsewhere := [path for path in same if path != ".".join([*above, key])]:
+        return f"unknown key; did you mean {' or '.join(elsewhere)}?"
     if near := difflib.get_close_matches(key, known, n=1, cutoff=0.55):
-        return f"did you mean '{near[0]}'?"
-    return f"known keys here: {', '.join(known)}"
+        return f"unknown key; did you mean '{near[0]}'?"
+    return f"unknown key; known keys here: {', '.join(known)}"
 
 
-def _keys_at(location: Location, data: Any, recipe: type[BaseModel]) -> list[str]:
-    """Return the keys that the section at `location` knows."""
-    sections = [recipe]
-    value = data
-    for part in location:
-        value = value[part]
-        if isinstance(part, str):
-            fields = [section.model_fields[part] for section in sections if part in section.model_fields]
-            sections = [inner for field in fields for inner in _sections_in(field.annotation)]
-    if len(sections) > 1:  # of the schedules, the one that is named
-        named = value.get("name")
-        sections = [s for s in sections if named in get_args(s.model_fields["name"].annotation)] or sections
-    return list(dict.fromkeys(key for section in sections for key in section.model_fields))
-
-
-def _all_keys(section: type[BaseModel], above: str = "") -> Iterator[str]:
-    """Yield the dotted path of every key that the recipe may hold outside of lists."""
+def _keys(
+    section: type[BaseModel], branch: Sequence[str] = (), above: Sequence[str] = ()
+) -> Iterator[tuple[list[str], list[str]]]:
+    """Yield for each key of a recipe its section as pydantic names it, with the schedule, and the path of the key."""
     for name, field in section.model_fields.items():
-        yield above + name
-        if get_origin(field.annotation) is not tuple:
-            for inner in _sections_in(field.annotation):
-                yield from _all_keys(inner, f"{above}{name}.")
-
-
-def _written(location: Location, data: Any) -> Location:
-    """Drop what pydantic puts into a location but nobody wrote.
-
-    That is the name of a schedule before the schedule's keys, and after a plain value which of several types it took.
-    """
-    written: list[int | str] = []
-    for part in location:
-        if isinstance(data, dict) and part not in data and data.get("name") == part and len(written) > 1:
-            continue
-        if isinstance(part, str) and not isinstance(data, (dict, list)) and len(written) > 1:
-            break
-        written.append(part)
-        data = data.get(part) if isinstance(data, dict) else data[part] if _holds(data, part) else None
-    return tuple(written)
-
-
-def _holds(entries: Any, part: int | str) -> bool:
-    return isinstance(entries, list) and isinstance(part, int) and part < len(entries)
+        path = [*above, name]
+        yield [*branch], path
+        for inner in _sections_in(field.annotation):
+            if get_origin(field.annotation) is tuple:
+                yield from _keys(inner, [*branch, name, "*"], [*path, "*"])
+            else:
+                schedule = get_args(inner.model_fields["name"].annotation) if "name" in inner.model_fields else ()
+                yield from _keys(inner, [*branch, name, *schedule], path)
 
 
 def _sections_in(annotation: Any) -> list[type[BaseModel]]:
-    """Find the section classes inside a type such as `CorpusFile | None` or `tuple[CorpusFile, ...]`."""
+    """Return the section classes inside a type such as `CorpusFile | None` or `tuple[CorpusFile, ...]`."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     if get_origin(annotation) in (tuple, Union, types.UnionType, Annotated):

@@ -1,15 +1,20 @@
-"""YAML without surprises: PyYAML's composer with the scalar rules of YAML 1.2, and a line for every key.
+"""YAML without surprises: PyYAML's composer with the scalar rules of YAML 1.2, and the line of every key.
 
-What PyYAML alone would do, and what happens here:
+What PyYAML alone returns, and what this module returns:
 
     rate: 1e-4        a string            the number 0.0001
     source: no        False               the string "no" (Norwegian); only true and false are booleans
     hours: 1:30       90                  the string "1:30", which a number field then refuses
     dim: 256          the last one wins   an error that names both lines
     dim: 512
+
+Reading ends soon, in little memory, whatever the file holds: its size and the number of its values are limited.
 """
 
 import re
+import stat
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,17 +25,19 @@ from nmt.errors import ConfigError
 
 Location = tuple[int | str, ...]
 
+LARGEST_FILE = 2**20
+"""Bytes. A recipe of a thousand corpora has a tenth of it."""
+MOST_VALUES = 10_000
+"""Values in a recipe, with each use of an alias counted: aliases of aliases grow exponentially."""
+_LONGEST_NUMBER = 100
+"""Digits. Python refuses to convert thousands of digits."""
+
 _NULL = re.compile(r"^(~|null|Null|NULL|)$")
 _BOOL = re.compile(r"^(true|True|TRUE|false|False|FALSE)$")
 _INT = re.compile(r"^[-+]?[0-9][0-9_]*$")
 _FLOAT = re.compile(r"^[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9]*)?)([eE][-+]?[0-9]+)?$")
 _SPECIAL_FLOAT = re.compile(r"^[-+]?(\.inf|\.Inf|\.INF)$|^(\.nan|\.NaN|\.NAN)$")
-
-_LONGEST_NUMBER = 100
-"""Longer ones are a slip of the hand, and Python refuses to convert thousands of digits."""
 _TAGS = ("null", "bool", "int", "float", "str", "timestamp", "merge", "value", "seq", "map")
-
-_OVERRIDE = "--set "
 
 
 @dataclass
@@ -39,69 +46,91 @@ class Document:
 
     name: str
     data: dict[str, Any]
-    places: dict[Location, str] = field(default_factory=dict)
+    places: dict[Location, int | str] = field(default_factory=dict)
+    """The line of each key in the file, or the override that set it."""
 
     def place(self, location: Location) -> str:
-        """Return `file:line` of a key, or of the nearest section around it that was written down."""
-        for length in range(len(location), -1, -1):
-            if location[:length] in self.places:
-                return self.places[location[:length]]
-        return self.name
+        """Return the place of a key, or of the nearest section around it: `file:line`, or the override."""
+        found = self._find(location)
+        return f"{self.name}:{found}" if isinstance(found, int) else found
+
+    def line(self, location: Location) -> int:
+        """Return the line of a key, for sorting: overrides come after all lines."""
+        found = self._find(location)
+        return found if isinstance(found, int) else sys.maxsize
 
     def folder(self, location: Location) -> Path:
-        """Return the folder that a relative path at `location` counts from: the recipe's, or the current one."""
-        return Path() if self.place(location).startswith(_OVERRIDE) else Path(self.name).parent
+        """Return the folder of relative paths at `location`: the recipe's, or the current one for an override."""
+        return Path() if isinstance(self._find(location), str) else Path(self.name).parent
+
+    def _find(self, location: Location) -> int | str:
+        nearest = (location[:length] for length in range(len(location), -1, -1))
+        return next((self.places[written] for written in nearest if written in self.places), self.name)
 
     def override(self, assignment: str) -> None:
         """Apply one `section.key=value`; the value is read by the same rules as the file.
 
-        Raises ConfigError if that is not its form, or if there is no such list or list entry.
+        Raises ConfigError for another form, and for a list entry that does not exist.
         """
         path, equals, text = assignment.partition("=")
-        parts: Location = tuple(int(part) if part.isdecimal() else part for part in path.strip().split("."))
-        origin = _OVERRIDE + assignment
+        names = path.strip().split(".")
+        parts: Location = tuple(int(name) if name.isdecimal() and len(name) < 9 else name for name in names)
+        origin = f"--set {assignment}"
         if not equals or "" in parts:
             raise ConfigError(f"{origin}: expected section.key=value, as in --set train.batch_tokens=2048")
         container: Any = self.data
-        for depth, part in enumerate(parts[:-1]):
-            container = self._step_into(container, parts[:depth], part, origin)
-        # what the file said here, and where, no longer counts
-        self.places = {known: place for known, place in self.places.items() if known[: len(parts)] != parts}
+        for depth in range(1, len(parts)):
+            key = _key_in(container, parts[:depth], origin)
+            if isinstance(container, dict) and container.get(key) is None:
+                container[key] = {}
+                self.places.setdefault(parts[:depth], origin)
+            container = container[key]
+        key = _key_in(container, parts, origin)
+        self.places = {written: place for written, place in self.places.items() if written[: len(parts)] != parts}
         self.places[parts] = origin
-        value = _read(text, parts, origin, self.places)
-        _assign(container, parts, value, origin)
+        container[key], _ = _parse(text, lambda line: origin)
 
-    def _step_into(self, container: Any, above: Location, part: int | str, origin: str) -> Any:
-        """Return the section or list that `part` names, made if the file left it out or left it empty."""
-        if isinstance(container, list):
-            _check_entry(container, above, part, origin)
-            inner = container[int(part)]
-        else:
-            inner = container.get(part)
-            if inner is None:
-                inner = container[part] = {}
-                self.places.setdefault((*above, part), origin)
-        if not isinstance(inner, (dict, list)):
-            raise ConfigError(f"{origin}: {_dotted((*above, part))} is a plain value, not a section with keys in it")
-        return inner
+
+def _key_in(container: Any, location: Location, origin: str) -> int | str:
+    """Return the last part of a location as a key of its container. Raises ConfigError if the container has none."""
+    *above, part = location
+    dotted = ".".join(map(str, above))
+    if isinstance(container, dict):
+        return str(part)
+    if not isinstance(container, list):
+        raise ConfigError(f"{origin}: {dotted} is a plain value, not a section with keys in it")
+    if isinstance(part, str) or part >= len(container):
+        raise ConfigError(f"{origin}: {dotted} is a list of length {len(container)}, numbered from 0; found '{part}'")
+    return part
 
 
 def read(path: Path) -> Document:
     """Read a YAML file whose top level is a mapping. Raises ConfigError with file and line."""
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = read_limited(path).decode("utf-8-sig")
     except OSError as error:
         raise ConfigError(f"{path}: cannot read the recipe: {error.strerror}") from None
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{path}:{line}: not UTF-8 at byte {error.start}; save the recipe as UTF-8") from None
-    places: dict[Location, str] = {}
-    data = _read(text, (), str(path), places)
+    data, places = _parse(text, lambda line: f"{path}:{line}")
     if data is None:
         raise ConfigError(f"{path}: the recipe is empty; it needs at least name, languages, data and run")
     if not isinstance(data, dict):
         raise ConfigError(f"{path}:1: a recipe is a mapping of sections, found {_kind(data)}")
     return Document(str(path), data, places)
+
+
+def read_limited(path: Path) -> bytes:
+    """Return the content of a small file or pipe. Raises OSError, and ConfigError for a device or too many bytes."""
+    mode = path.stat().st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISDIR(mode)):
+        raise ConfigError(f"{path}: expected a file or a pipe, found a device")
+    with path.open("rb") as file:
+        content = file.read(LARGEST_FILE + 1)
+    if len(content) > LARGEST_FILE:
+        raise ConfigError(f"{path}: larger than 1 MiB; expected a text file of settings")
+    return content
 
 
 def write(data: Any) -> str:
@@ -110,7 +139,7 @@ def write(data: Any) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes what this module would read as something else than a string: PyYAML leaves `1e-4` bare."""
+    """Quotes text that `_plain` would read as another type; PyYAML does not quote `1e-4`."""
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
@@ -122,58 +151,59 @@ def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _represent_text)
 
 
-def _read(text: str, location: Location, origin: str, places: dict[Location, str]) -> Any:
-    """Turn YAML text into plain data and note where each key stands."""
+def _parse(text: str, at: Callable[[int], str]) -> tuple[Any, dict[Location, int | str]]:
+    """Return YAML text as plain data, and the line of each key; `at` names the place of a line for messages."""
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        return None if node is None else _construct(node, location, origin, places)
+        builder, node = _Builder(at), yaml.compose(text, Loader=yaml.SafeLoader)
+        return None if node is None else builder.build(node, ()), builder.lines
     except yaml.MarkedYAMLError as error:
-        place = _place(origin, error.problem_mark) if error.problem_mark else origin
-        problem = error.problem or str(error)
-        begun, found = error.context_mark, error.problem_mark
-        if begun and found and begun.line != found.line and not origin.startswith(_OVERRIDE):
-            problem += f", in what begins at line {begun.line + 1}"
+        problem, begin, end = error.problem or str(error), error.context_mark, error.problem_mark
+        if begin and end and begin.line != end.line:
+            problem += f", in the value that begins at line {begin.line + 1}"
         advice = "; indent with spaces, not tabs" if "'\\t'" in problem else ""
-        raise ConfigError(f"{place}: not valid YAML: {problem}{advice}") from None
+        raise ConfigError(f"{at(end.line + 1 if end else 1)}: not valid YAML: {problem}{advice}") from None
     except yaml.reader.ReaderError as error:
-        place = origin if origin.startswith(_OVERRIDE) else f"{origin}:{text.count(chr(10), 0, error.position) + 1}"
-        character = f"U+{ord(text[error.position]):04X}"
-        raise ConfigError(f"{place}: not valid YAML: it holds the control character {character}") from None
+        place, character = at(text.count("\n", 0, error.position) + 1), f"U+{ord(text[error.position]):04X}"
+        raise ConfigError(f"{place}: not valid YAML: it contains the control character {character}") from None
     except RecursionError:
-        raise ConfigError(f"{origin}: nested too deeply, or an anchor that holds itself") from None
+        raise ConfigError(f"{at(1)}: nested too deeply, or an anchor inside itself") from None
 
 
-def _place(origin: str, mark: yaml.Mark) -> str:
-    # a value given with --set has no line of its own
-    return origin if origin.startswith(_OVERRIDE) else f"{origin}:{mark.line + 1}"
+@dataclass
+class _Builder:
+    """Builds plain data from the nodes of one YAML text."""
 
+    at: Callable[[int], str]
+    lines: dict[Location, int | str] = field(default_factory=dict)
+    count: int = 0
 
-def _construct(node: yaml.Node, location: Location, origin: str, places: dict[Location, str]) -> Any:
-    place = places.setdefault(location, _place(origin, node.start_mark))
-    if node.tag.removeprefix("tag:yaml.org,2002:") not in _TAGS:
-        raise ConfigError(f"{place}: unknown tag {node.tag}; a recipe holds plain values only")
-    if isinstance(node, yaml.ScalarNode):
-        return node.value if node.style else _plain(node.value)
-    if isinstance(node, yaml.SequenceNode):
-        return [_construct(item, (*location, i), origin, places) for i, item in enumerate(node.value)]
-    mapping: dict[str, Any] = {}
-    for key_node, value_node in node.value:
-        key_place = _place(origin, key_node.start_mark)
-        if not isinstance(key_node, yaml.ScalarNode):
-            raise ConfigError(f"{key_place}: a key must be a word, found {_kind(key_node.value)}")
-        key: str = key_node.value
-        if key in mapping:
-            before = places[(*location, key)].removeprefix(f"{origin}:")
-            where = f"here and at line {before}" if before.isdecimal() else "twice"
-            raise ConfigError(f"{key_place}: the key '{key}' stands {where}; keep one")
-        # the line of the key, not of a value that may begin further down
-        places[(*location, key)] = key_place
-        mapping[key] = _construct(value_node, (*location, key), origin, places)
-    return mapping
+    def build(self, node: yaml.Node, location: Location) -> Any:
+        line = node.start_mark.line + 1
+        self.lines.setdefault(location, line)
+        self.count += 1
+        if self.count > MOST_VALUES:
+            raise ConfigError(f"{self.at(line)}: more than {MOST_VALUES:,} values, with each use of an alias counted")
+        if node.tag.removeprefix("tag:yaml.org,2002:") not in _TAGS:
+            raise ConfigError(f"{self.at(line)}: unknown tag {node.tag}; a recipe holds plain values only")
+        if isinstance(node, yaml.ScalarNode):
+            return node.value if node.style else _plain(node.value)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.build(item, (*location, number)) for number, item in enumerate(node.value)]
+        mapping: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            key, line = key_node.value, key_node.start_mark.line + 1
+            if not isinstance(key, str) or not key.isprintable():
+                raise ConfigError(f"{self.at(line)}: a key must be a word, found {_kind(key)}")
+            if key in mapping:
+                first = self.lines[*location, key]
+                raise ConfigError(f"{self.at(line)}: the key '{key}' is given twice, first in line {first}; keep one")
+            self.lines[*location, key] = line  # the value may begin on a later line
+            mapping[key] = self.build(value_node, (*location, key))
+        return mapping
 
 
 def _plain(text: str) -> Any:
-    """Return what a bare word means."""
+    """Return the value of an unquoted scalar."""
     if len(text) > _LONGEST_NUMBER:
         return text
     if _NULL.match(text):
@@ -185,24 +215,6 @@ def _plain(text: str) -> Any:
     if _FLOAT.match(text) or _SPECIAL_FLOAT.match(text):
         return float(text.lower().replace("_", "").replace(".inf", "inf").replace(".nan", "nan"))
     return text
-
-
-def _assign(container: Any, parts: Location, value: Any, origin: str) -> None:
-    if isinstance(container, list):
-        _check_entry(container, parts[:-1], parts[-1], origin)
-        container[int(parts[-1])] = value
-    else:
-        container[str(parts[-1])] = value
-
-
-def _check_entry(entries: list[Any], above: Location, part: int | str, origin: str) -> None:
-    if not isinstance(part, int) or part >= len(entries):
-        numbers = f"0 to {len(entries) - 1}" if len(entries) > 1 else "0"
-        raise ConfigError(f"{origin}: {_dotted(above)} is a list; choose an entry by number ({numbers}), not '{part}'")
-
-
-def _dotted(location: Location) -> str:
-    return ".".join(map(str, location))
 
 
 def _kind(value: Any) -> str:

@@ -151,23 +151,23 @@ def test_every_mistake_is_named_with_line_and_key(path: Path) -> None:
         "line 12: data.filters.keep_duplicates: found the text 'yes', expected true or false; write true",
         "line 12: data.filters.keep_copies: found 1, expected true or false",
         "line 13: tokenizer.vocab_size: found the text '8000', expected a whole number; take it out of its quotes",
-        "line 13: tokenizer.type: found the text 'unigramm', expected 'unigram' or 'bpe'; did you mean unigram?",
+        "line 13: tokenizer.type: found the text 'unigramm', expected 'unigram' or 'bpe'",
         "line 13: tokenizer.vocabsize: unknown key; did you mean 'vocab_size'?",
-        "line 16: model.norm: found the text 'Pre', expected 'pre' or 'post'; did you mean pre?",
+        "line 16: model.norm: found the text 'Pre', expected 'pre' or 'post'",
         "line 17: model.drop_out: unknown key; did you mean 'dropout'?",
-        "line 18: model.dropout: found the text '10%', expected a number; write 0.1",
+        "line 18: model.dropout: found the text '10%', expected a number",
         "line 19: model.beam: unknown key; did you mean decode.beam?",
-        "line 21: train.batch_tokens: found the text '4k', expected a whole number; write 4_000",
+        "line 21: train.batch_tokens: found the text '4k', expected a whole number",
         "line 22: train.schedule.name: found 'noamm', expected one of 'noam', 'inverse_sqrt', 'constant', 'linear', "
         "'cosine', 'wsd'",
         "line 23: train.stop.steps: found 100000.0, expected a whole number; write 100000",
         "line 23: train.stop.epochs: found 0, expected 1 or more",
         "line 23: train.stop.hours: found the text '1:30', expected a number; for hours and minutes write 1.5",
-        "line 23: train.stop.patience: found the text '1,000', expected a whole number; write 1_000, without commas",
+        "line 23: train.stop.patience: found the text '1,000', expected a whole number",
         "line 24: train.adam_betas: found 0.9, expected a list; put it in brackets, as in [1, 2]",
         "line 25: train.label_smoothing: found 1.0, expected less than 1",
         "line 26: train.clip_norm: found inf, expected a finite number",
-        "line 27: train.adam_epsilon: found the text '1,5', expected a number; write 1.5",
+        "line 27: train.adam_epsilon: found the text '1,5', expected a number",
         "line 28: decode: found 5, expected a section, that is, keys with values",
         "line 29: runtime.device: found the text 'gpu', expected 'auto', 'cuda', 'mps' or 'cpu'",
         "line 29: runtime.threads: found 2.5, expected a whole number",
@@ -195,7 +195,7 @@ def test_every_mistake_is_named_with_line_and_key(path: Path) -> None:
         ("train: {stop: {steps: null}}", "train.stop: training would never end; give steps, epochs, hours or patience"),
         (
             "train: {schedule: {rate: 1}}",
-            "train.schedule.name: missing; it says which schedule the other keys belong to",
+            "train.schedule.name: missing; it names the schedule",
         ),
         (
             "train: {schedule: {name: noam, warmup: 0}}",
@@ -218,15 +218,15 @@ def test_every_mistake_is_named_with_line_and_key(path: Path) -> None:
         ("train: {batch_tokens: true}", "train.batch_tokens: found true, expected a whole number"),
         (
             "train: {stop: {steps: '10,000'}}",
-            "train.stop.steps: found the text '10,000', expected a whole number; write 10_000, without commas",
+            "train.stop.steps: found the text '10,000', expected a whole number",
         ),
-        ("train: {clip_norm: '1,5'}", "train.clip_norm: found the text '1,5', expected a number; write 1.5"),
+        ("train: {clip_norm: '1,5'}", "train.clip_norm: found the text '1,5', expected a number"),
         ("train: {clip_norm: .nan}", "train.clip_norm: found nan, expected a finite number"),
         ("warmup: 3", "warmup: unknown key; did you mean train.schedule.warmup?"),
         ("prepared: 5", "prepared: found 5, expected the path of a file or folder"),
         (
             "runtime: {device: cpus}",
-            "runtime.device: found the text 'cpus', expected 'auto', 'cuda', 'mps' or 'cpu'; did you mean cpu?",
+            "runtime.device: found the text 'cpus', expected 'auto', 'cuda', 'mps' or 'cpu'",
         ),
         (f"decode: {{beam: {'x' * 100}}}", f"decode.beam: found the text '{'x' * 59}…, expected a whole number"),
         (
@@ -309,7 +309,7 @@ def test_a_run_is_not_written_beside_the_recipe(path: Path, run: str) -> None:
 
 def test_mistakes_of_overrides_name_the_override(path: Path) -> None:
     assert problems(path, SMALLEST, "train.batch_tokens=4k", "decode.bean=3", "seed=-1") == [
-        "--set train.batch_tokens=4k: train.batch_tokens: found the text '4k', expected a whole number; write 4_000",
+        "--set train.batch_tokens=4k: train.batch_tokens: found the text '4k', expected a whole number",
         "--set decode.bean=3: decode.bean: unknown key; did you mean 'beam'?",
         "--set seed=-1: seed: found -1, expected 0 or more",
     ]

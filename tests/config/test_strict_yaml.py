@@ -1,7 +1,9 @@
 """YAML read without surprises, and written so that it reads back the same."""
 
 import math
+import os
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -88,24 +90,28 @@ def test_windows_files(recipe: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: 1\nb: 2\na: 3\n", "{}:3: the key 'a' stands here and at line 1; keep one"),
-        ("s:\n  x: 1\n  y: 2\n  x:\n    z: 1\n", "{}:4: the key 'x' stands here and at line 2; keep one"),
-        ("a: {b: 1, b: 2}\n", "{}:1: the key 'b' stands here and at line 1; keep one"),
+        ("a: 1\nb: 2\na: 3\n", "{}:3: the key 'a' is given twice, first in line 1; keep one"),
+        ("s:\n  x: 1\n  y: 2\n  x:\n    z: 1\n", "{}:4: the key 'x' is given twice, first in line 2; keep one"),
+        ("a: {b: 1, b: 2}\n", "{}:1: the key 'b' is given twice, first in line 1; keep one"),
         ("", "{}: the recipe is empty; it needs at least name, languages, data and run"),
         ("# nothing\n", "{}: the recipe is empty"),
         ("- a\n- b\n", "{}:1: a recipe is a mapping of sections, found a list"),
         ("hello\n", "{}:1: a recipe is a mapping of sections, found the single value 'hello'"),
-        ("a: [1, 2\nb: 3\n", "{}:2: not valid YAML: expected ',' or ']', but got ':', in what begins at line 1"),
+        (
+            "a: [1, 2\nb: 3\n",
+            "{}:2: not valid YAML: expected ',' or ']', but got ':', in the value that begins at line 1",
+        ),
         ("a: 1\n\tb: 2\n", "{}:2: not valid YAML: found character '\\t' that cannot start any token; indent"),
         ("a: 1\n---\nb: 2\n", "{}:2: not valid YAML: "),
         ("a: b: c\n", "{}:1: not valid YAML: mapping values are not allowed here"),
-        ("a: 1\nb: \x00\n", "{}:2: not valid YAML: it holds the control character U+0000"),
+        ("a: 1\nb: \x00\n", "{}:2: not valid YAML: it contains the control character U+0000"),
         ("a: *nowhere\n", "{}:1: not valid YAML: found undefined alias"),
-        ("a: &a [*a]\n", "{}: nested too deeply, or an anchor that holds itself"),
-        ("a: " + "[" * 5000, "{}: nested too deeply"),
+        ("a: &a [*a]\n", "{}:1: nested too deeply, or an anchor inside itself"),
+        ("a: " + "[" * 5000, "{}:1: nested too deeply"),
         ("a: 1\nb: !!python/name:os.system x\n", "{}:2: unknown tag tag:yaml.org,2002:python/name:os.system"),
         ("b: !mine 3\n", "{}:1: unknown tag !mine; a recipe holds plain values only"),
         ("a: !!set {x: 1}\n", "{}:1: unknown tag tag:yaml.org,2002:set"),
+        ('a: 1\n"\\e[31m": 1\n', "{}:2: a key must be a word, found the single value '\\x1b[31m'"),
         ("? [a, b]\n: 1\n", "{}:1: a key must be a word, found a list"),
     ],
 )
@@ -124,6 +130,41 @@ def test_files_that_cannot_be_read(recipe: Path, tmp_path: Path) -> None:
     recipe.write_bytes("name: però\n".encode("latin-1"))
     with pytest.raises(ConfigError, match=r":1: not UTF-8 at byte 9; save the recipe as UTF-8"):
         strict_yaml.read(recipe)
+
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{new}: &{new} [{', '.join([f'*{old}'] * 10)}]\n" for old, new in pairwise("abcdefghi")
+)
+
+
+def test_aliases_of_aliases_are_refused_at_a_number_of_values(recipe: Path) -> None:
+    recipe.write_text(BOMB)
+    with pytest.raises(
+        ConfigError, match=r"recipe\.yaml:1: more than 10,000 values, with each use of an alias counted"
+    ):
+        strict_yaml.read(recipe)
+    recipe.write_text("a: 1\n")
+    with pytest.raises(ConfigError, match=r"--set b=.*: more than 10,000 values"):
+        strict_yaml.read(recipe).override("b={" + ", ".join(BOMB.splitlines()) + "}")
+
+
+def test_large_files_and_devices_are_refused(recipe: Path) -> None:
+    recipe.write_bytes(b"a: 1\n#" + bytes(strict_yaml.LARGEST_FILE))
+    with pytest.raises(ConfigError, match=r"recipe\.yaml: larger than 1 MiB; expected a text file of settings"):
+        strict_yaml.read(recipe)
+    for device in ("/dev/zero", "/dev/null"):
+        with pytest.raises(ConfigError, match=f"{device}: expected a file or a pipe, found a device"):
+            strict_yaml.read(Path(device))
+
+
+def test_a_pipe_is_read(recipe: Path) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"a: 1\n")
+    os.close(writing)
+    try:
+        assert strict_yaml.read(Path(f"/dev/fd/{reading}")).data == {"a": 1}
+    finally:
+        os.close(reading)
 
 
 DOCUMENT = """\
@@ -148,8 +189,7 @@ def document(recipe: Path) -> strict_yaml.Document:
 
 
 def test_places_are_the_lines_of_the_keys(document: strict_yaml.Document) -> None:
-    lines = {location: int(place.rpartition(":")[2]) for location, place in document.places.items()}
-    assert lines == {
+    assert document.places == {
         (): 1,
         ("name",): 1,
         ("model",): 2,
@@ -220,11 +260,14 @@ def test_overridden_sections_forget_their_lines(document: strict_yaml.Document) 
         ("=3", "--set =3: expected section.key=value"),
         ("model..dim=3", "--set model..dim=3: expected section.key=value"),
         ("model.dim.x=3", "--set model.dim.x=3: model.dim is a plain value, not a section with keys in it"),
-        ("data.train.2.weight=3", "data.train is a list; choose an entry by number (0 to 1), not '2'"),
-        ("data.train.tsv=3", "data.train is a list; choose an entry by number (0 to 1), not 'tsv'"),
-        ("data.train.-1=3", "data.train is a list; choose an entry by number (0 to 1), not '-1'"),
+        ("data.train.2.weight=3", "data.train is a list of length 2, numbered from 0; found '2'"),
+        ("data.train.tsv=3", "data.train is a list of length 2, numbered from 0; found 'tsv'"),
+        ("data.train.-1=3", "data.train is a list of length 2, numbered from 0; found '-1'"),
         ("model.dim=[1", "--set model.dim=[1: not valid YAML: "),
-        ("model={dim: 1, dim: 2}", "--set model={dim: 1, dim: 2}: the key 'dim' stands twice; keep one"),
+        (
+            "model={dim: 1, dim: 2}",
+            "--set model={dim: 1, dim: 2}: the key 'dim' is given twice, first in line 1; keep one",
+        ),
     ],
 )
 def test_overrides_that_cannot_be(document: strict_yaml.Document, assignment: str, message: str) -> None:
@@ -239,9 +282,10 @@ def test_relative_paths_count_from_where_they_were_written(document: strict_yaml
     assert document.folder(("data", "train", 1, "tsv")) == Path()
 
 
+words = st.text().filter(str.isprintable)
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    lambda inner: st.lists(inner) | st.dictionaries(words, inner),
 )
 
 
@@ -250,7 +294,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("yaml") / "recipe.yaml"
 
 
-@given(data=st.dictionaries(st.text(), plain, min_size=1))
+@given(data=st.dictionaries(words, plain, min_size=1))
 def test_what_is_written_reads_back_the_same(file: Path, data: dict[str, Any]) -> None:
     file.write_text(strict_yaml.write(data), encoding="utf-8", newline="")
     assert strict_yaml.read(file).data == data
