@@ -17,7 +17,6 @@ from nmt.decoding.step_model import StepModel
 from nmt.decoding.watching import told
 from nmt.decoding.workers import Workers
 from nmt.errors import ConfigError
-from nmt.system import distributed
 from nmt.system.device import is_out_of_memory, release_cached_memory
 from nmt.text.tokenizer import EOS, PAD
 
@@ -53,23 +52,21 @@ def search_all(
     There is one demand for each sentence, or none at all.
 
     A batch holds at most `budget` padded source tokens times beam, or half a sentence more; a longer sentence is
-    searched alone, and a batch that is too large for the memory of the device in halves. Of several processes, each
-    searches its share of the batches, and all return everything. Raises ConfigError if not even one sentence fits.
+    searched alone, and a batch that is too large for the memory of the device in halves. Raises ConfigError if
+    not even one sentence fits.
     """
     results: list[list[Hypothesis]] = [[] for _ in sentences]
     constraints_of = constraints_of or [NO_CONSTRAINTS] * len(sentences)
-    # where this is one of several processes that share the work already, the others may have more cores, or fewer
-    hands = decoder.count if isinstance(decoder, Workers) and distributed.size() == 1 else 1
+    hands = decoder.count if isinstance(decoder, Workers) else 1
     rows = _CPU_ROWS if decoder.device.type == "cpu" else budget
     batches = _batches(sentences, constraints_of, options, Limits(budget, rows, hands))
     work = partial(_search_batch, options=options)
-    items = [[(sentences[i], constraints_of[i]) for i in batch] for batch in distributed.shard(batches)]
+    items = [[(sentences[i], constraints_of[i]) for i in batch] for batch in batches]
     if isinstance(decoder, Workers) and len(items) > 1 and decoder.ready:
         done = decoder.share_out(work, items)
     else:
         done = _in_threads(partial(work, decoder), items, decoder.device)
-    own = list(told(done, len(items)))
-    for indices, found in zip(batches, distributed.all_gather(own), strict=True):
+    for indices, found in zip(batches, told(done, len(items)), strict=True):
         for i, hypotheses in zip(indices, found, strict=True):
             results[i] = hypotheses
     return results

@@ -24,7 +24,6 @@ from nmt.errors import DataError
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.layers import DecoderLayer
 from nmt.model.transformer import Transformer
-from nmt.system import distributed
 from nmt.text.tokenizer import BOS, EOS, PAD
 
 Pair = tuple[Sequence[int], Sequence[int]]
@@ -93,14 +92,13 @@ def force_all(
 ) -> list[Forced]:
     """Return what the model, which is in eval mode, makes of each pair, in order, and the weights of these heads.
 
-    A batch holds at most `budget` padded tokens, counted on the longer side; a longer pair is read alone. Of several
-    processes, each reads its share of the batches, and all return everything. So do workers, if there are some, whose
-    decoder is the model or has it among others.
+    A batch holds at most `budget` padded tokens, counted on the longer side; a longer pair is read alone. Workers, if
+    there are some, share the batches; their decoder is the model or has it among others.
     """
     assert not model.training, "dropout would change the probabilities"
     results: dict[int, Forced] = {}
     batches = length_batches([max(map(len, pair)) + 1 for pair in pairs], budget)
-    items = [[pairs[i] for i in batch] for batch in distributed.shard(batches)]
+    items = [[pairs[i] for i in batch] for batch in batches]
     if workers is not None and len(items) > 1 and workers.ready:
         work = partial(_force_share, place=_members(workers.decoder).index(model), heads=heads)
         own = [
@@ -109,7 +107,7 @@ def force_all(
         ]
     else:
         own = list(told((_force_batch(model, item, heads) for item in items), len(items)))
-    for indices, found in zip(batches, distributed.all_gather(own), strict=True):
+    for indices, found in zip(batches, own, strict=True):
         results.update(zip(indices, found, strict=True))
     return [results[i] for i in range(len(pairs))]
 

@@ -165,8 +165,7 @@ def all_gather(own: list[Item]) -> list[Item]:
 def scatter_map(items: Iterable[Item], work: Callable[[Item], Result]) -> Iterator[Result]:
     """Let each process do one item at a time of those that the first one has; yield all results, in order, to it.
 
-    The others yield nothing, but compute. What an item becomes does not depend on how many processes there are: each
-    is `single_process` while it works.
+    The others yield nothing, but compute. `work` must not call collectives.
     """
     if size() == 1:
         yield from map(work, items)
@@ -180,8 +179,7 @@ def scatter_map(items: Iterable[Item], work: Callable[[Item], Result]) -> Iterat
         dist.scatter_object_list(own, parts if rank() == 0 else None, group=group)
         if own[0] is None:
             break
-        with single_process():
-            done = [work(item) for item in own[0]]
+        done = [work(item) for item in own[0]]
         results: list[list[Result]] = [[] for _ in range(size())]
         dist.gather_object(done, results if rank() == 0 else None, group=group)
         for result in results:

@@ -76,7 +76,9 @@ def evaluate(
     longest = None if limit is None else limit - 1
     mark = [] if tag is None else [loaded.tokenizers.source.tag_id(tag)]
     encoded = [(mark + loaded.tokenizers.source.encode(source))[:longest] for source in sources]
-    found = search_and_rescore(loaded.model, encoded, options, loaded.decode.batch_tokens)
+    # each rank translates its share, and all return everything
+    own = search_and_rescore(loaded.model, distributed.shard(encoded), options, loaded.decode.batch_tokens)
+    found = distributed.all_gather(own)
     translations = [loaded.tokenizers.target.decode(best[0].tokens) for best in found]
     target = target_language(loaded.languages.target)
     bleu, chrf = (compute(metric, translations, [references], target) for metric in ("bleu", "chrf"))

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 from nmt.errors import DataError, ModelError
 from nmt.system.console import Console, counted
-from nmt.system.distributed import single_process
 from nmt.text.corpus import decode_line
 from nmt.translation.result import Translation
 from nmt.translation.translator import TranslateOptions, Translator
@@ -76,7 +75,7 @@ def verify_lines(
         raise DataError("--verify: no line to verify: the input is empty or blank; give lines that you would translate")
     order = random.Random(1).sample(range(len(sample)), len(sample))
     smaller = replace(options, batch_tokens=max(1, options.batch_tokens // 3))
-    with single_process(), console.progress("verifying", 3 * len(sample), "translations") as advance:
+    with console.progress("verifying", 3 * len(sample), "translations") as advance:
         usual = translator.translate_window(sample, options)
         advance(len(sample))
         alone = []
