@@ -31,7 +31,7 @@ from nmt.errors import ConfigError, ModelError
 from nmt.export.ctranslate2 import write_ctranslate2
 from nmt.export.exported import Export, is_export, library, read_export, symbols
 from nmt.model.checkpoint import load_model, resolve_model
-from nmt.system.device import available_cores, local_place
+from nmt.system.device import available_cores, local_rank
 from nmt.text.tokenizer import EOS, Tokenizers
 
 _COMPUTE_TYPES = {"auto": "default", "fp32": "float32", "bf16": "bfloat16", "int8": "int8"}
@@ -56,7 +56,7 @@ class CTranslate2Engine:
             raise ConfigError("runtime.device: found mps, but CTranslate2 computes on auto, cpu or cuda")
         if runtime.device == "cuda" and not ctranslate2.get_cuda_device_count():
             raise ConfigError("runtime.device: found cuda, but CTranslate2 sees no GPU here; set it to auto or cpu")
-        place, processes = local_place()
+        place, processes = local_rank()
         on_gpu = runtime.device != "cpu" and ctranslate2.get_cuda_device_count() > 0
         try:
             self._translator = ctranslate2.Translator(

@@ -1,4 +1,4 @@
-"""The machine: which device, which precision, how many threads, and where randomness comes from."""
+"""Device, precision, threads and random seeds."""
 
 import contextlib
 import ctypes
@@ -14,7 +14,7 @@ from nmt.errors import ConfigError
 
 
 def runtime_settings(device: str, threads: int | None, precision: str = "auto") -> RuntimeSettings:
-    """Return the settings for what a command line asks for. Raises ConfigError for what has no known name."""
+    """Return the settings for options of the command line. Raises ConfigError for an unknown name."""
     for name, value in (("device", device), ("precision", precision)):
         known = get_args(RuntimeSettings.model_fields[name].annotation)
         if value not in known:
@@ -23,58 +23,71 @@ def runtime_settings(device: str, threads: int | None, precision: str = "auto") 
 
 
 def choose_device(settings: RuntimeSettings) -> torch.device:
-    """Return the device to compute on; `auto` takes cuda, then mps, then cpu. Raises ConfigError if it is not there."""
-    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    if settings.device == "auto":
-        return _own(next(name for name, there in available.items() if there))
-    if not available[settings.device]:
-        there = ", ".join(name for name, is_there in available.items() if is_there)
-        raise ConfigError(f"runtime.device: {settings.device} is not available here; this machine has: {there}")
-    return _own(settings.device)
+    """Return the device to compute on, of several GPUs this process's own; `auto` tries cuda, then mps, then cpu.
 
-
-def _own(name: str) -> torch.device:
-    """Return the device of a kind that is this process's own; of several processes, torchrun gives each a number.
-
-    Raises ConfigError if there are fewer GPUs than processes on this machine.
+    Raises ConfigError if it is not available, or if there are more processes than GPUs.
     """
-    number, processes = local_place()
-    if name != "cuda" or processes == 1:
-        return torch.device(name)
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    names = [name for name, is_available in available.items() if is_available]
+    name = names[0] if settings.device == "auto" else settings.device
+    if name not in names:
+        raise ConfigError(f"runtime.device: {name} is not available here; this machine has: {', '.join(names)}")
+    return _prepare_cuda() if name == "cuda" else torch.device(name)
+
+
+def _prepare_cuda() -> torch.device:
+    """Return this process's GPU and set what CUDA needs before its first use."""
+    number, processes = local_rank()
     if processes > torch.cuda.device_count():
         raise ConfigError(
             f"{processes} processes on this machine, which has {torch.cuda.device_count()} GPUs; start torchrun with "
             f"--nproc-per-node {torch.cuda.device_count()}"
         )
-    return torch.device(name, number)
+    if "PYTORCH_CUDA_ALLOC_CONF" not in os.environ:
+        # batches of many shapes fragment the memory otherwise
+        os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
+    # torch >= 2.11 prefers cuDNN attention on Hopper GPUs, which builds a plan for each new shape and can return NaN
+    # (https://github.com/pytorch/pytorch/issues/196678)
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    return torch.device("cuda", number)
 
 
-def local_place() -> tuple[int, int]:
-    """Return which of the processes that torchrun started on this machine this is, and how many there are."""
-    return int(os.environ.get("LOCAL_RANK", "0")), int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+def local_rank() -> tuple[int, int]:
+    """Return the number of this process among those that torchrun started on this machine, and how many there are."""
+    return environment_number("LOCAL_RANK", 0), max(1, environment_number("LOCAL_WORLD_SIZE", 1))
+
+
+def environment_number(name: str, default: int) -> int:
+    """Return a variable of the environment as a number. Raises ConfigError if it is not a natural number."""
+    text = os.environ.get(name) or str(default)
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise ConfigError(
+            f"the environment variable {name}: found {text!r}, expected a number; unset it, or use torchrun"
+        )
+    return int(text)
 
 
 def set_threads(settings: RuntimeSettings) -> None:
-    """Use as many CPU threads as `thread_count` says."""
+    """Set the number of CPU threads of torch to `thread_count`."""
     torch.set_num_threads(thread_count(settings))
 
 
 def thread_count(settings: RuntimeSettings) -> int:
-    """Return how many CPU threads were asked for, or how many cores there are for each process on this machine."""
-    return settings.threads or max(1, available_cores() // local_place()[1])
+    """Return `runtime.threads`, by default the number of cores per process on this machine."""
+    return settings.threads or max(1, available_cores() // local_rank()[1])
 
 
 def reuse_freed_memory() -> None:
-    """Let the C library keep what a step frees for the next one, instead of handing it back and asking for it anew.
+    """Make glibc keep freed memory for the next step instead of returning it to the system.
 
-    The tensors of a step are megabytes large, and glibc returns such pieces to the system at once; getting them
-    back, page by page, takes some percent of a training step on a CPU. Elsewhere nothing is changed.
+    The tensors of a step are megabytes large, and glibc returns blocks of that size at once; to get them back, page by
+    page, takes some percent of a training step on a CPU. No effect with other C libraries.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:
-        mallopt(-3, 32 * 2**20)  # M_MMAP_THRESHOLD, the most that glibc takes
+        mallopt(-3, 32 * 2**20)  # M_MMAP_THRESHOLD, at its maximum
         mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
-        mallopt(-8, 1)  # M_ARENA_MAX: what one thread has freed shall serve the others
+        mallopt(-8, 1)  # M_ARENA_MAX: all threads reuse the same freed memory
 
 
 def release_cached_memory(device: torch.device) -> None:
@@ -110,30 +123,30 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def available_cores() -> int:
-    """Return how many cores this process may use, which in a container is often fewer than the machine has."""
+    """Return how many cores this process may use; in a container often fewer than the machine has."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def autocast(settings: RuntimeSettings, device: torch.device) -> contextlib.AbstractContextManager[None]:
-    """Return the context in which the model computes: bf16 where asked for or where a GPU has it, else fp32."""
+    """Return the context in which the model computes: bf16 autocast (see `computes_in_bf16`), or fp32."""
     if computes_in_bf16(settings, device):
         return torch.autocast(device.type, torch.bfloat16)
     return contextlib.nullcontext()
 
 
 def computes_in_bf16(settings: RuntimeSettings, device: torch.device) -> bool:
-    """Tell whether matrix products run in bf16. `auto` never chooses it on a CPU, where it may be emulated."""
+    """Return whether matrix products run in bf16. `auto` never chooses it on a CPU, where it may be emulated."""
     if settings.precision == "auto":
         return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
     return settings.precision == "bf16"
 
 
 def seed_for(*parts: int | str) -> int:
-    """Return a seed that is a function of what it is for, such as ("dropout", seed, step, rank).
+    """Return a seed that is a function of its purpose, such as ("dropout", seed, step, rank).
 
-    So no generator's state has to be saved, and resuming, sharding and re-running agree.
+    No generator state has to be saved: resuming, sharding and re-running agree.
     """
     digest = hashlib.sha256(repr(parts).encode()).digest()
     return int.from_bytes(digest[:8], "little") >> 1

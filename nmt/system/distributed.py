@@ -1,7 +1,7 @@
-"""Several processes at one piece of work: who they are, and the few small things that they tell each other.
+"""Processes that work together: connecting them, and the few collectives that nmt uses.
 
-`torchrun` starts them and torch.distributed connects them. One process alone connects to nothing: every function here
-gives it back what it came with.
+`torchrun` starts the processes and torch.distributed connects them. In a single process nothing is connected, and every
+function here returns its input.
 """
 
 import os
@@ -20,12 +20,12 @@ from torch.distributed.rendezvous import rendezvous
 
 from nmt.config import RuntimeSettings
 from nmt.errors import ConfigError, ModelError
-from nmt.system.device import choose_device
+from nmt.system.device import choose_device, environment_number
 
-_PATIENCE = timedelta(minutes=10)
-"""How long a process waits for what all others do at the same time, before it believes that one of them is gone."""
-_LONG_PATIENCE = timedelta(days=7)
-"""How long the others wait for what only the first one does, such as preparing a large corpus."""
+_TIMEOUT = timedelta(minutes=10)
+"""For collectives that all ranks reach at about the same time. When it has passed, a rank is taken to be gone."""
+_LONG_TIMEOUT = timedelta(days=7)
+"""For waiting until rank 0 has finished work that only it does, such as preparing a large corpus."""
 
 _SET_BY_TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
@@ -37,81 +37,84 @@ Number = TypeVar("Number", int, float)
 
 
 @contextmanager
-def connected(settings: RuntimeSettings) -> Iterator[None]:
+def connect(settings: RuntimeSettings) -> Iterator[None]:
     """Connect the processes that torchrun started, within the block.
 
-    Raises ConfigError if this is not possible, ModelError when another process is gone.
+    Raises ConfigError if the environment or the device does not permit it, ModelError if another process ends early.
     """
     if not _started_by_torchrun():
         yield
         return
     device = choose_device(settings)
     if device.type == "mps":
-        raise ConfigError("runtime.device: mps cannot be shared by several processes; set cpu, or do without torchrun")
+        raise ConfigError(
+            "runtime.device: mps cannot be shared by several processes; set cpu, or start without torchrun"
+        )
     if device.type == "cuda":
         torch.cuda.set_device(device)
     try:
-        _connect(device)
+        _init_process_group(device)
         yield
-    except RuntimeError as error:
-        # gloo has no class of errors of its own
-        if isinstance(error, dist.DistError) or "gloo" in str(error).lower():
+    except (RuntimeError, ValueError) as error:
+        # gloo raises plain RuntimeErrors, an unusable address a ValueError
+        if isinstance(error, dist.DistError) or "gloo" in str(error).lower() or not dist.is_initialized():
             reason = str(error).partition(". ")[0]
             raise ModelError(
-                f"process {os.environ['RANK']} lost the others: {reason}; what ended the first of them stands "
-                "elsewhere in this output. The same command goes on from what was saved last"
+                f"process {os.environ['RANK']} lost the connection to the others: {reason}; the error of the process "
+                "that ended first is elsewhere in this output. The same command continues from the last checkpoint"
             ) from error
         raise
     dist.destroy_process_group()
 
 
-def _connect(device: torch.device) -> None:
-    # what the processes tell each other in between goes through the processors, and does not wait for the GPUs
+def _init_process_group(device: torch.device) -> None:
+    # small Python objects are exchanged through the CPU, without a wait for the GPU
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
-    store, number, count = next(rendezvous("env://", timeout=_PATIENCE))
+    store, number, count = next(rendezvous("env://", timeout=_TIMEOUT))
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
-        # torchrun's own store outlives the processes, and would tell those of a second try the addresses of the first
+        # torchrun's store outlives the processes: after a restart it still holds the addresses of the first ones
         # (https://github.com/pytorch/pytorch/issues/135712)
-        store = PrefixStore(f"try-{_tries()}", store)
-    dist.init_process_group(backend, timeout=_PATIENCE, store=store, rank=number, world_size=count)
+        store = PrefixStore(f"restart-{environment_number('TORCHELASTIC_RESTART_COUNT', 0)}", store)
+    dist.init_process_group(backend, timeout=_TIMEOUT, store=store, rank=number, world_size=count)
 
 
 def _started_by_torchrun() -> bool:
-    """Tell whether torchrun started this process. Raises ConfigError if only a part of what it sets is there."""
+    """Return whether torchrun started this process. Raises ConfigError for incomplete or wrong variables."""
     if not any(name in os.environ for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")):
         return False
     missing = [name for name in _SET_BY_TORCHRUN if not os.environ.get(name)]
     if missing:
-        there = [name for name in _SET_BY_TORCHRUN if name not in missing]
+        present = [name for name in _SET_BY_TORCHRUN if name not in missing]
         raise ConfigError(
-            f"the environment sets {', '.join(there)} but not {', '.join(missing)}; for several processes start with "
+            f"the environment sets {', '.join(present)} but not {', '.join(missing)}; for several processes start with "
             "torchrun, which sets all of them, for one process unset them"
         )
+    for name, count in (("RANK", "WORLD_SIZE"), ("LOCAL_RANK", "LOCAL_WORLD_SIZE")):
+        if environment_number(name, 0) >= environment_number(count, 1):
+            raise ConfigError(f"{name} is {os.environ[name]}, expected less than {count}, {os.environ[count]}")
+    if not 0 < environment_number("MASTER_PORT", 0) < 2**16:
+        raise ConfigError(f"MASTER_PORT: found {os.environ['MASTER_PORT']}, expected 1 to 65535")
     return True
 
 
-def is_second_try() -> bool:
-    """Tell whether torchrun has started the processes again (--max-restarts), after one of them failed."""
-    return _tries() > 0
-
-
-def _tries() -> int:
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+def is_restarted() -> bool:
+    """Return whether torchrun has restarted the processes (--max-restarts) after one of them failed."""
+    return environment_number("TORCHELASTIC_RESTART_COUNT", 0) > 0
 
 
 def rank() -> int:
-    """Return which of the processes this is, from 0."""
-    return dist.get_rank() if size() > 1 else 0
+    """Return the number of this process, from 0."""
+    return dist.get_rank() if world_size() > 1 else 0
 
 
-def size() -> int:
-    """Return how many processes there are."""
+def world_size() -> int:
+    """Return how many processes are connected."""
     return dist.get_world_size() if dist.is_initialized() and not _apart.get() else 1
 
 
 @contextmanager
 def single_process() -> Iterator[None]:
-    """Let this process be alone within the block, for what may take another course in each."""
+    """Make this process a world of its own within the block."""
     token = _apart.set(True)
     try:
         yield
@@ -120,67 +123,67 @@ def single_process() -> Iterator[None]:
 
 
 def all_reduce_sum(*values: Number) -> list[Number]:
-    """Return the sums of values over all processes."""
-    return _reduced(values, dist.ReduceOp.SUM)
-
-
-def all_reduce_sum_on_device(numbers: Tensor) -> Tensor:
-    """Return the sums of numbers over all processes, on the device where they are, for which nobody waits."""
-    if size() > 1:
-        numbers = numbers.double()
-        dist.all_reduce(numbers)
-    return numbers
+    """Return the sum of each value over all ranks."""
+    return _all_reduce(values, dist.ReduceOp.SUM)
 
 
 def all_reduce_max(*values: Number) -> list[Number]:
-    """Return the largest of each value in any process."""
-    return _reduced(values, dist.ReduceOp.MAX)
+    """Return the maximum of each value over all ranks."""
+    return _all_reduce(values, dist.ReduceOp.MAX)
 
 
-def _reduced(values: tuple[Number, ...], operation: dist.ReduceOp.RedOpType) -> list[Number]:
-    if size() == 1:
+def _all_reduce(values: tuple[Number, ...], operation: dist.ReduceOp.RedOpType) -> list[Number]:
+    if world_size() == 1:
         return list(values)
     numbers = torch.tensor(values, dtype=torch.float64)
     dist.all_reduce(numbers, operation)
     return [type(value)(number) for value, number in zip(values, numbers.tolist(), strict=True)]
 
 
+def all_reduce_sum_on_device(numbers: Tensor) -> Tensor:
+    """Return the sums of a tensor over all ranks, on its device, without a synchronization."""
+    if world_size() > 1:
+        numbers = numbers.double()
+        dist.all_reduce(numbers)
+    return numbers
+
+
 def shard(items: Sequence[Item]) -> Sequence[Item]:
-    """Return what this process does of work that is dealt out to all."""
-    return items[rank() :: size()]
+    """Return this rank's part of the items."""
+    return items[rank() :: world_size()]
 
 
 def all_gather(own: list[Item]) -> list[Item]:
-    """Return what all processes made of their shares, in the order that the work had before `shard`."""
-    if size() == 1:
+    """Return the results of all ranks for their shards, in the order that the items had before `shard`."""
+    if world_size() == 1:
         return own
-    shares: list[list[Item]] = [[] for _ in range(size())]
-    dist.all_gather_object(shares, own)
-    whole = [item for share in shares for item in share]
-    for number, share in enumerate(shares):
-        whole[number :: len(shares)] = share
+    shards: list[list[Item]] = [[] for _ in range(world_size())]
+    dist.all_gather_object(shards, own)
+    whole = [item for part in shards for item in part]
+    for number, part in enumerate(shards):
+        whole[number :: len(shards)] = part
     return whole
 
 
 def scatter_map(items: Iterable[Item], work: Callable[[Item], Result]) -> Iterator[Result]:
-    """Let each process do one item at a time of those that the first one has; yield all results, in order, to it.
+    """Apply `work` to the items of rank 0, one on each rank at a time; yield all results, in order, on rank 0.
 
-    The others yield nothing, but compute. `work` must not call collectives.
+    The other ranks compute and yield nothing. `work` must not call collectives.
     """
-    if size() == 1:
+    if world_size() == 1:
         yield from map(work, items)
         return
-    group = dist.new_group(timeout=_LONG_PATIENCE, backend="gloo")
+    group = dist.new_group(timeout=_LONG_TIMEOUT, backend="gloo")
     remaining = iter(items)
     while True:
-        hand = list(islice(remaining, size())) if rank() == 0 else []
-        parts = [hand[i : i + 1] if hand else None for i in range(size())]
+        next_items = list(islice(remaining, world_size())) if rank() == 0 else []
+        parts = [next_items[i : i + 1] if next_items else None for i in range(world_size())]
         own: list[list[Item] | None] = [None]
         dist.scatter_object_list(own, parts if rank() == 0 else None, group=group)
         if own[0] is None:
             break
         done = [work(item) for item in own[0]]
-        results: list[list[Result]] = [[] for _ in range(size())]
+        results: list[list[Result]] = [[] for _ in range(world_size())]
         dist.gather_object(done, results if rank() == 0 else None, group=group)
         for result in results:
             yield from result
@@ -188,15 +191,21 @@ def scatter_map(items: Iterable[Item], work: Callable[[Item], Result]) -> Iterat
 
 
 @contextmanager
-def first_goes_ahead() -> Iterator[None]:
-    """Let the first process go through the block before the others, who then find what it left on the disk."""
-    if size() == 1:
+def rank_zero_first() -> Iterator[None]:
+    """Let rank 0 execute the block before the other ranks, which then find its files on the disk."""
+    if world_size() == 1:
         yield
         return
-    group = dist.new_group(timeout=_LONG_PATIENCE, backend="gloo")
+    group = dist.new_group(timeout=_LONG_TIMEOUT, backend="gloo")
     if rank() > 0:
         dist.barrier(group)
     yield
     if rank() == 0:
         dist.barrier(group)
     dist.destroy_process_group(group)
+
+
+size = world_size
+connected = connect
+first_goes_ahead = rank_zero_first
+is_second_try = is_restarted

@@ -1,4 +1,4 @@
-"""The machine: what is chosen where nothing is said, and what is refused by name."""
+"""Device, precision, threads and seeds: defaults, and what is refused."""
 
 import contextlib
 import os
@@ -16,23 +16,48 @@ from nmt.system.device import is_out_of_memory
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
 
-def pretend(monkeypatch: pytest.MonkeyPatch, cuda: bool, mps: bool, bf16: bool = True) -> None:
+def pretend(monkeypatch: pytest.MonkeyPatch, cuda: bool, mps: bool, bf16: bool = True) -> list[bool]:
+    """Pretend that devices are available; return the list of calls that switch cuDNN attention."""
+    cudnn: list[bool] = []
+    monkeypatch.setattr(torch.backends.cuda, "enable_cudnn_sdp", cudnn.append)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: int(cuda))
+    for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+        monkeypatch.setenv(name, "")  # so that it is restored afterwards
+        monkeypatch.delenv(name)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: bf16 and not including_emulation)
+    return cudnn
 
 
 @pytest.mark.parametrize(
     ("cuda", "mps", "expected"),
     [(True, True, "cuda"), (True, False, "cuda"), (False, True, "mps"), (False, False, "cpu")],
 )
-def test_auto_takes_the_fastest_there_is(monkeypatch: pytest.MonkeyPatch, cuda: bool, mps: bool, expected: str) -> None:
+def test_auto_chooses_the_fastest_device(monkeypatch: pytest.MonkeyPatch, cuda: bool, mps: bool, expected: str) -> None:
     pretend(monkeypatch, cuda, mps)
     assert device_module.choose_device(RuntimeSettings()).type == expected
     assert device_module.choose_device(RuntimeSettings(device="cpu")).type == "cpu"
 
 
-def test_a_device_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cuda_is_prepared_before_its_first_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    cudnn = pretend(monkeypatch, cuda=True, mps=False)
+    device_module.choose_device(RuntimeSettings(device="cpu"))
+    assert (cudnn, os.environ.get("PYTORCH_ALLOC_CONF")) == ([], None)
+    assert device_module.choose_device(RuntimeSettings()) == torch.device("cuda", 0)
+    assert (cudnn, os.environ["PYTORCH_ALLOC_CONF"]) == ([False], "expandable_segments:True")
+
+
+@pytest.mark.parametrize("name", ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"])
+def test_a_chosen_allocator_configuration_is_kept(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    pretend(monkeypatch, cuda=True, mps=False)
+    monkeypatch.setenv(name, "max_split_size_mb:64")
+    device_module.choose_device(RuntimeSettings())
+    assert os.environ[name] == "max_split_size_mb:64"
+    assert "expandable_segments:True" not in os.environ.values()
+
+
+def test_an_unavailable_device_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, cuda=False, mps=True)
     with pytest.raises(ConfigError) as caught:
         device_module.choose_device(RuntimeSettings(device="cuda"))
@@ -92,7 +117,7 @@ PARTS = st.lists(st.one_of(st.integers(0, 10**6), st.text(max_size=5)), min_size
 
 @settings(max_examples=100, deadline=None)
 @given(PARTS, PARTS)
-def test_seeds_are_functions_of_what_they_are_for(a: list[int | str], b: list[int | str]) -> None:
+def test_seeds_are_functions_of_their_purpose(a: list[int | str], b: list[int | str]) -> None:
     assert device_module.seed_for(*a) == device_module.seed_for(*a)
     assert (device_module.seed_for(*a) == device_module.seed_for(*b)) == (a == b)
     assert 0 <= device_module.seed_for(*a) < 2**63
@@ -106,7 +131,7 @@ def test_seeds_are_functions_of_what_they_are_for(a: list[int | str], b: list[in
         ("auto", "fp16", "--precision fp16: expected one of auto, fp32, bf16, int8"),
     ],
 )
-def test_unknown_names_on_the_command_line_are_told(device: str, precision: str, message: str) -> None:
+def test_unknown_names_on_the_command_line_are_refused(device: str, precision: str, message: str) -> None:
     with pytest.raises(ConfigError) as error:
         device_module.runtime_settings(device, None, precision)
     assert str(error.value) == message

@@ -22,10 +22,10 @@ from nmt.batching.batch_stream import BatchStream, RankShard
 from nmt.batching.plan import SentenceLengths
 from nmt.commands.prepare import prepare
 from nmt.commands.train import train
-from nmt.config import ModelSettings, RuntimeSettings, load_recipe
-from nmt.errors import ConfigError, ModelError
+from nmt.config import ModelSettings, load_recipe
+from nmt.errors import ModelError
 from nmt.model.transformer import Transformer
-from nmt.system import device, distributed
+from nmt.system import distributed
 from nmt.system.console import Console
 from nmt.text.prepared import PreparedCorpus
 from nmt.training.data_parallel import check_same_place, sync_adjustments
@@ -183,41 +183,6 @@ def test_silence_asks_for_nothing_but_takes_part(r_drop: float) -> None:
 # the machine
 
 
-def test_one_process_agrees_with_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
-        monkeypatch.delenv(name, raising=False)
-    with distributed.connected(RuntimeSettings()), distributed.first_goes_ahead():
-        assert (distributed.rank(), distributed.size()) == (0, 1)
-        assert distributed.all_reduce_sum(3, 4) == [3, 4]
-        assert distributed.all_reduce_max(0.1) == [0.1]
-        assert distributed.all_gather(list(distributed.shard("abc"))) == ["a", "b", "c"]
-        assert sync_adjustments(Adjustments()) == Adjustments()
-        assert not distributed.is_second_try()
-    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
-    assert distributed.is_second_try()
-
-
-@pytest.mark.parametrize("size", [2, 3, 5])
-def test_shares_come_back_in_order(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    work = list(range(13))
-    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
-    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: size)
-
-    def gather(shares: list[list[int]], own: list[int]) -> None:
-        shares[:] = [[-number for number in work[rank::size]] for rank in range(size)]
-        assert own in shares
-
-    monkeypatch.setattr(torch.distributed, "all_gather_object", gather)
-    for rank in range(size):
-        monkeypatch.setattr(torch.distributed, "get_rank", lambda rank=rank: rank)
-        own = [-number for number in distributed.shard(work)]
-        assert distributed.all_gather(own) == [-number for number in work]
-        with distributed.single_process():
-            assert (distributed.rank(), distributed.size()) == (0, 1)
-            assert distributed.shard(work) == distributed.all_gather(work) == work
-        assert (distributed.rank(), distributed.size()) == (rank, size)
-
-
 def test_the_tightest_memory_counts_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     for mine, of_another, expected in ((None, None, None), (None, 64, 64), (64, 96, 64), (96, 64, 64)):
         other = -math.inf if of_another is None else -float(of_another)
@@ -225,62 +190,6 @@ def test_the_tightest_memory_counts_for_all(monkeypatch: pytest.MonkeyPatch) -> 
         assert sync_adjustments(Adjustments(rate=0.5, largest_batch=mine)) == Adjustments(
             rate=0.5, largest_batch=expected
         )
-
-
-def test_half_an_environment_is_no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("WORLD_SIZE", "8")
-    with (
-        pytest.raises(ConfigError, match=r"sets WORLD_SIZE but not RANK, LOCAL_RANK, .*start with torchrun.*unset"),
-        distributed.connected(RuntimeSettings()),
-    ):
-        pass
-
-
-def pretend(monkeypatch: pytest.MonkeyPatch, rank: int, size: int, gpus: int) -> None:
-    places = {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": size}
-    for name, value in {**places, "MASTER_ADDR": "localhost", "MASTER_PORT": 1}.items():
-        monkeypatch.setenv(name, str(value))
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
-
-
-def test_each_process_has_a_device_and_cores_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    pretend(monkeypatch, rank=3, size=4, gpus=4)
-    monkeypatch.setattr(device, "available_cores", lambda: 9)
-    threads: list[int] = []
-    monkeypatch.setattr(torch, "set_num_threads", threads.append)
-    assert device.choose_device(RuntimeSettings()) == torch.device("cuda", 3)
-    assert device.choose_device(RuntimeSettings(device="cpu")) == torch.device("cpu")
-    device.set_threads(RuntimeSettings())
-    monkeypatch.setattr(device, "available_cores", lambda: 2)
-    device.set_threads(RuntimeSettings())
-    assert threads == [2, 1]
-
-
-def test_more_processes_than_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    pretend(monkeypatch, rank=0, size=8, gpus=4)
-    expected = "8 processes on this machine, which has 4 GPUs; start torchrun with --nproc-per-node 4"
-    with pytest.raises(ConfigError, match=expected), distributed.connected(RuntimeSettings()):
-        pass
-    pretend(monkeypatch, rank=0, size=2, gpus=0)
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    with pytest.raises(ConfigError, match="mps cannot be shared"), distributed.connected(RuntimeSettings()):
-        pass
-
-
-def test_who_lost_the_others_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    pretend(monkeypatch, rank=0, size=2, gpus=0)
-    monkeypatch.setattr(distributed, "_connect", lambda _: None)
-    lost = RuntimeError("[/some/gloo/transport/tcp/pair.cc:1] Connection closed by peer [127.0.0.1]:1")
-    with (
-        pytest.raises(ModelError, match=r"process 0 lost the others: .*closed by peer.* goes on from what was saved"),
-        distributed.connected(RuntimeSettings(device="cpu")),
-    ):
-        raise lost
-    with pytest.raises(ZeroDivisionError), distributed.connected(RuntimeSettings(device="cpu")):
-        _ = 1 / 0
 
 
 def test_a_disk_that_is_not_shared_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,131 @@
+"""Processes that work together: collectives, and the environment in which torchrun starts them."""
+
+import pytest
+import torch
+
+from nmt.config import RuntimeSettings
+from nmt.errors import ConfigError, ModelError
+from nmt.system import device, distributed
+
+
+def test_one_process_needs_no_collectives(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    with distributed.connect(RuntimeSettings()), distributed.rank_zero_first():
+        assert (distributed.rank(), distributed.world_size()) == (0, 1)
+        assert distributed.all_reduce_sum(3, 4) == [3, 4]
+        assert distributed.all_reduce_max(0.1) == [0.1]
+        assert distributed.all_gather(list(distributed.shard("abc"))) == ["a", "b", "c"]
+        assert not distributed.is_restarted()
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    assert distributed.is_restarted()
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_all_gather_restores_the_order_before_shard(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    work = list(range(13))
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: size)
+
+    def gather(shares: list[list[int]], own: list[int]) -> None:
+        shares[:] = [[-number for number in work[rank::size]] for rank in range(size)]
+        assert own in shares
+
+    monkeypatch.setattr(torch.distributed, "all_gather_object", gather)
+    for rank in range(size):
+        monkeypatch.setattr(torch.distributed, "get_rank", lambda rank=rank: rank)
+        own = [-number for number in distributed.shard(work)]
+        assert distributed.all_gather(own) == [-number for number in work]
+
+
+def test_an_incomplete_environment_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    with (
+        pytest.raises(ConfigError, match=r"sets WORLD_SIZE but not RANK, LOCAL_RANK, .*start with torchrun.*unset"),
+        distributed.connect(RuntimeSettings()),
+    ):
+        pass
+
+
+def pretend(monkeypatch: pytest.MonkeyPatch, rank: int, size: int, gpus: int) -> None:
+    places = {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": size}
+    for name, value in {**places, "MASTER_ADDR": "localhost", "MASTER_PORT": 1}.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setattr(torch.backends.cuda, "enable_cudnn_sdp", lambda _: None)
+    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "")
+
+
+def test_each_process_gets_its_own_device_and_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch, rank=3, size=4, gpus=4)
+    monkeypatch.setattr(device, "available_cores", lambda: 9)
+    threads: list[int] = []
+    monkeypatch.setattr(torch, "set_num_threads", threads.append)
+    assert device.choose_device(RuntimeSettings()) == torch.device("cuda", 3)
+    assert device.choose_device(RuntimeSettings(device="cpu")) == torch.device("cpu")
+    device.set_threads(RuntimeSettings())
+    monkeypatch.setattr(device, "available_cores", lambda: 2)
+    device.set_threads(RuntimeSettings())
+    assert threads == [2, 1]
+
+
+def test_more_processes_than_devices_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch, rank=0, size=8, gpus=4)
+    expected = "8 processes on this machine, which has 4 GPUs; start torchrun with --nproc-per-node 4"
+    with pytest.raises(ConfigError, match=expected), distributed.connect(RuntimeSettings()):
+        pass
+    pretend(monkeypatch, rank=0, size=2, gpus=0)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    with pytest.raises(ConfigError, match="mps cannot be shared"), distributed.connect(RuntimeSettings()):
+        pass
+
+
+def test_a_lost_connection_is_a_model_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch, rank=0, size=2, gpus=0)
+    monkeypatch.setattr(distributed, "_init_process_group", lambda _: None)
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "destroy_process_group", lambda: None)
+    lost = RuntimeError("[/some/gloo/transport/tcp/pair.cc:1] Connection closed by peer [127.0.0.1]:1")
+    with (
+        pytest.raises(ModelError, match=r"process 0 lost the connection .*closed by peer.* continues from the last"),
+        distributed.connect(RuntimeSettings(device="cpu")),
+    ):
+        raise lost
+    with pytest.raises(ZeroDivisionError), distributed.connect(RuntimeSettings(device="cpu")):
+        _ = 1 / 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("RANK", "abc", "the environment variable RANK: found 'abc', expected a number"),
+        ("RANK", "-1", "RANK: found '-1', expected a number"),
+        ("RANK", "2", "RANK is 2, expected less than WORLD_SIZE, 2"),
+        ("LOCAL_RANK", "9" * 40, "LOCAL_RANK: found '9+', expected a number"),
+        ("LOCAL_WORLD_SIZE", "0", "LOCAL_RANK is 0, expected less than LOCAL_WORLD_SIZE, 0"),
+        ("WORLD_SIZE", "٣", "WORLD_SIZE: found"),
+        ("MASTER_PORT", "70000", "MASTER_PORT: found 70000, expected 1 to 65535"),
+    ],
+)
+def test_wrong_numbers_in_the_environment_are_refused(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, problem: str
+) -> None:
+    pretend(monkeypatch, rank=0, size=2, gpus=0)
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match=problem), distributed.connect(RuntimeSettings(device="cpu")):
+        pass
+
+
+def test_one_process_of_torchrun_on_a_gpu_sets_a_numbered_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch.cuda.set_device refuses a device without a number."""
+    pretend(monkeypatch, rank=0, size=1, gpus=1)
+    chosen: list[torch.device] = []
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    monkeypatch.setattr(distributed, "_init_process_group", lambda _: None)
+    monkeypatch.setattr(torch.distributed, "destroy_process_group", lambda: None)
+    with distributed.connect(RuntimeSettings()):
+        pass
+    assert [(device.type, device.index) for device in chosen] == [("cuda", 0)]
