@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from nmt import __version__
 from nmt.config import RuntimeSettings
+from nmt.decoding.options import SearchOptions
 from nmt.errors import ModelError
 from nmt.export.exported import EXPORT_FILE, is_export
 from nmt.model.checkpoint import CONFIG_FILE, digest_of, resolve_model
@@ -62,7 +63,7 @@ class Job:
             "window lines": LINE_BATCH_SIZE,
         }
         for key, value in asdict(self.options).items():
-            inner = value if isinstance(value, dict) else {key: value}
+            inner = dict(value) if isinstance(value, SearchOptions) else {key: value}
             found |= {
                 name: part if isinstance(part, (str, int, float, bool)) else repr(part) for name, part in inner.items()
             }

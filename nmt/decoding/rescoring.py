@@ -38,7 +38,7 @@ def search_and_rescore(
     up, `log_prob` and `token_log_probs` become the model's own again, and the ranking stays.
     """
     ranked = options.coverage_penalty > 0 and options.sampling is None
-    searched = replace(options, n_best=options.beam) if ranked else options
+    searched = options.model_copy(update={"n_best": options.beam}) if ranked else options
     found = search_all(workers or model, sentences, searched, budget, constraints_of)
     if not ranked and (options.repetition_penalty == 1 or options.sampling is not None):
         return found

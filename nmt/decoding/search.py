@@ -39,7 +39,9 @@ def search(
     lengths = [source.size(1)] * source.size(0) if source_mask is None else source_mask.sum(1).tolist()
     constraints_of = constraints_of or [NO_CONSTRAINTS] * source.size(0)
     limits = _limits(decoder, options, lengths, constraints_of)
-    rules = rules_for(options, constraints_of, limits, torch.tensor([options.shortest(length) for length in lengths]))
+    rules = rules_for(
+        options, constraints_of, limits, torch.tensor([options.shortest_output(length) for length in lengths])
+    )
     if options.sampling is not None:
         if any(constraints.phrases for constraints in constraints_of):
             raise ConfigError("decode.sampling: samples cannot be made to hold phrases; set it to null to search")
@@ -62,7 +64,7 @@ def _limits(
     Raises ConfigError where it cannot.
     """
     rooms = [len(constraints.prefix) + constraints.phrase_tokens for constraints in constraints_of]
-    limits = torch.tensor([options.limit(length) + room for length, room in zip(lengths, rooms, strict=True)])
+    limits = torch.tensor([options.longest_output(length) + room for length, room in zip(lengths, rooms, strict=True)])
     if decoder.longest is None:
         return limits
     prefix = max(len(constraints.prefix) for constraints in constraints_of)

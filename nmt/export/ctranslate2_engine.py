@@ -15,7 +15,7 @@ Its beam keeps the same hypotheses as ours, step by step. It differs in five thi
 import math
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +36,10 @@ from nmt.text.tokenizer import EOS, Tokenizers
 
 _COMPUTE_TYPES = {"auto": "default", "fp32": "float32", "bf16": "bfloat16", "int8": "int8"}
 _KNOWN = {
-    "beam", "n_best", "length_penalty", "length_normalization", "length_factor", "length_extra", "forbidden",
+    "beam", "n_best", "length_penalty", "length_normalization", "max_length", "forbidden",
+    "batch_tokens", "mbr", "unknown", "protect", "typography",
 }  # fmt: skip
-"""The fields of SearchOptions that are honoured."""
+"""The search options that CTranslate2 supports, and those that only the translator uses."""
 _KNOWN_TO_GREEDY = {"no_repeat_ngram", "repetition_penalty"}
 """Those that are honoured as well if the beam is 1."""
 
@@ -119,7 +120,7 @@ class CTranslate2Engine:
         return started
 
     def _limit(self, source: list[str], options: SearchOptions) -> int:
-        limit = options.limit(len(source) + 1)
+        limit = options.longest_output(len(source) + 1)
         return limit if self._longest is None else min(limit, self._longest)
 
     def _hypotheses(self, source: list[str], result: Any, options: SearchOptions) -> list[Hypothesis]:
@@ -168,12 +169,10 @@ def open_in_ctranslate2(directory: Path, runtime: RuntimeSettings, parallel: int
 def _check(options: SearchOptions) -> None:
     usual = SearchOptions()
     known = _KNOWN | _KNOWN_TO_GREEDY if options.beam == 1 else _KNOWN
-    for field in fields(options):
-        value = getattr(options, field.name)
-        if field.name not in known and value != getattr(usual, field.name):
-            name = f"decode.{field.name}" if field.name in DecodeSettings.model_fields else field.name.replace("_", "-")
-            beyond = " with a beam above 1" if field.name in _KNOWN_TO_GREEDY else ""
+    for key, value in options:
+        if key not in known and value != getattr(usual, key):
+            beyond = " with a beam above 1" if key in _KNOWN_TO_GREEDY else ""
             raise ConfigError(
-                f"{name}: found {value}, but CTranslate2 cannot do that{beyond}; leave it out, or translate with the "
-                "model that was exported"
+                f"decode.{key}: found {value}, but CTranslate2 cannot do that{beyond}; leave it out, or translate with "
+                "the model that was exported"
             )

@@ -65,7 +65,7 @@ class HuggingFaceEngine:
             early_stopping=False,
             do_sample=False,
             max_length=None,
-            max_new_tokens=options.limit(source.size(1)) - 1,
+            max_new_tokens=options.longest_output(source.size(1)) - 1,
             suppress_tokens=list(options.forbidden) or None,
         )
         said = generated[0, 1:].tolist()

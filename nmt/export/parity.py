@@ -117,7 +117,7 @@ def check_parity(loaded: LoadedModel, engine: Engine, lines: Sequence[str], tole
 def _excused(model: Transformer, line: _Line, options: SearchOptions) -> bool:
     """Whether two translations are both right: as probable as each other, or a beam that only the limit ended."""
     if options.beam > 1:
-        limited = len(line.expected.tokens) + 1 == options.limit(len(line.source) + 1)
+        limited = len(line.expected.tokens) + 1 == options.longest_output(len(line.source) + 1)
         return limited or line.difference <= EXACT.log_prob
     expected, found = [*line.expected.tokens, EOS], [*line.found.tokens, EOS]
     first = next(i for i, (one, other) in enumerate(zip(expected, found, strict=False)) if one != other)

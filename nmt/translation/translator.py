@@ -146,22 +146,24 @@ class Translator:
 
         `overrides` have the form decode.key=value; the other arguments count for more. Raises ConfigError.
         """
-        decode = override_decode(self._decode, overrides)
-        if beam is None and decode.beam != self._decode.beam:
-            beam = decode.beam
-        search = SearchOptions.from_settings(decode)
-        search = replace(
+        given = {"beam": beam, "length_penalty": length_penalty, "batch_tokens": batch_tokens}
+        changes = [f"decode.{key}={value}" for key, value in given.items() if value is not None]
+        decode = override_decode(self._decode, [*overrides, *changes])
+        if beam is None and decode.beam == self._decode.beam:
+            decode = override_decode(decode, [f"decode.beam={max(decode.beam, n_best)}"])
+        samples = decode.mbr
+        if samples is None:
+            search = SearchOptions.from_settings(decode, n_best)
+        else:
+            drawn = decode.model_copy(update={"sampling": decode.sampling or Sampling()})
+            search = SearchOptions.from_settings(drawn, max(samples, n_best))
+        return TranslateOptions(
             search,
-            beam=max(search.beam, n_best) if beam is None else beam,
-            n_best=n_best,
-            length_penalty=search.length_penalty if length_penalty is None else length_penalty,
+            decode.batch_tokens,
+            protect=decode.protect,
+            typography=decode.typography,
+            most_alike=None if samples is None else n_best,
         )
-        tokens = decode.batch_tokens if batch_tokens is None else batch_tokens
-        options = TranslateOptions(search, tokens, protect=decode.protect, typography=decode.typography)
-        if decode.mbr is None:
-            return options
-        drawn = replace(search, sampling=search.sampling or Sampling(), n_best=max(decode.mbr, n_best))
-        return replace(options, search=drawn, most_alike=n_best)
 
     def translate(self, lines: Iterable[str], options: TranslateOptions | None = None) -> Iterator[Translation]:
         """Yield one translation for each line, in order. Reads a window of lines ahead, never more."""
@@ -306,7 +308,7 @@ class Translator:
         ]
         wanted = {piece: replace(survival.constraints(piece.text), prefix=plain[piece].prefix) for piece in lossy}
         constraints_of = {piece: constraints for piece, constraints in wanted.items() if constraints.phrases}
-        strict = replace(options.search, forbidden=(*options.search.forbidden, UNK))
+        strict = options.search.model_copy(update={"forbidden": (*options.search.forbidden, UNK)})
         again = self._search(constraints_of, encoded, survival, replace(options, search=strict))
         return {
             piece: best

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from nmt.cli import app
 from nmt.commands.export import export
-from nmt.config import DecodeSettings, Languages, ModelSettings, RuntimeSettings, Sampling, TokenizerSettings
+from nmt.config import DecodeSettings, Languages, MaxLength, ModelSettings, RuntimeSettings, Sampling, TokenizerSettings
 from nmt.decoding.engine import TorchEngine
 from nmt.decoding.hypothesis import Hypothesis
 from nmt.decoding.options import SearchOptions
@@ -194,7 +194,7 @@ class TestEngine:
             n_best=4,
             length_penalty=1.5,
             length_normalization=normalization,  # type: ignore[arg-type]
-            length_factor=1,
+            max_length=MaxLength(factor=1),
             forbidden=(),
         )
         ids = SHARED.encode(SENTENCES[0])
@@ -203,7 +203,7 @@ class TestEngine:
         assert [one.normalized for one in found] == sorted((one.normalized for one in found), reverse=True)
         transformer = model().model.requires_grad_(False)
         for one in found:
-            assert len(one.tokens) + 1 <= options.limit(len(ids) + 1)
+            assert len(one.tokens) + 1 <= options.longest_output(len(ids) + 1)
             hidden = transformer.decode(
                 torch.tensor([[BOS, *one.tokens]]), transformer.encode(torch.tensor([[*ids, EOS]]), None), None
             )
@@ -266,8 +266,8 @@ class TestEngine:
     def test_options_that_it_does_not_know_are_refused(self, exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ctranslate2_engine, "_KNOWN", {"beam"})
         engine = open_in_ctranslate2(exported, ONE_THREAD).engine
-        with pytest.raises(ConfigError, match=r"length-extra: found 3, but CTranslate2 cannot do that; leave it out"):
-            engine.search([[7]], SearchOptions(length_extra=3), 100)
+        with pytest.raises(ConfigError, match=r"max_length: found .*extra=3, but CTranslate2 cannot do that; leave"):
+            engine.search([[7]], SearchOptions(max_length=MaxLength(extra=3)), 100)
 
     def test_devices(self, exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("ctranslate2.get_cuda_device_count", lambda: 0)

@@ -8,6 +8,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from nmt.config import MaxLength
 from nmt.decoding.batched_search import search_all
 from nmt.decoding.constrained import WIDEST, Progress, beam_width, constrained_search
 from nmt.decoding.hypothesis import NO_CONSTRAINTS, Constraints, Hypothesis
@@ -59,7 +60,7 @@ def test_wide_beam_is_brute_force_over_what_holds_the_phrases(
     model = tiny_model(seed, vocabulary=7)
     room = sum(map(len, phrases))
     options = SearchOptions(
-        beam=300, n_best=n_best, length_penalty=length_penalty, length_factor=0, length_extra=5 - room
+        beam=300, n_best=n_best, length_penalty=length_penalty, max_length=MaxLength(factor=0, extra=5) - room
     )
     found = constrained(model, [4, 5, 3], Constraints(phrases=phrases), options)
     every = all_outputs(seed, length_penalty)
@@ -75,10 +76,10 @@ def test_wide_beam_is_brute_force_over_what_holds_the_phrases(
 @given(seed=st.integers(0, 50), phrases=PHRASES, beam=st.integers(1, 5), sharpness=st.sampled_from([0.5, 3.0, 12.0]))
 def test_every_phrase_is_there(seed: int, phrases: tuple[tuple[int, ...], ...], beam: int, sharpness: float) -> None:
     model = tiny_model(seed, vocabulary=12, sharpness=sharpness)
-    options = SearchOptions(beam=beam, n_best=min(beam, 2), length_factor=1, length_extra=2)
+    options = SearchOptions(beam=beam, n_best=min(beam, 2), max_length=MaxLength(factor=1, extra=2))
     for hypothesis in constrained(model, [4, 8, 3], Constraints(phrases=phrases), options):
         assert holds(hypothesis.tokens, phrases)
-        assert len(hypothesis.tokens) < options.limit(3) + sum(map(len, phrases))
+        assert len(hypothesis.tokens) < options.longest_output(3) + sum(map(len, phrases))
         assert hypothesis.log_prob == pytest.approx(sum(hypothesis.token_log_probs))
 
 
@@ -91,7 +92,7 @@ def test_every_phrase_is_there(seed: int, phrases: tuple[tuple[int, ...], ...], 
 )
 def test_company_does_not_matter(sentences: list[tuple[list[int], tuple[tuple[int, ...], ...]]], beam: int) -> None:
     model = tiny_model(5, vocabulary=12)
-    options = SearchOptions(beam=beam, length_factor=1.5, length_extra=3)
+    options = SearchOptions(beam=beam, max_length=MaxLength(factor=1.5, extra=3))
     texts, constraints_of = [ids for ids, _ in sentences], [Constraints(phrases=phrases) for _, phrases in sentences]
     together = search_all(model, texts, options, 1000, constraints_of)
     for ids, constraints, found in zip(texts, constraints_of, together, strict=True):
@@ -104,8 +105,10 @@ def test_without_phrases_it_is_the_plain_beam(beam: int, length_penalty: float) 
     for seed in range(6):
         model = tiny_model(seed, vocabulary=9)
         source, mask = padded([[4, 5, 6, 7, 3], [8, 3], [5, 5, 3]])
-        options = SearchOptions(beam=beam, n_best=beam, length_penalty=length_penalty, length_factor=1, length_extra=5)
-        limits = torch.tensor([options.limit(length) for length in (5, 2, 3)])
+        options = SearchOptions(
+            beam=beam, n_best=beam, length_penalty=length_penalty, max_length=MaxLength(factor=1, extra=5)
+        )
+        limits = torch.tensor([options.longest_output(length) for length in (5, 2, 3)])
         rules = [Forbidden(options.forbidden), EndAt(limits)]
         with torch.inference_mode():
             steps = model.start(source, mask, beam)
@@ -116,7 +119,7 @@ def test_without_phrases_it_is_the_plain_beam(beam: int, length_penalty: float) 
 
 def test_a_phrase_may_hold_what_is_forbidden() -> None:
     """A stand-in for text that the vocabulary cannot spell; nowhere else is it said."""
-    options = SearchOptions(beam=2, length_factor=1, length_extra=3)
+    options = SearchOptions(beam=2, max_length=MaxLength(factor=1, extra=3))
     for seed in range(4):
         (found,) = constrained(
             tiny_model(seed, vocabulary=9), [4, 5, 3], Constraints(phrases=((UNK,), (UNK,))), options
@@ -126,7 +129,7 @@ def test_a_phrase_may_hold_what_is_forbidden() -> None:
 
 def test_what_must_stand_apart_does_not_follow() -> None:
     apart = frozenset(range(6, 12))
-    options = SearchOptions(beam=2, length_factor=1, length_extra=6)
+    options = SearchOptions(beam=2, max_length=MaxLength(factor=1, extra=6))
     followers = set()
     for seed in range(12):
         for glue in (frozenset[int](), apart):
@@ -139,7 +142,7 @@ def test_what_must_stand_apart_does_not_follow() -> None:
 
 
 def test_phrases_come_after_the_prefix_or_in_it() -> None:
-    options = SearchOptions(beam=3, length_factor=1, length_extra=3)
+    options = SearchOptions(beam=3, max_length=MaxLength(factor=1, extra=3))
     for seed in range(4):
         model = tiny_model(seed, vocabulary=12)
         (found,) = constrained(model, [4, 5, 3], Constraints((7, 8), ((9, 10),)), options)

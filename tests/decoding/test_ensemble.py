@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.config import DecodeSettings, Languages, TokenizerSettings
+from nmt.config import DecodeSettings, Languages, MaxLength, TokenizerSettings
 from nmt.decoding.ensemble import Ensemble, check_same_vocabulary
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import search
@@ -37,7 +37,7 @@ def test_a_model_with_itself_is_the_model(options: SearchOptions) -> None:
 def test_wide_beam_is_brute_force(seed: int) -> None:
     models = [tiny_model(seed), tiny_model(seed + 10, decoder_layers=1), tiny_model(seed + 20, dim=8)]
     source = torch.tensor([[4, 5, 3]])
-    options = SearchOptions(beam=40, n_best=5, length_factor=0, length_extra=4)
+    options = SearchOptions(beam=40, n_best=5, max_length=MaxLength(factor=0, extra=4))
     expected = []
     for length in range(4):
         for said in itertools.product([4, 5], repeat=length):
@@ -55,7 +55,7 @@ def test_wide_beam_is_brute_force(seed: int) -> None:
 @pytest.mark.parametrize("beam", [1, 3])
 def test_company_does_not_matter(beam: int) -> None:
     ensemble = Ensemble([tiny_model(5, vocabulary=12), tiny_model(6, vocabulary=12, decoder_layers=1)])
-    options = SearchOptions(beam=beam, n_best=beam, length_factor=1.5, length_extra=3)
+    options = SearchOptions(beam=beam, n_best=beam, max_length=MaxLength(factor=1.5, extra=3))
     sentences = [[4, 5, 6, 7, 8, 3], [9, 3], [10, 11, 3], [4, 3], [5, 5, 5, 5, 3]] * 3
     for ids, found in zip(sentences, search(ensemble, *padded(sentences), options), strict=True):
         assert_same(found, only(search(ensemble, torch.tensor([ids]), None, options)))
@@ -64,7 +64,7 @@ def test_company_does_not_matter(beam: int) -> None:
 def test_greedy_follows_the_mean_not_a_vote() -> None:
     models = [tiny_model(seed, vocabulary=9) for seed in range(3)]
     source, said = torch.tensor([[4, 5, 6, 3]]), []
-    options = SearchOptions(beam=1, length_factor=1, length_extra=6)
+    options = SearchOptions(beam=1, max_length=MaxLength(factor=1, extra=6))
     (found,) = only(search(Ensemble(models), source, None, options))
     while len(said) < 9:
         table = mean_log_probs(models, source, said)

@@ -1,7 +1,4 @@
-"""Search settings: from the recipe, and checked."""
-
-import math
-from dataclasses import fields
+"""Search options: taken from the decode section, checked against each other, and the lengths that they allow."""
 
 import pytest
 from pydantic import ValidationError
@@ -9,67 +6,121 @@ from pydantic import ValidationError
 from nmt.config import DecodeSettings, MaxLength, Sampling
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError
+from nmt.text.tokenizer import BOS, EOS, PAD, UNK
+
+CHANGED_SETTINGS = {
+    "beam": 3,
+    "length_penalty": 0.5,
+    "length_normalization": "average",
+    "coverage_penalty": 0.2,
+    "max_length": MaxLength(factor=3.5, extra=4),
+    "min_length": 0.4,
+    "no_repeat_ngram": 3,
+    "repetition_penalty": 1.1,
+    "sampling": Sampling(top_k=5),
+    "mbr": 4,
+    "unknown": "copy",
+    "protect": False,
+    "typography": False,
+    "batch_tokens": 17,
+}
+
+
+def test_from_settings_keeps_every_decode_setting() -> None:
+    assert set(CHANGED_SETTINGS) == set(DecodeSettings.model_fields)
+    options = SearchOptions.from_settings(DecodeSettings.model_validate(CHANGED_SETTINGS), n_best=2)
+    assert {key: getattr(options, key) for key in CHANGED_SETTINGS} == CHANGED_SETTINGS
+    assert options.n_best == 2
+
+
+def test_defaults_and_bounds_are_those_of_the_decode_section() -> None:
+    options = SearchOptions()
+    for key, field in DecodeSettings.model_fields.items():
+        if key != "max_length":
+            assert SearchOptions.model_fields[key].metadata == field.metadata
+            assert getattr(options, key) == getattr(DecodeSettings(), key)
+
+
+def test_settings_without_a_length_limit_get_twice_the_source_and_ten() -> None:
+    options = SearchOptions.from_settings(DecodeSettings(beam=4, length_penalty=0.6))
+    assert [options.longest_output(length) for length in (1, 5, 30)] == [12, 20, 70]
+    assert options == SearchOptions(beam=4, length_penalty=0.6)
+
+
+@pytest.mark.parametrize(("unknown", "forbidden"), [("forbid", {PAD, UNK, BOS}), ("copy", {PAD, BOS})])
+def test_unknown_is_forbidden_unless_it_is_copied(unknown: str, forbidden: set[int]) -> None:
+    settings = DecodeSettings.model_validate({"unknown": unknown})
+    assert set(SearchOptions.from_settings(settings).forbidden) == forbidden
 
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"min_length": -0.5}, r"decode\.min_length: found -0\.5"),
+        ({"n_best": 0}, "--n-best: found 0, expected 1 or more"),
+        ({"beam": 2, "n_best": 3}, "--n-best: found 3, but a beam of 2 returns at most 2; widen the beam"),
         (
             {"min_length": 2.5},
-            r"found 2\.5, but the longest output has 2 tokens per source token; .*max_length\.factor",
+            r"decode\.min_length: found 2\.5, but the longest output has 2 tokens .*max_length\.factor",
         ),
-        ({"min_length": math.nan}, r"decode\.min_length: found nan"),
-        ({"no_repeat_ngram": 0}, r"decode\.no_repeat_ngram: found 0, expected 1 or more tokens, or null"),
-        ({"repetition_penalty": 0.9}, r"decode\.repetition_penalty: found 0\.9, expected 1 \(none\) to 100"),
-        ({"repetition_penalty": math.inf}, r"decode\.repetition_penalty: found inf"),
-        ({"coverage_penalty": -1.0}, r"decode\.coverage_penalty: found -1\.0, expected 0 \(none\) to 10"),
+        ({"min_length": 0.5, "max_length": MaxLength(factor=0.25)}, r"longest output has 0\.25 tokens per source"),
     ],
 )
-def test_impossible_options_are_refused(wrong: dict[str, float], message: str) -> None:
+def test_contradicting_options_raise(wrong: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        SearchOptions(**wrong)  # type: ignore[arg-type]
-
-
-def test_every_setting_reaches_the_search() -> None:
-    said = {
-        "beam": 3,
-        "length_penalty": 0.5,
-        "length_normalization": "average",
-        "coverage_penalty": 0.2,
-        "min_length": 0.4,
-        "no_repeat_ngram": 3,
-        "repetition_penalty": 1.1,
-        "sampling": Sampling(top_k=5),
-    }
-    settings = DecodeSettings.model_validate({**said, "max_length": MaxLength(factor=3.5, extra=4)})
-    options = SearchOptions.from_settings(settings, n_best=2)
-    assert {name: getattr(options, name) for name in said} == said
-    assert (options.length_factor, options.length_extra, options.n_best) == (3.5, 4, 2)
-    shared = set(DecodeSettings.model_fields) & {field.name for field in fields(SearchOptions)}
-    assert shared == set(said), "a setting is not tested"
-
-
-def test_settings_of_an_old_model_keep_the_limit_that_it_had() -> None:
-    options = SearchOptions.from_settings(DecodeSettings.model_validate({"beam": 4, "length_penalty": 0.6}))
-    assert [options.limit(length) for length in (1, 5, 30)] == [12, 20, 70]
-    assert options == SearchOptions(beam=4, length_penalty=0.6)
-
-
-def test_lengths_by_hand() -> None:
-    options = SearchOptions(length_factor=1.25, length_extra=3, min_length=0.5)
-    assert [options.limit(length) for length in (1, 4, 9)] == [5, 8, 15]
-    assert [options.shortest(length) for length in (1, 4, 9)] == [1, 2, 5]
-
-
-def test_width_is_the_beam_or_the_samples() -> None:
-    assert SearchOptions(beam=4, n_best=2).width == 4
-    assert SearchOptions(beam=4, n_best=20, sampling=Sampling()).width == 20
+        SearchOptions.model_validate(wrong)
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"temperature": 0.0}, {"top_p": 0.0}, {"top_p": 1.1}, {"top_k": 0}, {"seed": -1}, {"temprature": 1.0}]
+    "wrong",
+    [
+        {"beam": 0},
+        {"beam": 1001},
+        {"length_penalty": -0.1},
+        {"length_penalty": 1000.0},
+        {"length_penalty": float("nan")},
+        {"min_length": -0.5},
+        {"min_length": float("nan")},
+        {"no_repeat_ngram": 0},
+        {"repetition_penalty": 0.9},
+        {"repetition_penalty": float("inf")},
+        {"coverage_penalty": -1.0},
+        {"max_length": {"factor": -1.0}},
+        {"max_length": {"extra": 0}},
+        {"sampling": {"temperature": 0.0}},
+        {"sampling": {"top_p": 0.0}},
+        {"sampling": {"top_p": 1.1}},
+        {"sampling": {"top_k": 0}},
+        {"sampling": {"seed": -1}},
+        {"sampling": {"temprature": 1.0}},
+        {"forbidden": (PAD, EOS)},
+    ],
+    ids=str,
 )
-def test_impossible_sampling_is_refused(wrong: dict[str, float]) -> None:
+def test_values_out_of_bounds_raise(wrong: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
-        Sampling.model_validate(wrong)
+        SearchOptions.model_validate(wrong)
+
+
+def test_output_lengths_by_hand() -> None:
+    options = SearchOptions(max_length=MaxLength(factor=1.25, extra=3), min_length=0.5)
+    assert [options.longest_output(length) for length in (1, 4, 9)] == [5, 8, 15]
+    assert [options.shortest_output(length) for length in (1, 4, 9)] == [1, 2, 5]
+
+
+def test_length_penalty_by_hand() -> None:
+    assert SearchOptions(length_penalty=1.0).penalty(7) == pytest.approx(2.0)
+    assert SearchOptions(length_penalty=0.5).penalty(19) == pytest.approx(2.0)
+    assert SearchOptions(length_penalty=0.0).penalty(30) == 1.0
+    assert SearchOptions(length_penalty=2.0, length_normalization="average").penalty(3) == pytest.approx(9.0)
+
+
+def test_length_penalty_can_prefer_the_longer_output() -> None:
+    """log_prob -1.0 for 2 tokens against -1.5 for 6 tokens."""
+    without, with_penalty = (SearchOptions(length_penalty=alpha) for alpha in (0.0, 1.0))
+    assert -1.0 / without.penalty(2) > -1.5 / without.penalty(6)
+    assert -1.0 / with_penalty.penalty(2) < -1.5 / with_penalty.penalty(6)
+
+
+def test_width_is_the_beam_or_the_number_of_samples() -> None:
+    assert SearchOptions(beam=4, n_best=2).width == 4
+    assert SearchOptions(beam=4, n_best=20, sampling=Sampling()).width == 20

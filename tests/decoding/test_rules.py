@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -10,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.config import Sampling
+from nmt.config import MaxLength, Sampling
 from nmt.decoding.hypothesis import Constraints, Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.rules import BeginWith, EndAt, Forbidden, NoEndBefore, NoRepeatedNgram, RepetitionPenalty, rules_for
@@ -22,7 +21,7 @@ from tests.decoding.test_search import BOS, EOS, assert_same, only, padded, tiny
 UNK = 1
 SENTENCES = [[4, 5, 6, 7, 3], [8, 3], [5, 5, 3], [7, 7, 7, 7, 7, 3]]
 PREFIXES = [(), (5, 8), (7,), (4, 4, 4, 4)]
-PLAIN = SearchOptions(beam=1, length_factor=1, length_extra=7)
+PLAIN = SearchOptions(beam=1, max_length=MaxLength(factor=1, extra=7))
 RULES = {
     "bigrams": {"no_repeat_ngram": 2},
     "words": {"no_repeat_ngram": 1},
@@ -51,7 +50,7 @@ def ruled(
     others = [logit for token, logit in enumerate(left) if token != EOS]
     if length < options.min_length * source and max(others) > -math.inf:
         left[EOS] = -math.inf
-    if length == options.limit(source) + len(prefix):
+    if length == options.longest_output(source) + len(prefix):
         left = [logit if token == EOS else -math.inf for token, logit in enumerate(left)]
     return left
 
@@ -75,7 +74,7 @@ def slow_search(seed: int, source: list[int], options: SearchOptions, prefix: tu
     """Search in lists, without cache, batch or early stopping; a beam of one stops at the first end."""
     live: list[tuple[list[int], list[float]]] = [([], [])]
     finished: list[Hypothesis] = []
-    for length in range(1, options.limit(len(source)) + len(prefix) + 1):
+    for length in range(1, options.longest_output(len(source)) + len(prefix) + 1):
         extended = []
         for tokens, steps in live:
             raw, normalizer = raw_logits(seed, tuple(source), tuple(tokens))
@@ -95,14 +94,16 @@ def slow_search(seed: int, source: list[int], options: SearchOptions, prefix: tu
 @pytest.mark.parametrize("beam", [1, 3])
 @pytest.mark.parametrize("rule", RULES)
 def test_search_is_its_slow_twin(rule: str, beam: int) -> None:
-    options = replace(PLAIN, beam=beam, n_best=beam, **RULES[rule])  # type: ignore[arg-type]
+    options = SearchOptions(**{**dict(PLAIN), "beam": beam, "n_best": beam, **RULES[rule]})
     changed = 0
     for seed in range(3):
         constraints_of = [Constraints(prefix) for prefix in PREFIXES]
         found = search(model_of(seed), *padded(SENTENCES), options, constraints_of)
         for ids, prefix, hypotheses in zip(SENTENCES, PREFIXES, found, strict=True):
             assert_same(hypotheses, slow_search(seed, ids, options, prefix)[:beam])
-        free = search(model_of(seed), *padded(SENTENCES), replace(PLAIN, beam=beam, n_best=beam), constraints_of)
+        free = search(
+            model_of(seed), *padded(SENTENCES), PLAIN.model_copy(update={"beam": beam, "n_best": beam}), constraints_of
+        )
         changed += [[one.tokens for one in of] for of in free] != [[one.tokens for one in of] for of in found]
     assert changed, "no rule was ever in the way: the test would show nothing"
 
@@ -114,8 +115,7 @@ OPTIONS = st.builds(
         no_repeat_ngram=n,
         repetition_penalty=penalty,
         min_length=shortest,
-        length_factor=1.5,
-        length_extra=3,
+        max_length=MaxLength(factor=1.5, extra=3),
         sampling=sampling,
     ),
     st.integers(1, 3),
@@ -148,7 +148,7 @@ def test_what_is_said_keeps_to_the_rules_alone_and_in_company(
         for hypothesis in found:
             said = hypothesis.tokens
             assert tuple(said[: len(prefix)]) == prefix
-            assert len(said) + 1 <= options.limit(len(ids)) + len(prefix)
+            assert len(said) + 1 <= options.longest_output(len(ids)) + len(prefix)
             assert all(value > -math.inf for value in hypothesis.token_log_probs)
             if options.no_repeat_ngram is None:
                 assert len(said) + 1 >= options.min_length * len(ids)
@@ -164,7 +164,7 @@ def test_a_prefix_costs_what_the_model_thinks_of_it(beam: int) -> None:
     """Whatever is demanded is said, even what is forbidden, and beyond the usual limit."""
     model = tiny_model(1, vocabulary=9).requires_grad_(False)
     prefix = (UNK, 4, 4, 4, 4, 4, 4, 4, 4, 4)
-    options = replace(PLAIN, beam=beam, length_extra=2, no_repeat_ngram=1)
+    options = SearchOptions(beam=beam, max_length=MaxLength(factor=1, extra=2), no_repeat_ngram=1)
     (found,) = only(search(model, torch.tensor([[8, 3]]), None, options, [Constraints(prefix)]))
     assert tuple(found.tokens[:10]) == prefix
     hidden = model.decode(torch.tensor([[BOS, *found.tokens]]), model.encode(torch.tensor([[8, 3]]), None), None)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from nmt.config import Sampling
+from nmt.config import MaxLength, Sampling
 from nmt.decoding.batched_search import search_all
 from nmt.decoding.hypothesis import Constraints, Hypothesis
 from nmt.decoding.options import SearchOptions
@@ -20,9 +20,9 @@ from nmt.errors import ConfigError, ModelError
 from tests.decoding.test_search import BOS, EOS, assert_same, brute_force, only, padded, tiny_model
 
 
-def options_for(n_best: int, length_extra: int = 4, **sampling: float) -> SearchOptions:
+def options_for(n_best: int, extra: int = 4, **sampling: float) -> SearchOptions:
     settings = Sampling.model_validate(sampling)
-    return SearchOptions(beam=1, n_best=n_best, length_factor=1, length_extra=length_extra, sampling=settings)
+    return SearchOptions(beam=1, n_best=n_best, max_length=MaxLength(factor=1, extra=extra), sampling=settings)
 
 
 @settings(max_examples=12, deadline=None)
@@ -68,7 +68,7 @@ def test_noise_is_uniform_and_of_its_own_for_each_sentence_sample_and_place() ->
 def test_samples_are_as_frequent_as_they_are_probable() -> None:
     """Every output of up to three words, its probability by brute force; χ² within what chance allows."""
     model, source = tiny_model(0, vocabulary=6, sharpness=1.0), torch.tensor([[4, 5, 3]])
-    options = SearchOptions(n_best=4000, length_factor=0, length_extra=3, sampling=Sampling())
+    options = SearchOptions(n_best=4000, max_length=MaxLength(factor=0, extra=3), sampling=Sampling())
     samples = Counter(tuple(one.tokens) for one in only(search(model, source, None, options)))
     # what is forbidden has no share of what is drawn, and at the limit only </s> is left
     expected = {tuple(one.tokens): probability(one, model, source) for one in brute_force(model, source, options, 3)}
@@ -103,7 +103,7 @@ def test_log_prob_is_the_models_own() -> None:
 def test_where_only_one_token_is_left_it_is_greedy_search(sampling: dict[str, float]) -> None:
     model = tiny_model(4, vocabulary=12)
     source, mask = padded([[4, 5, 6, 3], [7, 3]])
-    greedy = search(model, source, mask, SearchOptions(beam=1, length_factor=1, length_extra=4))
+    greedy = search(model, source, mask, SearchOptions(beam=1, max_length=MaxLength(factor=1, extra=4)))
     for best, drawn in zip(greedy, search(model, source, mask, options_for(3, **sampling)), strict=True):
         assert [one.tokens for one in drawn] == 3 * [best[0].tokens]
 

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from nmt.config import DecodeSettings, ModelSettings
+from nmt.config import MaxLength, ModelSettings
 from nmt.decoding.beam import Live, best_candidates
 from nmt.decoding.hypothesis import Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import search
 from nmt.decoding.topk import best_tokens, largest
-from nmt.errors import ConfigError, ModelError
+from nmt.errors import ModelError
 from nmt.model.transformer import Transformer
 
 PAD, BOS, EOS = 0, 2, 3
@@ -72,7 +72,11 @@ def test_wide_beam_is_brute_force(seed: int, alpha: float, normalization: str) -
     model = tiny_model(seed)
     source = torch.tensor([[4, 5, 3]])
     options = SearchOptions(
-        beam=40, n_best=10, length_penalty=alpha, length_normalization=normalization, length_factor=0, length_extra=4
+        beam=40,
+        n_best=10,
+        length_penalty=alpha,
+        length_normalization=normalization,
+        max_length=MaxLength(factor=0, extra=4),
     )
     found = only(search(model, source, None, options))
     expected = brute_force(model, source, options, limit=4)[:10]
@@ -89,7 +93,7 @@ def test_early_stopping_loses_nothing(sharpness: float) -> None:
     for seed in range(8):
         model = tiny_model(seed, vocabulary=9, sharpness=sharpness)
         source, mask = padded([[4, 5, 6, 7, 3], [8, 3], [5, 5, 3]])
-        options = SearchOptions(beam=4, length_factor=1, length_extra=8, length_penalty=1.0)
+        options = SearchOptions(beam=4, max_length=MaxLength(factor=1, extra=8), length_penalty=1.0)
         to_the_end = full_search(model, source, mask, options)
         for early, full in zip(search(model, source, mask, options), to_the_end, strict=True):
             assert_same(early, full[:1])
@@ -100,7 +104,7 @@ def full_search(model: Transformer, source: Tensor, mask: Tensor, options: Searc
     found = []
     for row, row_mask in zip(source, mask, strict=True):
         memory = model.encode(row[row_mask].unsqueeze(0), None)
-        found.append(slow_beam(model, memory, options, options.limit(int(row_mask.sum()))))
+        found.append(slow_beam(model, memory, options, options.longest_output(int(row_mask.sum()))))
     return found
 
 
@@ -136,7 +140,7 @@ def test_beam_is_its_slow_twin(beam: int) -> None:
     for seed in range(6):
         model = tiny_model(seed, vocabulary=9)
         source, mask = padded([[4, 5, 6, 7, 3], [8, 3], [5, 5, 3]])
-        options = SearchOptions(beam=beam, n_best=beam, length_factor=1, length_extra=5)
+        options = SearchOptions(beam=beam, n_best=beam, max_length=MaxLength(factor=1, extra=5))
         for found, slow in zip(
             search(model, source, mask, options), full_search(model, source, mask, options), strict=True
         ):
@@ -148,7 +152,7 @@ def test_greedy_is_argmax_without_cache() -> None:
     for seed in range(12):
         model = tiny_model(seed, vocabulary=9)
         source = torch.tensor([[4, 5, 6, 3]])
-        options = SearchOptions(beam=1, length_factor=1, length_extra=6)
+        options = SearchOptions(beam=1, max_length=MaxLength(factor=1, extra=6))
         expected: list[int] = []
         while len(expected) < 9:
             table = log_probs_without_cache(model, source, expected)
@@ -175,7 +179,7 @@ def test_greedy_is_argmax_without_cache() -> None:
 )
 def test_company_does_not_matter(sentences: list[list[int]], beam: int) -> None:
     model = tiny_model(5, vocabulary=12)
-    options = SearchOptions(beam=beam, n_best=min(beam, 2), length_factor=1.5, length_extra=3)
+    options = SearchOptions(beam=beam, n_best=min(beam, 2), max_length=MaxLength(factor=1.5, extra=3))
     together = search(model, *padded(sentences), options)
     assert len(together) == len(sentences)
     for ids, found in zip(sentences, together, strict=True):
@@ -195,7 +199,7 @@ def test_n_best_sorted_distinct_and_allowed(beam: int) -> None:
             for hypothesis in found:
                 assert not set(hypothesis.tokens) & {0, 1, 2, 3}
                 assert len(hypothesis.token_log_probs) == len(hypothesis.tokens) + 1
-                assert len(hypothesis.tokens) < options.limit(int(mask[row].sum()))
+                assert len(hypothesis.tokens) < options.longest_output(int(mask[row].sum()))
                 assert hypothesis.log_prob == pytest.approx(sum(hypothesis.token_log_probs), abs=1e-4)
         assert search(model, source, mask, options) == search(model, source, mask, options)
 
@@ -207,7 +211,7 @@ def test_model_that_never_ends_is_ended_at_the_limit() -> None:
         model.output.weight[EOS] = -1.0
     source, mask = padded([[4, 5, 6, 3], [7, 3]])
     for beam in (1, 3):
-        options = SearchOptions(beam=beam, length_factor=1, length_extra=2)
+        options = SearchOptions(beam=beam, max_length=MaxLength(factor=1, extra=2))
         found = search(model, source, mask, options)
         assert [len(best[0].tokens) for best in found] == [5, 3], "limits 6 and 4, </s> included"
         table = log_probs_without_cache(model, source[:1], found[0][0].tokens)
@@ -264,20 +268,6 @@ def test_largest_in_blocks_are_the_largest(data: st.DataObject) -> None:
     assert all(len(set(row)) == count for row in places.tolist())
 
 
-def test_gnmt_penalty_by_hand() -> None:
-    assert SearchOptions(length_penalty=1.0).penalty(7) == pytest.approx(2.0)
-    assert SearchOptions(length_penalty=0.5).penalty(19) == pytest.approx(2.0)
-    assert SearchOptions(length_penalty=0.0).penalty(30) == 1.0
-    assert SearchOptions(length_penalty=2.0, length_normalization="average").penalty(3) == pytest.approx(9.0)
-
-
-def test_a_longer_output_can_win_by_the_penalty() -> None:
-    """The same candidates, judged by hand: -1.0 over 2 tokens against -1.5 over 6."""
-    short, long = (SearchOptions(length_penalty=alpha) for alpha in (0.0, 1.0))
-    assert -1.0 / short.penalty(2) > -1.5 / short.penalty(6)
-    assert -1.0 / long.penalty(2) < -1.5 / long.penalty(6)
-
-
 def test_empty_batch() -> None:
     assert search(tiny_model(0), torch.zeros(0, 4, dtype=torch.long), None, SearchOptions()) == []
 
@@ -289,29 +279,3 @@ def test_damaged_model_is_named(beam: int) -> None:
         model.output.weight.fill_(math.nan)
     with pytest.raises(ModelError, match="not numbers"):
         search(model, torch.tensor([[4, 3]]), None, SearchOptions(beam=beam))
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"beam": 0}, r"decode\.beam: found 0"),
-        ({"beam": 1001}, r"decode\.beam: found 1001, expected 1 to 1000"),
-        ({"n_best": 0}, "n-best: found 0"),
-        ({"beam": 2, "n_best": 3}, "a beam of 2 finds no more"),
-        ({"length_penalty": -0.1}, r"decode\.length_penalty: found -0\.1"),
-        ({"length_penalty": 1000.0}, r"decode\.length_penalty: found 1000\.0, expected 0 to 10"),
-        ({"length_penalty": math.nan}, r"decode\.length_penalty: found nan"),
-        ({"length_factor": -1.0}, "longest output"),
-        ({"forbidden": (3,)}, "no output would end"),
-    ],
-)
-def test_impossible_options_are_refused(wrong: dict[str, object], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        SearchOptions(**wrong)  # type: ignore[arg-type]
-
-
-def test_options_come_from_the_recipe() -> None:
-    settings = DecodeSettings(beam=7, length_penalty=0.6, length_normalization="average")
-    options = SearchOptions.from_settings(settings, n_best=2)
-    assert (options.beam, options.n_best, options.length_penalty) == (7, 2, 0.6)
-    assert options.length_normalization == "average"
