@@ -16,7 +16,7 @@ SENTENCES = [[4, 5, 6, 7], [8], [5, 5], [7, 7, 7, 7, 7]]
 OPTIONS = SearchOptions(beam=4, n_best=2, max_length=MaxLength(factor=1, extra=5))
 
 
-def changed(**changes: object) -> SearchOptions:
+def options_with(**changes: object) -> SearchOptions:
     return SearchOptions.model_validate({**dict(OPTIONS), **changes})
 
 
@@ -40,8 +40,8 @@ def test_what_covers_the_source_better_ranks_higher(weight: float) -> None:
     changed = 0
     for seed in range(4):
         model = tiny_model(seed, vocabulary=9)
-        everything = search_all(model, SENTENCES, changed(n_best=4), 100)
-        found = search_and_rescore(model, SENTENCES, changed(coverage_penalty=weight), 100)
+        everything = search_all(model, SENTENCES, options_with(n_best=4), 100)
+        found = search_and_rescore(model, SENTENCES, options_with(coverage_penalty=weight), 100)
         for ids, finished, ranked in zip(SENTENCES, everything, found, strict=True):
             pairs = [(ids, one.tokens) for one in finished]
             expected = []
@@ -66,7 +66,7 @@ def test_what_covers_the_source_better_ranks_higher(weight: float) -> None:
 @pytest.mark.parametrize("beam", [1, 4])
 def test_under_a_repetition_penalty_log_prob_is_the_models_own(beam: int) -> None:
     model = tiny_model(1, vocabulary=9)
-    options = changed(beam=beam, n_best=1, repetition_penalty=1.5)
+    options = options_with(beam=beam, n_best=1, repetition_penalty=1.5)
     searched = search_all(model, SENTENCES, options, 100)
     found = search_and_rescore(model, SENTENCES, options, 100)
     differing = 0
@@ -81,7 +81,7 @@ def test_under_a_repetition_penalty_log_prob_is_the_models_own(beam: int) -> Non
     assert differing, "nothing was said twice: the test would show nothing"
 
 
-@pytest.mark.parametrize("options", [OPTIONS, changed(sampling=Sampling(), coverage_penalty=1.0)])
+@pytest.mark.parametrize("options", [OPTIONS, options_with(sampling=Sampling(), coverage_penalty=1.0)])
 def test_what_needs_no_second_look_gets_none(options: SearchOptions, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny_model(1, vocabulary=9)
     monkeypatch.setattr("nmt.decoding.rescoring.force_all", None)
