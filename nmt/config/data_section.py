@@ -1,40 +1,51 @@
-"""The sections on text: which languages, which files, what is left out of them, and how they are cut into pieces."""
+"""The sections on text: languages, files, filters, tokenizer."""
 
 import re
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from nmt.config.recipe_errors import Misfit
 from nmt.config.section import File, PositiveInt, Section
 
-_OWN_SYMBOL = re.compile("pad|unk|s|0x[0-9]{2}")
+_TOKENIZER_SYMBOL = re.compile("pad|unk|s|0x[0-9]{2}")
+_LANGUAGE_CODE = re.compile("[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
+"""ISO 639, with script or region; tokenization, typography and metrics depend on it."""
+
+
+def _is_code(name: str) -> str:
+    if not _LANGUAGE_CODE.fullmatch(name):
+        raise ValueError(f"found {name!r}, expected an ISO code such as zh, zh-Hant or pt_BR")
+    return name
+
+
+Language = Annotated[str, AfterValidator(_is_code)]
 
 
 class Languages(Section):
-    """Which language is translated into which, as ISO codes (`en`, `it`, `zh`)."""
+    """The direction of translation, as ISO 639 codes with optional script or region."""
 
-    source: str = Field(min_length=2)
-    """Language of the text that goes in."""
-    target: str = Field(min_length=2)
-    """Language of the text that comes out."""
+    source: Annotated[Language, Field(examples=["en"])]
+    """Language of the input."""
+    target: Annotated[Language, Field(examples=["it"])]
+    """Language of the translations."""
 
 
 class CorpusFile(Section):
-    """One parallel text: a tab-separated file, or two files whose lines pair up; `.gz` is read as it is."""
+    """One parallel text: a tab-separated file, or two files with corresponding lines. Files may be gzipped."""
 
-    tsv: File | None = None
-    """A file with one pair a line, its columns separated by tabs."""
+    tsv: Annotated[File | None, Field(examples=["train.tsv.gz"])] = None
+    """File with one sentence pair in each line, in columns separated by tabs."""
     columns: Annotated[tuple[PositiveInt, PositiveInt], Field(strict=False)] = (1, 2)
-    """Which columns of the tsv hold source and target, counted from 1; [2, 1] reads it the other way."""
-    source: File | None = None
-    """The source side, one sentence a line."""
-    target: File | None = None
-    """The target side, line by line beside the source."""
-    oversample: float = Field(default=1.0, gt=0, le=1000)
-    """How often an epoch shows each pair: 2 is twice, 0.5 is every other epoch on average."""
-    tag: str | None = Field(default=None, pattern=r"^[a-z0-9-]+$")
-    """Mark each source sentence with `<tag>`, as for back-translated or out-of-domain text."""
+    """Columns of source and target in the tsv, counted from 1; [2, 1] reverses the direction."""
+    source: Annotated[File | None, Field(examples=["train.en"])] = None
+    """File with one source sentence in each line."""
+    target: Annotated[File | None, Field(examples=["train.it"])] = None
+    """File with the translations, line by line."""
+    oversample: float = Field(default=1.0, ge=0.001, le=1000)
+    """How often each pair occurs in an epoch: 2 is twice, 0.5 is in every other epoch on average."""
+    tag: Annotated[str | None, Field(pattern=r"^[a-z0-9-]+$", max_length=100, examples=["bt"])] = None
+    """Put `<tag>` before each source sentence, for example to mark back-translated or out-of-domain text."""
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
@@ -47,49 +58,49 @@ class CorpusFile(Section):
             raise Misfit("columns", "belongs to a tsv, not to a pair of files")
         if self.columns[0] == self.columns[1]:
             raise Misfit("columns", f"must name two different columns, found {self.columns[0]} twice")
-        if self.tag is not None and _OWN_SYMBOL.fullmatch(self.tag):
-            raise Misfit("tag", f"<{self.tag}> is a symbol of the tokenizer's own; choose another name")
+        if self.tag is not None and _TOKENIZER_SYMBOL.fullmatch(self.tag):
+            raise Misfit("tag", f"<{self.tag}> is a special symbol of the tokenizer; choose another name")
         return self
 
 
 class Filters(Section):
-    """Which training pairs are left out; the counts a rule are kept in the manifest."""
+    """Rules that exclude training pairs. The manifest of the prepared corpus counts the pairs excluded by each."""
 
-    max_tokens: PositiveInt = 256
-    """Longest source or target kept, in tokens."""
-    max_ratio: float = Field(default=9.0, gt=1)
-    """Longest side over shortest side, in tokens; the first ten tokens of difference are free."""
+    max_tokens: Annotated[int, Field(ge=1, le=100_000)] = 256
+    """Longest source or target in tokens. The memory of attention grows with its square."""
+    max_ratio: float = Field(default=9.0, gt=1, le=1e9)
+    """Largest ratio of the longer to the shorter side, in tokens; the first ten tokens of difference are ignored."""
     keep_duplicates: bool = False
-    """Keep pairs that occur again, word for word."""
+    """Keep pairs that repeat an earlier pair exactly."""
     keep_copies: bool = False
-    """Keep pairs whose target is the source untranslated."""
+    """Keep pairs with identical source and target."""
     keep_any_script: bool = False
-    """Keep pairs whose target holds no letter of the target language's script (zh: Han)."""
+    """Keep pairs whose target has no letter in the script of the target language (zh: Han)."""
 
 
 class Data(Section):
-    """The texts: what to learn from, what to watch while learning, and what to report at the end."""
+    """The texts for training, validation and test."""
 
-    train: Annotated[tuple[CorpusFile, ...], Field(strict=False, min_length=1)]
-    """Texts to learn from."""
-    valid: CorpusFile | None = None
-    """Text that chooses the best checkpoint; never trained on."""
-    test: CorpusFile | None = None
-    """Text for the final score; never looked at by training."""
+    train: Annotated[tuple[CorpusFile, ...], Field(strict=False, min_length=1, examples=[[{"tsv": "train.tsv.gz"}]])]
+    """Texts to train on."""
+    valid: Annotated[CorpusFile | None, Field(examples=[{"tsv": "valid.tsv"}])] = None
+    """Text that selects the best checkpoint; not trained on."""
+    test: Annotated[CorpusFile | None, Field(examples=[{"tsv": "test.tsv"}])] = None
+    """Text for the score at the end of training; not used before."""
     filters: Filters = Filters()
-    """Which training pairs are left out."""
+    """Rules that exclude training pairs."""
 
 
 class TokenizerSettings(Section):
-    """SentencePiece: how text is cut into pieces."""
+    """The SentencePiece model that splits text into pieces."""
 
-    vocab_size: Annotated[int, Field(ge=32, lt=2**31)] = 8000
-    """Pieces in the vocabulary, special symbols and bytes included."""
+    vocab_size: Annotated[int, Field(ge=32, le=1_000_000)] = 8000
+    """Number of pieces, with special symbols and bytes."""
     shared: bool = True
-    """One vocabulary for both languages, or one each."""
+    """Use one vocabulary for both languages rather than one for each."""
     type: Literal["unigram", "bpe"] = "unigram"
-    """How pieces are chosen: unigram language model (Kudo 2018) or byte-pair encoding (Sennrich et al. 2016)."""
+    """Algorithm: unigram language model (Kudo 2018) or byte-pair encoding (Sennrich et al. 2016)."""
     coverage: float = Field(default=0.9999, gt=0.9, le=1)
-    """Share of the characters in the text that get a piece; rarer ones are spelled in bytes."""
+    """Fraction of the characters in the text that are pieces; rarer ones are written in bytes."""
     byte_fallback: bool = True
-    """Spell unknown characters in bytes, so that nothing is ever lost (costs 256 pieces)."""
+    """Write unknown characters in bytes, so that every text can be encoded (256 of the pieces are bytes)."""

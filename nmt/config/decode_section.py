@@ -1,4 +1,4 @@
-"""The section on searching for translations."""
+"""The section on the search for translations."""
 
 from typing import Annotated, Literal
 
@@ -8,60 +8,60 @@ from nmt.config.section import PositiveInt, Section
 
 
 class MaxLength(Section):
-    """The longest translation: factor × source tokens + extra, in tokens, both sentence ends counted."""
+    """The longest translation: factor × source tokens + extra, in tokens, with the end symbol on both sides."""
 
     factor: float = Field(default=2.0, ge=0, le=100)
     """Target tokens per source token."""
-    extra: PositiveInt = 10
-    """Target tokens beside these."""
+    extra: Annotated[int, Field(ge=1, le=100_000)] = 10
+    """Target tokens in addition."""
 
 
 class Sampling(Section):
-    """How translations are drawn at random."""
+    """Random translations drawn from the model's distribution."""
 
     temperature: Annotated[float, Field(ge=0.01, le=100)] = 1.0
-    """Divides what the model computes: below 1 the probable becomes more so, above 1 less."""
-    top_k: PositiveInt | None = None
-    """Draw from so many of the most probable tokens only; null from all."""
+    """Divisor of the logits: below 1 the distribution is sharper, above 1 flatter."""
+    top_k: Annotated[PositiveInt | None, Field(examples=[50])] = None
+    """Draw from this number of most probable tokens; null draws from all."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Draw from the fewest tokens that together are so probable (Holtzman et al. 2020)."""
+    """Draw from the fewest tokens whose total probability is at least this (Holtzman et al. 2020)."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
-    """Where the randomness comes from: the same sentence and seed give the same samples in any company."""
+    """Seed of the random numbers: a sentence has the same samples whatever other sentences are translated with it."""
 
 
 class DecodeSettings(Section):
-    """How translations are searched for, unless the command line says otherwise."""
+    """The search for translations; `nmt translate --set decode.key=value` changes it for one command."""
 
     beam: Annotated[int, Field(ge=1, le=1000)] = 5
-    """Hypotheses kept a sentence; 1 is greedy search."""
+    """Number of hypotheses kept for each sentence; 1 is greedy search."""
     length_penalty: float = Field(default=1.0, ge=0, le=10)
-    """The exponent α: 0 favours short output."""
+    """Exponent α of the length normalization: 0 favours short translations."""
     length_normalization: Literal["gnmt", "average"] = "gnmt"
-    """Divide log-probabilities by ((5+L)/6)^α (Wu et al. 2016) or by L^α."""
+    """Divide log-probabilities by ((5+L)/6)^α (gnmt, Wu et al. 2016) or by L^α (average)."""
     coverage_penalty: float = Field(default=0.0, ge=0, le=10)
-    """The weight β of source tokens that get less than their share of attention, when what the beam found is ranked (Wu
-    et al. 2016, eq. 15); 0 for none."""
-    max_length: MaxLength | None = None
-    """The longest translation; null takes what preparing learnt from the training text."""
-    min_length: float = Field(default=0.0, ge=0)
-    """The shortest translation, in target tokens per source token, both sentence ends counted."""
-    no_repeat_ngram: PositiveInt | None = None
-    """Say no run of so many tokens twice; null allows it."""
+    """Weight β of a penalty, in the final ranking of the beam, on source tokens that receive little attention (Wu et
+    al. 2016, eq. 15); 0 for none."""
+    max_length: Annotated[MaxLength | None, Field(examples=[{"factor": 1.5, "extra": 10}])] = None
+    """The longest translation; null uses the limit that `nmt prepare` measures on the training text."""
+    min_length: float = Field(default=0.0, ge=0, le=100)
+    """The shortest translation, in target tokens per source token, with the end symbol on both sides."""
+    no_repeat_ngram: Annotated[PositiveInt | None, Field(examples=[3])] = None
+    """Exclude translations in which a sequence of this many tokens occurs twice; null allows them."""
     repetition_penalty: float = Field(default=1.0, ge=1, le=100)
-    """Divides what the model computes for tokens already said, or multiplies it where negative (Keskar et al. 2019,
-    section 4.1); 1 for none."""
-    sampling: Sampling | None = None
-    """Draw translations at random instead of searching for the best; `{}` draws from the model as it is."""
-    mbr: Annotated[int, Field(ge=2, le=1000)] | None = None
-    """Draw so many samples of each translation and take the one that is most like all others (minimum Bayes risk); null
-    for none. It is for `nmt translate`."""
+    """Divide positive logits of generated tokens by this, and multiply negative ones (Keskar et al. 2019, section 4.1);
+    1 for no penalty."""
+    sampling: Annotated[Sampling | None, Field(examples=[{"temperature": 0.7}])] = None
+    """Draw random translations instead of searching for the best; `{}` draws from the unchanged distribution."""
+    mbr: Annotated[int | None, Field(ge=2, le=1000, examples=[32])] = None
+    """Draw this many samples and return the one most similar to all others (minimum Bayes risk); null for none. Used by
+    `nmt translate` only."""
     unknown: Literal["forbid", "copy"] = "forbid"
-    """Whether `<unk>` may be said, by models whose vocabulary has no bytes to spell with: copy puts in its place the
-    source word that it most attends to. It is for `nmt translate`."""
+    """For models without byte pieces: forbid `<unk>`, or copy the source word with the most attention in its place.
+    Used by `nmt translate` only."""
     protect: bool = True
-    """Let URLs, e-mail addresses, placeholders and tags through unchanged: a translation that loses one is searched for
-    again."""
+    """Copy URLs, e-mail addresses, placeholders and tags unchanged: the search is repeated with constraints where one
+    is missing."""
     typography: bool = True
-    """Set Chinese punctuation full width, Italian accents and apostrophes as they are printed."""
+    """Correct Chinese punctuation to full width, and Italian accents and apostrophes."""
     batch_tokens: PositiveInt = 8192
-    """Padded source tokens times beam in a batch; on a CPU it also has no more than a few hundred hypotheses."""
+    """Padded source tokens × beam in a batch; on CPUs a batch also has at most a few hundred hypotheses."""

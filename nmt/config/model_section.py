@@ -49,6 +49,21 @@ class ModelSettings(Section):
         """Return how many tokens, `</s>` included, a sequence may have; None for any number."""
         return self.max_positions if self.positions == "learned" else None
 
+    def size(self, vocabulary: int) -> int:
+        """Return how many numbers a model of this vocabulary on both sides holds: weights, and tables of sinusoids."""
+        dim, gates = self.dim, 2 if self.activation == "swiglu" else 1
+        attention = 4 * dim * dim + 4 * dim
+        feed_forward = (gates + 1) * self.feed_forward * dim + gates * self.feed_forward + dim
+        norm = dim if self.normalization == "rms" else 2 * dim
+        encoder, decoder = attention + feed_forward + 2 * norm, 2 * attention + feed_forward + 3 * norm
+        if self.positions == "relative":  # keys and values of the distances -k … k, or -k … 0
+            encoder += 2 * (2 * self.max_distance + 1) * (dim // self.heads)
+            decoder += 2 * (self.max_distance + 1) * (dim // self.heads)
+        rows = vocabulary * {"all": 1, "target": 2, "none": 3}[self.tied_embeddings]
+        rows += 2 * self.max_positions if self.positions in ("learned", "sinusoidal") else 0
+        final_norms = 2 * norm if self.norm == "pre" else 0
+        return self.encoder_layers * encoder + self.decoder_layers * decoder + rows * dim + final_norms
+
     @model_validator(mode="after")
     def _heads_divide(self) -> Self:
         if self.dim % self.heads or self.dim % 2:

@@ -1,6 +1,6 @@
-"""All sections of a recipe put together, and what they must agree on."""
+"""The whole recipe, and the checks that concern several sections."""
 
-import re
+import os
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -11,109 +11,113 @@ from nmt.config.decode_section import DecodeSettings
 from nmt.config.model_section import ModelSettings
 from nmt.config.recipe_errors import Misfit
 from nmt.config.schedules import Falling
-from nmt.config.section import File, Section
+from nmt.config.section import File, Section, Text
 from nmt.config.train_section import TrainSettings
 
-_CODE = re.compile("[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
-"""A language in ISO 639, with script or region where that matters; rules for a language go by it."""
+LARGEST_MODEL = 10**11
+"""Parameters. Published translation models have fewer; with gradients and optimizer state it is 1.5 TiB in fp32."""
 
 
 class RuntimeSettings(Section):
     """The machine."""
 
     device: Literal["auto", "cuda", "mps", "cpu"] = "auto"
-    """Where to compute; auto takes the first that is there."""
+    """Device to compute on; auto takes the first of cuda, mps and cpu that is present."""
     precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
-    """auto is bf16 on GPUs that have it, fp32 elsewhere. int8 is for translating on CPUs."""
-    threads: Annotated[int, Field(ge=1, le=1024)] | None = None
-    """CPU threads of a process; null takes one a core."""
+    """Type of the numbers; auto is bf16 on GPUs that support it, else fp32. int8 is for translation on CPUs only."""
+    threads: Annotated[int | None, Field(ge=1, le=1024, examples=[4])] = None
+    """CPU threads of each process; null takes one for each core."""
     compile: bool = False
-    """Compile the layers for training (torch.compile), for GPUs: minutes at the start, faster steps after it. The same
-    to rounding, but a resumed run need not repeat the last bit, for what is compiled may depend on the first batch."""
+    """Compile the layers for training with torch.compile, for GPUs: minutes at the start, faster steps afterwards.
+    Results are equal up to rounding; a resumed run may differ in the last bits."""
     parallel: Literal["ddp", "fsdp"] = "ddp"
-    """How several processes, started by torchrun, share the work. ddp: each holds the whole model. fsdp: each holds a
-    shard of the weights, gradients and optimizer state, for models that do not fit on one device."""
+    """Data parallelism of processes started by torchrun. ddp: each holds the whole model. fsdp: each holds a shard of
+    the weights, gradients and optimizer state, for models that do not fit on one device."""
 
 
 class Recipe(Section):
-    """A translator from raw text to scores. Paths are relative to the recipe's own folder."""
+    """All settings of a translator. Paths are relative to the recipe's folder."""
 
-    name: str = Field(min_length=1)
-    """What to call it in logs."""
+    name: Annotated[Text, Field(min_length=1, max_length=200, examples=["demo-en-it"])]
+    """Name for logs."""
     languages: Languages
-    """Which language is translated into which."""
+    """The direction of translation."""
     data: Data
     """The texts."""
     tokenizer: TokenizerSettings = TokenizerSettings()
-    """How text is cut into pieces."""
+    """Vocabulary and algorithm of the tokenizer."""
     model: ModelSettings = ModelSettings()
-    """The Transformer's size and variants."""
+    """The size and the variants of the Transformer."""
     train: TrainSettings = TrainSettings()
-    """Batches, learning rate, and the end of training."""
+    """Batches, loss, optimizer, schedule, and the end of training."""
     decode: DecodeSettings = DecodeSettings()
-    """How translations are searched for."""
+    """The search for translations."""
     runtime: RuntimeSettings = RuntimeSettings()
-    """Where to compute, and how precisely."""
+    """Device, precision and processes."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
-    """Where all randomness comes from."""
-    run: File
-    """Folder that training writes: checkpoints, metrics, the recipe as it was."""
-    prepared: File | None = None
-    """Folder of the prepared corpus; null puts it inside `run`. Name one to share it among runs."""
+    """Seed of all random numbers of training."""
+    run: Annotated[File, Field(examples=["../runs/demo-en-it"])]
+    """Folder that training writes: checkpoints, metrics, and the recipe with all defaults."""
+    prepared: Annotated[File | None, Field(examples=["../prepared/en-it"])] = None
+    """Folder of the prepared corpus, to share it among runs; null puts it inside `run`."""
 
     @model_validator(mode="after")
     def _sections_agree(self) -> Self:
+        data, model, train = self.data, self.model, self.train
         if self.runtime.precision == "int8":
-            raise Misfit("runtime.precision", "int8 is for translating only; set it to auto")
-        longest = self.data.filters.max_tokens + 1
-        taken_over = self.train.init_from is not None
-        if self.model.tied_embeddings == "all" and not self.tokenizer.shared and not taken_over:
+            raise Misfit("runtime.precision", "int8 is for translation only; set it to auto")
+        if model.tied_embeddings == "all" and not self.tokenizer.shared and train.init_from is None:
             message = "all needs tokenizer.shared: true; set it to target or none"
             raise Misfit("model.tied_embeddings", message, other="tokenizer.shared")
-        if self.model.positions == "learned" and self.model.max_positions < longest:
+        longest = data.filters.max_tokens + 1
+        if model.positions == "learned" and model.max_positions < longest:
             raise Misfit(
                 "model.max_positions",
-                f"{self.model.max_positions} learned positions are too few for data.filters.max_tokens: "
-                f"{longest - 1} and the end symbol; set it to {longest} or more",
+                f"{model.max_positions} learned positions are too few for data.filters.max_tokens: {longest - 1} and "
+                f"the end symbol; set it to {longest} or more",
                 other="model.positions",
             )
-        if self.tokenizer.type == "bpe" and (self.train.subword_sampling or 0) >= 1:
+        if self.tokenizer.type == "bpe" and (train.subword_sampling or 0) >= 1:
             raise Misfit(
                 "train.subword_sampling",
-                f"is the share of merges left out of a bpe tokenizer: less than 1, found {self.train.subword_sampling}",
+                f"for a bpe tokenizer it is a fraction, less than 1; found {train.subword_sampling}",
                 other="tokenizer.type",
             )
-        model = self.model
-        if self.train.r_drop and not (model.dropout or model.attention_dropout or model.feed_forward_dropout):
-            raise Misfit("train.r_drop", "compares passes under dropout, but there is none; set model.dropout")
-        if isinstance(self.train.schedule, Falling) and self.train.stop.steps is None:
-            falls = f"{self.train.schedule.name} needs train.stop.steps, the step at which the rate has fallen"
-            raise Misfit("train.schedule", falls)
-        learnt = {corpus.tag for corpus in self.data.train}
-        for name, corpus in (("valid", self.data.valid), ("test", self.data.test)):
-            if corpus is not None and corpus.tag is not None and corpus.tag not in learnt:
-                raise Misfit(
-                    f"data.{name}.tag", f"no training text is marked {corpus.tag}; the model could not know it"
-                )
-        if self.data.valid is None and self.train.stop.patience is not None:
+        if train.r_drop and not (model.dropout or model.attention_dropout or model.feed_forward_dropout):
+            raise Misfit("train.r_drop", "compares two passes under dropout, but all dropout is 0; set model.dropout")
+        if isinstance(train.schedule, Falling) and train.stop.steps is None:
+            message = f"{train.schedule.name} needs train.stop.steps, the step at which the decay ends"
+            raise Misfit("train.schedule", message)
+        tags = {corpus.tag for corpus in data.train}
+        for name, corpus in (("valid", data.valid), ("test", data.test)):
+            if corpus is not None and corpus.tag is not None and corpus.tag not in tags:
+                raise Misfit(f"data.{name}.tag", f"no training text has the tag {corpus.tag}, so it is not a token")
+        if data.valid is None and train.stop.patience is not None:
             raise Misfit("train.stop.patience", "needs data.valid, the text to validate on")
         return self
 
     @model_validator(mode="after")
-    def _languages_are_codes(self) -> Self:
-        for side, name in (("source", self.languages.source), ("target", self.languages.target)):
-            if not _CODE.fullmatch(name):
-                raise Misfit(f"languages.{side}", f"found '{name}', expected an ISO code such as zh, zh-Hant or pt_BR")
+    def _size_is_possible(self) -> Self:
+        size = self.model.size(self.tokenizer.vocab_size)
+        if size > LARGEST_MODEL:
+            raise Misfit(
+                "model",
+                f"these sizes give {size / 1e9:,.0f} billion parameters, {size * 4 / 2**30:,.0f} GiB in fp32; at most "
+                f"{LARGEST_MODEL / 1e9:.0f} billion are possible: reduce encoder_layers, decoder_layers, dim or "
+                "feed_forward",
+            )
         return self
 
     @model_validator(mode="after")
     def _folders_are_apart(self) -> Self:
-        if self.prepared is not None and self.run.resolve().is_relative_to(self.prepared.resolve()):
-            message = "is the folder of the run, or holds it, and would be replaced whole; name a folder of its own"
-            raise Misfit("prepared", message, other="run")
+        if self.prepared is not None:
+            run, prepared = (Path(os.path.realpath(path)) for path in (self.run, self.prepared))
+            if run.is_relative_to(prepared):
+                message = "is the folder of the run, or contains it, and would be replaced; name another folder"
+                raise Misfit("prepared", message, other="run")
         return self
 
     @property
     def prepared_directory(self) -> Path:
-        """Where the prepared corpus is, or will be."""
+        """The folder of the prepared corpus."""
         return self.prepared if self.prepared is not None else self.run / "prepared"

@@ -4,16 +4,19 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from nmt.config.section import PositiveInt, Probability, Rate, Section
+from nmt.config.section import PositiveInt, Probability, Section
+
+Rate = Annotated[float, Field(gt=0, le=1e30)]
+"""A learning rate; the bound is that of single precision. Training reports one that is too high as divergence."""
 
 
 class Noam(Section):
     """factor · dim^-0.5 · min(step^-0.5, step · warmup^-1.5) (Vaswani et al. 2017)."""
 
     name: Literal["noam"] = "noam"
-    """Which schedule."""
+    """The schedule."""
     factor: Rate = 2.0
-    """Scales the whole curve; the highest rate is factor · (dim · warmup)^-0.5."""
+    """Factor on the whole curve; the highest rate is factor · (dim · warmup)^-0.5."""
     warmup: PositiveInt = 4000
     """Steps until the rate is highest."""
 
@@ -22,7 +25,7 @@ class InverseSqrt(Section):
     """Linear warm-up to `rate`, then rate · sqrt(warmup / step)."""
 
     name: Literal["inverse_sqrt"]
-    """Which schedule."""
+    """The schedule."""
     rate: Rate = 7e-4
     """The highest learning rate."""
     warmup: PositiveInt = 4000
@@ -33,52 +36,43 @@ class Constant(Section):
     """Linear warm-up to `rate`, then `rate`."""
 
     name: Literal["constant"]
-    """Which schedule."""
+    """The schedule."""
     rate: Rate = 1e-4
     """The learning rate."""
-    warmup: Annotated[int, Field(ge=0)] = 0
+    warmup: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Steps until the rate is reached."""
 
 
-class Linear(Section):
-    """Linear warm-up to `rate`, then straight down to floor · rate at the last step."""
+class _FallingSchedule(Section):
+    rate: Rate = 1e-3
+    """The highest learning rate."""
+    warmup: PositiveInt = 1000
+    """Steps until the rate is highest."""
+    floor: Probability = 0.0
+    """Rate at the last step, as a fraction of the highest."""
+
+
+class Linear(_FallingSchedule):
+    """Linear warm-up to `rate`, then linear decay to floor · rate at the last step."""
 
     name: Literal["linear"]
-    """Which schedule."""
-    rate: Rate = 1e-3
-    """The highest learning rate."""
-    warmup: PositiveInt = 1000
-    """Steps until the rate is highest."""
-    floor: Probability = 0.0
-    """Rate at the last step, as a share of the highest."""
+    """The schedule."""
 
 
-class Cosine(Section):
-    """Linear warm-up to `rate`, then along half a cosine to floor · rate (Loshchilov & Hutter 2017)."""
+class Cosine(_FallingSchedule):
+    """Linear warm-up to `rate`, then half a cosine down to floor · rate at the last step (Loshchilov & Hutter 2017)."""
 
     name: Literal["cosine"]
-    """Which schedule."""
-    rate: Rate = 1e-3
-    """The highest learning rate."""
-    warmup: PositiveInt = 1000
-    """Steps until the rate is highest."""
-    floor: Probability = 0.0
-    """Rate at the last step, as a share of the highest."""
+    """The schedule."""
 
 
-class WarmupStableDecay(Section):
-    """Linear warm-up to `rate`, flat, and straight down to floor · rate at the end (Hu et al. 2024)."""
+class WarmupStableDecay(_FallingSchedule):
+    """Linear warm-up to `rate`, constant, then linear decay to floor · rate at the last step (Hu et al. 2024)."""
 
     name: Literal["wsd"]
-    """Which schedule."""
-    rate: Rate = 1e-3
-    """The highest learning rate."""
-    warmup: PositiveInt = 1000
-    """Steps until the rate is highest."""
+    """The schedule."""
     decay: float = Field(default=0.2, gt=0, le=1)
-    """Share of all steps, the last ones, in which the rate falls."""
-    floor: Probability = 0.0
-    """Rate at the last step, as a share of the highest."""
+    """Length of the decay, as a fraction of all steps."""
 
 
 Schedule = Annotated[Noam | InverseSqrt | Constant | Linear | Cosine | WarmupStableDecay, Field(discriminator="name")]

@@ -1,5 +1,6 @@
-"""What all sections of a recipe have in common, and the kinds of values in them."""
+"""The base class of all sections of a recipe, and the kinds of values in them."""
 
+import unicodedata
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -7,16 +8,24 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 PositiveInt = Annotated[int, Field(ge=1, lt=2**31)]
 Probability = Annotated[float, Field(ge=0, lt=1)]
-Rate = Annotated[float, Field(gt=0)]
 
 
-def _not_the_recipes_folder(path: Path) -> Path:
+def _without_controls(text: str) -> str:
+    # in messages, control characters would change the terminal
+    if any(unicodedata.category(character) in ("Cc", "Cs") for character in text):
+        raise ValueError(f"found {text!r}, expected text without control characters")
+    return text
+
+
+def _file_name(path: Path) -> Path:
+    _without_controls(str(path))
     if path == Path():
         raise ValueError("found no name, expected the path of a file, or of a folder of its own")
     return path
 
 
-File = Annotated[Path, Field(strict=False), AfterValidator(_not_the_recipes_folder)]
+Text = Annotated[str, AfterValidator(_without_controls)]
+File = Annotated[Path, Field(strict=False), AfterValidator(_file_name)]
 
 
 class Section(BaseModel):
@@ -29,5 +38,4 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _empty_means_defaults(cls, data: Any) -> Any:
-        # `train:` with every key below it commented out
-        return {} if data is None else data
+        return {} if data is None else data  # `train:` with every key below it commented out

@@ -5,20 +5,20 @@ from typing import Annotated, Literal, Self
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from nmt.config.schedules import Noam, Schedule
-from nmt.config.section import File, PositiveInt, Probability, Rate, Section
+from nmt.config.section import File, PositiveInt, Probability, Section, Text
 
 
 class Stop(Section):
-    """When training is over: whichever limit is met first."""
+    """The limits of training; the first one that is reached ends it."""
 
     steps: PositiveInt | None = 100_000
-    """Optimizer updates."""
-    epochs: PositiveInt | None = None
-    """Passes over the training text."""
-    hours: Rate | None = None
-    """Wall-clock time of training, all sessions of the run together."""
-    patience: PositiveInt | None = None
-    """Validations in a row without a better `best_metric`."""
+    """Number of updates."""
+    epochs: Annotated[PositiveInt | None, Field(examples=[30])] = None
+    """Number of passes over the training text."""
+    hours: Annotated[float | None, Field(gt=0, le=1e6, examples=[1.5])] = None
+    """Wall-clock time of training, summed over interruptions."""
+    patience: Annotated[PositiveInt | None, Field(examples=[8])] = None
+    """Successive validations without a better `best_metric`."""
 
     @model_validator(mode="after")
     def _some_limit(self) -> Self:
@@ -28,63 +28,65 @@ class Stop(Section):
 
 
 NumberOrAuto = Annotated[
-    Annotated[int, Field(ge=16, lt=2**31), Tag("number")] | Annotated[Literal["auto"], Tag("auto")],
-    # told apart first, so that a wrong number is one mistake and not two
+    # ten million tokens are more than fit on any device
+    Annotated[int, Field(ge=16, le=10_000_000), Tag("number")] | Annotated[Literal["auto"], Tag("auto")],
+    # with a discriminator, a wrong number is one error rather than two
     Discriminator(lambda value: "auto" if value == "auto" else "number"),
 ]
 
 
 class TrainSettings(Section):
-    """How the model learns."""
+    """Training of a model from a prepared corpus."""
 
     batch_tokens: NumberOrAuto = 4096
-    """Padded target tokens in a batch (sentences × longest, in each of its length groups), shared out if there are
-    several processes; auto finds by trial how many fit in the memory when a run begins, and keeps to that."""
-    length_groups: PositiveInt = 4
-    """Groups in a batch. Within a group all sentences are of like length, so little is padded; several groups mix
-    lengths in each update, from which a model learns faster (measured in benchmarks/RESULTS.md)."""
-    accumulate: PositiveInt = 1
-    """Batches that make one update, as if they were one."""
+    """Padded target tokens in a batch (sentences × longest, in each length group), divided among all processes. auto
+    measures how many fit in the device memory when a run begins, and stays constant."""
+    length_groups: Annotated[int, Field(ge=1, le=1000)] = 4
+    """Length groups in a batch. Sentences in a group have similar lengths, so little is padded; several groups mix
+    lengths in each update, which speeds up convergence (measured in benchmarks/RESULTS.md)."""
+    accumulate: Annotated[int, Field(ge=1, le=10_000)] = 1
+    """Number of batches whose gradients are summed for one update."""
     schedule: Schedule = Noam()
     """The learning rate as a function of the step."""
-    subword_sampling: Annotated[float, Field(gt=0, le=10)] | None = None
-    """Cut each training sentence into other pieces each time it is read: with a unigram tokenizer the exponent α of
-    their probability (Kudo 2018; 0.2 to 0.5, less varies more), with bpe the share of merges left out (Provilkov et al.
-    2020; 0.1)."""
+    subword_sampling: Annotated[float | None, Field(gt=0, le=10, examples=[0.3])] = None
+    """Split each training sentence into random pieces each time it is read. For a unigram tokenizer, the exponent α of
+    their probability (Kudo 2018; 0.2 to 0.5, smaller varies more); for bpe, the fraction of omitted merges (Provilkov
+    et al. 2020; 0.1)."""
     label_smoothing: Probability = 0.1
-    """Probability given to the wrong symbols (Szegedy et al. 2016)."""
-    r_drop: float = Field(default=0.0, ge=0)
-    """Read each batch twice and weigh with this how far the predictions differ under dropout (R-Drop, Liang et al.
-    2021; 5 for small data); costs a second pass."""
+    """Probability distributed over the wrong tokens (Szegedy et al. 2016)."""
+    r_drop: float = Field(default=0.0, ge=0, le=1000)
+    """Weight of the divergence between the predictions of two passes under dropout (R-Drop, Liang et al. 2021; 5 for
+    small data). Training takes twice the time."""
     adam_betas: Annotated[tuple[Probability, Probability], Field(strict=False)] = (0.9, 0.98)
-    """Decay of Adam's two moments."""
-    adam_epsilon: Rate = 1e-9
-    """Adam's guard against division by zero."""
-    weight_decay: float = Field(default=0.0, ge=0)
-    """Share of the learning rate by which matrices shrink each step, apart from the gradient (AdamW, Loshchilov &
-    Hutter 2019); norms, biases and learned positions do not."""
-    clip_norm: Rate | None = 1.0
-    """Longest gradient, all parameters together; null for none."""
-    ema: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """Validate and keep an exponential moving average of the weights, with this decay a step, such as 0.999."""
-    init_from: File | None = None
-    """Begin with the weights and the tokenizer of this model or run, to fine-tune it; null begins at random."""
-    freeze: Annotated[tuple[str, ...], Field(strict=False)] = ()
-    """Weights that stay as they are, by name; `*` stands for anything, as in `encoder.*`."""
+    """Decay rates of Adam's two moments."""
+    adam_epsilon: float = Field(default=1e-9, gt=0, le=1)
+    """Term in the denominator of Adam's update."""
+    weight_decay: float = Field(default=0.0, ge=0, le=100)
+    """Decoupled weight decay of matrices, multiplied by the learning rate (AdamW, Loshchilov & Hutter 2019); norms,
+    biases and learned positions have none."""
+    clip_norm: Annotated[float | None, Field(gt=0, le=1e6)] = 1.0
+    """Largest norm of the gradient of all parameters together; null for no clipping."""
+    ema: Annotated[float | None, Field(gt=0, lt=1, examples=[0.999])] = None
+    """Validate and save an exponential moving average of the weights, with this decay per step."""
+    init_from: Annotated[File | None, Field(examples=["../runs/base"])] = None
+    """Model directory or run whose weights and tokenizer initialize the model, for fine-tuning; null for random
+    weights."""
+    freeze: Annotated[tuple[Text, ...], Field(strict=False, examples=[["encoder.*"]])] = ()
+    """Names of weights that are not trained; `*` matches any text."""
     stop: Stop = Stop()
-    """When training is over."""
+    """The limits of training."""
     log_every: PositiveInt = 50
     """Steps between two lines of the log."""
     validate_every: PositiveInt = 1000
     """Steps between two validations; each writes a checkpoint."""
     best_metric: Literal["bleu", "chrf", "loss"] = "bleu"
-    """What makes a checkpoint the best."""
+    """Metric on the validation text that selects the best checkpoint."""
     keep_best: PositiveInt = 3
-    """How many of the best checkpoints stay on disk, beside the newest."""
+    """Number of best checkpoints that stay on disk, besides the newest."""
     keep_last: PositiveInt = 1
-    """How many of the newest checkpoints that were validated stay on disk."""
+    """Number of newest validated checkpoints that stay on disk."""
     tensorboard: bool = False
-    """Write the log for TensorBoard too, into the run's folder `tensorboard`."""
+    """Also write the log for TensorBoard, into the folder `tensorboard` of the run."""
 
     @property
     def budget(self) -> int:
@@ -94,5 +96,5 @@ class TrainSettings(Section):
 
     @property
     def group_budget(self) -> int:
-        """Return how many padded target tokens a length group may hold."""
+        """Return the largest number of padded target tokens in a length group."""
         return max(1, self.budget // self.length_groups)
