@@ -1,5 +1,25 @@
-"""`python -m nmt` is `nmt`, and so torchrun can start it."""
+"""Entry point of `nmt` and of `python -m nmt`: handle Ctrl-C, then import the rest, which takes a noticeable time."""
 
-from nmt.cli import main
+import os
+import signal
 
-main()
+
+def _exit_interrupted(*_: object) -> None:
+    """Signal handler: end the process at once, since there is nothing to clean up."""
+    try:
+        os.write(2, b"error: interrupted\n")
+    finally:
+        os._exit(130)
+
+
+def main() -> None:
+    """Run the command line."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a background job of a shell script ignores it
+        signal.signal(signal.SIGINT, _exit_interrupted)
+    from nmt.cli import main as run_command_line
+
+    run_command_line()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,12 +1,14 @@
-"""The commands. Each one parses, loads the recipe, calls its stage, and shows what came out.
+"""The command line: options, exit codes and error messages. Each command calls the module of its name in `commands`.
 
-Stages are imported where they are called, so that `--help` answers at once.
+Those are imported inside the functions, so that `--help` does not import torch.
 """
 
 import gc
+import io
 import os
 import signal
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Iterator
@@ -40,9 +42,9 @@ USER_ERROR, OUR_BUG, INTERRUPTED = 2, 1, 130
 Config = Annotated[Path, Option("--config", "-c", help="The recipe, a YAML file.", metavar="RECIPE")]
 Overrides = Annotated[
     list[str] | None,
-    Option("--set", help="Change one key of the recipe; may be given often.", metavar="SECTION.KEY=VALUE"),
+    Option("--set", help="Change one key of the recipe; can be repeated.", metavar="SECTION.KEY=VALUE"),
 ]
-Quiet = Annotated[bool, Option("--quiet", "-q", help="Say nothing but warnings and errors.")]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="Print only warnings and errors.")]
 Debug = Annotated[bool, Option("--debug", help="Show the traceback of an error.")]
 
 
@@ -60,11 +62,11 @@ def main_options(
 def prepare(
     config: Config,
     overrides: Overrides = None,
-    force: Annotated[bool, Option("--force", help="Prepare anew even if nothing has changed.")] = False,
+    force: Annotated[bool, Option("--force", help="Prepare again even if nothing has changed.")] = False,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Turn the recipe's texts into a prepared corpus: filtered, tokenized, ready to train on."""
+    """Make the prepared corpus from the texts of the recipe: filtered, tokenized, ready for training."""
     with errors_explained(debug, quiet) as console:
         from nmt.commands.prepare import prepare as run_stage
         from nmt.config import load_recipe
@@ -76,12 +78,12 @@ def prepare(
 def train(
     config: Config,
     overrides: Overrides = None,
-    restart: Annotated[bool, Option("--restart", help="Start over: forget what the run has learnt.")] = False,
-    dry: Annotated[bool, Option("--dry-run", help="Say what it takes in memory and time; train nothing.")] = False,
+    restart: Annotated[bool, Option("--restart", help="Delete the run's checkpoints and start from step 0.")] = False,
+    dry: Annotated[bool, Option("--dry-run", help="Estimate memory and time; train nothing.")] = False,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Train the recipe's model; prepares first if needed, resumes by itself if the run exists."""
+    """Train the model of the recipe. Prepares the corpus if needed; resumes the run if it exists."""
     with errors_explained(debug, quiet) as console:
         from nmt.commands.prepare import prepare as prepare_stage
         from nmt.commands.prepare import why_stale
@@ -90,7 +92,7 @@ def train(
         from nmt.config import load_recipe
         from nmt.system.distributed import connected, first_goes_ahead, is_second_try, rank, single_process
 
-        signal.signal(signal.SIGUSR1, lambda *_: None)  # until there is something to save
+        signal.signal(signal.SIGUSR1, lambda *_: None)  # ignored until there is something to save
         recipe = load_recipe(config, overrides or ())
         restart = restart and not is_second_try()
         with connected(recipe.runtime):
@@ -185,6 +187,7 @@ def translate(
             _refuse("--reference", {"--n-best": n_best > 1, "--glossary": glossary, "--alignment": alignment})
         with _quick_imports():
             from nmt.commands.translate import Job, default_model, opened_translator
+            from nmt.system.console import printable
             from nmt.system.device import runtime_settings
             from nmt.text.glossary import Glossary
 
@@ -196,7 +199,7 @@ def translate(
             job = Job(translator, models, options, source, output, json)
             if verify:
                 if report := job.verify(console):
-                    print(report.as_text())
+                    print(printable(report.as_text()))
                     report.check()
             elif reference is not None:
                 job.score_given(reference, console)
@@ -215,10 +218,12 @@ def _refuse(option: str, others: dict[str, object]) -> None:
 def score(
     hypothesis: Annotated[Path, Argument(metavar="HYP", help="The translations; - reads standard input.")],
     references: Annotated[list[Path], Argument(metavar="REF…", help="One or more reference translations.")],
-    source: Annotated[Path | None, Option("--source", help="What was translated.")] = None,
-    target_lang: Annotated[str | None, Option(help="The language scored, such as zh.")] = None,
-    metric: Annotated[list[str] | None, Option(help="bleu, chrf, chrf++ or ter; may be given often.")] = None,
-    baseline: Annotated[Path | None, Option(help="Other translations to compare with.")] = None,
+    source: Annotated[Path | None, Option("--source", help="The source text of the translations.")] = None,
+    target_lang: Annotated[str | None, Option(help="Language of the translations, such as zh.")] = None,
+    metric: Annotated[list[str] | None, Option(help="bleu, chrf, chrf++ or ter; can be repeated.")] = None,
+    baseline: Annotated[
+        Path | None, Option(help="Other translations, to test the difference for significance.")
+    ] = None,
     confidence: Annotated[bool, Option("--confidence", help="Add 95 % confidence intervals.")] = False,
     json: Annotated[bool, Option("--json", help="Print one JSON object.")] = False,
     quiet: Quiet = False,
@@ -228,26 +233,29 @@ def score(
     with errors_explained(debug, quiet) as console:
         from nmt.commands.score import ScoreOptions, render
         from nmt.commands.score import score as score_stage
+        from nmt.system.console import printable
 
         metrics = tuple(metric or ScoreOptions().metrics)
         report = score_stage(hypothesis, references, ScoreOptions(metrics, target_lang, confidence, source, baseline))
         for warning in report.warnings:
             console.warn(warning)
         if report.language.notice:
-            console.say(report.language.notice)
-        print(report.as_json() if json else render(report))
+            console.info(report.language.notice)
+        print(report.as_json() if json else printable(render(report)))
 
 
 @app.command()
 def average(
-    models: Annotated[list[Path], Argument(metavar="RUN", help="A run, or several models to average.")],
+    models: Annotated[list[Path], Argument(metavar="RUN", help="A run, or several models.")],
     output: Annotated[Path, Option("--output", "-o", metavar="DIR", help="The model directory to write.")],
-    last: Annotated[int | None, Option(min=1, help="Take the run's last K checkpoints.", metavar="K")] = None,
-    best: Annotated[int | None, Option(min=1, help="Take its best K; all that it keeps.", metavar="K")] = None,
+    last: Annotated[int | None, Option(min=1, help="Average the last K checkpoints of the run.", metavar="K")] = None,
+    best: Annotated[
+        int | None, Option(min=1, help="Average the best K checkpoints; default: all that the run keeps.", metavar="K")
+    ] = None,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Average the weights of checkpoints into one model, which often translates better than any of them."""
+    """Average the weights of checkpoints into one model, which often translates better than each of them."""
     with errors_explained(debug, quiet) as console:
         from nmt.commands.average import average as run_stage
 
@@ -258,13 +266,15 @@ def average(
 def export(
     model: Annotated[Path, Argument(metavar="MODEL", help="A run or a model directory.")],
     output: Annotated[Path, Argument(metavar="DIR", help="The directory to write.")],
-    to: Annotated[Literal["ctranslate2", "hf"], Option(help="The program to write for; hf is transformers.")],
-    quantization: Annotated[str, Option(help="Weights of ctranslate2: float32, int8, int8_float32 …")] = "float32",
-    lines: Annotated[Path | None, Option(help="Compare translations of these lines.", metavar="FILE")] = None,
+    to: Annotated[Literal["ctranslate2", "hf"], Option(help="The target library; hf is Hugging Face transformers.")],
+    quantization: Annotated[
+        str, Option(help="Type of the weights for ctranslate2: float32, int8, int8_float32, …")
+    ] = "float32",
+    lines: Annotated[Path | None, Option(help="Compare the translations of these lines.", metavar="FILE")] = None,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Write a model for CTranslate2 or transformers, and check that it translates as the model itself does."""
+    """Export a model to CTranslate2 or transformers, and check that its translations are the same."""
     with errors_explained(debug, quiet) as console:
         from nmt.commands.export import export as run_stage
 
@@ -273,52 +283,84 @@ def export(
 
 @contextmanager
 def errors_explained(debug: bool, quiet: bool) -> Iterator["Console"]:
-    """Turn what goes wrong into a message and an exit code; show tracebacks only to those who want them.
+    """Yield the console of a command; turn its exceptions into a message and an exit code.
 
-    Yields where to say what is done: of several processes, only the first one speaks.
+    Of several processes under torchrun, only the first prints anything but errors.
     """
-    from nmt.system.console import Console
+    from nmt.system.console import Console, printable
 
     console = Console(quiet)
+    is_first = os.environ.get("RANK", "0") == "0"
     try:
-        yield console if _is_first() else Console(silent=True)
-        if sys.stdout is not None:  # closed by whoever started us
+        with _interruptible():
+            yield console if is_first else Console(silent=True)
+        if sys.stdout is not None:  # None if the parent process closed it
             sys.stdout.flush()
-    except NMTError as error:
-        if not _is_first():
-            time.sleep(2)  # when the first has said the same and ended, all are ended
-        _show_traceback(debug)
-        console.error(str(error))
-        raise typer.Exit(USER_ERROR) from None
-    except KeyboardInterrupt:
-        console.error("interrupted")
-        raise typer.Exit(INTERRUPTED) from None
-    except BrokenPipeError:
-        # who read our output has enough; nothing more can be written, not even at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(0) from None
     except typer.Exit:
         raise
-    except OSError as error:
-        _show_traceback(debug)
+    except BrokenPipeError:
+        _discard_stdout()
+        raise typer.Exit(0) from None
+    except (Exception, KeyboardInterrupt) as error:
+        if isinstance(error, NMTError) and not is_first:
+            time.sleep(2)  # torchrun ends this process before, if the first process has printed the same error
+        if debug:
+            print(printable(traceback.format_exc()), end="", file=sys.stderr)
+        code, message = _explain(error)
+        console.error(message)
+        raise typer.Exit(code) from None
+
+
+def _explain(error: BaseException) -> tuple[int, str]:
+    """Return the exit code and the message for an exception."""
+    if isinstance(error, KeyboardInterrupt):
+        return INTERRUPTED, "interrupted"
+    if isinstance(error, NMTError):
+        return USER_ERROR, str(error)
+    if isinstance(error, OSError):
         reason = error.strerror or str(error)
-        console.error(f"{error.filename}: {reason}" if error.filename else reason)
-        raise typer.Exit(USER_ERROR) from None
-    except Exception as error:
-        _show_traceback(debug)
-        console.error(f"{type(error).__name__}: {error}\nThis is a bug in nmt; --debug shows where.")
-        raise typer.Exit(OUR_BUG) from None
+        return USER_ERROR, f"{error.filename}: {reason}" if error.filename else reason
+    if _is_out_of_memory(error):
+        return USER_ERROR, f"out of memory; close other programs, or use a smaller model, batch or beam ({error})"
+    return OUR_BUG, f"{type(error).__name__}: {error}\nThis is a bug in nmt; --debug shows where."
 
 
-def _is_first() -> bool:
-    """Whether this is the only process, or of those that torchrun started the first."""
-    return os.environ.get("RANK", "0") == "0"
+def _is_out_of_memory(error: BaseException) -> bool:
+    if "torch" in sys.modules:
+        from nmt.system.device import is_out_of_memory
+
+        return is_out_of_memory(error)
+    return isinstance(error, MemoryError)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Raise KeyboardInterrupt at the first Ctrl-C; end at once at the second, which would interrupt the clean-up.
+
+    The files can be used as after a kill.
+    """
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, lambda *_: _end_at_once())
+        raise KeyboardInterrupt
+
+    before = signal.getsignal(signal.SIGINT)
+    # a background job of a shell script ignores it; only the main thread can handle signals
+    if before is None or before == signal.SIG_IGN or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGINT) is interrupt:
+            signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
 def _quick_imports() -> Iterator[None]:
-    """Import torch in a tenth of a second less: nobody looks through the many objects that come now, and stay."""
-    # numpy's threads would have nothing to do, and a process that has some is not copied (nmt.decoding.workers)
+    """Import torch 0.1 s faster: without garbage collection of the many objects that an import makes and keeps."""
+    # numpy's threads would be idle, and a process that has threads is not forked (nmt.decoding.workers)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     gc.disable()
     yield
@@ -326,55 +368,47 @@ def _quick_imports() -> Iterator[None]:
     gc.enable()
 
 
-def _show_traceback(debug: bool) -> None:
-    if debug:
-        traceback.print_exc()
-
-
 def main() -> None:
-    """Run the command line; as one of torchrun's processes, leave without taking anything down.
+    """Run the command line; end a process of torchrun without the usual clean-up.
 
-    Threads of torch.distributed may still be there at the end; a process that takes them down now and then aborts
-    ("terminate called without an active exception"), and torchrun would call the whole training failed.
+    Threads of torch.distributed may still run at the end. Their destruction sometimes aborts the process ("terminate
+    called without an active exception"), which torchrun reports as a failed training.
     """
     code: object = 0
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # in the background of a script it is ignored
-        signal.signal(signal.SIGINT, _interrupt)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal may lack a character of a message
     try:
         app()
     except SystemExit as end:
         code = end.code
     except OSError as error:
-        code = _unwritten(error)
+        code = _write_error(error)
     try:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()
     except OSError as error:
-        code = code or _unwritten(error)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would try once more at exit
+        code = code or _write_error(error)
+        _discard_stdout()
     if "TORCHELASTIC_RUN_ID" in os.environ:
         os._exit(code if isinstance(code, int) else int(code is not None))
     sys.exit(code)  # type: ignore[arg-type]
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Break off at the first Ctrl-C, and end at once at the second, which would fall into the midst of cleaning up.
-
-    What is on the disk can be gone on with: it would survive a kill.
-    """
-    signal.signal(signal.SIGINT, lambda *_: _end_at_once())
-    raise KeyboardInterrupt
-
-
 def _end_at_once() -> None:
     if sys.stderr is not None and sys.stderr.isatty():
-        os.write(sys.stderr.fileno(), b"\x1b[?25h")  # a progress bar hides the cursor
+        os.write(sys.stderr.fileno(), b"\x1b[?25h")  # show the cursor, which a progress bar hides
     os._exit(INTERRUPTED)
 
 
-def _unwritten(error: OSError) -> int:
-    """Say why help or a version could not be written; whoever closed the pipe has read enough."""
+def _discard_stdout() -> None:
+    """Let Python's last flush of stdout succeed after its reader has closed it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _write_error(error: OSError) -> int:
+    """Report that help or a version could not be written; a closed pipe is no error."""
     if isinstance(error, BrokenPipeError):
         return 0
     print(f"error: standard output: {error.strerror or error}", file=sys.stderr)

@@ -1,13 +1,12 @@
-"""The commands: what they print where, and how they end."""
+"""The command line: output, exit codes, signals."""
 
 import importlib
 import json
 import os
-import resource
 import signal
-import statistics
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -56,7 +55,7 @@ def texts(tmp_path: Path) -> tuple[Path, Path]:
 # help
 
 
-def test_there_are_commands() -> None:
+def test_commands_exist() -> None:
     assert {"prepare", "train", "score"} <= set(COMMANDS)
 
 
@@ -77,7 +76,7 @@ def test_no_arguments_show_the_help() -> None:
 
 
 def test_no_help_needs_torch(repository: Path) -> None:
-    """All commands in one process, for imports are slow."""
+    """All commands run in one process, since imports are slow."""
     program = f"""
 import sys
 from typer.testing import CliRunner
@@ -92,25 +91,6 @@ print(heavy)
         [sys.executable, "-c", program], cwd=repository, capture_output=True, text=True, check=False
     )
     assert result.stdout.strip() == "[]", result.stderr
-
-
-def test_help_comes_at_once(repository: Path) -> None:
-    """At most twice the time of importing what it is made of; tried again, for the machine may be busy."""
-
-    def seconds(command: list[str]) -> float:
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([sys.executable, *command], cwd=repository, check=True, capture_output=True)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-    ratios = []
-    for _ in range(3):
-        times = [(seconds(["-m", "nmt.cli", "--help"]), seconds(["-c", "import typer, rich"])) for _ in range(5)]
-        ours, theirs = (statistics.median(side) for side in zip(*times, strict=True))
-        ratios.append(ours / theirs)
-        if ratios[-1] <= 2:
-            return
-    pytest.fail(f"nmt --help takes {ratios} times as long as importing typer and rich")
 
 
 def test_version() -> None:
@@ -169,7 +149,7 @@ def test_errors_of_the_user(recipe: Path, monkeypatch: pytest.MonkeyPatch, error
     assert result.stderr == "error: the moon is full; wait\n"
 
 
-def test_our_bugs(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_exceptions_are_reported_as_bugs(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nmt.commands.prepare.prepare", raising(ZeroDivisionError("division by zero")))
     result = call("prepare", "-c", recipe)
     assert (result.exit_code, result.stdout) == (1, "")
@@ -177,7 +157,7 @@ def test_our_bugs(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("error", [DataError("no"), ZeroDivisionError("no")])
-def test_debug_shows_where(
+def test_debug_prints_the_traceback(
     recipe: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], error: Exception
 ) -> None:
     monkeypatch.setattr("nmt.commands.prepare.prepare", raising(error))
@@ -189,19 +169,21 @@ def test_debug_shows_where(
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "message"),
     [
         (PermissionError(13, "Permission denied", "/runs/x"), "error: /runs/x: Permission denied\n"),
         (OSError(28, "No space left on device"), "error: No space left on device\n"),
     ],
 )
-def test_what_the_system_refuses(recipe: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, said: str) -> None:
+def test_errors_of_the_system_are_user_errors(
+    recipe: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, message: str
+) -> None:
     monkeypatch.setattr("nmt.commands.prepare.prepare", raising(error))
     result = call("prepare", "-c", recipe)
-    assert (result.exit_code, result.stdout, result.stderr) == (2, "", said)
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", message)
 
 
-def test_interrupted(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_exits_with_130(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nmt.commands.prepare.prepare", raising(KeyboardInterrupt()))
     result = call("prepare", "-c", recipe)
     assert (result.exit_code, result.stdout, result.stderr) == (130, "", "error: interrupted\n")
@@ -209,7 +191,7 @@ def test_interrupted(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 TWICE = """
 import atexit, os, random, signal, sys, time
-import nmt.cli, nmt.commands.prepare
+import nmt.__main__, nmt.commands.prepare
 
 choose = random.Random(5)
 sys.argv[1:] = ["prepare", "--config", sys.argv[1]]
@@ -229,7 +211,7 @@ for number in range(30):
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
-        nmt.cli.main()
+        nmt.__main__.main()
     os.read(reading, 1)
     os.kill(child, signal.SIGINT)
     time.sleep(choose.uniform(0, 0.02))
@@ -238,15 +220,81 @@ for number in range(30):
 """
 
 
-def test_interrupted_twice(recipe: Path, repository: Path) -> None:
-    """A second Ctrl-C, at whatever moment, ends it quietly."""
+def test_a_second_ctrl_c_ends_at_once(recipe: Path, repository: Path) -> None:
+    """A second Ctrl-C ends the process without a traceback, whenever it comes."""
     command = [sys.executable, "-c", TWICE, str(recipe)]
     done = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    # at the very end Python lets signals have their way, for which shells say 130 as well
+    # at the very end of Python the signal itself ends the process, which shells report as 130 too
     assert set(map(int, done.stdout.split())) <= {130, -signal.SIGINT}
     assert len(done.stdout.split()) == 30
     assert set(done.stderr.splitlines()) <= {"error: interrupted"}
+
+
+START = """
+import os, signal, sys
+import nmt.__main__
+
+install = signal.signal
+
+
+def report(*arguments):
+    before = install(*arguments)
+    signal.signal = install
+    os.write(1, b"x")
+    return before
+
+
+signal.signal = report
+nmt.__main__.main()
+"""
+
+
+@pytest.mark.parametrize("delay", [0, 0.05, 0.15, 0.4, 1.0])
+def test_ctrl_c_during_the_start_prints_one_line(recipe: Path, repository: Path, delay: float) -> None:
+    """From the moment when the handler is installed, which is the first statement of the command."""
+    command = [sys.executable, "-c", START, "train", "--config", str(recipe), "--quiet"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([*command, "--set", "train.stop.steps=1"], cwd=repository, **pipes) as process:  # type: ignore[call-overload]
+        process.stdout.read(1)
+        time.sleep(delay)
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=300)
+    assert (output, process.returncode) in {(b"", 130), (b"", 0)}
+    assert errors == (b"error: interrupted\n" if process.returncode else b"")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_termination_during_the_start_leaves_nothing(recipe: Path, repository: Path, number: signal.Signals) -> None:
+    before = sorted(recipe.parent.iterdir())
+    command = [sys.executable, "-c", START, "train", "--config", str(recipe)]
+    with subprocess.Popen(command, cwd=repository, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.read(1)
+        process.send_signal(number)
+        assert process.communicate(timeout=300) == (b"", b"")
+    assert process.returncode == -number
+    assert sorted(recipe.parent.iterdir()) == before
+
+
+def test_running_out_of_memory_is_a_user_error(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for error in (MemoryError(), RuntimeError("[enforce fail] DefaultCPUAllocator: not enough memory")):
+        monkeypatch.setattr("nmt.commands.prepare.prepare", raising(error))
+        result = call("prepare", "-c", recipe)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert result.stderr.startswith("error: out of memory; close other programs")
+
+
+def test_escape_sequences_do_not_reach_the_terminal(tmp_path: Path) -> None:
+    attack = "\x1b]0;title\x07\x9b31m"
+    missing = call("score", tmp_path / attack, tmp_path / attack)
+    (tmp_path / attack).write_text(f"name: {attack}\n{attack}: 1\n")
+    wrong = call("prepare", "--config", tmp_path / attack, "--set", f"{attack}={attack}", "--debug")
+    for result in (missing, wrong):
+        assert result.exit_code == 2
+        assert "\\x1b" in result.stderr
+        assert "\x1b" not in result.output
+        assert "\x9b" not in result.output
 
 
 def raising(error: BaseException):  # type: ignore[no-untyped-def]
@@ -259,7 +307,7 @@ def raising(error: BaseException):  # type: ignore[no-untyped-def]
 # prepare and train
 
 
-def test_prepare_talks_on_stderr(recipe: Path) -> None:
+def test_prepare_prints_on_stderr(recipe: Path) -> None:
     result = call("prepare", "-c", recipe)
     assert (result.exit_code, result.stdout) == (0, "")
     assert "preparing" in result.stderr
@@ -279,7 +327,7 @@ def test_overrides(recipe: Path) -> None:
 SMALL = ["model={encoder_layers: 1, decoder_layers: 1, dim: 8, feed_forward: 8, heads: 2}", "train.stop={steps: 2}"]
 
 
-def test_train_prepares_trains_and_goes_on(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_train_prepares_trains_and_resumes(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     importlib.import_module("nmt.commands.train")
     monkeypatch.chdir(recipe.parent)
     write(recipe.parent / "train.tsv", *recipe.parent.joinpath("train.tsv").read_text().splitlines()[:60])
@@ -314,7 +362,7 @@ def test_score(texts: tuple[Path, Path]) -> None:
     assert "BLEU tokenizer" in result.stderr
 
 
-def test_score_as_json_quietly(texts: tuple[Path, Path]) -> None:
+def test_score_as_json(texts: tuple[Path, Path]) -> None:
     result = call("score", *texts, "--json", "--metric", "ter", "--target-lang", "en", "--quiet")
     assert (result.exit_code, result.stderr) == (0, "")
     document = json.loads(result.stdout)
@@ -323,13 +371,13 @@ def test_score_as_json_quietly(texts: tuple[Path, Path]) -> None:
     assert document["scores"][0]["value"] == pytest.approx(100 / 7)
 
 
-def test_score_warns_even_quiet_users(texts: tuple[Path, Path]) -> None:
+def test_score_warns_even_if_quiet(texts: tuple[Path, Path]) -> None:
     result = call("score", texts[1], texts[1], "-q")
     assert result.exit_code == 0
     assert result.stderr == f"warning: {texts[1]} is the reference, word for word\n"
 
 
-def test_score_refuses_what_does_not_fit(texts: tuple[Path, Path], tmp_path: Path) -> None:
+def test_score_refuses_texts_of_different_lengths(texts: tuple[Path, Path], tmp_path: Path) -> None:
     longer = write(tmp_path / "longer", "one", "two")
     result = call("score", texts[0], longer)
     assert (result.exit_code, result.stdout) == (2, "")
@@ -338,17 +386,17 @@ def test_score_refuses_what_does_not_fit(texts: tuple[Path, Path], tmp_path: Pat
     assert call("score", tmp_path / "nowhere", texts[1]).exit_code == 2
 
 
-def test_a_reader_who_has_enough_is_no_error(repository: Path, texts: tuple[Path, Path]) -> None:
+def test_a_closed_pipe_is_no_error(repository: Path, texts: tuple[Path, Path]) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    command = [sys.executable, "-m", "nmt.cli", "score", *map(str, texts), "-q"]
+    command = [sys.executable, "-m", "nmt", "score", *map(str, texts), "-q"]
     result = subprocess.run(command, cwd=repository, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
     os.close(writing)
     assert (result.returncode, result.stderr) == (0, "")
 
 
 def test_score_reads_standard_input(repository: Path, texts: tuple[Path, Path]) -> None:
-    command = [sys.executable, "-m", "nmt.cli", "score", "-", str(texts[1]), "-q"]
+    command = [sys.executable, "-m", "nmt", "score", "-", str(texts[1]), "-q"]
     with texts[0].open() as stream:
         result = subprocess.run(command, cwd=repository, stdin=stream, capture_output=True, text=True, check=False)
     assert result.returncode == 0

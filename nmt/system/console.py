@@ -1,6 +1,7 @@
-"""Talk to people on stderr: plain lines, warnings, and progress bars where there is a terminal."""
+"""Messages for people, on stderr: lines, warnings, tables and progress."""
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,81 +19,91 @@ from rich.progress import (
 from rich.table import Table
 
 Advance = Callable[[int], None]
+"""Takes the amount of work just done."""
 AdvanceTo = Callable[[int, int], None]
-"""It is called with the amount done and the place reached, both from the beginning."""
+"""Takes the amount done and the position reached, both from the beginning."""
 
 _PLAIN_SECONDS = 15.0
-"""Where there is no terminal, long work says how far it is this often."""
+"""Seconds between two progress lines where stderr is not a terminal."""
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""C0 and C1 control characters but tab and newline, and the ones that override the direction of text."""
+
+
+def printable(text: str) -> str:
+    r"""Return text with control characters escaped, as `\x1b`: a name in it must not command the terminal."""
+    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 class Console:
-    """Where a stage says what it does. `quiet` keeps silent but for warnings and errors, `silent` altogether."""
+    """Prints messages. With `quiet` only warnings and errors, with `silent` nothing."""
 
     def __init__(self, quiet: bool = False, silent: bool = False) -> None:
         self.quiet = quiet or silent
-        self._rich = RichConsole(stderr=True, highlight=False, soft_wrap=True, markup=False, quiet=silent)
+        self._rich = RichConsole(stderr=True, highlight=False, soft_wrap=True, markup=False, emoji=False, quiet=silent)
 
     @property
     def live(self) -> bool:
-        """Whether stderr is a terminal that can redraw itself."""
+        """Whether stderr is a terminal that can redraw lines."""
         return not self.quiet and self._rich.is_terminal and os.environ.get("TERM") != "dumb"
 
-    def say(self, message: str) -> None:
-        """Print one line of news."""
+    def info(self, message: str) -> None:
+        """Print a message."""
         if not self.quiet:
-            self._rich.print(message)
+            self._rich.print(printable(message))
 
     def warn(self, message: str) -> None:
-        """Print a line that also a quiet user must see."""
-        self._rich.print(f"warning: {message}", style="yellow")
+        """Print a warning, even if `quiet`."""
+        self._rich.print(f"warning: {printable(message)}", style="yellow")
 
     def error(self, message: str) -> None:
-        """Print what went wrong."""
-        self._rich.print(f"error: {message}", style="red")
+        """Print an error, even if `quiet`."""
+        self._rich.print(f"error: {printable(message)}", style="red")
 
     def table(self, title: str, columns: list[str], rows: list[list[str]]) -> None:
-        """Print a small table; on a terminal with lines, elsewhere as aligned text."""
+        """Print a small table; all columns but the first are aligned to the right."""
         if self.quiet:
             return
-        table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+        table = Table(title=printable(title), title_justify="left", box=None, pad_edge=False, header_style="bold")
         for index, column in enumerate(columns):
-            table.add_column(column, justify="left" if index == 0 else "right")
+            table.add_column(printable(column), justify="left" if index == 0 else "right")
         for row in rows:
-            table.add_row(*row)
+            table.add_row(*map(printable, row))
         self._rich.print(table)
 
     @contextmanager
     def live_line(self) -> Iterator[Live]:
-        """Keep a line at the bottom of the terminal that can be changed; news is printed above it."""
+        """Keep a line at the bottom of the terminal that can be changed; messages are printed above it."""
         with Live(console=self._rich, refresh_per_second=4, transient=True) as live:
             yield live
 
     @contextmanager
     def progress(self, label: str, total: int | None, unit: str = "") -> Iterator[Advance]:
-        """Show how far long work is; yields a function to call with the amount just done."""
+        """Show the progress of long work; yields a function that takes the amount just done."""
         if self.live:
             counts = (MofNCompleteColumn(), TextColumn(unit), TimeRemainingColumn())
-            columns = (TextColumn("{task.description}"), BarColumn(), *counts)
+            columns = (TextColumn("{task.description}", markup=False), BarColumn(), *counts)
             with Progress(*columns, console=self._rich, transient=True) as bars:
-                task = bars.add_task(label, total=total)
+                task = bars.add_task(printable(label), total=total)
                 yield lambda amount: bars.advance(task, amount)
         else:
             yield _PlainProgress(self, label, total, unit).advance
 
     @contextmanager
     def progress_through(self, label: str, size: int | None, unit: str) -> Iterator[AdvanceTo]:
-        """Show how far reading is of what has a size; yields a function to call with the amount done and the place.
+        """Show the progress of reading something of a known size; yields a function of the amount and the position.
 
-        So a text whose lines nobody has counted has a share done and a time left all the same.
+        The position gives the share done and the remaining time of a text whose number of lines is unknown.
         """
         if self.live:
             amount_done = TextColumn("{task.fields[amount]:,} " + unit)
-            columns = (TextColumn("{task.description}"), BarColumn(), amount_done, TaskProgressColumn())
+            columns = (TextColumn("{task.description}", markup=False), BarColumn(), amount_done, TaskProgressColumn())
             with Progress(*columns, TimeRemainingColumn(), console=self._rich, transient=True) as bars:
-                task = bars.add_task(label, total=size, amount=0)
-                yield lambda amount, place: bars.update(task, completed=place, amount=amount)
+                task = bars.add_task(printable(label), total=size, amount=0)
+                yield lambda amount, position: bars.update(task, completed=position, amount=amount)
         else:
             yield _PlainProgress(self, label, None, unit, size).advance_to
+
+    say = info
 
 
 def counted(count: int, noun: str) -> str:
@@ -112,20 +123,20 @@ class _PlainProgress:
     def advance(self, amount: int) -> None:
         self._done += amount
         if time.monotonic() >= self._next:
-            self._say(f" of {self._total:,}" if self._total else "", "")
+            self._print(f" of {self._total:,}" if self._total else "", "")
 
-    def advance_to(self, amount: int, place: int) -> None:
+    def advance_to(self, amount: int, position: int) -> None:
         self._done = amount
         now = time.monotonic()
         if self._first is None:
-            self._first = now, place
+            self._first = now, position
         if now >= self._next:
             since, start = self._first
-            share = f", {place / self._size:.0%}" if self._size else ""
-            if self._size and place > start:
-                share += f", {(now - since) * (self._size - place) / (place - start) / 60:,.0f} min left"
-            self._say("", share)
+            share = f", {position / self._size:.0%}" if self._size else ""
+            if self._size and position > start:
+                share += f", {(now - since) * (self._size - position) / (position - start) / 60:,.0f} min left"
+            self._print("", share)
 
-    def _say(self, of: str, share: str) -> None:
+    def _print(self, of: str, share: str) -> None:
         self._next = time.monotonic() + _PLAIN_SECONDS
-        self._console.say(f"{self._label}: {self._done:,}{of} {self._unit}".rstrip() + share)
+        self._console.info(f"{self._label}: {self._done:,}{of} {self._unit}".rstrip() + share)
