@@ -86,11 +86,11 @@ def train(
     """Train the model of the recipe. Prepares the corpus if needed; resumes the run if it exists."""
     with errors_explained(debug, quiet) as console:
         from nmt.commands.prepare import prepare as prepare_stage
-        from nmt.commands.prepare import why_stale
         from nmt.commands.train import check_may_prepare, dry_run
         from nmt.commands.train import train as train_stage
         from nmt.config import load_recipe
         from nmt.system.distributed import connected, first_goes_ahead, is_second_try, rank, single_process
+        from nmt.text.provenance import why_stale
 
         signal.signal(signal.SIGUSR1, lambda *_: None)  # ignored until there is something to save
         recipe = load_recipe(config, overrides or ())

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import yaml
 from torch import Tensor
@@ -27,6 +28,7 @@ from nmt.config import (
 )
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
+from nmt.text.prepared import Sentences, TokenStore
 from nmt.text.tokenizer import BOS, EOS, PAD, Tokenizer, Tokenizers
 
 TINY_SHAPE: dict[str, Any] = {"encoder_layers": 1, "decoder_layers": 1, "dim": 16, "feed_forward": 32, "heads": 2}
@@ -57,6 +59,12 @@ def write_lines(path: Path, *lines: str) -> Path:
 def write_tsv(path: Path, rows: Sequence[tuple[str, str]]) -> Path:
     """Write sentence pairs as a two-column TSV file and return its path."""
     return write_lines(path, *(f"{source}\t{target}" for source, target in rows))
+
+
+def token_store(sentences: Sequence[Sequence[int]]) -> TokenStore:
+    """Return token ids of sentences as a store in memory."""
+    stored = Sentences.of(sentences)
+    return TokenStore(stored.ids, np.concatenate([[0], np.cumsum(stored.lengths)]))
 
 
 def tiny_model(seed: int, vocabulary: int = 6, sharpness: float = 3.0, **settings: object) -> Transformer:

@@ -12,7 +12,7 @@ from nmt.model.checkpoint import keep_alignment, load_model
 from nmt.system import distributed
 from nmt.system.console import Console
 from nmt.system.device import choose_device, reuse_freed_memory, set_threads
-from nmt.text.corpus import SentencePair, input_files, read_pairs
+from nmt.text.corpus import SentencePair, read_pairs
 from nmt.text.prepared import PreparedCorpus
 from nmt.training.auto_batch import settle_batch_tokens
 from nmt.training.data_parallel import run_directory
@@ -144,7 +144,7 @@ def read_test(recipe: Recipe) -> list[SentencePair]:
         return []
     pairs = list(read_pairs(recipe.data.test))
     if not pairs:
-        files = ", ".join(map(str, input_files(recipe.data.test)))
+        files = ", ".join(map(str, recipe.data.test.files.values()))
         raise DataError(f"data.test: {files}: no sentence pairs in it; expected one pair a line")
     return pairs
 

@@ -1,6 +1,7 @@
 """The sections on text: languages, files, filters, tokenizer."""
 
 import re
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -46,6 +47,12 @@ class CorpusFile(Section):
     """How often each pair occurs in an epoch: 2 is twice, 0.5 is in every other epoch on average."""
     tag: Annotated[str | None, Field(pattern=r"^[a-z0-9-]+$", max_length=100, examples=["bt"])] = None
     """Put `<tag>` before each source sentence, for example to mark back-translated or out-of-domain text."""
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """The files that it is read from, by key."""
+        named = {"tsv": self.tsv, "source": self.source, "target": self.target}
+        return {key: path for key, path in named.items() if path is not None}
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:

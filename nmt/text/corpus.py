@@ -103,11 +103,6 @@ def read_pairs(corpus: CorpusFile) -> Iterator[SentencePair]:
     return _read_two_files(corpus.source, corpus.target)
 
 
-def input_files(corpus: CorpusFile) -> list[Path]:
-    """Return the files that a corpus is read from."""
-    return [path for path in (corpus.tsv, corpus.source, corpus.target) if path is not None]
-
-
 def open_file(path: Path) -> io.BufferedReader:
     """Open a file as it is. Raises DataError when it is no readable file."""
     try:

@@ -15,7 +15,7 @@ It is written to a sibling directory and renamed when complete, so whatever bear
 import json
 from array import array
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
@@ -23,15 +23,15 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import ValidationError
 
 from nmt.config import MaxLength
 from nmt.config.recorded import with_new_names
 from nmt.errors import DataError, ModelError
+from nmt.system.files import FORMAT_VERSION, PREPARED, digest_of
+from nmt.text.corpus import SentencePair
+from nmt.text.overlap import Overlap
 from nmt.text.tokenizer import Tokenizers
 
-FORMAT = "nmt prepared corpus"
-FORMAT_VERSION = 1
 _REMEDY = "prepare it anew with nmt prepare --force"
 
 Ids = npt.NDArray[np.int32]
@@ -79,12 +79,17 @@ class Manifest:
     train: SplitCounts
     valid: SplitCounts | None
     max_length: MaxLength | None = None
-    """The longest translation that the training text teaches to expect; None if an older nmt did not ask."""
+    """Limit on the length of translations, from the lengths in the training text; None if an older nmt wrote it."""
+    test: tuple[InputFile, ...] = ()
+    """The test text that `overlaps` compares; the corpus itself does not depend on it."""
+    overlaps: tuple[Overlap, ...] = ()
+    files: dict[str, str] = field(default_factory=dict)
+    """SHA-256 of every other file of the prepared corpus; empty if an older nmt wrote it."""
 
     def write(self, directory: Path) -> None:
         """Write `manifest.json`."""
         limit = None if self.max_length is None else self.max_length.model_dump()
-        content = {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(self), "max_length": limit}
+        content = {"format": PREPARED.format, "format_version": FORMAT_VERSION, **asdict(self), "max_length": limit}
         text = json.dumps(content, indent=2, ensure_ascii=False)
         (directory / "manifest.json").write_text(text + "\n", encoding="utf-8")
 
@@ -103,25 +108,12 @@ class Manifest:
                 _split_counts(content["train"]),
                 None if content["valid"] is None else _split_counts(content["valid"]),
                 None if content.get("max_length") is None else MaxLength(**content["max_length"]),
+                tuple(InputFile(**file) for file in content.get("test", ())),
+                tuple(Overlap(**{**one, "examples": tuple(one["examples"])}) for one in content.get("overlaps", ())),
+                dict(content.get("files", {})),
             )
-        except (KeyError, TypeError, ValidationError):
+        except (KeyError, TypeError, ValueError):
             raise DataError(f"{path}: damaged; {_REMEDY}") from None
-
-
-def is_prepared_corpus(directory: Path) -> bool:
-    """Whether nmt wrote this directory, and so may replace it. Raises DataError if a newer nmt did."""
-    if not (directory / "manifest.json").is_file():
-        return False
-    try:
-        version = _read_manifest(directory)["format_version"]
-    except DataError:
-        return False
-    if version > FORMAT_VERSION:
-        raise DataError(
-            f"{directory}: written by a newer nmt (format version {version}, this one knows {FORMAT_VERSION}); "
-            "use that nmt, or name another folder as `prepared` in the recipe"
-        )
-    return True
 
 
 def _read_manifest(directory: Path) -> dict[str, Any]:
@@ -135,7 +127,7 @@ def _read_manifest(directory: Path) -> dict[str, Any]:
         raise DataError(f"{path}: cannot read it: {error.strerror}") from None
     except ValueError:
         content = None
-    marked = isinstance(content, dict) and content.get("format") == FORMAT
+    marked = isinstance(content, dict) and content.get("format") == PREPARED.format
     if not marked or not isinstance(content.get("format_version"), int):
         raise DataError(f"{path}: not the manifest of a prepared corpus, or a damaged one")
     return dict(content)
@@ -158,10 +150,6 @@ class Sentences:
         """Return the sentences one by one."""
         ids, ends = self.ids.tolist(), np.cumsum(self.lengths).tolist()
         return [ids[start:end] for start, end in zip([0, *ends], ends, strict=False)]
-
-    def store(self) -> "TokenStore":
-        """Return them as a token store in memory."""
-        return TokenStore(self.ids, np.concatenate([[0], np.cumsum(self.lengths)]))
 
 
 class TokenStore(Sequence[Ids]):
@@ -191,6 +179,13 @@ class TokenStore(Sequence[Ids]):
     def offsets(self) -> npt.NDArray[np.int64]:
         """Where each sentence begins, and where the last one ends: (N+1,), mapped from disk."""
         return self._offsets
+
+    def check(self, vocabulary: int) -> None:
+        """Raise ValueError for offsets that do not increase and for ids that are not in the vocabulary."""
+        if self._offsets[0] != 0 or (np.diff(self._offsets) < 0).any():
+            raise ValueError("offsets that do not increase")
+        if len(self._tokens) and not (self._tokens.min() >= 0 and self._tokens.max() < vocabulary):
+            raise ValueError(f"ids that are not in its vocabulary of {vocabulary:,} pieces")
 
     def gather(self, indices: npt.NDArray[np.int64]) -> "Sentences":
         """Return the sentences at some indices."""
@@ -239,8 +234,11 @@ class PreparedCorpus:
     manifest: Manifest
 
     @classmethod
-    def open(cls, directory: Path) -> "PreparedCorpus":
-        """Open a prepared corpus. Raises DataError if it is absent, damaged or of another format version."""
+    def open(cls, directory: Path, verify: bool = False) -> "PreparedCorpus":
+        """Open a prepared corpus; `verify` reads all of it and compares it with its digests.
+
+        Raises DataError if it is absent, damaged or of another format version.
+        """
         manifest = Manifest.read(directory)
         try:
             tokenizers = Tokenizers.load(directory)
@@ -252,7 +250,21 @@ class PreparedCorpus:
             found = f"holds {len(train)} pairs, its manifest says {manifest.train.kept}"
             raise DataError(f"{directory}: {found}; {_REMEDY}")
         sources, references = ([], []) if valid is None else _read_valid_text(directory)
-        return cls(train, valid, sources, references, tokenizers, manifest)
+        corpus = cls(train, valid, sources, references, tokenizers, manifest)
+        if verify:
+            corpus._verify(directory)
+        return corpus
+
+    def _verify(self, directory: Path) -> None:
+        for name, digest in self.manifest.files.items():
+            if digest_of(directory / name) != digest:
+                raise DataError(f"{directory / name}: damaged: not the file that was written; {_REMEDY}")
+        for name, split in (("train", self.train), ("valid", self.valid)):
+            for side in ("source", "target") if split is not None else ():
+                try:
+                    getattr(split, side).check(len(getattr(self.tokenizers, side)))
+                except ValueError as error:
+                    raise DataError(f"{directory / name}: damaged: the {side} holds {error}; {_REMEDY}") from None
 
 
 class SplitWriter:
@@ -319,9 +331,10 @@ class _SideWriter:
         np.lib.format.write_array_header_1_0(self._file, header)
 
 
-def write_valid_text(directory: Path, sources: Sequence[str], references: Sequence[str]) -> None:
+def write_valid_text(directory: Path, pairs: Sequence[SentencePair]) -> None:
     """Write the validation text as it was read. (JSON, since a line may hold any character.)"""
-    content = json.dumps({"sources": sources, "references": references}, ensure_ascii=False, indent=0)
+    sides = {"sources": [pair.source for pair in pairs], "references": [pair.target for pair in pairs]}
+    content = json.dumps(sides, ensure_ascii=False, indent=0)
     (directory / "valid.json").write_text(content + "\n", encoding="utf-8")
 
 

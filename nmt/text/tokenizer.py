@@ -102,11 +102,6 @@ class Tokenizer:
         return PAD
 
     @property
-    def unk_id(self) -> int:
-        """A character without a piece, where bytes are not used to spell it."""
-        return UNK
-
-    @property
     def bos_id(self) -> int:
         """Begins every target."""
         return BOS

@@ -17,8 +17,9 @@ from nmt.batching import plan
 from nmt.batching.batch import Batch, collate, pad
 from nmt.batching.batch_stream import BatchStream, DataPosition
 from nmt.batching.plan import EpochPlan, SentenceLengths, plan_epoch
-from nmt.text.prepared import PreparedSplit, Sentences
+from nmt.text.prepared import PreparedSplit
 from nmt.text.tokenizer import BOS, EOS, PAD, Tokenizer, Tokenizers
+from tests.builders import token_store
 
 START = DataPosition()
 
@@ -29,7 +30,7 @@ def tokenizers() -> Tokenizers:
 
 
 def split_of(pairs: Sequence[tuple[list[int], list[int]]]) -> PreparedSplit:
-    source, target = (Sentences.of(side).store() for side in zip(*pairs, strict=True))
+    source, target = (token_store(side) for side in zip(*pairs, strict=True))
     return PreparedSplit(source, target, np.ones(len(pairs), dtype=np.float32))
 
 

@@ -14,17 +14,16 @@ from nmt.batching.batch_stream import BatchStream, DataPosition
 from nmt.batching.plan import SentenceLengths
 from nmt.batching.prefetch import Prefetcher
 from nmt.errors import DataError
-from nmt.text.prepared import PreparedSplit, Sentences
+from nmt.text.prepared import PreparedSplit
 from nmt.text.tokenizer import Tokenizer, Tokenizers
+from tests.builders import token_store
 
 START = DataPosition()
 
 
 def stream_of(count: int, place: DataPosition = START) -> BatchStream:
     random = np.random.default_rng(5)
-    source, target = (
-        Sentences.of([[4 + i] * int(random.integers(1, 6)) for i in range(count)]).store() for _ in range(2)
-    )
+    source, target = (token_store([[4 + i] * int(random.integers(1, 6)) for i in range(count)]) for _ in range(2))
     split = PreparedSplit(source, target, np.ones(count, dtype=np.float32))
     blank = Tokenizer(None)  # batching asks for nothing but the special symbols
     return BatchStream(split, SentenceLengths.of(split), Tokenizers(blank, blank), 24, 7, groups=2, place=place)

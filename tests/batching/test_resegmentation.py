@@ -11,9 +11,10 @@ from nmt.batching.plan import SentenceLengths
 from nmt.batching.resegmentation import GROWTH, Variation
 from nmt.config import CorpusFile, Data, Filters, Languages, Recipe, TokenizerSettings, TrainSettings
 from nmt.errors import ConfigError
-from nmt.text.prepared import PreparedSplit, Sentences
+from nmt.text.prepared import PreparedSplit
 from nmt.text.subword_sampling import SegmentationSampler
 from nmt.text.tokenizer import Tokenizer, Tokenizers
+from tests.builders import token_store
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,7 @@ def tokenizers(rows: list[list[str]]) -> Tokenizers:
 
 @pytest.fixture(scope="module")
 def split(rows: list[list[str]], tokenizers: Tokenizers) -> PreparedSplit:
-    source, target = (Sentences.of([tokenizers.source.encode(row[i]) for row in rows]).store() for i in (0, 1))
+    source, target = (token_store([tokenizers.source.encode(row[i]) for row in rows]) for i in (0, 1))
     return PreparedSplit(source, target, np.ones(len(rows), dtype=np.float32))
 
 

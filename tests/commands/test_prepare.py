@@ -1,6 +1,7 @@
 """prepare: from text files to a corpus that says how it was made, is made once, and survives what happens to files."""
 
 import errno
+import fcntl
 import gzip
 import json
 import os
@@ -8,20 +9,24 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
 
-from nmt.commands import prepare as stage
-from nmt.commands.prepare import prepare, why_stale
+from nmt.commands.prepare import prepare
 from nmt.config import Recipe, load_recipe
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console
+from nmt.text import preparation, provenance
 from nmt.text.normalize import normalize
+from nmt.text.overlap import Overlap
 from nmt.text.prepared import PreparedCorpus, write_valid_text
+from nmt.text.provenance import why_stale
 
 QUIET = Console(quiet=True)
 REPOSITORY = Path(__file__).parents[2]
@@ -170,13 +175,13 @@ def test_current_corpus_is_not_made_again(folder: Path, capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("override", "reason"),
     [
-        ("tokenizer.vocab_size=341", "tokenizer.vocab_size was 340, is 341"),
-        ("data.filters.max_tokens=9", "data.filters.max_tokens was 256, is 9"),
-        ("data.train.0.oversample=2.0", "data.train.0.oversample was 1.0, is 2.0"),
-        ("data.train.0.tag=x", 'data.train.0.tag was null, is "x"'),
-        ("data.train.0.columns=[2, 1]", "data.train.0.columns was [1, 2], is [2, 1]"),
-        ("languages.target=fr", 'languages.target was "it", is "fr"'),
-        ("data.valid=null", "data.valid was "),
+        ("tokenizer.vocab_size=341", "tokenizer.vocab_size: was 340, now 341"),
+        ("data.filters.max_tokens=9", "data.filters.max_tokens: was 256, now 9"),
+        ("data.train.0.oversample=2.0", "data.train.0.oversample: was 1.0, now 2.0"),
+        ("data.train.0.tag=x", 'data.train.0.tag: was null, now "x"'),
+        ("data.train.0.columns=[2, 1]", "data.train.0.columns: was [1, 2], now [2, 1]"),
+        ("languages.target=fr", 'languages.target: was "it", now "fr"'),
+        ("data.valid=null", "data.valid"),
         ("data.train.0.tsv=other.tsv", "other.tsv replaces "),
     ],
 )
@@ -212,7 +217,7 @@ def test_second_look_reads_no_text(folder: Path, monkeypatch: pytest.MonkeyPatch
     def refuse(path: Path) -> None:
         raise AssertionError(f"read {path}")
 
-    monkeypatch.setattr(stage, "open_file", refuse)
+    monkeypatch.setattr(provenance, "open_file", refuse)
     assert why_stale(recipe(folder)) is None
 
 
@@ -221,6 +226,25 @@ def test_damaged_corpus_is_made_again(folder: Path, capsys: pytest.CaptureFixtur
     (folder / "run" / "prepared" / "train" / "source.tokens.npy").write_bytes(b"")
     assert len(prepare(recipe(folder), Console()).train) == 300
     assert "source.tokens.npy: missing or damaged" in capsys.readouterr().err
+
+
+def test_a_changed_byte_in_any_file_of_the_corpus_is_found(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory = folder / "run" / "prepared"
+    prepare(recipe(folder), QUIET)
+    files = [path for path in sorted(directory.rglob("*")) if path.is_file() and path.name != "manifest.json"]
+    assert len(files) == 12
+    for path in files:
+        content = path.read_bytes()
+        path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        with pytest.raises(DataError, match=f"{directory}.*; prepare it anew with nmt prepare --force"):
+            PreparedCorpus.open(directory, verify=True)
+        path.write_bytes(content)
+    path = directory / "train" / "weights.npy"
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    prepare(recipe(folder), Console())
+    assert f"{path}: damaged: not the file that was written" in capsys.readouterr().err
+    assert path.read_bytes() == content
 
 
 def test_older_format_is_made_again_and_newer_is_left_alone(folder: Path) -> None:
@@ -232,7 +256,7 @@ def test_older_format_is_made_again_and_newer_is_left_alone(folder: Path) -> Non
     prepare(recipe(folder), QUIET)
     path.write_text(json.dumps(content | {"format_version": 2}))
     for force in (False, True):
-        with pytest.raises(DataError, match="written by a newer nmt"):
+        with pytest.raises(ConfigError, match=r"a newer nmt wrote it \(format version 2"):
             prepare(recipe(folder), QUIET, force)
 
 
@@ -241,10 +265,10 @@ def test_a_folder_of_other_things_is_not_replaced(folder: Path) -> None:
     precious.mkdir()
     (precious / "chapter.txt").write_text("years of work")
     (precious / "manifest.json").write_text("{}")
-    with pytest.raises(DataError, match=r"thesis: holds files, but no prepared corpus, and would be replaced"):
+    with pytest.raises(ConfigError, match=r"thesis: cannot write a prepared corpus here: it holds files, such as ch"):
         prepare(recipe(folder, f"prepared={precious}"), QUIET, force=True)
     assert (precious / "chapter.txt").read_text() == "years of work"
-    with pytest.raises(DataError, match=r"chapter\.txt: expected a folder for the prepared corpus, found a file"):
+    with pytest.raises(ConfigError, match=r"chapter\.txt: cannot write .* here: expected a folder, found a file"):
         prepare(recipe(folder, f"prepared={precious / 'chapter.txt'}"), QUIET)
 
 
@@ -274,7 +298,7 @@ def test_errors_in_the_text_are_placed_and_leave_nothing(folder: Path) -> None:
     write_tsv(folder / "train.tsv", pairs(300))
     with pytest.raises(ConfigError, match=r"tokenizer\.vocab_size: found 9999, but this text yields at most \d+"):
         prepare(recipe(folder, "tokenizer.vocab_size=9999"), QUIET)
-    with pytest.raises(DataError, match=r"gone\.tsv: no such file"):
+    with pytest.raises(DataError, match=r"^data\.valid\.tsv: .*gone\.tsv: no such file"):
         prepare(recipe(folder, f"data.valid.tsv={folder / 'gone.tsv'}"), QUIET)
     assert list((folder / "run").iterdir()) == []
 
@@ -296,7 +320,7 @@ def test_text_that_changes_meanwhile(folder: Path, monkeypatch: pytest.MonkeyPat
         write(*arguments)  # type: ignore[arg-type]  # passed on as they came
         os.utime(folder / "train.tsv", (1, 1))
 
-    monkeypatch.setattr(stage, "write_valid_text", write_and_touch)
+    monkeypatch.setattr(preparation, "write_valid_text", write_and_touch)
     with pytest.raises(DataError, match=r"train\.tsv: changed while it was read"):
         prepare(recipe(folder), QUIET)
     assert list((folder / "run").iterdir()) == []
@@ -317,12 +341,99 @@ def test_killed_prepare_is_recovered_from(folder: Path) -> None:
             time.sleep(0.005)
         process.send_signal(signal.SIGKILL)
         process.wait()
-    assert len(list((folder / "run").iterdir())) == 1
+    left = sorted(path.name.partition("-")[0] for path in (folder / "run").iterdir())
+    assert left == [".prepared.lock", ".prepared.staging"]
     with pytest.raises(DataError, match="no prepared corpus here"):
         PreparedCorpus.open(folder / "run" / "prepared")
     write_tsv(folder / "train.tsv", pairs(300))
     assert len(prepare(recipe(folder), QUIET).train) == 300
     assert [path.name for path in (folder / "run").iterdir()] == ["prepared"]
+
+
+@pytest.mark.slow
+def test_processes_started_at_once_prepare_once_and_wait(folder: Path) -> None:
+    write_tsv(folder / "train.tsv", pairs(3000))
+    nmt = "import sys; from nmt.cli import main; sys.exit(main())"
+    command = [sys.executable, "-c", nmt, "prepare", "--config", str(folder / "recipe.yaml")]
+    with ExitStack() as stack:
+        started = [
+            stack.enter_context(subprocess.Popen(command, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True))
+            for _ in range(4)
+        ]
+        messages = [process.communicate(timeout=250)[1] for process in started]
+    assert [process.returncode for process in started] == [0] * 4, messages
+    assert sum("preparing" in text and "(there is none yet)" in text for text in messages) == 1
+    assert sum("the prepared corpus is current" in text for text in messages) == 3
+    assert len(PreparedCorpus.open(folder / "run" / "prepared", verify=True).train) == 3000
+    assert [path.name for path in (folder / "run").iterdir()] == ["prepared"]
+
+
+def test_prepare_waits_for_the_process_that_holds_the_lock(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "run").mkdir()
+    lock = folder / "run" / ".prepared.lock"
+    with lock.open("w") as held:
+        held.write("process 1 on elsewhere")
+        held.flush()
+        fcntl.flock(held, fcntl.LOCK_EX)
+        waiting = threading.Thread(target=prepare, args=[recipe(folder), Console()])
+        waiting.start()
+        while "waiting" not in capsys.readouterr().err:
+            time.sleep(0.01)
+        assert waiting.is_alive()
+        assert not (folder / "run" / "prepared").exists()
+    waiting.join()
+    assert len(PreparedCorpus.open(folder / "run" / "prepared").train) == 300
+
+
+def test_texts_that_overlap_are_counted_recorded_and_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train, valid, test = pairs(300), pairs(20, seed=2), pairs(10, seed=3)
+    valid[3] = train[5]
+    valid[4] = (f"  {train[6][0]}\u200b", "another translation")
+    valid[5] = ("", "")
+    test[:2] = [train[7], valid[10]]
+    write_tsv(folder / "valid.tsv", valid)
+    write_tsv(folder / "test.tsv", test)
+    chosen = recipe(folder, f"data.test.tsv={folder / 'test.tsv'}")
+    expected = (
+        Overlap("validation", "training", sentences=19, sources=2, pairs=1, examples=(train[5][0], train[6][0])),
+        Overlap("test", "training", sentences=10, sources=1, pairs=1, examples=(train[7][0],)),
+        Overlap("test", "validation", sentences=10, sources=1, pairs=1, examples=(valid[10][0],)),
+    )
+    assert prepare(chosen, Console(quiet=True)).manifest.overlaps == expected
+    warning = "warning: 2 of 19 validation sentences (10.5%) are also in the training text, 1 of them with the same"
+    for _ in range(2):
+        errors = capsys.readouterr().err
+        assert warning in errors
+        assert f"\n  {train[6][0]}\n" in errors
+        assert errors.count("warning: ") == 3
+        prepare(chosen, Console(quiet=True))  # current; the warning is repeated
+
+
+def test_another_test_text_is_compared_though_the_corpus_is_current(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prepare(recipe(folder), QUIET)
+    write_tsv(folder / "test.tsv", pairs(300)[:4])
+    chosen = recipe(folder, f"data.test.tsv={folder / 'test.tsv'}")
+    assert why_stale(chosen) is None
+    prepare(chosen, QUIET)
+    assert "4 of 4 test sentences (100.0%) are also in the training text, 4 of them" in capsys.readouterr().err
+    with pytest.raises(DataError, match=r"^data\.test\.tsv: .*gone\.tsv: no such file"):
+        prepare(recipe(folder, f"data.test.tsv={folder / 'gone.tsv'}"), QUIET)
+
+
+def test_one_file_as_all_three_texts_is_reported(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    same = folder / "train.tsv"
+    prepare(recipe(folder, f"data.valid.tsv={same}", f"data.test.tsv={same}"), QUIET)
+    errors = capsys.readouterr().err
+    for text, within in (("validation", "training"), ("test", "training"), ("test", "validation")):
+        assert f"300 of 300 {text} sentences (100.0%) are also in the {within} text, 300 of them with" in errors
+
+
+def test_texts_without_overlap_give_no_warning(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    manifest = prepare(recipe(folder), QUIET).manifest
+    assert [(overlap.sources, overlap.pairs) for overlap in manifest.overlaps] == [(0, 0)]
+    assert capsys.readouterr().err == ""
 
 
 def test_report(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

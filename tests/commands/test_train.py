@@ -22,12 +22,13 @@ from safetensors.torch import load_file
 from nmt.batching.batch import Batch
 from nmt.batching.prefetch import Prefetcher
 from nmt.commands import train as stage
-from nmt.commands.prepare import prepare, why_stale
+from nmt.commands.prepare import prepare
 from nmt.commands.train import Outcome, check_may_prepare, train
 from nmt.config import MaxLength, Recipe, Stop, TrainSettings, load_recipe
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.model.checkpoint import load_model
 from nmt.system.console import Console
+from nmt.text.provenance import why_stale
 from nmt.training import loop
 from nmt.training.display import HEAD, TrainingDisplay, clock
 from nmt.training.loop import Training

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from nmt.config import CorpusFile
 from nmt.errors import DataError
-from nmt.text.corpus import SentencePair, decode_line, input_files, open_text, read_lines, read_pairs
+from nmt.text.corpus import SentencePair, decode_line, open_text, read_lines, read_pairs
 
 SEPARATORS_THAT_ARE_NONE = "a\x0bb\x0cc\x1cd\x1de\x1ef\x85g\u2028h\u2029i\rj"
 
@@ -239,7 +239,7 @@ def test_tsv_without_its_columns(tmp_path: Path) -> None:
 def test_two_files(tmp_path: Path) -> None:
     corpus = CorpusFile(source=write(tmp_path / "a.en", "one\n\n"), target=write(tmp_path / "a.it", "uno\ndue"))
     assert list(read_pairs(corpus)) == [SentencePair("one", "uno"), SentencePair("", "due")]
-    assert input_files(corpus) == [tmp_path / "a.en", tmp_path / "a.it"]
+    assert list(corpus.files.values()) == [tmp_path / "a.en", tmp_path / "a.it"]
 
 
 @pytest.mark.parametrize(("short", "long"), [("a.en", "a.it"), ("a.it", "a.en")])

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from nmt.config import MaxLength
 from nmt.errors import DataError
+from nmt.system.files import PREPARED, is_directory_of
+from nmt.text.overlap import Overlap
 from nmt.text.prepared import (
     InputFile,
     Manifest,
@@ -19,9 +21,9 @@ from nmt.text.prepared import (
     SideCounts,
     SplitCounts,
     SplitWriter,
-    is_prepared_corpus,
 )
 from nmt.text.tokenizer import Tokenizers
+from tests.builders import tiny_tokenizers
 
 IDS = st.lists(st.integers(0, 65_535), max_size=8)
 COUNTS = SplitCounts(3, 2, {"empty": 1}, SideCounts(5, 20, 0), SideCounts(6, 22, 1))
@@ -61,9 +63,9 @@ def test_what_is_written_comes_back(tmp_path_factory: pytest.TempPathFactory, ba
     assert split.weights.tolist() == [pair[2] for pair in pairs]
     assert np.diff(split.source.offsets).tolist() == [len(pair[0]) for pair in pairs]
     chosen = np.arange(len(pairs))[::-2]
-    all_gather = split.target.gather(chosen)
-    assert all_gather.split() == [pairs[i][1] for i in chosen]
-    assert all_gather.lengths.tolist() == [len(pairs[i][1]) for i in chosen]
+    gathered = split.target.gather(chosen)
+    assert gathered.split() == [pairs[i][1] for i in chosen]
+    assert gathered.lengths.tolist() == [len(pairs[i][1]) for i in chosen]
     assert split.weights.dtype == np.float32
 
 
@@ -79,11 +81,13 @@ def test_ids_take_two_bytes_where_they_fit(tmp_path: Path) -> None:
 
 
 def test_manifest_comes_back(tmp_path: Path) -> None:
-    limited = Manifest({}, (), "x", COUNTS, COUNTS, MaxLength(factor=1.25, extra=12))
-    for manifest in (MANIFEST, limited):
+    overlap = Overlap("test", "training", sentences=9, sources=2, pairs=1, examples=("one", "two"))
+    limit = MaxLength(factor=1.25, extra=12)
+    full = Manifest({}, (), "x", COUNTS, COUNTS, limit, MANIFEST.inputs, (overlap,), {"valid.json": "ff"})
+    for manifest in (MANIFEST, full):
         manifest.write(tmp_path)
         assert Manifest.read(tmp_path) == manifest
-        assert is_prepared_corpus(tmp_path)
+        assert is_directory_of(tmp_path, PREPARED)
 
 
 @pytest.mark.parametrize(
@@ -94,6 +98,8 @@ def test_manifest_comes_back(tmp_path: Path) -> None:
         ({"format": "something else"}, "not the manifest of a prepared corpus"),
         ({"train": {}}, "damaged; prepare it anew"),
         ({"inputs": [{}]}, "damaged; prepare it anew"),
+        ({"overlaps": [{}]}, "damaged; prepare it anew"),
+        ({"files": 3}, "damaged; prepare it anew"),
     ],
 )
 def test_other_manifests_are_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
@@ -104,18 +110,46 @@ def test_other_manifests_are_refused(tmp_path: Path, change: dict[str, Any], mes
         PreparedCorpus.open(tmp_path)
 
 
-def test_whose_directory_it_is(tmp_path: Path) -> None:
-    assert not is_prepared_corpus(tmp_path / "nowhere")
+def test_other_directories_are_not_prepared_corpora(tmp_path: Path) -> None:
     for content in ("{", "[]", '{"name": "a web application"}'):
         (tmp_path / "manifest.json").write_text(content)
-        assert not is_prepared_corpus(tmp_path)
+        assert not is_directory_of(tmp_path, PREPARED)
         with pytest.raises(DataError, match="not the manifest of a prepared corpus"):
             Manifest.read(tmp_path)
+
+
+def test_manifest_of_an_older_nmt_has_no_overlaps_and_no_digests(tmp_path: Path) -> None:
     MANIFEST.write(tmp_path)
-    newer = (tmp_path / "manifest.json").read_text().replace('"format_version": 1', '"format_version": 2')
-    (tmp_path / "manifest.json").write_text(newer)
-    with pytest.raises(DataError, match=r"written by a newer nmt \(format version 2, this one knows 1\)"):
-        is_prepared_corpus(tmp_path)
+    path = tmp_path / "manifest.json"
+    content = json.loads(path.read_text())
+    for key in ("test", "overlaps", "files", "max_length"):
+        del content[key]
+    path.write_text(json.dumps(content))
+    assert Manifest.read(tmp_path) == MANIFEST
+
+
+def test_ids_outside_the_vocabulary_and_wrong_offsets_are_data_errors(tmp_path: Path) -> None:
+    lines = ["the cat sleeps .", "a dog barks ."]
+    tokenizers = tiny_tokenizers()
+    tokenizers.save(tmp_path)
+    ids = [np.array(tokenizers.source.encode(line), dtype=np.int32) for line in lines]
+    with SplitWriter(tmp_path / "train", tokenizers) as writer:
+        writer.extend(ids, ids, [1.0, 1.0])
+    MANIFEST.write(tmp_path)
+    assert len(PreparedCorpus.open(tmp_path, verify=True).train) == 2
+    tokens, offsets = tmp_path / "train" / "target.tokens.npy", tmp_path / "train" / "source.offsets.npy"
+    before = tokens.read_bytes(), offsets.read_bytes()
+    damaged = np.load(tokens)
+    damaged[2] = len(tokenizers.target)
+    np.save(tokens, damaged)
+    with pytest.raises(DataError, match=r"train: damaged: the target holds ids that are not in its vocabulary of 300"):
+        PreparedCorpus.open(tmp_path, verify=True)
+    tokens.write_bytes(before[0])
+    damaged = np.load(offsets)
+    damaged[1] = damaged[2] + 1
+    np.save(offsets, damaged)
+    with pytest.raises(DataError, match=r"train: damaged: the source holds offsets that do not increase; prepare it"):
+        PreparedCorpus.open(tmp_path, verify=True)
 
 
 def test_nothing_there(tmp_path: Path) -> None:

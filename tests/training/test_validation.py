@@ -11,10 +11,11 @@ from nmt.config import CorpusFile, Data, DecodeSettings, Languages, ModelSetting
 from nmt.decoding.options import SearchOptions
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
-from nmt.text.prepared import PreparedSplit, Sentences
+from nmt.text.prepared import PreparedSplit
 from nmt.text.tokenizer import BOS, EOS, Tokenizer, Tokenizers
 from nmt.training.step import Updater
 from nmt.training.validation import Validation, evaluate, mean_loss
+from tests.builders import token_store
 
 LINES = ["il gatto dorme", "la casa è rossa", "the cat sleeps", "the house is red", "una casa per il gatto"] * 4
 SOURCES = ["la casa è rossa", "gatto", "", "il gatto dorme per la casa", "una casa"]
@@ -41,9 +42,7 @@ def updater() -> Updater:
 
 
 def split_of(tokenizers: Tokenizers) -> PreparedSplit:
-    source, target = (
-        Sentences.of([tokenizers.source.encode(line) for line in side]).store() for side in (SOURCES, REFERENCES)
-    )
+    source, target = (token_store([tokenizers.source.encode(line) for line in side]) for side in (SOURCES, REFERENCES))
     return PreparedSplit(source, target, np.ones(len(source), dtype=np.float32))
 
 

@@ -1,0 +1,65 @@
+"""Sentences of the validation and test texts that occur in the training text, on which scores mean little."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from nmt.text.corpus import SentencePair
+from nmt.text.normalize import normalize
+
+_EXAMPLES = 5
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """How many sentences of a held-out text occur in another text; both are normalized before they are compared."""
+
+    text: str
+    """`validation` or `test`."""
+    within: str
+    """`training` or `validation`."""
+    sentences: int
+    """Sentences of the held-out text."""
+    sources: int
+    """Those whose source occurs in the other text."""
+    pairs: int
+    """Those that occur there with the same translation."""
+    examples: tuple[str, ...]
+    """Some of these sources."""
+
+    def __str__(self) -> str:
+        share = self.sources / self.sentences
+        lines = [
+            f"{self.sources:,} of {self.sentences:,} {self.text} sentences ({share:.1%}) are also in the {self.within} "
+            f"text, {self.pairs:,} of them with the same translation; scores on them are too good. Remove them from "
+            "one of the texts:"
+        ]
+        return "\n  ".join(lines + [example if len(example) <= 80 else f"{example[:80]}…" for example in self.examples])
+
+
+class OverlapCounter:
+    """Counts the sentences of a held-out text that occur in the pairs it is given."""
+
+    def __init__(self, text: str, within: str, held_out: Iterable[SentencePair]) -> None:
+        self._text, self._within = text, within
+        self._targets: dict[str, list[str]] = {}
+        for pair in held_out:
+            source = normalize(pair.source)
+            if source:
+                self._targets.setdefault(source, []).append(normalize(pair.target))
+        self._found: dict[str, set[str]] = {}
+
+    def add(self, source: str, target: str) -> None:
+        """Compare a normalized pair of the other text."""
+        if source in self._targets:
+            self._found.setdefault(source, set()).add(target)
+
+    def overlap(self) -> Overlap:
+        """Return the counts over all pairs so far."""
+        return Overlap(
+            self._text,
+            self._within,
+            sentences=sum(map(len, self._targets.values())),
+            sources=sum(len(self._targets[source]) for source in self._found),
+            pairs=sum(target in found for source, found in self._found.items() for target in self._targets[source]),
+            examples=tuple(self._found)[:_EXAMPLES],
+        )

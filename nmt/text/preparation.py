@@ -1,0 +1,281 @@
+"""Prepare a corpus: from text files to a tokenizer and token ids.
+
+Two passes over the training text, neither of which holds it in memory:
+
+1. train the tokenizer on the pairs that the filters on text keep (fine-tuning takes the initial model's tokenizer);
+2. encode each pair, and apply the filters on length.
+
+Nothing is random: the same text and settings give the same corpus, so runs with different seeds can share one.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from nmt.config import CorpusFile, Filters, MaxLength, Recipe
+from nmt.errors import ConfigError, DataError, ModelError
+from nmt.system.console import Console
+from nmt.system.files import digest_of
+from nmt.text import provenance
+from nmt.text.corpus import SentencePair, read_pairs
+from nmt.text.filters import RULES, PairFilter
+from nmt.text.normalize import normalize
+from nmt.text.overlap import Overlap, OverlapCounter
+from nmt.text.prepared import (
+    Ids,
+    Manifest,
+    PreparedSplit,
+    SideCounts,
+    SplitCounts,
+    SplitWriter,
+    write_valid_text,
+)
+from nmt.text.tokenizer import Tokenizer, Tokenizers
+
+_BATCH_PAIRS = 10_000
+"""Pairs that are encoded at once."""
+_PAIRS_SHOWN = 1_000
+"""Pairs between two updates of the progress bar, which is slow to draw."""
+
+_NO_FILTERS = Filters(max_ratio=1e9, keep_duplicates=True, keep_copies=True, keep_any_script=True)
+"""For the validation text, which must be like what users send: only pairs without a loss are left out."""
+
+_LIMIT_PAIRS = 1_000_000
+"""Pairs, spread over the text, from whose lengths the limit on translations is computed."""
+_LIMIT_FACTORS = np.arange(1.0, 6.05, 0.1)
+_LIMIT_COVERAGE, _LIMIT_MARGIN = 0.9999, 1.1
+"""Share of the pairs below the line, and the factor between the line and the limit."""
+_LEAST_EXTRA = 5
+
+
+def write_corpus(recipe: Recipe, directory: Path, console: Console) -> Manifest:
+    """Write the prepared corpus of a recipe into an empty directory.
+
+    Raises DataError with file and line for text that cannot be read, ConfigError for a tokenizer that cannot be made.
+    """
+    inputs, test_inputs = (
+        provenance.record(provenance.input_files(recipe)),
+        provenance.record(provenance.files_of_test_text(recipe)),
+    )
+    valid_pairs = [] if recipe.data.valid is None else list(read_pairs(recipe.data.valid))
+    readers = corpus_readers(recipe, valid_pairs)
+    if recipe.train.init_from is None:
+        tokenizers, training_pairs = _train_tokenizers(recipe, console)
+    else:
+        tokenizers, training_pairs = initial_tokenizers(recipe, recipe.train.init_from), None
+    tokenizers.save(directory)
+    encoder = _SplitEncoder(tokenizers, recipe.runtime.threads, console)
+    train = encoder.encode(readers[0], directory / "train", training_pairs)
+    valid = None
+    if recipe.data.valid is not None:
+        write_valid_text(directory, valid_pairs)
+        valid = encoder.encode(readers[1], directory / "valid", len(valid_pairs))
+    provenance.check_unchanged((*inputs, *test_inputs))
+    settings = provenance.recorded_settings(recipe)
+    manifest = Manifest(
+        settings,
+        inputs,
+        provenance.fingerprint(settings, inputs),
+        train,
+        valid,
+        length_limit(PreparedSplit.open(directory / "train")),
+        test_inputs,
+        tuple(counter.overlap() for reader in readers for counter in reader.counters),
+        {str(path.relative_to(directory)): digest_of(path) for path in sorted(directory.rglob("*")) if path.is_file()},
+    )
+    manifest.write(directory)
+    return manifest
+
+
+@dataclass(frozen=True, slots=True)
+class CleanPair:
+    """A normalized pair and the corpus that it was read from."""
+
+    source: str
+    target: str
+    corpus: CorpusFile
+
+
+class CorpusReader:
+    """One pass over corpora: normalizes all pairs, counts them, and applies the filters on text."""
+
+    def __init__(self, recipe: Recipe, corpora: tuple[CorpusFile, ...], filters: Filters) -> None:
+        self.filter = PairFilter(filters, recipe.languages)
+        self.pairs_read = 0
+        self.counters: list[OverlapCounter] = []
+        """Held-out texts to compare the pairs with."""
+        self._corpora = corpora
+
+    def pairs(self, advance: Callable[[int], None]) -> Iterator[CleanPair]:
+        """Yield the pairs that the filters on text keep; `advance` is called with the number of pairs just read."""
+        for corpus in self._corpora:
+            for pair in read_pairs(corpus):
+                self.pairs_read += 1
+                if self.pairs_read % _PAIRS_SHOWN == 0:
+                    advance(_PAIRS_SHOWN)
+                source, target = normalize(pair.source), normalize(pair.target)
+                for counter in self.counters:
+                    counter.add(source, target)
+                if self.filter.text_reason(source, target) is None:
+                    yield CleanPair(source, target, corpus)
+
+    def nothing_kept(self) -> DataError:
+        """Return the error for corpora of which no pair was kept."""
+        files = ", ".join(str(path) for corpus in self._corpora for path in corpus.files.values())
+        if self.pairs_read == 0:
+            return DataError(f"{files}: no sentence pairs in it; expected one pair a line")
+        rules = "; ".join(f"{rule} ({RULES[rule]}): {count:,}" for rule, count in self.filter.counts.items() if count)
+        return DataError(f"{files}: {self.pairs_read:,} pairs read, none kept. {rules}. See data.filters in the recipe")
+
+
+def corpus_readers(recipe: Recipe, valid_pairs: list[SentencePair]) -> list[CorpusReader]:
+    """Return readers of the training and the validation text, each of which also counts held-out sentences in it."""
+    data = recipe.data
+    test_pairs = [] if data.test is None else list(read_pairs(data.test))
+    readers = [CorpusReader(recipe, data.train, data.filters)]
+    if data.valid is not None:
+        readers[0].counters.append(OverlapCounter("validation", "training", valid_pairs))
+        filters = _NO_FILTERS.model_copy(update={"max_tokens": data.filters.max_tokens})
+        readers.append(CorpusReader(recipe, (data.valid,), filters))
+    if test_pairs:
+        for reader, within in zip(readers, ("training", "validation"), strict=False):
+            reader.counters.append(OverlapCounter("test", within, test_pairs))
+    return readers
+
+
+def count_overlaps(recipe: Recipe, console: Console) -> tuple[Overlap, ...]:
+    """Return the overlaps of all texts of a recipe, read for that alone."""
+    readers = corpus_readers(recipe, [] if recipe.data.valid is None else list(read_pairs(recipe.data.valid)))
+    for reader in readers:
+        with console.progress("comparing the texts", None, "pairs") as advance:
+            for _ in reader.pairs(advance):
+                pass
+    return tuple(counter.overlap() for reader in readers for counter in reader.counters)
+
+
+def initial_tokenizers(recipe: Recipe, initial: Path) -> Tokenizers:
+    """Return the tokenizers of the initial model. Raises ConfigError where the recipe states other ones."""
+    tokenizers = Tokenizers.load(initial)
+    found = {
+        "vocab_size": len(tokenizers.source),
+        "shared": tokenizers.shared,
+        "type": "bpe" if tokenizers.source.merges else "unigram",
+        "byte_fallback": "<0x00>" in tokenizers.source.pieces,
+    }
+    for key in sorted(found.keys() & recipe.tokenizer.model_fields_set):
+        stated = getattr(recipe.tokenizer, key)
+        if stated != found[key]:
+            raise ConfigError(
+                f"tokenizer.{key}: found {stated}, but the tokenizer of train.init_from has {found[key]}; "
+                f"leave the section tokenizer out, for it comes with {initial}"
+            )
+    for tag in _tags(recipe):
+        try:
+            tokenizers.source.tag_id(tag)
+        except ModelError:
+            raise ConfigError(
+                f"data: tag {tag}: the tokenizer of train.init_from ({initial}) was trained without it; "
+                "use one of its tags, or none"
+            ) from None
+    return tokenizers
+
+
+def _tags(recipe: Recipe) -> list[str]:
+    corpora = [*recipe.data.train, *([recipe.data.valid] if recipe.data.valid is not None else [])]
+    return sorted({corpus.tag for corpus in corpora if corpus.tag is not None})
+
+
+def _train_tokenizers(recipe: Recipe, console: Console) -> tuple[Tokenizers, int]:
+    """Train the tokenizer(s); returns also the number of pairs in the training text."""
+    settings, total = recipe.tokenizer, 0
+
+    def lines(sides: tuple[str, ...]) -> Iterator[str]:
+        nonlocal total
+        reader, kept = CorpusReader(recipe, recipe.data.train, recipe.data.filters), 0
+        with console.progress("reading", total or None, "pairs") as advance:
+            for pair in reader.pairs(advance):
+                kept += 1
+                yield from (getattr(pair, side) for side in sides)
+        total = reader.pairs_read
+        if not kept:
+            raise reader.nothing_kept()
+        console.say(f"training {settings.vocab_size:,} pieces on the {' and '.join(sides)} side of {kept:,} pairs")
+
+    if settings.shared:
+        shared = Tokenizer.train(lines(("source", "target")), settings, _tags(recipe))
+        return Tokenizers(shared, shared), total
+    source = Tokenizer.train(lines(("source",)), settings, _tags(recipe))
+    return Tokenizers(source, Tokenizer.train(lines(("target",)), settings)), total
+
+
+@dataclass(frozen=True)
+class _SplitEncoder:
+    """The second pass: encodes the pairs of a reader into a split."""
+
+    tokenizers: Tokenizers
+    threads: int | None
+    console: Console
+
+    def encode(self, reader: CorpusReader, directory: Path, total: int | None) -> SplitCounts:
+        """Write the pairs that pass all filters, and return their counts."""
+        source, target = (_SideEncoder(one, self.threads) for one in (self.tokenizers.source, self.tokenizers.target))
+        progress = self.console.progress(f"encoding {directory.name}", total, "pairs")
+        kept = 0
+        with SplitWriter(directory, self.tokenizers) as writer, progress as advance:
+            pairs = reader.pairs(advance)
+            while batch := list(islice(pairs, _BATCH_PAIRS)):
+                source_ids = source.encode([pair.source for pair in batch])
+                target_ids = target.encode([pair.target for pair in batch])
+                lengths = zip(map(len, source_ids), map(len, target_ids), strict=True)
+                keep = [i for i, (s, t) in enumerate(lengths) if reader.filter.length_reason(s, t) is None]
+                kept += len(keep)
+                source.count([batch[i].source for i in keep], [source_ids[i] for i in keep])
+                target.count([batch[i].target for i in keep], [target_ids[i] for i in keep])
+                tagged = [self._tagged(source_ids[i], batch[i].corpus.tag) for i in keep]
+                writer.extend(tagged, [target_ids[i] for i in keep], [batch[i].corpus.oversample for i in keep])
+        if not kept:
+            raise reader.nothing_kept()
+        return SplitCounts(reader.pairs_read, kept, reader.filter.counts, source.counts(), target.counts())
+
+    def _tagged(self, ids: Ids, tag: str | None) -> Ids:
+        return ids if tag is None else np.insert(ids, 0, self.tokenizers.source.tag_id(tag))
+
+
+class _SideEncoder:
+    """Encodes one side of the text and counts its tokens and characters."""
+
+    def __init__(self, tokenizer: Tokenizer, threads: int | None) -> None:
+        self._tokenizer, self._threads = tokenizer, threads
+        self._spelled_ids = tokenizer.spelled()
+        self._tokens = self._characters = self._spelled = 0
+
+    def encode(self, texts: list[str]) -> list[Ids]:
+        return self._tokenizer.encode_batch(texts, self._threads)
+
+    def count(self, texts: list[str], ids: list[Ids]) -> None:
+        self._tokens += sum(map(len, ids))
+        self._characters += sum(map(len, texts))
+        self._spelled += sum(int(self._spelled_ids[sentence].sum()) for sentence in ids)
+
+    def counts(self) -> SideCounts:
+        return SideCounts(self._tokens, self._characters, self._spelled)
+
+
+def length_limit(split: PreparedSplit) -> MaxLength:
+    """Return a limit on target tokens T for S source tokens, both with `</s>`, which truncates none like these.
+
+    Of all lines factor · S + extra with 99.99 % of the pairs below them it is the one that is lowest on average, and a
+    tenth more. The factor is at least 1, the extra 5. A low limit makes the search fast: the best score that a
+    hypothesis can still reach depends on how long it may become.
+    """
+    stride = math.ceil(len(split) / _LIMIT_PAIRS)
+    sides = (split.source.offsets, split.target.offsets)
+    source, target = (offsets[1::stride] - offsets[:-1:stride] + 1 for offsets in sides)
+    extras = [max(0.0, float(np.quantile(target - factor * source, _LIMIT_COVERAGE))) for factor in _LIMIT_FACTORS]
+    lowest = int(np.argmin(_LIMIT_FACTORS * source.mean() + extras))
+    extra = max(_LEAST_EXTRA, math.ceil(_LIMIT_MARGIN * extras[lowest]))
+    return MaxLength(factor=round(_LIMIT_MARGIN * _LIMIT_FACTORS[lowest], 2), extra=extra)
