@@ -379,7 +379,7 @@ def test_the_corpus_of_a_run_is_not_replaced(texts: Path, tmp_path: Path) -> Non
     go(texts, run, "train.stop.steps=2", *alone)
     changed = recipe(texts, run, "tokenizer.vocab_size=70", *alone)
     before = (run / "prepared" / "manifest.json").read_bytes()
-    with pytest.raises(ConfigError, match=r"tokenizer.vocab_size was 80, is 70; undo the change, choose another run:"):
+    with pytest.raises(ConfigError, match=r"tokenizer.vocab_size: was 80, now 70; undo the change, choose another run:"):
         check_may_prepare(changed, why_stale(changed), restart=False)
     check_may_prepare(changed, why_stale(changed), restart=True)
     with RunDirectory(run).locked(), pytest.raises(ModelError, match="is training here"):
