@@ -122,14 +122,14 @@ def matrix_rates() -> dict[str, float]:
     import torch
 
     from nmt.config import RuntimeSettings
-    from nmt.model.cpu.linear import product
+    from nmt.model.kernels import kernels
     from nmt.system.device import choose_device, set_threads
     from nmt.training.utilization import matrix_rate
 
     runtime = RuntimeSettings()
     set_threads(runtime)
     device = choose_device(runtime)
-    ways = {"torch": torch.mm, "training": product}
+    ways = {"torch": torch.mm, "training": kernels.linear}
     return {name: matrix_rate(device, runtime, multiply, small=1536) / 1e9 for name, multiply in ways.items()}
 
 

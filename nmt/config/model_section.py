@@ -30,17 +30,19 @@ class ModelSettings(Section):
     norm: Literal["pre", "post"] = "pre"
     """Normalise before each sublayer (trains easily) or after it (as in the paper)."""
     normalization: Literal["layer", "rms"] = "layer"
-    """What normalising is: to mean zero and variance one (Ba et al. 2016), or to a mean square of one (Zhang & Sennrich
-    2019)."""
+    """Normalise to mean zero and variance one (Ba et al. 2016), or to a mean square of one (Zhang & Sennrich 2019)."""
     activation: Literal["relu", "gelu", "swiglu"] = "relu"
     """Non-linearity of the feed-forward layers."""
     positions: Literal["sinusoidal", "learned", "relative", "rotary"] = "sinusoidal"
-    """How the model knows the order of words: from vectors added to the embeddings, fixed or learned, or in
-    self-attention, from learned vectors for distances (Shaw et al. 2018) or by rotation (Su et al. 2021)."""
+    """Encoding of the order of tokens: vectors added to the embeddings, fixed or learned, or in self-attention, learned
+    vectors for distances (Shaw et al. 2018) or rotation (Su et al. 2021)."""
     max_positions: PositiveInt = 1024
-    """Longest sequence that learned positions can tell apart."""
+    """Longest sequence for which learned positions have vectors."""
     max_distance: PositiveInt = 16
-    """Longest distance that relative positions can tell apart; all longer ones look like it."""
+    """Longest distance with a vector of its own in relative positions; longer ones share the last."""
+    attention_score: Literal["scaled_dot", "dot", "bilinear", "additive"] = "scaled_dot"
+    """Score of a query and a key: q · k / √d (Vaswani et al. 2017), q · k or q W k (Luong et al. 2015), or
+    v · tanh(q + k) (Bahdanau et al. 2015). All but the first are for study: slow, and not for `nmt export`."""
     tied_embeddings: Literal["all", "target", "none"] = "all"
     """Share one matrix among source, target and output; between target and output; or not at all."""
 
@@ -65,7 +67,7 @@ class ModelSettings(Section):
         return self.encoder_layers * encoder + self.decoder_layers * decoder + rows * dim + final_norms
 
     @model_validator(mode="after")
-    def _heads_divide(self) -> Self:
+    def _check_consistency(self) -> Self:
         if self.dim % self.heads or self.dim % 2:
             raise Misfit(
                 "dim", f"must be even and a multiple of heads, found dim {self.dim} and heads {self.heads}", "heads"
@@ -73,7 +75,13 @@ class ModelSettings(Section):
         if self.positions == "rotary" and self.dim // self.heads % 2:
             raise Misfit(
                 "positions",
-                f"rotary turns pairs of numbers, so dim / heads must be even, found {self.dim} / {self.heads}",
+                f"rotary rotates pairs of numbers, so dim / heads must be even, found {self.dim} / {self.heads}",
                 "heads",
+            )
+        if self.attention_score != "scaled_dot" and self.positions in ("relative", "rotary"):
+            raise Misfit(
+                "attention_score",
+                f"{self.positions} positions are defined for scaled_dot only, found {self.attention_score}",
+                "positions",
             )
         return self

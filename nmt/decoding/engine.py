@@ -11,7 +11,6 @@ from nmt.decoding.options import SearchOptions
 from nmt.decoding.rescoring import search_and_rescore
 from nmt.decoding.workers import Workers
 from nmt.errors import ConfigError
-from nmt.model.cpu.prepacked import pack_weights
 from nmt.model.transformer import Transformer
 from nmt.system.device import autocast, computes_in_bf16
 
@@ -91,7 +90,7 @@ class TorchEngine:
     def _pack(self, eight_bits: bool) -> list[bool]:
         """Pack the weights that are not yet; return where there was a way."""
         to_pack, self._to_pack = self._to_pack, []
-        return [pack_weights(one, eight_bits) for one in to_pack]
+        return [one.prepack(eight_bits) for one in to_pack]
 
 
 def _check_known_to_several(options: SearchOptions) -> None:

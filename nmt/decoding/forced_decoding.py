@@ -138,9 +138,10 @@ def _force_batch(model: Transformer, pairs: Sequence[Pair], heads: Sequence[Head
     weights = torch.zeros(len(heads), *target_out.shape, source.size(1))  # (C, B, T, S)
     for layer, question in asked.items():
         attention = _decoder_layer(model, layer).cross_attention
-        keys, _ = attention.project_memory(memory)
         over_heads_and_queries = None if mask is None else mask[:, None, None, :]
-        found = attention.weights(question.view_as(hidden), keys, over_heads_and_queries).float().cpu()  # (B, H, T, S)
+        found = (
+            attention.cross_weights(question.view_as(hidden), memory, over_heads_and_queries).float().cpu()
+        )  # (B, H, T, S)
         for place, (_, head) in ((place, chosen) for place, chosen in enumerate(heads) if chosen[0] == layer):
             weights[place] = found[:, head]
     return [

@@ -15,12 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from nmt.errors import ConfigError
 from nmt.export.exported import library, symbols, write_export
 from nmt.model.attention import MultiHeadAttention
 from nmt.model.checkpoint import LoadedModel
-from nmt.model.embedding import Embedding, sinusoidal_positions
-from nmt.model.layers import DecoderLayer, EncoderLayer, FeedForward, Sublayer
-from nmt.model.relative import RelativeAttention
+from nmt.model.layers import DecoderLayer, Embedding, EncoderLayer, FeedForward, Sublayer
+from nmt.model.positions import Learned, Relative, Sinusoidal, sinusoids
 
 POSITIONS = 2048
 """Rows in the table of sinusoids, which has an end there: no sentence or translation may be longer."""
@@ -30,10 +30,15 @@ _EPSILON = 1e-5
 def write_ctranslate2(directory: Path, loaded: LoadedModel, quantization: str) -> None:
     """Write all that CTranslate2 and nmt need into an existing directory, with weights of that type.
 
-    Raises ConfigError if CTranslate2 is not installed.
+    Raises ConfigError if CTranslate2 is not installed, and for an attention score that it does not have.
     """
     specs = library("ctranslate2").specs
     settings = loaded.model.settings
+    if settings.attention_score != "scaled_dot":
+        raise ConfigError(
+            f"model.attention_score: found {settings.attention_score}, but CTranslate2 has scaled_dot only; "
+            "translate with the model itself"
+        )
     activations = specs.common_spec.Activation
     shape = {
         "pre_norm": settings.norm == "pre",
@@ -44,7 +49,7 @@ def write_ctranslate2(directory: Path, loaded: LoadedModel, quantization: str) -
         "rms_norm": settings.normalization == "rms",
         "relative_position": settings.positions == "relative",
     }
-    if settings.positions == "rotary":  # 0: all of a head; as in model/rotary.py, its halves make the pairs
+    if settings.positions == "rotary":  # 0: all of a head; as in model/positions.py, its halves make the pairs
         shape |= {"rotary_dim": 0, "rotary_interleave": False, "rotary_base": 10000.0}
     encoder = specs.TransformerEncoderSpec(settings.encoder_layers, settings.heads, **shape)
     decoder = specs.TransformerDecoderSpec(settings.decoder_layers, settings.heads, **shape)
@@ -89,11 +94,10 @@ def _fill(spec: Any, loaded: LoadedModel) -> None:
 def _embed(side: Any, spec: Any, embedding: Embedding) -> None:
     """Set the embeddings, which the other side scales by sqrt(D) as we do, and the positions added to them."""
     spec.weight = _array(embedding.tokens.weight)
-    if embedding.positions is not None:
-        dim = embedding.tokens.embedding_dim
-        side.position_encodings.encodings = _array(
-            embedding.positions if embedding.learned else sinusoidal_positions(POSITIONS, dim)
-        )
+    if isinstance(embedding.positions, Learned):
+        side.position_encodings.encodings = _array(embedding.positions.vectors)
+    elif isinstance(embedding.positions, Sinusoidal):
+        side.position_encodings.encodings = _array(sinusoids(POSITIONS, embedding.tokens.embedding_dim))
 
 
 def _self_attention(spec: Any, attention: MultiHeadAttention, sublayer: Sublayer) -> None:
@@ -102,9 +106,10 @@ def _self_attention(spec: Any, attention: MultiHeadAttention, sublayer: Sublayer
     spec.linear[0].weight = _array(torch.cat([queries.weight, keys_values.weight]))
     spec.linear[0].bias = _array(torch.cat([queries.bias, keys_values.bias]))
     _linear(spec.linear[1], attention.output)
-    if isinstance(attention, RelativeAttention):
-        spec.relative_position_keys = _array(_both_ways(attention.key_positions, attention.max_distance))
-        spec.relative_position_values = _array(_both_ways(attention.value_positions, attention.max_distance))
+    positions = attention.positions
+    if isinstance(positions, Relative):
+        spec.relative_position_keys = _array(_both_ways(positions.key_vectors, positions.max_distance))
+        spec.relative_position_values = _array(_both_ways(positions.value_vectors, positions.max_distance))
 
 
 def _cross_attention(spec: Any, attention: MultiHeadAttention, sublayer: Sublayer) -> None:

@@ -57,6 +57,7 @@ def check_fits(settings: ModelSettings) -> None:
         ("positions", ("sinusoidal",), "Pegasus and Marian add sinusoids"),
         ("normalization", ("layer",), "Pegasus and Marian have layer norms"),
         ("activation", ("relu", "gelu"), "Pegasus and Marian have ungated feed-forward layers"),
+        ("attention_score", ("scaled_dot",), "Pegasus and Marian have scaled dot products"),
         ("tied_embeddings", ("all", "target", "none") if post else ("all",), why),
     ]
     for key, expected, reason in problems:
@@ -64,7 +65,7 @@ def check_fits(settings: ModelSettings) -> None:
         if found not in expected:
             raise ConfigError(
                 f"model.{key}: found {found}, but --to hf expects {' or '.join(expected)}: {reason}; "
-                "--to ctranslate2 takes every model"
+                + ("translate with nmt" if key == "attention_score" else "--to ctranslate2 takes every such model")
             )
 
 

@@ -1,145 +1,192 @@
-"""Multi-head scaled dot-product attention (Vaswani et al. 2017, section 3.2).
+"""Multi-head attention (Vaswani et al. 2017, section 3.2).
 
 B sentences, T queries, S keys, D width, H heads, d = D/H; N target tokens and M source tokens of all groups, packed.
-Step by step: N rows, G groups of Q rows that share a memory of P tokens.
+While decoding step by step: N rows, each the newest token of one hypothesis.
 """
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmt.model.cache import DecoderCache, LayerCache
-from nmt.model.cpu.linear import Linear, Product, linear
-from nmt.model.cpu.short_attention import (
-    LONGEST,
-    query_mix,
-    query_scores,
-    short_attention,
-    softmax_in_place,
-)
+from nmt.config import ModelSettings
+from nmt.model.cache import DecoderCache
+from nmt.model.kernels import Linear, kernels
 from nmt.model.packing import Packing, pack
+from nmt.model.plain import Product
+from nmt.model.positions import Place, position_encoding
+
+
+class ScaledDot(nn.Module):
+    """q · k / sqrt(d) (Vaswani et al. 2017)."""
+
+    def __init__(self, heads: int, width: int) -> None:
+        super().__init__()
+
+    def forward(self, q: Tensor, k: Tensor) -> Tensor:
+        """Return the scores (B, H, T, S) of queries (B, H, T, d) and keys (B, H, S, d)."""
+        scale: float = q.size(-1) ** -0.5
+        return (q * scale) @ k.transpose(-2, -1)
+
+
+class Dot(ScaledDot):
+    """q · k (Luong et al. 2015, equation 8, "dot")."""
+
+    def forward(self, q: Tensor, k: Tensor) -> Tensor:
+        """Return the scores (B, H, T, S)."""
+        return q @ k.transpose(-2, -1)
+
+
+class Bilinear(nn.Module):
+    """q W k with a matrix W for each head (Luong et al. 2015, equation 8, "general")."""
+
+    def __init__(self, heads: int, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(heads, width, width) / width**0.5)
+
+    def forward(self, q: Tensor, k: Tensor) -> Tensor:
+        """Return the scores (B, H, T, S)."""
+        return q @ self.weight @ k.transpose(-2, -1)
+
+
+class Additive(nn.Module):
+    """v · tanh(q + k), a vector v for each head (Bahdanau et al. 2015); its W and U are the projections of q and k."""
+
+    def __init__(self, heads: int, width: int) -> None:
+        super().__init__()
+        self.vector = nn.Parameter(torch.randn(heads, 1, width, 1) / width**0.5)
+
+    def forward(self, q: Tensor, k: Tensor) -> Tensor:
+        """Return the scores (B, H, T, S); needs memory for B · H · T · S · d numbers."""
+        return (torch.tanh(q.unsqueeze(3) + k.unsqueeze(2)) @ self.vector).squeeze(-1)
+
+
+_SCORES = {"scaled_dot": ScaledDot, "dot": Dot, "bilinear": Bilinear, "additive": Additive}
 
 
 class MultiHeadAttention(nn.Module):
-    """Attend from queries to keys and values: softmax(Q K^T / sqrt(d)) V in each head, joined by one projection."""
+    """Attend from queries to keys and values in H heads, each on its own part of the width; then project the result."""
 
-    def __init__(self, dim: int, heads: int, dropout: float) -> None:
+    def __init__(self, settings: ModelSettings, place: Place) -> None:
         super().__init__()
-        self.dim = dim
-        self.heads = heads
-        self.dropout = dropout
-        self.query = Linear(dim, dim)
-        self.key_value = Linear(dim, 2 * dim)
-        self.output = Linear(dim, dim)
-        self.joint: Product | None = None
-        """Of all three together, once `pack_weights` has been here."""
+        self.dim = settings.dim
+        self.heads = settings.heads
+        self.dropout = settings.attention_dropout
+        self.query = Linear(self.dim, self.dim)
+        self.key_value = Linear(self.dim, 2 * self.dim)
+        self.output = Linear(self.dim, self.dim)
+        self.positions = position_encoding(settings, place)
+        self.score = _SCORES[settings.attention_score](self.heads, self.dim // self.heads)
+        self.has_kernels = settings.attention_score == "scaled_dot" and not self.positions.uses_distances
+        self.prepacked: Product | None = None  # queries, keys and values in one product, for inference
 
-    def to_self(self, x: Tensor, packing: Packing, causal: bool = False) -> Tensor:
-        """Attend from every token of x (N, D) to its own sentence, `causal` only up to itself; return (N, D)."""
-        queries, keys_values = torch.split(self._place(self._project(x), packing), [self.dim, 2 * self.dim], dim=-1)
-        joined: Tensor = self.output(self._find(queries, keys_values, (packing, packing), causal))
-        return joined
+    def self_attend(self, x: Tensor, packing: Packing, causal: bool = False) -> Tensor:
+        """Attend from every token of x (N, D) to its own sentence, if `causal` up to itself only; return (N, D)."""
+        projected = self.positions.rotate(self._project(x), packing.shapes)
+        queries, keys_values = torch.split(projected, [self.dim, 2 * self.dim], dim=-1)
+        output: Tensor = self.output(self._attend_packed(queries, keys_values, (packing, packing), causal))
+        return output
 
-    def to_memory(self, x: Tensor, packing: Packing, memory: Tensor, memory_packing: Packing) -> Tensor:
-        """Attend from every token of x (N, D) to all of its sentence's source in memory (M, D); return (N, D)."""
-        found = self._find(self.query(x), self.key_value(memory), (packing, memory_packing), False)
-        joined: Tensor = self.output(found)
-        return joined
+    def cross_attend(self, x: Tensor, packing: Packing, memory: Tensor, memory_packing: Packing) -> Tensor:
+        """Attend from every token of x (N, D) to its sentence's source in memory (M, D); return (N, D)."""
+        packings = (packing, memory_packing)
+        output: Tensor = self.output(self._attend_packed(self.query(x), self.key_value(memory), packings, False))
+        return output
 
-    def to_newest(self, x: Tensor, layer: LayerCache, cache: DecoderCache) -> Tensor:
-        """Attend from the newest token of each row, x (N, D), to it and all that it descends from; return (N, D)."""
-        projected = self._turn_newest(self._project(x), cache.length - 1)
-        groups = projected.unsqueeze(1) if cache.hidden is None else cache.side_by_side(projected)
-        queries, keys_values = torch.split(groups, [self.dim, 2 * self.dim], dim=-1)
-        if cache.parents is not None:
-            layer.fork(cache.parents)
-        layer.write(keys_values, cache.tokens - keys_values.size(1))
-        mixed = self._mix_newest(self._scaled(queries), layer.said(cache.tokens), cache)
-        joined: Tensor = self.output(mixed if cache.hidden is None else cache.in_rows(mixed))
-        return joined
+    def step_self(self, x: Tensor, layer: int, cache: DecoderCache) -> Tensor:
+        """Attend from the newest token of each row, x (N, D), to the tokens of its hypothesis; return (N, D)."""
+        target = cache.target
+        projected = self.positions.rotate(self._project(x), [(len(x), 1)], target.length - 1)
+        queries, keys_values = torch.split(target.group(projected), [self.dim, 2 * self.dim], dim=-1)
+        k, v = target.append(layer, keys_values)
+        distances = target.distances if self.positions.uses_distances else None
+        attended = self._attend_step(self._split_heads(queries), k, v, target.mask, distances)
+        output: Tensor = self.output(target.ungroup(attended))
+        return output
 
-    def to_source(self, x: Tensor, layer: LayerCache, cache: DecoderCache) -> Tensor:
+    def step_cross(self, x: Tensor, layer: int, cache: DecoderCache) -> Tensor:
         """Attend from the newest token of each row, x (N, D), to its sentence's source; return (N, D)."""
-        queries = self._scaled(cache.side_by_side(self.query(x)))
-        scores = query_scores(queries, layer.source_keys.permute(2, 0, 1, 3))
-        if cache.source_mask is not None:
-            scores.masked_fill_(~cache.source_mask, float("-inf"))
-        mixed = query_mix(softmax_in_place(scores), layer.source_values.permute(2, 0, 1, 3))
-        joined: Tensor = self.output(cache.in_rows(mixed))
-        return joined
+        q = self._split_heads(cache.beams.grid(self.query(x)))
+        attended = self._attend_step(q, *cache.source[layer], cache.source_mask)
+        output: Tensor = self.output(cache.beams.rows(attended))
+        return output
 
-    def _scaled(self, queries: Tensor) -> Tensor:
-        """Return queries (G, Q, D) times 1 / sqrt(d), by head: (G, H, Q, d)."""
-        return self._split(queries * (self.dim // self.heads) ** -0.5)
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, distances: Tensor | None = None) -> Tensor:
+        """Return softmax(score(Q, K)) V (B, H, T, d): the definition, which kernels compute faster.
 
-    def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Return keys and values of memory (B, S, D), each (B, H, S, d)."""
-        keys, values = self.key_value(memory).chunk(2, dim=-1)
-        return self._split(keys), self._split(values)
+        Queries are (B, H, T, d), keys and values (B, H, S, d); the mask is broadcast to (B, H, T, S), True at keys that
+        a query attends to. Distances from query to key, (B or 1, T or 1, S), are for encodings that use them.
+        """
+        weights = F.dropout(self.weights(q, k, mask, distances), self.dropout, self.training)
+        output = weights @ v
+        return output if distances is None else output + self.positions.values(weights, distances)
 
-    def weights(self, x: Tensor, keys: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Return the attention weights (B, H, T, S) themselves, for people to look at."""
-        queries = self._split(self.query(x))
-        scores = queries @ keys.transpose(-2, -1) / queries.size(-1) ** 0.5
+    def weights(self, q: Tensor, k: Tensor, mask: Tensor | None, distances: Tensor | None = None) -> Tensor:
+        """Return the attention weights (B, H, T, S) of `attend`."""
+        scores = self.score(q, k)
+        if distances is not None:
+            scores = scores + self.positions.scores(q, distances)
         if mask is not None:
             scores = scores.masked_fill(~mask, float("-inf"))
         return torch.softmax(scores, dim=-1)
 
+    def cross_weights(self, x: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor:
+        """Return the weights (B, H, T, S) with which x (B, T, D) attends to memory (B, S, D)."""
+        return self.weights(self._split_heads(self.query(x)), self.project_memory(memory)[0], mask)
+
+    def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Return keys and values of memory (B, S, D), each (B, H, S, d)."""
+        keys, values = self.key_value(memory).chunk(2, dim=-1)
+        return self._split_heads(keys), self._split_heads(values)
+
+    def prepack(self, eight_bits: bool) -> None:
+        """Lay out the weights of queries, keys and values for one product; for self-attention."""
+        weight, bias = self._joined_weights()
+        self.prepacked = kernels.prepack(weight.detach(), bias.detach(), eight_bits)
+
     def _project(self, x: Tensor) -> Tensor:
         """Return queries, keys and values of x (N, D) side by side, (N, 3D)."""
-        if self.joint is not None and not torch.is_grad_enabled():
-            return self.joint(x)
-        # one product for all three is quicker than two, by more than it costs to lay their weights side by side
-        return linear(x, *self.joined_weights())
+        if self.prepacked is not None and not torch.is_grad_enabled():
+            return self.prepacked(x)
+        # one product for all three is faster than two, by more than it costs to concatenate their weights
+        return kernels.linear(x, *self._joined_weights())
 
-    def joined_weights(self) -> tuple[Tensor, Tensor]:
+    def _joined_weights(self) -> tuple[Tensor, Tensor]:
         """Return weights (3D, D) and biases (3D) of queries, keys and values."""
         weight = torch.cat([self.query.weight, self.key_value.weight])
         return weight, torch.cat([self.query.bias, self.key_value.bias])
 
-    def _turn_newest(self, projected: Tensor, position: int) -> Tensor:
-        """Return queries, keys and values (N, 3D), which all stand at one position, as they are."""
-        return projected
-
-    def _mix_newest(self, queries: Tensor, said: tuple[Tensor, Tensor], cache: DecoderCache) -> Tensor:
-        """Return what scaled queries (G, H, Q, d) find among the keys and values (P, G, H, d) of rows, as (G·Q, D)."""
-        keys, values = said
-        return query_mix(softmax_in_place(cache.hide(query_scores(queries, keys))), values)
-
-    def _place(self, projected: Tensor, packing: Packing) -> Tensor:
-        """Return queries, keys and values (N, 3D) as they are: only where positions are rotary do they turn."""
-        return projected
-
-    def _mix(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, causal: bool = False) -> Tensor:
-        """Return what (B, H, T, d) queries find among (B, H, S, d) keys, as (B, T, D)."""
+    def _attend_packed(
+        self, queries: Tensor, keys_values: Tensor, packings: tuple[Packing, Packing], causal: bool
+    ) -> Tensor:
+        """Attend from queries (N, D) to keys and values side by side (M, 2D), one length group at a time: (N, D)."""
         dropout = self.dropout if self.training else 0.0
-        mixed = F.scaled_dot_product_attention(
-            queries, keys, values, attn_mask=mask, dropout_p=dropout, is_causal=causal
-        )
-        return mixed.transpose(1, 2).flatten(2)  # (B, H, T, d) -> (B, T, D)
-
-    def _find(self, queries: Tensor, keys_values: Tensor, packings: tuple[Packing, Packing], causal: bool) -> Tensor:
-        """Return what queries (N, D) find among keys and values, side by side in (M, 2D), group by group: (N, D)."""
+        if self.has_kernels and not dropout:
+            output = kernels.packed_attention(queries, keys_values, packings, self.heads, causal)
+            if output is not None:
+                return output
+        outputs = []
         to, of = packings
-        if self._short(queries, packings):
-            return short_attention(queries, keys_values, packings, self.heads, causal)
-        mixed = []
         for query, key_value, mask in zip(to.unpack(queries), of.unpack(keys_values), of.masks, strict=True):
-            keys, values = key_value.chunk(2, dim=-1)
-            # padding stands behind the sentence, where causal attention does not look
-            seen = None if causal else mask
-            mixed.append(self._mix(self._split(query), self._split(keys), self._split(values), seen, causal))
-        return pack(mixed)
+            q, (k, v) = self._split_heads(query), map(self._split_heads, key_value.chunk(2, dim=-1))
+            visible = None if causal else mask  # causal attention does not reach the padding behind a sentence
+            if self.has_kernels:
+                attended = F.scaled_dot_product_attention(q, k, v, visible, dropout, is_causal=causal)
+            else:
+                at_query, at_key = (torch.arange(x.size(2), device=x.device) for x in (q, k))
+                distances = (at_key - at_query[:, None]).unsqueeze(0)  # (1, T, S)
+                visible = distances <= 0 if causal else mask
+                attended = self.attend(q, k, v, visible, distances if self.positions.uses_distances else None)
+            outputs.append(attended.transpose(1, 2).flatten(2))  # (B, H, T, d) -> (B, T, D)
+        return pack(outputs)
 
-    def _short(self, queries: Tensor, packings: tuple[Packing, Packing]) -> bool:
-        """Whether plain products do the same, and quicker."""
-        return (
-            queries.device.type == "cpu"
-            and queries.dtype == torch.float32
-            and not (self.training and self.dropout)
-            and max(length for packing in packings for _, length in packing.shapes) <= LONGEST
-            and not torch.compiler.is_compiling()
-        )
+    def _attend_step(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, distances: Tensor | None = None
+    ) -> Tensor:
+        """Attend from few queries (B, H, T, d) to keys and values (B, H, S, d); return (B·T, D)."""
+        output = kernels.step_attention(q, k, v, mask) if self.has_kernels else None
+        if output is None:
+            output = self.attend(q, k, v, mask, distances)
+        return output.transpose(1, 2).reshape(-1, self.dim)
 
-    def _split(self, x: Tensor) -> Tensor:
+    def _split_heads(self, x: Tensor) -> Tensor:
         return x.view(*x.shape[:2], self.heads, -1).transpose(1, 2)  # (B, T, D) -> (B, H, T, d)

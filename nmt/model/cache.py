@@ -1,205 +1,240 @@
-"""What decoding one position at a time remembers: keys and values of the source and of what has been said.
+"""The decoder's KV cache: keys and values of the source and of the tokens generated so far.
 
-Each of N rows is one hypothesis that grows. The rows of a sentence stand together, at most K of them, in the order of
-the B sentences. At first each row has a memory of its own, which is copied where hypotheses fork. To copy all that has
-been said with every step is costly once that is long. Then each sentence gets one memory for all its rows: what any of
-them has said, in common or alone. Nothing is copied any more; only which row descends from which token is noted.
+Each of N rows is one hypothesis. The rows of a sentence follow each other, at most K of them, in the order of the B
+sentences. Two layouts of the generated tokens have the same methods. In a `RowCache` each row has separate keys and
+values, which are copied when hypotheses fork. For long prefixes that is slow. In a `SharedCache` the hypotheses of a
+sentence share keys and values: nothing is copied, and a mask assigns the cached tokens to hypotheses.
 
-S source length; G groups of Q rows that share a memory: N of one row, later B of K; P tokens in a group's memory;
-D width, H heads, d = D/H.
+S source length, H heads, d = D/H; G groups of Q rows with P cached tokens: G = N, Q = 1 in a `RowCache`, G = B, Q = K
+in a `SharedCache`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-_WORTH_SHARING, _MOST_SHARING = 16, 8
-"""Positions from which rows share a memory, and the widest beam: each row looks past what the others say alone."""
-_ROOM = 16
-"""Steps after which a shared memory is full, and what no row descends from any more is forgotten."""
-_WORTH_LEAVING = 8
-"""Sentences that are done with are let go of once they are one in so many: that costs a copy of the others."""
+_SHARE_FROM = 16  # tokens of a prefix from which copying it costs more than attending past other hypotheses' tokens
+_SHARE_BEAM = 8  # widest beam that shares: each row computes scores for the tokens of all rows of its sentence
+_SHARED_STEPS = 16  # steps after which a SharedCache drops the tokens that no hypothesis has; dropping copies the rest
+_REMOVE_SHARE = 8  # finished sentences are removed once they are one in so many: removing copies the others
 
 
-class LayerCache:
-    """One decoder layer's memory."""
+@dataclass(frozen=True)
+class Beams:
+    """The sentence of each of N rows, and its slot in a grid of B sentences times K hypotheses."""
 
-    def __init__(self, source_keys: Tensor, source_values: Tensor) -> None:
-        """Remember keys and values of the source, (B, H, S, d) each; G is B at first."""
-        # in the order in which every step will read them
-        self.source_keys, self.source_values = source_keys.contiguous(), source_values.contiguous()
-        sentences, heads, _, width = source_keys.shape
-        self._said = source_keys.new_empty(0, sentences, heads, 2, width)  # (P and room for more, G, H, 2, d)
+    sentences: Tensor  # (N), ascending
+    slots: Tensor  # (N); rows beyond the K-th of a sentence repeat the last one and share its slot
+    count: int  # B
+    width: int  # K
 
-    def fork(self, parents: Tensor) -> None:
-        """Let row i go on from what row parents[i] has said, with room for one more token."""
-        said = self._said.new_empty(len(self._said) + 1, len(parents), *self._said.shape[2:])
-        torch.index_select(self._said, 1, parents, out=said[:-1])
-        self._said = said
+    @classmethod
+    def of(cls, sentences: Tensor, is_first: Tensor, count: int, width: int) -> "Beams":
+        """Number the rows of each sentence; `is_first` (N) is True at its first row."""
+        rows = torch.arange(sentences.numel(), device=sentences.device)
+        rank = rows - torch.where(is_first, rows, 0).cummax(0).values
+        return cls(sentences, sentences * width + rank.clamp_(max=width - 1), count, width)
 
-    def write(self, keys_values: Tensor, place: int) -> None:
-        """Write keys and values of one more token a row, (G, Q, 2D), from a place on."""
-        groups, rows, _ = keys_values.shape
-        by_head = keys_values.view(groups, rows, 2, *self._said.shape[2::2])  # (G, Q, 2, H, d)
-        self._said[place : place + rows] = by_head.permute(1, 0, 3, 2, 4)
+    def grid(self, rows: Tensor) -> Tensor:
+        """Copy rows (N, …) to their slots (B, K, …); slots without a row are zero."""
+        grid = rows.new_zeros(self.count * self.width, rows.size(1)).index_copy_(0, self.slots, rows)
+        return grid.view(self.count, self.width, -1)
 
-    def said(self, tokens: int) -> tuple[Tensor, Tensor]:
-        """Return keys and values of the first tokens (P, G, H, d) each."""
-        keys, values = self._said[:tokens].unbind(3)
-        return keys, values
-
-    def share(self, parents: Tensor, slots: Tensor, beam: int) -> None:
-        """Put what rows have said who go on from their parents (N) side by side, K slots a sentence: P is K times L."""
-        tokens, _, *shape = self._said.shape
-        sentences = self.source_keys.size(0)
-        by_slot = self._said.new_zeros(tokens, sentences * beam, *shape)
-        by_slot.index_copy_(1, slots, self._said.index_select(1, parents))
-        self._said = by_slot.view(tokens, sentences, beam, *shape).transpose(1, 2).flatten(0, 1)
-
-    def keep(self, tokens: Tensor, room: int) -> None:
-        """Forget all tokens of each sentence but these, (P', B), and make room for so many more."""
-        count, sentences, *shape = tokens.shape[0], *self._said.shape[1:]
-        said = self._said.new_empty(count + room, sentences, *shape)
-        places = (tokens * sentences + torch.arange(sentences, device=tokens.device)).flatten()
-        torch.index_select(self._said.flatten(0, 1), 0, places, out=said[:count].flatten(0, 1))
-        self._said = said
-
-    def keep_sentences(self, sentences: Tensor, shared: bool) -> None:
-        """Let go of the sources of all sentences but these (B'), and of what they share."""
-        self.source_keys = self.source_keys.index_select(0, sentences)
-        self.source_values = self.source_values.index_select(0, sentences)
-        if shared:
-            self._said = self._said.index_select(1, sentences)
-
-
-@dataclass
-class DecoderCache:
-    """The memory of a batch of sentences, at first with one row each."""
-
-    layers: Sequence[LayerCache]
-    source_mask: Tensor | None
-    """(B, 1, 1, S), True where a source token is; None if nothing is padded."""
-    beam: int
-    """K."""
-    sentences: Tensor
-    """(N), which of the B sentences each row is of."""
-    slots: Tensor = field(init=False)
-    """(N), each row's own place among the B·K that there might be; rows that are equal may share one."""
-    parents: Tensor | None = field(init=False)
-    """(N), the row that each one goes on from in its own memory, until the layers' next step; None when rows share."""
-    positions: Tensor = field(init=False)
-    """(1, P) or (G, P), where in its hypothesis each token stands that has been said."""
-    hidden: Tensor | None = None
-    """(B·K, P), False at the tokens that each slot's row descends from; None if rows share nothing."""
-    length: int = 0
-    """Positions so far."""
-    _room: int = 0
-
-    def __post_init__(self) -> None:
-        self.slots = self.sentences * self.beam
-        self.parents = torch.arange(self.sentences.numel(), device=self.sentences.device)
-        self.positions = self.sentences.new_empty(1, 0)
-
-    @property
-    def tokens(self) -> int:
-        """Return P."""
-        return self.positions.size(1)
-
-    def begin_step(self) -> None:
-        """Make room for the newest token of each row."""
-        if self.parents is not None and self.length >= _WORTH_SHARING and self.beam <= _MOST_SHARING:
-            self._share(self.parents)
-        new = 1
-        if self.hidden is not None:
-            if self._room < self.beam:
-                self._forget(self.hidden)
-            self._room -= self.beam
-            new = self.beam
-            self.hidden = torch.cat([self.hidden, self._not_own(1)], dim=1)
-        newest = self.positions.new_full((len(self.positions), new), self.length)
-        self.positions = torch.cat([self.positions, newest], dim=1)
-        self.length += 1
-
-    def end_step(self) -> None:
-        """Take it that all layers have said what they had to say."""
-        if self.parents is not None:
-            self.parents = torch.arange(self.sentences.numel(), device=self.sentences.device)
-
-    def side_by_side(self, rows: Tensor) -> Tensor:
-        """Lay rows (N, …) side by side: K slots a sentence, (B, K, …), some of them empty."""
-        sentences = self.layers[0].source_keys.size(0)
-        grid = rows.new_zeros(sentences * self.beam, rows.size(1)).index_copy_(0, self.slots, rows)
-        return grid.view(sentences, self.beam, -1)
-
-    def in_rows(self, slots: Tensor) -> Tensor:
-        """Return rows (N, …) of what lies side by side, (B·K, …)."""
+    def rows(self, slots: Tensor) -> Tensor:
+        """Return rows (N, …) of slots (B·K, …)."""
         return slots.index_select(0, self.slots)
 
-    def hide(self, scores: Tensor) -> Tensor:
-        """Set those of scores (G, H, Q, P), in place, to -inf that are of tokens that a row does not descend from."""
-        if self.hidden is not None and self.beam > 1:
-            scores.masked_fill_(self.hidden.view(len(scores), 1, self.beam, -1), float("-inf"))
-        return scores
+
+class RowCache:
+    """Keys and values of the generated tokens, separate for each row."""
+
+    mask = None  # a row has all tokens of its group
+
+    def __init__(self, layers: list[Tensor], beams: Beams, length: int) -> None:
+        self.layers = layers  # (P, N, H, 2, d) each
+        self.beams = beams
+        self.length = length  # tokens of each hypothesis
+        self.end_step()
+
+    def begin_step(self) -> "RowCache | SharedCache":
+        """Reserve space for the newest token of each row; return this cache, or a `SharedCache` if that is faster."""
+        if self.length >= _SHARE_FROM and self.beams.width <= _SHARE_BEAM:
+            return SharedCache(
+                [self._by_sentence(layer) for layer in self.layers], self.beams, self.length
+            ).begin_step()
+        self.length += 1
+        return self
+
+    def append(self, layer: int, keys_values: Tensor) -> tuple[Tensor, Tensor]:
+        """Append the newest keys and values (N, 1, 2D) of a layer; return all, (N, H, P, d) each.
+
+        Each row's keys and values are copied from its parent.
+        """
+        old = self.layers[layer]
+        new = old.new_empty(len(old) + 1, len(self._parents), *old.shape[2:])
+        torch.index_select(old, 1, self._parents, out=new[:-1])
+        self.layers[layer] = new
+        return _write(new, keys_values, len(new))
+
+    def end_step(self) -> None:
+        """Finish the step, after `append` for all layers: reset parent rows."""
+        self._parents = torch.arange(self.beams.sentences.numel(), device=self.beams.sentences.device)
+
+    def group(self, rows: Tensor) -> Tensor:
+        """Return rows (N, …) as groups of one row (N, 1, …)."""
+        return rows.unsqueeze(1)
+
+    def ungroup(self, groups: Tensor) -> Tensor:
+        """Return groups of one row (N, …) as rows (N, …)."""
+        return groups
+
+    @property
+    def distances(self) -> Tensor:
+        """Distances (1, 1, P) from the newest token to the cached ones, 0 and below."""
+        return torch.arange(1 - self.length, 1, device=self._parents.device).view(1, 1, -1)
+
+    def select(self, rows: Tensor, beams: Beams, kept: Tensor | None) -> None:
+        """Continue row rows[i] as row i of these beams: the next step copies from it."""
+        self._parents = self._parents[rows]
+        self.beams = beams
+
+    def _by_sentence(self, layer: Tensor) -> Tensor:
+        """Return keys and values (L, N, …) of rows side by side, (L·K, B, …)."""
+        count, width = self.beams.count, self.beams.width
+        slots = layer.new_zeros(len(layer), count * width, *layer.shape[2:])
+        slots.index_copy_(1, self.beams.slots, layer.index_select(1, self._parents))
+        return slots.view(len(layer), count, width, *layer.shape[2:]).transpose(1, 2).flatten(0, 1)
+
+
+class SharedCache:
+    """Keys and values of the generated tokens, shared by the rows of a sentence; a mask assigns them to hypotheses."""
+
+    def __init__(self, layers: list[Tensor], beams: Beams, length: int) -> None:
+        self.layers = layers  # (P, B, H, 2, d) each, and space for more tokens
+        self.beams = beams
+        self.length = length  # tokens of each hypothesis
+        positions = torch.arange(length, device=beams.slots.device)
+        self._positions = positions.repeat_interleave(beams.width).repeat(beams.count, 1)  # (B, P)
+        self._visible = self._own(length)  # (B·K, P), True at the tokens of each slot's hypothesis
+        self._space = 0  # tokens that can be appended
+
+    def begin_step(self) -> "RowCache | SharedCache":
+        """Reserve space for the newest token of each slot; return this cache."""
+        width = self.beams.width
+        if self._space < width:
+            self._drop_unused()
+        self._space -= width
+        self._visible = torch.cat([self._visible, self._own(1)], dim=1)
+        newest = self._positions.new_full((self.beams.count, width), self.length)
+        self._positions = torch.cat([self._positions, newest], dim=1)
+        self.length += 1
+        return self
+
+    def append(self, layer: int, keys_values: Tensor) -> tuple[Tensor, Tensor]:
+        """Append the newest keys and values (B, K, 2D) of a layer; return all, (B, H, P, d) each."""
+        return _write(self.layers[layer], keys_values, self._positions.size(1))
+
+    def end_step(self) -> None:
+        """Finish the step, after `append` for all layers."""
+
+    def group(self, rows: Tensor) -> Tensor:
+        """Return rows (N, …) as groups (B, K, …)."""
+        return self.beams.grid(rows)
+
+    def ungroup(self, groups: Tensor) -> Tensor:
+        """Return groups (B·K, …) as rows (N, …)."""
+        return self.beams.rows(groups)
+
+    @property
+    def mask(self) -> Tensor | None:
+        """A mask (B, 1, K, P), True at the tokens of each row's hypothesis; None if those are all of its group's."""
+        count, width = self.beams.count, self.beams.width
+        return None if width == 1 else self._visible.view(count, 1, width, -1)
+
+    @property
+    def distances(self) -> Tensor:
+        """Distances (B, 1, P) from the newest token to the cached ones, 0 and below."""
+        return (self._positions - (self.length - 1)).unsqueeze(1)
+
+    def select(self, rows: Tensor, beams: Beams, kept: Tensor | None) -> None:
+        """Continue row rows[i] as row i of these beams; remove all sentences but those `kept`, unless it is None."""
+        visible = self._visible.index_select(0, self.beams.slots[rows])
+        if kept is not None:
+            self.layers = [layer.index_select(1, kept) for layer in self.layers]
+            self._positions = self._positions.index_select(0, kept)
+        self.beams = beams
+        # a slot without a row attends to the first token: its output is not used, but must be finite
+        self._visible = visible.new_zeros(beams.count * beams.width, visible.size(1))
+        self._visible[:, 0] = True
+        self._visible.index_copy_(0, beams.slots, visible)
+
+    def _own(self, length: int) -> Tensor:
+        """Return a mask (B·K, length · K) of tokens side by side, True at each slot's own."""
+        own = torch.eye(self.beams.width, dtype=torch.bool, device=self.beams.slots.device)
+        return own.repeat(self.beams.count, length)
+
+    def _drop_unused(self) -> None:
+        """Drop tokens that no hypothesis has, as many for each sentence as for the one with most tokens in use."""
+        used = self._visible.view(self.beams.count, self.beams.width, -1).any(1)  # (B, P)
+        most = int(used.sum(1).max())
+        kept = used.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :most]  # the first stays the first
+        self._space = _SHARED_STEPS * self.beams.width
+        places = (kept.t() * self.beams.count + torch.arange(self.beams.count, device=kept.device)).flatten()
+        for number, layer in enumerate(self.layers):
+            self.layers[number] = layer.new_empty(most + self._space, *layer.shape[1:])
+            torch.index_select(layer.flatten(0, 1), 0, places, out=self.layers[number][:most].flatten(0, 1))
+        self._visible = self._visible.gather(1, kept.repeat_interleave(self.beams.width, dim=0))
+        self._positions = self._positions.gather(1, kept)
+
+
+class DecoderCache:
+    """The cache of a batch of B sentences: of their source, and of up to K hypotheses each; at first one."""
+
+    def __init__(self, source: Sequence[tuple[Tensor, Tensor]], source_mask: Tensor | None, beam: int) -> None:
+        """Take each layer's keys and values of the source, (B, H, S, d), and the mask (B, S), True at tokens."""
+        self.source = [(keys.contiguous(), values.contiguous()) for keys, values in source]  # as each step reads them
+        self.source_mask = None if source_mask is None else source_mask[:, None, None, :]
+        keys = source[0][0]
+        count, heads, _, width = keys.shape
+        sentences = torch.arange(count, device=keys.device)
+        self.beams = Beams.of(sentences, torch.ones_like(sentences, dtype=torch.bool), count, beam)
+        self.target: RowCache | SharedCache = RowCache(
+            [keys.new_empty(0, count, heads, 2, width) for _ in source], self.beams, 0
+        )
+
+    def begin_step(self) -> None:
+        """Reserve space for the newest token of each row."""
+        self.target = self.target.begin_step()
+
+    def end_step(self) -> None:
+        """Finish the step, after all layers."""
+        self.target.end_step()
 
     def select(self, rows: Tensor) -> None:
-        """Let row i go on from what row rows[i] has said, for rows (N') of sentences in order.
+        """Continue row rows[i] as row i, for rows (N') of sentences in order.
 
-        The last row may come again, however often, to fill up a number.
+        The last row may be repeated, however often, to pad the number of rows.
         """
-        descent = None if self.hidden is None else self.hidden.index_select(0, self.slots[rows])
-        self.parents = None if self.parents is None else self.parents[rows]
-        self.sentences = self.sentences[rows]
-        is_first = torch.ones_like(self.sentences, dtype=torch.bool)
-        is_first[1:] = self.sentences[1:] != self.sentences[:-1]
-        self._leave(is_first)
-        places = torch.arange(rows.numel(), device=rows.device)
-        rank = places - torch.where(is_first, places, 0).cummax(0).values
-        self.slots = self.sentences * self.beam + rank.clamp_(max=self.beam - 1)
-        if descent is not None:
-            # a slot without a row sees the first token: nobody asks what it finds, but it must be a number
-            self.hidden = descent.new_ones(len(self.positions) * self.beam, self.tokens)
-            self.hidden[:, 0] = False
-            self.hidden.index_copy_(0, self.slots, descent)
+        sentences, count, width = self.beams.sentences[rows], self.beams.count, self.beams.width
+        is_first = torch.ones_like(sentences, dtype=torch.bool)
+        is_first[1:] = sentences[1:] != sentences[:-1]
+        kept = sentences[is_first]
+        remove = (count - kept.numel()) * _REMOVE_SHARE >= count
+        if remove:
+            self.source = [(keys.index_select(0, kept), values.index_select(0, kept)) for keys, values in self.source]
+            self.source_mask = None if self.source_mask is None else self.source_mask.index_select(0, kept)
+            sentences, count = torch.searchsorted(kept, sentences), kept.numel()
+        beams = Beams.of(sentences, is_first, count, width)
+        self.target.select(rows, beams, kept if remove else None)
+        self.beams = beams
 
-    def _leave(self, is_first: Tensor) -> None:
-        """Let go of sentences that no row is of any more, if they are many; is_first (N) marks each one's first row."""
-        left = self.sentences[is_first]
-        count = self.layers[0].source_keys.size(0)
-        if (count - left.numel()) * _WORTH_LEAVING < count:
-            return
-        shared = self.hidden is not None
-        for layer in self.layers:
-            layer.keep_sentences(left, shared)
-        if self.source_mask is not None:
-            self.source_mask = self.source_mask.index_select(0, left)
-        if shared:
-            self.positions = self.positions.index_select(0, left)
-        self.sentences = torch.searchsorted(left, self.sentences)
 
-    def _not_own(self, length: int) -> Tensor:
-        """Return True (B·K, K · length) but for each slot's own token, where every slot has one at each position."""
-        slots = torch.arange(self.beam, device=self.slots.device)
-        others = slots.unsqueeze(1) != slots  # (K, K)
-        return others.repeat(len(self.positions), length)
-
-    def _share(self, parents: Tensor) -> None:
-        """Let the rows of a sentence share a memory from now on, at first one that has what each of them has said."""
-        for layer in self.layers:
-            layer.share(parents, self.slots, self.beam)
-        sentences = self.layers[0].source_keys.size(0)
-        self.positions = self.positions.repeat_interleave(self.beam, dim=1).repeat(sentences, 1)
-        self.hidden = self._not_own(self.length)
-        self.parents = None
-
-    def _forget(self, hidden: Tensor) -> None:
-        """Keep the tokens that some row descends from, as many a sentence as the one needs that needs most."""
-        seen = ~hidden.view(-1, self.beam, self.tokens).all(1)  # (B, P)
-        most = int(seen.sum(1).max())
-        kept = seen.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :most]  # the first stays the first
-        self._room = _ROOM * self.beam
-        for layer in self.layers:
-            layer.keep(kept.t(), self._room)
-        self.hidden = hidden.gather(1, kept.repeat_interleave(self.beam, dim=0))
-        self.positions = self.positions.gather(1, kept)
+def _write(stored: Tensor, keys_values: Tensor, end: int) -> tuple[Tensor, Tensor]:
+    """Write keys and values (G, Q, 2D) as the last of `end` tokens (P, G, H, 2, d); return those, (G, H, P, d) each."""
+    groups, rows, _ = keys_values.shape
+    by_head = keys_values.view(groups, rows, 2, *stored.shape[2::2])  # (G, Q, 2, H, d)
+    stored[end - rows : end] = by_head.permute(1, 0, 3, 2, 4)
+    keys, values = stored[:end].permute(3, 1, 2, 0, 4)
+    return keys, values

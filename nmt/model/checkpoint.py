@@ -112,7 +112,7 @@ def load_model(directory: Path, device: torch.device) -> LoadedModel:
             place = directory / CONFIG_FILE
             raise ModelError(f"{place}: alignment: layer {layer}, head {head}: the model has no such head")
     tokenizers = Tokenizers.load(directory)
-    model = Transformer(settings, len(tokenizers.source), len(tokenizers.target), drawn=False)
+    model = Transformer(settings, len(tokenizers.source), len(tokenizers.target), initialized=False)
     load_weights(model, directory / WEIGHTS_FILE)
     return LoadedModel(model.to(device).eval(), tokenizers, languages, decode, alignment, longest_source)
 
@@ -141,9 +141,15 @@ def load_weights(model: Transformer, file: Path) -> None:
 def read_tensors(file: Path) -> dict[str, Tensor]:
     """Read a safetensors file. Raises ModelError if it is missing or damaged."""
     try:
-        return load_file(file)
+        return {_current_name(name): tensor for name, tensor in load_file(file).items()}
     except (OSError, SafetensorError) as error:
         raise ModelError(f"{file}: cannot read the weights: {error}") from None
+
+
+def _current_name(name: str) -> str:
+    """Return the name of a weight whose name in format version 1 this is."""
+    name = re.sub(r"_embedding\.positions$", "_embedding.positions.vectors", name)
+    return re.sub(r"\.(key|value)_positions$", r".positions.\1_vectors", name)
 
 
 def write_tensors(tensors: dict[str, Tensor], file: Path) -> None:

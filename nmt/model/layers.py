@@ -1,9 +1,10 @@
-"""The layers that a Transformer stacks (Vaswani et al. 2017, section 3.1; pre-norm: Xiong et al. 2020).
+"""The layers of the Transformer (Vaswani et al. 2017, section 3.1; pre-norm: Xiong et al. 2020).
 
-N target tokens and M source tokens of all groups, packed, or N rows, the newest token of each hypothesis; D width.
+B sentences, T length, D width; N target tokens and M source tokens of all groups, packed. While decoding step by step:
+N rows, each the newest token of one hypothesis.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import torch
@@ -12,12 +13,35 @@ from torch.nn import functional as F
 
 from nmt.config import ModelSettings
 from nmt.model.attention import MultiHeadAttention
-from nmt.model.cache import DecoderCache, LayerCache
-from nmt.model.cpu.dropout import Dropout
-from nmt.model.cpu.linear import Linear
-from nmt.model.packing import Packing
-from nmt.model.relative import RelativeAttention
-from nmt.model.rotary import RotaryAttention
+from nmt.model.cache import DecoderCache
+from nmt.model.kernels import Dropout, Linear
+from nmt.model.packing import Packing, pack
+from nmt.model.positions import position_encoding
+
+
+class Embedding(nn.Module):
+    """Token embeddings scaled by sqrt(D), plus positions if they are absolute, with dropout."""
+
+    def __init__(self, settings: ModelSettings, tokens: nn.Embedding) -> None:
+        super().__init__()
+        self.tokens = tokens
+        self.scale = settings.dim**0.5
+        self.dropout = Dropout(settings.dropout)
+        self.positions = position_encoding(settings, "embedding")
+
+    def forward(self, groups: Sequence[Tensor]) -> Tensor:
+        """Map groups of ids (B, T) to vectors of all their tokens (N, D)."""
+        embedded = self.tokens(pack(groups)) * self.scale
+        added = [(self.positions.embed(0, ids.size(1)), ids.shape) for ids in groups]
+        positions = [vectors.expand(*shape, -1) for vectors, shape in added if vectors is not None]
+        dropped: Tensor = self.dropout(embedded + pack(positions) if positions else embedded)
+        return dropped
+
+    def at(self, ids: Tensor, position: int) -> Tensor:
+        """Map ids (N), all at one position, to (N, D)."""
+        embedded: Tensor = self.tokens(ids) * self.scale
+        vector = self.positions.embed(position, position + 1)
+        return embedded if vector is None else embedded + vector
 
 
 class FeedForward(nn.Module):
@@ -49,18 +73,11 @@ def normalization(settings: ModelSettings) -> nn.Module:
     return nn.LayerNorm(settings.dim) if settings.normalization == "layer" else nn.RMSNorm(settings.dim, eps=1e-5)
 
 
-def self_attention(settings: ModelSettings, causal: bool) -> MultiHeadAttention:
-    """Return attention to the own sentence, which knows positions if the embeddings do not."""
-    shape = (settings.dim, settings.heads, settings.attention_dropout)
-    if settings.positions == "relative":
-        return RelativeAttention(*shape, settings.max_distance, causal)
-    return RotaryAttention(*shape) if settings.positions == "rotary" else MultiHeadAttention(*shape)
-
-
 class Sublayer(nn.Module):
-    """The frame around attention and feed-forward f: x + f(norm(x)) with pre-norm, norm(x + f(x)) with post-norm.
+    """Residual connection, norm and dropout around attention or feed-forward f.
 
-    So f reads `enter(x)`, and `leave(x, f(…))` is what comes out, dropout on f's part included; all (..., D).
+    x + dropout(f(norm(x))) with pre-norm, norm(x + dropout(f(x))) with post-norm. So the input of f is `enter(x)`, and
+    the result is `leave(x, f(enter(x)))`; all (..., D).
     """
 
     def __init__(self, settings: ModelSettings) -> None:
@@ -70,12 +87,12 @@ class Sublayer(nn.Module):
         self.dropout = Dropout(settings.dropout)
 
     def enter(self, x: Tensor) -> Tensor:
-        """Return what f reads of x."""
+        """Return the input of f."""
         return cast(Tensor, self.norm(x)) if self.pre else x
 
-    def leave(self, x: Tensor, found: Tensor) -> Tensor:
-        """Return x together with what f found."""
-        x = x + self.dropout(found)
+    def leave(self, x: Tensor, output: Tensor) -> Tensor:
+        """Add the output of f to x."""
+        x = x + self.dropout(output)
         return x if self.pre else cast(Tensor, self.norm(x))
 
 
@@ -84,26 +101,26 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
-        self.attention = self_attention(settings, causal=False)
+        self.attention = MultiHeadAttention(settings, "encoder")
         self.feed_forward = FeedForward(settings)
         self.attention_sublayer = Sublayer(settings)
         self.feed_forward_sublayer = Sublayer(settings)
 
     def forward(self, x: Tensor, packing: Packing) -> Tensor:
         """Map (M, D) to (M, D)."""
-        found = self.attention.to_self(self.attention_sublayer.enter(x), packing)
-        x = self.attention_sublayer.leave(x, found)
-        found = self.feed_forward(self.feed_forward_sublayer.enter(x))
-        return self.feed_forward_sublayer.leave(x, found)
+        output = self.attention.self_attend(self.attention_sublayer.enter(x), packing)
+        x = self.attention_sublayer.leave(x, output)
+        output = self.feed_forward(self.feed_forward_sublayer.enter(x))
+        return self.feed_forward_sublayer.leave(x, output)
 
 
 class DecoderLayer(nn.Module):
-    """Causal self-attention over the target so far, attention to the source, then feed-forward."""
+    """Causal self-attention over the target, attention to the source, then feed-forward."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
-        self.self_attention = self_attention(settings, causal=True)
-        self.cross_attention = MultiHeadAttention(settings.dim, settings.heads, settings.attention_dropout)
+        self.self_attention = MultiHeadAttention(settings, "decoder")
+        self.cross_attention = MultiHeadAttention(settings, "cross")
         self.feed_forward = FeedForward(settings)
         self.self_attention_sublayer = Sublayer(settings)
         self.cross_attention_sublayer = Sublayer(settings)
@@ -111,19 +128,19 @@ class DecoderLayer(nn.Module):
 
     def forward(self, x: Tensor, packing: Packing, memory: Tensor, memory_packing: Packing) -> Tensor:
         """Map all target positions at once, (N, D) to (N, D); memory is (M, D)."""
-        found = self.self_attention.to_self(self.self_attention_sublayer.enter(x), packing, causal=True)
-        x = self.self_attention_sublayer.leave(x, found)
-        sought = self.cross_attention_sublayer.enter(x)
-        found = self.cross_attention.to_memory(sought, packing, memory, memory_packing)
-        x = self.cross_attention_sublayer.leave(x, found)
-        found = self.feed_forward(self.feed_forward_sublayer.enter(x))
-        return self.feed_forward_sublayer.leave(x, found)
+        output = self.self_attention.self_attend(self.self_attention_sublayer.enter(x), packing, causal=True)
+        x = self.self_attention_sublayer.leave(x, output)
+        entered = self.cross_attention_sublayer.enter(x)
+        output = self.cross_attention.cross_attend(entered, packing, memory, memory_packing)
+        x = self.cross_attention_sublayer.leave(x, output)
+        output = self.feed_forward(self.feed_forward_sublayer.enter(x))
+        return self.feed_forward_sublayer.leave(x, output)
 
-    def step(self, x: Tensor, layer: LayerCache, cache: DecoderCache) -> Tensor:
-        """Map the newest position of each row, (N, D) to (N, D), and append it to the layer's own cache."""
-        found = self.self_attention.to_newest(self.self_attention_sublayer.enter(x), layer, cache)
-        x = self.self_attention_sublayer.leave(x, found)
-        found = self.cross_attention.to_source(self.cross_attention_sublayer.enter(x), layer, cache)
-        x = self.cross_attention_sublayer.leave(x, found)
-        found = self.feed_forward(self.feed_forward_sublayer.enter(x))
-        return self.feed_forward_sublayer.leave(x, found)
+    def step(self, x: Tensor, layer: int, cache: DecoderCache) -> Tensor:
+        """Map the newest position of each row, (N, D) to (N, D), and append it to the cache of this layer."""
+        output = self.self_attention.step_self(self.self_attention_sublayer.enter(x), layer, cache)
+        x = self.self_attention_sublayer.leave(x, output)
+        output = self.cross_attention.step_cross(self.cross_attention_sublayer.enter(x), layer, cache)
+        x = self.cross_attention_sublayer.leave(x, output)
+        output = self.feed_forward(self.feed_forward_sublayer.enter(x))
+        return self.feed_forward_sublayer.leave(x, output)

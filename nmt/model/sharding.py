@@ -34,7 +34,7 @@ def whole(model: Transformer) -> Transformer:
         return model
     source, target = (embedding.tokens.num_embeddings for embedding in (model.source_embedding, model.target_embedding))
     with weights[0].device:
-        copy = Transformer(model.settings, source, target, drawn=False).requires_grad_(False)
+        copy = Transformer(model.settings, source, target, initialized=False).requires_grad_(False)
     for weight, value in zip(copy.parameters(), weights, strict=True):
         weight.data = value
     return copy

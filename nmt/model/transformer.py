@@ -1,7 +1,7 @@
-"""The Transformer (Vaswani et al. 2017): an encoder that reads the source, a decoder that writes the target.
+"""The Transformer (Vaswani et al. 2017): an encoder of the source, a decoder that predicts the target.
 
 B sentences, S source length, T target length, D width, H heads, K beam, V vocabulary; N target tokens and M source
-tokens of all groups, packed. Decoding step by step reads N rows, the newest token of each hypothesis.
+tokens of all groups, packed. While decoding step by step: N rows, each the newest token of one hypothesis.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,23 +11,19 @@ from torch import Tensor, nn
 
 from nmt.config import ModelSettings
 from nmt.model.attention import MultiHeadAttention
-from nmt.model.cache import DecoderCache, LayerCache
-from nmt.model.cpu.linear import Linear, filled_up
-from nmt.model.embedding import Embedding
-from nmt.model.layers import DecoderLayer, EncoderLayer, FeedForward, normalization
-from nmt.model.packing import Alike, Packing, parts_alike
-
-_CPU_BLOCK, _CPU_TOKENS = 64, 1024
-"""Rows whose logits, and source tokens whose inner layers, fit in a processor's own memory, more or less."""
+from nmt.model.cache import DecoderCache
+from nmt.model.kernels import Linear, kernels
+from nmt.model.layers import DecoderLayer, Embedding, EncoderLayer, FeedForward, normalization
+from nmt.model.packing import LengthGroup, Packing, split_by_length
 
 
 class Transformer(nn.Module):
-    """Encoder and decoder over token ids; knows no files and no text."""
+    """Encoder and decoder over token ids."""
 
     def __init__(
-        self, settings: ModelSettings, source_vocabulary: int, target_vocabulary: int, drawn: bool = True
+        self, settings: ModelSettings, source_vocabulary: int, target_vocabulary: int, initialized: bool = True
     ) -> None:
-        """Make a model, with weights drawn at random unless they are going to be read from a file."""
+        """Build a model; with `initialized` False, its weights are meant to be read from a file."""
         super().__init__()
         self.settings = settings
         target_tokens = nn.Embedding(target_vocabulary, settings.dim)
@@ -44,46 +40,98 @@ class Transformer(nn.Module):
         self.output = Linear(settings.dim, target_vocabulary, bias=False)
         if settings.tied_embeddings != "none":
             self.output.weight = target_tokens.weight
-        self.packed = False
-        """Whether `pack_weights` has been here."""
-        if drawn:
+        self.prepacked = False
+        if initialized:
             initialize(self)
 
     def forward(
         self, sources: Sequence[Tensor], source_masks: Sequence[Tensor | None], targets: Sequence[Tensor]
     ) -> Tensor:
-        """Return the decoder's hidden states of all target tokens (N, D), as training needs them.
+        """Return the decoder's hidden states of all target tokens (N, D), for training.
 
-        Each group of sentences has source ids (B, S), their mask (B, S), True at tokens, None if nothing is padded, and
-        target ids (B, T), where each position sees those up to itself (teacher forcing).
+        Each length group has source ids (B, S), their mask (B, S), True at tokens, None if nothing is padded, and
+        target ids (B, T), each of which attends to those up to itself (teacher forcing).
         """
         packing = Packing.of(sources, source_masks)
         return self._decode(targets, self._encode(sources, packing), packing)
 
     def encode(self, source: Tensor, source_mask: Tensor | None) -> Tensor:
-        """Read one group's source ids (B, S) with their mask; return memory (B, S, D)."""
-        if not self.packed:
+        """Map one group's source ids (B, S) with their mask (B, S) to memory (B, S, D)."""
+        if not self.prepacked or kernels.encoder_tokens is None:
             return self._encode([source], Packing.of([source], [source_mask])).view(*source.shape, -1)
         memory = self.output.weight.new_zeros(*source.shape, self.settings.dim)
-        for part in parts_alike(source, source_mask, _CPU_TOKENS):
-            for (rows, ids, _), found in zip(part, self._encode_filled_up(part), strict=True):
-                memory[rows, : ids.size(1)] = found
+        for part in split_by_length(source, source_mask, kernels.encoder_tokens):
+            for group, encoded in zip(part, self._encode_padded(part), strict=True):
+                memory[group.rows, : group.ids.size(1)] = encoded
         return memory
 
-    def _encode_filled_up(self, part: Sequence[Alike]) -> list[Tensor]:
-        """Return memory of each group, with one more sentence that nobody asks about: products like round numbers."""
-        groups, masks = [alike.ids for alike in part], [alike.mask for alike in part]
-        count = sum(ids.numel() for ids in groups)
-        missing = filled_up(count) - count
-        if missing:
-            groups, masks = [*groups, groups[0].new_zeros(1, missing)], [*masks, None]
-        packing = Packing.of(groups, masks)
-        return packing.unpack(self._encode(groups, packing))[: len(part)]
-
     def decode(self, target_in: Tensor, memory: Tensor, source_mask: Tensor | None) -> Tensor:
-        """Read one group's target ids (B, T) beside memory (B, S, D); return hidden states (B, T, D)."""
+        """Map one group's target ids (B, T) and memory (B, S, D) to hidden states (B, T, D) by teacher forcing."""
         packing = Packing.of([memory], [source_mask])
         return self._decode([target_in], memory.flatten(0, 1), packing).view(*target_in.shape, -1)
+
+    def decode_step(self, tokens: Tensor, cache: DecoderCache) -> Tensor:
+        """Map the newest token of each row (N) to hidden states (N, D) and append it to the cache."""
+        x = self.target_embedding.at(tokens, cache.target.length)
+        cache.begin_step()
+        for number, layer in enumerate(self.decoder):
+            assert isinstance(layer, DecoderLayer)
+            x = layer.step(x, number, cache)
+        cache.end_step()
+        hidden: Tensor = self.decoder_norm(x)
+        return hidden
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Map hidden states (..., D) to unnormalised log-probabilities (..., V) of the next token."""
+        unnormalized: Tensor = self.output(hidden)
+        return unnormalized
+
+    def start(self, source: Tensor, source_mask: Tensor | None, beam: int) -> "TransformerState":
+        """Encode source ids (B, S) with their mask (B, S), to decode with up to K rows for each sentence.
+
+        The model must be in evaluation mode.
+        """
+        assert not self.training, "dropout would make the search random"
+        return TransformerState(self, self.start_cache(self.encode(source, source_mask), source_mask, beam))
+
+    def start_cache(self, memory: Tensor, source_mask: Tensor | None, beam: int) -> DecoderCache:
+        """Return a cache for memory (B, S, D) with its mask (B, S), with one row for each sentence."""
+        decoder = [layer for layer in self.decoder if isinstance(layer, DecoderLayer)]
+        return DecoderCache([layer.cross_attention.project_memory(memory) for layer in decoder], source_mask, beam)
+
+    def prepack(self, eight_bits: bool = False) -> bool:
+        """Lay out all weights, which must not change any more, for fast inference; return whether there is a kernel.
+
+        In fp32 only rounding changes. In eight bits weights have one scale for each output, inputs one for each row, so
+        that the result for a row does not depend on the others.
+        """
+        if kernels.prepack(self.output.weight.detach(), None, eight_bits) is None:
+            return False
+        joined: set[nn.Module] = set()
+        for layer in (*self.encoder, *self.decoder):
+            attention = layer.attention if isinstance(layer, EncoderLayer) else layer.self_attention
+            assert isinstance(attention, MultiHeadAttention)
+            attention.prepack(eight_bits)
+            joined |= {attention.query, attention.key_value}
+        for module in self.modules():
+            if isinstance(module, Linear) and module not in joined:
+                module.prepack(eight_bits)
+        self.prepacked = True
+        return True
+
+    @property
+    def longest(self) -> int | None:
+        """The most tokens, `</s>` included, that a sentence may have: learned positions end."""
+        return self.settings.longest
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the weights."""
+        return self.output.weight.device
+
+    def parameter_count(self) -> int:
+        """Return the number of weights, tied ones counted once."""
+        return sum(parameter.numel() for parameter in self.parameters())
 
     def _encode(self, sources: Sequence[Tensor], packing: Packing) -> Tensor:
         x = self.source_embedding(sources)
@@ -100,95 +148,49 @@ class Transformer(nn.Module):
         hidden: Tensor = self.decoder_norm(x)
         return hidden  # (N, D)
 
-    def logits(self, hidden: Tensor) -> Tensor:
-        """Map hidden states (..., D) to unnormalised log-probabilities (..., V) of the next token."""
-        unnormalized: Tensor = self.output(hidden)
-        return unnormalized
-
-    @property
-    def longest(self) -> int | None:
-        """The most tokens, `</s>` included, that a sentence may have: learned positions end."""
-        return self.settings.longest
-
-    @property
-    def device(self) -> torch.device:
-        """Where the weights are."""
-        return self.output.weight.device
-
-    def start(self, source: Tensor, source_mask: Tensor | None, beam: int) -> "TransformerState":
-        """Read source ids (B, S) with their mask, to decode step by step with up to K rows for each sentence.
-
-        The model must be in eval mode.
-        """
-        assert not self.training, "dropout would make the search random"
-        return TransformerState(self, self.start_cache(self.encode(source, source_mask), source_mask, beam))
-
-    def start_cache(self, memory: Tensor, source_mask: Tensor | None, beam: int) -> DecoderCache:
-        """Prepare decoding step by step, at first one row for each sentence of memory (B, S, D)."""
-        sentences = torch.arange(memory.size(0), device=memory.device)
-        layers = [
-            LayerCache(*layer.cross_attention.project_memory(memory))
-            for layer in self.decoder
-            if isinstance(layer, DecoderLayer)
-        ]
-        mask = None if source_mask is None else source_mask[:, None, None, :]  # over heads and queries
-        return DecoderCache(layers, mask, beam, sentences)
-
-    def decode_step(self, tokens: Tensor, cache: DecoderCache) -> Tensor:
-        """Read the newest token of each row (N), append it to the cache; return hidden states (N, D)."""
-        x = self.target_embedding.at(tokens, cache.length)
-        cache.begin_step()
-        for layer, layer_cache in zip(self.decoder, cache.layers, strict=True):
-            assert isinstance(layer, DecoderLayer)
-            x = layer.step(x, layer_cache, cache)
-        cache.end_step()
-        hidden: Tensor = self.decoder_norm(x)
-        return hidden
-
-    def parameter_count(self) -> int:
-        """Return the number of weights, tied ones counted once."""
-        return sum(parameter.numel() for parameter in self.parameters())
+    def _encode_padded(self, part: Sequence[LengthGroup]) -> list[Tensor]:
+        """Return the memory (B, S, D) of each group; one more sentence pads the tokens to a number with a kernel."""
+        groups, masks = [group.ids for group in part], [group.mask for group in part]
+        count = sum(ids.numel() for ids in groups)
+        missing = kernels.padded_rows(count) - count
+        if missing:
+            groups, masks = [*groups, groups[0].new_zeros(1, missing)], [*masks, None]
+        packing = Packing.of(groups, masks)
+        return packing.unpack(self._encode(groups, packing))[: len(part)]
 
 
 class TransformerState:
-    """A batch of sentences that is being translated, with what is remembered of it.
-
-    Rows are filled up with copies of the last one to a number that products like.
-    """
+    """A batch of sentences during decoding. Rows are padded with copies of the last one to a number with a kernel."""
 
     def __init__(self, model: Transformer, cache: DecoderCache) -> None:
         self._model = model
         self._cache = cache
-        self.select(cache.sentences)
+        self.select(cache.beams.sentences)
 
     def step(self, tokens: Tensor) -> Iterator[Tensor]:
-        """Read the newest token of each row (N); yield logits of the next, (n, V) for n rows at a time."""
-        hidden = self._model.decode_step(_filled_up(tokens), self._cache)[: tokens.numel()]
-        size = _CPU_BLOCK if hidden.device.type == "cpu" else len(hidden)
-        for block in torch.split(hidden, size):
+        """Append the newest token of each row (N); yield logits of the next, (n, V) for n rows at a time."""
+        hidden = self._model.decode_step(_pad_rows(tokens), self._cache)[: tokens.numel()]
+        for block in kernels.logit_blocks(hidden):
             yield self._model.logits(block)
 
     def select(self, rows: Tensor) -> None:
-        """Let row i go on from what row rows[i] has said, for rows (N') of sentences in order, K a sentence at most."""
-        self._cache.select(_filled_up(rows))
+        """Continue row rows[i] as row i, for rows (N') of sentences in order, at most K of each."""
+        self._cache.select(_pad_rows(rows))
 
 
-def _filled_up(numbers: Tensor) -> Tensor:
+def _pad_rows(numbers: Tensor) -> Tensor:
     """Repeat the last of (N) numbers."""
     count = numbers.numel()
-    return torch.cat([numbers, numbers[-1:].expand(filled_up(count) - count)])
+    return torch.cat([numbers, numbers[-1:].expand(kernels.padded_rows(count) - count)])
 
 
 def initialize(model: Transformer) -> None:
     """Draw all weights: Xavier-uniform matrices (Glorot & Bengio 2010), zero biases, embeddings N(0, 1/D).
 
-    Embeddings so drawn have unit variance after the scaling by sqrt(D), as the positions have, and give logits of unit
-    variance where they are tied to the output. Matrices that stand for two, keys and values or SwiGLU's gate and inner
-    layer, are drawn a half at a time. Norms (ones) and what is learned of places and distances (vectors of
-    about length one) are drawn where they are made.
-
-    The names say what is what: `*positions` stand for places or distances; of all other weights, those of one dimension
-    are norms and biases, those of two are matrices, which weight decay may shrink.
+    Such embeddings have unit variance after the scaling by sqrt(D), as sinusoids have, and give logits of unit variance
+    where they are tied to the output. Matrices that are two, keys and values or SwiGLU's gate and inner layer, are
+    drawn one half after the other. Norms (ones), position encodings and score functions are initialized where they are
+    built.
     """
     dim = model.settings.dim
     for module in model.modules():

@@ -33,6 +33,6 @@ def compile_layers(model: Transformer, device: torch.device) -> None:
 @cache
 def _leave_attention_alone() -> None:
     """Mark attention, for this process; a decorator would load the compiler, a second, into all who only translate."""
-    for name in ("to_self", "to_memory"):
+    for name in ("self_attend", "cross_attend"):
         single_process = torch.compiler.disable(getattr(MultiHeadAttention, name))  # type: ignore[no-untyped-call]
         setattr(MultiHeadAttention, name, single_process)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nmt.model.cpu.linear import outer_product, product
+from nmt.model.kernels import kernels
 
 _CHUNK_LOGITS = {"cpu": 2**22, "cuda": 2**27, "mps": 2**25}
 """Logits held at a time: on a CPU as many as its caches hold, on a GPU enough to keep it busy."""
@@ -103,14 +103,14 @@ class _ProjectedLoss(torch.autograd.Function):
         chunk = max(2, _CHUNK_LOGITS.get(rows.device.type, 2**24) // weight.size(0) // 2 * 2)
         for start, end in pairwise(_edges(rows.size(0), chunk)):
             part, labels = rows[start:end], wanted[start:end]
-            part_loss, part_likelihood, gradient = measure(product(part, matrix).float(), labels)
+            part_loss, part_likelihood, gradient = measure(kernels.linear(part, matrix).float(), labels)
             loss += part_loss
             likelihood += part_likelihood
             if learning:
                 gradient = gradient.to(rows.dtype)
-                rows_gradient[start:end] = product(gradient, matrix.t())
+                rows_gradient[start:end] = kernels.linear(gradient, matrix.t())
                 if ctx.needs_input_grad[1]:  # else the matrix is frozen
-                    weight_gradient += outer_product(part, gradient)
+                    weight_gradient += kernels.outer_product(part, gradient)
         ctx.save_for_backward(rows_gradient, weight_gradient)
         ctx.mark_non_differentiable(likelihood)
         return loss, likelihood

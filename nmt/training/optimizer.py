@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from nmt.config import TrainSettings
 from nmt.model.checkpoint import read_tensors
+from nmt.model.positions import Positions
 from nmt.model.sharding import laid_out_like, whole_tensor
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -19,10 +20,14 @@ def make_optimizer(model: nn.Module, settings: TrainSettings, device: torch.devi
     Weight decay is decoupled: each step a matrix shrinks by rate · weight_decay of itself, whatever its gradient
     (Loshchilov & Hutter 2019). Norms, biases and learned positions, to which zero means something, do not shrink.
     """
-    learning = [(name, weight) for name, weight in model.named_parameters() if weight.requires_grad]
+    learning = [weight for weight in model.parameters() if weight.requires_grad]
+    decaying = {weight for weight in learning if weight.ndim > 1}
+    decaying -= {
+        vectors for module in model.modules() if isinstance(module, Positions) for vectors in module.parameters()
+    }
     groups: list[dict[str, Any]] = [
-        {"params": [weight for name, weight in learning if _decays(name, weight)]},
-        {"params": [weight for name, weight in learning if not _decays(name, weight)], "weight_decay": 0.0},
+        {"params": [weight for weight in learning if weight in decaying]},
+        {"params": [weight for weight in learning if weight not in decaying], "weight_decay": 0.0},
     ]
     return torch.optim.AdamW(
         groups,
@@ -32,10 +37,6 @@ def make_optimizer(model: nn.Module, settings: TrainSettings, device: torch.devi
         weight_decay=settings.weight_decay,
         fused=device.type in ("cpu", "cuda"),
     )
-
-
-def _decays(name: str, weight: Tensor) -> bool:
-    return weight.ndim > 1 and not name.endswith("positions")
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from nmt.config import RuntimeSettings
-from nmt.model.cpu.linear import product
+from nmt.model.kernels import kernels
 from nmt.model.transformer import Transformer
 from nmt.system import distributed
 from nmt.system.device import autocast
@@ -40,7 +40,7 @@ def operations(model: Transformer) -> tuple[int, int]:
 def matrix_rate(
     device: torch.device,
     runtime: RuntimeSettings,
-    multiply: Callable[[Tensor, Tensor], Tensor] = product,
+    multiply: Callable[[Tensor, Tensor], Tensor] = kernels.linear,
     small: int = 1024,
 ) -> float:
     """Return the floating-point operations a second of a large matrix product, in the precision of training.

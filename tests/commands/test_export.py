@@ -99,6 +99,12 @@ class TestCTranslate2:
         assert found.same == {"greedy": 3, "with a beam of 4": 3}
         assert found.difference < 1e-5
 
+    def test_attention_scores_that_it_lacks_are_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(
+            ConfigError, match=r"model\.attention_score: found additive, but CTranslate2 has scaled_dot"
+        ):
+            ctranslate2.write_ctranslate2(tmp_path, model(attention_score="additive"), "float32")
+
     def test_integers_are_nearly_the_same(self, saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("nmt.commands.export.ROUNDED", Tolerance(0.5, 0.0))  # random weights are not easily rounded
         export(saved, tmp_path / "int8", "ctranslate2", "int8", None, QUIET)
@@ -118,7 +124,7 @@ class TestCTranslate2:
             table[:, : dim // 2], table[:, dim // 2 :] = angles.sin(), angles.cos()
             return table
 
-        monkeypatch.setattr(ctranslate2, "sinusoidal_positions", halves)
+        monkeypatch.setattr(ctranslate2, "sinusoids", halves)
         with pytest.raises(ModelError, match=r"line \d: the exported model differs from ours, greedy: .*allowed"):
             export(saved, tmp_path / "ct2", "ctranslate2", "float32", None, QUIET)
         assert list(tmp_path.iterdir()) == []
@@ -422,6 +428,7 @@ class TestHuggingFace:
         ("settings", "message"),
         [
             ({"positions": "rotary"}, r"model\.positions: found rotary, but --to hf expects sinusoidal"),
+            ({"attention_score": "dot"}, r"model\.attention_score: found dot, but --to hf expects scaled_dot"),
             ({"normalization": "rms"}, r"model\.normalization: found rms, but --to hf expects layer"),
             ({"activation": "swiglu"}, r"model\.activation: found swiglu, but --to hf expects relu or gelu"),
             (

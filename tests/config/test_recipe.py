@@ -185,7 +185,7 @@ def test_every_mistake_is_named_with_line_and_key(path: Path) -> None:
         ("model: {heads: 7}", "model.dim: must be even and a multiple of heads, found dim 512 and heads 7"),
         (
             "model: {positions: rotary, dim: 90, heads: 6}",
-            "model.positions: rotary turns pairs of numbers, so dim / heads must be even, found 90 / 6",
+            "model.positions: rotary rotates pairs of numbers, so dim / heads must be even, found 90 / 6",
         ),
         ("model: {normalization: batch}", "model.normalization: found the text 'batch', expected 'layer' or 'rms'"),
         (

@@ -103,6 +103,23 @@ def test_round_trip(tokenizers: Tokenizers, tmp_path: Path, changes: dict[str, o
     assert (output is tokens) == (before.model.settings.tied_embeddings != "none")
 
 
+def test_weights_of_positions_are_read_by_their_names_in_format_version_1(
+    tokenizers: Tokenizers, tmp_path: Path
+) -> None:
+    for changes, new, old in (
+        ({"positions": "learned", "max_positions": 9}, "_embedding.positions.vectors", "_embedding.positions"),
+        ({"positions": "relative"}, ".positions.key_vectors", ".key_positions"),
+        ({"positions": "relative"}, ".positions.value_vectors", ".value_positions"),
+    ):
+        before = build(tokenizers, **changes)
+        tensors = checkpoint.weights_of(before.model)
+        assert any(name.endswith(new) for name in tensors)
+        checkpoint.write_tensors({n.replace(new, old): t for n, t in tensors.items()}, tmp_path / "old.safetensors")
+        after = build(tokenizers, seed=2, **changes)
+        checkpoint.load_weights(after.model, tmp_path / "old.safetensors")
+        assert_same(before, after)
+
+
 @pytest.mark.parametrize("longest", [None, 1, 256])
 def test_longest_source_is_saved_with_the_model(tokenizers: Tokenizers, tmp_path: Path, longest: int | None) -> None:
     save_model(tmp_path / "model", replace(build(tokenizers), longest_source=longest))

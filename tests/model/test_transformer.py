@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from nmt.config import ModelSettings
 from nmt.errors import DataError
 from nmt.model.attention import MultiHeadAttention
-from nmt.model.cache import DecoderCache, LayerCache
-from nmt.model.embedding import sinusoidal_positions
+from nmt.model.cache import DecoderCache
+from nmt.model.positions import sinusoids
 from nmt.model.transformer import Transformer
-from tests.model import twin
+from tests.model.twin import Twin, sinusoid
 
 PAD = 0
 SOURCES = [[5, 6, 7, 8, 3], [9, 3], [4, 4, 10, 3]]
@@ -50,11 +50,17 @@ def hidden_states(model: Transformer, source: Tensor, mask: Tensor | None, targe
     return model([source], [mask], [target]).view(*target.shape, -1)
 
 
+def twin_of(model: Transformer) -> Twin:
+    """Return the twin with the weights of a model."""
+    weights = {name: tensor.detach() for name, tensor in model.named_parameters(remove_duplicate=False)}
+    return Twin(model.settings, weights)
+
+
 def double_positions(model: Transformer) -> None:
     """Let a model have its sinusoids in full double precision, as the twin has."""
     if model.settings.positions == "sinusoidal":
-        exact = torch.stack([twin.position(place, model.settings.dim) for place in range(32)])
-        model.source_embedding.positions = model.target_embedding.positions = exact
+        exact = torch.stack([sinusoid(place, model.settings.dim) for place in range(32)])
+        model.source_embedding.positions.table = model.target_embedding.positions.table = exact
 
 
 # torch.nn.Transformer
@@ -187,6 +193,9 @@ VARIANTS += [
     {"positions": "learned", "max_positions": 9},
     {"tied_embeddings": "target"},
     {"tied_embeddings": "none", "heads": 1},
+    {"attention_score": "dot"},
+    {"attention_score": "bilinear", "norm": "post"},
+    {"attention_score": "additive", "positions": "learned", "max_positions": 9},
 ]
 
 
@@ -196,14 +205,14 @@ def test_agrees_with_a_plain_loop_over_heads_and_positions(changes: dict[str, ob
     tied = changes.get("tied_embeddings", "all") == "all"
     model = build(source_vocabulary=11 if tied else 14, **changes)
     double_positions(model)
-    weights = {name: tensor.detach() for name, tensor in model.named_parameters(remove_duplicate=False)}
+    twin = twin_of(model)
     source, mask = padded(SOURCES)
     target, _ = padded(TARGETS)
     memory = model.encode(source, mask)
     logits = model.logits(model.decode(target, memory, mask))
     for i, (source_ids, target_ids) in enumerate(zip(SOURCES, TARGETS, strict=True)):
-        expected_memory = twin.encode(weights, model.settings, source_ids)
-        expected = twin.decode(weights, model.settings, target_ids, expected_memory)
+        expected_memory = twin.encode(source_ids)
+        expected = twin.decode(target_ids, expected_memory)
         torch.testing.assert_close(memory[i, : len(source_ids)], expected_memory, rtol=0, atol=1e-11)
         torch.testing.assert_close(logits[i, : len(target_ids)], expected, rtol=0, atol=1e-11)
 
@@ -211,18 +220,16 @@ def test_agrees_with_a_plain_loop_over_heads_and_positions(changes: dict[str, ob
 @torch.no_grad()
 def test_attention_weights_are_those_that_attention_uses() -> None:
     torch.manual_seed(2)
-    attention = MultiHeadAttention(12, 3, 0.0).double()
+    attention = MultiHeadAttention(ModelSettings(dim=12, heads=3), "cross").double()
     x, memory = torch.randn(2, 1, 12, dtype=torch.float64), torch.randn(2, 5, 12, dtype=torch.float64)
     mask = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])[:, None, None, :]
     keys, values = attention.project_memory(memory)
-    weights = attention.weights(x, keys, mask)
+    weights = attention.cross_weights(x, memory, mask)
     assert weights.shape == (2, 3, 1, 5)
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3, 1, dtype=torch.float64))
     assert not weights[1, :, :, 3:].any()
     mixed = attention.output((weights @ values).transpose(1, 2).flatten(2))
-    rows = torch.arange(2)
-    layer = LayerCache(keys, values)
-    found = attention.to_source(x[:, 0], layer, DecoderCache([layer], mask, 1, rows))
+    found = attention.step_cross(x[:, 0], 0, DecoderCache([(keys, values)], mask[:, 0, 0], 1))
     torch.testing.assert_close(mixed[:, 0], found)
 
 
@@ -231,7 +238,7 @@ def test_attention_weights_are_those_that_attention_uses() -> None:
 
 @pytest.mark.parametrize("dim", [2, 12, 512])
 def test_sinusoids_are_the_papers(dim: int) -> None:
-    table = sinusoidal_positions(300, dim)
+    table = sinusoids(300, dim)
     assert table.shape == (300, dim)
     for place, column in itertools.product([0, 1, 2, 17, 299], sorted({0, 1, dim // 2, dim - 2, dim - 1})):
         angle = place / 10000 ** ((column - column % 2) / dim)
@@ -267,12 +274,12 @@ def test_learned_positions_end_and_the_message_says_where() -> None:
 @pytest.mark.parametrize("changes", [RELATIVE, ROTARY], ids=str)
 def test_attention_that_knows_positions_has_no_last_one_either(changes: dict[str, object]) -> None:
     model = build(max_positions=4, **changes)
-    weights = {name: tensor.detach() for name, tensor in model.named_parameters(remove_duplicate=False)}
+    twin = twin_of(model)
     source = [3 + i % 8 for i in range(20)]
-    memory = twin.encode(weights, model.settings, source)
+    memory = twin.encode(source)
     torch.testing.assert_close(model.encode(torch.tensor([source]), None)[0], memory, rtol=0, atol=1e-11)
     logits = model.logits(model.decode(torch.tensor([source]), memory.unsqueeze(0), None))[0]
-    torch.testing.assert_close(logits, twin.decode(weights, model.settings, source, memory), rtol=0, atol=1e-11)
+    torch.testing.assert_close(logits, twin.decode(source, memory), rtol=0, atol=1e-11)
 
 
 # promises
@@ -361,6 +368,7 @@ def test_single_precision_is_double_precision_rounded(changes: dict[str, object]
         {"positions": "learned", "max_positions": 40},
         RELATIVE,
         {**ROTARY, "normalization": "rms"},
+        {"attention_score": "additive"},
     ],
     ids=str,
 )
@@ -393,7 +401,7 @@ def test_rows_fork_and_end_and_sentences_leave(changes: dict[str, object], data:
     From any position on the rows of a sentence share a memory, which is full every few steps.
     """
     model, beam = build(**changes), data.draw(st.integers(1, 3))
-    limits = {"_WORTH_SHARING": data.draw(st.integers(1, 10)), "_ROOM": data.draw(st.integers(1, 3))}
+    limits = {"_SHARE_FROM": data.draw(st.integers(1, 10)), "_SHARED_STEPS": data.draw(st.integers(1, 3))}
     source, mask = padded(SOURCES)
     memory = model.encode(source, mask)
     steps = model.start(source, mask, beam)
@@ -476,6 +484,10 @@ def test_number_of_weights_of_the_other_variants() -> None:
     assert build(**ROTARY).parameter_count() == plain
     # two vectors of width 6 for each of -2 … 2 in an encoder layer, of -2 … 0 in a decoder layer
     assert build(heads=2, positions="relative", max_distance=2).parameter_count() == plain + 2 * 6 * (2 * 5 + 3 * 3)
+    # a matrix or a vector for each head of 2 · 1 + 3 · 2 attentions
+    assert build(heads=2, attention_score="dot").parameter_count() == plain
+    assert build(heads=2, attention_score="bilinear").parameter_count() == plain + 8 * 2 * 6 * 6
+    assert build(heads=2, attention_score="additive").parameter_count() == plain + 8 * 2 * 6
     # no biases: two norms an encoder layer, three a decoder layer, one at each end
     assert build(heads=2, normalization="rms").parameter_count() == plain - 12 * (2 * 2 + 3 * 3 + 2)
 
@@ -494,7 +506,7 @@ def test_initial_weights(tied: str, changes: dict[str, object]) -> None:
             assert abs(tensor.mean().item()) < 0.01
         elif name.endswith("bias"):
             assert not tensor.any()
-        elif name.endswith("positions"):
+        elif name.endswith("_vectors"):
             assert tensor.std().item() == pytest.approx((dim / 4) ** -0.5, rel=0.1)
         elif "norm" in name:
             assert torch.equal(tensor, torch.ones(dim))
@@ -515,7 +527,13 @@ def test_initial_weights(tied: str, changes: dict[str, object]) -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"positions": "learned", "max_positions": 6}, RELATIVE, {**ROTARY, "normalization": "rms"}],
+    [
+        {"positions": "learned", "max_positions": 6},
+        RELATIVE,
+        {**ROTARY, "normalization": "rms"},
+        {"attention_score": "bilinear"},
+        {"attention_score": "additive"},
+    ],
     ids=str,
 )
 def test_every_weight_gets_a_gradient(changes: dict[str, object]) -> None:

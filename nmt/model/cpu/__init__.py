@@ -1,1 +1,69 @@
-"""Faster kernels for CPUs."""
+"""Faster kernels for CPUs: oneDNN products, attention to short sentences, cheap dropout masks.
+
+Each operator of torch that is private, and so may change with any release, is looked up when the kernels are chosen.
+Where one is missing, plain torch computes instead, and the other kernels stay in use.
+"""
+
+import torch
+from torch import Tensor
+
+from nmt.model.cpu import short_attention
+from nmt.model.cpu.dropout import byte_mask_dropout
+from nmt.model.cpu.onednn import linear, outer_product
+from nmt.model.cpu.prepacked import EightBitProduct, PackedProduct, padded_rows
+from nmt.model.packing import Packing
+from nmt.model.plain import PlainKernels, Product
+
+
+class CPUKernels(PlainKernels):
+    """Kernels that are used for tensors on a CPU whose type and shape they are faster for; others are left to torch."""
+
+    encoder_tokens = 1024  # the feed-forward layers of so many tokens fit in the cache of a core
+
+    def __init__(self) -> None:
+        avx512 = (
+            torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+            and torch.backends.cpu.get_cpu_capability() == "AVX512"  # below, MKL is as fast
+        )
+        self.has_linear = avx512 and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+        self.has_packed = self.has_linear and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
+        self.has_eight_bits = (
+            avx512
+            and hasattr(torch.ops.onednn, "qlinear_prepack")
+            and hasattr(torch.ops.onednn, "qlinear_pointwise")
+            and getattr(torch.cpu, "_is_vnni_supported", bool)()
+        )
+
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        """Multiply by oneDNN, which is twice as fast as MKL on processors with AVX-512."""
+        return linear(x, weight, bias) if self.has_linear else super().linear(x, weight, bias)
+
+    def outer_product(self, left: Tensor, right: Tensor) -> Tensor:
+        """Multiply by oneDNN, the narrower operand transposed."""
+        return outer_product(left, right) if self.has_linear else super().outer_product(left, right)
+
+    def dropout(self, x: Tensor, p: float) -> Tensor:
+        """Draw a byte for each number instead of a float."""
+        return byte_mask_dropout(x, p) if x.device.type == "cpu" else super().dropout(x, p)
+
+    def packed_attention(
+        self, queries: Tensor, keys_values: Tensor, packings: tuple[Packing, Packing], heads: int, causal: bool
+    ) -> Tensor | None:
+        """Attend by batched products of small matrices, which is faster than torch's kernel for short sentences."""
+        if not short_attention.fits(queries, packings):
+            return None
+        return short_attention.packed_attention(queries, keys_values, packings, heads, causal)
+
+    def step_attention(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor | None:
+        """Attend by one product over all sentences and heads."""
+        return short_attention.step_attention(q, k, v, mask) if q.device.type == "cpu" else None
+
+    def prepack(self, weight: Tensor, bias: Tensor | None, eight_bits: bool) -> Product | None:
+        """Lay weights out for oneDNN once instead of with each product."""
+        if weight.device.type != "cpu" or not (self.has_eight_bits if eight_bits else self.has_packed):
+            return None
+        return EightBitProduct(weight, bias) if eight_bits else PackedProduct(weight, bias)
+
+    def padded_rows(self, rows: int) -> int:
+        """Round up to one of few numbers, since oneDNN compiles a kernel for each."""
+        return padded_rows(rows)

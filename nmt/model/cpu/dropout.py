@@ -1,28 +1,20 @@
-"""Dropout that costs little on a CPU (Srivastava et al. 2014)."""
+"""Dropout with cheap random numbers."""
 
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import Tensor
 
 
-class Dropout(nn.Dropout):
-    """Zero each number with probability p while training and scale the rest by 1 / (1 - p).
+def byte_mask_dropout(x: Tensor, p: float) -> Tensor:
+    """Zero each number with probability p and scale the others; differentiable.
 
     On a CPU, drawing the random numbers is most of dropout's cost. A mask needs eight bits a number, not a float: one
     64-bit draw serves eight numbers, and p is rounded to the nearest multiple of 1/256 (0.1 becomes 0.1016; the scale
-    follows, so the expectation is exact). Elsewhere this is torch's own dropout.
+    follows, so the expectation is exact).
     """
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Map any shape to the same shape."""
-        if not self.training or self.p == 0.0:
-            return x
-        if x.device.type != "cpu":
-            return F.dropout(x, self.p, training=True)
-        dropped: Tensor = _ByteMaskDropout.apply(x, min(255, round(self.p * 256)))  # type: ignore[no-untyped-call]
-        return dropped
+    dropped: Tensor = _ByteMaskDropout.apply(x, min(255, round(p * 256)))  # type: ignore[no-untyped-call]
+    return dropped
 
 
 class _ByteMaskDropout(torch.autograd.Function):

@@ -1,12 +1,18 @@
-"""Dropout: what it promises on average, what it promises exactly, and where it acts."""
+"""Dropout by byte masks: its distribution, its gradient, and where the model applies it."""
 
 import pytest
 import torch
 from torch import nn
 
 from nmt.config import ModelSettings
-from nmt.model.cpu.dropout import Dropout
+from nmt.model.cpu import CPUKernels
+from nmt.model.kernels import Dropout
 from nmt.model.transformer import Transformer
+
+
+@pytest.fixture(autouse=True)
+def cpu_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nmt.model.kernels.kernels", CPUKernels())
 
 
 @pytest.mark.parametrize("p", [0.1, 0.3, 0.5, 0.9])
@@ -23,8 +29,8 @@ def test_share_scale_mean_and_variance(p: float) -> None:
     assert dropped.var().item() == pytest.approx(deviation**2, rel=0.03)
 
 
-def test_neighbours_are_independent() -> None:
-    """One random draw serves eight numbers, which must not show."""
+def test_neighbouring_numbers_are_independent() -> None:
+    """Although one random draw serves eight numbers."""
     torch.manual_seed(2)
     rate = 128 / 256
     dropped = (Dropout(0.5)(torch.ones(80_000)) == 0).float().view(-1, 8)
@@ -34,11 +40,11 @@ def test_neighbours_are_independent() -> None:
 
 
 @pytest.mark.parametrize("shape", [(1,), (7,), (8,), (3, 5, 11), (0,), (2, 0, 3)])
-def test_any_shape(shape: tuple[int, ...]) -> None:
+def test_shape_is_kept(shape: tuple[int, ...]) -> None:
     assert Dropout(0.5)(torch.ones(shape)).shape == shape
 
 
-def test_gradient_is_the_mask() -> None:
+def test_gradient_equals_the_mask() -> None:
     torch.manual_seed(3)
     x = torch.randn(40, 13, dtype=torch.float64, requires_grad=True)
     dropped = Dropout(0.3)(x)
@@ -49,7 +55,7 @@ def test_gradient_is_the_mask() -> None:
     assert (mask == 0).any()
 
 
-def test_gradient_by_finite_differences() -> None:
+def test_gradient_equals_finite_differences() -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         torch.manual_seed(4)
         return Dropout(0.4)(x * x)
@@ -57,21 +63,21 @@ def test_gradient_by_finite_differences() -> None:
     assert torch.autograd.gradcheck(function, torch.randn(5, 6, dtype=torch.float64, requires_grad=True))
 
 
-def test_nothing_happens_in_eval_mode_or_at_zero() -> None:
+def test_evaluation_mode_and_probability_zero_return_the_input() -> None:
     x = torch.randn(4, 5)
     assert Dropout(0.5).eval()(x) is x
     assert Dropout(0.0)(x) is x
 
 
 @pytest.mark.parametrize("p", [0.997, 0.999, 0.999999])
-def test_extreme_probabilities_keep_something_finite(p: float) -> None:
+def test_extreme_probabilities_give_finite_numbers(p: float) -> None:
     torch.manual_seed(5)
     dropped = Dropout(p)(torch.ones(100_000))
     assert torch.isfinite(dropped).all()
     assert 0 < (dropped != 0).float().mean().item() < 0.01
 
 
-def test_the_same_seed_gives_the_same_mask() -> None:
+def test_same_seed_gives_same_mask() -> None:
     def draw(seed: int) -> torch.Tensor:
         torch.manual_seed(seed)
         return Dropout(0.5)(torch.ones(1000))
@@ -85,7 +91,7 @@ def test_bf16_stays_bf16() -> None:
     assert dropped.dtype == torch.bfloat16
 
 
-def test_the_model_places_each_dropout_where_its_setting_says() -> None:
+def test_each_dropout_setting_reaches_its_modules() -> None:
     chosen = ModelSettings(
         encoder_layers=1, decoder_layers=1, dim=8, heads=2, feed_forward=8,
         dropout=0.25, attention_dropout=0.5, feed_forward_dropout=0.75,

@@ -7,14 +7,15 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from nmt.config import ModelSettings
-from nmt.model.cpu.linear import ONEDNN, filled_up
-from nmt.model.cpu.prepacked import EightBitProduct, PackedProduct, pack_weights
+from nmt.model.cpu import CPUKernels
+from nmt.model.cpu.prepacked import EightBitProduct, PackedProduct, padded_rows
+from nmt.model.kernels import kernels
+from nmt.model.plain import PlainKernels
 from nmt.model.transformer import Transformer
 
-needs_onednn = pytest.mark.skipif(not ONEDNN, reason="packs weights only where oneDNN and AVX-512 are")
-needs_vnni = pytest.mark.skipif(
-    not ONEDNN or not torch.cpu._is_vnni_supported(), reason="computes in eight bits only where AVX-512 VNNI is"
-)
+needs_onednn = pytest.mark.skipif(not CPUKernels().has_packed, reason="needs AVX-512 and a torch with oneDNN")
+needs_vnni = pytest.mark.skipif(not CPUKernels().has_eight_bits, reason="needs AVX-512 VNNI and a torch with oneDNN")
+needs_cpu_kernels = pytest.mark.skipif(type(kernels) is PlainKernels, reason="NMT_CPU_KERNELS=off")
 
 
 def tiny_model(**changes: object) -> Transformer:
@@ -27,7 +28,7 @@ def tiny_model(**changes: object) -> Transformer:
 @torch.inference_mode()
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("shape", [(1, 24), (3, 24), (16, 24), (130, 24), (600, 24), (2, 5, 24)])
-def test_packed_is_the_linear_map(shape: tuple[int, ...], bias: bool) -> None:
+def test_packed_product_equals_the_linear_map(shape: tuple[int, ...], bias: bool) -> None:
     torch.manual_seed(1)
     layer = torch.nn.Linear(24, 40, bias=bias)
     x = torch.randn(shape)
@@ -38,7 +39,7 @@ def test_packed_is_the_linear_map(shape: tuple[int, ...], bias: bool) -> None:
 @needs_vnni
 @torch.inference_mode()
 @pytest.mark.parametrize("rows", [1, 7, 64, 200])
-def test_eight_bits_are_arithmetic_in_integers(rows: int) -> None:
+def test_eight_bit_product_equals_integer_arithmetic(rows: int) -> None:
     """By hand: scale so that the largest number is 127, round, multiply integers, scale back."""
     torch.manual_seed(2)
     layer, x = torch.nn.Linear(32, 20), torch.randn(rows, 32) * torch.rand(rows, 1) * 10
@@ -55,7 +56,7 @@ def test_eight_bits_are_arithmetic_in_integers(rows: int) -> None:
 
 @needs_vnni
 @torch.inference_mode()
-def test_in_eight_bits_a_row_does_not_depend_on_the_others() -> None:
+def test_eight_bit_result_of_a_row_does_not_depend_on_the_others() -> None:
     torch.manual_seed(3)
     product = EightBitProduct(torch.randn(50, 32), torch.randn(50))
     x = torch.randn(37, 32) * torch.logspace(-3, 3, 37).unsqueeze(1)
@@ -66,7 +67,7 @@ def test_in_eight_bits_a_row_does_not_depend_on_the_others() -> None:
 
 @needs_vnni
 @torch.inference_mode()
-def test_a_row_of_zeros_stays_one() -> None:
+def test_eight_bit_product_of_zeros_is_the_bias() -> None:
     bias = torch.randn(6)
     found = EightBitProduct(torch.zeros(6, 8), bias)(torch.zeros(3, 8))
     assert torch.equal(found, bias.expand(3, 6))
@@ -74,23 +75,24 @@ def test_a_row_of_zeros_stays_one() -> None:
 
 @given(st.integers(1, 5000))
 @settings(max_examples=300)
-def test_few_numbers_of_rows_stand_for_all(rows: int) -> None:
-    filled = filled_up(rows)
-    assert rows <= filled <= max(rows + 7, rows * 1.25)
-    assert filled_up(filled) == filled
-    assert filled % 8 == 0
+def test_rows_are_padded_by_a_quarter_at_most(rows: int) -> None:
+    padded = padded_rows(rows)
+    assert rows <= padded <= max(rows + 7, rows * 1.25)
+    assert padded_rows(padded) == padded
+    assert padded % 8 == 0
 
 
-def test_no_more_numbers_than_kernels_are_kept() -> None:
+def test_numbers_of_rows_fit_in_the_primitive_cache() -> None:
     """Of the rows of a search: up to 512 hypotheses, in five kinds of product."""
-    assert 5 * len({filled_up(rows) for rows in range(1, 513)}) <= 256
+    assert 5 * len({padded_rows(rows) for rows in range(1, 513)}) <= 256
 
 
+@needs_cpu_kernels
 @needs_onednn
 @pytest.mark.parametrize("changes", [{}, {"positions": "relative"}, {"activation": "swiglu", "norm": "post"}], ids=str)
-def test_a_packed_model_is_the_same_model(changes: dict[str, object]) -> None:
+def test_prepacked_model_equals_the_model(changes: dict[str, object]) -> None:
     model, packed = tiny_model(**changes), tiny_model(**changes)
-    assert pack_weights(packed)
+    assert packed.prepack()
     source = torch.randint(4, 90, (5, 7))
     mask = torch.ones(5, 7, dtype=torch.bool)
     mask[1, 4:] = mask[3, 1:] = False
@@ -106,11 +108,12 @@ def _logits(model: Transformer, source: Tensor, mask: Tensor, target: Tensor) ->
     return [torch.cat(list(steps.step(tokens))) for tokens in target]
 
 
+@needs_cpu_kernels
 @needs_onednn
-def test_what_still_learns_is_left_alone() -> None:
-    """With gradients on, a packed model computes with the weights that it has now."""
+def test_prepacked_model_uses_its_current_weights_with_gradients() -> None:
+    """Packed copies are for inference only."""
     model = tiny_model()
-    pack_weights(model)
+    model.prepack()
     with torch.no_grad():
         model.encoder[0].feed_forward.inner.weight.mul_(2)  # type: ignore[union-attr, operator]
     layer = model.encoder[0].feed_forward.inner  # type: ignore[union-attr]

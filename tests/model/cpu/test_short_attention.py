@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
+from nmt.config import ModelSettings
 from nmt.model.attention import MultiHeadAttention
-from nmt.model.cpu.short_attention import LONGEST, short_attention
+from nmt.model.cpu.short_attention import MAX_LENGTH, packed_attention, step_attention
 from nmt.model.packing import Packing
 
 HEADS, DIM = 3, 12
@@ -18,7 +19,7 @@ GROUP = st.tuples(st.integers(1, 4), st.integers(1, 7), st.integers(1, 7))
 def by_torch(
     queries: Tensor, memory: Tensor, packings: tuple[Packing, Packing], lengths: list[Tensor], causal: bool
 ) -> Tensor:
-    """Do the same a sentence at a time, on the tokens that it has and no padding."""
+    """Attend within one sentence at a time, without padding."""
     to, of = packings
     found = []
     for query, key_value, count in zip(to.unpack(queries), of.unpack(memory), lengths, strict=True):
@@ -31,7 +32,9 @@ def by_torch(
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(GROUP, min_size=1, max_size=3), st.booleans(), st.integers(0, 2**20))
-def test_equals_torchs_a_sentence_at_a_time(groups: list[tuple[int, int, int]], causal: bool, seed: int) -> None:
+def test_packed_attention_equals_torchs_for_each_sentence(
+    groups: list[tuple[int, int, int]], causal: bool, seed: int
+) -> None:
     torch.manual_seed(seed)
     if causal:
         groups = [(sentences, length, length) for sentences, length, _ in groups]
@@ -43,7 +46,7 @@ def test_equals_torchs_a_sentence_at_a_time(groups: list[tuple[int, int, int]], 
     queries = torch.randn(sum(b * t for b, t, _ in groups), DIM, requires_grad=True)
     memory = torch.randn(sum(b * s for b, s in shapes), 2 * DIM, requires_grad=True)
     doubles = [tensor.detach().double().requires_grad_() for tensor in (queries, memory)]
-    found = short_attention(queries, memory, (to, of), HEADS, causal)
+    found = packed_attention(queries, memory, (to, of), HEADS, causal)
     expected = by_torch(*doubles, (to, of), lengths, causal)
     torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-5)
     direction = torch.randn_like(found)
@@ -53,21 +56,33 @@ def test_equals_torchs_a_sentence_at_a_time(groups: list[tuple[int, int, int]], 
         torch.testing.assert_close(ours.grad.double(), theirs.grad, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("length", [LONGEST, LONGEST + 1])
-def test_long_sentences_get_the_same_from_torch(length: int) -> None:
+@pytest.mark.parametrize("length", [MAX_LENGTH, MAX_LENGTH + 1])
+def test_sentences_around_the_maximum_length_get_the_same_output(length: int) -> None:
     torch.manual_seed(3)
-    attention = MultiHeadAttention(DIM, HEADS, 0.0)
+    attention = MultiHeadAttention(ModelSettings(dim=DIM, heads=HEADS), "encoder")
     x = torch.randn(length, DIM)
     packing = Packing(((1, length),), (None,))
-    expected = attention.double().to_self(x.double(), packing, causal=True)
+    expected = attention.double().self_attend(x.double(), packing, causal=True)
     torch.testing.assert_close(
-        attention.float().to_self(x, packing, causal=True).double(), expected, rtol=1e-4, atol=1e-5
+        attention.float().self_attend(x, packing, causal=True).double(), expected, rtol=1e-4, atol=1e-5
     )
 
 
-def test_dropout_of_attention_weights_still_happens() -> None:
-    attention = MultiHeadAttention(DIM, HEADS, 0.5)
+def test_attention_dropout_applies_to_short_sentences() -> None:
+    attention = MultiHeadAttention(ModelSettings(dim=DIM, heads=HEADS, attention_dropout=0.5), "encoder")
     x, packing = torch.randn(8, DIM), Packing(((2, 4),), (None,))
-    assert not torch.equal(attention.to_self(x, packing), attention.to_self(x, packing))
+    assert not torch.equal(attention.self_attend(x, packing), attention.self_attend(x, packing))
     attention.eval()
-    assert torch.equal(attention.to_self(x, packing), attention.to_self(x, packing))
+    assert torch.equal(attention.self_attend(x, packing), attention.self_attend(x, packing))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 3), st.integers(1, 4), st.integers(1, 20), st.booleans(), st.integers(0, 2**20))
+def test_step_attention_equals_torchs(sentences: int, queries: int, keys: int, masked: bool, seed: int) -> None:
+    torch.manual_seed(seed)
+    q, k, v = (torch.randn(sentences, HEADS, n, DIM // HEADS) for n in (queries, keys, keys))
+    mask = torch.rand(sentences, 1, queries, keys) < 0.7 if masked else None
+    if mask is not None:
+        mask[..., 0] = True
+    expected = F.scaled_dot_product_attention(q.double(), k.double(), v.double(), mask)
+    torch.testing.assert_close(step_attention(q, k, v, mask).double(), expected, rtol=1e-5, atol=1e-5)

@@ -1,40 +1,45 @@
-"""The linear map and its products against torch's own in float64, with whichever library does them here."""
+"""Linear maps and their gradients against torch's own in float64, by oneDNN where this machine has it."""
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from nmt.model.cpu import linear as room
-from nmt.model.cpu.linear import Linear, linear, outer_product, product
+from nmt.model.cpu import CPUKernels
+from nmt.model.kernels import Linear
+from nmt.model.plain import PlainKernels
 
 SIZES = st.integers(1, 70)
 
 
-@pytest.fixture(params=[True, False], ids=["as here", "torch's default"])
-def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not request.param:
-        monkeypatch.setattr(room, "ONEDNN", False)
+@pytest.fixture(params=[CPUKernels, PlainKernels], autouse=True)
+def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> PlainKernels:
+    chosen: PlainKernels = request.param()
+    monkeypatch.setattr("nmt.model.kernels.kernels", chosen)
+    return chosen
 
 
-@settings(max_examples=60, deadline=None)
+@torch.no_grad()
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(SIZES, SIZES, SIZES, st.booleans(), st.booleans())
-def test_products_are_torchs(rows: int, inputs: int, outputs: int, biased: bool, transposed: bool) -> None:
+def test_products_equal_torchs(
+    kernels: PlainKernels, rows: int, inputs: int, outputs: int, biased: bool, transposed: bool
+) -> None:
     torch.manual_seed(rows * inputs * outputs)
     x = torch.randn(inputs, rows).t() if transposed else torch.randn(rows, inputs)
     weight = torch.randn(inputs, outputs).t() if transposed else torch.randn(outputs, inputs)
     bias = torch.randn(outputs) if biased else None
     expected = F.linear(x.double(), weight.double(), None if bias is None else bias.double())
-    torch.testing.assert_close(product(x, weight, bias).double(), expected, rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(kernels.linear(x, weight, bias).double(), expected, rtol=1e-5, atol=1e-4)
     left = torch.randn(rows, outputs)
-    torch.testing.assert_close(outer_product(left, x).double(), left.double().t() @ x.double(), rtol=1e-5, atol=1e-4)
+    found = kernels.outer_product(left, x)
+    torch.testing.assert_close(found.double(), left.double().t() @ x.double(), rtol=1e-5, atol=1e-4)
 
 
-@pytest.mark.usefixtures("library")
 @pytest.mark.parametrize("shape", [(40, 24), (3, 24), (5, 8, 24), (2, 1, 24)], ids=str)
 @pytest.mark.parametrize("biased", [True, False])
-def test_gradients_are_torchs(shape: tuple[int, ...], biased: bool) -> None:
+def test_gradients_equal_torchs(shape: tuple[int, ...], biased: bool) -> None:
     torch.manual_seed(1)
     ours = Linear(24, 36, bias=biased)
     theirs = torch.nn.Linear(24, 36, bias=biased, dtype=torch.float64)
@@ -56,8 +61,7 @@ def test_gradients_are_torchs(shape: tuple[int, ...], biased: bool) -> None:
         assert torch.equal(ours(x), mapped)
 
 
-@pytest.mark.usefixtures("library")
-def test_what_is_frozen_gets_no_gradient() -> None:
+def test_frozen_weight_has_no_gradient() -> None:
     ours = Linear(24, 36)
     ours.weight.requires_grad_(False)
     x = torch.randn(40, 24)
@@ -66,22 +70,22 @@ def test_what_is_frozen_gets_no_gradient() -> None:
     torch.testing.assert_close(ours.bias.grad, torch.full((36,), 40.0))
 
 
-def test_the_result_may_be_changed_in_place() -> None:
+def test_result_can_be_changed_in_place(kernels: PlainKernels) -> None:
     torch.manual_seed(2)
     weight, x = torch.randn(36, 24, requires_grad=True), torch.randn(40, 24)
-    linear(x, weight).relu_().sum().backward()
+    kernels.linear(x, weight).relu_().sum().backward()
     twin = weight.detach().double().requires_grad_()
     F.linear(x.double(), twin).relu().sum().backward()
     torch.testing.assert_close(weight.grad.double(), twin.grad, rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_other_precisions_are_torchs_own(dtype: torch.dtype) -> None:
+def test_other_precisions_are_left_to_torch(kernels: PlainKernels, dtype: torch.dtype) -> None:
     x, weight = torch.randn(40, 24, dtype=dtype), torch.randn(36, 24, dtype=dtype)
-    assert torch.equal(linear(x, weight), F.linear(x, weight))
+    assert torch.equal(kernels.linear(x, weight), F.linear(x, weight))
     with torch.autocast("cpu", torch.bfloat16):
-        assert linear(x.float(), weight.float()).dtype == torch.bfloat16
+        assert kernels.linear(x.float(), weight.float()).dtype == torch.bfloat16
 
 
-def test_no_rows_give_no_rows() -> None:
-    assert linear(torch.empty(0, 24), torch.randn(36, 24)).shape == (0, 36)
+def test_no_rows_give_no_rows(kernels: PlainKernels) -> None:
+    assert kernels.linear(torch.empty(0, 24), torch.randn(36, 24)).shape == (0, 36)

@@ -1,0 +1,88 @@
+"""The choice of kernels, and plain torch in place of each operator that a torch may not have."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from nmt.config import ModelSettings
+from nmt.model.cpu import CPUKernels
+from nmt.model.plain import PlainKernels
+from nmt.model.transformer import Transformer
+
+# the operators of torch.ops without which a flag of CPUKernels is False
+OPERATORS = [
+    ("mkldnn", "_linear_pointwise", {"has_linear", "has_packed"}),
+    ("mkldnn", "_reorder_linear_weight", {"has_packed"}),
+    ("onednn", "qlinear_prepack", {"has_eight_bits"}),
+    ("onednn", "qlinear_pointwise", {"has_eight_bits"}),
+]
+
+
+class Operators:
+    """The operators of a namespace of torch.ops, without one."""
+
+    def __init__(self, namespace: object, missing: str) -> None:
+        self._namespace, self._missing = namespace, missing
+
+    def __getattr__(self, name: str) -> object:
+        if name == self._missing:
+            raise AttributeError(name)
+        return getattr(self._namespace, name)
+
+
+def flags(kernels: CPUKernels) -> dict[str, bool]:
+    return {name: value for name, value in vars(kernels).items() if name.startswith("has_")}
+
+
+def test_environment_variable_selects_plain_torch() -> None:
+    code = "from nmt.model.kernels import kernels; print(type(kernels).__name__)"
+    for value, expected in (("off", "PlainKernels"), ("on", "CPUKernels")):
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "NMT_CPU_KERNELS": value},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout.strip() == expected
+
+
+@pytest.mark.parametrize(("namespace", "operator", "lost"), OPERATORS)
+def test_missing_operator_is_replaced_by_plain_torch(
+    monkeypatch: pytest.MonkeyPatch, namespace: str, operator: str, lost: set[str]
+) -> None:
+    before = flags(CPUKernels())
+    monkeypatch.setattr(torch.ops, namespace, Operators(getattr(torch.ops, namespace), operator))
+    kernels = CPUKernels()
+    assert flags(kernels) == {name: value and name not in lost for name, value in before.items()}
+    x, weight, bias = torch.randn(40, 24), torch.randn(36, 24, requires_grad=True), torch.randn(36)
+    torch.testing.assert_close(kernels.linear(x, weight, bias), PlainKernels().linear(x, weight, bias))
+    kernels.linear(x, weight, bias).sum().backward()
+    left = torch.randn(40, 36)
+    torch.testing.assert_close(kernels.outer_product(left, x), left.t() @ x, rtol=1e-5, atol=1e-4)
+    for eight_bits, flag in ((False, "has_packed"), (True, "has_eight_bits")):
+        product = kernels.prepack(weight.detach(), bias, eight_bits)
+        assert (product is not None) == flags(kernels)[flag]
+        if product is not None:
+            with torch.no_grad():
+                expected = kernels.linear(x, weight, bias)
+            torch.testing.assert_close(product(x), expected, rtol=0, atol=0.3 if eight_bits else 1e-4)
+
+
+def test_missing_processor_test_disables_eight_bits_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = flags(CPUKernels())
+    monkeypatch.delattr(torch.cpu, "_is_vnni_supported")
+    assert flags(CPUKernels()) == {**before, "has_eight_bits": False}
+
+
+@pytest.mark.parametrize("eight_bits", [False, True])
+def test_model_without_prepacked_kernels_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch, eight_bits: bool) -> None:
+    shape = {"encoder_layers": 1, "decoder_layers": 1, "dim": 8, "heads": 2, "feed_forward": 8}
+    model = Transformer(ModelSettings.model_validate(shape), 11, 11).eval()
+    monkeypatch.setattr("nmt.model.transformer.kernels", PlainKernels())
+    assert not model.prepack(eight_bits)
+    assert not model.prepacked
+    assert all(getattr(module, "prepacked", None) in (None, False) for module in model.modules())
