@@ -1,0 +1,95 @@
+"""The keys of a recipe, from the classes of its sections: a JSON schema for editors, and the page docs/recipe.md."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from nmt.config.recipe import Recipe
+
+_HEAD = """\
+# Keys of a recipe
+
+A recipe is a YAML file. Only `name`, `languages`, `data.train` and `run` are required. Relative paths start at the
+recipe's folder. On the command line, `--set section.key=value` replaces a value for one command; paths in it start at
+the current folder, and entries of a list are numbered from 0, as in `--set data.train.0.oversample=2`. An unknown key,
+a wrong type or an impossible value is an error with the file, the line and the key.
+
+This page is generated from the classes in `nmt/config/`: run `make schema` after changing them.
+"""
+_TYPES = {"integer": "whole number", "number": "number", "boolean": "true or false", "string": "text", "null": "null"}
+
+
+def recipe_schema() -> str:
+    """Return the recipe's JSON schema, for editors that complete and check YAML."""
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Recipe.model_json_schema()}
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def recipe_reference() -> str:
+    """Return the reference as Markdown, with a table for each section."""
+    schema = Recipe.model_json_schema()
+    places: dict[str, list[str]] = {}
+    _locate(schema, "", schema["$defs"], places)
+    lines = [_HEAD, *_table("Top level", schema)]
+    for name, keys in places.items():
+        section = schema["$defs"][name]
+        schedule = section["properties"].get("name", {}).get("const")
+        title = ", ".join(f"`{key}`" for key in keys)
+        lines += _table(f"{title}: `{schedule}`" if schedule else title, section)
+    return "\n".join(lines)
+
+
+def _locate(section: dict[str, Any], above: str, sections: dict[str, Any], places: dict[str, list[str]]) -> None:
+    """Collect the dotted keys of each section inside a section, in the order in which the reference explains them."""
+    for name, entry in section["properties"].items():
+        for inner in _references(entry):
+            key = f"{above}{name}.0" if entry.get("type") == "array" else f"{above}{name}"
+            places.setdefault(inner, []).append(key)
+            if len(places[inner]) == 1:
+                _locate(sections[inner], f"{key}.", sections, places)
+
+
+def _table(title: str, section: dict[str, Any]) -> Iterator[str]:
+    yield f"## {title}\n\n{section['description']}\n"
+    yield "| key | type | default | meaning | example |\n|---|---|---|---|---|"
+    for name, entry in section["properties"].items():
+        default, is_section = entry.get("default", entry.get("const")), bool(_references(entry))
+        shown = "see below" if default and is_section else f"`{_yaml(default)}`"
+        shown = "required" if name in section.get("required", ()) else shown
+        meaning = " ".join(entry["description"].split())
+        values = entry.get("examples", () if is_section else [default])
+        example = "".join(f"`{name}: {_yaml(value)}`" for value in values)
+        yield f"| `{name}` | {_type(entry)} | {shown} | {meaning} | {example} |"
+    yield ""
+
+
+def _references(entry: dict[str, Any]) -> list[str]:
+    """Return the names of the sections that a key holds."""
+    branches = [entry, entry.get("items", {}), *entry.get("anyOf", ()), *entry.get("oneOf", ())]
+    return [branch["$ref"].rpartition("/")[2] for branch in branches if "$ref" in branch]
+
+
+def _type(entry: dict[str, Any]) -> str:
+    """Return the type of a key in words, with its bounds."""
+    if branches := entry.get("anyOf") or entry.get("oneOf"):
+        return " or ".join(dict.fromkeys(map(_type, branches)))
+    if "$ref" in entry:
+        return "section"
+    if choices := entry.get("enum", [entry["const"]] if "const" in entry else None):
+        return " or ".join(f"`{choice}`" for choice in choices)
+    if entry["type"] == "array":
+        return "list of sections" if "$ref" in entry.get("items", {}) else "list"
+    if entry.get("format") == "path":
+        return "path"
+    words = _TYPES[entry["type"]]
+    low, above = entry.get("minimum"), entry.get("exclusiveMinimum")
+    words += f", {low:g} or more" if low is not None else f", more than {above:g}" if above is not None else ""
+    high, below = entry.get("maximum"), entry.get("exclusiveMaximum")
+    words += (
+        f", at most {high:,}" if high is not None else f", less than {below:g}" if below not in (None, 2**31) else ""
+    )
+    return words
+
+
+def _yaml(value: Any) -> str:
+    return json.dumps(value).replace('"', "")

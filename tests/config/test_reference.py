@@ -1,0 +1,48 @@
+"""docs/recipe.md: complete, up to date, with examples that are valid."""
+
+import json
+from inspect import get_annotations
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, TypeAdapter
+
+from nmt.config import recipe_reference, recipe_schema
+from nmt.config.section import Section
+
+
+def subclasses(section: type[BaseModel]) -> list[type[BaseModel]]:
+    return [one for inner in section.__subclasses__() for one in (inner, *subclasses(inner))]
+
+
+CONFIG = [section for section in subclasses(Section) if section.__module__.startswith("nmt.config.")]
+
+
+def test_the_reference_in_the_repository_is_up_to_date(repository: Path) -> None:
+    written = (repository / "docs" / "recipe.md").read_text(encoding="utf-8")
+    assert written == recipe_reference(), "run: make schema"
+
+
+def test_the_reference_explains_every_key() -> None:
+    reference, schema = recipe_reference(), json.loads(recipe_schema())
+    for name, section in {"Recipe": schema, **schema["$defs"]}.items():
+        for key, entry in section["properties"].items():
+            meaning = " ".join(entry["description"].split())
+            assert any(line.startswith(f"| `{key}` |") and meaning in line for line in reference.splitlines()), (
+                f"{name}.{key}"
+            )
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "example"),
+    [
+        (section, key, example)
+        for section in CONFIG
+        for key, field in section.model_fields.items()
+        for example in field.examples or ()
+    ],
+)
+def test_every_example_is_a_valid_value(section: type[BaseModel], key: str, example: Any) -> None:
+    annotation = next(get_annotations(one)[key] for one in section.mro() if key in get_annotations(one))
+    TypeAdapter(annotation).validate_python(example)
