@@ -21,7 +21,7 @@ TORCH_FREE += " evaluation.metrics prepare score cli"
 
 def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "NMT_"))}
-    done = subprocess.run(command, cwd=cwd, env=clean, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, cwd=cwd, env=clean, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done
 

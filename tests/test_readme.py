@@ -45,7 +45,7 @@ def run(command: str, folder: Path) -> str:
     environment.pop("NMT_MODEL", None)
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", command],
-        cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=280,
+        cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done.stdout
@@ -86,7 +86,6 @@ def test_every_file_that_the_readme_names_exists() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_shell_and_python_examples_run_in_the_order_of_the_page(checkout: Path) -> None:
     for line in shell_lines():
         if line in RUN_BY_CI or line == "make demo" or line.startswith(". "):
@@ -100,7 +99,6 @@ def test_shell_and_python_examples_run_in_the_order_of_the_page(checkout: Path) 
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_make_demo_reaches_what_it_promises(checkout: Path) -> None:
     """BLEU of 60 or more on held-out sentences, in both directions, as `nmt score` prints it."""
     printed = run("touch .venv/.ready; make demo", checkout)

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -47,10 +48,8 @@ def test_the_place_is_that_of_the_batches_taken() -> None:
     stream, plain = stream_of(40), stream_of(40)
     with Prefetcher(stream, batches=1, pin=False) as feed:
         place = feed.next().place
-        deadline = time.monotonic() + 30
-        while stream.place == place and time.monotonic() < deadline:
+        while stream.place == place:
             time.sleep(0.001)
-        assert stream.place != place, "the stream itself is ahead"
     plain.next()
     assert place == plain.place
     assert content(stream_of(40, place).next()) == content(plain.next())
@@ -85,12 +84,11 @@ def test_it_reads_ahead_only_a_little(monkeypatch: pytest.MonkeyPatch) -> None:
             assert len(count) <= 2 * (taken + 2)
 
 
-def test_waiting_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    read = BatchStream.next
-    monkeypatch.setattr(BatchStream, "next", lambda self: (time.sleep(0.05), read(self))[1])
+def test_next_reports_the_seconds_that_it_waited(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([10.0, 11.5, 20.0, 20.25])
+    monkeypatch.setattr("nmt.batching.prefetch.time", SimpleNamespace(perf_counter=lambda: next(clock)))
     with Prefetcher(stream_of(40), batches=1, pin=False) as feed:
-        feed.next()
-        assert sum(feed.next().waited for _ in range(4)) > 0.1
+        assert [feed.next().waited, feed.next().waited] == [1.5, 0.25]
 
 
 @pytest.mark.parametrize("ending", ["raise KeyboardInterrupt", "sys.exit(3)"])
@@ -112,7 +110,7 @@ with Prefetcher(stream_of(40), 1, False) as feed:
         "m = importlib.util.module_from_spec(s); sys.modules['tests_batching'] = m; s.loader.exec_module(m); "
     )
     run = subprocess.run(
-        [sys.executable, "-c", loader + "exec(sys.argv[2])", __file__, program], capture_output=True, timeout=60
+        [sys.executable, "-c", loader + "exec(sys.argv[2])", __file__, program], capture_output=True, check=False
     )
     assert run.returncode in (3, 1, -2, 130), run.stderr.decode()
     assert b"tests_batching" not in run.stderr or b"KeyboardInterrupt" in run.stderr

@@ -331,16 +331,14 @@ def test_killed_prepare_is_recovered_from(folder: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from nmt.config import load_recipe\n"
         "from nmt.system.console import Console\n"
-        "from nmt.commands.prepare import prepare; prepare(load_recipe(Path(sys.argv[1])), Console())"
+        "from nmt.commands.prepare import prepare; from tests.kill_points import kill_at_call\n"
+        "recipe = load_recipe(Path(sys.argv[1]))\n"
+        "kill_at_call(5000, begun=lambda: any(Path(sys.argv[2]).glob('.prepared.staging-*')), every=50)\n"
+        "prepare(recipe, Console())"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", script, str(folder / "recipe.yaml")], cwd=REPOSITORY, stderr=subprocess.DEVNULL
-    ) as process:
-        deadline = time.monotonic() + 60
-        while not list(folder.glob("run/.prepared.staging-*")) and time.monotonic() < deadline:
-            time.sleep(0.005)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+    command = [sys.executable, "-c", script, str(folder / "recipe.yaml"), str(folder / "run")]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
     left = sorted(path.name.partition("-")[0] for path in (folder / "run").iterdir())
     assert left == [".prepared.lock", ".prepared.staging"]
     with pytest.raises(DataError, match="no prepared corpus here"):
@@ -360,7 +358,7 @@ def test_processes_started_at_once_prepare_once_and_wait(folder: Path) -> None:
             stack.enter_context(subprocess.Popen(command, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True))
             for _ in range(4)
         ]
-        messages = [process.communicate(timeout=250)[1] for process in started]
+        messages = [process.communicate()[1] for process in started]
     assert [process.returncode for process in started] == [0] * 4, messages
     assert sum("preparing" in text and "(there is none yet)" in text for text in messages) == 1
     assert sum("the prepared corpus is current" in text for text in messages) == 3

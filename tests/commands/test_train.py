@@ -379,7 +379,9 @@ def test_the_corpus_of_a_run_is_not_replaced(texts: Path, tmp_path: Path) -> Non
     go(texts, run, "train.stop.steps=2", *alone)
     changed = recipe(texts, run, "tokenizer.vocab_size=70", *alone)
     before = (run / "prepared" / "manifest.json").read_bytes()
-    with pytest.raises(ConfigError, match=r"tokenizer.vocab_size: was 80, now 70; undo the change, choose another run:"):
+    with pytest.raises(
+        ConfigError, match=r"tokenizer.vocab_size: was 80, now 70; undo the change, choose another run:"
+    ):
         check_may_prepare(changed, why_stale(changed), restart=False)
     check_may_prepare(changed, why_stale(changed), restart=True)
     with RunDirectory(run).locked(), pytest.raises(ModelError, match="is training here"):
@@ -793,10 +795,8 @@ def start(repository: Path, texts: Path, run: Path, *overrides: str) -> "subproc
 
 
 def wait_for(path: Path, process: "subprocess.Popen[str]") -> None:
-    deadline = time.monotonic() + 200
     while not path.exists():
         assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
         time.sleep(0.02)
 
 
@@ -809,7 +809,7 @@ def test_a_signal_saves_and_the_same_command_goes_on(
     with start(repository, texts, run, "train.stop.steps=100000", "train.validate_every=1000") as process:
         wait_for(run / "metrics.jsonl", process)
         process.send_signal(number)
-        out, err = process.communicate(timeout=200)
+        out, err = process.communicate()
     assert process.returncode == code, err
     assert out == ""
     assert "interrupted, the same command goes on from here" in err
@@ -845,7 +845,7 @@ import nmt.cli, nmt.training.run
 def seal_slowly(directory, plain=nmt.training.run.seal):
     if "00000004" not in directory.name:
         print("saving", flush=True)
-        time.sleep(200)
+        time.sleep(10**6)
     plain(directory)
 
 nmt.training.run.seal = seal_slowly
@@ -873,7 +873,7 @@ def test_a_second_interrupt_ends_at_once_and_harms_nothing(
         time.sleep(0.5)
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=100)
+        _, err = process.communicate()
     assert process.returncode == 130
     assert "interrupted" in err
     assert [path.name for path in (run / "checkpoints").iterdir()] == ["step-00000004"]

@@ -144,18 +144,16 @@ def test_nobody_is_left_when_nobody_needs_them_any_more() -> None:
 
 
 def _sleep(decoder: StepModel, item: int) -> int:
-    time.sleep(30 if item else 0)
+    time.sleep(10**6 if item else 0)
     return os.getpid()
 
 
 def test_an_interruption_does_not_wait_for_the_work_at_hand() -> None:
     results = Workers(tiny_model(), RuntimeSettings(device="cpu"), 2).share_out(_sleep, range(8))
     worker = next(results)
-    started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         results.throw(KeyboardInterrupt)
     while not _is_zombie(worker):
-        assert time.monotonic() < started + 10, "a process goes on after the interruption"
         time.sleep(0.01)
 
 
@@ -166,7 +164,7 @@ sys.path.insert(0, sys.argv[1])
 from workers_alone import Workers, RuntimeSettings, tiny_model, _name
 for name in Workers(tiny_model(), RuntimeSettings(device="cpu"), 2).share_out(_name, range(4)):
     print(name, flush=True)
-time.sleep(60)
+time.sleep(10**6)
 """
 
 
@@ -182,9 +180,7 @@ def test_nobody_is_left_when_the_first_process_is_killed(tmp_path: Path) -> None
         workers = {int(first.stdout.readline()) for _ in range(4)}
         assert first.pid not in workers
         first.kill()
-    deadline = time.monotonic() + 10
     while any(Path(f"/proc/{worker}").exists() and not _is_zombie(worker) for worker in workers):
-        assert time.monotonic() < deadline, "a process outlived the first one"
         time.sleep(0.05)
 
 

@@ -243,7 +243,7 @@ for size in (found, int(found * 1.5)):
 def test_under_a_real_limit_what_is_found_fits_and_half_as_much_again_does_not(recipe: Recipe) -> None:
     file = recipe.prepared_directory.parent / "recipe.yaml"
     run = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(file), "1000"], capture_output=True, text=True, timeout=250
+        [sys.executable, "-c", PROGRAM, str(file), "1000"], capture_output=True, text=True, check=False
     )
     found, fits, half_as_much_again = run.stdout.split("\n")[:3]
     assert int(found) > 1000, run.stderr

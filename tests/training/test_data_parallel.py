@@ -92,7 +92,7 @@ def torchrun(texts: Path, count: int, run: Path, *overrides: str, options: tuple
 
 def go(command: list[str]) -> str:
     """Run a command to its end, which must be a good one; return what it said."""
-    done = subprocess.run(command, capture_output=True, text=True, timeout=250)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stderr
 
@@ -253,19 +253,16 @@ def start_and_hit(command: list[str], run: Path, number: signal.Signals) -> int:
     before = RunDirectory(run).saved()
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as job:
         try:
-            limit = time.monotonic() + 250
             while RunDirectory(run).saved() == before:
                 assert job.poll() is None
-                assert time.monotonic() < limit
                 time.sleep(0.01)
             os.kill(worker(job, 1), number)
-            return job.wait(timeout=250)
+            return job.wait()
         finally:
             job.kill()
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_stopped_politely_or_killed_it_ends_as_if_nothing_had_been(texts: Path, tmp_path: Path) -> None:
     """Bit for bit, with dropout, in three processes: of two numbers the sum is the same in any order, of three not."""
     long = (

@@ -13,13 +13,14 @@ from nmt.config import load_recipe
 from tests.commands.test_train import QUIET, assert_same_run, go, pairs, write
 
 DRIVER = """
-import os, random, signal, sys, time
+import os, random, signal, sys
 from pathlib import Path
 import nmt.cli, nmt.commands.train, torch._dynamo  # once: each training is a child that has them already
+from tests.kill_points import kill_at_call
 
 recipe, run, seed = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
 choose = random.Random(seed)
-kinds = ["by the clock"] * int(sys.argv[4]) + ["while saving"] * int(sys.argv[5])
+kinds = ["while training"] * int(sys.argv[4]) + ["while saving"] * int(sys.argv[5])
 choose.shuffle(kinds)
 sys.argv[1:] = ["train", "--config", recipe, "--set", f"run={run}", "--quiet"]
 
@@ -32,23 +33,20 @@ def lines():
     return len((run / "metrics.jsonl").read_text().splitlines()) if (run / "metrics.jsonl").exists() else 0
 
 
-def wait_for(kind, child):
-    # by the clock is some time after a few more lines were logged; while saving is as soon as that shows, or soon after
-    enough = lines() + choose.choice([0, 1, 1, 2])
-    while not (saving() if kind == "while saving" else lines() >= enough):
-        if os.waitpid(child, os.WNOHANG)[0]:
-            sys.exit(f"the training ended before it was killed {kind}")
-        time.sleep(0.0005)
-    time.sleep(choose.uniform(0, 0.006 if kind == "while saving" else 0.1))
+def die(kind, enough, delay):
+    # while training: some calls after a few more lines were logged; while saving: some calls after a save has begun
+    if kind == "while saving":
+        kill_at_call(delay % 400, begun=saving, every=10)
+    elif kind == "while training":
+        kill_at_call(delay, begun=lambda: lines() >= enough, every=200)
 
 
 for kind in [*kinds, None]:
+    enough, delay = lines() + choose.choice([0, 1, 1, 2]), choose.randrange(40_000)
     child = os.fork()
     if not child:
+        die(kind, enough, delay)
         nmt.cli.main()
-    if kind is not None:
-        wait_for(kind, child)
-        os.kill(child, signal.SIGKILL)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     assert code == (0 if kind is None else -signal.SIGKILL), code
     print("half written" if saving() else "whole", lines(), flush=True)
@@ -94,7 +92,6 @@ def write_recipe(folder: Path) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)  # twenty seconds on a machine that does nothing else
 def test_killed_at_random_moments_it_is_the_same_run(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

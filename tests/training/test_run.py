@@ -585,7 +585,7 @@ from pathlib import Path
 from nmt.training.run import RunDirectory
 with RunDirectory(Path(sys.argv[1])).locked():
     print("held", flush=True)
-    time.sleep(60)
+    time.sleep(10**6)
 """
 
 

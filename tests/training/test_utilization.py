@@ -1,9 +1,10 @@
 """The share of the machine that a training uses."""
 
-import time
+from types import SimpleNamespace
 
 import pytest
 import torch
+from torch import Tensor
 
 from nmt.config import ModelSettings, RuntimeSettings
 from nmt.model.transformer import Transformer
@@ -24,9 +25,18 @@ def test_operations_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     assert of.share(10, 20, seconds=2.0) == pytest.approx(operations / 2.0 / 1e6)
 
 
-def test_the_rate_is_that_of_a_product() -> None:
-    rate = matrix_rate(CPU, RuntimeSettings())
-    a = torch.ones(512, 512)
-    started = time.perf_counter()
-    a @ a
-    assert rate > 0.02 * 2 * 512**3 / (time.perf_counter() - started)
+def test_matrix_rate_is_that_of_the_fastest_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A product of two 8×8 matrices takes 2·8³ = 1024 operations; the fastest of six takes half a second."""
+    seconds = [3.0, 2.0, 0.5, 1.0, 2.0, 2.0]
+    clock = iter(
+        [instant for number, length in enumerate(seconds) for instant in (10.0 * number, 10.0 * number + length)]
+    )
+    monkeypatch.setattr("nmt.training.utilization.time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    multiplied: list[Tensor] = []
+
+    def multiply(a: Tensor, b: Tensor) -> Tensor:
+        multiplied.append(a @ b)
+        return multiplied[-1]
+
+    assert matrix_rate(CPU, RuntimeSettings(), multiply, small=8) == 1024 / 0.5
+    assert [product.shape for product in multiplied] == [(8, 8)] * 6

@@ -154,14 +154,19 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 
 
 DRIVER = """
-import os, random, resource, signal, sys, time
+import os, random, resource, signal, sys
 from pathlib import Path
 from nmt.errors import DataError
 from nmt.translation.sinks import resumable_file
+from tests.kill_points import kill_at_call
 
 file, kind, choose = Path(sys.argv[1]), sys.argv[2], random.Random(7)
 PIECES = [[b"line %d" % (n * 7 + i) for i in range(n % 5 + 1)] for n in range(300)]
 journal = file.with_name(file.name + ".partial.journal")
+
+
+def certain():
+    return journal.stat().st_size if journal.exists() else 0
 
 
 def write(limit=None):
@@ -169,11 +174,6 @@ def write(limit=None):
         for piece in output.rest(PIECES):
             text = "".join(line.decode().upper() * 9 + "\\n" for line in piece)
             output.add(piece, text)
-
-
-def death(child, seconds):
-    time.sleep(seconds)
-    os.kill(child, signal.SIGKILL)
 
 
 def limited(size):
@@ -193,12 +193,13 @@ def small(size):
 
 ends = []
 for number in range(1000):
+    before, delay = certain(), choose.randrange(600)
     child = os.fork()
     if not child:
+        if kind == "killed" and number < 100:
+            kill_at_call(delay, begun=lambda: certain() > before, every=5)
         small(200 + 150 * number) if kind == "full" else write()
         os._exit(0)
-    if kind == "killed" and number < 200:
-        death(child, choose.uniform(0, 0.004))
     ends.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     if ends[-1] == 0:
         break
