@@ -1,4 +1,4 @@
-# Everything one does with this repository, by name. `make` alone lists it.
+# The tasks of this repository. `make` without a target lists them.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -6,32 +6,32 @@ SHELL := /bin/bash
 
 VENV := .venv
 READY := $(VENV)/.ready
-# so that the commands shown are the commands run
+# the printed commands find nmt in .venv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-# the first Python that runs and is new enough; name another with `make setup PYTHON=/path/to/python3.12`
+# the first Python that is new enough; choose another with `make setup PYTHON=/path/to/python3.12`
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 
 .PHONY: help setup demo demo-en-it demo-en-zh test check data schema clean
 
-help: ## List what can be made
+help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY) ## Build .venv with nmt and everything that development needs
 
 $(READY): pyproject.toml constraints.txt
-	@test -n "$(PYTHON)" || { echo "error: no Python 3.11 or newer found; install one, or name it: make setup PYTHON=/path/to/python3" >&2; exit 2; }
+	@test -n "$(PYTHON)" || { echo "error: no Python 3.11 or newer found; install one, or pass its path: make setup PYTHON=/path/to/python3" >&2; exit 2; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
-		echo "error: $(PYTHON) comes without venv; on Debian and Ubuntu: sudo apt install python3-venv" >&2; exit 2; }
-	@echo "setting up $(VENV) with $$($(PYTHON) -V) (torch is large: minutes on a slow line)"
+		echo "error: $(PYTHON) has no venv module; on Debian and Ubuntu: sudo apt install python3-venv" >&2; exit 2; }
+	@echo "setting up $(VENV) with $$($(PYTHON) -V) (torch is a large download)"
 	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
-# torch alone and first: pip then takes the build that its index offers (CPU or GPU), and the rest adapts to it
+# torch first and alone: pip takes the build that its index offers (CPU or GPU), the other packages adapt to it
 	@$(VENV)/bin/python -m pip install --quiet --no-input --disable-pip-version-check "$$(grep '^torch==' constraints.txt)"
 	@$(VENV)/bin/python -m pip install --quiet --no-input --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-# show a command as one would type it, then run it
+# print a command as it would be typed, then run it
 define show
 show() { printf '\n$$ %s\n' "$$1"; bash -euo pipefail -c "$$1"; }
 endef
@@ -54,10 +54,10 @@ demo-en-zh: $(READY)
 	show 'nmt score runs/demo-en-zh/test.out <(cut -f 3 data/demo/test.tsv) --target-lang zh'; \
 	show 'printf "%s\n" "Marco has an umbrella." "Where does Anna buy fruit?" | nmt translate --model runs/demo-en-zh'
 
-test: $(READY) ## Run all tests, the slow ones last
-	@python -m pytest --quiet
+test: $(READY) ## Run all tests in two processes
+	@python -m pytest --quiet -n 2 --dist loadfile
 
-check: $(READY) ## Lint, formatting, types, floors
+check: $(READY) ## Check lint, formatting, types and import contracts
 	ruff check
 	ruff format --check
 	mypy --strict nmt

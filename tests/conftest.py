@@ -1,5 +1,6 @@
-"""Fixtures that several rooms share, and the order of the tests."""
+"""Fixtures of all packages, the order of the tests, and one thread for each of several test processes."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,11 @@ from hypothesis import HealthCheck, settings
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
-# how long an example takes depends on what else the machine does, which says nothing about the code
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # before torch is imported: two test processes, and those that they start, share two cores
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# the duration of an example depends on the machine
 settings.register_profile("nmt", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("nmt")
 
@@ -25,7 +30,7 @@ def repository() -> Path:
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """The folder of real corpora beside the repository; tests that want it are skipped where it is not."""
+    """The folder of real corpora beside the repository; tests that need it are skipped without it."""
     folder = REPOSITORY.parent / "shared" / "data"
     if not folder.is_dir():
         pytest.skip(f"needs the corpora in {folder}, which are not part of the repository")

@@ -1,22 +1,23 @@
-"""What others install: a wheel that works anywhere, and that starts without torch."""
+"""The distribution: its metadata, a wheel that works without the checkout, and commands that start without torch."""
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tomllib
 import venv
 import zipfile
 from pathlib import Path
 
 import pytest
+import typer
 
 from nmt import __version__
 
-TORCH_FREE = "errors config console text.corpus text.filters text.normalize text.prepared text.tokenizer"
-TORCH_FREE += " evaluation.metrics prepare score cli"
+TORCH_FREE = "errors config system.console system.files text.corpus text.filters text.normalize text.prepared"
+TORCH_FREE += " text.tokenizer evaluation.metrics commands.prepare commands.score cli"
 
 
 def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -26,13 +27,13 @@ def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     return done
 
 
-def test_what_needs_no_torch_does_not_import_it(repository: Path) -> None:
+def test_modules_for_prepare_and_score_do_not_import_torch(repository: Path) -> None:
     modules = ", ".join(f"nmt.{name}" for name in TORCH_FREE.split())
     program = f"import sys, {modules}; print('torch' in sys.modules)"
     assert run(sys.executable, "-c", program, cwd=repository).stdout.strip() == "False"
 
 
-def test_every_dependency_is_pinned_for_ci(repository: Path) -> None:
+def test_constraints_pin_every_dependency(repository: Path) -> None:
     def name(requirement: str) -> str:
         return requirement.partition(">")[0].partition("=")[0].lower().replace("_", "-")
 
@@ -40,13 +41,25 @@ def test_every_dependency_is_pinned_for_ci(repository: Path) -> None:
     lines = (repository / "constraints.txt").read_text(encoding="utf-8").splitlines()
     pins = [line for line in lines if line and not line.startswith("#")]
     assert all(line.count("==") == 1 and "+" not in line for line in pins)
-    wanted = {name(line) for line in [*project["dependencies"], *project["optional-dependencies"]["dev"]]}
-    assert wanted <= {name(line) for line in pins}
+    required = {name(line) for line in [*project["dependencies"], *project["optional-dependencies"]["dev"]]}
+    assert required <= {name(line) for line in pins}
+
+
+def test_distribution_has_its_own_name_and_messages_install_from_the_checkout(repository: Path) -> None:
+    """On the public index, `nmt` is another project."""
+    project = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["name"] == "nmt-toolkit"
+    assert set(project["scripts"]) == {"nmt"}
+    assert set(project["optional-dependencies"]) == {"tensorboard", "ct2", "hf", "dev"}
+    pages = [repository / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+    for file in [*pages, *(repository / "docs").glob("*.md"), *(repository / "nmt").rglob("*.py")]:
+        text = file.read_text(encoding="utf-8")
+        assert not re.search(r"nmt\[(ct2|hf|tensorboard)|pip install '?nmt\b", text), file
 
 
 @pytest.fixture(scope="module")
 def wheel(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel built from a copy, so that nothing is written into the repository."""
+    """Build a wheel from a copy, so that nothing is written into the repository."""
     pytest.importorskip("setuptools", reason="building needs setuptools: make setup")
     copy = tmp_path_factory.mktemp("repository")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
@@ -60,28 +73,28 @@ def wheel(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bin folder of a fresh environment that holds the wheel, and borrows the libraries of this one."""
+    """Return the bin folder of a new environment with the wheel and the libraries of this environment."""
     place = tmp_path_factory.mktemp("installed")
     venv.create(place / "venv", with_pip=False)
     python = place / "venv" / "bin" / "python"
     run(sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", wheel, cwd=place)
-    asked = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=place)
-    # a plain path: the editable install of this repository that may be there is not followed
-    Path(asked.stdout.strip(), "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    shown = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=place)
+    # a plain path: an editable install of this repository in this environment is not followed
+    Path(shown.stdout.strip(), "libraries.pth").write_text(f"{Path(typer.__file__).parents[1]}\n")
     return python.parent
 
 
 @pytest.mark.slow
-def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path, repository: Path) -> None:
-    assert wheel.name == f"nmt-{__version__}-py3-none-any.whl"
+def test_wheel_contains_only_the_package(wheel: Path, repository: Path) -> None:
+    assert wheel.name == f"nmt_toolkit-{__version__}-py3-none-any.whl"
     names = zipfile.ZipFile(wheel).namelist()
-    assert {name.partition("/")[0] for name in names} == {"nmt", f"nmt-{__version__}.dist-info"}
+    assert {name.partition("/")[0] for name in names} == {"nmt", f"nmt_toolkit-{__version__}.dist-info"}
     modules = {str(path.relative_to(repository)) for path in (repository / "nmt").rglob("*.py")}
     assert {name for name in names if name.startswith("nmt/")} == modules | {"nmt/py.typed"}
 
 
 @pytest.mark.slow
-def test_the_installed_commands_work_anywhere(installed: Path, tmp_path: Path) -> None:
+def test_installed_commands_work_outside_the_checkout(installed: Path, tmp_path: Path) -> None:
     where = run(installed / "python", "-c", "import nmt; print(nmt.__file__)", cwd=tmp_path).stdout.strip()
     assert Path(where).is_relative_to(installed.parent)
     shown = run(installed / "nmt", "--help", cwd=tmp_path).stdout
@@ -91,7 +104,7 @@ def test_the_installed_commands_work_anywhere(installed: Path, tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_the_installed_score_works_anywhere(installed: Path, tmp_path: Path) -> None:
+def test_installed_score_works_outside_the_checkout(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "hyp").write_text("a b c d e\n")
     (tmp_path / "ref").write_text("a b c d f\n")
     done = run(installed / "nmt", "score", "hyp", "ref", "--target-lang", "it", "--json", cwd=tmp_path)

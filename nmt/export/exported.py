@@ -85,4 +85,6 @@ def library(name: str) -> Any:
     except ImportError as error:
         if error.name not in (None, name):  # it is there, but something that it needs is not
             raise ConfigError(f"{name} cannot be imported: {error}; mend its installation") from None
-        raise ConfigError(f"{name} is not installed; pip install 'nmt[{_EXTRAS[name]}]'") from None
+        raise ConfigError(
+            f"{name} is not installed; run pip install '.[{_EXTRAS[name]}]' in the nmt checkout"
+        ) from None

@@ -13,7 +13,10 @@ class TensorBoard:
     def __init__(self, folder: Path) -> None:
         """Raise ConfigError if TensorBoard is not installed; nothing is written yet."""
         if find_spec("tensorboard") is None:
-            raise ConfigError("train.tensorboard: not installed; pip install 'nmt[tensorboard]', or set it to false")
+            raise ConfigError(
+                "train.tensorboard: tensorboard is not installed; run pip install '.[tensorboard]' in the nmt "
+                "checkout, or set it to false"
+            )
         self.folder = folder
         self._writer: Any = None
         self._first_step = 1

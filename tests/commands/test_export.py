@@ -171,10 +171,10 @@ class TestCTranslate2:
             raise ImportError(name)
 
         monkeypatch.setattr(importlib, "import_module", missing)
-        with pytest.raises(ConfigError, match=r"ctranslate2 is not installed; pip install 'nmt\[ct2\]'"):
+        with pytest.raises(ConfigError, match=r"ctranslate2 is not installed; run pip install '\.\[ct2\]'"):
             export(saved, tmp_path / "out", "ctranslate2", "float32", None, QUIET)
         save_model(tmp_path / "post", model(norm="post"))
-        with pytest.raises(ConfigError, match=r"transformers is not installed; pip install 'nmt\[hf\]'"):
+        with pytest.raises(ConfigError, match=r"transformers is not installed; run pip install '\.\[hf\]'"):
             export(tmp_path / "post", tmp_path / "out", "hf", "float32", None, QUIET)
         assert [path.name for path in tmp_path.iterdir()] == ["post"]
 
@@ -416,7 +416,7 @@ class TestHuggingFace:
     @pytest.mark.parametrize("settings", HF_VARIANTS, ids=lambda settings: "-".join(map(str, settings.values())))
     @pytest.mark.filterwarnings("default")  # what transformers warns of is not ours to mend
     def test_every_kind_that_fits_is_the_same(self, settings: dict[str, object], few: Path, tmp_path: Path) -> None:
-        pytest.importorskip("transformers", reason="needs transformers, the extra nmt[hf], too large for development")
+        pytest.importorskip("transformers", reason="needs transformers: pip install '.[hf]'; too large for development")
         save_model(tmp_path / "model", model(**settings))  # type: ignore[arg-type]
         found = export(tmp_path / "model", tmp_path / "hf", "hf", "float32", few, QUIET)
         assert found.same == {"greedy": 3, "with a beam of 4": 3}

@@ -10,7 +10,7 @@ from nmt.training import tensorboard as module
 from nmt.training.tensorboard import TensorBoard
 
 needs_tensorboard = pytest.mark.skipif(
-    find_spec("tensorboard") is None, reason="needs tensorboard: pip install 'nmt[tensorboard]'"
+    find_spec("tensorboard") is None, reason="needs tensorboard: pip install '.[tensorboard]'"
 )
 
 
@@ -66,5 +66,5 @@ def test_nothing_is_written_before_there_is_something_to_say(tmp_path: Path) -> 
 
 def test_where_it_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"train.tensorboard: not installed; pip install 'nmt\[tensorboard\]'"):
+    with pytest.raises(ConfigError, match=r"tensorboard is not installed; run pip install '\.\[tensorboard\]'"):
         TensorBoard(tmp_path / "a")
