@@ -231,7 +231,7 @@ def score(
 ) -> None:
     """Score translations against references with BLEU, chrF and TER, as sacreBLEU computes them."""
     with errors_explained(debug, quiet) as console:
-        from nmt.commands.score import ScoreOptions, render
+        from nmt.commands.score import ScoreOptions
         from nmt.commands.score import score as score_stage
         from nmt.system.console import printable
 
@@ -241,7 +241,7 @@ def score(
             console.warn(warning)
         if report.language.notice:
             console.info(report.language.notice)
-        print(report.as_json() if json else printable(render(report)))
+        print(report.as_json() if json else printable(report.as_text()))
 
 
 @app.command()

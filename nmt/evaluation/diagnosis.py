@@ -1,15 +1,15 @@
-"""What makes a score doubtful before anyone looks at its value: empty lines, tokenized text, copies."""
+"""Warnings about texts whose score means little: empty lines, tokenized text, copies, another language."""
 
 import re
 from collections.abc import Iterator, Sequence
 
-from nmt.text.languages import HAN
+from nmt.text.languages import HAN, TargetLanguage, detect_language
 
 _EMPTY_SHARE = 0.05
 _COPIED_SHARE = 0.5
 _TOKENIZED_SHARE = 0.2
-"""Text counts as tokenized if so many of its lines look it, and three times as many as in the references:
-French puts a space before `?`, and a test set may itself be tokenized."""
+"""Text is reported as tokenized if this share of its lines looks so, and three times the share in the references:
+French has a space before `?`, and a test set may itself be tokenized."""
 _TOKENIZED_FACTOR = 3.0
 
 _TOKENIZED = re.compile(
@@ -19,11 +19,11 @@ _TOKENIZED = re.compile(
 )
 
 
-def doubts_about_hypotheses(
+def hypothesis_warnings(
     name: str, hypotheses: Sequence[str], references: Sequence[Sequence[str]], source: Sequence[str] | None
 ) -> Iterator[str]:
-    """Yield what is suspicious about the file `name`, one sentence each."""
-    yield from doubts_about_empty(name, hypotheses)
+    """Yield one sentence for each thing that is suspicious about the file `name`."""
+    yield from empty_line_warnings(name, hypotheses)
     tokenized, usual = _share_tokenized(hypotheses), max(map(_share_tokenized, references))
     if tokenized >= _TOKENIZED_SHARE and tokenized >= _TOKENIZED_FACTOR * usual:
         yield (
@@ -32,7 +32,7 @@ def doubts_about_hypotheses(
         )
     broken = sum("\ufffd" in line for line in hypotheses)
     if broken:
-        yield f"{name} has {broken} lines with U+FFFD, the sign for bytes that were not UTF-8"
+        yield f"{name} has {broken} lines with U+FFFD, which replaces bytes that are not UTF-8"
     copied = _share_equal(hypotheses, source) if source is not None else 0.0
     if copied >= _COPIED_SHARE:
         yield f"{name}: {copied:.0%} of its lines are the source, untranslated"
@@ -40,16 +40,23 @@ def doubts_about_hypotheses(
         yield f"{name} is the reference, word for word"
 
 
-def doubts_about_empty(name: str, lines: Sequence[str]) -> Iterator[str]:
-    """Yield a sentence if too many lines of the file `name` hold nothing."""
+def language_warnings(name: str, references: Sequence[str], target: TargetLanguage) -> Iterator[str]:
+    """Yield a sentence if the references in the file `name` are in another language than the target language."""
+    detected = detect_language(references)
+    if detected.tokenizer != target.tokenizer:
+        yield f"target language given as {target.code}, but {name} {detected.looks}"
+
+
+def empty_line_warnings(name: str, lines: Sequence[str]) -> Iterator[str]:
+    """Yield a sentence if too many lines of the file `name` are empty."""
     empty = sum(not line.strip() for line in lines)
     if empty > _EMPTY_SHARE * len(lines):
         yield f"{name}: {empty} of {len(lines)} lines are empty"
 
 
 def _share_tokenized(lines: Sequence[str]) -> float:
-    filled = [line for line in lines if line.strip()]
-    return sum(_TOKENIZED.search(line) is not None for line in filled) / max(1, len(filled))
+    nonempty = [line for line in lines if line.strip()]
+    return sum(_TOKENIZED.search(line) is not None for line in nonempty) / max(1, len(nonempty))
 
 
 def _share_equal(lines: Sequence[str], others: Sequence[str]) -> float:

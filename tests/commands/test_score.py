@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.commands.score import STANDARD_INPUT, ScoreOptions, render, score
+from nmt.commands.score import STANDARD_INPUT, ScoreOptions, score
 from nmt.errors import ConfigError, DataError
 from nmt.evaluation.metrics import compute
 from nmt.text.languages import target_language
@@ -215,14 +215,14 @@ def test_json_holds_everything(hyp: Path, ref: Path) -> None:
 
 def test_table(hyp: Path, ref: Path) -> None:
     report = score(hyp, [ref], ScoreOptions(metrics=("bleu", "ter")))
-    bleu, ter = render(report).split("\n")
+    bleu, ter = report.as_text().split("\n")
     assert bleu.split() == ["BLEU", f"{report.scores[0].value:.2f}", report.scores[0].signature]
     assert ter.startswith(f"TER   {report.scores[1].value:.2f}  lower is better  nrefs:1|case:lc")
 
 
 def test_table_with_intervals_and_comparison(hyp: Path, ref: Path) -> None:
     report = score(hyp, [ref], ScoreOptions(confidence=True, baseline=hyp))
-    bleu, chrf, blank, head, columns, *rows = render(report).split("\n")
+    bleu, chrf, blank, head, columns, *rows = report.as_text().split("\n")
     assert report.scores[0].confidence is not None
     assert f"{report.scores[0].value:.2f}  ± {report.scores[0].confidence.margin:.2f} (95 %)" in bleu
     assert chrf.startswith("chrF2  ")

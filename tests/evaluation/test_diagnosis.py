@@ -1,53 +1,53 @@
-"""What makes a score doubtful."""
+"""Warnings about texts whose score means little."""
 
-from nmt.evaluation.diagnosis import doubts_about_empty, doubts_about_hypotheses
+from nmt.evaluation.diagnosis import empty_line_warnings, hypothesis_warnings
 
 PLAIN = ["Non è venuto, credo.", "Dov'è il gatto?", "Sono qui!", "Va bene."] * 5
 
 
-def doubts(hypotheses: list[str], references: list[str], source: list[str] | None = None) -> list[str]:
-    return list(doubts_about_hypotheses("hyp", hypotheses, [references], source))
+def warnings(hypotheses: list[str], references: list[str], source: list[str] | None = None) -> list[str]:
+    return list(hypothesis_warnings("hyp", hypotheses, [references], source))
 
 
-def test_plain_text_raises_no_doubt() -> None:
-    assert doubts(PLAIN, PLAIN[1:] + PLAIN[:1], ["He did not come."] * 20) == []
+def test_plain_text_gives_no_warning() -> None:
+    assert warnings(PLAIN, PLAIN[1:] + PLAIN[:1], ["He did not come."] * 20) == []
 
 
 def test_tokenized_text_is_noticed() -> None:
     tokenized = ["Non è venuto , credo .", "Dov' è il gatto ?", "Sono qui !", "Va bene ."] * 5
-    (doubt,) = doubts(tokenized, PLAIN)
-    assert doubt.startswith("hyp looks tokenized: 100% of its lines, but 0% of the references'")
-    assert "detokenize" in doubt
+    (warning,) = warnings(tokenized, PLAIN)
+    assert warning.startswith("hyp looks tokenized: 100% of its lines, but 0% of the references'")
+    assert "detokenize" in warning
 
 
 def test_pieces_and_cut_chinese_are_noticed() -> None:
-    assert "tokenized" in doubts(["▁Non ▁è"] * 20, PLAIN)[0]
-    assert "tokenized" in doubts(["ven@@ uto"] * 20, PLAIN)[0]
-    assert "tokenized" in doubts(["他 没有 来。"] * 20, ["他没来。"] * 20)[0]
+    assert "tokenized" in warnings(["▁Non ▁è"] * 20, PLAIN)[0]
+    assert "tokenized" in warnings(["ven@@ uto"] * 20, PLAIN)[0]
+    assert "tokenized" in warnings(["他 没有 来。"] * 20, ["他没来。"] * 20)[0]
 
 
 def test_spaces_that_the_references_have_too_are_right() -> None:
     french = ["Où est le chat ?", "Je suis là !"] * 10
-    assert doubts(french, french[1:] + french[:1]) == []
+    assert warnings(french, french[1:] + french[:1]) == []
 
 
 def test_empty_lines_are_counted_from_a_twentieth_on() -> None:
-    assert list(doubts_about_empty("hyp", ["a"] * 19 + [""])) == []
-    assert list(doubts_about_empty("hyp", ["a"] * 18 + ["", " "])) == ["hyp: 2 of 20 lines are empty"]
+    assert list(empty_line_warnings("hyp", ["a"] * 19 + [""])) == []
+    assert list(empty_line_warnings("hyp", ["a"] * 18 + ["", " "])) == ["hyp: 2 of 20 lines are empty"]
 
 
 def test_untranslated_text_is_noticed() -> None:
     source = ["Where is the cat?", "Here I am!"] * 10
-    assert doubts(source, PLAIN, source) == ["hyp: 100% of its lines are the source, untranslated"]
-    assert doubts(source, PLAIN) == []
-    assert doubts(PLAIN[:11] + source[11:], PLAIN, source) == []
+    assert warnings(source, PLAIN, source) == ["hyp: 100% of its lines are the source, untranslated"]
+    assert warnings(source, PLAIN) == []
+    assert warnings(PLAIN[:11] + source[11:], PLAIN, source) == []
 
 
 def test_the_reference_itself_is_noticed() -> None:
-    assert doubts(PLAIN, PLAIN) == ["hyp is the reference, word for word"]
+    assert warnings(PLAIN, PLAIN) == ["hyp is the reference, word for word"]
 
 
 def test_broken_bytes_are_noticed() -> None:
-    assert doubts(["perch\ufffd no?", *PLAIN[1:]], PLAIN) == [
-        "hyp has 1 lines with U+FFFD, the sign for bytes that were not UTF-8"
+    assert warnings(["perch\ufffd no?", *PLAIN[1:]], PLAIN) == [
+        "hyp has 1 lines with U+FFFD, which replaces bytes that are not UTF-8"
     ]
