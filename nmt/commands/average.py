@@ -1,6 +1,6 @@
-"""Average the weights of several checkpoints into one model, which often translates better than any of them.
+"""Average the weights of several checkpoints into one model, which often translates better than each of them.
 
-The mean of the last checkpoints of a training is what Vaswani et al. (2017, section 6.1) report.
+Vaswani et al. (2017, section 6.1) evaluate the mean of the last checkpoints of a training.
 """
 
 import json
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from nmt.errors import ConfigError, ModelError
 from nmt.model.checkpoint import CONFIG_FILE, LoadedModel, load_model, resolve_model, seal, write_model_files
-from nmt.system.console import Console
+from nmt.system.console import Console, counted
 from nmt.system.files import MODEL, check_directory, replace_directory
 from nmt.text.tokenizer import Tokenizers
 from nmt.training.progress import read_progress
@@ -24,8 +24,9 @@ _CPU = torch.device("cpu")
 def average(sources: Sequence[Path], output: Path, console: Console, last: int | None, best: int | None) -> None:
     """Write a model directory with the mean of the weights of a run's checkpoints, or of several models.
 
-    Of a run, takes the `last` or the `best` few checkpoints, or all of the best that it keeps; of several models or
-    runs, each one's best. Raises ConfigError if there are not so many, ModelError if they are not of one kind.
+    Of one run, the `last` or the `best` few checkpoints are averaged, by default all of the best that it keeps; of
+    several runs, the best of each. Raises ConfigError if there are fewer checkpoints than requested, or if `output` is
+    not a directory that nmt may write, ModelError if models differ in settings or tokenizers.
     """
     if len(sources) > 1 and (last is not None or best is not None):
         raise ConfigError("--last and --best choose among the checkpoints of one run; give one run, or neither of them")
@@ -42,13 +43,13 @@ def average(sources: Sequence[Path], output: Path, console: Console, last: int |
         content["averaged_from"] = [str(directory) for directory in directories]
         file.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         seal(staging)
-    console.say(f"averaged {', '.join(str(directory) for directory in directories)} into {output}")
+    console.info(f"averaged {', '.join(str(directory) for directory in directories)} into {output}")
 
 
 def checkpoints(run: RunDirectory, last: int | None, best: int | None) -> list[Path]:
-    """Return a run's last or best checkpoints. Raises ConfigError if it has not so many."""
+    """Return a run's last or best checkpoints. Raises ConfigError if it has fewer."""
     if not run.saved():
-        raise ConfigError(f"{run.path}: no run with checkpoints here; give a run, or several models")
+        raise ConfigError(f"{run.path}: expected a run with checkpoints, found none; give a run, or several models")
     if last is not None and best is not None:
         raise ConfigError("--last and --best: give one of them, not both")
     if last is not None:
@@ -56,26 +57,25 @@ def checkpoints(run: RunDirectory, last: int | None, best: int | None) -> list[P
     else:
         ranked = read_progress(run.saved()[-1]).best[:best]
         found, key = [run.checkpoint(step) for _, step in ranked if run.checkpoint(step).exists()], "train.keep_best"
-    wanted = last or best or 1
-    if len(found) < wanted:
-        plural = "" if len(found) == 1 else "s"
+    expected = last or best or 1
+    if len(found) < expected:
         raise ConfigError(
-            f"{run.path}: {len(found)} such checkpoint{plural}, expected {wanted}; "
-            f"{key} says how many a training keeps on disk"
+            f"{run.path}: found {counted(len(found), 'such checkpoint')}, expected {expected}; "
+            f"{key} sets how many a training keeps on disk"
         )
     return found
 
 
 def mean(directories: Sequence[Path]) -> LoadedModel:
-    """Return the first model with the mean of the weights of all, summed up in float64.
+    """Return the first model with the mean of the weights of all, computed in float64.
 
-    Raises ModelError if they have not the same settings and tokenizers.
+    Raises ModelError if they differ in settings (dropout excepted) or tokenizers.
     """
     first = load_model(directories[0], _CPU)
     sums: dict[str, Tensor] = {name: weight.detach().double() for name, weight in first.model.named_parameters()}
     for directory in directories[1:]:
         other = load_model(directory, _CPU)
-        _check_same_kind((directories[0], first), (directory, other))
+        _check_same_shape((directories[0], first), (directory, other))
         for name, weight in other.model.named_parameters():
             sums[name] += weight.detach()
     with torch.no_grad():
@@ -84,14 +84,16 @@ def mean(directories: Sequence[Path]) -> LoadedModel:
     return first
 
 
-def _check_same_kind(one: tuple[Path, LoadedModel], other: tuple[Path, LoadedModel]) -> None:
+def _check_same_shape(one: tuple[Path, LoadedModel], other: tuple[Path, LoadedModel]) -> None:
     (here, a), (there, b) = one, other
     settings, others = a.model.settings.model_dump(), b.model.settings.model_dump()
     for key, value in settings.items():
         if others[key] != value and not key.endswith("dropout"):
-            raise ModelError(f"{there}: model.{key} is {others[key]}, but of {here} it is {value}; they have no mean")
+            raise ModelError(
+                f"{there}: model.{key} is {others[key]}, but {value} in {here}; average models of one shape"
+            )
     if _bytes(a.tokenizers) != _bytes(b.tokenizers):
-        raise ModelError(f"{there}: its tokenizer is not that of {here}, so their weights do not mean the same words")
+        raise ModelError(f"{there}: its tokenizer differs from that of {here}; average models that share a tokenizer")
 
 
 def _bytes(tokenizers: Tokenizers) -> tuple[bytes, bytes]:

@@ -1,4 +1,4 @@
-"""average: the mean of the weights, of the checkpoints that were meant, and of nothing that has no mean."""
+"""Averaging: the mean of the weights of the chosen checkpoints, and what is refused."""
 
 import json
 from pathlib import Path
@@ -40,7 +40,7 @@ def model(seed: int, shape: ModelSettings = SHAPE, pieces: Tokenizers = TOKENIZE
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of five checkpoints, whose weights are those of the seeds 1 to 5; the fourth is an interruption's."""
+    """A run of five checkpoints, whose weights are those of the seeds 1 to 5; an interruption saved the fourth."""
     path = tmp_path_factory.mktemp("runs") / "run"
     directory = RunDirectory(path)
     data = Data(train=(CorpusFile(tsv=Path("/text/train.tsv")),))
@@ -65,8 +65,8 @@ def assert_mean_of(seeds: list[int], directory: Path) -> None:
     ("last", "best", "seeds"),
     [(2, None, [3, 5]), (3, None, [2, 3, 5]), (None, 2, [2, 5]), (None, None, [2, 5, 1])],
 )
-def test_of_a_run(run: Path, tmp_path: Path, last: int | None, best: int | None, seeds: list[int]) -> None:
-    """An interruption's checkpoint does not count, or an interrupted run would average to another model."""
+def test_average_of_a_run(run: Path, tmp_path: Path, last: int | None, best: int | None, seeds: list[int]) -> None:
+    """The checkpoint of an interruption is left out, so that an interrupted run averages to the same model."""
     average([run], tmp_path / "model", QUIET, last, best)
     assert_mean_of(seeds, tmp_path / "model")
     content = json.loads((tmp_path / "model" / "config.json").read_text())
@@ -74,10 +74,10 @@ def test_of_a_run(run: Path, tmp_path: Path, last: int | None, best: int | None,
     assert sorted(content["files"]) == ["model.safetensors", "tokenizer.model"]
 
 
-def test_of_models(run: Path, tmp_path: Path) -> None:
-    """A run among them means its best."""
+def test_average_of_models(run: Path, tmp_path: Path) -> None:
+    """A run stands for its best checkpoint."""
     save_model(tmp_path / "a", model(7))
-    other = SHAPE.model_copy(update={"dropout": 0.5})  # the same weights learnt otherwise
+    other = SHAPE.model_copy(update={"dropout": 0.5})  # the same weights, trained with dropout
     save_model(tmp_path / "b", model(8, other))
     average([tmp_path / "a", tmp_path / "b", run], tmp_path / "model", QUIET, None, None)
     assert_mean_of([7, 8, 2], tmp_path / "model")
@@ -91,8 +91,8 @@ def test_one_checkpoint_averages_to_itself(run: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"dim": 16}, r"b: model.dim is 16, but of .*a it is 8; they have no mean"),
-        ({"norm": "post"}, r"b: model.norm is post, but of .*a it is pre"),
+        ({"dim": 16}, r"b: model.dim is 16, but 8 in .*a; average models of one shape"),
+        ({"norm": "post"}, r"b: model.norm is post, but pre in .*a"),
     ],
 )
 def test_other_shapes_are_refused(tmp_path: Path, changes: dict[str, object], problem: str) -> None:
@@ -106,23 +106,23 @@ def test_other_shapes_are_refused(tmp_path: Path, changes: dict[str, object], pr
 def test_another_tokenizer_is_refused(tmp_path: Path) -> None:
     save_model(tmp_path / "a", model(1))
     save_model(tmp_path / "b", model(1, pieces=tokenizers([line[::-1] for line in LINES])))
-    with pytest.raises(ModelError, match=r"b: its tokenizer is not that of .*a, so their weights"):
+    with pytest.raises(ModelError, match=r"b: its tokenizer differs from that of .*a"):
         average([tmp_path / "a", tmp_path / "b"], tmp_path / "model", QUIET, None, None)
 
 
-def test_too_few_checkpoints(run: Path, tmp_path: Path) -> None:
+def test_too_few_checkpoints_are_refused(run: Path, tmp_path: Path) -> None:
     for last, best, problem in (
-        (9, None, r"run: 4 such checkpoints, expected 9; train.keep_last says"),
-        (None, 4, r"run: 3 such checkpoints, expected 4; train.keep_best says"),
+        (9, None, r"run: found 4 such checkpoints, expected 9; train.keep_last sets"),
+        (None, 4, r"run: found 3 such checkpoints, expected 4; train.keep_best sets"),
     ):
         with pytest.raises(ConfigError, match=problem):
             average([run], tmp_path / "model", QUIET, last, best)
     save_model(tmp_path / "a", model(1))
-    with pytest.raises(ConfigError, match=r"a: no run with checkpoints here; give a run, or several models"):
+    with pytest.raises(ConfigError, match=r"a: expected a run with checkpoints, found none; give a run"):
         average([tmp_path / "a"], tmp_path / "model", QUIET, None, None)
 
 
-def test_contradictions(run: Path, tmp_path: Path) -> None:
+def test_contradicting_options_are_refused(run: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--last and --best: give one of them"):
         average([run], tmp_path / "model", QUIET, 2, 2)
     with pytest.raises(ConfigError, match="choose among the checkpoints of one run"):
@@ -162,7 +162,7 @@ def test_a_model_is_replaced_unless_it_is_averaged(run: Path, tmp_path: Path) ->
     assert (tmp_path / "model" / "model.safetensors").read_bytes() == b"mine"
 
 
-def test_the_command(run: Path, tmp_path: Path) -> None:
+def test_the_command_writes_a_model(run: Path, tmp_path: Path) -> None:
     outcome = CliRunner().invoke(app, ["average", str(run), "-o", str(tmp_path / "model"), "--last", "2"])
     assert (outcome.exit_code, outcome.stdout) == (0, "")
     assert_mean_of([3, 5], tmp_path / "model")
