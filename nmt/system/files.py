@@ -29,6 +29,7 @@ from nmt.errors import ConfigError, DataError
 _LARGEST_MARKER = 2**26
 """Bytes. A larger file is not a marker that nmt wrote, and is not read."""
 
+FORMAT_VERSION = 1
 Report = Callable[[str], None]
 
 
@@ -39,7 +40,9 @@ class DirectoryKind:
     name: str
     """With its article, for messages."""
     marker: str
-    """A JSON file with an integer `format_version`."""
+    """A JSON file with an integer `format_version`, and the digest of its other content as `digest` if it has one."""
+    version: int = FORMAT_VERSION
+    """The newest format version that this nmt reads."""
     format: str | None = None
     """What the marker holds under `format`; None if it has no such key."""
     files: str | None = None
@@ -51,7 +54,6 @@ class DirectoryKind:
     """Entries that together identify a directory written before this kind had a marker."""
 
 
-FORMAT_VERSION = 1
 _TOKENIZERS = r"tokenizer(\.(source|target))?\.model"
 _PREPARED = (
     rf"({_TOKENIZERS}|manifest\.json|valid\.json|(train|valid)/(weights|(source|target)\.(tokens|offsets))\.npy)"
@@ -67,14 +69,14 @@ _RUN = (
     rf"(prepared|\.prepared\.{_STAGING})/((train|valid)/|{_PREPARED})?|\.prepared\.lock",
 )
 
-MODEL = DirectoryKind("a model", "config.json")
-EXPORT = DirectoryKind("an exported model", "nmt.json")
-PREPARED = DirectoryKind("a prepared corpus", "manifest.json", "nmt prepared corpus", _PREPARED)
+MODEL = DirectoryKind("a model", "config.json", version=2)
+EXPORT = DirectoryKind("an exported model", "nmt.json", version=2)
+PREPARED = DirectoryKind("a prepared corpus", "manifest.json", format="nmt prepared corpus", files=_PREPARED)
 RUN = DirectoryKind(
     "a run",
     "run.json",
-    "nmt run",
-    "|".join(_RUN),
+    format="nmt run",
+    files="|".join(_RUN),
     unmarked=r"prepared@|\.?prepared[./].*|\.run\.json\.partial",
     older=("recipe.yaml", "checkpoints", "lock"),
 )
@@ -141,13 +143,17 @@ def why_not_owned(directory: Path, kind: DirectoryKind) -> str | None:
 def is_directory_of(directory: Path, kind: DirectoryKind) -> bool:
     """Return whether a directory carries the marker of a kind. Raises ConfigError if a newer nmt wrote it."""
     marker = _read_marker(directory, kind)
-    version = marker.get("format_version")
-    ours = kind.format in (None, marker.get("format")) and (kind.files or isinstance(marker.get("files"), dict))
-    if type(version) is not int or not ours:
+    version, digests, own_digest = marker.get("format_version"), marker.get("files"), content_digest(marker)
+    if (
+        type(version) is not int
+        or kind.format not in (None, marker.get("format"))
+        or marker.get("digest", own_digest) != own_digest
+        or (kind.files is None and not (digests and isinstance(digests, dict)))
+    ):
         return bool(kind.older) and all((directory / name).exists() for name in kind.older)
-    if version > FORMAT_VERSION:
+    if version > kind.version:
         raise ConfigError(
-            f"{directory}: a newer nmt wrote it (format version {version}, this nmt reads up to {FORMAT_VERSION}); "
+            f"{directory}: a newer nmt wrote it (format version {version}, this nmt reads up to {kind.version}); "
             "use that nmt, or name another folder"
         )
     return True
@@ -156,7 +162,7 @@ def is_directory_of(directory: Path, kind: DirectoryKind) -> bool:
 def mark_directory(directory: Path, kind: DirectoryKind) -> None:
     """Write the marker of a kind that has a format name, if the directory does not carry it yet."""
     if not (directory / kind.marker).exists():
-        content = {"format": kind.format, "format_version": FORMAT_VERSION}
+        content = {"format": kind.format, "format_version": kind.version}
         replace_text(directory / kind.marker, json.dumps(content, indent=2) + "\n")
 
 
@@ -193,6 +199,12 @@ def digest_of(file: Path) -> str:
     """Return the SHA-256 of a file's content."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def content_digest(content: dict[str, Any]) -> str:
+    """Return the SHA-256 of the content of a JSON file without its key `digest`, whatever its layout."""
+    rest = {key: value for key, value in content.items() if key != "digest"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def real_path(path: Path) -> Path:

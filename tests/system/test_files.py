@@ -200,6 +200,8 @@ def test_own_empty_and_absent_directories_may_be_replaced(tmp_path: Path) -> Non
     (tmp_path / "empty").mkdir()
     check_directory(tmp_path / "empty", MODEL)
     check_directory(write_model(tmp_path / "model"), MODEL)
+    for number in (1, 2):
+        check_directory(write_model(tmp_path / "model", format_version=number), MODEL)
     with replace_directory(tmp_path / "model", MODEL) as staging:
         (staging / "new").write_text("x")
     assert names(tmp_path / "model") == ["new"]
@@ -210,9 +212,11 @@ def test_own_empty_and_absent_directories_may_be_replaced(tmp_path: Path) -> Non
     [
         ({"format_version": "1"}, "is not a model that nmt wrote"),
         ({"files": None}, "is not a model that nmt wrote"),
-        ({"files": {}}, "holds model.safetensors, which nmt did not write"),
+        ({"files": {}}, "is not a model that nmt wrote"),
+        ({"files": {"other": "0" * 64}}, "holds model.safetensors, which nmt did not write"),
+        ({"digest": "0" * 64}, "is not a model that nmt wrote"),
         ({"files": {"model.safetensors": "0" * 64}}, "which nmt did not write or which was changed since"),
-        ({"format_version": 2}, "a newer nmt wrote it"),
+        ({"format_version": 99}, "a newer nmt wrote it"),
     ],
 )
 def test_directories_with_another_marker_are_refused(tmp_path: Path, marker: dict[str, object], reason: str) -> None:
