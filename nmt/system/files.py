@@ -77,7 +77,7 @@ RUN = DirectoryKind(
     "run.json",
     format="nmt run",
     files="|".join(_RUN),
-    unmarked=r"prepared@|\.?prepared[./].*|\.run\.json\.partial",
+    unmarked=r"lock|prepared@|\.?prepared[./].*|\.run\.json\.partial",
     older=("recipe.yaml", "checkpoints", "lock"),
 )
 

@@ -301,7 +301,8 @@ def test_runs_are_recognised(tmp_path: Path) -> None:
     run = tmp_path / "run"
     (run / "prepared").mkdir(parents=True)
     (run / "prepared" / "manifest.json").write_text("{}")
-    check_directory(run, RUN)  # prepared, but not begun
+    (run / "lock").write_text("process 1 on host")
+    check_directory(run, RUN)  # prepared, and killed before the training began
     (run / "recipe.yaml").write_text("mine")
     with pytest.raises(ConfigError, match="is not a run that nmt wrote"):
         check_directory(run, RUN)
