@@ -1,6 +1,6 @@
-"""Carry a model out to other worlds: CTranslate2, or Hugging Face's transformers.
+"""`nmt export`: write a model in the format of CTranslate2 or of Hugging Face's transformers.
 
-What is written is checked before it gets its name: it must translate as the model itself does.
+The exported model must translate as the original does before the output directory is replaced.
 """
 
 from collections.abc import Sequence
@@ -14,8 +14,7 @@ from nmt.errors import ConfigError
 from nmt.export.ctranslate2 import write_ctranslate2
 from nmt.export.ctranslate2_engine import CTranslate2Engine
 from nmt.export.exported import is_export, read_export
-from nmt.export.hugging_face import write_hugging_face
-from nmt.export.hugging_face_engine import HuggingFaceEngine
+from nmt.export.hugging_face import HuggingFaceEngine, write_hugging_face
 from nmt.export.parity import EXACT, LINES, ROUNDED, Parity, check_parity
 from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
 from nmt.system.console import Console
@@ -27,17 +26,19 @@ QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8", "int8_float3
 
 
 def export(model: Path, output: Path, to: Format, quantization: str, lines: Path | None, console: Console) -> Parity:
-    """Write a model or a run's best in another program's format, checked on `lines` or on a few of our own.
+    """Export a model or the best checkpoint of a run, compared on the lines of a file or on a few built-in ones.
 
-    Raises ConfigError if the format has no place for what the model does, ModelError if the outcome translates
+    Raises ConfigError if the format does not support the model, ModelError if the exported model translates
     differently; then nothing is written.
     """
     if is_export(model):
-        raise ConfigError(f"{model}: was exported already; give the model itself")
+        raise ConfigError(f"{model}: is an exported model; give the original model")
     if quantization not in QUANTIZATIONS:
         raise ConfigError(f"--quantization: found {quantization}, expected {', '.join(QUANTIZATIONS)}")
     if to == "hf" and quantization != "float32":
-        raise ConfigError(f"--quantization: found {quantization}, but --to hf writes float32; transformers converts")
+        raise ConfigError(
+            f"--quantization: found {quantization}, but --to hf writes float32 only; transformers can convert it"
+        )
     inputs = [model] if lines is None else [model, lines]
     check_directory(output, EXPORT, inputs)
     compared = LINES if lines is None else list(read_lines(lines))

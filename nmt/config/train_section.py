@@ -59,7 +59,7 @@ class TrainSettings(Section):
     small data). Training takes twice the time."""
     adam_betas: Annotated[tuple[Probability, Probability], Field(strict=False)] = (0.9, 0.98)
     """Decay rates of Adam's two moments."""
-    adam_epsilon: float = Field(default=1e-9, gt=0, le=1)
+    adam_epsilon: float = Field(default=1e-9, ge=1e-30, le=1)
     """Term in the denominator of Adam's update."""
     weight_decay: float = Field(default=0.0, ge=0, le=100)
     """Decoupled weight decay of matrices, multiplied by the learning rate (AdamW, Loshchilov & Hutter 2019); norms,

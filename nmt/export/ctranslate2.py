@@ -1,10 +1,10 @@
-"""A model in the format of CTranslate2 (https://github.com/OpenNMT/CTranslate2), which translates fast on CPUs.
+"""Export to CTranslate2 (https://github.com/OpenNMT/CTranslate2), which translates fast on CPUs.
 
-Everything that `model.*` can say has its counterpart there. What differs is only how it is written down:
+It supports every variant of `model.*` except the attention scores for study. The files differ in three points:
 
-* the table of positions is written out, for CTranslate2's own sinusoids have other frequencies, in another order;
-* in a decoder's self-attention, relative positions are given for what stands ahead as well, which is never looked up;
-* all layers name the ε of their norms, for there an RMS norm has another by default.
+* the table of positions is written, because CTranslate2's own sinusoids have other frequencies, in another order;
+* relative positions of a decoder's self-attention include those after the query, which are never used;
+* the ε of the norms is given for all layers, because the default for RMS norms differs.
 
 D width, d = D/H, k the longest distance that relative positions tell apart.
 """
@@ -21,16 +21,17 @@ from nmt.model.attention import MultiHeadAttention
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.layers import DecoderLayer, Embedding, EncoderLayer, FeedForward, Sublayer
 from nmt.model.positions import Learned, Relative, Sinusoidal, sinusoids
+from nmt.model.transformer import Transformer
 
 POSITIONS = 2048
-"""Rows in the table of sinusoids, which has an end there: no sentence or translation may be longer."""
+"""Rows in the table of sinusoids, the longest possible sentence and translation."""
 _EPSILON = 1e-5
 
 
 def write_ctranslate2(directory: Path, loaded: LoadedModel, quantization: str) -> None:
-    """Write all that CTranslate2 and nmt need into an existing directory, with weights of that type.
+    """Write the files of CTranslate2 and nmt.json into an existing directory, with weights of the given type.
 
-    Raises ConfigError if CTranslate2 is not installed, and for an attention score that it does not have.
+    Raises ConfigError if CTranslate2 is not installed, or lacks the attention score of the model.
     """
     specs = library("ctranslate2").specs
     settings = loaded.model.settings
@@ -49,12 +50,14 @@ def write_ctranslate2(directory: Path, loaded: LoadedModel, quantization: str) -
         "rms_norm": settings.normalization == "rms",
         "relative_position": settings.positions == "relative",
     }
-    if settings.positions == "rotary":  # 0: all of a head; as in model/positions.py, its halves make the pairs
+    if (
+        settings.positions == "rotary"
+    ):  # 0: the whole head; pairs are taken from its two halves, as in model/positions.py
         shape |= {"rotary_dim": 0, "rotary_interleave": False, "rotary_base": 10000.0}
     encoder = specs.TransformerEncoderSpec(settings.encoder_layers, settings.heads, **shape)
     decoder = specs.TransformerDecoderSpec(settings.decoder_layers, settings.heads, **shape)
     spec = specs.TransformerSpec(encoder, decoder)
-    _fill(spec, loaded)
+    _copy_weights(spec, loaded.model)
     spec.register_source_vocabulary(symbols(loaded.tokenizers.source))
     spec.register_target_vocabulary(symbols(loaded.tokenizers.target))
     spec.config.layer_norm_epsilon = _EPSILON
@@ -67,13 +70,12 @@ def write_ctranslate2(directory: Path, loaded: LoadedModel, quantization: str) -
 
 
 def _longest(loaded: LoadedModel) -> int | None:
-    """Return how many tokens, `</s>` included, a sentence or a translation may have; None for any number."""
+    """Return the largest number of tokens, with `</s>`, of a sentence or a translation; None for no limit."""
     settings = loaded.model.settings
     return POSITIONS if settings.positions == "sinusoidal" else settings.longest
 
 
-def _fill(spec: Any, loaded: LoadedModel) -> None:
-    model = loaded.model
+def _copy_weights(spec: Any, model: Transformer) -> None:
     _embed(spec.encoder, spec.encoder.embeddings[0], model.source_embedding)
     _embed(spec.decoder, spec.decoder.embeddings, model.target_embedding)
     spec.decoder.projection.weight = _array(model.output.weight)
@@ -92,7 +94,7 @@ def _fill(spec: Any, loaded: LoadedModel) -> None:
 
 
 def _embed(side: Any, spec: Any, embedding: Embedding) -> None:
-    """Set the embeddings, which the other side scales by sqrt(D) as we do, and the positions added to them."""
+    """Set the embeddings, which CTranslate2 also scales by sqrt(D), and the positions added to them."""
     spec.weight = _array(embedding.tokens.weight)
     if isinstance(embedding.positions, Learned):
         side.position_encodings.encodings = _array(embedding.positions.vectors)
@@ -108,8 +110,8 @@ def _self_attention(spec: Any, attention: MultiHeadAttention, sublayer: Sublayer
     _linear(spec.linear[1], attention.output)
     positions = attention.positions
     if isinstance(positions, Relative):
-        spec.relative_position_keys = _array(_both_ways(positions.key_vectors, positions.max_distance))
-        spec.relative_position_values = _array(_both_ways(positions.value_vectors, positions.max_distance))
+        spec.relative_position_keys = _array(_both_directions(positions.key_vectors, positions.max_distance))
+        spec.relative_position_values = _array(_both_directions(positions.value_vectors, positions.max_distance))
 
 
 def _cross_attention(spec: Any, attention: MultiHeadAttention, sublayer: Sublayer) -> None:
@@ -118,8 +120,8 @@ def _cross_attention(spec: Any, attention: MultiHeadAttention, sublayer: Sublaye
         _linear(linear_spec, linear)
 
 
-def _both_ways(positions: Tensor, longest: int) -> Tensor:
-    """Return vectors for all distances -k … k, (2k + 1, d): zeros for those that a causal query never meets."""
+def _both_directions(positions: Tensor, longest: int) -> Tensor:
+    """Return vectors of the distances -k … k, (2k + 1, d): zeros for the positive ones in causal attention."""
     missing = 2 * longest + 1 - positions.size(0)
     return torch.cat([positions, positions.new_zeros(missing, positions.size(1))])
 
@@ -127,7 +129,7 @@ def _both_ways(positions: Tensor, longest: int) -> Tensor:
 def _feed_forward(spec: Any, feed_forward: FeedForward, sublayer: Sublayer) -> None:
     _norm(spec.layer_norm, sublayer.norm)
     inner = feed_forward.inner
-    parts = [spec.linear_0, spec.linear_0_noact] if feed_forward.gated else [spec.linear_0]  # the gate first, as here
+    parts = [spec.linear_0, spec.linear_0_noact] if feed_forward.gated else [spec.linear_0]  # the gate comes first
     for part, weight, bias in zip(parts, inner.weight.chunk(len(parts)), inner.bias.chunk(len(parts)), strict=True):
         part.weight, part.bias = _array(weight), _array(bias)
     _linear(spec.linear_1, feed_forward.outer)
@@ -145,5 +147,5 @@ def _norm(spec: Any, norm: nn.Module) -> None:
 
 
 def _array(tensor: Tensor) -> Any:
-    # a copy: quantizing changes in place what it is given
+    # a copy, because quantization changes the array in place
     return tensor.detach().float().cpu().numpy().copy()

@@ -1,15 +1,15 @@
-"""CTranslate2 as the engine that translates.
+"""Search with CTranslate2 in place of torch.
 
-Its beam keeps the same hypotheses as ours, step by step. It differs in five things:
+Its beam keeps the same hypotheses as `nmt.decoding.beam` at each step. It differs in five points:
 
-* It stops once as many hypotheses are finished as the beam is wide. Ours goes on while one that grows can still win.
-  With a length penalty of 0 and one translation asked for, it stops where nothing can win any more, and both are one.
-* What is finished is ranked here, by our penalty: CTranslate2 itself knows only L^α.
-* A token that is forbidden has no share of the probability. `log_prob` is higher than ours by about what the model
-  gives to `<unk>`, `<s>` and `<pad>`: next to nothing.
-* What rules on repetition take from a token it gives to the others. Greedy search says the same for all that, and the
-  probabilities are computed afterwards; a wider beam would find other hypotheses, so there we refuse such rules.
-* At the limit it ends only the best K of what grows, not those too that would have taken the place of finished ones.
+* It stops as soon as the beam is full of finished hypotheses; ours continues while an active one can still be the best.
+  With a length penalty of 0 and n-best 1, both stop at the same step.
+* It normalizes by L^α only, so finished hypotheses are ranked here.
+* It removes forbidden tokens before the softmax, so `log_prob` is higher than ours by about the probability that the
+  model gives to `<unk>`, `<s>` and `<pad>`, which is close to 0.
+* It applies rules on repetition before the softmax. Greedy search chooses the same tokens, and `log_prob` is computed
+  afterwards; a beam would find other hypotheses, so these rules are refused with a beam above 1.
+* At the length limit it ends only the best K active hypotheses.
 """
 
 import math
@@ -35,35 +35,36 @@ from nmt.system.device import available_cores, local_rank
 from nmt.text.tokenizer import EOS, Tokenizers
 
 _COMPUTE_TYPES = {"auto": "default", "fp32": "float32", "bf16": "bfloat16", "int8": "int8"}
-_KNOWN = {
+_SUPPORTED = {
     "beam", "n_best", "length_penalty", "length_normalization", "max_length", "forbidden",
     "batch_tokens", "mbr", "unknown", "protect", "typography",
 }  # fmt: skip
 """The search options that CTranslate2 supports, and those that only the translator uses."""
-_KNOWN_TO_GREEDY = {"no_repeat_ngram", "repetition_penalty"}
-"""Those that are honoured as well if the beam is 1."""
+_SUPPORTED_BY_GREEDY = {"no_repeat_ngram", "repetition_penalty"}
+"""Search options that it supports with a beam of 1."""
 
 
 class CTranslate2Engine:
-    """A model that was exported for CTranslate2, in its memory."""
+    """A model exported for CTranslate2, ready to translate."""
 
     def __init__(self, directory: Path, export: Export, runtime: RuntimeSettings, parallel: int = 1) -> None:
-        """Load the directory that `export` is of; `parallel` batches are translated at a time, each by all threads.
+        """Load the directory that `export` was read from; `parallel` is the number of batches translated at a time.
 
-        Raises ConfigError if CTranslate2 is missing or has not the device, ModelError if it cannot read the model.
+        Each batch uses all threads. Raises ConfigError if CTranslate2 or its support of the device is missing,
+        ModelError if it cannot read the model.
         """
         ctranslate2 = library("ctranslate2")
         if runtime.device == "mps":
-            raise ConfigError("runtime.device: found mps, but CTranslate2 computes on auto, cpu or cuda")
+            raise ConfigError("runtime.device: found mps, but CTranslate2 has auto, cpu and cuda; set it to cpu")
         if runtime.device == "cuda" and not ctranslate2.get_cuda_device_count():
             raise ConfigError("runtime.device: found cuda, but CTranslate2 sees no GPU here; set it to auto or cpu")
-        place, processes = local_rank()
+        rank, processes = local_rank()
         on_gpu = runtime.device != "cpu" and ctranslate2.get_cuda_device_count() > 0
         try:
             self._translator = ctranslate2.Translator(
                 str(directory),
                 runtime.device,
-                device_index=place if on_gpu else 0,
+                device_index=rank if on_gpu else 0,
                 compute_type=_COMPUTE_TYPES[runtime.precision],
                 inter_threads=parallel,
                 intra_threads=runtime.threads or max(1, available_cores() // processes),
@@ -77,7 +78,7 @@ class CTranslate2Engine:
 
     @property
     def longest(self) -> int | None:
-        """The most tokens of a sentence: a table of positions has an end."""
+        """Largest number of tokens of a sentence, with `</s>`; None for no limit."""
         return self._longest
 
     def search(
@@ -87,10 +88,10 @@ class CTranslate2Engine:
         budget: int,
         constraints_of: Sequence[Constraints] | None = None,
     ) -> list[list[Hypothesis]]:
-        """Return each sentence's hypotheses; they have no `token_log_probs`, which CTranslate2 does not tell."""
+        """Return the hypotheses of each sentence. Raises ConfigError for options and constraints without support."""
         _check(options)
         if constraints_of and any(constraints != NO_CONSTRAINTS for constraints in constraints_of):
-            raise ConfigError("CTranslate2 cannot hold to demands; translate with the model that was exported")
+            raise ConfigError("CTranslate2 does not support constraints; translate with the original model")
         results: list[list[Hypothesis]] = [[] for _ in sentences]
         batches = length_batches([len(ids) + 1 for ids in sentences], budget // options.beam)
         sources = [[self._source[i] for i in ids] for ids in sentences]
@@ -101,7 +102,7 @@ class CTranslate2Engine:
         return results
 
     def _start(self, sentences: Sequence[list[str]], options: SearchOptions) -> list[Any]:
-        """Queue a batch; the longest of its sentences sets the limit, and leaves room for `</s>`."""
+        """Queue a batch, longest sentence first; that one determines the length limit, without `</s>`."""
         started: list[Any] = self._translator.translate_batch(
             sentences,
             asynchronous=True,
@@ -124,26 +125,26 @@ class CTranslate2Engine:
         return limit if self._longest is None else min(limit, self._longest)
 
     def _hypotheses(self, source: list[str], result: Any, options: SearchOptions) -> list[Hypothesis]:
-        """End what is too long, and rank all by our penalty; CTranslate2's is L^α, `</s>` counted as a token."""
+        """Cut translations at the length limit, and rank them by our normalization instead of L^α."""
         found = []
         limit = self._limit(source, options)
-        ruled = options.no_repeat_ngram is not None or options.repetition_penalty != 1
-        for said, score in zip(result.hypotheses, result.scores, strict=True):
-            log_prob = score * len(said) ** options.length_penalty
-            ended = said[-1] == self._target[EOS] and len(said) <= limit
-            said = said[:-1] if ended else said[: limit - 1]
-            if ruled or not ended:
-                log_prob = math.fsum(self._translator.score_batch([source], [said], max_input_length=0)[0].log_probs)
+        has_rules = options.no_repeat_ngram is not None or options.repetition_penalty != 1
+        for pieces, score in zip(result.hypotheses, result.scores, strict=True):
+            log_prob = score * len(pieces) ** options.length_penalty
+            finished = pieces[-1] == self._target[EOS] and len(pieces) <= limit
+            pieces = pieces[:-1] if finished else pieces[: limit - 1]
+            if has_rules or not finished:
+                log_prob = math.fsum(self._translator.score_batch([source], [pieces], max_input_length=0)[0].log_probs)
             if not log_prob <= 0:
                 raise not_a_number()
-            tokens = [self._ids[symbol] for symbol in said]
+            tokens = [self._ids[symbol] for symbol in pieces]
             found.append(Hypothesis(tokens, log_prob, [], log_prob / options.penalty(len(tokens) + 1)))
         return sorted(found, key=lambda hypothesis: -hypothesis.normalized)[: options.n_best]
 
 
 @dataclass(frozen=True)
 class ExportedModel:
-    """A translator in another program's memory, ready to use."""
+    """A model exported for another program, with the engine that runs it."""
 
     engine: Engine
     tokenizers: Tokenizers
@@ -152,9 +153,9 @@ class ExportedModel:
 
 
 def open_in_ctranslate2(directory: Path, runtime: RuntimeSettings, parallel: int = 1) -> ExportedModel:
-    """Open what `nmt export` wrote for CTranslate2, or a model directory or a run, which is converted in passing.
+    """Open an export for CTranslate2, or a model directory or a run, which is converted into a temporary folder.
 
-    Raises ConfigError and ModelError as `CTranslate2Engine` does, and for an export of another format.
+    Raises ConfigError and ModelError as `CTranslate2Engine` does, and for an export to another format.
     """
     if not is_export(directory):
         loaded = load_model(resolve_model(directory), torch.device("cpu"))
@@ -167,12 +168,12 @@ def open_in_ctranslate2(directory: Path, runtime: RuntimeSettings, parallel: int
 
 
 def _check(options: SearchOptions) -> None:
-    usual = SearchOptions()
-    known = _KNOWN | _KNOWN_TO_GREEDY if options.beam == 1 else _KNOWN
+    defaults = SearchOptions()
+    supported = _SUPPORTED | _SUPPORTED_BY_GREEDY if options.beam == 1 else _SUPPORTED
     for key, value in options:
-        if key not in known and value != getattr(usual, key):
-            beyond = " with a beam above 1" if key in _KNOWN_TO_GREEDY else ""
+        if key not in supported and value != getattr(defaults, key):
+            beyond = " with a beam above 1" if key in _SUPPORTED_BY_GREEDY else ""
             raise ConfigError(
-                f"decode.{key}: found {value}, but CTranslate2 cannot do that{beyond}; leave it out, or translate with "
-                "the model that was exported"
+                f"decode.{key}: found {value}, which CTranslate2 does not support{beyond}; leave it out, or translate "
+                "with the original model"
             )

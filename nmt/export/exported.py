@@ -1,4 +1,4 @@
-"""An exported directory: another program's files, and `nmt.json`, which says what they are and how to decode.
+"""An exported model: a directory with the files of another program, and `nmt.json` with what nmt needs besides.
 
 nmt.json     format version, format, quantization, languages, decode settings, digests of the files beside it
 """
@@ -23,22 +23,22 @@ _EXTRAS = {"ctranslate2": "ct2", "transformers": "hf"}
 
 @dataclass(frozen=True)
 class Export:
-    """What an exported directory says of itself."""
+    """The content of nmt.json, and the tokenizers."""
 
     languages: Languages
     decode: DecodeSettings
     tokenizers: Tokenizers
     longest: int | None
-    """The most tokens, `</s>` included, of a sentence or a translation; None for any number."""
+    """Largest number of tokens, with `</s>`, of a sentence or a translation; None for no limit."""
 
 
 def is_export(directory: Path) -> bool:
-    """Whether a directory is one that `nmt export` wrote."""
+    """Return whether `nmt export` wrote a directory."""
     return (directory / EXPORT_FILE).is_file()
 
 
 def write_export(directory: Path, loaded: LoadedModel, kind: str, quantization: str, longest: int | None) -> None:
-    """Add nmt.json to the files of another program."""
+    """Add nmt.json, with digests of all files, to a directory with the files of another program."""
     content = {
         "format_version": FORMAT_VERSION,
         "format": kind,
@@ -52,13 +52,13 @@ def write_export(directory: Path, loaded: LoadedModel, kind: str, quantization: 
 
 
 def read_export(directory: Path) -> Export:
-    """Read what `write_export` wrote for CTranslate2. Raises ModelError if it is damaged, too new, or not for it."""
+    """Read an export for CTranslate2. Raises ModelError if it is damaged, too new, or for another program."""
     content = read_configuration(directory, EXPORT_FILE)
     file = directory / EXPORT_FILE
     try:
         if content["format"] != "ctranslate2":
             raise ModelError(
-                f"{directory}: exported for {content['format']}, which nmt cannot run; "
+                f"{directory}: exported for {content['format']}, which nmt does not translate with; "
                 "export the model with --to ctranslate2, or translate with the model itself"
             )
         return Export(
@@ -72,7 +72,7 @@ def read_export(directory: Path) -> Export:
 
 
 def symbols(tokenizer: Tokenizer) -> list[str]:
-    """Return the piece of each id as SentencePiece writes it, no two alike: `Tokenizer.pieces` is for people."""
+    """Return the name of each id in SentencePiece's file; names are unique, unlike those of `Tokenizer.pieces`."""
     processor = sentencepiece.SentencePieceProcessor()
     processor.LoadFromSerializedProto(tokenizer.to_bytes())
     return [processor.id_to_piece(i) for i in range(len(tokenizer))]
@@ -83,8 +83,8 @@ def library(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        if error.name not in (None, name):  # it is there, but something that it needs is not
-            raise ConfigError(f"{name} cannot be imported: {error}; mend its installation") from None
+        if error.name not in (None, name):  # it is installed, but one of its dependencies is not
+            raise ConfigError(f"{name} cannot be imported: {error}; repair its installation") from None
         raise ConfigError(
             f"{name} is not installed; run pip install '.[{_EXTRAS[name]}]' in the nmt checkout"
         ) from None

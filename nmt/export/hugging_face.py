@@ -1,20 +1,20 @@
-"""A model in a format that Hugging Face's `transformers` loads, exactly the same function.
+"""Export to Hugging Face's `transformers`, as a model that computes the same function.
 
     pre-norm     PegasusForConditionalGeneration (Zhang et al. 2020): one matrix for source, target and output
     post-norm    MarianMTModel (Junczys-Dowmunt et al. 2018): any embeddings, also two vocabularies
 
-Both add sinusoids of our frequencies, with all sines before all cosines where ours take turns. The numbers of a hidden
-state have no order of their own, so every matrix that reads or writes hidden states is put into that order: what the
-model computes stays the same.
+Both add sinusoids with our frequencies, but with all sines before all cosines, where ours alternate. Therefore the
+dimensions of all hidden states are permuted, in every matrix that has them as input or output.
 
-The tokenizer is Marian's, with a vocab.json that says the same ids as ours. It does not normalize text as
-`nmt.text.normalize` does, and where sacremoses is installed it changes punctuation first.
+The tokenizer is Marian's, with a vocab.json of our ids. It does not normalize text as `nmt.text.normalize` does, and it
+changes punctuation if sacremoses is installed.
 
-V vocabulary, D width.
+S source length, T target length, D width, V vocabulary.
 """
 
 import json
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,22 +23,25 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config import ModelSettings
-from nmt.errors import ConfigError
-from nmt.export.exported import symbols, write_export
+from nmt.decoding.hypothesis import Constraints, Hypothesis
+from nmt.decoding.options import SearchOptions
+from nmt.errors import ConfigError, ModelError
+from nmt.export.exported import library, symbols, write_export
 from nmt.model.attention import MultiHeadAttention
 from nmt.model.checkpoint import WEIGHTS_FILE, LoadedModel, write_tensors
 from nmt.model.layers import DecoderLayer, EncoderLayer, FeedForward
-from nmt.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+from nmt.text.normalize import normalize
+from nmt.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers
 
 POSITIONS = 2048
-"""Rows in the table of positions, which is made anew when the model is loaded."""
+"""Rows in the table of positions, which transformers computes when it loads the model."""
 Named = Iterator[tuple[str, Tensor]]
 
 
 def write_hugging_face(directory: Path, loaded: LoadedModel) -> None:
-    """Write the model, the tokenizer and how to generate into an existing directory.
+    """Write the model, the tokenizer and the generation settings into an existing directory.
 
-    Raises ConfigError naming the key if no architecture there computes what the model does.
+    Raises ConfigError with the key that neither architecture supports.
     """
     check_fits(loaded.model.settings)
     write_tensors({name: tensor.contiguous() for name, tensor in _weights(loaded)}, directory / WEIGHTS_FILE)
@@ -50,15 +53,15 @@ def write_hugging_face(directory: Path, loaded: LoadedModel) -> None:
 
 
 def check_fits(settings: ModelSettings) -> None:
-    """Raise ConfigError if the model is neither a Pegasus nor a Marian."""
+    """Raise ConfigError if the model is neither a Pegasus nor a Marian model."""
     post = settings.norm == "post"
-    why = "the Pegasus architecture, the only pre-norm one that fits, has one matrix for all; Marian is post-norm"
+    tied = "Pegasus, the only pre-norm architecture that fits, has one matrix for all; Marian is post-norm"
     problems = [
         ("positions", ("sinusoidal",), "Pegasus and Marian add sinusoids"),
         ("normalization", ("layer",), "Pegasus and Marian have layer norms"),
         ("activation", ("relu", "gelu"), "Pegasus and Marian have ungated feed-forward layers"),
         ("attention_score", ("scaled_dot",), "Pegasus and Marian have scaled dot products"),
-        ("tied_embeddings", ("all", "target", "none") if post else ("all",), why),
+        ("tied_embeddings", ("all", "target", "none") if post else ("all",), tied),
     ]
     for key, expected, reason in problems:
         found = getattr(settings, key)
@@ -70,17 +73,17 @@ def check_fits(settings: ModelSettings) -> None:
 
 
 def _weights(loaded: LoadedModel) -> Named:
-    """Yield the weights by the names that they have there, a tied matrix once."""
+    """Yield the weights with their names in transformers, a tied matrix once."""
     model, tied = loaded.model, loaded.model.settings.tied_embeddings
-    order = _Order.of(model.settings.dim)
-    target = order.reads(model.target_embedding.tokens.weight)
+    order = _Permutation.of(model.settings.dim)
+    target = order.of_inputs(model.target_embedding.tokens.weight)
     if tied == "all":
         yield "model.shared.weight", target
     else:
-        yield "model.encoder.embed_tokens.weight", order.reads(model.source_embedding.tokens.weight)
+        yield "model.encoder.embed_tokens.weight", order.of_inputs(model.source_embedding.tokens.weight)
         yield "model.decoder.embed_tokens.weight", target
     if tied == "none":
-        yield "lm_head.weight", order.reads(model.output.weight)
+        yield "lm_head.weight", order.of_inputs(model.output.weight)
     yield "final_logits_bias", torch.zeros(1, len(loaded.tokenizers.target))
     for side, layers, norm in (
         ("encoder", model.encoder, model.encoder_norm),
@@ -104,27 +107,27 @@ def _weights(loaded: LoadedModel) -> Named:
 
 
 @dataclass(frozen=True)
-class _Order:
-    """Puts the numbers of hidden states into another order: that of all sines before all cosines."""
+class _Permutation:
+    """The permutation of hidden dimensions that moves all sines before all cosines."""
 
-    indices: Tensor  # (D) where each number stood
+    indices: Tensor  # (D)
 
     @classmethod
-    def of(cls, dim: int) -> "_Order":
+    def of(cls, dim: int) -> "_Permutation":
         return cls(torch.cat([torch.arange(0, dim, 2), torch.arange(1, dim, 2)]))
 
-    def reads(self, weight: Tensor) -> Tensor:
-        """Return a matrix (…, D) that is multiplied with hidden states, or a table of them."""
+    def of_inputs(self, weight: Tensor) -> Tensor:
+        """Return a matrix (…, D) whose input is hidden states, or a table of embeddings."""
         return weight.detach().cpu()[:, self.indices]
 
-    def writes(self, tensor: Tensor) -> Tensor:
-        """Return a matrix (D, …) or a vector (D) that makes hidden states."""
+    def of_outputs(self, tensor: Tensor) -> Tensor:
+        """Return a matrix (D, …) or a vector (D) whose output is hidden states."""
         return tensor.detach().cpu()[self.indices]
 
     def norm(self, name: str, norm: nn.Module) -> Named:
         assert isinstance(norm, nn.LayerNorm)
-        yield f"{name}.weight", self.writes(norm.weight)
-        yield f"{name}.bias", self.writes(norm.bias)
+        yield f"{name}.weight", self.of_outputs(norm.weight)
+        yield f"{name}.bias", self.of_outputs(norm.bias)
 
     def attention(self, name: str, attention: MultiHeadAttention) -> Named:
         keys, values = attention.key_value.weight.chunk(2)
@@ -134,16 +137,16 @@ class _Order:
             ("k", keys, key_bias),
             ("v", values, value_bias),
         ):
-            yield f"{name}.{part}_proj.weight", self.reads(weight)
+            yield f"{name}.{part}_proj.weight", self.of_inputs(weight)
             yield f"{name}.{part}_proj.bias", bias.clone()
-        yield f"{name}.out_proj.weight", self.writes(attention.output.weight)
-        yield f"{name}.out_proj.bias", self.writes(attention.output.bias)
+        yield f"{name}.out_proj.weight", self.of_outputs(attention.output.weight)
+        yield f"{name}.out_proj.bias", self.of_outputs(attention.output.bias)
 
     def feed_forward(self, name: str, feed_forward: FeedForward) -> Named:
-        yield f"{name}.fc1.weight", self.reads(feed_forward.inner.weight)
+        yield f"{name}.fc1.weight", self.of_inputs(feed_forward.inner.weight)
         yield f"{name}.fc1.bias", feed_forward.inner.bias.detach().cpu()
-        yield f"{name}.fc2.weight", self.writes(feed_forward.outer.weight)
-        yield f"{name}.fc2.bias", self.writes(feed_forward.outer.bias)
+        yield f"{name}.fc2.weight", self.of_outputs(feed_forward.outer.weight)
+        yield f"{name}.fc2.bias", self.of_outputs(feed_forward.outer.bias)
 
 
 def _configurations(loaded: LoadedModel) -> dict[str, dict[str, Any]]:
@@ -207,3 +210,65 @@ def _configurations(loaded: LoadedModel) -> dict[str, dict[str, Any]]:
 
 def _ids(tokenizer: Tokenizer) -> dict[str, Any]:
     return {symbol: i for i, symbol in enumerate(symbols(tokenizer))}
+
+
+class HuggingFaceEngine:
+    """Search with transformers, one sentence at a time, to check an export."""
+
+    longest = None
+
+    def __init__(self, directory: Path) -> None:
+        """Load a directory that `write_hugging_face` wrote. Raises ConfigError if transformers is not installed."""
+        transformers = library("transformers")
+        transformers.utils.logging.set_verbosity_error()
+        transformers.utils.logging.disable_progress_bar()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a recommendation of sacremoses, which would change the text
+            self._model = transformers.AutoModelForSeq2SeqLM.from_pretrained(directory).eval()
+            self._tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
+
+    def check_tokenizer(self, tokenizers: Tokenizers, lines: Sequence[str]) -> None:
+        """Raise ModelError if a normalized line is encoded or decoded differently than by our tokenizers."""
+        # Marian's tokenizer reads SentencePiece's symbol for a space as a space, ours does not
+        for number, line in enumerate((normalize(line.replace("▁", " ")) for line in lines), start=1):
+            found, expected = self._tokenizer(line)["input_ids"], [*tokenizers.source.encode(line), EOS]
+            if found != expected:
+                raise ModelError(f"line {number}: {line!r}: the exported tokenizer gives {found}, expected {expected}")
+            ids = tokenizers.target.encode(line)
+            text, expected_text = self._tokenizer.decode(ids, use_source_tokenizer=False), tokenizers.target.decode(ids)
+            if normalize(text) != expected_text:
+                raise ModelError(
+                    f"line {number}: the exported tokenizer decodes to {text!r}, expected {expected_text!r}"
+                )
+
+    @torch.inference_mode()
+    def search(
+        self,
+        sentences: Sequence[Sequence[int]],
+        options: SearchOptions,
+        budget: int,
+        constraints_of: Sequence[Constraints] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """Return the best hypothesis of each sentence; the budget is not used."""
+        return [[self._best(ids, options)] for ids in sentences]
+
+    def _best(self, ids: Sequence[int], options: SearchOptions) -> Hypothesis:
+        source = torch.tensor([[*ids, EOS]])  # (1, S)
+        generated = self._model.generate(
+            source,
+            attention_mask=torch.ones_like(source),
+            num_beams=options.beam,
+            length_penalty=options.length_penalty,
+            early_stopping=False,
+            do_sample=False,
+            max_length=None,
+            max_new_tokens=options.longest_output(source.size(1)) - 1,
+            suppress_tokens=list(options.forbidden) or None,
+        )
+        tokens = generated[0, 1:].tolist()
+        tokens = tokens[: tokens.index(EOS)] if EOS in tokens else tokens
+        target = torch.tensor([[BOS, *tokens]])
+        logits = self._model(source, decoder_input_ids=target).logits[0]  # (T, V)
+        by_token = logits.log_softmax(-1).gather(1, torch.tensor([*tokens, EOS]).unsqueeze(1)).squeeze(1).tolist()
+        log_prob = sum(by_token)
+        return Hypothesis(tokens, log_prob, by_token, log_prob / options.penalty(len(by_token)))

@@ -1,7 +1,7 @@
-"""Whether an exported model says what ours says: the same lines, searched by both.
+"""Check that an exported model translates as the original does.
 
-Compared are the best translations by greedy search and with a beam of 4, ranked by log-probability alone and with no
-token forbidden: so all engines search alike, and what differs is the model. Sentences go one at a time.
+Both translate the same lines, by greedy search and with a beam of 4, ranked by log-probability without normalization
+and with no token forbidden, so that both searches are the same. Each sentence is a batch.
 """
 
 from collections.abc import Sequence
@@ -30,34 +30,34 @@ LINES = (
     "Ünïcödé 🙂 ▁ <s>",
 )  # fmt: skip
 _LONGEST = 100
-"""Tokens of a line that are compared."""
+"""Tokens of a line that are translated."""
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """What may differ."""
+    """The differences that are allowed."""
 
     log_prob: float
-    """Between log-probabilities of the same translation, by token."""
-    share: float
-    """Of the lines, how many must have the same translation."""
+    """Largest difference of the log-probabilities of a translation, per token."""
+    fraction: float
+    """Smallest fraction of lines with the same translation."""
 
 
 EXACT = Tolerance(1e-4, 1.0)
-"""fp32: only the order of sums differs."""
+"""For fp32, where only the order of sums differs."""
 ROUNDED = Tolerance(0.1, 0.5)
-"""Weights of fewer bits."""
+"""For weights of fewer bits."""
 
 
 @dataclass(frozen=True)
 class Parity:
-    """How alike two engines are."""
+    """The result of the comparison."""
 
     lines: int
     same: dict[str, int]
-    """Lines with the same translation, by search."""
+    """Number of lines with the same translation, for each search."""
     difference: float
-    """The largest difference of log_prob by token, where translations are the same."""
+    """Largest difference of log_prob per token, over equal translations."""
 
     def __str__(self) -> str:
         same = ", ".join(f"{count} of {self.lines} {search}" for search, count in self.same.items())
@@ -66,7 +66,7 @@ class Parity:
 
 @dataclass(frozen=True)
 class _Line:
-    """One line's translations by both."""
+    """The translations of one line by both models."""
 
     number: int
     source: list[int]
@@ -74,48 +74,48 @@ class _Line:
     found: Hypothesis
 
     @property
-    def alike(self) -> bool:
+    def is_same(self) -> bool:
         return self.expected.tokens == self.found.tokens
 
     @property
     def difference(self) -> float:
-        """How far the log-probabilities are apart, by token."""
+        """The difference of the log-probabilities, per token."""
         return abs(self.expected.log_prob - self.found.log_prob) / (len(self.expected.tokens) + 1)
 
 
 def check_parity(loaded: LoadedModel, engine: Engine, lines: Sequence[str], tolerance: Tolerance) -> Parity:
-    """Search all lines that are not empty with both. Raises ModelError naming the line where they differ too much."""
-    ours = TorchEngine(loaded.model, RuntimeSettings(device="cpu", precision="fp32"))
-    room = _LONGEST if ours.longest is None else min(_LONGEST, ours.longest - 1)
+    """Translate all non-empty lines with both. Raises ModelError with the first line that differs too much."""
+    original = TorchEngine(loaded.model, RuntimeSettings(device="cpu", precision="fp32"))
+    limit = _LONGEST if original.longest is None else min(_LONGEST, original.longest - 1)
     encode = loaded.tokenizers.source.encode
-    numbered = [(number, encode(line)[:room]) for number, line in enumerate(lines, start=1) if normalize(line)]
+    numbered = [(number, encode(line)[:limit]) for number, line in enumerate(lines, start=1) if normalize(line)]
     if not numbered:
         raise DataError("--lines: every line is empty; expected sentences to compare translations of")
     same, largest = {}, 0.0
     for name, beam in (("greedy", 1), ("with a beam of 4", 4)):
         options = SearchOptions(beam=beam, length_penalty=0.0, forbidden=())
         sentences = [ids for _, ids in numbered]
-        expected, found = (own.search(sentences, options, 1) for own in (ours, engine))
+        expected, found = (one.search(sentences, options, 1) for one in (original, engine))
         compared = [
             _Line(number, ids, best[0], other[0])
             for (number, ids), best, other in zip(numbered, expected, found, strict=True)
         ]
-        alike = [line for line in compared if line.alike]
-        for line in alike:
+        same_lines = [line for line in compared if line.is_same]
+        for line in same_lines:
             if not line.difference <= tolerance.log_prob:
-                raise ModelError(_unlike(loaded, line, name, f"{line.difference:.1e} a token", tolerance.log_prob))
-        largest = max([largest, *(line.difference for line in alike)])
-        others = [line for line in compared if not line.alike and not _excused(loaded.model, line, options)]
+                raise ModelError(_message(loaded, line, name, f"{line.difference:.1e} a token", tolerance.log_prob))
+        largest = max([largest, *(line.difference for line in same_lines)])
+        others = [line for line in compared if not line.is_same and not _is_tie(loaded.model, line, options)]
         same[name] = len(compared) - len(others)
-        if same[name] < tolerance.share * len(compared):
+        if same[name] < tolerance.fraction * len(compared):
             share = f"{same[name]} of {len(compared)} the same"
-            raise ModelError(_unlike(loaded, others[0], name, share, tolerance.share))
+            raise ModelError(_message(loaded, others[0], name, share, tolerance.fraction))
     return Parity(len(numbered), same, largest)
 
 
 @torch.inference_mode()
-def _excused(model: Transformer, line: _Line, options: SearchOptions) -> bool:
-    """Whether two translations are both right: as probable as each other, or a beam that only the limit ended."""
+def _is_tie(model: Transformer, line: _Line, options: SearchOptions) -> bool:
+    """Return whether both translations are correct: equally probable, or of a beam that ended at the length limit."""
     if options.beam > 1:
         limited = len(line.expected.tokens) + 1 == options.longest_output(len(line.source) + 1)
         return limited or line.difference <= EXACT.log_prob
@@ -127,10 +127,10 @@ def _excused(model: Transformer, line: _Line, options: SearchOptions) -> bool:
     return abs(float(logits[expected[first]] - logits[found[first]])) <= EXACT.log_prob
 
 
-def _unlike(loaded: LoadedModel, line: _Line, search: str, found: str, allowed: float) -> str:
+def _message(loaded: LoadedModel, line: _Line, search: str, found: str, allowed: float) -> str:
     spell = loaded.tokenizers.target.decode
     return (
-        f"line {line.number}: the exported model differs from ours, {search}: {found}, allowed {allowed:g}\n"
+        f"line {line.number}: the exported model differs from the original, {search}: {found}, allowed {allowed:g}\n"
         f"  source    {loaded.tokenizers.source.decode(line.source)}\n"
         f"  expected  {line.expected.log_prob:.4f}  {spell(line.expected.tokens)}\n"
         f"  found     {line.found.log_prob:.4f}  {spell(line.found.tokens)}"
