@@ -452,7 +452,7 @@ class TestHuggingFace:
         found = export(tmp_path / "model", tmp_path / "hf", "hf", "float32", few, QUIET)
         assert found.same == {"greedy": 3, "with a beam of 4": 3}
         assert found.difference < 1e-5
-        with pytest.raises(ModelError, match="exported for hf, which nmt cannot run"):
+        with pytest.raises(ModelError, match="exported for hf, which nmt does not translate with"):
             Translator.load(tmp_path / "hf", ONE_THREAD)
 
     @pytest.mark.parametrize(
