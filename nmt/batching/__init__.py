@@ -1,1 +1,1 @@
-"""From the token store to tensors: the plan of an epoch, and the batch."""
+"""From the token store to tensors: the plan of an epoch, batches, prefetch."""

@@ -1,6 +1,6 @@
-"""A batch: sentences side by side as tensors, padded to the longest.
+"""Batches: sentence pairs as padded tensors.
 
-B sentences, S source length, T target length.
+B sentences, S source length, T target length; all lengths include `</s>` or `<s>`.
 """
 
 from collections.abc import Sequence
@@ -12,12 +12,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt.text.prepared import PreparedSplit, Sentences
-from nmt.text.tokenizer import BOS, EOS, PAD, Tokenizers
+from nmt.text.tokenizer import BOS, EOS, PAD
+
+_MULTIPLE = 64
+
+Pairs = tuple[Sentences, Sentences]
+"""Sources and their targets, without `<s>` and `</s>`."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Sentences of like length, side by side."""
+    """A length group: sentence pairs of similar length, padded to the longest."""
 
     source: Tensor  # (B, S): w1 … wn </s> <pad>…
     target_in: Tensor  # (B, T): <s> w1 … wn <pad>…
@@ -33,14 +38,14 @@ class Group:
         return Group(source, target_in, target_out, mask)
 
     def pinned(self) -> "Group":
-        """Return the group in memory that a GPU reads while the processor does other things."""
+        """Return the group in page-locked RAM."""
         mask = None if self.source_mask is None else self.source_mask.pin_memory()
         return Group(self.source.pin_memory(), self.target_in.pin_memory(), self.target_out.pin_memory(), mask)
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What one forward pass reads and what it should say: one or more length groups."""
+    """Input and expected output of one forward pass: one or more length groups."""
 
     groups: tuple[Group, ...]
     source_tokens: int
@@ -48,7 +53,7 @@ class Batch:
 
     @property
     def padded_target_tokens(self) -> int:
-        """Return sentences × longest of each group, what a token budget counts."""
+        """Return the sum over groups of sentences × longest target: the size that a token budget limits."""
         return sum(group.target_out.numel() for group in self.groups)
 
     def to(self, device: torch.device) -> "Batch":
@@ -58,61 +63,77 @@ class Batch:
         return Batch(tuple(group.to(device) for group in self.groups), self.source_tokens, self.target_tokens)
 
     def pinned(self) -> "Batch":
-        """Return the batch in pinned memory, from which `to` copies without waiting."""
+        """Return the batch in page-locked RAM, from which `to` copies asynchronously."""
         return Batch(tuple(group.pinned() for group in self.groups), self.source_tokens, self.target_tokens)
 
 
-Pairs = tuple[Sentences, Sentences]
-"""Sources and the targets that belong to them, without bos and eos."""
-
-
-def collate(split: PreparedSplit, groups: Sequence[Sequence[int] | NDArray[np.int64]], tokenizers: Tokenizers) -> Batch:
+def collate(split: PreparedSplit, groups: Sequence[Sequence[int] | NDArray[np.int64]]) -> Batch:
     """Gather pairs from the token store into a batch, one group for each list of indices; none may be empty."""
     chosen = [np.asarray(indices, dtype=np.int64) for indices in groups]
-    return assemble([(split.source.gather(group), split.target.gather(group)) for group in chosen], tokenizers)
+    return assemble([(split.source.gather(group), split.target.gather(group)) for group in chosen])
 
 
-def assemble(groups: Sequence[Pairs], tokenizers: Tokenizers) -> Batch:
-    """Make a batch of sentence pairs, one length group for each entry; `<s>` and `</s>` are added here."""
-    collated = tuple(_group(source, target, tokenizers) for source, target in groups)
+def assemble(groups: Sequence[Pairs]) -> Batch:
+    """Return a batch with one length group for each entry; adds `<s>` and `</s>`."""
     source_tokens, target_tokens = (
         sum(len(sentences.ids) + len(sentences.lengths) for sentences in side) for side in zip(*groups, strict=True)
     )
-    return Batch(collated, source_tokens, target_tokens)
+    return Batch(tuple(_group(source, target) for source, target in groups), source_tokens, target_tokens)
 
 
 def dummy_batch() -> Batch:
-    """Return a batch without a word to be said, for a process that is left without sentences but has to take part."""
+    """Return a batch with zero loss, so that a rank without sentences takes part in the collectives."""
     source, target_in, target_out = (torch.tensor([[symbol]]) for symbol in (EOS, BOS, PAD))
     return Batch((Group(source, target_in, target_out, None),), source_tokens=0, target_tokens=0)
 
 
-def _group(sources: Sentences, targets: Sentences, tokenizers: Tokenizers) -> Group:
-    source, source_mask = _padded(sources, tokenizers.source.pad_id, tokenizers.source.eos_id)
-    target_out, _ = _padded(targets, tokenizers.target.pad_id, tokenizers.target.eos_id)
-    target_in = np.full_like(target_out, tokenizers.target.bos_id)
+def pad_to_multiple(batch: Batch, longest: int | None) -> Batch:
+    """Add a pair with zero loss, after which the tokens of each side are a multiple of 64.
+
+    oneDNN compiles a matrix product for each number of rows, and keeps 0.2 to 0.3 MiB for each one until the process
+    ends, whatever the capacity of its cache (benchmarks/RESULTS.md). Small batches grow by at most one token in 16.
+    `longest` is the longest sentence that the model reads, None if there is no limit.
+    """
+    sides = zip(*((group.source.numel(), group.target_out.numel()) for group in batch.groups), strict=True)
+    source_length, target_length = (_missing(sum(side), longest or _MULTIPLE) for side in sides)
+    if not source_length or not target_length:
+        return batch
+    source, target_in, target_out = (torch.full((1, n), PAD) for n in (source_length, target_length, target_length))
+    source[0, 0], target_in[0, 0] = EOS, BOS
+    dummy = Group(source, target_in, target_out, source != PAD)
+    return Batch((*batch.groups, dummy), batch.source_tokens, batch.target_tokens)
+
+
+def _missing(tokens: int, longest: int) -> int:
+    """Return the number of tokens, at least one, to the next multiple; 0 for a side too small to be padded."""
+    multiple = min(_MULTIPLE, longest, 1 << max(0, tokens.bit_length() - 5))
+    return multiple - tokens % multiple if multiple > 1 else 0
+
+
+def _group(sources: Sentences, targets: Sentences) -> Group:
+    source, source_mask = _padded(sources, EOS)
+    target_out, _ = _padded(targets, EOS)
+    target_in = np.full_like(target_out, BOS)
     target_in[:, 1:] = target_out[:, :-1]
-    target_in[target_in == tokenizers.target.eos_id] = tokenizers.target.pad_id
+    target_in[target_in == EOS] = PAD
     mask = None if source_mask.all() else torch.from_numpy(source_mask)
     return Group(torch.from_numpy(source), torch.from_numpy(target_in), torch.from_numpy(target_out), mask)
 
 
-def _padded(
-    sentences: Sentences, pad_id: int, eos_id: int | None = None
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return the sentences as one (B, longest) array, each ended by `eos_id` if one is given, and where tokens are."""
+def _padded(sentences: Sentences, end: int | None = None) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return the sentences, each followed by `end` if it is given, as a (B, longest) array and the mask of tokens."""
     ends = sentences.lengths[:, None]
-    columns = np.arange(int(ends.max()) + (eos_id is not None))
-    padded = np.full((len(ends), len(columns)), pad_id, dtype=np.int64)
+    columns = np.arange(int(ends.max()) + (end is not None))
+    padded = np.full((len(ends), len(columns)), PAD, dtype=np.int64)
     tokens = columns < ends
     padded[tokens] = sentences.ids
-    if eos_id is None:
+    if end is None:
         return padded, tokens
-    np.put_along_axis(padded, ends, eos_id, axis=1)
+    np.put_along_axis(padded, ends, end, axis=1)
     return padded, columns <= ends
 
 
-def pad(sentences: Sequence[Sequence[int]], pad_id: int) -> tuple[Tensor, Tensor | None]:
+def pad(sentences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor | None]:
     """Return the sentences as one (B, longest) tensor and the mask of their tokens, None if nothing is padded."""
-    padded, tokens = _padded(Sentences.of(sentences), pad_id)
+    padded, tokens = _padded(Sentences.of(sentences))
     return torch.from_numpy(padded), None if tokens.all() else torch.from_numpy(tokens)

@@ -1,7 +1,7 @@
-"""Which sentences make which length group, in which order: a plan that is a function of (seed, epoch, part) alone.
+"""The plan of an epoch: length groups in random order, as a function of (seed, epoch, part) alone.
 
-Sentences of like lengths go together, so that little is padded; the groups are then shuffled. An epoch of a huge corpus
-has several parts, each planned when the one before it is read, so that what a plan needs in memory has a bound.
+Sentences of similar length form a group, so that there is little padding. An epoch of a huge corpus has several parts,
+each planned while the part before it is read, so that the size of a plan in RAM is bounded.
 """
 
 from dataclasses import dataclass
@@ -16,24 +16,24 @@ Indices = NDArray[np.int64]
 
 _BLOCK = 2**16
 _PART = 2**22
-"""Most pairs in a part. A larger corpus is split into parts of random blocks of neighbours: its texts mix, and what is
-being read of the token store stays in the memory that the system keeps files in."""
+"""Most pairs in a part. A larger corpus is split into parts of random blocks of consecutive pairs: its texts are mixed,
+and the blocks being read stay in the page cache."""
 
 _SOURCE_ALLOWANCE = 2
-"""A group may hold this many times its budget in padded source tokens, so that lopsided pairs fit in memory."""
+"""Limit on the padded source tokens of a group, as a multiple of its budget: pairs with long sources must fit, too."""
 
 _GROUPS_MEASURED = 5_000
 
 
 class Lengths(Protocol):
-    """Lengths in tokens, sentence ends included, of the sentences at some indices; an array is one."""
+    """Lengths in tokens, `</s>` included, of the sentences at some indices; for example an array."""
 
     def __getitem__(self, pairs: Indices, /) -> NDArray[np.int64]: ...
 
 
 @dataclass(frozen=True)
 class StoredLengths:
-    """The lengths of a side of the token store, read from its mapped offsets when they are asked for."""
+    """The lengths of one side of the token store, computed from its mapped offsets on access."""
 
     offsets: NDArray[np.int64]
 
@@ -43,7 +43,7 @@ class StoredLengths:
 
 @dataclass(frozen=True)
 class SentenceLengths:
-    """How long each pair is in tokens, sentence ends included, and how often an epoch shows it."""
+    """The lengths of all pairs in tokens, `</s>` included, and their number of repetitions in an epoch."""
 
     source: Lengths
     target: Lengths
@@ -60,7 +60,7 @@ class SentenceLengths:
 
     @property
     def parts(self) -> int:
-        """Return how many parts an epoch has: one, unless the corpus is huge."""
+        """Return the number of parts of an epoch: one, unless the corpus is huge."""
         return -(-len(self) // _PART)
 
 
@@ -72,25 +72,22 @@ class EpochPlan:
 
 
 def plan_epoch(lengths: SentenceLengths, budget: int, seed: int, epoch: int, part: int = 0) -> EpochPlan:
-    """Cut the corpus into groups of at most `budget` padded target tokens (sentences × longest).
+    """Divide the corpus into groups of at most `budget` padded target tokens (sentences × longest).
 
-    A pair longer than the budget gets a group of its own. The same arguments give the same plan. All parts of an epoch,
-    of which there are `lengths.parts`, show each pair as often as its weight says.
+    A pair longer than the budget is a group by itself. The same arguments give the same plan. The parts of an epoch,
+    `lengths.parts` of them, together contain each pair as often as its weight states.
     """
     pairs, random = _part(lengths, seed, epoch, part)
-    pairs = _drawn_pairs(pairs, lengths.weights[pairs], random)
+    pairs = _repeated(pairs, lengths.weights[pairs], random)
     random.shuffle(pairs)
     ordered = pairs[_by_length(lengths.source[pairs], lengths.target[pairs])]
-    groups = cut(ordered, lengths, budget)
+    groups = cut_into_groups(ordered, lengths, budget)
     order = random.permutation(len(groups))
     return EpochPlan([groups[i] for i in order])
 
 
 def padding_share(plan: EpochPlan, lengths: SentenceLengths) -> tuple[float, float]:
-    """Return the share of padding on the source and on the target side of a plan, from its first few thousand groups.
-
-    (Groups are shuffled, so those are like the others.)
-    """
+    """Return the share of padding on the source and on the target side, in the first few thousand (random) groups."""
     shares = []
     groups = plan.groups[:_GROUPS_MEASURED]
     for side in (lengths.source, lengths.target):
@@ -99,22 +96,22 @@ def padding_share(plan: EpochPlan, lengths: SentenceLengths) -> tuple[float, flo
     return shares[0], shares[1]
 
 
-def cut(ordered: Indices, lengths: SentenceLengths, budget: int) -> list[Indices]:
-    """Cut pairs, ordered by target length, into consecutive groups that are as full as the budget lets them be."""
+def cut_into_groups(ordered: Indices, lengths: SentenceLengths, budget: int) -> list[Indices]:
+    """Divide pairs, ordered by target length, into consecutive groups as large as the budget permits."""
     source, target = lengths.source[ordered], lengths.target[ordered]
     groups = []
     start = 0
     while start < len(ordered):
-        count = _that_fit(source, target, start, budget)
+        count = _group_size(source, target, start, budget)
         groups.append(ordered[start : start + count])
         start += count
     return groups
 
 
-def _that_fit(source: NDArray[np.int64], target: NDArray[np.int64], start: int, budget: int) -> int:
-    """Return how many pairs from `start` on make a group; `target` ascends."""
+def _group_size(source: NDArray[np.int64], target: NDArray[np.int64], start: int, budget: int) -> int:
+    """Return the number of pairs from `start` on that form a group; `target` is ascending."""
     end = min(len(target), start + max(1, budget // int(target[start])))
-    # as a rule all of them have one target length
+    # usually all of them have one target length
     count = end - start
     if count * int(target[end - 1]) <= budget and count * int(source[start:end].max()) <= _SOURCE_ALLOWANCE * budget:
         return count
@@ -125,7 +122,7 @@ def _that_fit(source: NDArray[np.int64], target: NDArray[np.int64], start: int, 
 
 
 def _part(lengths: SentenceLengths, seed: int, epoch: int, part: int) -> tuple[Indices, np.random.Generator]:
-    """Return which pairs a part of an epoch draws from, and what decides about it."""
+    """Return the pairs of a part of an epoch and its random generator."""
     random = np.random.default_rng([seed, epoch])
     if lengths.parts == 1:
         return np.arange(len(lengths), dtype=np.int64), random
@@ -136,8 +133,8 @@ def _part(lengths: SentenceLengths, seed: int, epoch: int, part: int) -> tuple[I
     return np.concatenate(blocks), np.random.default_rng([seed, epoch, 1 + part])
 
 
-def _drawn_pairs(pairs: Indices, weights: NDArray[np.float32], random: np.random.Generator) -> Indices:
-    """Repeat each pair floor(weight) times, and once more with the probability that is left; never return nothing."""
+def _repeated(pairs: Indices, weights: NDArray[np.float32], random: np.random.Generator) -> Indices:
+    """Repeat each pair floor(weight) times, and once more with the remaining probability; return at least one pair."""
     if (weights == 1).all():
         return pairs
     drawn = np.repeat(pairs, np.floor(weights + random.random(len(weights))).astype(np.int64))
@@ -145,10 +142,10 @@ def _drawn_pairs(pairs: Indices, weights: NDArray[np.float32], random: np.random
 
 
 def _by_length(source: NDArray[np.int64], target: NDArray[np.int64]) -> Indices:
-    """Return the order by target length, within it by source length, up and down in turn.
+    """Return the order by target length, then by source length, ascending and descending in turn.
 
-    Going up and down keeps the source lengths close where one target length ends and the next begins. Pairs of equal
-    lengths stay as they were shuffled, for numpy's lexsort is stable.
+    The alternation keeps source lengths similar where one target length ends and the next begins. Pairs of equal
+    lengths keep their random order, since numpy's lexsort is stable.
     """
     snake = np.where(target % 2 == 0, source, -source)
     return np.lexsort((snake, target))

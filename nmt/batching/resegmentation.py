@@ -1,4 +1,4 @@
-"""Other segmentations of the sentences in a batch, as a function of (seed, epoch, pair, side) alone."""
+"""Subword regularization in batches: segmentations that are a function of (seed, epoch, pair, side) alone."""
 
 import random
 from dataclasses import dataclass
@@ -13,16 +13,15 @@ from nmt.text.subword_sampling import SegmentationSampler
 from nmt.text.tokenizer import Tokenizers
 
 GROWTH = 1.5
-"""No side of a group is padded to more than this many times its longest sentence as it was stored."""
+"""Limit on the padded length of a group, as a multiple of its longest stored sentence."""
 
 
 @dataclass(frozen=True)
-class Variation:
+class Resegmentation:
     """Samples segmentations of both sides.
 
-    Groups are planned by the lengths in the token store, so what a batch needs in memory must not depend on luck: a
-    sentence whose sample is longer than `GROWTH` times the group's longest, or than `longest` tokens, `</s>` included,
-    is read as it was stored.
+    Groups are planned by the lengths in the token store, and their size must be bounded: a sentence whose sample is
+    longer than `GROWTH` times the longest of its group, or than `longest` tokens (with `</s>`), is used as stored.
     """
 
     source: SegmentationSampler
@@ -31,23 +30,23 @@ class Variation:
     longest: int
 
     @classmethod
-    def of_recipe(cls, recipe: Recipe, tokenizers: Tokenizers) -> "Variation | None":
-        """Return what `train.subword_sampling` asks for, if anything. Raises ConfigError if it does not suit."""
+    def of_recipe(cls, recipe: Recipe, tokenizers: Tokenizers) -> "Resegmentation | None":
+        """Return what `train.subword_sampling` states, or None. Raises ConfigError if the tokenizer does not permit it."""
         amount = recipe.train.subword_sampling
         if amount is None:
             return None
-        # of a tokenizer that was taken over from another model, the recipe need not say the type
+        # the recipe need not state the type of the initial model's tokenizer
         if amount >= 1 and (tokenizers.source.merges or tokenizers.target.merges):
             raise ConfigError(
-                f"train.subword_sampling: found {amount:g}, expected less than 1: with a bpe tokenizer, which this is, "
-                "it is the share of merges that are left out"
+                f"train.subword_sampling: found {amount:g}, expected less than 1: with a bpe "
+                "tokenizer, which this is, it is the share of merges that are left out"
             )
         source = SegmentationSampler(tokenizers.source, amount)
         target = source if tokenizers.shared else SegmentationSampler(tokenizers.target, amount)
         return cls(source, target, recipe.seed, recipe.data.filters.max_tokens + 1)
 
     def of(self, pairs: Pairs, indices: Indices, epoch: int) -> Pairs:
-        """Return the pairs, which are those at `indices`, as this epoch reads them."""
+        """Return the pairs at `indices` with the segmentations of this epoch."""
         return (
             self._side(pairs[0], indices, epoch, "source"),
             self._side(pairs[1], indices, epoch, "target"),
@@ -57,8 +56,8 @@ class Variation:
         sampler = self.source if side == "source" else self.target
         stored = int(sentences.lengths.max()) + 1
         most = max(stored, min(int(GROWTH * stored), self.longest)) - 1
-        varied = []
+        chosen = []
         for ids, index in zip(sentences.split(), indices.tolist(), strict=True):
             sampled = sampler.sample(ids, random.Random(seed_for("segmentation", self.seed, epoch, index, side)))
-            varied.append(sampled if len(sampled) <= most else ids)
-        return Sentences.of(varied)
+            chosen.append(sampled if len(sampled) <= most else ids)
+        return Sentences.of(chosen)

@@ -18,7 +18,7 @@ from nmt.decoding.watching import told
 from nmt.decoding.workers import Workers
 from nmt.errors import ConfigError
 from nmt.system.device import is_out_of_memory, release_cached_memory
-from nmt.text.tokenizer import EOS, PAD
+from nmt.text.tokenizer import EOS
 
 _CPU_ROWS = 480
 """Hypotheses that grow together on a CPU: with more, what they remember does not fit in the processor's own memory."""
@@ -139,7 +139,7 @@ def _search_batch(
     decoder: StepModel, sentences: Sequence[tuple[Sequence[int], Constraints]], options: SearchOptions
 ) -> list[list[Hypothesis]]:
     device = decoder.device
-    source, mask = pad([[*ids, EOS] for ids, _ in sentences], PAD)
+    source, mask = pad([[*ids, EOS] for ids, _ in sentences])
     constraints_of = [constraints for _, constraints in sentences]
     try:
         return search(decoder, source.to(device), None if mask is None else mask.to(device), options, constraints_of)

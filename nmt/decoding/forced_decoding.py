@@ -24,7 +24,7 @@ from nmt.errors import DataError
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.layers import DecoderLayer
 from nmt.model.transformer import Transformer
-from nmt.text.tokenizer import BOS, EOS, PAD
+from nmt.text.tokenizer import BOS, EOS
 
 Pair = tuple[Sequence[int], Sequence[int]]
 """Source ids and target ids, both without `</s>`."""
@@ -127,9 +127,9 @@ def _force_share(
 
 @torch.inference_mode()
 def _force_batch(model: Transformer, pairs: Sequence[Pair], heads: Sequence[Head]) -> list[Forced]:
-    source, mask = pad([[*ids, EOS] for ids, _ in pairs], PAD)
-    target_in, _ = pad([[BOS, *ids] for _, ids in pairs], PAD)
-    target_out, _ = pad([[*ids, EOS] for _, ids in pairs], PAD)
+    source, mask = pad([[*ids, EOS] for ids, _ in pairs])
+    target_in, _ = pad([[BOS, *ids] for _, ids in pairs])
+    target_out, _ = pad([[*ids, EOS] for _, ids in pairs])
     mask = None if mask is None else mask.to(model.device)
     memory = model.encode(source.to(model.device), mask)
     with _questions(model, {layer for layer, _ in heads}) as asked:

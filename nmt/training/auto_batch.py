@@ -204,7 +204,7 @@ def worst_batches(recipe: Recipe, corpus: PreparedCorpus, size: int) -> list[Bat
     tokens = sentences * (source + target)
     weights = sentences * (source**2 + source * target + target**2)
     starts = [int(np.convolve(cost, np.ones(count), "valid").argmax()) for cost in (tokens, weights)]
-    return [collate(corpus.train, groups[start : start + count], corpus.tokenizers) for start in starts]
+    return [collate(corpus.train, groups[start : start + count]) for start in starts]
 
 
 def free_memory(device: torch.device) -> Bytes:

@@ -7,7 +7,7 @@ import torch
 
 from nmt.batching.batch_stream import BatchStream
 from nmt.batching.plan import SentenceLengths, padding_share
-from nmt.batching.resegmentation import Variation
+from nmt.batching.resegmentation import Resegmentation
 from nmt.config import Recipe, Stop
 from nmt.errors import ConfigError
 from nmt.text.prepared import PreparedCorpus
@@ -63,11 +63,10 @@ def estimate(recipe: Recipe, corpus: PreparedCorpus, device: torch.device) -> Es
     stream = BatchStream(
         corpus.train,
         lengths,
-        corpus.tokenizers,
         settings.group_budget,
         recipe.seed,
         settings.length_groups,
-        variation=Variation.of_recipe(recipe, corpus.tokenizers),
+        resegmentation=Resegmentation.of_recipe(recipe, corpus.tokenizers),
     )
     plan = stream.plan()
     trial = Trial(recipe, corpus, device)

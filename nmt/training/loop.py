@@ -13,7 +13,7 @@ from nmt.batching.batch import Batch
 from nmt.batching.batch_stream import BatchStream, DataPosition, RankShard
 from nmt.batching.plan import SentenceLengths, padding_share
 from nmt.batching.prefetch import Prefetcher
-from nmt.batching.resegmentation import Variation
+from nmt.batching.resegmentation import Resegmentation
 from nmt.config import DecodeSettings, Recipe
 from nmt.config.schedules import Falling
 from nmt.decoding.options import SearchOptions
@@ -143,7 +143,7 @@ class Training:
         reading = feed.next()
         progress.step += 1
         launched = self.updater.launch(reading.batches, progress.step, progress.adjustments)
-        progress.epoch, progress.part, progress.group = astuple(reading.place)
+        progress.epoch, progress.part, progress.group = astuple(reading.position)
         self.epochs_read = reading.epochs_read
         if launched.adjustments != progress.adjustments:
             self._cut_from_now_on(launched.adjustments)
@@ -217,12 +217,11 @@ class Training:
         return BatchStream(
             self.corpus.train,
             SentenceLengths.of(self.corpus.train),
-            self.tokenizers,
             recipe.train.group_budget,
             recipe.seed,
             recipe.train.length_groups,
             DataPosition(progress.epoch, progress.part, progress.group),
-            Variation.of_recipe(recipe, self.tokenizers),
+            Resegmentation.of_recipe(recipe, self.tokenizers),
             RankShard(distributed.rank(), distributed.size()),
         )
 

@@ -124,7 +124,7 @@ class _ProjectedLoss(torch.autograd.Function):
 def _edges(rows: int, chunk: int) -> list[int]:
     """Return where chunks begin and end. The last one is cut in two, so that few numbers of rows are ever asked for.
 
-    A new one costs a kernel, as `nmt.batching.rounding` says.
+    A new one costs a kernel, as `nmt.batching.batch.pad_to_multiple` explains.
     """
     return sorted({*range(0, rows, chunk), rows - rows % 64, rows})
 

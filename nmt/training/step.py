@@ -8,8 +8,7 @@ from itertools import count
 import torch
 from torch import Tensor, nn
 
-from nmt.batching.batch import Batch
-from nmt.batching.rounding import filled
+from nmt.batching.batch import Batch, pad_to_multiple
 from nmt.config import Recipe
 from nmt.errors import ConfigError
 from nmt.model.sharding import whole, whole_tensor
@@ -211,7 +210,7 @@ class Updater:
     def loss(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         """Return a batch's summed smoothed loss and summed negative log-likelihood."""
         if self.device.type == "cpu":
-            batch = filled(batch, self.model.longest)
+            batch = pad_to_multiple(batch, self.model.longest)
         with autocast(self.recipe.runtime, self.device):
             losses: tuple[torch.Tensor, torch.Tensor] = self.wrap_distributed(batch)
             return losses

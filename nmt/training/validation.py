@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from nmt.batching.batch import collate
-from nmt.batching.plan import SentenceLengths, cut
+from nmt.batching.plan import SentenceLengths, cut_into_groups
 from nmt.config import RuntimeSettings
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.rescoring import search_and_rescore
@@ -95,8 +95,8 @@ def mean_loss(
     objective.eval()
     sums: list[tuple[float, int]] = []
     with torch.no_grad(), autocast(settings, device):
-        for indices in distributed.shard(cut(ordered, lengths, budget)):
-            batch = collate(split, [indices], tokenizers)
+        for indices in distributed.shard(cut_into_groups(ordered, lengths, budget)):
+            batch = collate(split, [indices])
             _, likelihood = objective(batch.to(device))
             sums.append((likelihood.item(), batch.target_tokens))
     every_sum = distributed.all_gather(sums)

@@ -34,11 +34,11 @@ def split_of(pairs: Sequence[tuple[list[int], list[int]]]) -> PreparedSplit:
     return PreparedSplit(source, target, np.ones(len(pairs), dtype=np.float32))
 
 
-def stream_of(count: int, place: DataPosition = START, budget: int = 24) -> BatchStream:
+def stream_of(count: int, position: DataPosition = START, budget: int = 24) -> BatchStream:
     random = np.random.default_rng(5)
     pairs = [([4 + i] * random.integers(1, 6), [4 + i] * random.integers(1, 6)) for i in range(count)]
     split = split_of(pairs)
-    return BatchStream(split, SentenceLengths.of(split), tokenizers(), budget, 7, place=place)
+    return BatchStream(split, SentenceLengths.of(split), budget, 7, position=position)
 
 
 def content(batch: Batch) -> list[Any]:
@@ -48,7 +48,7 @@ def content(batch: Batch) -> list[Any]:
 
 def test_collate_by_hand() -> None:
     split = split_of([([10, 11, 12], [20]), ([13], [21, 22]), ([], [])])
-    batch = collate(split, [[1, 0], np.array([2])], tokenizers())
+    batch = collate(split, [[1, 0], np.array([2])])
     group, empty = batch.groups
     assert group.source.tolist() == [[13, EOS, PAD, PAD], [10, 11, 12, EOS]]
     assert group.target_in.tolist() == [[BOS, 21, 22], [BOS, 20, PAD]]
@@ -61,7 +61,7 @@ def test_collate_by_hand() -> None:
 
 
 def test_no_mask_where_nothing_is_padded() -> None:
-    batch = collate(split_of([([5, 6], [7]), ([8, 9], [4, 4, 4])]), [[0, 1]], tokenizers())
+    batch = collate(split_of([([5, 6], [7]), ([8, 9], [4, 4, 4])]), [[0, 1]])
     assert batch.groups[0].source_mask is None
     assert batch.target_tokens == 6
 
@@ -69,7 +69,7 @@ def test_no_mask_where_nothing_is_padded() -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.lists(st.integers(1, 99), min_size=1, max_size=8), min_size=1, max_size=6))
 def test_padding_can_be_taken_away_again(sentences: list[list[int]]) -> None:
-    ids, mask = pad(sentences, 0)
+    ids, mask = pad(sentences)
     assert ids.shape == (len(sentences), max(map(len, sentences)))
     seen = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask
     assert [row[kept].tolist() for row, kept in zip(ids, seen, strict=True)] == sentences
@@ -78,7 +78,7 @@ def test_padding_can_be_taken_away_again(sentences: list[list[int]]) -> None:
 
 
 def test_to_the_same_device_copies_nothing() -> None:
-    batch = collate(split_of([([5], [6]), ([5, 5], [6])]), [[0, 1]], tokenizers())
+    batch = collate(split_of([([5], [6]), ([5, 5], [6])]), [[0, 1]])
     assert batch.to(torch.device("cpu")) is batch
     moved = batch.to(torch.device("meta"))
     (group,) = moved.groups
@@ -93,46 +93,46 @@ def test_stream_follows_the_plans() -> None:
     for epoch in range(3):
         groups = plan_epoch(stream.lengths, stream.budget, stream.seed, epoch).groups
         for number, indices in enumerate(groups):
-            assert stream.place == DataPosition(epoch, 0, number)
+            assert stream.position == DataPosition(epoch, 0, number)
             assert stream.epochs_read == pytest.approx(epoch + number / len(groups))
-            assert content(stream.next()) == content(collate(stream.split, [indices], stream.tokenizers))
-    assert stream.place == DataPosition(3)
+            assert content(stream.next()) == content(collate(stream.split, [indices]))
+    assert stream.position == DataPosition(3)
 
 
 def test_an_epoch_shows_every_sentence() -> None:
     stream, seen = stream_of(40), Counter()
-    while stream.place.epoch == 0:
+    while stream.position.epoch == 0:
         seen.update(row[0] for row in stream.next().groups[0].source.tolist())
     assert seen == Counter(range(4, 44))
 
 
 @pytest.mark.parametrize("after", [0, 1, 5, 11, 12, 13, 30])
-def test_a_stream_set_to_a_place_goes_on_from_there(after: int) -> None:
+def test_a_stream_continues_from_its_position(after: int) -> None:
     stream = stream_of(40)
     for _ in range(after):
         stream.next()
-    resumed = stream_of(40, stream.place)
+    resumed = stream_of(40, stream.position)
     for _ in range(25):
         assert content(stream.next()) == content(resumed.next())
-        assert stream.place == resumed.place
+        assert stream.position == resumed.position
 
 
 def test_a_huge_corpus_is_read_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "_PART", 16)
     monkeypatch.setattr(plan, "_BLOCK", 4)
-    stream, seen, places = stream_of(40), Counter[int](), []
+    stream, seen, positions = stream_of(40), Counter[int](), []
     assert stream.lengths.parts == 3
     read = []
-    while stream.place.epoch == 0:
-        places.append(stream.place)
+    while stream.position.epoch == 0:
+        positions.append(stream.position)
         read.append(stream.epochs_read)
         seen.update(row[0] for row in stream.next().groups[0].source.tolist())
     assert seen == Counter(range(4, 44))
-    assert sorted({place.part for place in places}) == [0, 1, 2]
+    assert sorted({position.part for position in positions}) == [0, 1, 2]
     assert read == sorted(read)
-    for place in places:
-        stream.place = place
-        assert content(stream.next()) == content(stream_of(40, place).next())
+    for position in positions:
+        stream.position = position
+        assert content(stream.next()) == content(stream_of(40, position).next())
 
 
 def test_an_epoch_is_planned_while_the_one_before_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,5 +149,5 @@ def test_an_epoch_is_planned_while_the_one_before_is_read(monkeypatch: pytest.Mo
         stream = stream_of(40)
         stream.planner = planner
         assert [content(stream.next()) for _ in range(60)] == expected
-    assert stream.place.epoch > 2
-    assert made == [threading.current_thread().name, *["planner"] * (stream.place.epoch + 1)]
+    assert stream.position.epoch > 2
+    assert made == [threading.current_thread().name, *["planner"] * (stream.position.epoch + 1)]

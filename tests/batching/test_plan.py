@@ -12,7 +12,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from nmt.batching import plan
-from nmt.batching.plan import EpochPlan, SentenceLengths, StoredLengths, cut, padding_share, plan_epoch
+from nmt.batching.plan import EpochPlan, SentenceLengths, StoredLengths, cut_into_groups, padding_share, plan_epoch
 
 SIZES = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=120)
 
@@ -102,13 +102,19 @@ def test_batches_come_in_no_order_of_length() -> None:
 def test_cut_by_hand() -> None:
     # a budget of 12 holds 4 targets of 3, or 3 of 4, or 2 of 5 or 6, or 1 of 7 and more
     lengths = lengths_of([(1, 3), (1, 3), (1, 4), (1, 4), (1, 5), (1, 6), (1, 7), (1, 30)])
-    assert [batch.tolist() for batch in cut(np.arange(8), lengths, 12)] == [[0, 1, 2], [3, 4], [5], [6], [7]]
+    assert [batch.tolist() for batch in cut_into_groups(np.arange(8), lengths, 12)] == [
+        [0, 1, 2],
+        [3, 4],
+        [5],
+        [6],
+        [7],
+    ]
 
 
 def test_cut_minds_a_long_source() -> None:
     # sources of 10 with targets of 2: the budget of 12 would hold 6 targets, but 24 source tokens only 2 sources
     lengths = lengths_of([(10, 2)] * 5)
-    assert [len(batch) for batch in cut(np.arange(5), lengths, 12)] == [2, 2, 1]
+    assert [len(batch) for batch in cut_into_groups(np.arange(5), lengths, 12)] == [2, 2, 1]
 
 
 @examples(max_examples=40, deadline=None)
@@ -117,7 +123,7 @@ def test_cut_wastes_no_room(sizes: list[tuple[int, int]], budget: int) -> None:
     """No batch could have taken the pair that comes after it."""
     lengths = lengths_of(sizes)
     ordered = np.lexsort((lengths.source, lengths.target))
-    batches = cut(ordered, lengths, budget)
+    batches = cut_into_groups(ordered, lengths, budget)
     assert np.concatenate(batches).tolist() == ordered.tolist()
     for batch, following in pairwise(batches):
         more = [*batch, following[0]]

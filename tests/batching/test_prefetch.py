@@ -16,18 +16,18 @@ from nmt.batching.plan import SentenceLengths
 from nmt.batching.prefetch import Prefetcher
 from nmt.errors import DataError
 from nmt.text.prepared import PreparedSplit
-from nmt.text.tokenizer import Tokenizer, Tokenizers
+from nmt.text.tokenizer import Tokenizer
 from tests.builders import token_store
 
 START = DataPosition()
 
 
-def stream_of(count: int, place: DataPosition = START) -> BatchStream:
+def stream_of(count: int, position: DataPosition = START) -> BatchStream:
     random = np.random.default_rng(5)
     source, target = (token_store([[4 + i] * int(random.integers(1, 6)) for i in range(count)]) for _ in range(2))
     split = PreparedSplit(source, target, np.ones(count, dtype=np.float32))
     blank = Tokenizer(None)  # batching asks for nothing but the special symbols
-    return BatchStream(split, SentenceLengths.of(split), Tokenizers(blank, blank), 24, 7, groups=2, place=place)
+    return BatchStream(split, SentenceLengths.of(split), 24, 7, groups=2, position=position)
 
 
 def content(batch: Batch) -> list[Any]:
@@ -40,19 +40,19 @@ def test_the_same_batches_as_without() -> None:
         for _ in range(20):
             reading = feed.next()
             assert [content(batch) for batch in reading.batches] == [content(plain.next()) for _ in range(3)]
-            assert reading.place == plain.place
+            assert reading.position == plain.position
             assert reading.epochs_read == pytest.approx(plain.epochs_read)
 
 
-def test_the_place_is_that_of_the_batches_taken() -> None:
+def test_the_position_is_that_of_the_batches_taken() -> None:
     stream, plain = stream_of(40), stream_of(40)
     with Prefetcher(stream, batches=1, pin=False) as feed:
-        place = feed.next().place
-        while stream.place == place:
+        position = feed.next().position
+        while stream.position == position:
             time.sleep(0.001)
     plain.next()
-    assert place == plain.place
-    assert content(stream_of(40, place).next()) == content(plain.next())
+    assert position == plain.position
+    assert content(stream_of(40, position).next()) == content(plain.next())
 
 
 def test_an_error_comes_where_batches_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import pytest
 from nmt.batching.batch import Pairs
 from nmt.batching.batch_stream import BatchStream
 from nmt.batching.plan import SentenceLengths
-from nmt.batching.resegmentation import GROWTH, Variation
+from nmt.batching.resegmentation import GROWTH, Resegmentation
 from nmt.config import CorpusFile, Data, Filters, Languages, Recipe, TokenizerSettings, TrainSettings
 from nmt.errors import ConfigError
 from nmt.text.prepared import PreparedSplit
@@ -35,9 +35,9 @@ def split(rows: list[list[str]], tokenizers: Tokenizers) -> PreparedSplit:
     return PreparedSplit(source, target, np.ones(len(rows), dtype=np.float32))
 
 
-def variation_of(tokenizers: Tokenizers, amount: float = 0.2, seed: int = 1, longest: int = 100) -> Variation:
+def resegmentation_of(tokenizers: Tokenizers, amount: float = 0.2, seed: int = 1, longest: int = 100) -> Resegmentation:
     sampler = SegmentationSampler(tokenizers.source, amount)
-    return Variation(sampler, sampler, seed, longest)
+    return Resegmentation(sampler, sampler, seed, longest)
 
 
 def pairs_at(split: PreparedSplit, indices: list[int]) -> tuple[Pairs, np.ndarray[tuple[int], np.dtype[np.int64]]]:
@@ -46,7 +46,7 @@ def pairs_at(split: PreparedSplit, indices: list[int]) -> tuple[Pairs, np.ndarra
 
 
 def test_it_depends_on_seed_epoch_pair_and_side_alone(split: PreparedSplit, tokenizers: Tokenizers) -> None:
-    variation = variation_of(tokenizers)
+    variation = resegmentation_of(tokenizers)
     together = variation.of(*pairs_at(split, list(range(40))), epoch=3)
     # the longest with each, so that the bound is the same
     longest = int(np.argmax(together[0].lengths))
@@ -54,7 +54,7 @@ def test_it_depends_on_seed_epoch_pair_and_side_alone(split: PreparedSplit, toke
         alone = variation.of(*pairs_at(split, [i, longest]), epoch=3)
         assert alone[0].split()[0] == together[0].split()[i]
     other_epoch = variation.of(*pairs_at(split, list(range(40))), epoch=4)
-    other_seed = variation_of(tokenizers, seed=2).of(*pairs_at(split, list(range(40))), epoch=3)
+    other_seed = resegmentation_of(tokenizers, seed=2).of(*pairs_at(split, list(range(40))), epoch=3)
     assert len({str(pairs[0].split()) for pairs in (together, other_epoch, other_seed)}) == 3
     same_text = split.source, split.source
     pairs = tuple(side.gather(np.arange(40)) for side in same_text)
@@ -63,7 +63,7 @@ def test_it_depends_on_seed_epoch_pair_and_side_alone(split: PreparedSplit, toke
 
 
 def test_what_it_spells_is_what_was_stored(split: PreparedSplit, tokenizers: Tokenizers, rows: list[list[str]]) -> None:
-    for side, sentences in enumerate(variation_of(tokenizers).of(*pairs_at(split, list(range(120))), epoch=0)):
+    for side, sentences in enumerate(resegmentation_of(tokenizers).of(*pairs_at(split, list(range(120))), epoch=0)):
         assert [tokenizers.source.decode(ids) for ids in sentences.split()] == [row[side] for row in rows]
 
 
@@ -71,7 +71,7 @@ def test_what_it_spells_is_what_was_stored(split: PreparedSplit, tokenizers: Tok
 def test_no_group_grows_beyond_its_bound(
     split: PreparedSplit, tokenizers: Tokenizers, amount: float, longest: int
 ) -> None:
-    variation, grown = variation_of(tokenizers, amount, longest=longest), []
+    variation, grown = resegmentation_of(tokenizers, amount, longest=longest), []
     for start in range(0, 120, 10):
         pairs, indices = pairs_at(split, list(range(start, start + 10)))
         for before, after in zip(pairs, variation.of(pairs, indices, 1), strict=True):
@@ -81,16 +81,16 @@ def test_no_group_grows_beyond_its_bound(
     assert np.mean(grown) > 1.02
 
 
-def test_a_stream_gives_the_same_again_from_any_place(split: PreparedSplit, tokenizers: Tokenizers) -> None:
-    def stream(**place: object) -> BatchStream:
+def test_a_stream_repeats_its_batches_from_any_position(split: PreparedSplit, tokenizers: Tokenizers) -> None:
+    def stream(**position: object) -> BatchStream:
         lengths = SentenceLengths.of(split)
-        return BatchStream(split, lengths, tokenizers, 400, 7, 2, variation=variation_of(tokenizers), **place)  # type: ignore[arg-type]
+        return BatchStream(split, lengths, 400, 7, 2, resegmentation=resegmentation_of(tokenizers), **position)  # type: ignore[arg-type]
 
     first = stream()
     for _ in range(20):
         first.next()
-    again = stream(place=first.place)
-    assert first.place.epoch > 0
+    again = stream(position=first.position)
+    assert first.position.epoch > 0
     for _ in range(5):
         ours, theirs = first.next(), again.next()
         for a, b in zip(ours.groups, theirs.groups, strict=True):
@@ -101,12 +101,12 @@ def test_a_stream_gives_the_same_again_from_any_place(split: PreparedSplit, toke
 def test_what_the_recipe_asks_for(tokenizers: Tokenizers, rows: list[list[str]]) -> None:
     data = Data(train=(CorpusFile(tsv=Path("train.tsv")),), filters=Filters(max_tokens=50))
     chosen = Recipe(name="x", languages=Languages(source="en", target="it"), data=data, run=Path("run"), seed=3)
-    assert Variation.of_recipe(chosen, tokenizers) is None
+    assert Resegmentation.of_recipe(chosen, tokenizers) is None
     chosen = chosen.model_copy(update={"train": TrainSettings(subword_sampling=2.0)})
-    found = Variation.of_recipe(chosen, tokenizers)
+    found = Resegmentation.of_recipe(chosen, tokenizers)
     assert found is not None
     assert found.source is found.target
     assert (found.seed, found.longest) == (3, 51)
     merging = Tokenizer.train([side for row in rows for side in row], TokenizerSettings(vocab_size=500, type="bpe"))
     with pytest.raises(ConfigError, match=r"train.subword_sampling: found 2, expected less than 1: with a bpe"):
-        Variation.of_recipe(chosen, Tokenizers(merging, merging))
+        Resegmentation.of_recipe(chosen, Tokenizers(merging, merging))

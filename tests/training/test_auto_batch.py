@@ -130,7 +130,7 @@ def test_the_worst_batches_are_the_worst_of_an_epoch(recipe: Recipe, corpus: Pre
     """No batch that a training reads needs more, and they are batches that some epoch could have."""
     count = recipe.train.length_groups
     lengths = SentenceLengths.of(corpus.train)
-    stream = BatchStream(corpus.train, lengths, corpus.tokenizers, 1024 // count, recipe.seed, count)
+    stream = BatchStream(corpus.train, lengths, 1024 // count, recipe.seed, count)
     batches = [stream.next() for _ in range(len(stream.plan().groups) // count)]
     assert len(batches) > 5
 

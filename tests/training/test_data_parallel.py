@@ -143,11 +143,11 @@ def test_an_epoch_is_shared_out_without_overlap(texts: Path, size: int, groups: 
     def read(share: RankShard) -> tuple[list[int], list[int], int]:
         """Return the pairs that a process reads in an epoch, the tokens of its batches, and how many have none."""
         seen: list[int] = []
-        stream = BatchStream(corpus.train, identities, corpus.tokenizers, 16, 1, groups, share=share)
+        stream = BatchStream(corpus.train, identities, 16, 1, groups, shard=share)
         plain = stream._read
         stream._read = lambda indices: (seen.extend(indices.tolist()), plain(indices))[1]  # type: ignore[method-assign]
         tokens, empty = [], 0
-        while stream.place.epoch == 0:
+        while stream.position.epoch == 0:
             batch = stream.next()
             tokens.append(batch.target_tokens)
             empty += batch.target_tokens == 0

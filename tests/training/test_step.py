@@ -40,9 +40,9 @@ def recipe(dropout: float = 0.0, **train: object) -> Recipe:
 
 
 def batch_of(pairs: list[tuple[list[int], list[int]]]) -> Batch:
-    source, mask = pad([[*s, EOS] for s, _ in pairs], PAD)
-    target_in, _ = pad([[BOS, *t] for _, t in pairs], PAD)
-    target_out, _ = pad([[*t, EOS] for _, t in pairs], PAD)
+    source, mask = pad([[*s, EOS] for s, _ in pairs])
+    target_in, _ = pad([[BOS, *t] for _, t in pairs])
+    target_out, _ = pad([[*t, EOS] for _, t in pairs])
     group = Group(source, target_in, target_out, mask)
     return Batch((group,), sum(len(s) + 1 for s, _ in pairs), sum(len(t) + 1 for _, t in pairs))
 

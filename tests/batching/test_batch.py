@@ -5,8 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.batching.batch import Batch
-from nmt.batching.rounding import filled
+from nmt.batching.batch import Batch, pad_to_multiple
 from nmt.training import step as step_module
 from tests.training.test_step import PAIRS, batch_of, difference, recipe, updater
 
@@ -18,7 +17,7 @@ def tokens(batch: Batch) -> tuple[int, int]:
 @given(st.integers(1, 300), st.integers(1, 9), st.integers(1, 9), st.sampled_from([None, 24, 100]))
 def test_sides_are_round_and_little_longer(pairs: int, source: int, target: int, longest: int | None) -> None:
     before = batch_of([([5] * source, [6] * target)] * pairs)
-    after = filled(before, longest)
+    after = pad_to_multiple(before, longest)
     assert (after.source_tokens, after.target_tokens) == (before.source_tokens, before.target_tokens)
     assert after.groups[:1] == before.groups
     for old, new in zip(tokens(before), tokens(after), strict=True):
@@ -34,10 +33,10 @@ def test_nothing_is_learnt_from_it(positions: str, monkeypatch: pytest.MonkeyPat
     chosen = recipe(adam_epsilon=1e-3)
     chosen = chosen.model_copy(update={"model": chosen.model.model_copy(update={"positions": positions})})
     batch = batch_of(PAIRS * 12)
-    assert len(filled(batch, chosen.model.longest).groups) == 2
+    assert len(pad_to_multiple(batch, chosen.model.longest).groups) == 2
     ours = updater(chosen)
     with monkeypatch.context() as plain:
-        plain.setattr(step_module, "filled", lambda batch, longest: batch)
+        plain.setattr(step_module, "pad_to_multiple", lambda batch, longest: batch)
         theirs = updater(chosen)
         expected = [theirs.update([batch], step) for step in (1, 2, 3)]
     found = [ours.update([batch], step) for step in (1, 2, 3)]
