@@ -31,7 +31,7 @@ class Resegmentation:
 
     @classmethod
     def of_recipe(cls, recipe: Recipe, tokenizers: Tokenizers) -> "Resegmentation | None":
-        """Return what `train.subword_sampling` states, or None. Raises ConfigError if the tokenizer does not permit it."""
+        """Return the sampler for `train.subword_sampling`, or None. Raises ConfigError for a value too large."""
         amount = recipe.train.subword_sampling
         if amount is None:
             return None

@@ -16,7 +16,6 @@ from nmt.batching.plan import SentenceLengths
 from nmt.batching.prefetch import Prefetcher
 from nmt.errors import DataError
 from nmt.text.prepared import PreparedSplit
-from nmt.text.tokenizer import Tokenizer
 from tests.builders import token_store
 
 START = DataPosition()
@@ -26,7 +25,6 @@ def stream_of(count: int, position: DataPosition = START) -> BatchStream:
     random = np.random.default_rng(5)
     source, target = (token_store([[4 + i] * int(random.integers(1, 6)) for i in range(count)]) for _ in range(2))
     split = PreparedSplit(source, target, np.ones(count, dtype=np.float32))
-    blank = Tokenizer(None)  # batching asks for nothing but the special symbols
     return BatchStream(split, SentenceLengths.of(split), 24, 7, groups=2, position=position)
 
 
