@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from nmt.config.recipe_errors import Misfit
+from nmt.config.recipe_errors import SettingError
 from nmt.config.section import File, PositiveInt, Section
 
 _TOKENIZER_SYMBOL = re.compile("pad|unk|s|0x[0-9]{2}")
@@ -62,11 +62,11 @@ class CorpusFile(Section):
         if self.tsv is None and not all(pair):
             raise ValueError("give either tsv: FILE, or both source: FILE and target: FILE")
         if self.tsv is None and self.columns != (1, 2):
-            raise Misfit("columns", "belongs to a tsv, not to a pair of files")
+            raise SettingError("columns", "belongs to a tsv, not to a pair of files")
         if self.columns[0] == self.columns[1]:
-            raise Misfit("columns", f"must name two different columns, found {self.columns[0]} twice")
+            raise SettingError("columns", f"must name two different columns, found {self.columns[0]} twice")
         if self.tag is not None and _TOKENIZER_SYMBOL.fullmatch(self.tag):
-            raise Misfit("tag", f"<{self.tag}> is a special symbol of the tokenizer; choose another name")
+            raise SettingError("tag", f"<{self.tag}> is a special symbol of the tokenizer; choose another name")
         return self
 
 

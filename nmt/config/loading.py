@@ -1,8 +1,8 @@
-"""Reading a recipe: from YAML and overrides to sections that fit together, and back."""
+"""Reading a recipe: from YAML and overrides to sections that agree with each other, and back."""
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,7 +12,7 @@ from nmt.config import strict_yaml
 from nmt.config.decode_section import DecodeSettings
 from nmt.config.model_section import ModelSettings
 from nmt.config.recipe import Recipe
-from nmt.config.recipe_errors import explain, explained
+from nmt.config.recipe_errors import SettingError, explain, explained
 from nmt.config.recorded import with_new_names
 from nmt.config.section import Section
 from nmt.errors import ConfigError
@@ -20,23 +20,30 @@ from nmt.errors import ConfigError
 SectionType = TypeVar("SectionType", bound=Section)
 
 
-def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
+def load_recipe(path: Path, overrides: Sequence[str] = (), check: Callable[[Recipe], object] | None = None) -> Recipe:
     """Read a recipe, apply `section.key=value` overrides, and check all of it.
 
-    Relative paths become absolute: those in the file from the file's folder, those in overrides from the current one.
-    Raises ConfigError that lists every problem with its place.
+    Relative paths become absolute: those in the file start at the file's folder, those in overrides at the current one.
+    `check` may raise SettingError for what a command needs besides. Raises ConfigError that lists every problem with
+    its place.
     """
     document = strict_yaml.read(path)
-    if (path.parent / "checkpoints").is_dir():  # written by a training, perhaps with a version that had other names
+    if (path.parent / "checkpoints").is_dir():  # in a run directory: written by nmt, perhaps by an earlier version
         document.data = with_new_names(document.data)
     for override in overrides:
         document.override(override)
     try:
-        recipe = Recipe.model_validate(document.data)
+        recipe = _absolute_paths(Recipe.model_validate(document.data), document, ())
+        if recipe.train.init_from is not None:
+            recipe = _with_initial_model(recipe, recipe.train.init_from, document)
     except ValidationError as error:
         raise ConfigError(explain(error, document, Recipe)) from None
-    recipe = _absolute_paths(recipe, document, ())
-    return recipe if recipe.train.init_from is None else _shaped_like_its_start(recipe, document)
+    try:
+        if check is not None:
+            check(recipe)
+    except SettingError as error:
+        raise ConfigError(f"{document.place(error.location(document))}: {error}") from None
+    return recipe
 
 
 def override_decode(settings: DecodeSettings, overrides: Sequence[str]) -> DecodeSettings:
@@ -45,13 +52,13 @@ def override_decode(settings: DecodeSettings, overrides: Sequence[str]) -> Decod
     for override in overrides:
         document.override(override)
     try:
-        return _OfModel.model_validate(document.data).decode if overrides else settings
+        return _TranslateSettings.model_validate(document.data).decode if overrides else settings
     except ValidationError as error:
-        raise ConfigError("\n".join(explained(error, document, _OfModel))) from None
+        raise ConfigError("\n".join(explained(error, document, _TranslateSettings))) from None
 
 
-class _OfModel(Section):
-    """What of a recipe can be changed when the model is trained."""
+class _TranslateSettings(Section):
+    """The part of a recipe that `nmt translate` can override."""
 
     decode: DecodeSettings
 
@@ -59,46 +66,38 @@ class _OfModel(Section):
 def recipe_to_yaml(recipe: Recipe) -> str:
     """Write a recipe as YAML that `load_recipe` reads back to an equal recipe."""
     content = recipe.model_dump(mode="json")
-    if recipe.train.init_from is not None:  # what was not said of the tokenizer is as the model has it
+    if recipe.train.init_from is not None:  # keys that are not set come from the initial model
         content["tokenizer"] = recipe.tokenizer.model_dump(mode="json", exclude_unset=True)
     return strict_yaml.write(content)
 
 
-def _shaped_like_its_start(recipe: Recipe, document: strict_yaml.Document) -> Recipe:
-    """Return a fine-tuning recipe with the model's directory found and its settings taken over.
+def _with_initial_model(recipe: Recipe, path: Path, document: strict_yaml.Document) -> Recipe:
+    """Return a fine-tuning recipe with the directory of its initial model, and the settings of that model.
 
-    Raises ConfigError if there is no model, or the recipe states settings that would make it another one.
+    Raises ConfigError if there is no model, or if the recipe has other settings, except for dropout.
     """
-    assert recipe.train.init_from is not None
-    directory = _model_directory(recipe.train.init_from)
+    place = f"{document.place(('train', 'init_from'))}: train.init_from"
+    candidates = (path, path / "best", path / "last")
+    directory = next((one for one in candidates if (one / "config.json").is_file()), None)
+    if directory is None:
+        raise ConfigError(f"{place}: {path}: no model here; expected a model directory or a run with a checkpoint")
     try:
-        content = json.loads((directory / "config.json").read_text(encoding="utf-8"))
-        start = ModelSettings.model_validate(content["model"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"train.init_from: {directory / 'config.json'}: cannot read it: {error}") from None
-    stated = {key: getattr(recipe.model, key) for key in recipe.model.model_fields_set}
-    other = sorted(key for key in stated if not key.endswith("dropout") and stated[key] != getattr(start, key))
-    if other:
+        content = json.loads(strict_yaml.read_limited(directory / "config.json"))
+        initial = ModelSettings.model_validate(content["model"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ConfigError(f"{place}: {directory / 'config.json'}: cannot read it: {error}") from None
+    changes = {key: getattr(recipe.model, key) for key in recipe.model.model_fields_set}
+    different = [key for key in changes if not key.endswith("dropout") and changes[key] != getattr(initial, key)]
+    if different:
         problems = [
-            f"{document.place(('model', key))}: model.{key}: found {stated[key]}, but the model of train.init_from "
-            f"has {getattr(start, key)}; leave it out, for it comes with {directory}"
-            for key in other
+            f"{document.place(('model', key))}: model.{key}: found {changes[key]}, but the model of train.init_from "
+            f"has {getattr(initial, key)}; leave it out, for it comes with {directory}"
+            for key in sorted(different)
         ]
         raise ConfigError("\n".join(problems))
     train = recipe.train.model_copy(update={"init_from": directory})
-    recipe = recipe.model_copy(update={"model": start.model_copy(update=stated), "train": train})
-    try:
-        return Recipe.model_validate(recipe.model_dump(exclude_unset=True))
-    except ValidationError as error:
-        raise ConfigError(explain(error, document, Recipe)) from None
-
-
-def _model_directory(path: Path) -> Path:
-    """Return the model directory that a path means: itself, or a run's `best`, else its `last`."""
-    for directory in (path, path / "best", path / "last"):
-        if (directory / "config.json").is_file():
-            return directory
-    raise ConfigError(f"train.init_from: {path}: no model here; expected a model directory or a run with a checkpoint")
+    recipe = recipe.model_copy(update={"model": initial.model_copy(update=changes), "train": train})
+    return Recipe.model_validate(recipe.model_dump(exclude_unset=True))
 
 
 def _absolute_paths(section: SectionType, document: strict_yaml.Document, at: strict_yaml.Location) -> SectionType:

@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import model_validator
 
-from nmt.config.recipe_errors import Misfit
+from nmt.config.recipe_errors import SettingError
 from nmt.config.section import PositiveInt, Probability, Section
 
 
@@ -69,17 +69,17 @@ class ModelSettings(Section):
     @model_validator(mode="after")
     def _check_consistency(self) -> Self:
         if self.dim % self.heads or self.dim % 2:
-            raise Misfit(
+            raise SettingError(
                 "dim", f"must be even and a multiple of heads, found dim {self.dim} and heads {self.heads}", "heads"
             )
         if self.positions == "rotary" and self.dim // self.heads % 2:
-            raise Misfit(
+            raise SettingError(
                 "positions",
                 f"rotary rotates pairs of numbers, so dim / heads must be even, found {self.dim} / {self.heads}",
                 "heads",
             )
         if self.attention_score != "scaled_dot" and self.positions in ("relative", "rotary"):
-            raise Misfit(
+            raise SettingError(
                 "attention_score",
                 f"{self.positions} positions are defined for scaled_dot only, found {self.attention_score}",
                 "positions",

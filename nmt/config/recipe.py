@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from nmt.config.data_section import Data, Languages, TokenizerSettings
 from nmt.config.decode_section import DecodeSettings
 from nmt.config.model_section import ModelSettings
-from nmt.config.recipe_errors import Misfit
+from nmt.config.recipe_errors import SettingError
 from nmt.config.schedules import Falling
 from nmt.config.section import File, Section, Text
 from nmt.config.train_section import TrainSettings
@@ -65,42 +65,46 @@ class Recipe(Section):
     def _sections_agree(self) -> Self:
         data, model, train = self.data, self.model, self.train
         if self.runtime.precision == "int8":
-            raise Misfit("runtime.precision", "int8 is for translation only; set it to auto")
+            raise SettingError("runtime.precision", "int8 is for translation only; set it to auto")
         if model.tied_embeddings == "all" and not self.tokenizer.shared and train.init_from is None:
             message = "all needs tokenizer.shared: true; set it to target or none"
-            raise Misfit("model.tied_embeddings", message, other="tokenizer.shared")
+            raise SettingError("model.tied_embeddings", message, other="tokenizer.shared")
         longest = data.filters.max_tokens + 1
         if model.positions == "learned" and model.max_positions < longest:
-            raise Misfit(
+            raise SettingError(
                 "model.max_positions",
                 f"{model.max_positions} learned positions are too few for data.filters.max_tokens: {longest - 1} and "
                 f"the end symbol; set it to {longest} or more",
                 other="model.positions",
             )
         if self.tokenizer.type == "bpe" and (train.subword_sampling or 0) >= 1:
-            raise Misfit(
+            raise SettingError(
                 "train.subword_sampling",
                 f"for a bpe tokenizer it is a fraction, less than 1; found {train.subword_sampling}",
                 other="tokenizer.type",
             )
         if train.r_drop and not (model.dropout or model.attention_dropout or model.feed_forward_dropout):
-            raise Misfit("train.r_drop", "compares two passes under dropout, but all dropout is 0; set model.dropout")
+            raise SettingError(
+                "train.r_drop", "compares two passes under dropout, but all dropout is 0; set model.dropout"
+            )
         if isinstance(train.schedule, Falling) and train.stop.steps is None:
             message = f"{train.schedule.name} needs train.stop.steps, the step at which the decay ends"
-            raise Misfit("train.schedule", message)
+            raise SettingError("train.schedule", message)
         tags = {corpus.tag for corpus in data.train}
         for name, corpus in (("valid", data.valid), ("test", data.test)):
             if corpus is not None and corpus.tag is not None and corpus.tag not in tags:
-                raise Misfit(f"data.{name}.tag", f"no training text has the tag {corpus.tag}, so it is not a token")
+                raise SettingError(
+                    f"data.{name}.tag", f"no training text has the tag {corpus.tag}, so it is not a token"
+                )
         if data.valid is None and train.stop.patience is not None:
-            raise Misfit("train.stop.patience", "needs data.valid, the text to validate on")
+            raise SettingError("train.stop.patience", "needs data.valid, the text to validate on")
         return self
 
     @model_validator(mode="after")
     def _size_is_possible(self) -> Self:
         size = self.model.size(self.tokenizer.vocab_size)
         if size > LARGEST_MODEL:
-            raise Misfit(
+            raise SettingError(
                 "model",
                 f"these sizes give {size / 1e9:,.0f} billion parameters, {size * 4 / 2**30:,.0f} GiB in fp32; at most "
                 f"{LARGEST_MODEL / 1e9:.0f} billion are possible: reduce encoder_layers, decoder_layers, dim or "
@@ -114,7 +118,7 @@ class Recipe(Section):
             run, prepared = (Path(os.path.realpath(path)) for path in (self.run, self.prepared))
             if run.is_relative_to(prepared):
                 message = "is the folder of the run, or contains it, and would be replaced; name another folder"
-                raise Misfit("prepared", message, other="run")
+                raise SettingError("prepared", message, other="run")
         return self
 
     @property

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from nmt.config.recorded import new_key, new_value
 from nmt.config.strict_yaml import Document, Location
+from nmt.errors import ConfigError
 
 _EXPECTED = {
     "int_type": "a whole number",
@@ -34,16 +35,20 @@ _MOST_SHOWN = 40
 """Problems listed in one error."""
 
 
-class Misfit(ValueError):
-    """Two values that exclude each other, found by the section that contains both.
+class SettingError(ConfigError, ValueError):
+    """A value that is impossible together with another one, or on this machine.
 
     `key` is the dotted key to change; where it may be a default, `other` is a key that the recipe certainly contains.
     """
 
-    def __init__(self, key: str, message: str, other: str | None = None) -> None:
-        super().__init__(message)
-        self.key = key
-        self.other = other or key
+    def __init__(self, key: str, problem: str, other: str | None = None) -> None:
+        super().__init__(f"{key}: {problem}")
+        self.key, self.problem, self.other = key, problem, other or key
+
+    def location(self, document: Document, section: Location = ()) -> Location:
+        """Return the location of the key, or of the other one if the document does not contain it."""
+        location = (*section, *self.key.split("."))
+        return location if location in document.places else (*section, *self.other.split("."))
 
 
 def explain(error: ValidationError, document: Document, recipe: type[BaseModel]) -> str:
@@ -78,10 +83,8 @@ def _locate(details: dict[str, Any], document: Document) -> tuple[Location, str]
     """Return the location that is in the document, for its line, and the dotted key that is wrong."""
     location: Location = details["loc"]
     written = location
-    if isinstance(cause := details.get("ctx", {}).get("error"), Misfit):
-        other = (*location, *cause.other.split("."))
-        location = (*location, *cause.key.split("."))
-        written = location if location in document.places else other
+    if isinstance(cause := details.get("ctx", {}).get("error"), SettingError):
+        written, location = cause.location(document, location), (*location, *cause.key.split("."))
     elif details["type"] in ("union_tag_invalid", "union_tag_not_found"):
         location = written = (*location, "name")
     return written, ".".join(map(str, location)) or "the recipe"
@@ -94,7 +97,7 @@ def _problem(details: dict[str, Any], recipe: type[BaseModel]) -> str:
     if kind == "missing":
         return "missing, and it has no default"
     if kind == "value_error":
-        return str(context["error"])
+        return getattr(context["error"], "problem", str(context["error"]))
     if kind == "union_tag_not_found":
         return "missing; it names the schedule"
     if kind == "union_tag_invalid":

@@ -11,6 +11,7 @@ What PyYAML alone returns, and what this module returns:
 Reading ends soon, in little memory, whatever the file holds: its size and the number of its values are limited.
 """
 
+import errno
 import re
 import stat
 import sys
@@ -122,14 +123,14 @@ def read(path: Path) -> Document:
 
 
 def read_limited(path: Path) -> bytes:
-    """Return the content of a small file or pipe. Raises OSError, and ConfigError for a device or too many bytes."""
+    """Return the content of a small file or pipe. Raises OSError, also for a device and for too many bytes."""
     mode = path.stat().st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISDIR(mode)):
-        raise ConfigError(f"{path}: expected a file or a pipe, found a device")
+        raise OSError(errno.EINVAL, "expected a file or a pipe, found a device")
     with path.open("rb") as file:
         content = file.read(LARGEST_FILE + 1)
     if len(content) > LARGEST_FILE:
-        raise ConfigError(f"{path}: larger than 1 MiB; expected a text file of settings")
+        raise OSError(errno.EFBIG, f"larger than {LARGEST_FILE >> 20} MiB")
     return content
 
 

@@ -1,7 +1,9 @@
-"""The recipe: strict about what it accepts, exact about what is wrong."""
+"""The recipe: values, defaults, and the exact error messages."""
 
 import copy
 import json
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.config import ModelSettings, Recipe, load_recipe, recipe_schema, recipe_to_yaml, strict_yaml
+from nmt.config.recipe_errors import SettingError
 from nmt.config.schedules import Noam, WarmupStableDecay
 from nmt.errors import ConfigError
 from nmt.model.transformer import Transformer
@@ -36,7 +39,7 @@ def load(path: Path, text: str, *overrides: str) -> Recipe:
 
 
 def problems(path: Path, text: str, *overrides: str) -> list[str]:
-    """The lines of the error that a recipe meets, without head and file name."""
+    """The lines of the error for a recipe, without the first one and the file name."""
     with pytest.raises(ConfigError) as caught:
         load(path, text, *overrides)
     head, *lines = str(caught.value).split("\n")
@@ -45,7 +48,7 @@ def problems(path: Path, text: str, *overrides: str) -> list[str]:
     return [line.removeprefix("  ").replace(f"{path}:", "line ", 1) for line in lines]
 
 
-def test_few_keys_are_enough(path: Path) -> None:
+def test_four_keys_are_required(path: Path) -> None:
     recipe = load(path, SMALLEST)
     assert recipe.name == "small"
     assert recipe.data.train[0].columns == (1, 2)
@@ -55,7 +58,7 @@ def test_few_keys_are_enough(path: Path) -> None:
     assert recipe.seed == 1
 
 
-def test_everything_can_be_said(path: Path) -> None:
+def test_every_section_can_be_set(path: Path) -> None:
     text = """\
 name: "2024"
 languages: {source: en, target: no}
@@ -276,7 +279,7 @@ def test_every_mistake_is_named_with_line_and_key(path: Path) -> None:
         ),
     ],
 )
-def test_one_mistake(path: Path, addition: str, problem: str) -> None:
+def test_a_mistake_is_described(path: Path, addition: str, problem: str) -> None:
     assert problems(path, SMALLEST + addition + "\n") == [f"line 6: {problem}"]
 
 
@@ -302,8 +305,8 @@ def test_mistakes_in_the_list_of_texts(path: Path, train: str, problem: str) -> 
 
 
 @pytest.mark.parametrize("run", [".", "''", "./"])
-def test_a_run_is_not_written_beside_the_recipe(path: Path, run: str) -> None:
-    """It holds a file recipe.yaml, which would take the place of the one that was read."""
+def test_the_run_is_not_the_folder_of_the_recipe(path: Path, run: str) -> None:
+    """A run contains a file recipe.yaml, which would replace the one that was read."""
     [problem] = problems(path, SMALLEST.replace("runs/small", run))
     assert problem == "line 5: run: found no name, expected the path of a file, or of a folder of its own"
 
@@ -324,7 +327,7 @@ def test_overrides_go_through_the_same_loader(path: Path) -> None:
     assert load(path, SMALLEST, "data.train.0.oversample=3").data.train[0].oversample == 3
 
 
-def test_paths_count_from_the_recipe_or_from_where_one_stands(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_are_relative_to_the_recipe_or_to_the_current_folder(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = path.parent / "here"
     here.mkdir()
     monkeypatch.chdir(here)
@@ -346,7 +349,7 @@ def test_a_relative_recipe_has_absolute_paths_too(path: Path, monkeypatch: pytes
     assert load_recipe(Path("recipe.yaml")).run == path.parent / "runs" / "small"
 
 
-def test_the_prepared_corpus_lies_in_the_run_unless_named(path: Path) -> None:
+def test_the_prepared_corpus_is_in_the_run_by_default(path: Path) -> None:
     assert load(path, SMALLEST).prepared_directory == path.parent / "runs" / "small" / "prepared"
 
 
@@ -359,7 +362,7 @@ def test_every_key_is_described_in_the_schema() -> None:
             assert entry.get("description"), f"{name}.{key}"
 
 
-def test_the_schema_in_the_repository_is_fresh(repository: Path) -> None:
+def test_the_schema_in_the_repository_is_up_to_date(repository: Path) -> None:
     written = (repository / "recipes" / "recipe.schema.json").read_text(encoding="utf-8")
     assert written == recipe_schema(), "run: make schema"
 
@@ -419,10 +422,10 @@ def shared_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @given(data=recipes)
 @settings(max_examples=50)
-def test_a_recipe_written_down_reads_back_equal(shared_path: Path, data: dict[str, Any]) -> None:
+def test_a_recipe_written_as_yaml_reads_back_equal(shared_path: Path, data: dict[str, Any]) -> None:
     recipe = load(shared_path, strict_yaml.write(data))
     assert load(shared_path, recipe_to_yaml(recipe)) == recipe
-    # and so in another folder: all paths have become absolute
+    # also in another folder: all paths are absolute
     elsewhere = shared_path.parent / "elsewhere"
     elsewhere.mkdir(exist_ok=True)
     assert load(elsewhere / "recipe.yaml", recipe_to_yaml(recipe)) == recipe
@@ -441,7 +444,7 @@ junk = st.recursive(
 
 
 def keys_of(data: Any, above: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The location of everything in a document."""
+    """The locations of all values in a document."""
     entries = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
     return [above, *(location for key, value in entries for location in keys_of(value, (*above, key)))]
 
@@ -465,7 +468,7 @@ def test_any_damage_is_a_config_error_with_a_place(shared_path: Path, choice: st
             assert "Input should" not in line
 
 
-def test_a_tag_that_no_training_text_has(tmp_path: Path) -> None:
+def test_a_tag_without_training_text_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "r.yaml"
     file.write_text(
         "name: x\nlanguages: {source: en, target: it}\nrun: r\n"
@@ -477,7 +480,7 @@ def test_a_tag_that_no_training_text_has(tmp_path: Path) -> None:
     assert load_recipe(file, ["data.test.tag=bt"]).data.test is not None
 
 
-def test_two_passes_differ_only_by_dropout(path: Path) -> None:
+def test_r_drop_needs_dropout(path: Path) -> None:
     text = SMALLEST + "train: {r_drop: 5}\nmodel: {dropout: 0.0}\n"
     message = "line 6: train.r_drop: compares two passes under dropout, but all dropout is 0; set model.dropout"
     assert problems(path, text) == [message]
@@ -492,14 +495,14 @@ START = {"dim": 128, "heads": 2, "tied_embeddings": "target", "dropout": 0.3}
 
 @pytest.fixture
 def start(path: Path) -> Path:
-    """What there is of a trained run, for those who read no weights."""
+    """The part of a trained run that the recipe loader reads."""
     best = path.parent / "base" / "best"
     best.mkdir(parents=True)
     (best / "config.json").write_text(json.dumps({"format_version": 1, "model": START}))
     return best
 
 
-def test_fine_tuning_takes_the_shape_of_its_start(path: Path, start: Path) -> None:
+def test_fine_tuning_takes_the_settings_of_the_initial_model(path: Path, start: Path) -> None:
     recipe = load(path, SMALLEST + "train: {init_from: base}\nmodel: {dropout: 0.5}\n")
     assert recipe.train.init_from == start
     assert (recipe.model.dim, recipe.model.heads, recipe.model.dropout) == (128, 2, 0.5)
@@ -507,7 +510,7 @@ def test_fine_tuning_takes_the_shape_of_its_start(path: Path, start: Path) -> No
     assert load(path, SMALLEST + "train: {init_from: base}\n").model.dropout == 0.3
 
 
-def test_what_was_not_said_of_the_tokenizer_stays_unsaid(path: Path, start: Path) -> None:
+def test_unset_tokenizer_keys_stay_unset(path: Path, start: Path) -> None:
     for section in ("", "tokenizer: {vocab_size: 4000, shared: false}\n"):
         recipe = load(path, SMALLEST + "train: {init_from: base}\n" + section)
         again = path.with_name("again.yaml")
@@ -516,7 +519,7 @@ def test_what_was_not_said_of_the_tokenizer_stays_unsaid(path: Path, start: Path
         assert load_recipe(again).tokenizer.model_fields_set == recipe.tokenizer.model_fields_set
 
 
-def test_a_start_of_another_shape_is_refused_key_by_key(path: Path, start: Path) -> None:
+def test_other_model_settings_than_the_initial_model_has_are_refused(path: Path, start: Path) -> None:
     text = SMALLEST + "train: {init_from: base}\nmodel:\n  dim: 256\n  heads: 2\n  norm: post\n"
     with pytest.raises(ConfigError) as caught:
         load(path, text)
@@ -528,20 +531,22 @@ def test_a_start_of_another_shape_is_refused_key_by_key(path: Path, start: Path)
     ]
 
 
-def test_a_start_that_does_not_go_with_the_rest_is_refused(path: Path, start: Path) -> None:
+def test_an_initial_model_that_contradicts_the_recipe_is_refused(path: Path, start: Path) -> None:
     content = {"model": {**START, "positions": "learned", "max_positions": 64}}
     (start / "config.json").write_text(json.dumps(content))
     with pytest.raises(ConfigError, match=r"model.max_positions: 64 learned positions are too few"):
         load(path, SMALLEST + "train: {init_from: base}\n")
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"model": {"dim": "x"}}', '{"model": 7}'])
-def test_a_start_that_cannot_be_read(path: Path, start: Path, content: str) -> None:
+@pytest.mark.parametrize("content", ["{", "[" * 100_000, " " * 2**21, "[]", '{"model": {"dim": "x"}}', '{"model": 7}'])
+def test_an_initial_model_that_cannot_be_read_is_refused(path: Path, start: Path, content: str) -> None:
     (start / "config.json").write_text(content)
-    with pytest.raises(ConfigError, match=r"train.init_from: .*config.json: cannot read it: "):
+    with pytest.raises(ConfigError, match=r"recipe\.yaml:6: train\.init_from: .*config\.json: cannot read it: "):
         load(path, SMALLEST + "train: {init_from: base}\n")
     (start / "config.json").unlink()
-    with pytest.raises(ConfigError, match=r"train.init_from: .*base: no model here; expected a model directory"):
+    with pytest.raises(
+        ConfigError, match=r"recipe\.yaml:6: train\.init_from: .*base: no model here; expected a model directory"
+    ):
         load(path, SMALLEST + "train: {init_from: base}\n")
 
 
@@ -593,3 +598,48 @@ def test_impossible_sizes_are_refused_with_the_computed_size(path: Path, model: 
     assert problem.startswith("line 6: model: these sizes give ")
     assert found in problem
     assert problem.endswith("possible: reduce encoder_layers, decoder_layers, dim or feed_forward")
+
+
+def test_a_check_of_a_command_gets_the_line_of_the_key(path: Path) -> None:
+    def check(recipe: Recipe) -> None:
+        raise SettingError("runtime.device", f"{recipe.runtime.device} is not available here")
+
+    path.write_text(SMALLEST + "runtime:\n  threads: 1\n  device: cuda\n")
+    with pytest.raises(ConfigError, match=r"recipe\.yaml:8: runtime\.device: cuda is not available here$"):
+        load_recipe(path, check=check)
+    with pytest.raises(ConfigError, match=r"^--set runtime.device=mps: runtime\.device: mps is not available here$"):
+        load_recipe(path, ["runtime.device=mps"], check=check)
+
+
+# hostile values
+
+
+def keys_in(entry: dict[str, Any], sections: dict[str, Any], path: str) -> Iterator[str]:
+    """The dotted keys of a schema."""
+    for branch in (entry, entry.get("items", {}), *entry.get("anyOf", ()), *entry.get("oneOf", ())):
+        if "$ref" in branch:
+            inner = sections[branch["$ref"].rpartition("/")[2]]["properties"]
+            for key, value in inner.items():
+                yield from keys_in(value, sections, f"{path}.0.{key}" if entry.get("items") else f"{path}.{key}")
+    yield path
+
+
+SCHEMA = json.loads(recipe_schema())
+KEYS = sorted({key for name, entry in SCHEMA["properties"].items() for key in keys_in(entry, SCHEMA["$defs"], name)})
+NUMBERS = [0, -1, 1, 2**31, 2**63, 10**99, 1e308, 5e-324, -0.0, float("inf"), float("nan")]
+TEXTS = ["", "~", "no", ".", "..", "/", "a" * 5000, "\x1b[31m", "\ud800", "\0", "\u2028", "{", "*", "1" * 5000, "auto"]
+SHAPES = [[], {}, [[]], {"name": []}, {"name": "noam", "x": {}}, [{}] * 50, {"a" * 500: None}, [1] * 5000, None, True]
+
+
+@given(
+    key=st.sampled_from(KEYS),
+    value=st.sampled_from(NUMBERS) | st.sampled_from(TEXTS) | st.sampled_from(SHAPES) | st.floats() | st.integers(),
+)
+@settings(max_examples=400, deadline=None)
+def test_hostile_values_are_refused_or_accepted(shared_path: Path, key: str, value: Any) -> None:
+    text = json.dumps(value)  # which YAML reads, with escapes
+    shared_path.write_text(SMALLEST, encoding="utf-8")
+    with suppress(ConfigError):
+        recipe = load_recipe(shared_path, [f"{key}={text}"])
+        shared_path.write_text(recipe_to_yaml(recipe), encoding="utf-8")
+        assert load_recipe(shared_path) == recipe
