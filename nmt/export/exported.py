@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from nmt.config import DecodeSettings, Languages
 from nmt.errors import ConfigError, ModelError
-from nmt.model.checkpoint import FORMAT_VERSION, LoadedModel, read_configuration, seal
+from nmt.model.checkpoint import FORMAT_VERSION, LoadedModel, read_sealed, seal
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 
 EXPORT_FILE = "nmt.json"
@@ -53,7 +53,7 @@ def write_export(directory: Path, loaded: LoadedModel, kind: str, quantization: 
 
 def read_export(directory: Path) -> Export:
     """Read an export for CTranslate2. Raises ModelError if it is damaged, too new, or for another program."""
-    content = read_configuration(directory, EXPORT_FILE)
+    content = read_sealed(directory, EXPORT_FILE)
     file = directory / EXPORT_FILE
     try:
         if content["format"] != "ctranslate2":

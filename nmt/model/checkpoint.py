@@ -1,24 +1,29 @@
-"""The model directory: everything that translating needs, and nothing that runs code.
+"""The model directory: everything that translation needs, and nothing that runs code.
 
-    config.json          format version, languages, model settings, decode settings, its own digest and those of the
-                         files beside it; when its training is over, which heads align words best
+    config.json          format version, languages, settings of model and decoding, longest source sentence of training,
+                         attention heads for alignment (measured when training ends), digests of all files and of itself
     model.safetensors    the weights, each tied matrix once
     tokenizer.model      or tokenizer.source.model and tokenizer.target.model
 
-It is written to a temporary sibling, synced, and renamed, so that a directory with its final name is whole.
+It is written to a temporary sibling, synced, and renamed, so that a directory with its final name is complete.
+
+A directory may come from an untrusted source. Reading it runs no code from it, opens only regular files inside it, and
+takes memory in proportion to their size: the sizes in config.json are compared with model.safetensors first.
 """
 
 import hashlib
 import json
+import math
 import os
 import re
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import torch
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -27,31 +32,35 @@ from nmt.config.section import Section
 from nmt.errors import DamagedError, ModelError
 from nmt.model.sharding import laid_out_like, whole_tensor
 from nmt.model.transformer import Transformer
+from nmt.system.device import is_out_of_memory
 from nmt.system.files import replace_text, staged_directory
-from nmt.text.tokenizer import Tokenizers
+from nmt.text.tokenizer import Tokenizers, tokenizer_files
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # version 1 allowed config.json without its own digest, and had other names for position vectors
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
-_OWN_DIGEST = "digest"
-"""The key in config.json of the digest of the rest of it; models that were saved before there was one have none."""
+_OWN_DIGEST = "digest"  # the key in config.json of the digest of its other content
+_MAX_CONFIG, _MAX_HEADER = (
+    2**20,
+    2**24,
+)  # bytes of config.json and of the header of model.safetensors; far above any need
 _LONGEST: TypeAdapter[int | None] = TypeAdapter(Annotated[int, Field(strict=True, ge=1)] | None)
 
 
 class AlignmentHeads(Section):
-    """The heads of the attention to the source whose mean weights show which words belong together."""
+    """The heads of the decoder's attention to the source whose mean weights align words."""
 
     model_config = ConfigDict(strict=False)  # JSON has lists, not tuples
 
     heads: tuple[tuple[int, int], ...] = Field(min_length=1)
     """Layer and head, both from 0."""
     at_input: bool = False
-    """Whether what belongs to a token is seen when the decoder reads it, rather than when it says it."""
+    """Whether a token is aligned at the position where the decoder reads it, not where it predicts it."""
 
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A translator in memory, ready to use."""
+    """A model with all that translation needs."""
 
     model: Transformer
     tokenizers: Tokenizers
@@ -64,14 +73,14 @@ class LoadedModel:
 
 
 def save_model(directory: Path, loaded: LoadedModel) -> None:
-    """Write a model directory; whatever stood there before stays until the new one is whole."""
+    """Write a model directory; an earlier one of this name is replaced when the new one is complete."""
     with staged_directory(directory) as staging:
         write_model_files(staging, loaded)
         seal(staging)
 
 
 def write_model_files(directory: Path, loaded: LoadedModel) -> None:
-    """Write weights, tokenizers and configuration into an existing directory; `seal` it when all is in."""
+    """Write weights, tokenizers and configuration into an existing directory; call `seal` when it is complete."""
     write_tensors(weights_of(loaded.model), directory / WEIGHTS_FILE)
     loaded.tokenizers.save(directory)
     configuration = {
@@ -92,7 +101,7 @@ def weights_of(model: Transformer) -> dict[str, Tensor]:
 
 
 def load_model(directory: Path, device: torch.device) -> LoadedModel:
-    """Open a model directory for translating. Raises ModelError if it is not one, too new, damaged or inconsistent."""
+    """Read a model directory. Raises ModelError if it is not one, too new, damaged, inconsistent, or too large."""
     configuration = read_configuration(directory)
     try:
         settings = ModelSettings.model_validate(configuration["model"])
@@ -112,13 +121,37 @@ def load_model(directory: Path, device: torch.device) -> LoadedModel:
             place = directory / CONFIG_FILE
             raise ModelError(f"{place}: alignment: layer {layer}, head {head}: the model has no such head")
     tokenizers = Tokenizers.load(directory)
-    model = Transformer(settings, len(tokenizers.source), len(tokenizers.target), initialized=False)
-    load_weights(model, directory / WEIGHTS_FILE)
-    return LoadedModel(model.to(device).eval(), tokenizers, languages, decode, alignment, longest_source)
+    model = _build(directory, settings, tokenizers, device)
+    return LoadedModel(model, tokenizers, languages, decode, alignment, longest_source)
+
+
+def _build(directory: Path, settings: ModelSettings, tokenizers: Tokenizers, device: torch.device) -> Transformer:
+    """Return a directory's model. Raises ModelError if its settings need more weights than it has, or more memory."""
+    vocabularies, found = (len(tokenizers.source), len(tokenizers.target)), _count_weights(directory / WEIGHTS_FILE)
+    try:
+        expected = Transformer.count(settings, *vocabularies)
+    except RuntimeError:  # a matrix with more numbers than an int64 can count
+        expected = 2**63
+    if expected > found:
+        raise ModelError(
+            f"{directory / CONFIG_FILE}: model: its sizes and the tokenizer need {expected:,} weights, but "
+            f"{WEIGHTS_FILE} has {found:,}; copy the whole directory"
+        )
+    try:
+        model = Transformer(settings, *vocabularies, initialized=False)
+        load_weights(model, directory / WEIGHTS_FILE)
+        return model.to(device).eval()
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise ModelError(
+            f"{directory}: not enough memory on this machine for a model of {expected * 4 / 2**20:,.0f} MiB; close "
+            "other programs, or take a smaller model"
+        ) from None
 
 
 def keep_alignment(directory: Path, alignment: AlignmentHeads) -> None:
-    """Note in a model directory which heads align best; whoever is killed leaves it as it was or as it shall be."""
+    """Record in a model directory which heads align best; an interrupted process leaves the old or the new state."""
     content = {**read_configuration(directory), "alignment": alignment.model_dump()}
     content[_OWN_DIGEST] = _digest_of_content(content)
     replace_text(directory / CONFIG_FILE, _as_json(content))
@@ -130,9 +163,9 @@ def load_weights(model: Transformer, file: Path) -> None:
     expected = dict(model.named_parameters())
     for name in sorted(expected.keys() | weights.keys()):
         found = tuple(weights[name].shape) if name in weights else "nothing"
-        wanted = tuple(expected[name].shape) if name in expected else "nothing"
-        if found != wanted:
-            raise ModelError(f"{file}: weight '{name}': found {found}, the configuration expects {wanted}")
+        shape = tuple(expected[name].shape) if name in expected else "nothing"
+        if found != shape:
+            raise ModelError(f"{file}: weight {name!r}: found {found}, the configuration expects {shape}")
     with torch.no_grad():
         for name, parameter in expected.items():
             parameter.copy_(laid_out_like(parameter, weights[name]))
@@ -146,6 +179,21 @@ def read_tensors(file: Path) -> dict[str, Tensor]:
         raise ModelError(f"{file}: cannot read the weights: {error}") from None
 
 
+def _count_weights(file: Path) -> int:
+    """Return how many numbers a safetensors file holds, from its header. Raises ModelError if that is damaged."""
+    try:
+        with file.open("rb") as stream:
+            size = int.from_bytes(stream.read(8), "little")
+        if size > _MAX_HEADER:
+            raise ModelError(
+                f"{file}: cannot read the weights: a header of {size:,} bytes, allowed are {_MAX_HEADER:,}"
+            )
+        with safe_open(file, "pt") as tensors:
+            return sum(math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118
+    except (OSError, SafetensorError) as error:
+        raise ModelError(f"{file}: cannot read the weights: {error}") from None
+
+
 def _current_name(name: str) -> str:
     """Return the name of a weight whose name in format version 1 this is."""
     name = re.sub(r"_embedding\.positions$", "_embedding.positions.vectors", name)
@@ -154,8 +202,11 @@ def _current_name(name: str) -> str:
 
 def write_tensors(tensors: dict[str, Tensor], file: Path) -> None:
     """Write a safetensors file. Raises OSError if the disk refuses."""
+    file.touch()
+    mode = file.stat().st_mode  # as the umask gives; safetensors would make it readable for the owner only
     try:
         save_file(tensors, file)
+        file.chmod(stat.S_IMODE(mode))
     except SafetensorError as error:
         number = re.search(r"os error (\d+)", str(error))
         if number is None:
@@ -163,8 +214,17 @@ def write_tensors(tensors: dict[str, Tensor], file: Path) -> None:
         raise OSError(int(number[1]), os.strerror(int(number[1])), str(file)) from None
 
 
-def read_configuration(directory: Path, name: str = CONFIG_FILE) -> dict[str, Any]:
-    """Read and check config.json, or a file like it, and the digests of all files that it lists.
+def read_configuration(directory: Path) -> dict[str, Any]:
+    """Read and check config.json and the digests of all files. Raises what `read_sealed` does."""
+    configuration = read_sealed(directory, CONFIG_FILE)
+    for file in (directory / WEIGHTS_FILE, *tokenizer_files(directory)):
+        if file.name not in configuration["files"]:
+            raise DamagedError(f"{directory / CONFIG_FILE}: damaged: it does not list {file.name}; copy the model anew")
+    return configuration
+
+
+def read_sealed(directory: Path, name: str) -> dict[str, Any]:
+    """Read a JSON file that `seal` completed and check its digest and those of all files that it lists.
 
     Raises DamagedError where they do not agree, ModelError for a newer format.
     """
@@ -172,31 +232,61 @@ def read_configuration(directory: Path, name: str = CONFIG_FILE) -> dict[str, An
     if not file.is_file():
         raise DamagedError(f"{directory}: not a model directory: it has no {name}")
     try:
-        configuration = json.loads(file.read_text(encoding="utf-8"))
-        if not isinstance(configuration, dict) or "format_version" not in configuration:
-            raise ValueError("it has no format_version; copy the model anew")
-        version, digests = configuration["format_version"], dict(configuration.get("files", {}))
-        if type(version) is not int or version < 1:
-            raise ValueError(f"its format_version is {version!r}, no number from 1 on; copy the model anew")
+        configuration, version = _parse(file)
     except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise DamagedError(f"{file}: damaged: {error}") from None
+        raise DamagedError(f"{file}: damaged: {error}; copy the model anew") from None
     if version > FORMAT_VERSION:
         raise ModelError(f"{file}: format version {version}, but this nmt reads up to {FORMAT_VERSION}; update nmt")
+    for key in ("files", _OWN_DIGEST):
+        if key not in configuration and (key == "files" or version > 1):
+            raise DamagedError(
+                f"{file}: damaged: format version {version} has a '{key}', but none is here; copy it anew"
+            )
     own_digest = _digest_of_content(configuration)
     if configuration.get(_OWN_DIGEST, own_digest) != own_digest:
         raise DamagedError(
-            f"{file}: damaged: its content is not what was saved; copy it anew (what shall be different, --set changes)"
+            f"{file}: damaged: its content is not what was saved; copy it anew (to change settings, use --set)"
         )
-    for other, digest in digests.items():
-        if not (directory / other).is_file():
-            raise DamagedError(f"{directory / other}: missing, though {name} lists it; copy the whole directory")
-        if digest_of(directory / other) != digest:
-            raise DamagedError(f"{directory / other}: damaged: its content is not what was saved (SHA-256 differs)")
+    for other, digest in configuration["files"].items():
+        _check_file(directory, other, digest, name)
     return configuration
 
 
+def _parse(file: Path) -> tuple[dict[str, Any], int]:
+    """Return the content of a JSON file and its format version. Raises ValueError and others if it is damaged."""
+    if not _is_inside(file) or file.stat().st_size > _MAX_CONFIG:
+        raise ValueError(f"expected a file of at most {_MAX_CONFIG:,} bytes, and no link out of the directory")
+    configuration = json.loads(file.read_text(encoding="utf-8"))
+    if not isinstance(configuration, dict) or "format_version" not in configuration:
+        raise ValueError("it has no format_version")
+    version = configuration["format_version"]
+    if type(version) is not int or version < 1:
+        raise ValueError(f"its format_version is {version!r}, no number from 1 on")
+    if not isinstance(configuration.get("files", {}), dict):
+        raise ValueError("its 'files' is no table of names and digests")
+    return configuration, version
+
+
+def _check_file(directory: Path, name: str, digest: object, listed_in: str) -> None:
+    """Raise DamagedError unless a file that is listed is a regular file in the directory with this digest."""
+    file = directory / name
+    if Path(name).name != name:
+        raise DamagedError(f"{directory / listed_in}: damaged: {name!r} in 'files' is a path, expected a name")
+    if not os.path.lexists(file):
+        raise DamagedError(f"{file}: missing, though {listed_in} lists it; copy the whole directory")
+    if not (file.is_file() and _is_inside(file)):
+        raise DamagedError(f"{file}: not a regular file in this directory; copy the file itself, not a link to it")
+    if digest_of(file) != digest:
+        raise DamagedError(f"{file}: damaged: its content is not what was saved (SHA-256 differs)")
+
+
+def _is_inside(file: Path) -> bool:
+    """Whether a file, behind any links, is in the directory in which its name is."""
+    return file.resolve().parent == file.parent.resolve()
+
+
 def resolve_model(path: Path) -> Path:
-    """Return the model directory that a path means: itself, or a run's `best`, else its `last`."""
+    """Return the model directory for a path: itself, or a run's `best`, else its `last`."""
     for candidate in (path, path / "best", path / "last"):
         if (candidate / CONFIG_FILE).is_file():
             return candidate
@@ -215,7 +305,7 @@ def seal(directory: Path, name: str = CONFIG_FILE) -> None:
 
 
 def _digest_of_content(configuration: dict[str, Any]) -> str:
-    """Return the SHA-256 of all that a configuration says but its own digest, however it is laid out."""
+    """Return the SHA-256 of a configuration without its own digest, whatever its layout."""
     content = {key: value for key, value in configuration.items() if key != _OWN_DIGEST}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 

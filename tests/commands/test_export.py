@@ -352,7 +352,7 @@ class TestTranslate:
         (tmp_path / "model.bin").write_bytes(content)
         with pytest.raises(DamagedError, match=r"model\.bin: damaged"):
             Translator.load(tmp_path, ONE_THREAD)
-        (tmp_path / "nmt.json").write_text('{"format_version": 1}')
+        (tmp_path / "nmt.json").write_text('{"format_version": 1, "files": {}}')
         with pytest.raises(ModelError, match=r"nmt\.json: cannot read it: 'format'; export the model anew"):
             Translator.load(tmp_path, ONE_THREAD)
 

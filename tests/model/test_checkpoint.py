@@ -1,8 +1,11 @@
 """The model directory: what is saved comes back, and what is not whole is refused by name."""
 
 import errno
+import hashlib
 import json
+import os
 import pickle
+import stat
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +16,15 @@ from safetensors.torch import save_file
 from nmt.config import DecodeSettings, Languages, ModelSettings, TokenizerSettings
 from nmt.errors import DataError, ModelError
 from nmt.model import checkpoint
-from nmt.model.checkpoint import LoadedModel, load_model, read_configuration, resolve_model, save_model, seal
+from nmt.model.checkpoint import (
+    AlignmentHeads,
+    LoadedModel,
+    load_model,
+    read_configuration,
+    resolve_model,
+    save_model,
+    seal,
+)
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 
@@ -64,10 +75,13 @@ def assert_same(a: LoadedModel, b: LoadedModel) -> None:
     assert all(torch.equal(weights(a)[name], weights(b)[name]) for name in weights(a))
 
 
-def edit_configuration(directory: Path, **changes: object) -> None:
+def edit_configuration(directory: Path, without: tuple[str, ...] = (), **changes: object) -> None:
+    """Replace and remove keys of config.json, with the digest of its new content unless that is removed."""
     file = directory / "config.json"
     content = {**json.loads(file.read_text()), **changes}
-    del content["digest"]
+    content = {key: value for key, value in content.items() if key not in ("digest", *without)}
+    if "digest" not in without:
+        content["digest"] = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     file.write_text(json.dumps(content))
 
 
@@ -127,9 +141,7 @@ def test_longest_source_is_saved_with_the_model(tokenizers: Tokenizers, tmp_path
 
 
 def test_longest_source_is_none_in_directories_that_do_not_record_it(saved: Path) -> None:
-    content = json.loads((saved / "config.json").read_text())
-    del content["longest_source"], content["digest"]
-    (saved / "config.json").write_text(json.dumps(content))
+    edit_configuration(saved, without=("longest_source",))
     assert load_model(saved, CPU).longest_source is None
 
 
@@ -218,14 +230,146 @@ def test_a_flipped_bit_of_the_configuration_is_found(saved: Path) -> None:
         assert {key: found.get(key) for key in content} == content
 
 
-def test_damage_without_digests_is_found_too(saved: Path) -> None:
+def test_damaged_weights_with_matching_digests_are_refused(saved: Path) -> None:
     (saved / "model.safetensors").write_bytes(b"\0" * 50)
-    edit_configuration(saved, files={})
+    seal(saved)
     with pytest.raises(ModelError, match=f"{saved / 'model.safetensors'}: cannot read the weights"):
         load_model(saved, CPU)
-    (saved / "model.safetensors").unlink()
-    with pytest.raises(ModelError, match=f"{saved / 'model.safetensors'}: cannot read the weights"):
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_configuration_without_files_is_refused(saved: Path, version: int) -> None:
+    edit_configuration(saved, without=("files",), format_version=version)
+    with pytest.raises(
+        ModelError, match=rf"config\.json: damaged: format version {version} has a 'files', but none is"
+    ):
         load_model(saved, CPU)
+
+
+def test_configuration_without_its_digest_is_refused_unless_it_is_of_version_1(saved: Path) -> None:
+    edit_configuration(saved, without=("digest",))
+    with pytest.raises(ModelError, match=r"config\.json: damaged: format version 2 has a 'digest', but none is here"):
+        load_model(saved, CPU)
+    edit_configuration(saved, without=("digest",), format_version=1)
+    load_model(saved, CPU)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.model"])
+def test_file_that_is_not_listed_is_refused(saved: Path, name: str) -> None:
+    files = json.loads((saved / "config.json").read_text())["files"]
+    del files[name]
+    edit_configuration(saved, files=files)
+    with pytest.raises(ModelError, match=rf"config\.json: damaged: it does not list {name}"):
+        load_model(saved, CPU)
+
+
+@pytest.mark.parametrize("name", ["../secret", "/etc/hostname", "sub/file", "..", ".", ""])
+def test_paths_in_the_list_of_files_are_refused(saved: Path, name: str) -> None:
+    (saved.parent / "secret").write_text("secret")
+    files = json.loads((saved / "config.json").read_text())["files"]
+    edit_configuration(saved, files={**files, name: "0" * 64})
+    with pytest.raises(ModelError, match=r"in 'files' is a path, expected a name|: not a regular file"):
+        load_model(saved, CPU)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.model", "config.json"])
+def test_links_out_of_the_directory_are_refused(saved: Path, name: str) -> None:
+    (saved / name).rename(saved.parent / name)
+    (saved / name).symlink_to(saved.parent / name)
+    with pytest.raises(ModelError, match=rf"{name}: (not a regular file in this directory|damaged: .*no link out)"):
+        load_model(saved, CPU)
+
+
+def test_links_inside_the_directory_and_to_it_are_followed(saved: Path) -> None:
+    (saved / "model.safetensors").rename(saved / "weights")
+    (saved / "model.safetensors").symlink_to("weights")
+    (saved.parent / "link").symlink_to(saved)
+    load_model(saved.parent / "link", CPU)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.model", "config.json"])
+def test_pipes_and_folders_are_refused_without_waiting(saved: Path, name: str) -> None:
+    (saved / name).unlink()
+    os.mkfifo(saved / name)
+    with pytest.raises(ModelError, match=r"not a regular file|not a model directory"):
+        load_model(saved, CPU)
+    (saved / name).unlink()
+    (saved / name).mkdir()
+    with pytest.raises(ModelError, match=r"not a regular file|not a model directory"):
+        load_model(saved, CPU)
+
+
+def test_large_configuration_is_refused_unread(saved: Path) -> None:
+    with (saved / "config.json").open("ab") as file:
+        file.truncate(2**40)  # sparse: takes no space
+    with pytest.raises(ModelError, match=r"config\.json: damaged: expected a file of at most 1,048,576 bytes"):
+        load_model(saved, CPU)
+
+
+def test_large_header_of_the_weights_is_refused_unread(saved: Path) -> None:
+    (saved / "model.safetensors").write_bytes((2**30).to_bytes(8, "little") + bytes(100))
+    seal(saved)
+    with pytest.raises(ModelError, match=r"safetensors: cannot read the weights: a header of 1,073,741,824 bytes"):
+        load_model(saved, CPU)
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"encoder_layers": 100_000},
+        {"decoder_layers": 2**31 - 1},
+        {"dim": 2**30, "heads": 2**30},
+        {"feed_forward": 2**31 - 1},
+        {"dim": 2**31 - 2, "heads": 1, "feed_forward": 2**31 - 1},
+        {"positions": "learned", "max_positions": 2**31 - 1},
+        {"positions": "relative", "max_distance": 2**31 - 1},
+        {"attention_score": "bilinear", "dim": 2**20, "heads": 1},
+    ],
+    ids=str,
+)
+def test_sizes_beyond_the_weights_are_refused_before_allocation(saved: Path, sizes: dict[str, object]) -> None:
+    model = json.loads((saved / "config.json").read_text())["model"]
+    edit_configuration(saved, model={**model, **sizes})
+    with pytest.raises(ModelError, match=r"config\.json: model: its sizes and the tokenizer need [\d,]+ weights, but"):
+        load_model(saved, CPU)
+
+
+def test_long_table_of_sinusoids_is_not_allocated(saved: Path) -> None:
+    model = json.loads((saved / "config.json").read_text())["model"]
+    edit_configuration(saved, model={**model, "max_positions": 2**31 - 1})
+    assert len(load_model(saved, CPU).model.source_embedding.positions.table) < 10_000
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried")]
+)
+def test_memory_refused_while_loading_is_a_model_error(
+    saved: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def refuse(*_arguments: object) -> None:
+        raise error
+
+    monkeypatch.setattr("nmt.model.checkpoint.load_weights", refuse)
+    with pytest.raises(ModelError, match=f"{saved}: not enough memory on this machine for a model of 0 MiB"):
+        load_model(saved, CPU)
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o002, 0o664), (0o077, 0o600)])
+def test_all_files_follow_the_umask(tokenizers: Tokenizers, tmp_path: Path, umask: int, mode: int) -> None:
+    before = os.umask(umask)
+    try:
+        save_model(tmp_path / "model", build(tokenizers))
+        checkpoint.keep_alignment(tmp_path / "model", AlignmentHeads(heads=((0, 0),)))
+    finally:
+        os.umask(before)
+    assert {stat.S_IMODE(file.stat().st_mode) for file in (tmp_path / "model").iterdir()} == {mode}
+
+
+@pytest.mark.parametrize("settings", [{}, {"positions": "learned"}, {"tied_embeddings": "none", "encoder_layers": 3}])
+def test_count_is_the_number_of_weights(settings: dict[str, object]) -> None:
+    shape = ModelSettings.model_validate({"dim": 8, "heads": 2, "feed_forward": 8, "decoder_layers": 2, **settings})
+    assert Transformer.count(shape, 7, 11) == Transformer(shape, 7, 11).parameter_count()
 
 
 @pytest.mark.parametrize(
@@ -258,8 +402,8 @@ def test_what_is_no_configuration_is_said_plainly(saved: Path) -> None:
 
 
 def test_a_newer_format_is_refused_before_anything_else(saved: Path) -> None:
-    (saved / "config.json").write_text('{"format_version": 2, "model": "made of cheese"}')
-    with pytest.raises(ModelError, match=r"config.json: format version 2, but this nmt reads up to 1; update nmt"):
+    (saved / "config.json").write_text('{"format_version": 3, "model": "made of cheese"}')
+    with pytest.raises(ModelError, match=r"config.json: format version 3, but this nmt reads up to 2; update nmt"):
         load_model(saved, CPU)
 
 
@@ -280,9 +424,7 @@ def test_settings_that_this_version_does_not_know(saved: Path, changes: dict[str
 
 
 def test_a_configuration_without_a_section(saved: Path) -> None:
-    content = json.loads((saved / "config.json").read_text())
-    del content["model"], content["digest"]
-    (saved / "config.json").write_text(json.dumps(content))
+    edit_configuration(saved, without=("model",))
     with pytest.raises(ModelError, match=r"config.json: the section 'model' is missing"):
         load_model(saved, CPU)
 
@@ -298,7 +440,7 @@ def test_a_tokenizer_of_another_size(tokenizers: Tokenizers, saved: Path) -> Non
 
 
 def test_weights_that_are_not_the_models(saved: Path) -> None:
-    content = {"encoder.0.odd": torch.zeros(3)}
+    content = {"encoder.0.odd": torch.zeros(3000)}
     save_file(content, saved / "model.safetensors")
     seal(saved)
     with pytest.raises(ModelError, match=r"weight 'decoder.0.*': found nothing, the configuration expects \("):

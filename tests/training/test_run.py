@@ -179,7 +179,7 @@ def test_a_newer_format_is_no_damage(run: RunDirectory, tokenizers: Tokenizers) 
     for step in (2, 4):
         run.save(loaded, optimizer, Progress(step=step))
     file = run.checkpoint(4) / "config.json"
-    file.write_text(file.read_text().replace('"format_version": 1', '"format_version": 2'))
+    file.write_text(file.read_text().replace('"format_version": 2', '"format_version": 3'))
     with pytest.raises(ModelError, match="update nmt"):
         run.resume(loaded.model, optimizer)
 
