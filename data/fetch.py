@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Fill the folders under data/ that the larger recipes name: `make data`.
+"""Fetch the corpora of the larger recipes into data/: `make data`.
 
-A folder that lies in ../shared/data beside the repository is linked. Else the Tatoeba ones are made from the exports
-for language learners at www.manythings.org/anki (CC BY 2.0 FR, tatoeba.org): `English<TAB>target`, split by the English
-sentence, so that no sentence of valid.tsv or test.tsv is in train.tsv.gz. Exports grow with time and are not the ones
-that others publish scores on. Needs nothing but Python.
+A folder that exists in ../shared/data, beside the repository, is linked. Otherwise the Tatoeba corpora are downloaded
+from the exports for language learners at www.manythings.org/anki (CC BY 2.0 FR, tatoeba.org) as `English<TAB>target`
+and split by the English sentence, so that no sentence of valid.tsv or test.tsv is in train.tsv.gz. The exports grow
+with time, so scores on them cannot be compared with published ones. Requires only Python. Folders and links that this
+script did not make, and files that were changed, are never replaced.
 """
 
 import gzip
@@ -31,7 +32,7 @@ ATTEMPTS = 3
 
 
 class FetchError(Exception):
-    """What the person who runs this can mend."""
+    """An error that the user can correct."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Export:
     folder: str
     url: str
     held_out: int
-    """Sentences of a thousand that go to valid, and as many to test."""
+    """Sentences out of a thousand for valid, and the same number for test."""
 
 
 EXPORTS = (
@@ -52,7 +53,7 @@ ONLY_SHARED = ("more-en-it", "more-en-zh", "flores200-dev", "newstest-en-zh")
 
 
 def main() -> int:
-    """Fill every folder; return the exit code."""
+    """Fetch every corpus; return the exit code."""
     failed = False
     for export in EXPORTS:
         try:
@@ -67,37 +68,41 @@ def main() -> int:
 
 
 def fill(export: Export, data: Path, shared: Path) -> str:
-    """Link or fetch one corpus into `data`; return what was done. Raises FetchError."""
+    """Link or download one corpus into `data`; return a description of the result. Raises FetchError."""
     folder = data / export.folder
     if (shared / export.folder).is_dir():
         return link(export.folder, data, shared)
-    if folder.is_symlink():
-        folder.unlink()  # to a shared folder that is gone
+    remove_broken_link(folder, shared)
     if (folder / RECORD).is_file():
-        changed = changed_files(folder)
-        if not changed:
-            return "is complete"
-        print(f"data/{export.folder}: {', '.join(changed)} changed since it was fetched: fetching again", flush=True)
-    elif folder.is_dir() and any(folder.iterdir()):
-        return "is there, not made by this script: left as it is"
+        if changed := changed_files(folder):
+            raise FetchError(
+                f"{', '.join(changed)} changed since the download; remove data/{export.folder} to repeat it"
+            )
+        return "is complete"
+    if folder.is_symlink() or (folder.exists() and (not folder.is_dir() or any(folder.iterdir()))):
+        return "exists, not made by this script: not changed"
     return download(export, folder)
 
 
 def link(name: str, data: Path, shared: Path) -> str:
-    """Make data/NAME a relative link to the shared folder, unless it is something already."""
+    """Make data/NAME a relative link to the shared folder, unless it exists."""
     place = data / name
-    if place.is_symlink() and place.resolve() == (shared / name).resolve():
-        return "is linked"
-    if place.is_symlink():
-        place.unlink()
-    elif place.exists():
-        return "is there, not a link: left as it is"
+    remove_broken_link(place, shared)
+    if place.is_symlink() or place.exists():
+        ours = place.is_symlink() and place.resolve() == (shared / name).resolve()
+        return "is linked" if ours else "exists, not made by this script: not changed"
     place.symlink_to(os.path.relpath(shared / name, data))
     return f"linked to {os.readlink(place)}"
 
 
+def remove_broken_link(place: Path, shared: Path) -> None:
+    """Remove a link to a shared folder that no longer exists."""
+    if place.is_symlink() and not place.exists() and place.resolve().parent == shared.resolve():
+        place.unlink()
+
+
 def download(export: Export, folder: Path) -> str:
-    """Fetch an export and put its folder into place at once, complete."""
+    """Download an export into a temporary folder, and rename that when it is complete."""
     packed = fetch(export.url)
     with tempfile.TemporaryDirectory(prefix=f".{export.folder}-", dir=folder.parent) as scratch:
         made = Path(scratch) / "made"
@@ -105,7 +110,7 @@ def download(export: Export, folder: Path) -> str:
         try:
             counts = convert(packed, made, export.held_out)
         except (zipfile.BadZipFile, UnicodeDecodeError, KeyError) as error:
-            raise FetchError(f"{export.url} is not the zip file it should be ({error}); try again later") from None
+            raise FetchError(f"{export.url} is not the expected zip file ({error}); try again later") from None
         record = {
             "url": export.url,
             "sha256": hashlib.sha256(packed).hexdigest(),
@@ -114,15 +119,13 @@ def download(export: Export, folder: Path) -> str:
             "files": {path.name: digest(path) for path in sorted(made.iterdir())},
         }
         (made / RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-        if folder.exists():
-            folder.rename(Path(scratch) / "old")
-        made.rename(folder)
+        made.rename(folder)  # it is absent or empty
     return ", ".join(f"{count:,} {name} pairs" for name, count in counts.items()) + f" from {export.url}"
 
 
 def fetch(url: str) -> bytes:
     """Download a file. Raises FetchError after several attempts."""
-    # the server refuses Python's own name
+    # the server refuses Python's default User-Agent
     request = urllib.request.Request(url, headers={"User-Agent": "Mozilla/5.0 (nmt data/fetch.py)"})
     for attempt in range(1, ATTEMPTS + 1):
         try:
@@ -136,7 +139,7 @@ def fetch(url: str) -> bytes:
             reason = str(getattr(error, "reason", None) or error)
         if attempt < ATTEMPTS:
             time.sleep(2**attempt)
-    raise FetchError(f"cannot download {url}: {reason}. Check the network, or put the folder there yourself")
+    raise FetchError(f"cannot download {url}: {reason}. Check the network, or copy the folder there")
 
 
 def convert(packed: bytes, folder: Path, held_out: int) -> dict[str, int]:
@@ -146,7 +149,7 @@ def convert(packed: bytes, folder: Path, held_out: int) -> dict[str, int]:
         names = archive.namelist()
         texts = [name for name in names if name.endswith(".txt") and not name.startswith("_")]
         if len(texts) != 1:
-            raise zipfile.BadZipFile(f"expected one text file in it, found {', '.join(names) or 'none'}")
+            raise zipfile.BadZipFile(f"expected one text file, found {', '.join(names) or 'none'}")
         for source, target in dict.fromkeys(read_pairs(archive.read(texts[0]).decode("utf-8"))):
             parts[choose_part(source, held_out)].append(f"{source}\t{target}\n")
         about = "_about.txt"
@@ -162,7 +165,7 @@ def convert(packed: bytes, folder: Path, held_out: int) -> dict[str, int]:
 
 
 def read_pairs(text: str) -> Iterator[tuple[str, str]]:
-    """Yield English and target of each line; the third column, who wrote them, is left out."""
+    """Yield English and target of each line, without the third column, the authors."""
     for line in text.split("\n"):
         columns = [column.strip() for column in line.split("\t")]
         if len(columns) >= 2 and columns[0] and columns[1]:
@@ -170,7 +173,7 @@ def read_pairs(text: str) -> Iterator[tuple[str, str]]:
 
 
 def choose_part(source: str, held_out: int) -> str:
-    """Say where a sentence belongs: always the same, and the same for one that differs only in case or punctuation.
+    """Return the part of a sentence, a function of its letters: case and punctuation make no difference.
 
     >>> choose_part("Hello!", 5) == choose_part("hello", 5)
     True
@@ -183,7 +186,7 @@ def choose_part(source: str, held_out: int) -> str:
 
 
 def changed_files(folder: Path) -> list[str]:
-    """Return the files that are missing, or not as they were fetched."""
+    """Return the files that are missing or differ from the download."""
     try:
         files = json.loads((folder / RECORD).read_text(encoding="utf-8"))["files"]
     except (ValueError, KeyError):

@@ -1,9 +1,10 @@
-"""data/fetch.py: links, or downloads, converts and splits. Without network: urllib also reads file:// addresses."""
+"""data/fetch.py: links, downloads, conversion and split. No network is used: urllib also reads file:// addresses."""
 
 import gzip
 import importlib.util
 import io
 import json
+import shutil
 import sys
 import zipfile
 from pathlib import Path
@@ -82,13 +83,13 @@ def test_download_converts_and_splits(fetch: ModuleType, export, data: Path, tmp
     assert [path.name for path in data.iterdir()] == ["tatoeba-en-it"]
 
 
-def test_no_sentence_is_on_both_sides_of_the_split(fetch: ModuleType) -> None:
+def test_the_parts_have_no_sentence_in_common(fetch: ModuleType) -> None:
     for n in range(500):
         variants = [f"It's number {n}.", f"it's number {n}!", f"IT'S NUMBER {n}", f" Its number {n}?"]
         assert len({fetch.choose_part(variant, 300) for variant in variants}) == 1
 
 
-def test_sentences_without_letters_are_split_too(fetch: ModuleType) -> None:
+def test_sentences_without_letters_are_split(fetch: ModuleType) -> None:
     assert fetch.choose_part("?!", 5) in ("train", "valid", "test")
 
 
@@ -109,31 +110,39 @@ def test_the_same_export_gives_the_same_bytes(fetch: ModuleType, export, data: P
     assert record["url"] == export.url
 
 
-def test_what_is_complete_is_left_alone(fetch: ModuleType, export, data: Path, tmp_path: Path) -> None:
+def test_a_complete_folder_is_not_downloaded_again(fetch: ModuleType, export, data: Path, tmp_path: Path) -> None:
     fetch.fill(export, data, tmp_path / "none")
     (tmp_path / "ita-eng.zip").unlink()
     assert fetch.fill(export, data, tmp_path / "none") == "is complete"
 
 
-def test_what_changed_is_fetched_again(fetch: ModuleType, export, data: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["test.tsv", "fetched.json"])
+def test_changed_files_are_named_and_not_replaced(
+    fetch: ModuleType, export, data: Path, tmp_path: Path, name: str
+) -> None:
     fetch.fill(export, data, tmp_path / "none")
-    test_set = data / "tatoeba-en-it" / "test.tsv"
-    before = test_set.read_bytes()
-    test_set.write_text("damaged")
-    assert "pairs from" in fetch.fill(export, data, tmp_path / "none")
-    assert test_set.read_bytes() == before
-    (data / "tatoeba-en-it" / "fetched.json").write_text("damaged")
-    assert "pairs from" in fetch.fill(export, data, tmp_path / "none")
+    file = data / "tatoeba-en-it" / name
+    file.write_text("edited by the user")
+    with pytest.raises(fetch.FetchError, match=rf"^{name} changed since the download; remove data/tatoeba-en-it to "):
+        fetch.fill(export, data, tmp_path / "none")
+    assert file.read_text() == "edited by the user"
 
 
-def test_a_folder_of_ones_own_is_left_alone(fetch: ModuleType, export, data: Path, tmp_path: Path) -> None:
+def test_other_folders_and_links_are_not_replaced(fetch: ModuleType, export, data: Path, tmp_path: Path) -> None:
     (data / "tatoeba-en-it").mkdir()
     (data / "tatoeba-en-it" / "mine.tsv").write_text("mine")
-    assert "left as it is" in fetch.fill(export, data, tmp_path / "none")
+    assert "not changed" in fetch.fill(export, data, tmp_path / "none")
     shared = tmp_path / "shared"
     (shared / "tatoeba-en-it").mkdir(parents=True)
-    assert "left as it is" in fetch.fill(export, data, shared)
+    assert "not changed" in fetch.fill(export, data, shared)
     assert (data / "tatoeba-en-it" / "mine.tsv").read_text() == "mine"
+    (data / "tatoeba-en-it").rename(tmp_path / "large-disk")
+    for target in (tmp_path / "large-disk", tmp_path / "not-mounted"):
+        (data / "tatoeba-en-it").symlink_to(target)
+        for folder in (shared, tmp_path / "none"):
+            assert "not changed" in fetch.fill(export, data, folder)
+        assert (data / "tatoeba-en-it").readlink() == target
+        (data / "tatoeba-en-it").unlink()
 
 
 def test_shared_folders_are_linked(fetch: ModuleType, export, data: Path, tmp_path: Path) -> None:
@@ -143,12 +152,12 @@ def test_shared_folders_are_linked(fetch: ModuleType, export, data: Path, tmp_pa
     assert fetch.fill(export, data, shared) == "linked to ../../shared/data/tatoeba-en-it"
     assert fetch.fill(export, data, shared) == "is linked"
     assert (data / "tatoeba-en-it" / "test.tsv").read_text() == "shared"
-    # gone: the link is replaced by a download
-    assert "pairs from" in fetch.fill(export, data, tmp_path / "none")
+    shutil.rmtree(shared)  # then the link is replaced by a download
+    assert "pairs from" in fetch.fill(export, data, shared)
     assert not (data / "tatoeba-en-it").is_symlink()
 
 
-def test_a_download_that_fails_says_why_and_leaves_nothing(
+def test_a_failed_download_is_explained_and_leaves_nothing(
     fetch: ModuleType, export, data: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "ita-eng.zip").unlink()
@@ -160,10 +169,10 @@ def test_a_download_that_fails_says_why_and_leaves_nothing(
 
 
 @pytest.mark.parametrize("content", [b"<html>busy</html>", packed("a\tb", name="_about2.txt"), packed("a\tb")[:60]])
-def test_something_else_than_the_export_is_refused(
+def test_other_files_than_the_export_are_refused(
     fetch: ModuleType, export, data: Path, tmp_path: Path, content: bytes
 ) -> None:
     (tmp_path / "ita-eng.zip").write_bytes(content)
-    with pytest.raises(fetch.FetchError, match="is not the zip file it should be"):
+    with pytest.raises(fetch.FetchError, match="is not the expected zip file"):
         fetch.fill(export, data, tmp_path / "none")
     assert list(data.iterdir()) == []

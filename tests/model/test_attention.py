@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nmt.config import ModelSettings
-from nmt.config.recipe_errors import Misfit
+from nmt.config.recipe_errors import SettingError
 from nmt.model.attention import Additive, Bilinear, Dot, MultiHeadAttention, ScaledDot
 
 Q, K = torch.tensor([[[[1.0, 2.0]]]]), torch.tensor([[[[3.0, -1.0], [0.0, 1.0]]]])  # one query, two keys
@@ -55,5 +55,7 @@ def test_masked_keys_have_no_weight(score: str) -> None:
 
 @pytest.mark.parametrize("positions", ["relative", "rotary"])
 def test_other_scores_are_refused_with_positions_in_attention(positions: str) -> None:
-    with pytest.raises((Misfit, ValueError), match=f"{positions} positions are defined for scaled_dot only, found dot"):
+    with pytest.raises(
+        (SettingError, ValueError), match=f"{positions} positions are defined for scaled_dot only, found dot"
+    ):
         ModelSettings.model_validate({"positions": positions, "attention_score": "dot"})
