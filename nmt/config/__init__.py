@@ -6,7 +6,6 @@ are a `ConfigError` that lists all of them with file, line and ``section.key``.
     data_section  model_section  train_section  schedules  decode_section    the sections; `section` is their base class
     recipe                                                                   all of them together
     loading                                                                  from YAML to a recipe, and back
-    reference                                                                the schema and the reference of all keys
     strict_yaml  recipe_errors  recorded                                     YAML, messages, settings written earlier
 
 >>> recipe = load_recipe(Path("recipes/demo-en-it.yaml"), ["train.batch_tokens=2048"])
@@ -16,14 +15,13 @@ are a `ConfigError` that lists all of them with file, line and ``section.key``.
 
 from nmt.config.data_section import CorpusFile, Data, Filters, Languages, TokenizerSettings
 from nmt.config.decode_section import DecodeSettings, MaxLength, Sampling
-from nmt.config.loading import load_recipe, override_decode, recipe_to_yaml
+from nmt.config.loading import load_recipe, override_decode, recipe_schema, recipe_to_yaml
 from nmt.config.model_section import ModelSettings
 from nmt.config.recipe import Recipe, RuntimeSettings
-from nmt.config.reference import recipe_reference, recipe_schema
 from nmt.config.train_section import Stop, TrainSettings
 
 __all__ = [
     "CorpusFile", "Data", "DecodeSettings", "Filters", "Languages", "MaxLength", "ModelSettings", "Recipe",
     "RuntimeSettings", "Sampling", "Stop", "TokenizerSettings", "TrainSettings", "load_recipe", "override_decode",
-    "recipe_reference", "recipe_schema", "recipe_to_yaml",
+    "recipe_schema", "recipe_to_yaml",
 ]  # fmt: skip

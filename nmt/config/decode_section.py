@@ -12,7 +12,7 @@ class MaxLength(Section):
 
     factor: float = Field(default=2.0, ge=0, le=100)
     """Target tokens per source token."""
-    extra: Annotated[int, Field(ge=1, le=100_000)] = 10
+    extra: Annotated[int, Field(ge=1, le=1000)] = 10
     """Target tokens in addition."""
 
 

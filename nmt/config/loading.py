@@ -71,6 +71,12 @@ def recipe_to_yaml(recipe: Recipe) -> str:
     return strict_yaml.write(content)
 
 
+def recipe_schema() -> str:
+    """Return the recipe's JSON schema, for editors that complete and check YAML."""
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Recipe.model_json_schema()}
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
 def _with_initial_model(recipe: Recipe, path: Path, document: strict_yaml.Document) -> Recipe:
     """Return a fine-tuning recipe with the directory of its initial model, and the settings of that model.
 

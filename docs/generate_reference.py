@@ -1,10 +1,11 @@
-"""The keys of a recipe, from the classes of its sections: a JSON schema for editors, and the page docs/recipe.md."""
+"""Write docs/recipe.md, the reference of all keys of a recipe, from the classes of its sections: `make schema`."""
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-from nmt.config.recipe import Recipe
+from nmt.config import Recipe
 
 _HEAD = """\
 # Keys of a recipe
@@ -17,12 +18,6 @@ a wrong type or an impossible value is an error with the file, the line and the 
 This page is generated from the classes in `nmt/config/`: run `make schema` after changing them.
 """
 _TYPES = {"integer": "whole number", "number": "number", "boolean": "true or false", "string": "text", "null": "null"}
-
-
-def recipe_schema() -> str:
-    """Return the recipe's JSON schema, for editors that complete and check YAML."""
-    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Recipe.model_json_schema()}
-    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
 def recipe_reference() -> str:
@@ -93,3 +88,7 @@ def _type(entry: dict[str, Any]) -> str:
 
 def _yaml(value: Any) -> str:
     return json.dumps(value).replace('"', "")
+
+
+if __name__ == "__main__":
+    Path(__file__).with_name("recipe.md").write_text(recipe_reference(), encoding="utf-8")
