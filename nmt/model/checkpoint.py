@@ -19,16 +19,16 @@ import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from nmt.config import DecodeSettings, Languages, ModelSettings
-from nmt.config.section import Section
+from nmt.config.section import PositiveInt, Section
 from nmt.errors import DamagedError, ModelError
 from nmt.model.sharding import laid_out_like, whole_tensor
 from nmt.model.transformer import Transformer
@@ -44,7 +44,6 @@ _MAX_CONFIG, _MAX_HEADER = (
     2**20,
     2**24,
 )  # bytes of config.json and of the header of model.safetensors; far above any need
-_LONGEST: TypeAdapter[int | None] = TypeAdapter(Annotated[int, Field(strict=True, ge=1)] | None)
 
 
 class AlignmentHeads(Section):
@@ -58,6 +57,18 @@ class AlignmentHeads(Section):
     """Whether a token is aligned at the position where the decoder reads it, not where it predicts it."""
 
 
+class _Sections(Section):
+    """The content of config.json that describes the model."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    languages: Languages
+    model: ModelSettings
+    decode: DecodeSettings
+    alignment: AlignmentHeads | None = None
+    longest_source: PositiveInt | None = None
+
+
 @dataclass(frozen=True)
 class LoadedModel:
     """A model with all that translation needs."""
@@ -66,10 +77,8 @@ class LoadedModel:
     tokenizers: Tokenizers
     languages: Languages
     decode: DecodeSettings
-    alignment: AlignmentHeads | None = None
-    """Measured at the end of training; None if it was not."""
-    longest_source: int | None = None
-    """Tokens of the longest source sentence in training; None for models that do not record it."""
+    alignment: AlignmentHeads | None = None  # measured when training ends; None before
+    longest_source: int | None = None  # tokens of the longest source sentence in training; None if not recorded
 
 
 def save_model(directory: Path, loaded: LoadedModel) -> None:
@@ -83,16 +92,14 @@ def write_model_files(directory: Path, loaded: LoadedModel) -> None:
     """Write weights, tokenizers and configuration into an existing directory; call `seal` when it is complete."""
     write_tensors(weights_of(loaded.model), directory / WEIGHTS_FILE)
     loaded.tokenizers.save(directory)
-    configuration = {
-        "format_version": FORMAT_VERSION,
-        "languages": loaded.languages.model_dump(),
-        "model": loaded.model.settings.model_dump(),
-        "decode": loaded.decode.model_dump(),
-        "longest_source": loaded.longest_source,
-    }
-    if loaded.alignment is not None:
-        configuration["alignment"] = loaded.alignment.model_dump()
-    _write_json(directory / CONFIG_FILE, configuration)
+    sections = _Sections(
+        languages=loaded.languages,
+        model=loaded.model.settings,
+        decode=loaded.decode,
+        alignment=loaded.alignment,
+        longest_source=loaded.longest_source,
+    )
+    _write_json(directory / CONFIG_FILE, {"format_version": FORMAT_VERSION, **sections.model_dump()})
 
 
 def weights_of(model: Transformer) -> dict[str, Tensor]:
@@ -104,34 +111,26 @@ def load_model(directory: Path, device: torch.device) -> LoadedModel:
     """Read a model directory. Raises ModelError if it is not one, too new, damaged, inconsistent, or too large."""
     configuration = read_configuration(directory)
     try:
-        settings = ModelSettings.model_validate(configuration["model"])
-        languages = Languages.model_validate(configuration["languages"])
-        decode = DecodeSettings.model_validate(configuration["decode"])
-        aligns = configuration.get("alignment")
-        alignment = None if aligns is None else AlignmentHeads.model_validate(aligns)
-        longest_source = _LONGEST.validate_python(configuration.get("longest_source"))
-    except KeyError as error:
-        raise ModelError(f"{directory / CONFIG_FILE}: the section {error} is missing; copy the model anew") from None
+        sections = _Sections.model_validate(configuration)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        key = ".".join(map(str, first["loc"])) or "longest_source"
+        key = ".".join(map(str, first["loc"]))
         raise ModelError(f"{directory / CONFIG_FILE}: {key}: {first['msg']}; was it written by a newer nmt?") from None
-    for layer, head in () if alignment is None else alignment.heads:
-        if not (0 <= layer < settings.decoder_layers and 0 <= head < settings.heads):
-            place = directory / CONFIG_FILE
-            raise ModelError(f"{place}: alignment: layer {layer}, head {head}: the model has no such head")
+    for layer, head in () if sections.alignment is None else sections.alignment.heads:
+        if not (0 <= layer < sections.model.decoder_layers and 0 <= head < sections.model.heads):
+            file = directory / CONFIG_FILE
+            raise ModelError(f"{file}: alignment: layer {layer}, head {head}: the model has no such head")
     tokenizers = Tokenizers.load(directory)
-    model = _build(directory, settings, tokenizers, device)
-    return LoadedModel(model, tokenizers, languages, decode, alignment, longest_source)
+    model = _build(directory, sections.model, tokenizers, device)
+    return LoadedModel(
+        model, tokenizers, sections.languages, sections.decode, sections.alignment, sections.longest_source
+    )
 
 
 def _build(directory: Path, settings: ModelSettings, tokenizers: Tokenizers, device: torch.device) -> Transformer:
     """Return a directory's model. Raises ModelError if its settings need more weights than it has, or more memory."""
     vocabularies, found = (len(tokenizers.source), len(tokenizers.target)), _count_weights(directory / WEIGHTS_FILE)
-    try:
-        expected = Transformer.count(settings, *vocabularies)
-    except RuntimeError:  # a matrix with more numbers than an int64 can count
-        expected = 2**63
+    expected = settings.weight_count(*vocabularies)
     if expected > found:
         raise ModelError(
             f"{directory / CONFIG_FILE}: model: its sizes and the tokenizer need {expected:,} weights, but "
@@ -185,9 +184,7 @@ def _count_weights(file: Path) -> int:
         with file.open("rb") as stream:
             size = int.from_bytes(stream.read(8), "little")
         if size > _MAX_HEADER:
-            raise ModelError(
-                f"{file}: cannot read the weights: a header of {size:,} bytes, allowed are {_MAX_HEADER:,}"
-            )
+            raise OSError(f"a header of {size:,} bytes, allowed are {_MAX_HEADER:,}")
         with safe_open(file, "pt") as tensors:
             return sum(math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118
     except (OSError, SafetensorError) as error:

@@ -2,7 +2,7 @@
 
 On CPUs the kernels of `nmt.model.cpu` replace plain torch where they are faster. The environment variable
 NMT_CPU_KERNELS=off, read when this module is imported, selects plain torch everywhere: slower, with the same results up
-to rounding (training then draws other dropout masks). It tells a fault of a kernel from a fault of the model.
+to rounding (training then draws other dropout masks). Use it to find out whether a kernel causes a fault.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""A model in shards: of every weight, each process holds a piece, and all pieces meet only while a layer computes.
+"""Fully sharded data parallelism, FSDP (Zhao et al. 2023): each process holds a shard of every weight.
 
-Fully sharded data parallelism, FSDP (Zhao et al. 2023), for models that do not fit on one device with their gradient
-and their moments. In one process, and with replicas, all tensors are whole, and the functions here return them as such.
+The shards of a layer are gathered only while it computes. For models that do not fit on one device with their gradients
+and moments. In one process, and with replicas, no tensor is sharded, and the functions here return their input.
 """
 
 import torch
@@ -10,11 +10,11 @@ from torch import Tensor, nn
 from nmt.model.transformer import Transformer
 from nmt.system import distributed
 
-# torch.distributed.tensor and .fsdp take a while to import, so only those do who need them
+# torch.distributed.tensor and .fsdp take long to import, so they are imported where they are needed
 
 
 def shard(root: nn.Module, model: Transformer, device: torch.device) -> None:
-    """Shard a model in place, layer by layer; `root` is the module that is called: the model, or what contains it."""
+    """Shard a model in place, layer by layer; `root` is the module that is called: the model or its wrapper."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
@@ -25,12 +25,9 @@ def shard(root: nn.Module, model: Transformer, device: torch.device) -> None:
 
 
 def whole(model: Transformer) -> Transformer:
-    """Return a model with whole weights, for methods that need them all at once: itself, or a copy of what is sharded.
-
-    All processes must ask for it together.
-    """
+    """Return a model with gathered weights: the model itself if it is not sharded. Call it on all ranks."""
     weights = [whole_tensor(weight) for weight in model.parameters()]
-    if all(mine is same for mine, same in zip(weights, model.parameters(), strict=True)):
+    if all(gathered is weight for gathered, weight in zip(weights, model.parameters(), strict=True)):
         return model
     source, target = (embedding.tokens.num_embeddings for embedding in (model.source_embedding, model.target_embedding))
     with weights[0].device:
@@ -41,7 +38,7 @@ def whole(model: Transformer) -> Transformer:
 
 
 def whole_tensor(tensor: Tensor) -> Tensor:
-    """Put the pieces of a tensor together, which all processes must do together; return a whole one as it is."""
+    """Return a tensor with its shards gathered. Call it on all ranks."""
     if distributed.size() == 1:
         return tensor
     from torch.distributed.tensor import DTensor
@@ -50,7 +47,7 @@ def whole_tensor(tensor: Tensor) -> Tensor:
 
 
 def laid_out_like(parameter: Tensor, value: Tensor) -> Tensor:
-    """Return a whole value as a parameter is laid out: on its device, and if that is sharded, this process's piece."""
+    """Return a value on the device of a parameter and, if that is sharded, this rank's shard of the value."""
     if distributed.size() > 1:
         from torch.distributed.tensor import DTensor, distribute_tensor
 

@@ -44,15 +44,6 @@ class Transformer(nn.Module):
         if initialized:
             initialize(self)
 
-    @classmethod
-    def count(cls, settings: ModelSettings, source_vocabulary: int, target_vocabulary: int) -> int:
-        """Return the number of weights of a model, tied ones counted once, without allocating them."""
-        smallest = settings.model_copy(update={"encoder_layers": 1, "decoder_layers": 1})
-        with torch.device("meta"):
-            model = cls(smallest, source_vocabulary, target_vocabulary, initialized=False)
-        more = ((model.encoder, settings.encoder_layers - 1), (model.decoder, settings.decoder_layers - 1))
-        return model.parameter_count() + sum(n * sum(p.numel() for p in layers.parameters()) for layers, n in more)
-
     def forward(
         self, sources: Sequence[Tensor], source_masks: Sequence[Tensor | None], targets: Sequence[Tensor]
     ) -> Tensor:

@@ -474,6 +474,23 @@ def test_number_of_weights(norm: str, activation: str, tied: str) -> None:
     assert model.parameter_count() == expected
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"normalization": "rms", "activation": "swiglu", "tied_embeddings": "target"},
+        {"positions": "learned", "max_positions": 7, "tied_embeddings": "none"},
+        {"positions": "relative", "max_distance": 3, "norm": "post"},
+        {"attention_score": "bilinear"},
+        {"attention_score": "additive"},
+    ],
+    ids=str,
+)
+def test_weight_count_of_the_settings_is_that_of_the_model(changes: dict[str, object]) -> None:
+    model = build(source_vocabulary=11 if "tied_embeddings" not in changes else 17, **changes)
+    source = model.source_embedding.tokens.num_embeddings
+    assert model.settings.weight_count(source, 11) == model.parameter_count()
+
+
 def test_learned_positions_count() -> None:
     difference = build(positions="learned", max_positions=7).parameter_count() - build().parameter_count()
     assert difference == 2 * 7 * 12
