@@ -9,13 +9,13 @@
     valid/…                                the same; only if the recipe names a validation text
     valid.json                             all validation sentences and references as they were written
 
-It is written to a sibling directory and renamed when complete, so whatever bears its name is whole.
+It is written to a sibling directory and renamed when it is complete.
 """
 
 import json
 from array import array
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +23,7 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import TypeAdapter, ValidationError
 
 from nmt.config import MaxLength
 from nmt.config.recorded import with_new_names
@@ -39,7 +40,7 @@ Ids = npt.NDArray[np.int32]
 
 @dataclass(frozen=True)
 class InputFile:
-    """A text that the corpus was made from; size and time make a second look cheap, the digest makes it sure."""
+    """A file that the corpus was made from. If its size and time are unchanged, it is not read again."""
 
     path: str
     size: int
@@ -49,7 +50,7 @@ class InputFile:
 
 @dataclass(frozen=True)
 class SideCounts:
-    """One side of the pairs that were kept; `spelled` are the characters without a piece."""
+    """Counts over one side of the pairs kept; `spelled` counts the characters without a piece."""
 
     tokens: int
     characters: int
@@ -58,7 +59,7 @@ class SideCounts:
 
 @dataclass(frozen=True)
 class SplitCounts:
-    """How many pairs were read, how many each rule refused, and what was kept."""
+    """Pairs read, pairs removed by each filter rule, and pairs kept."""
 
     read: int
     kept: int
@@ -69,7 +70,7 @@ class SplitCounts:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a prepared corpus is and what it was made from."""
+    """The description of a prepared corpus: settings, inputs, counts, digests."""
 
     settings: dict[str, Any]
     """The part of the recipe that the result depends on."""
@@ -88,8 +89,7 @@ class Manifest:
 
     def write(self, directory: Path) -> None:
         """Write `manifest.json`."""
-        limit = None if self.max_length is None else self.max_length.model_dump()
-        content = {"format": PREPARED.format, "format_version": FORMAT_VERSION, **asdict(self), "max_length": limit}
+        content = {"format": PREPARED.format, "format_version": FORMAT_VERSION, **_MANIFEST.dump_python(self)}
         text = json.dumps(content, indent=2, ensure_ascii=False)
         (directory / "manifest.json").write_text(text + "\n", encoding="utf-8")
 
@@ -101,23 +101,17 @@ class Manifest:
         if version != FORMAT_VERSION:
             raise DataError(f"{path}: found format version {version}, expected {FORMAT_VERSION}; {_REMEDY}")
         try:
-            return cls(
-                with_new_names(content["settings"]),
-                tuple(InputFile(**file) for file in content["inputs"]),
-                content["fingerprint"],
-                _split_counts(content["train"]),
-                None if content["valid"] is None else _split_counts(content["valid"]),
-                None if content.get("max_length") is None else MaxLength(**content["max_length"]),
-                tuple(InputFile(**file) for file in content.get("test", ())),
-                tuple(Overlap(**{**one, "examples": tuple(one["examples"])}) for one in content.get("overlaps", ())),
-                dict(content.get("files", {})),
-            )
-        except (KeyError, TypeError, ValueError):
+            manifest = _MANIFEST.validate_python(content)
+        except ValidationError:
             raise DataError(f"{path}: damaged; {_REMEDY}") from None
+        return replace(manifest, settings=with_new_names(manifest.settings))
+
+
+_MANIFEST = TypeAdapter(Manifest)
 
 
 def _read_manifest(directory: Path) -> dict[str, Any]:
-    """Return the manifest as JSON values, of whatever version, if it is one at all."""
+    """Return the manifest of any format version as JSON values."""
     path = directory / "manifest.json"
     try:
         content = json.loads(path.read_bytes())
@@ -135,25 +129,25 @@ def _read_manifest(directory: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Sentences:
-    """A few sentences' ids end to end, and how many each has."""
+    """Sentences as one array of ids and the length of each."""
 
     ids: npt.NDArray[np.int64]
     lengths: npt.NDArray[np.int64]
 
     @classmethod
     def of(cls, sentences: Sequence[Sequence[int]]) -> "Sentences":
-        """Return sentences given one by one."""
+        """Return sentences from lists of ids."""
         lengths = np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
         return cls(np.fromiter(chain.from_iterable(sentences), dtype=np.int64, count=int(lengths.sum())), lengths)
 
     def split(self) -> list[list[int]]:
-        """Return the sentences one by one."""
+        """Return the sentences as lists of ids."""
         ids, ends = self.ids.tolist(), np.cumsum(self.lengths).tolist()
         return [ids[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
 class TokenStore(Sequence[Ids]):
-    """The sentences of one side as ids, without bos and eos; read from disk as they are asked for."""
+    """The sentences of one side as ids, without `<s>` and `</s>`, read from disk on access."""
 
     def __init__(self, tokens: npt.NDArray[Any], offsets: npt.NDArray[np.int64]) -> None:
         self._tokens, self._offsets = tokens, offsets
@@ -177,7 +171,7 @@ class TokenStore(Sequence[Ids]):
 
     @property
     def offsets(self) -> npt.NDArray[np.int64]:
-        """Where each sentence begins, and where the last one ends: (N+1,), mapped from disk."""
+        """The start of each sentence and the end of the last one: (N+1,), mapped from disk."""
         return self._offsets
 
     def check(self, vocabulary: int) -> None:
@@ -191,15 +185,15 @@ class TokenStore(Sequence[Ids]):
         """Return the sentences at some indices."""
         starts = self._offsets[indices]
         lengths = self._offsets[indices + 1] - starts
-        # for each token its place in its sentence, from where its sentence begins in the store
+        # for each token its index in its sentence, plus the start of the sentence in the store
         first = np.cumsum(lengths) - lengths
-        places = np.arange(int(lengths.sum())) + np.repeat(starts - first, lengths)
-        return Sentences(self._tokens[places].astype(np.int64), lengths)
+        positions = np.arange(int(lengths.sum())) + np.repeat(starts - first, lengths)
+        return Sentences(self._tokens[positions].astype(np.int64), lengths)
 
 
 @dataclass(frozen=True)
 class PreparedSplit:
-    """Sentence pairs as ids: entry i of `source` and of `target` are translations; `weights` is (N,) float32."""
+    """Sentence pairs as ids: `target[i]` is the translation of `source[i]`; `weights` is (N,) float32."""
 
     source: TokenStore
     target: TokenStore
@@ -220,10 +214,10 @@ class PreparedSplit:
 
 @dataclass(frozen=True)
 class PreparedCorpus:
-    """All that training needs to know about the text.
+    """The text as training reads it.
 
-    `valid` leaves out pairs with an empty or an over-long side, on which no loss can be computed; `valid_sources` and
-    `valid_references` hold every line as it was written, for translation scores.
+    `valid` has no pairs with an empty or too long side, for which there is no loss; `valid_sources` and
+    `valid_references` hold all lines as they were read, for translation scores.
     """
 
     train: PreparedSplit
@@ -247,7 +241,7 @@ class PreparedCorpus:
         train = PreparedSplit.open(directory / "train")
         valid = None if manifest.valid is None else PreparedSplit.open(directory / "valid")
         if len(train) != manifest.train.kept:
-            found = f"holds {len(train)} pairs, its manifest says {manifest.train.kept}"
+            found = f"holds {len(train)} pairs, but its manifest {manifest.train.kept}"
             raise DataError(f"{directory}: {found}; {_REMEDY}")
         sources, references = ([], []) if valid is None else _read_valid_text(directory)
         corpus = cls(train, valid, sources, references, tokenizers, manifest)
@@ -268,9 +262,9 @@ class PreparedCorpus:
 
 
 class SplitWriter:
-    """Appends pairs to the files of a split; nothing but lengths and weights is held in memory.
+    """Appends pairs to the files of a split, of which only lengths and weights are held in RAM.
 
-    Used as a context manager: the files are complete when it has been left.
+    Used as a context manager, on whose exit the files are complete.
     """
 
     def __init__(self, directory: Path, tokenizers: Tokenizers) -> None:
@@ -300,7 +294,7 @@ class SplitWriter:
 
 
 class _SideWriter:
-    """Writes a tokens array whose length is known only at the end, then the offsets."""
+    """Writes an array of tokens, whose length is known only at the end, then the offsets."""
 
     def __init__(self, directory: Path, side: str, vocabulary: int) -> None:
         self._dtype = np.dtype(np.uint16 if vocabulary <= 1 << 16 else np.int32)
@@ -321,7 +315,7 @@ class _SideWriter:
         with self._file:
             self._file.seek(0)
             self._write_header(int(offsets[-1]))
-            # numpy pads headers so that an array may grow
+            # numpy pads headers so that an array can grow
             assert self._file.tell() == self._start
         np.save(self._offsets_path, offsets)
 
@@ -347,14 +341,9 @@ def _read_valid_text(directory: Path) -> tuple[list[str], list[str]]:
         raise DataError(f"{path}: missing or damaged; {_REMEDY}") from None
 
 
-def _split_counts(content: dict[str, Any]) -> SplitCounts:
-    sides = {side: SideCounts(**content[side]) for side in ("source", "target")}
-    return SplitCounts(content["read"], content["kept"], content["refused"], **sides)
-
-
 def _load_array(path: Path) -> npt.NDArray[Any]:
     try:
-        # a plain array over the map, since those of class memmap are slow to take little pieces of
+        # a plain array over the map: slicing a memmap object is slow
         return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
     except (OSError, ValueError, EOFError):
         raise DataError(f"{path}: missing or damaged; {_REMEDY}") from None

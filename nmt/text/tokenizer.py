@@ -1,12 +1,12 @@
-"""The tokenizer: SentencePiece over normalized text. It is the vocabulary too, so the two cannot fall out of step.
+"""The tokenizer: SentencePiece on normalized text. It is also the vocabulary.
 
 >>> tokenizer = Tokenizer.train(lines, TokenizerSettings(vocab_size=8000))
 >>> tokenizer.decode(tokenizer.encode("Come  stai?"))
 'Come stai?'
 
-Text is text: a literal `<s>`, `<back>` or `▁` in a sentence is spelled out and comes back as it was. The symbols of
-those names are control symbols, which SentencePiece never matches in text, and `▁`, its mark for a space, is swapped
-on the way in and out for a character that normalized text cannot hold.
+A literal `<s>`, `<back>` or `▁` in a sentence is encoded as text and decoded to itself: the symbols of those names are
+control symbols, which SentencePiece never matches in text, and `▁`, its symbol for a space, is replaced before encoding
+and after decoding by a character that normalized text does not contain.
 """
 
 import io
@@ -27,27 +27,26 @@ from nmt.text.normalize import normalize
 
 PAD, UNK, BOS, EOS = range(4)
 
-_SPACE_MARK, _STAND_IN = "▁", "\ufdd0"
+_SPACE_MARK, _REPLACEMENT = "▁", "\ufdd0"
 _TRAINING_SENTENCES = 2_000_000
-"""More text than this changes the pieces little and costs memory; SentencePiece draws a sample, the same each time."""
+"""More text changes the pieces little and needs more RAM; SentencePiece draws a sample, always the same."""
 _LONGEST_LINE = 4192
-"""Bytes; SentencePiece learns nothing from longer lines."""
+"""Bytes. SentencePiece ignores longer lines."""
 _TRAINING_THREADS = 8
-"""Fixed, because sums of floats depend on how many threads share them, and so would the pieces."""
+"""Fixed, because sums of floats, and with them the pieces, depend on the number of threads."""
 
 
 class Tokenizer:
-    """Cuts a sentence into ids of pieces and puts ids together again. Neither ever raises, whatever the text."""
+    """Encodes sentences into ids of pieces and decodes ids. Neither raises an error, whatever the text."""
 
     def __init__(self, processor: Any) -> None:
         self._processor = processor
 
     @classmethod
     def train(cls, lines: Iterable[str], settings: TokenizerSettings, tags: Sequence[str] = ()) -> "Tokenizer":
-        """Learn the pieces from raw or normalized lines; the same lines give the same tokenizer, to the byte.
+        """Train on raw or normalized lines; the same lines give the same tokenizer, byte for byte.
 
-        Raises ConfigError when the text cannot fill `tokenizer.vocab_size` or needs more, DataError when there
-        is no text.
+        Raises ConfigError if `tokenizer.vocab_size` is too large or too small for the text, DataError if there is none.
         """
         source = _TrainingLines(lines)
         model = io.BytesIO()
@@ -81,7 +80,7 @@ class Tokenizer:
 
     @classmethod
     def from_bytes(cls, model: bytes) -> "Tokenizer":
-        """Read what `to_bytes` returned. Raises ModelError if it is damaged or another program's vocabulary."""
+        """Inverse of `to_bytes`. Raises ModelError for a damaged model or one with other special symbols."""
         processor = sentencepiece.SentencePieceProcessor()
         try:
             processor.LoadFromSerializedProto(model)
@@ -98,37 +97,29 @@ class Tokenizer:
 
     @property
     def pad_id(self) -> int:
-        """Fills a batch; never in a sentence."""
+        """The id of `<pad>`, which is in no sentence."""
         return PAD
-
-    @property
-    def bos_id(self) -> int:
-        """Begins every target."""
-        return BOS
-
-    @property
-    def eos_id(self) -> int:
-        """Ends every sentence."""
-        return EOS
 
     def __len__(self) -> int:
         return int(self._processor.get_piece_size())
 
     @property
     def pieces(self) -> list[str]:
-        """Every piece by id, spaces shown as `▁`, special symbols as `<s>`."""
-        return [self._processor.id_to_piece(i).replace(_STAND_IN, _SPACE_MARK) for i in range(len(self))]
+        """All pieces by id, with `▁` for spaces."""
+        return [self._processor.id_to_piece(i).replace(_REPLACEMENT, _SPACE_MARK) for i in range(len(self))]
 
     def tag_id(self, tag: str) -> int:
         """Return the id of the symbol `<tag>`. Raises ModelError if the tokenizer was trained without that tag."""
         index = int(self._processor.piece_to_id(f"<{tag}>"))
         if not self._processor.is_control(index) or index in (PAD, BOS, EOS):
-            raise ModelError(f"the tokenizer does not know the tag '{tag}'; tags are named in data.train of the recipe")
+            raise ModelError(
+                f"the tokenizer has no tag '{tag}'; tags are set in data.train of the recipe"
+            )
         return index
 
     @cached_property
     def merges(self) -> bool:
-        """Whether pieces are put together by merges (BPE) rather than chosen by their probabilities (unigram)."""
+        """Whether it is a byte-pair encoding (merges) rather than a unigram language model."""
         try:
             self._processor.nbest_encode("a", nbest_size=2, out_type=int)
         except RuntimeError:
@@ -137,7 +128,7 @@ class Tokenizer:
 
     @cached_property
     def table(self) -> "PieceTable":
-        """What stands behind each id."""
+        """The pieces with their scores."""
         processor, ids = self._processor, range(len(self))
         found = {i: int(processor.id_to_piece(i)[3:5], 16) for i in ids if processor.is_byte(i)}
         controls = frozenset(i for i in ids if processor.is_control(i))
@@ -146,31 +137,31 @@ class Tokenizer:
         return PieceTable(surfaces, [processor.get_score(i) for i in ids], found, controls)
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of a sentence, without bos and eos; [] if nothing is left of it when normalized."""
+        """Return the ids of a sentence, without `<s>` and `</s>`; [] if it is empty after normalization."""
         ids: list[int] = self._processor.encode(_escape(text))
         return ids
 
     def encode_batch(self, texts: Sequence[str], threads: int | None = None) -> list[npt.NDArray[np.int32]]:
-        """Encode many sentences at once, as arrays; `threads` None takes one a core."""
+        """Encode many sentences into arrays; `threads` None means one for each core."""
         escaped = [_escape(text) for text in texts]
         arrays = self._processor.encode(escaped, num_threads=threads or -1, return_type="numpy")
         return list(arrays)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Return the sentence that ids spell: normalized, so always one line. Special symbols and tags say nothing.
+        """Return the normalized sentence of ids, always one line. Special symbols and tags are skipped.
 
-        `decode(encode(text)) == normalize(text)` where `byte_fallback` is on. Bytes that spell no character are U+FFFD.
+        `decode(encode(text)) == normalize(text)` with `byte_fallback`. Bytes that form no character become U+FFFD.
         """
         plain = [int(i) for i in ids if i > EOS]
         text: str = self._processor.decode(plain)
-        return normalize(text.replace(_STAND_IN, _SPACE_MARK))
+        return normalize(text.replace(_REPLACEMENT, _SPACE_MARK))
 
     def spell(self, ids: Sequence[int]) -> list[bytes]:
-        """Return what each id writes, in UTF-8, with the space before it; special symbols and tags write nothing."""
+        """Return the UTF-8 bytes of each id, with the space before it; empty for special symbols and tags."""
         return self._written(ids, [self._processor.id_to_piece(i) for i in ids])
 
     def spell_text(self, text: str) -> list[bytes]:
-        """Return what each id of `encode(text)` writes, also where a character has no piece."""
+        """Return the UTF-8 bytes of each id of `encode(text)`, also for characters without a piece."""
         return self._written(self.encode(text), self._processor.encode(_escape(text), out_type=str))
 
     def _written(self, ids: Sequence[int], pieces: Sequence[str]) -> list[bytes]:
@@ -183,12 +174,12 @@ class Tokenizer:
             else piece.replace(_SPACE_MARK, " ").encode()
             for i, piece in zip(ids, pieces, strict=True)
         ]
-        # the stand-in may be spelled byte by byte; it is as long as what it stands for
-        whole = io.BytesIO(b"".join(parts).replace(_STAND_IN.encode(), _SPACE_MARK.encode()))
+        # the replacement may be spelled byte by byte; it is as long as the space mark
+        whole = io.BytesIO(b"".join(parts).replace(_REPLACEMENT.encode(), _SPACE_MARK.encode()))
         return [whole.read(len(part)) for part in parts]
 
     def spelled(self) -> npt.NDArray[np.bool_]:
-        """Return (V,) bools: True where an id stands for (the first byte of) a character that has no piece."""
+        """Return (V,) bools: True for ids of (the first byte of) a character without a piece."""
         table = np.zeros(len(self), dtype=np.bool_)
         table[UNK] = True
         for i in range(len(self)):
@@ -200,7 +191,7 @@ class Tokenizer:
 
 @dataclass(frozen=True)
 class PieceTable:
-    """The pieces by id: their text, with `▁` for a space ("" where there is none), and their scores.
+    """The pieces by id: their text, with `▁` for a space ("" for symbols and bytes), and their scores.
 
     A score is the log-probability of a unigram model's piece, or minus the rank of a merge. `bytes` are the values of
     the ids that spell a byte; `controls` are tags and symbols such as `<s>`.
@@ -234,19 +225,19 @@ class Tokenizers:
 
     @classmethod
     def load(cls, directory: Path) -> "Tokenizers":
-        """Read what `save` wrote. Raises ModelError if it is absent or damaged."""
+        """Inverse of `save`. Raises ModelError if it is absent or damaged."""
         loaded = [_load_file(file) for file in tokenizer_files(directory)]
         return cls(loaded[0], loaded[-1])
 
 
 def tokenizer_files(directory: Path) -> list[Path]:
-    """Return where a directory has its tokenizers: one file if they are shared, else those of source and target."""
+    """Return the tokenizer files of a directory: one if it is shared, else those of source and target."""
     shared = directory / "tokenizer.model"
     return [shared] if shared.exists() else [directory / f"tokenizer.{side}.model" for side in ("source", "target")]
 
 
 class _TrainingLines:
-    """Feeds the trainer; keeps the error that reading raised, which SentencePiece would turn into a RuntimeError."""
+    """Lines for the trainer. Stores an error of reading, which SentencePiece would convert to a RuntimeError."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._lines = lines
@@ -266,7 +257,7 @@ class _TrainingLines:
 
 
 def _escape(text: str) -> str:
-    return normalize(text).replace(_SPACE_MARK, _STAND_IN)
+    return normalize(text).replace(_SPACE_MARK, _REPLACEMENT)
 
 
 def _load_file(path: Path) -> Tokenizer:
@@ -283,11 +274,11 @@ def _load_file(path: Path) -> Tokenizer:
 def _no_text(lines: int) -> str:
     too_long = f"every line is longer than {_LONGEST_LINE} bytes; put one sentence a line"
     found = too_long if lines else "every line is empty"
-    return f"there is no text to learn the tokenizer from: {found}"
+    return f"there is no text to train the tokenizer on: {found}"
 
 
 def _explain(message: str, settings: TokenizerSettings) -> str:
-    """Say in the recipe's words why SentencePiece refused."""
+    """Return SentencePiece's error in terms of the recipe."""
     too_high = re.search(r"too high \(\d+\).*<= (\d+)", message)
     too_low = re.search(r"smaller than required_chars\. \d+ vs (\d+)", message)
     if too_high:
@@ -302,4 +293,4 @@ def _explain(message: str, settings: TokenizerSettings) -> str:
             f"of this text alone need {too_low[1]}; set tokenizer.vocab_size to {too_low[1]} or more, or lower "
             "tokenizer.coverage"
         )
-    return f"tokenizer: SentencePiece cannot learn from this text: {message.removeprefix('INTERNAL: ').strip()}"
+    return f"tokenizer: SentencePiece cannot be trained on this text: {message.removeprefix('INTERNAL: ').strip()}"

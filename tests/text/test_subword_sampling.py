@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from nmt.config import TokenizerSettings
 from nmt.text.normalize import normalize
 from nmt.text.subword_sampling import SegmentationSampler
-from nmt.text.tokenizer import UNK, Tokenizer
+from nmt.text.tokenizer import EOS, UNK, Tokenizer
 
 UNIGRAM, BPE = "unigram", "bpe"
 TEXT = st.lists(st.sampled_from([*"abcdeghilmnorst", " ", " ", "è", "茶", "☃", "▁", "<s>", "Tom", "the "])).map("".join)
@@ -136,7 +136,7 @@ def test_the_text_stays_the_same(
     sampled = samplers[type_].sample(ids, random.Random(seed))
     assert tokenizer.decode(sampled) == tokenizer.decode(ids) == normalize(text)
     assert sampled == samplers[type_].sample(ids, random.Random(seed))
-    assert min(sampled, default=9) > tokenizer.eos_id
+    assert min(sampled, default=9) > EOS
 
 
 @pytest.mark.parametrize("type_", [UNIGRAM, BPE])
