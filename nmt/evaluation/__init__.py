@@ -1,1 +1,1 @@
-"""How good translations are. Free of torch."""
+"""Scores of translations, their significance, and warnings about them. Imports no torch."""

@@ -1,1 +1,1 @@
-"""Sentences before they are tensors: readers, normalization, filters, tokenizer, the prepared corpus. Free of torch."""
+"""Text before it is tensors: readers, normalization, filters, tokenizer, the prepared corpus. Imports no torch."""

@@ -1,12 +1,12 @@
-"""Terms and how they must be translated: tab-separated lines, source term and target term, used to the letter.
+"""Glossaries: source terms with required translations, as tab-separated lines.
 
 >>> glossary = Glossary.read(Path("terms.tsv"))  # download<TAB>scaricare, and US<TAB>Stati Uniti
 >>> glossary.targets("Download it for us.")
 ['scaricare']
 
-A term is found where its words stand whole in a line, the longest term first, terms never within each other. Words are
-runs of letters and digits; of Chinese and Japanese, each character is one. Exact case goes first; a term without
-capitals is also found with other capitals ("Download"), a term with capitals only as it stands, so that US is not us.
+A term matches whole words of a line; the longest term has priority, and matches do not overlap. Words are runs of
+letters and digits; each character of Chinese and Japanese is one. A term in lower case also matches other
+capitalizations ("Download"); a term with capitals matches only itself, so that US is not us.
 """
 
 import hashlib
@@ -39,9 +39,9 @@ class Glossary:
 
     @classmethod
     def read(cls, path: Path) -> "Glossary":
-        """Read a file, plain or gzip; blank lines count for nothing.
+        """Read a file, plain or gzip; blank lines are ignored.
 
-        Raises DataError with file and line: not two columns, an empty term, a term that is there already.
+        Raises DataError with file and line: not two columns, an empty term, a term that occurs twice.
         """
         terms: dict[str, str] = {}
         seen: dict[Words, int] = {}
@@ -71,35 +71,35 @@ class Glossary:
         return cls(terms)
 
     def targets(self, line: str, outside: Sequence[tuple[int, int]] = ()) -> list[str]:
-        """Return the target terms that the translation of a line must hold, in order, one for each place.
+        """Return the target terms that the translation of a line must contain, one for each match, in order.
 
-        Nothing is looked for in the spans `outside`, (start, end).
+        Nothing matches in the spans `outside`, (start, end).
         """
         words = [
             found[0]
             for found in _WORD.finditer(line)
             if not any(start <= found.start() < end for start, end in outside)
         ]
-        targets, place = [], 0
-        while place < len(words):
-            size = next((size for size in range(self._longest, 0, -1) if self._term(words, place, size)), 0)
+        targets, start = [], 0
+        while start < len(words):
+            size = next((size for size in range(self._longest, 0, -1) if self._term(words, start, size)), 0)
             if size:
-                targets.append(self._term(words, place, size))
-            place += size or 1
+                targets.append(self._term(words, start, size))
+            start += size or 1
         return targets
 
     @cached_property
     def _longest(self) -> int:
         return max(map(len, self._by_words), default=0)
 
-    def _term(self, words: Sequence[str], place: int, size: int) -> str:
-        """Return the target of the term that is these words, "" if it is none."""
-        exact = tuple(words[place : place + size])
+    def _term(self, words: Sequence[str], start: int, size: int) -> str:
+        """Return the target of the term made of these words, "" if there is none."""
+        exact = tuple(words[start : start + size])
         return self._by_words.get(exact) or self._by_words.get(tuple(word.lower() for word in exact), "")
 
 
 def missing_terms(targets: Sequence[str], text: str) -> list[str]:
-    """Return the terms that a text holds less often than they are asked for, as whole words where there are spaces.
+    """Return the terms that a text contains less often than required, as whole words in scripts with spaces.
 
     >>> missing_terms(["gatto", "cane"], "gattone e cane")
     ['gatto']
@@ -110,7 +110,7 @@ def missing_terms(targets: Sequence[str], text: str) -> list[str]:
 
 
 def _whole(term: str) -> re.Pattern[str]:
-    """Match a term where it does not run on into a word of a script with spaces."""
+    """Match a term that is not part of a longer word of a script with spaces."""
     letter = rf"[^\W{UNSPACED}]"
     before = rf"(?<!{letter})" if re.match(letter, term) else ""
     after = rf"(?!{letter})" if re.match(letter, term[-1]) else ""

@@ -1,4 +1,4 @@
-"""One clean form for every line: what looks the same is the same, and a sentence is one line.
+"""Normalization: NFC, no invisible characters, single spaces; a sentence is one line.
 
 >>> normalize("\\ufeffe\\u0301 vero\\u2028,\\t lo\\xa0so ")
 'é vero , lo so'
@@ -7,9 +7,9 @@
 import re
 import unicodedata
 
-# Invisible characters, to be dropped: controls that are not whitespace (Cc), format characters (Cf), noncharacters.
-# Kept are the format characters that change what a reader sees: the joiners U+200C and U+200D of Persian, Hindi and
-# emoji, the visible signs of Arabic, Syriac and Kaithi, the layout of hieroglyphs and shorthand, tags of emoji flags.
+# Invisible characters, which are removed: controls that are not whitespace (Cc), format characters (Cf), noncharacters.
+# Format characters that change the visible text are kept: the joiners U+200C and U+200D of Persian, Hindi and emoji,
+# the visible signs of Arabic, Syriac and Kaithi, the layout of hieroglyphs and shorthand, tags of emoji flags.
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f"
     "\xad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb"
@@ -22,13 +22,13 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 def normalize(text: str) -> str:
     """Return `text` in NFC, without invisible characters, each run of whitespace as one space, trimmed.
 
-    Whitespace of every kind counts: tabs, U+0085, U+00A0, U+2028, U+3000. Full-width punctuation stays: this is not
-    NFKC. Half a surrogate pair, which no file can hold, becomes U+FFFD. `normalize(normalize(x)) == normalize(x)`.
+    Whitespace is all that Unicode calls so: tabs, U+0085, U+00A0, U+2028, U+3000. Full-width punctuation is kept (it is
+    not NFKC). An unpaired surrogate, which UTF-8 cannot encode, becomes U+FFFD. The function is idempotent.
     """
     if not text.isascii() or not text.isprintable():
         if _SURROGATE.search(text):
             text = text.encode("utf-16", errors="surrogatepass").decode("utf-16", errors="replace")
-        # before NFC, as what stands between a letter and its accent must not keep them apart
+        # before NFC, so that none of them separates a letter from its accent
         text = _INVISIBLE.sub("", text)
         text = unicodedata.normalize("NFC", text)
     return " ".join(text.split())

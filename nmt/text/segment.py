@@ -1,9 +1,9 @@
-"""Cut a line that is too long for the model into pieces, and put their translations together.
+"""Split a line that is too long for the model into segments, and join their translations.
 
->>> pieces = split_line("It rained. We stayed at home, of course.", limit=5, count=lambda text: len(text.split()))
->>> pieces
+>>> segments = split_line("It rained. We stayed at home, of course.", limit=5, count=lambda text: len(text.split()))
+>>> segments
 ['It rained. ', 'We stayed at home, ', 'of course.']
->>> join_pieces(pieces, ["Pioveva.", "Siamo rimasti a casa,", "ovviamente."])
+>>> join_segments(segments, ["Pioveva.", "Siamo rimasti a casa,", "ovviamente."])
 'Pioveva. Siamo rimasti a casa, ovviamente.'
 """
 
@@ -17,7 +17,7 @@ from nmt.text.languages import UNSPACED_TEXT
 Count = Callable[[str], int]
 
 _CLOSING = "[\"'”’»)\\]）】」』》〉]"
-# possessive, and only at the start of a run, so that 100,000 full stops take no longer than 100,000 letters
+# possessive, and only at the start of a run, so that 100,000 full stops take linear time
 _SENTENCE_END = re.compile(rf"[。！？｡]++{_CLOSING}*+\s*+|(?<![.!?…؟।])[.!?…؟।]++{_CLOSING}*+\s++")
 _CLAUSE_END = re.compile(rf"[，；：、]++{_CLOSING}*+\s*+|(?<![,;:–—…،؛])[,;:–—…،؛]++{_CLOSING}*+\s++|—++")
 _SPACE = re.compile(r"\s++")
@@ -28,86 +28,88 @@ _LONGEST_CLUSTER = 16
 
 
 def split_line(text: str, limit: int, count: Count) -> list[str]:
-    """Return pieces of at most `limit` tokens, as `count` counts them; joined they are the text, to the character.
+    """Return segments of at most `limit` tokens, counted by `count`; their concatenation is the text.
 
-    A text that fits stays whole. Else each sentence is a piece. A sentence that does not fit is cut after commas and
-    their like into pieces as long as may be; what still does not fit, at spaces; and if there are none, anywhere.
+    A text within the limit is one segment; otherwise each sentence is one. A longer sentence is split after commas and
+    similar marks into segments as long as possible; a longer clause at spaces; a longer word anywhere.
     """
     if count(text) <= limit:
         return [text]
-    return [piece for sentence in _sentences(text) for piece in _shorten(sentence, limit, count)]
+    return [segment for sentence in _sentences(text) for segment in _shorten(sentence, limit, count)]
 
 
-def join_pieces(pieces: Sequence[str], translations: Sequence[str]) -> str:
-    """Join translations with the spacing that their pieces had; next to a Chinese or Japanese character there is none.
+def join_segments(segments: Sequence[str], translations: Sequence[str]) -> str:
+    """Join translations with the spaces that were between the segments; none next to a Chinese or Japanese character.
 
-    A piece that ends in 。 or its like needs no space, but its translation into a language with spaces does.
+    A segment that ends in 。 or a similar mark has no space after it, but its translation into Italian needs one.
     """
     joined: list[str] = []
     spaced = False
-    for piece, translation in zip(pieces, translations, strict=True):
+    for segment, translation in zip(segments, translations, strict=True):
         if translation:
             if joined and spaced and not (_UNSPACED.match(joined[-1][-1]) or _UNSPACED.match(translation[0])):
                 joined.append(" ")
             joined.append(translation)
             spaced = False
-        bare = piece.rstrip()
-        spaced = spaced or bare != piece or bool(re.search(rf"[。！？｡，；：、]{_CLOSING}*$", bare[-_LONGEST_CLUSTER:]))
+        bare = segment.rstrip()
+        spaced = (
+            spaced or bare != segment or bool(re.search(rf"[。！？｡，；：、]{_CLOSING}*$", bare[-_LONGEST_CLUSTER:]))
+        )
     return "".join(joined)
 
 
 def _sentences(text: str) -> list[str]:
-    """Cut after each sentence; `Mr. Smith` and `J. S. Bach` are not two, nor is a stop before a small letter an end."""
+    """Split after each sentence: not after `Mr.` or the `J.` of `J. S. Bach`, and not before a lower-case letter."""
     ends = []
     for match in _SENTENCE_END.finditer(text):
         abbreviated = _ABBREVIATION.search(text, max(0, match.start() - 3), match.end())
-        goes_on = text[match.end() : match.end() + 1].islower()
-        if not abbreviated and not goes_on:
+        continued = text[match.end() : match.end() + 1].islower()
+        if not abbreviated and not continued:
             ends.append(match.end())
-    return _cut_at(text, ends)
+    return _split_at(text, ends)
 
 
 def _shorten(sentence: str, limit: int, count: Count) -> Iterator[str]:
-    """Yield the sentence if it fits, else clauses, else words, packed as full as may be, else halves."""
+    """Yield the sentence if it fits, otherwise runs of clauses, or of words, as long as possible, or halves."""
     for clauses in _packed(sentence, _CLAUSE_END, limit, count):
         for words in _packed(clauses, _SPACE, limit, count):
             yield from _halves(words, limit, count)
 
 
 def _packed(text: str, boundary: re.Pattern[str], limit: int, count: Count) -> Iterator[str]:
-    """Yield runs of parts that end at a boundary, each run within the limit if its first part is."""
+    """Yield runs of parts that end at a boundary; a run is longer than the limit only if its first part is."""
     if count(text) <= limit:
         yield text
         return
     run: list[str] = []
-    room = limit
-    for part in _cut_at(text, [match.end() for match in boundary.finditer(text)]):
+    remaining = limit
+    for part in _split_at(text, [match.end() for match in boundary.finditer(text)]):
         size = count(part)
-        if run and size > room:
+        if run and size > remaining:
             yield "".join(run)
-            run, room = [], limit
+            run, remaining = [], limit
         run.append(part)
-        room -= size
+        remaining -= size
     yield "".join(run)
 
 
 def _halves(text: str, limit: int, count: Count) -> Iterator[str]:
-    """Yield the text if it fits, else its halves, if possible not cut between a letter and its accents."""
+    """Yield the text if it fits, otherwise its halves, split between grapheme clusters where possible."""
     if len(text) < 2 or count(text) <= limit:
         yield text
         return
     middle = len(text) // 2
     near = range(middle, min(middle + _LONGEST_CLUSTER, len(text)))
-    cut = next((place for place in near if not _clings(text, place)), middle)
+    cut = next((position for position in near if not _continues_cluster(text, position)), middle)
     yield from _halves(text[:cut], limit, count)
     yield from _halves(text[cut:], limit, count)
 
 
-def _clings(text: str, place: int) -> bool:
-    """Whether the character at `place` belongs to the one before it."""
-    return bool(unicodedata.combining(text[place])) or text[place] in _JOINERS or text[place - 1] == "\u200d"
+def _continues_cluster(text: str, position: int) -> bool:
+    """Whether the character at `position` belongs to the one before it."""
+    return bool(unicodedata.combining(text[position])) or text[position] in _JOINERS or text[position - 1] == "\u200d"
 
 
-def _cut_at(text: str, ends: Sequence[int]) -> list[str]:
-    places = [0, *(end for end in ends if end < len(text)), len(text)]
-    return [text[start:end] for start, end in pairwise(places)]
+def _split_at(text: str, ends: Sequence[int]) -> list[str]:
+    boundaries = [0, *(end for end in ends if end < len(text)), len(text)]
+    return [text[start:end] for start, end in pairwise(boundaries)]

@@ -1,4 +1,4 @@
-"""Subword sampling: one sentence cut differently each time it is read, so that a model learns how words are built.
+"""Subword regularization: a random segmentation of a sentence at each reading.
 
 >>> sampler = SegmentationSampler(tokenizer, 0.1)
 >>> tokenizer.decode(sampler.sample(tokenizer.encode("Come stai?"), random.Random(1)))
@@ -6,9 +6,8 @@
 
 A unigram tokenizer draws a segmentation x with probability in proportion to P(x)^α, among all there are (Kudo 2018,
 "Subword Regularization", with l = ∞), by forward sums over the lattice of pieces and backward sampling. A BPE tokenizer
-leaves out each possible merge with probability p at each step (Provilkov et al. 2020, "BPE-Dropout"). SentencePiece can
-do either, but draws from a generator of its own, one a thread, that cannot be set to a place again; a run that is
-resumed would read other segmentations.
+leaves out each possible merge with probability p at each step (Provilkov et al. 2020, "BPE-Dropout"). SentencePiece has
+both, but its random generator, one for each thread, cannot be restored; a resumed run would read other segmentations.
 """
 
 import math
@@ -21,11 +20,11 @@ from nmt.text.tokenizer import Tokenizer
 
 _SPACE = "▁"
 _UNKNOWN_PENALTY = 10.0
-"""A character without a piece is this much less likely than the rarest piece, as SentencePiece has it."""
+"""Log-probability of a character without a piece, below that of the rarest piece; as in SentencePiece."""
 
 
 class SegmentationSampler:
-    """Cuts sentences anew. `amount` is α for a unigram tokenizer, the probability of a lost merge for a BPE one."""
+    """Samples segmentations. `amount` is α for a unigram tokenizer, the probability of a lost merge for BPE."""
 
     def __init__(self, tokenizer: Tokenizer, amount: float) -> None:
         table = tokenizer.table
@@ -40,9 +39,9 @@ class SegmentationSampler:
             self._cut = _Lattice({piece: amount * table.scores[i] for piece, i in self._ids.items()}, amount)
 
     def sample(self, ids: Sequence[int], draw: random.Random) -> list[int]:
-        """Return other ids that spell what `ids` spell. Tags in front stay; text that ids do not hold stays as it is.
+        """Return a sampled segmentation of the text of `ids`. Tags in front are kept.
 
-        (That is, ids with `<unk>` in them, and bytes that spell no character.)
+        Ids with `<unk>`, or with bytes that form no character, have no text and are returned as they are.
         """
         start = 0
         while start < len(ids) and ids[start] in self._marks:
@@ -50,12 +49,12 @@ class SegmentationSampler:
         text = self._spelled(ids[start:])
         if not text:
             return list(ids)
-        # no piece goes across a space, so words are cut one by one
+        # no piece crosses a space, so each word has its own segmentation
         words = [_SPACE + word for word in text[1:].split(_SPACE)] if text[0] == _SPACE else [text]
         return [*ids[:start], *(i for word in words for piece in self._cut(word, draw) for i in self._ids_of(piece))]
 
     def _spelled(self, ids: Sequence[int]) -> str | None:
-        """Return the text with its space marks, None if ids hold no text."""
+        """Return the text with its space marks, None if the ids have none."""
         parts: list[bytes] = []
         for i in ids:
             surface = self._surface[i]
@@ -81,12 +80,12 @@ class _Lattice:
     def __init__(self, log_weights: dict[str, float], alpha: float) -> None:
         self._log_weights = log_weights
         self._unknown = min(log_weights.values()) - alpha * _UNKNOWN_PENALTY
-        # whatever begins a piece, so that the search for longer ones can end early
+        # prefixes of pieces, at which the search for longer pieces continues
         self._beginnings = {piece[:end] for piece in log_weights for end in range(1, len(piece) + 1)}
 
     def __call__(self, word: str, draw: random.Random) -> list[str]:
         incoming = self._incoming(word)
-        # sums[end] is the log of the total weight of all ways to cut word[:end]
+        # sums[end] is the log of the total weight of all segmentations of word[:end]
         sums = [0.0]
         for end in range(1, len(word) + 1):
             weights = [sums[start] + weight for start, weight in incoming[end]]
@@ -95,17 +94,17 @@ class _Lattice:
         pieces: list[str] = []
         end = len(word)
         while end:
-            ways = incoming[end]
-            start = ways[0][0]
-            if len(ways) > 1:
-                shares = list(accumulate(math.exp(sums[start] + weight - sums[end]) for start, weight in ways))
-                start = ways[bisect(shares, draw.random() * shares[-1], hi=len(shares) - 1)][0]
+            candidates = incoming[end]
+            start = candidates[0][0]
+            if len(candidates) > 1:
+                shares = list(accumulate(math.exp(sums[start] + weight - sums[end]) for start, weight in candidates))
+                start = candidates[bisect(shares, draw.random() * shares[-1], hi=len(shares) - 1)][0]
             pieces.append(word[start:end])
             end = start
         return pieces[::-1]
 
     def _incoming(self, word: str) -> list[list[tuple[int, float]]]:
-        """Return for each end of a piece where it may begin, and its weight."""
+        """Return for each end the possible starts of a piece that ends there, with its weight."""
         incoming: list[list[tuple[int, float]]] = [[] for _ in range(len(word) + 1)]
         for start in range(len(word)):
             end = start + 1
@@ -120,7 +119,7 @@ class _Lattice:
 
 
 class _Merges:
-    """Byte-pair encoding of a word, by merges in the order of their ranks, each left out now and then."""
+    """Byte-pair encoding of a word by merges in the order of their ranks, each skipped with probability `dropout`."""
 
     def __init__(self, ranks: dict[str, float], dropout: float) -> None:
         self._ranks, self._dropout = ranks, dropout

@@ -112,9 +112,7 @@ class Tokenizer:
         """Return the id of the symbol `<tag>`. Raises ModelError if the tokenizer was trained without that tag."""
         index = int(self._processor.piece_to_id(f"<{tag}>"))
         if not self._processor.is_control(index) or index in (PAD, BOS, EOS):
-            raise ModelError(
-                f"the tokenizer has no tag '{tag}'; tags are set in data.train of the recipe"
-            )
+            raise ModelError(f"the tokenizer has no tag '{tag}'; tags are set in data.train of the recipe")
         return index
 
     @cached_property

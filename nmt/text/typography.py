@@ -1,12 +1,12 @@
-"""How the target language sets its type: full-width punctuation in Chinese, accents and apostrophes in Italian.
+"""Typography of the target language: full-width punctuation in Chinese, accents and apostrophes in Italian.
 
 >>> set_type("zh", '他说 "你好" , 然后走了.')
 '他说“你好”，然后走了。'
 >>> set_type("it", "E' l' amico di Ugo , perche' no ?")
 "È l'amico di Ugo, perché no?"
 
-What is right already stays as it is, and so does everything in other languages. Between Chinese and Latin letters or
-digits a space stays where the model put one, and none is added.
+Correct text and text in other languages are not changed. Spaces between Chinese and Latin letters or digits are neither
+removed nor added.
 """
 
 import re
@@ -41,40 +41,40 @@ _SPACE_BEFORE_MARK = re.compile(r"(?<=[^\s.,;:!?]) +([,.;:!?]+)(?=\s|$|[\"»”]
 
 
 def set_type(language: str, text: str, kept: Iterable[str] = ()) -> str:
-    """Return a line in the typography of a language, `zh` or `it` with or without a region; the strings kept stay."""
+    """Return a line in the typography of a language; the strings `kept` are not changed."""
     rules = _RULES.get(primary_code(language))
     if rules is None or not text:
         return text
     found = [re.escape(string) for string in sorted(set(kept), key=len, reverse=True) if string]
     if not found:
-        return _settled(rules, text)
-    stand_ins: list[str] = []
+        return _apply_until_stable(rules, text)
+    originals: list[str] = []
 
-    def put_away(match: re.Match[str]) -> str:
-        stand_ins.append(match[0])
-        return f"{_STAND_IN}{len(stand_ins) - 1}{_STAND_IN}"
+    def replace(match: re.Match[str]) -> str:
+        originals.append(match[0])
+        return f"{_PLACEHOLDER}{len(originals) - 1}{_PLACEHOLDER}"
 
-    typeset = _settled(rules, re.sub("|".join(found), put_away, text))
-    return re.sub(f"{_STAND_IN}(\\d+){_STAND_IN}", lambda match: stand_ins[int(match[1])], typeset)
+    typeset = _apply_until_stable(rules, re.sub("|".join(found), replace, text))
+    return re.sub(f"{_PLACEHOLDER}(\\d+){_PLACEHOLDER}", lambda match: originals[int(match[1])], typeset)
 
 
-def _settled(rules: Callable[[str], str], text: str) -> str:
-    """Apply rules until they change nothing: a mark that has become wide may make the next one so, as in "他,,"."""
+def _apply_until_stable(rules: Callable[[str], str], text: str) -> str:
+    """Apply rules until nothing changes: in "他,,", the second comma changes after the first one."""
     while (again := rules(text)) != text:
         text = again
     return text
 
 
-_STAND_IN = "\ue000"  # private use; a model may write it, but not twice around a number
+_PLACEHOLDER = "\ue000"  # private use; a model may generate one, but not two around a number
 
 
 def _chinese(text: str) -> str:
-    """Set marks next to Han full width, but none in numbers, addresses and runs of Latin."""
+    """Make punctuation next to Han full-width, but not in numbers, addresses and Latin text."""
     if not re.search(f"[{HAN}]", text):
         return text
     text = re.sub(r'"([^"]*)"', _wide_quotes, text)
     text = re.sub(rf"\(([^()]*[{HAN}][^()]*)\)", r"（\1）", text)
-    # a mark that follows Han, or (but for a full stop) that Han follows, or that asks or calls at the end
+    # a mark after Han; a mark other than a full stop before Han; a final question or exclamation mark
     text = re.sub(rf"(?<={_OF_HAN}) *([,!?:;]|\.(?![.\w]))(?!//)", lambda mark: mark[1].translate(_WIDE), text)
     text = re.sub(rf" *([,!?;:]) *(?=[{HAN}“（《])", lambda mark: mark[1].translate(_WIDE), text)
     text = re.sub(r"(?<=\w) *([!?])$", lambda mark: mark[1].translate(_WIDE), text)
@@ -88,7 +88,7 @@ def _wide_quotes(match: re.Match[str]) -> str:
 
 
 def _italian(text: str) -> str:
-    """Close up elisions and marks; write accents as accents, unless the text has words in single quotes."""
+    """Remove spaces after elisions and before marks; write accents for apostrophes, unless these quote words."""
     text = _SPACE_BEFORE_MARK.sub(r"\1", text)
     text = _ELIDED.sub(r"\1", text)
     return text if _OPENING_QUOTE.search(text) else _UNACCENTED.sub(_accent, text)

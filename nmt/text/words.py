@@ -1,4 +1,4 @@
-"""Words, where something is said of one word and not of another.
+"""Words of a sentence, as alignments and scores of single words count them.
 
 >>> words("我喜欢 New York。")
 ['我', '喜', '欢', 'New', 'York', '。']
@@ -15,18 +15,18 @@ _WORD = re.compile(rf"[{UNSPACED_TEXT}]{_MARK}*|[^\s{UNSPACED_TEXT}]+")
 
 
 def words(text: str) -> list[str]:
-    """Return the words of a normalized sentence: what stands between spaces, punctuation that clings to it included.
+    """Return the words of a normalized sentence: the text between spaces, with adjacent punctuation.
 
-    Chinese and Japanese are written without spaces, so each of their characters and punctuation marks is a word by
-    itself, whatever the language of the sentence.
+    Chinese and Japanese are written without spaces, so each of their characters and punctuation marks is a word,
+    whatever the language of the sentence.
     """
     return _WORD.findall(text)
 
 
 def words_of_pieces(pieces: Sequence[bytes]) -> tuple[int, list[range]]:
-    """Return how many words pieces write when put together, and which of them each piece writes a part of.
+    """Return the number of words in the concatenation of pieces, and the range of words that each piece overlaps.
 
-    Pieces are UTF-8, and may end in the middle of a character. The words are those of the sentence once normalized.
+    Pieces are UTF-8, and may end inside a character. The words are those of the normalized sentence.
 
     >>> words_of_pieces([b" Hel", b"lo", b" ", b" wor", b"ld!"])
     (2, [range(0, 1), range(0, 1), range(0, 0), range(1, 2), range(1, 2)])
@@ -36,7 +36,7 @@ def words_of_pieces(pieces: Sequence[bytes]) -> tuple[int, list[range]]:
     count = position = 0
     for match in _WORD.finditer(text):
         if not normalize(match[0]):
-            continue  # nothing of it can be seen
+            continue  # invisible
         owners += [-1] * _size(text[position : match.start()]) + [count] * _size(match[0])
         count, position = count + 1, match.end()
     owners += [-1] * _size(text[position:])

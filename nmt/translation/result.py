@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nmt.decoding.alignment import Links, pharaoh
-from nmt.text.segment import join_pieces
+from nmt.text.segment import join_segments
 from nmt.translation.constraints import NO_LOSS, Loss
 
 # what JSON lets stand in a string, though readers of lines and encoders of UTF-8 stumble on it
@@ -73,7 +73,7 @@ def join_ways(line: str, pieces: Sequence[str], ways: Sequence[Sequence[Alternat
     found: dict[str, float] = {}
     for rank in range(max(map(len, ways))):
         chosen = [way[min(rank, len(way) - 1)] for way in ways]
-        text = join_pieces(pieces, [way.text for way in chosen])
+        text = join_segments(pieces, [way.text for way in chosen])
         found.setdefault(text, sum(way.log_prob for way in chosen))
     best, *others = [Alternative(text, log_prob) for text, log_prob in found.items()]
     return Translation(line, best.text, best.log_prob, tuple(others), len(pieces))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.text.segment import join_pieces, split_line
+from nmt.text.segment import join_segments, split_line
 
 
 def words(text: str) -> int:
@@ -20,9 +20,9 @@ ALPHABET = st.sampled_from(
 
 @given(st.text(ALPHABET) | st.text(), st.integers(1, 12))
 def test_pieces_are_the_text_and_fit(text: str, limit: int) -> None:
-    pieces = split_line(text, limit, len)
-    assert "".join(pieces) == text
-    assert all(len(piece) <= limit for piece in pieces)
+    segments = split_line(text, limit, len)
+    assert "".join(segments) == text
+    assert all(len(segment) <= limit for segment in segments)
 
 
 @given(st.text(ALPHABET, max_size=40))
@@ -32,9 +32,9 @@ def test_what_fits_stays_whole(text: str) -> None:
 
 @given(st.text(st.sampled_from("aB .!?,;\"'")), st.integers(1, 5))
 def test_words_stay_whole(text: str, limit: int) -> None:
-    pieces = split_line(text, limit, words)
-    assert [word for piece in pieces for word in piece.split()] == text.split()
-    assert all(words(piece) <= limit for piece in pieces)
+    segments = split_line(text, limit, words)
+    assert [word for segment in segments for word in segment.split()] == text.split()
+    assert all(words(segment) <= limit for segment in segments)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_accents_and_emoji_stay_with_their_letters() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pieces", "translations", "expected"),
+    ("segments", "translations", "expected"),
     [
         (["It rained. ", "We left."], ["Pioveva.", "Partimmo."], "Pioveva. Partimmo."),
         (["It rained. ", "We left."], ["下雨了。", "我们走了。"], "下雨了。我们走了。"),
@@ -90,15 +90,15 @@ def test_accents_and_emoji_stay_with_their_letters() -> None:
         ([""], [""], ""),
     ],
 )
-def test_joining(pieces: list[str], translations: list[str], expected: str) -> None:
-    assert join_pieces(pieces, translations) == expected
+def test_joining(segments: list[str], translations: list[str], expected: str) -> None:
+    assert join_segments(segments, translations) == expected
 
 
 @given(st.lists(st.text(st.sampled_from("abc"), min_size=1, max_size=5), min_size=1), st.integers(1, 4))
 def test_a_translator_that_changes_nothing_changes_nothing(parts: list[str], limit: int) -> None:
     text = " ".join(parts)
-    pieces = split_line(text, limit, words)
-    assert join_pieces(pieces, [piece.strip() for piece in pieces]) == text
+    segments = split_line(text, limit, words)
+    assert join_segments(segments, [segment.strip() for segment in segments]) == text
 
 
 @pytest.mark.parametrize(
