@@ -8,9 +8,13 @@ from hypothesis import HealthCheck, settings
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
-if "PYTEST_XDIST_WORKER" in os.environ:
-    # before torch is imported: two test processes, and those that they start, share two cores
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+if worker := os.environ.get("PYTEST_XDIST_WORKER"):
+    # before torch is imported: each of several test processes, with the processes that it starts, has one core and
+    # one thread, so that they do not compete
+    os.environ["OMP_NUM_THREADS"] = "1"
+    if hasattr(os, "sched_setaffinity"):
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
 
 # the duration of an example depends on the machine
 settings.register_profile("nmt", deadline=None, suppress_health_check=[HealthCheck.too_slow])

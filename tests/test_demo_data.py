@@ -1,4 +1,4 @@
-"""The demonstration corpus: reproducible, clean, and sound in its three languages."""
+"""The demonstration corpus: reproducible, without defects, and grammatical in three languages."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ def _matches(pattern: str, sentences: list[str]) -> list[str]:
 
 
 def test_generator_reproduces_the_files(generator: ModuleType) -> None:
-    """The committed files are what the generator makes, byte for byte."""
+    """The committed files equal the output of the generator byte for byte."""
     for name, content in generator.build().items():
         assert (DATA / "demo" / f"{name}.tsv").read_bytes() == content
 
 
-def test_check_tells_stale_files(generator: ModuleType, tmp_path: Path) -> None:
+def test_check_reports_stale_files(generator: ModuleType, tmp_path: Path) -> None:
     """A changed or missing file is reported."""
     contents = {"train": b"a\tb\tc\n", "valid": b"d\te\tf\n"}
     (tmp_path / "train.tsv").write_bytes(b"a\tb\tc\r\n")
@@ -85,7 +85,7 @@ def test_check_tells_stale_files(generator: ModuleType, tmp_path: Path) -> None:
 
 
 def test_counts(corpus: dict[str, list[Row]]) -> None:
-    """The parts have the announced sizes."""
+    """The parts have the documented sizes."""
     assert 18_000 <= len(corpus["train"]) <= 20_000
     assert len(corpus["valid"]) == len(corpus["test"]) == 500
 
@@ -160,7 +160,7 @@ def test_italian_elision(corpus: dict[str, list[Row]]) -> None:
 
 
 def test_italian_lo_and_il(corpus: dict[str, list[Row]]) -> None:
-    """Lo, gli and uno stand before impure s, z, gn, ps; il, i and un elsewhere."""
+    """Lo, gli and uno occur before impure s, z, gn, ps; il, i and un elsewhere."""
     italian = _column(corpus, "it")
     assert not _matches(
         rf"\b(?:il|un|i|del|al|nel|sul|dal|quel|bel|dei|ai|nei|sui|dai|quei|bei|buon) {LO_START}", italian
@@ -202,7 +202,7 @@ def test_chinese_form(corpus: dict[str, list[Row]]) -> None:
 
 
 def test_chinese_grammar(corpus: dict[str, list[Row]]) -> None:
-    """Measure words, negation, aspect and degree keep to the rules."""
+    """Measure words, negation, aspect and degree follow the rules."""
     chinese = _column(corpus, "zh")
     assert not _matches(
         "(?<![十百])二[个只本张把件条顶辆家座杯瓶岁点年]", [text for text in chinese if "月" not in text]

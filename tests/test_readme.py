@@ -1,5 +1,6 @@
-"""Every command, recipe and Python example of the README works as it stands."""
+"""Every command, recipe and Python example of the README and of docs/ runs; files, keys and names in them exist."""
 
+import importlib
 import os
 import re
 import shlex
@@ -9,101 +10,195 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from nmt.config import load_recipe
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-# without the test text, for models that have learnt next to nothing write without end
-QUICKLY = "--set train.stop.steps=3 --set train.validate_every=3 --set data.test=null"
-RUN_BY_CI = {"make test", "make check"}
+PAGES = {
+    name: (REPOSITORY / name).read_text(encoding="utf-8")
+    for name in (
+        "README.md",
+        *(f"docs/{page}.md" for page in ("training", "data", "translating", "gpus", "export", "python", "security")),
+    )
+}
+WRITTEN_BY_EXAMPLES = {"recipe.yaml", "manifest.json", "recipes/mine.yaml", "mine/recipe.yaml"}
+SMALL_RECIPE = {
+    "vocab_size: 2000": "vocab_size: 1200",
+    "encoder_layers: 2, decoder_layers: 2": "encoder_layers: 1, decoder_layers: 1",
+    "heads: 4}": "heads: 4, dropout: 0}",
+    "batch_tokens: 1024": "batch_tokens: 512",
+    "rate: 4e-3, warmup: 60": "rate: 5e-3, warmup: 40",
+    "steps: 300": "steps: 200",
+    "validate_every: 150": "validate_every: 200",
+}
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL)
+def blocks(page: str, language: str) -> list[str]:
+    """Return the code blocks of a page in one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", PAGES[page], flags=re.MULTILINE | re.DOTALL)
 
 
-def shell_lines() -> list[str]:
-    return [line for block in blocks("sh") for line in block.splitlines() if line]
+def inline_code(page: str) -> set[str]:
+    """Return the inline code of a page."""
+    prose = re.sub(r"^```.*?^```$", "", PAGES[page], flags=re.MULTILINE | re.DOTALL)
+    return {code.replace("\n", " ") for code in re.findall(r"`([^`]+)`", prose)}
 
 
-@pytest.fixture
-def checkout(tmp_path: Path) -> Path:
-    """A copy of what a reader has, with the environment that `make setup` would build."""
-    folder = tmp_path / "nmt"
-    kept = ("nmt", "recipes", "data/demo", "Makefile", "pyproject.toml", "constraints.txt", "README.md")
-    for name in kept:
-        source, target = REPOSITORY / name, folder / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copytree(source, target) if source.is_dir() else shutil.copy(source, target)
-    (folder / ".venv").symlink_to(sys.prefix)
-    return folder
-
-
-def run(command: str, folder: Path) -> str:
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+def run(script: str, folder: Path) -> str:
+    """Run a shell script in a folder and return its stdout."""
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(folder),
+    }
     environment.pop("NMT_MODEL", None)
     done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", command],
+        ["bash", "-euo", "pipefail", "-c", script],
         cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
 
-def quickly(line: str) -> str:
-    """Return a command of the page as one that takes seconds: few steps, few processes, and one machine as two."""
-    line = line.replace("--nproc-per-node 8", "--nproc-per-node 2")
-    if "nmt train" not in line:
-        return line
-    line = f"{line} {QUICKLY}"
-    if "--nnodes 2" not in line:
-        return line
-    line = line.replace("--nproc-per-node 2", "--nproc-per-node 1").replace("first-machine", "localhost")
-    return f"{line} & {line}; wait $!"
+def shortened(block: str) -> str:
+    """Return the commands of a block as commands that take seconds: few steps, few processes, two local machines."""
+    lines = []
+    for line in block.splitlines():
+        if line in ("make demo", "make setup") or line.startswith(". "):
+            continue  # the first one runs for the fixture, the others build the environment of this test
+        line = re.sub(r"-n (500|1000) mine", lambda match: f"-n {int(match[1]) // 25} mine", line)
+        line = (
+            line.replace("tail -n 500", "tail -n 20")
+            .replace("+1001", "+41")
+            .replace("vocab_size: 4000", "vocab_size: 1200")
+        )
+        line = line.replace("--nproc-per-node 8", "--nproc-per-node 2")
+        if "nmt train" in line:
+            line += " --set train.stop.steps=3 --set train.validate_every=3 --set data.test=null"
+        if "--nnodes 2" in line:
+            line = line.replace("--nproc-per-node 2", "--nproc-per-node 1").replace("first-machine", "localhost")
+            line = f"{line} & {line}; wait $!"
+        lines.append(line)
+    return "\n".join(lines)
 
 
-def test_the_recipe_shown_is_the_recipe_shipped(tmp_path: Path) -> None:
-    (shown,) = blocks("yaml")
-    folder = tmp_path / "recipes"
-    folder.mkdir()
-    (folder / "shown.yaml").write_text(shown, encoding="utf-8")
-    (folder / "shipped.yaml").write_text(
-        (REPOSITORY / "recipes" / "demo-en-it.yaml").read_text(encoding="utf-8"), encoding="utf-8"
-    )
-    assert load_recipe(folder / "shown.yaml") == load_recipe(folder / "shipped.yaml")
-
-
-def test_every_file_that_the_readme_names_exists() -> None:
-    named = set(re.findall(r"(?:recipes|data|benchmarks|nmt)/[\w./-]+\.\w+|\w[\w-]*\.(?:yaml|md)\b", README))
-    assert "recipes/recipe.schema.json" in named
-    missing = [
-        name
-        for name in sorted(named - {"recipe.yaml", "recipes/mine.yaml"})
-        if not (REPOSITORY / name).exists() and not (REPOSITORY / "recipes" / name).exists()
-    ]
-    assert missing == []
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the repository with less text for evaluation and smaller demo recipes, after `make demo`."""
+    folder = tmp_path_factory.mktemp("checkout") / "nmt"
+    for name in ("nmt", "recipes", "data/demo", "Makefile", "pyproject.toml", "constraints.txt", "README.md"):
+        source, target = REPOSITORY / name, folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, target)
+    for part, count in (("valid", 40), ("test", 100)):
+        file = folder / "data" / "demo" / f"{part}.tsv"
+        file.write_text("".join(file.read_text(encoding="utf-8").splitlines(True)[:count]), encoding="utf-8")
+    for recipe in (folder / "recipes").glob("demo-*.yaml"):
+        text = recipe.read_text(encoding="utf-8")
+        for shipped, small in SMALL_RECIPE.items():
+            assert shipped in text
+            text = text.replace(shipped, small)
+        recipe.write_text(text, encoding="utf-8")
+    (folder / ".venv").mkdir()
+    (folder / ".venv" / "bin").symlink_to(Path(sys.executable).parent)
+    # newer than the files that it depends on: nothing is installed
+    (folder / ".venv" / ".ready").touch()
+    (folder / "demo.out").write_text(run("make demo", folder), encoding="utf-8")
+    return folder
 
 
 @pytest.mark.slow
-def test_shell_and_python_examples_run_in_the_order_of_the_page(checkout: Path) -> None:
-    for line in shell_lines():
-        if line in RUN_BY_CI or line == "make demo" or line.startswith(". "):
-            continue
-        run(quickly(line), checkout)
-    (example,) = blocks("python")
-    assert len(run(f"{shlex.quote(sys.executable)} -c {shlex.quote(example)}", checkout).splitlines()) == 2
-    assert len((checkout / "test.out").read_bytes().split(b"\n")) == len(
-        (checkout / "test.en").read_bytes().split(b"\n")
-    )
-
-
-@pytest.mark.slow
-def test_make_demo_reaches_what_it_promises(checkout: Path) -> None:
-    """BLEU of 60 or more on held-out sentences, in both directions, as `nmt score` prints it."""
-    printed = run("touch .venv/.ready; make demo", checkout)
+def test_make_demo_trains_and_scores_both_directions(checkout: Path) -> None:
+    """The models are smaller here; benchmarks/RESULTS.md has the scores of the shipped recipes."""
+    printed = (checkout / "demo.out").read_text(encoding="utf-8")
     scores = [float(value) for value in re.findall(r"^BLEU +([\d.]+)", printed, flags=re.MULTILINE)]
     assert len(scores) == 2
-    assert min(scores) >= 60, scores
+    assert min(scores) >= 10, scores
     assert "tok:zh" in printed
     assert "tok:13a" in printed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_of_a_page_run_in_order(checkout: Path, page: str) -> None:
+    for block in blocks(page, "sh"):
+        run(shortened(block), checkout)
+
+
+@pytest.mark.slow
+def test_split_of_the_readme_shares_no_source_sentence(checkout: Path) -> None:
+    split = next(block for block in blocks("README.md", "sh") if "paste" in block)
+    folder = checkout / "split"
+    folder.mkdir()
+    (folder / "text.en").write_text("".join(f"source {n % 70}\n" for n in range(100)), encoding="utf-8")
+    (folder / "text.it").write_text("".join(f"target {n}\n" for n in range(100)), encoding="utf-8")
+    run(shortened(split), folder)
+    parts = {part: (folder / "mine" / f"{part}.en").read_text().splitlines() for part in ("train", "valid", "test")}
+    assert {part: len(lines) for part, lines in parts.items()} == {"train": 30, "valid": 20, "test": 20}
+    assert len(set().union(*parts.values())) == 70
+    pairs = set(
+        zip((folder / "text.en").read_text().splitlines(), (folder / "text.it").read_text().splitlines(), strict=True)
+    )
+    assert set(zip(parts["test"], (folder / "mine" / "test.it").read_text().splitlines(), strict=True)) <= pairs
+
+
+@pytest.mark.slow
+def test_python_examples_run(checkout: Path) -> None:
+    first, *others = blocks("docs/python.md", "python")
+    assert len(run(f"{shlex.quote(sys.executable)} -c {shlex.quote(first)}", checkout).splitlines()) == 2
+    for example in others:
+        assert run(f"{shlex.quote(sys.executable)} -c {shlex.quote(example)}", checkout)
+
+
+def test_recipe_in_the_documentation_is_the_shipped_recipe(tmp_path: Path) -> None:
+    (shown,) = blocks("docs/training.md", "yaml")
+    recipes = tmp_path / "recipes"
+    recipes.mkdir()
+    (recipes / "shown.yaml").write_text(shown, encoding="utf-8")
+    shutil.copy(REPOSITORY / "recipes" / "demo-en-it.yaml", recipes / "shipped.yaml")
+    assert load_recipe(recipes / "shown.yaml") == load_recipe(recipes / "shipped.yaml")
+
+
+def test_data_section_in_the_documentation_is_valid(tmp_path: Path) -> None:
+    (shown,) = blocks("docs/data.md", "yaml")
+    content = {"name": "shown", "languages": {"source": "en", "target": "it"}, "run": "run", **yaml.safe_load(shown)}
+    (tmp_path / "shown.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+    assert len(load_recipe(tmp_path / "shown.yaml").data.train) == 2
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_files_named_on_a_page_exist(page: str) -> None:
+    links = {link.partition("#")[0] for link in re.findall(r"\]\(([^)]+)\)", PAGES[page]) if "://" not in link}
+    missing = {link for link in links if link and not (REPOSITORY / page).parent.joinpath(link).exists()}
+    paths = {
+        path for code in inline_code(page) for path in re.findall(r"^(?:[\w-]+/)*[\w.-]+\.(?:yaml|md|py|json)$", code)
+    }
+    for path in paths - WRITTEN_BY_EXAMPLES:
+        if not any((REPOSITORY / folder / path).exists() for folder in ("", "recipes")):
+            missing.add(path)
+    assert missing - {"config.json", "metrics.jsonl", "test.json"} == set()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_recipe_keys_named_on_a_page_exist(page: str) -> None:
+    reference = (REPOSITORY / "docs" / "recipe.md").read_text(encoding="utf-8")
+    known: set[str] = set()
+    for section in reference.split("\n## ")[1:]:
+        names = re.findall(r"`([\w.]+)`", section.partition("\n")[0]) or [""]
+        keys = re.findall(r"^\| `(\w+)` \|", section, flags=re.MULTILINE)
+        # `train.schedule`: `noam` names a section and one of its forms
+        known |= {f"{names[0]}.{key}".removeprefix(".") for key in keys} | set(names)
+    sections = "data|tokenizer|model|train|decode|runtime"
+    named = {key for code in inline_code(page) for key in re.findall(rf"^((?:{sections})\.[a-z_.]+)", code)}
+    assert named - known - {"model.safetensors"} == set()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_python_names_on_a_page_exist(page: str) -> None:
+    for code in inline_code(page):
+        if match := re.fullmatch(r"(nmt(?:\.\w+)+)\.(\w+)", code):
+            assert hasattr(importlib.import_module(match[1]), match[2]), code
