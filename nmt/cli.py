@@ -85,26 +85,19 @@ def train(
 ) -> None:
     """Train the model of the recipe. Prepares the corpus if needed; resumes the run if it exists."""
     with errors_explained(debug, quiet) as console:
-        from nmt.commands.prepare import prepare as prepare_stage
-        from nmt.commands.train import check_may_prepare, dry_run
+        from nmt.commands.train import dry_run
         from nmt.commands.train import train as train_stage
         from nmt.config import load_recipe
-        from nmt.system.distributed import connected, first_goes_ahead, is_second_try, rank, single_process
-        from nmt.text.provenance import why_stale
+        from nmt.system.distributed import connect, is_restarted
 
         signal.signal(signal.SIGUSR1, lambda *_: None)  # ignored until there is something to save
         recipe = load_recipe(config, overrides or ())
-        restart = restart and not is_second_try()
-        with connected(recipe.runtime):
-            with first_goes_ahead():
-                check_may_prepare(recipe, why_stale(recipe), restart and not dry)
-                prepare_stage(recipe, console)
+        with connect(recipe.runtime):
             if dry:
-                if rank() == 0:
-                    with single_process():
-                        print(dry_run(recipe, console))
+                if report := dry_run(recipe, console):
+                    print(report)
                 return
-            outcome = train_stage(recipe, console, restart)
+            outcome = train_stage(recipe, console, restart and not is_restarted())
     if outcome.signal is not None:
         raise typer.Exit(128 + outcome.signal)
 

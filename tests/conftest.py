@@ -1,5 +1,6 @@
 """Fixtures of all packages, the order of the tests, and one thread for each of several test processes."""
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -39,3 +40,29 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"needs the corpora in {folder}, which are not part of the repository")
     return folder
+
+
+@pytest.fixture(scope="session")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the reversal task: its texts, its recipe, and its prepared corpus."""
+    from nmt.commands.prepare import prepare
+    from nmt.config import load_recipe
+    from nmt.system.console import Console
+    from tests.builders import write_reversal_task
+
+    folder = tmp_path_factory.mktemp("texts")
+    prepare(load_recipe(write_reversal_task(folder)), Console(quiet=True))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def uninterrupted(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of the reversal task, and `runs/latest` beside it."""
+    from nmt.commands.train import train
+    from nmt.config import load_recipe
+    from nmt.system.console import Console
+
+    folder = tmp_path_factory.mktemp("uninterrupted")
+    with contextlib.chdir(folder):
+        train(load_recipe(texts / "recipe.yaml", [f"run={folder / 'run'}"]), Console(quiet=True))
+    return folder / "run"

@@ -9,7 +9,7 @@ import pytest
 import torch
 import yaml
 
-from nmt.commands import train as stage
+from nmt.commands import train as command
 from nmt.commands.prepare import prepare
 from nmt.commands.train import train
 from nmt.config import DecodeSettings, Languages, ModelSettings, RuntimeSettings, TokenizerSettings, load_recipe
@@ -18,7 +18,7 @@ from nmt.model.transformer import Transformer
 from nmt.system.console import Console
 from nmt.text.glossary import Glossary
 from nmt.text.tokenizer import Tokenizer, Tokenizers
-from nmt.training import loop, utilization
+from nmt.training import loop
 from nmt.translation.translator import Translator
 from tests.other_device import OTHER, OtherDevice
 
@@ -131,9 +131,9 @@ def test_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variant: dict
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(content))
     prepare(load_recipe(tmp_path / "recipe.yaml"), Console(silent=True))
     train(load_recipe(tmp_path / "recipe.yaml"), Console(silent=True))
-    for module in (stage, loop):
+    for module in (command, loop):
         monkeypatch.setattr(module, "choose_device", lambda settings: OTHER)
-    monkeypatch.setattr(utilization, "matrix_rate", lambda device, runtime: 1e12)  # a GPU's takes the CPU a minute
+    monkeypatch.setattr(loop, "matrix_rate", lambda device, runtime: 1e12)  # a GPU's takes the CPU a minute
     enabled = torch.is_autocast_enabled  # which does not know the name
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda name="cpu": name != OTHER.type and enabled(name))
     with OtherDevice():

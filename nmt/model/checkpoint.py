@@ -88,9 +88,9 @@ def save_model(directory: Path, loaded: LoadedModel) -> None:
         seal(staging)
 
 
-def write_model_files(directory: Path, loaded: LoadedModel) -> None:
+def write_model_files(directory: Path, loaded: LoadedModel, weights: dict[str, Tensor] | None = None) -> None:
     """Write weights, tokenizers and configuration into an existing directory; call `seal` when it is complete."""
-    write_tensors(weights_of(loaded.model), directory / WEIGHTS_FILE)
+    write_tensors(weights_of(loaded.model) if weights is None else weights, directory / WEIGHTS_FILE)
     loaded.tokenizers.save(directory)
     sections = _Sections(
         languages=loaded.languages,

@@ -1,4 +1,4 @@
-"""What a training will take: memory, updates an epoch, speed, and the time to each of its limits."""
+"""The cost of a training before it starts: memory, updates an epoch, speed, and the time to each limit."""
 
 import time
 from dataclasses import dataclass
@@ -9,10 +9,9 @@ from nmt.batching.batch_stream import BatchStream
 from nmt.batching.plan import SentenceLengths, padding_share
 from nmt.batching.resegmentation import Resegmentation
 from nmt.config import Recipe, Stop
-from nmt.errors import ConfigError
 from nmt.text.prepared import PreparedCorpus
 from nmt.training.auto_batch import Trial, free_memory
-from nmt.training.display import clock
+from nmt.training.display import format_seconds
 
 _TIMED_UPDATES = 3
 _GIBIBYTE = 2**30
@@ -20,18 +19,19 @@ _GIBIBYTE = 2**30
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes. `state` is weights, gradients, Adam's moments and a moving average of weights, if there is one."""
+    """Bytes of device memory."""
 
     state: int
-    peak: int | None
-    """Of an update on the largest batches, all in all; None if they do not fit, or nothing tells."""
-    free: int | None
-    """What the process could use before; None if nothing tells."""
+    """Weights, gradients, Adam's moments, and the moving average of the weights if there is one."""
+    peak: float | None = None
+    """Of an update on the largest batches, with the state; infinity if they do not fit, None if not measured."""
+    free: int | None = None
+    """Available before; None if not measured."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a few trial updates and the first epoch's plan say about a training."""
+    """The results of a few trial updates and of the first epoch's plan."""
 
     recipe: Recipe
     device: torch.device
@@ -44,7 +44,7 @@ class Estimate:
     seconds_an_update: float
 
     def times(self) -> dict[str, tuple[float, float]]:
-        """Return for each limit of `train.stop` that can be foretold the updates and the seconds until it is met."""
+        """Return the updates and the seconds until each predictable limit of `train.stop`."""
         stop: Stop = self.recipe.train.stop
         updates = {}
         if stop.steps is not None:
@@ -57,7 +57,7 @@ class Estimate:
 
 
 def estimate(recipe: Recipe, corpus: PreparedCorpus, device: torch.device) -> Estimate:
-    """Make a few trial updates with a model that is thrown away. `train.batch_tokens` must be a number by now."""
+    """Make a few trial updates with a model that is discarded. `train.batch_tokens` must be a number."""
     lengths = SentenceLengths.of(corpus.train)
     settings = recipe.train
     stream = BatchStream(
@@ -72,11 +72,10 @@ def estimate(recipe: Recipe, corpus: PreparedCorpus, device: torch.device) -> Es
     trial = Trial(recipe, corpus, device)
     memory = _memory(trial)
     tokens, seconds = _timed(trial, stream)
-    updater = trial.opened()
-    found = Estimate(
+    result = Estimate(
         recipe=recipe,
         device=device,
-        parameters=updater.model.parameter_count(),
+        parameters=trial.model.parameter_count(),
         memory=memory,
         pairs=len(lengths),
         updates_an_epoch=len(plan.groups) * lengths.parts / (settings.length_groups * settings.accumulate),
@@ -84,12 +83,12 @@ def estimate(recipe: Recipe, corpus: PreparedCorpus, device: torch.device) -> Es
         target_tokens_per_second=tokens / seconds,
         seconds_an_update=seconds / _TIMED_UPDATES,
     )
-    trial.end()
-    return found
+    trial.close()
+    return result
 
 
 def _timed(trial: Trial, stream: BatchStream) -> tuple[int, float]:
-    """Return the target tokens of a few updates and the seconds they took, after one that does not count."""
+    """Return the target tokens and the seconds of a few updates, after a first one that does not count."""
     tokens, started = 0, time.perf_counter()
     for number in range(1 + _TIMED_UPDATES):
         batches = [stream.next() for _ in range(trial.recipe.train.accumulate)]
@@ -102,54 +101,49 @@ def _timed(trial: Trial, stream: BatchStream) -> tuple[int, float]:
 
 
 def _memory(trial: Trial) -> Memory:
-    updater = trial.opened()
-    weights = sum(weight.numel() * weight.element_size() for weight in updater.model.parameters())
-    learning = sum(
-        weight.numel() * weight.element_size() for weight in updater.model.parameters() if weight.requires_grad
-    )
-    state = weights * (1 if updater.average is None else 2) + 3 * learning
-    try:
-        free = free_memory(trial.device)["memory"]
-    except ConfigError:
-        return Memory(state, None, None)
-    try:
-        return Memory(state, trial.peak(trial.recipe.train.budget)["memory"], free)
-    except MemoryError:
-        return Memory(state, None, free)
+    weights = trained = 0
+    for weight in trial.model.parameters():
+        size = weight.numel() * weight.element_size()
+        weights += size
+        trained += size * weight.requires_grad
+    state = weights * (1 if trial.average is None else 2) + 3 * trained
+    if trial.device.type != "cuda":
+        return Memory(state)
+    free = free_memory(trial.device)
+    return Memory(state, trial.peak(trial.recipe.train.budget), free)
 
 
-def render(found: Estimate) -> str:
-    """Lay an estimate out for people, a line a figure."""
-    recipe, memory = found.recipe, found.memory
-    stop = recipe.train.stop
+def render(result: Estimate) -> str:
+    """Return an estimate as text, a line for each figure."""
+    recipe, memory, stop = result.recipe, result.memory, result.recipe.train.stop
     accumulated = f" × {recipe.train.accumulate}" if recipe.train.accumulate > 1 else ""
     rows = [
-        ("parameters", f"{found.parameters:,}"),
-        ("memory", _memory_line(memory, found.device)),
-        ("  weights and moments", _gibibytes(memory.state)),
+        ("parameters", f"{result.parameters:,}"),
+        ("weights and moments", _gibibytes(memory.state)),
         ("batch", f"{recipe.train.budget:,} target tokens{accumulated}"),
-        ("pairs", f"{found.pairs:,}"),
-        ("updates an epoch", f"{found.updates_an_epoch:,.1f}"),
-        ("padding", f"{found.padding[0]:.1%} source, {found.padding[1]:.1%} target"),
-        ("speed", f"{found.target_tokens_per_second:,.0f} target tokens/s, {found.seconds_an_update:.2f} s an update"),
-        ("an epoch", clock(found.updates_an_epoch * found.seconds_an_update)),
+        ("pairs", f"{result.pairs:,}"),
+        ("updates an epoch", f"{result.updates_an_epoch:,.1f}"),
+        ("padding", f"{result.padding[0]:.1%} source, {result.padding[1]:.1%} target"),
+        (
+            "speed",
+            f"{result.target_tokens_per_second:,.0f} target tokens/s, {result.seconds_an_update:.2f} s an update",
+        ),
+        ("an epoch", format_seconds(result.updates_an_epoch * result.seconds_an_update)),
     ]
-    for name, (updates, seconds) in found.times().items():
-        rows.append((f"train.stop.{name} {getattr(stop, name):,g}", f"{clock(seconds)}, after {updates:,.0f} updates"))
+    if memory.peak is not None and memory.free is not None:
+        available = f"{_gibibytes(memory.free)} are free"
+        needed = f"{_gibibytes(memory.peak)} for the largest batches"
+        fits = memory.peak != float("inf")
+        rows.insert(2, ("memory", f"{needed}; {available}" if fits else f"the largest batches do not fit; {available}"))
+    for name, (updates, seconds) in result.times().items():
+        value = f"{format_seconds(seconds)}, after {updates:,.0f} updates"
+        rows.append((f"train.stop.{name} {getattr(stop, name):,g}", value))
     if stop.patience is not None:
-        rows.append((f"train.stop.patience {stop.patience}", "cannot be foretold"))
+        rows.append((f"train.stop.patience {stop.patience}", "not predictable"))
     width = max(len(name) for name, _ in rows) + 2
     lines = [f"{name:<{width}}{value}" for name, value in rows]
-    return "\n".join([f"{recipe.name} on {found.device}", *lines, "(times without validations)"])
+    return "\n".join([f"{recipe.name} on {result.device}", *lines, "(times without validations)"])
 
 
-def _memory_line(memory: Memory, device: torch.device) -> str:
-    if memory.free is None:
-        return f"cannot be measured on {device}"
-    if memory.peak is None:
-        return f"the largest batches do not fit in the {_gibibytes(memory.free)} that are free"
-    return f"{_gibibytes(memory.peak)} for the largest batches; {_gibibytes(memory.free)} are free"
-
-
-def _gibibytes(amount: int) -> str:
+def _gibibytes(amount: float) -> str:
     return f"{amount / _GIBIBYTE:,.2f} GiB"

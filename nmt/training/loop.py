@@ -1,4 +1,4 @@
-"""The loop of training: next batches, one update, note it, validate now and then, until it is time to stop."""
+"""The training loop: read batches, update, log, validate now and then, until a limit is reached."""
 
 import math
 import time
@@ -16,204 +16,244 @@ from nmt.batching.prefetch import Prefetcher
 from nmt.batching.resegmentation import Resegmentation
 from nmt.config import DecodeSettings, Recipe
 from nmt.config.schedules import Falling
-from nmt.decoding.options import SearchOptions
-from nmt.errors import ConfigError
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
 from nmt.system import distributed
 from nmt.system.console import Console
-from nmt.system.device import choose_device, seed_for
+from nmt.system.device import choose_device
 from nmt.text.prepared import PreparedCorpus, PreparedSplit
-from nmt.text.tokenizer import Tokenizers
-from nmt.training.data_parallel import check_same_place
 from nmt.training.display import TrainingDisplay
-from nmt.training.divergence import MOST_SKIPPED, DivergedError, check_rollback, keep_batches, rolled_back
-from nmt.training.fine_tuning import freeze, init_from
-from nmt.training.progress import Adjustments, IntervalSums
+from nmt.training.divergence import (
+    MOST_SKIPPED,
+    DivergedError,
+    DivergenceMonitor,
+    check_rollback,
+    keep_batches,
+    rolled_back,
+)
+from nmt.training.initialization import initial_model
+from nmt.training.progress import IntervalSums, Progress
+from nmt.training.resume import resume
 from nmt.training.run import RunDirectory
 from nmt.training.signals import Interruption
 from nmt.training.step import DispatchedUpdate, Update, Updater
-from nmt.training.utilization import Utilization
-from nmt.training.validation import Validation, evaluate, mean_loss
+from nmt.training.utilization import matrix_rate, operations, utilization
+from nmt.training.validation import Validation, evaluate, mean_loss, sharing_weights
 
 
-def first_model(recipe: Recipe, tokenizers: Tokenizers, goes_on: bool) -> Transformer:
-    """Return the model that a training begins with: drawn at random, or unless it goes on what it starts from.
+def open_training(recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory, console: Console) -> "Training":
+    """Return a training in memory: a new model, or the newest checkpoint of the run.
 
-    Raises ConfigError and ModelError if it cannot begin so.
+    Damaged checkpoints are renamed and superfluous ones removed; the speed of matrix products is measured.
     """
-    torch.manual_seed(seed_for("weights", recipe.seed))
-    model = Transformer(recipe.model, len(tokenizers.source), len(tokenizers.target))
-    if recipe.train.init_from is not None and not goes_on:
-        init_from(model, recipe.train.init_from)
-    freeze(model, recipe.train.freeze)
-    return model
+    device = choose_device(recipe.runtime)
+    model = initial_model(recipe, corpus.tokenizers, pretrained=not run.saved())
+    updater = Updater(model, recipe, device)
+    average = None if updater.average is None else updater.average.model
+    progress = resume(run, model, updater.optimizer, average, console.warn)
+    progress.corpus = corpus.manifest.fingerprint
+    if progress.step:
+        run.prune(recipe.train.keep_best, recipe.train.keep_last, progress)  # a killed process may not have
+    rate = distributed.world_size() * matrix_rate(device, recipe.runtime)
+    return Training(updater, corpus, run, console, progress, rate)
 
 
 class Training:
-    """A run in memory: the model, where its data is, and how far it is."""
+    """A run in memory: the model, its optimizer, and the position in the corpus."""
 
-    def __init__(self, recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory, console: Console) -> None:
-        self.recipe, self.corpus, self.run, self.console = recipe, corpus, run, console
-        self.tokenizers = corpus.tokenizers
-        device = choose_device(recipe.runtime)
-        self.model = first_model(recipe, self.tokenizers, goes_on=bool(run.saved()))
-        self.updater = Updater(self.model, recipe, self.tokenizers.target.pad_id, device)
-        self.average = None if self.updater.average is None else self.updater.average.model
-        with distributed.first_goes_ahead():
-            self.progress = run.resume(self.model, self.updater.optimizer, console.warn, self.average)
-            self._prune()  # what was killed before it could
-        check_same_place(run, self.progress)
-        self._check_same_corpus()
+    def __init__(
+        self,
+        updater: Updater,
+        corpus: PreparedCorpus,
+        run: RunDirectory,
+        console: Console,
+        progress: Progress,
+        machine_rate: float,
+    ) -> None:
+        self.recipe: Recipe = updater.recipe
+        self.updater, self.corpus, self.run, self.console = updater, corpus, run, console
+        self.model = updater.model
+        self.average = None if updater.average is None else updater.average.model
+        self.progress = progress
         self.stream = self._open_stream()
-        # from here on the stream itself runs ahead of the training
-        self.epochs_read = self.stream.epochs_read
-        self.utilization = Utilization(self.model, device, recipe.runtime)
-        self.display = TrainingDisplay(console, recipe.train)
-        self._unsettled: tuple[DispatchedUpdate, Sequence[Batch]] | None = None
+        self.epochs_read = self.stream.epochs_read  # of the training; the stream itself reads ahead
+        self.display = TrainingDisplay(console, self.recipe.train)
+        self.monitor = DivergenceMonitor(len(corpus.tokenizers.target))
+        self._operations, self._machine_rate = operations(self.model), machine_rate
+        self._pending: tuple[DispatchedUpdate, Sequence[Batch]] | None = None
+        """The update whose results have not been read yet."""
 
     def introduce(self) -> None:
-        """Say what is about to be trained, on what."""
+        """Print the size of the model and of the data."""
         source_padding, target_padding = padding_share(self.stream.plan(), self.stream.lengths)
-        groups_per_update = self.recipe.train.accumulate * self.recipe.train.length_groups
+        settings = self.recipe.train
+        groups_per_update = settings.accumulate * settings.length_groups
         device = self.updater.device
         threads = f" ({torch.get_num_threads()} threads)" if device.type == "cpu" else ""
-        each = f"{distributed.size()} × " if distributed.size() > 1 else ""
+        ranks = f"{distributed.world_size()} × " if distributed.world_size() > 1 else ""
         self.console.say(
-            f"{self.recipe.name}: {self.model.parameter_count():,} parameters on {each}{device}{threads}, "
+            f"{self.recipe.name}: {self.model.parameter_count():,} parameters on {ranks}{device}{threads}, "
             f"{len(self.stream.lengths):,} pairs in "
             f"{len(self.stream.plan().groups) * self.stream.lengths.parts / groups_per_update:,.0f} updates an epoch, "
             f"padding {source_padding:.1%} source, {target_padding:.1%} target"
         )
-        schedule, steps = self.recipe.train.schedule, self.recipe.train.stop.steps
+        schedule, steps = settings.schedule, settings.stop.steps
         if isinstance(schedule, Falling) and steps is not None and schedule.warmup >= steps:
-            rising = f"{schedule.warmup:,} steps of rising leave none of train.stop.steps, {steps:,}, to fall"
-            self.console.warn(f"train.schedule.warmup: {rising}; for more than a trial, set it lower")
+            self.console.warn(
+                f"train.schedule.warmup: {schedule.warmup:,} steps of warm-up leave none of the {steps:,} steps of "
+                "train.stop.steps for the rate to fall; for more than a trial, set it lower"
+            )
         if self.progress.step:
             self.console.say(f"resuming {self.run.path} after step {self.progress.step:,}")
 
-    def loop(self, interruption: Interruption) -> str:
-        """Update until it is time to stop; leave a checkpoint; return the reason."""
+    def train(self, interruption: Interruption) -> str:
+        """Update until a limit is reached or a signal comes; write a checkpoint; return the reason."""
         reason = None
         with self.display.live():
             while reason is None:
-                try:
-                    with self._feed() as feed:
-                        reason = self._go_on(feed, interruption)
-                except DivergedError as divergence:
-                    self._roll_back(str(divergence))
+                pin = self.updater.device.type == "cuda"
+                with Prefetcher(self.stream, self.recipe.train.accumulate, pin) as feed:
+                    try:
+                        reason = self._train_until_stop(feed, interruption)
+                        continue
+                    except DivergedError as error:
+                        divergence = str(error)
+                self._roll_back(divergence)
         self.save()
         self.console.say(f"stopped after step {self.progress.step:,}: {reason}; saved in {self.run.path}")
         return reason
 
-    def _go_on(self, feed: Prefetcher, interruption: Interruption) -> str:
-        """Update and validate until it is time to stop, return the reason. Raises DivergedError where this fails."""
+    def _train_until_stop(self, feed: Prefetcher, interruption: Interruption) -> str:
+        """Update and validate until a limit is reached; return the reason. Raises DivergedError."""
+        progress, every = self.progress, self.recipe.train.validate_every
         while True:
-            interruption.agree()
-            reason = self.time_to_stop(interruption)
-            if reason is not None or self._has_come_to_a_validation():
-                self.settle()
-            # a run that was interrupted before, or in, a validation begins with it
-            if interruption.signal is None and self._validation_is_due(reason is not None):
+            interruption.synchronize()
+            reason = self.stop_reason(interruption)
+            at_validation = progress.step // every > progress.validated_at // every
+            if reason is not None or at_validation:
+                self.synchronize()
+            if reason is not None:
+                due = progress.validated_at < progress.step
+            else:
+                # not while updates are skipped: a rollback to such a checkpoint would gain nothing
+                due = at_validation and not progress.skipped_in_a_row
+            # an interrupted validation is repeated when the run resumes
+            if due and interruption.signal is None:
                 self.validate(interruption)
             elif reason is not None:
                 return reason
             else:
                 self.step(feed)
-            if interruption.save_wanted:
-                self.settle()
-                interruption.save_wanted = False
+            if interruption.save_requested:
+                self.synchronize()
+                interruption.save_requested = False
                 self.save()
-                self.console.say(f"saved step {self.progress.step:,} in {self.run.path}, as the signal asked")
-
-    def _validation_is_due(self, at_the_end: bool) -> bool:
-        if at_the_end:
-            return self.progress.validated_at < self.progress.step
-        # not while updates are skipped: what goes back to that checkpoint would be no better off
-        return self._has_come_to_a_validation() and not self.progress.skipped_in_a_row
-
-    def _has_come_to_a_validation(self) -> bool:
-        every = self.recipe.train.validate_every
-        return self.progress.step // every > self.progress.validated_at // every
+                self.console.say(f"saved step {progress.step:,} in {self.run.path}, as a signal requested")
 
     def step(self, feed: Prefetcher) -> None:
-        """Make one update and note what it did; where that would let the device wait, what the one before did."""
+        """Make one update and log its results; on a GPU log those of the update before, to keep the GPU busy."""
         started = time.perf_counter()
         progress = self.progress
         reading = feed.next()
         progress.step += 1
-        launched = self.updater.launch(reading.batches, progress.step, progress.adjustments)
+        update = self.updater.dispatch(reading.batches, progress.step, progress.adjustments)
         progress.epoch, progress.part, progress.group = astuple(reading.position)
         self.epochs_read = reading.epochs_read
-        if launched.adjustments != progress.adjustments:
-            self._cut_from_now_on(launched.adjustments)
-        self.settle()  # the update before, while the device is at work on this one
-        self._unsettled = launched, reading.batches
-        if not self.updater.late or progress.step % self.recipe.train.log_every == 0:
-            self.settle()
+        if update.adjustments != progress.adjustments:
+            progress.adjustments = update.adjustments
+            self.console.warn(
+                f"step {progress.step:,}: the batch did not fit into the memory of {self.updater.device} and was "
+                f"processed in parts; from now on batches of more than {update.adjustments.largest_batch:,} tokens, "
+                "source and target with padding, are cut. Lower train.batch_tokens and raise train.accumulate for the "
+                "same updates without cuts"
+            )
+        self.synchronize()  # the update before, while the device computes this one
+        self._pending = update, reading.batches
+        at_log = progress.step % self.recipe.train.log_every == 0
+        if not self.updater.deferred or at_log:
+            self.synchronize()
         seconds = time.perf_counter() - started
         progress.seconds += seconds
-        progress.window.seconds += seconds
-        progress.window.waited += reading.waited
-        if progress.window.steps:
-            self._report(self._window_record(launched.rate))
+        progress.interval.seconds += seconds
+        progress.interval.waited += reading.waited
+        if progress.interval.steps:
+            self._report(update.rate, at_log)
 
-    def settle(self) -> None:
-        """Note what the last update did, if that is still to be read. Raises DivergedError if training broke off."""
-        if self._unsettled is None:
+    def synchronize(self) -> None:
+        """Read the results of the pending update and add them up. Raises DivergedError after too many skipped ones."""
+        if self._pending is None:
             return
-        (launched, batches), self._unsettled = self._unsettled, None
-        update = launched.settled()
+        (dispatched, batches), self._pending = self._pending, None
+        update = dispatched.synchronized()
         if update.finite:
-            self._note(update)
+            self._add_up(update)
         else:
             self._skip(update, batches)
 
-    def _report(self, record: dict[str, Any]) -> None:
-        self.display.update(record, self.progress)
-        if self.progress.step % self.recipe.train.log_every == 0:
-            self.run.log(record)
-            self.display.log(record, self.progress)
-            self.progress.window = IntervalSums()
-
-    def _cut_from_now_on(self, adjustments: Adjustments) -> None:
-        self.progress.adjustments = adjustments
-        self.console.warn(
-            f"step {self.progress.step:,}: the batch did not fit in the memory of {self.updater.device}, so it was "
-            f"learnt in parts; from now on batches of more than {adjustments.largest_batch:,} tokens, source and target with "
-            "padding, are cut. Lower train.batch_tokens and raise train.accumulate for the same updates without cuts"
-        )
+    def _add_up(self, update: Update) -> None:
+        progress, interval = self.progress, self.progress.interval
+        progress.skipped_in_a_row = 0
+        progress.target_tokens += update.target_tokens
+        interval.loss += update.loss
+        interval.likelihood += update.likelihood
+        interval.gradient_norm += update.gradient_norm
+        interval.steps += 1
+        interval.source_tokens += update.source_tokens
+        interval.target_tokens += update.target_tokens
+        interval.padded_target_tokens += update.padded_target_tokens
 
     def _skip(self, update: Update, batches: Sequence[Batch]) -> None:
-        """Note an update that was not made. Raises DivergedError if there were too many in a row."""
+        """Log an update that changed nothing. Raises DivergedError after too many in a row."""
         progress = self.progress
         progress.skipped += 1
         progress.skipped_in_a_row += 1
-        figures = {"loss": str(update.loss), "gradient_norm": str(update.gradient_norm)}
-        file = keep_batches(self.run.skipped, update, batches, self.tokenizers)
-        self.run.log({"type": "skipped", "step": update.step, **figures})
-        said = f"step {update.step:,}: loss {update.loss:g}, gradient norm {update.gradient_norm:g}"
-        self.console.warn(f"{said}: skipped; its batch is in {file}")
+        results = {"loss": str(update.loss), "gradient_norm": str(update.gradient_norm)}
+        file = keep_batches(self.run.skipped, update, batches, self.corpus.tokenizers)
+        self.run.log({"type": "skipped", "step": update.step, **results})
+        message = f"step {update.step:,}: loss {update.loss:g}, gradient norm {update.gradient_norm:g}"
+        self.console.warn(f"{message}: skipped; its batch is in {file}")
         if progress.skipped_in_a_row >= MOST_SKIPPED:
-            raise DivergedError(f"{said}, the {MOST_SKIPPED}th update in a row that is not finite")
+            raise DivergedError(f"{message}, the {MOST_SKIPPED}th update in a row that is not finite")
+
+    def _report(self, rate: float, at_log: bool) -> None:
+        """Show the means of the interval, and log them at its end."""
+        progress, interval = self.progress, self.progress.interval
+        tokens = interval.source_tokens, interval.target_tokens
+        record: dict[str, Any] = {
+            "type": "train",
+            "step": progress.step,
+            "epoch": round(self.epochs_read, 4),
+            **interval.means(),
+            "rate": rate,
+            "utilization": round(utilization(self._operations, tokens, interval.seconds, self._machine_rate), 4),
+            "target_tokens": progress.target_tokens,
+            "seconds": round(progress.seconds, 1),
+        }
+        self.display.update(record, progress)
+        if at_log:
+            self.run.log(record)
+            self.display.log(record, progress)
+            warning = self.monitor.warning(interval.likelihood / interval.target_tokens)
+            if warning is not None:
+                self.console.warn(f"step {progress.step:,}: {warning}")
+            progress.interval = IntervalSums()
 
     def _roll_back(self, reason: str) -> None:
-        """Go back to the last validation's checkpoint, and on from there at half the rate. May raise ModelError."""
+        """Return to the checkpoint of the last validation, at half the rate. Raises ModelError if that has failed."""
         before = self.progress
-        self._unsettled = None  # made of weights that are gone
+        self._pending = None  # computed from weights that are discarded
         check_rollback(before, reason, self.run.skipped)
-        optimizer = self.updater.optimizer
-        checkpoint = self.run.roll_back(before.validated_at, self.model, optimizer, self.average)
+        checkpoint = self.run.roll_back(before.validated_at, self.model, self.updater.optimizer, self.average)
         self.progress = rolled_back(before, checkpoint)
         self.stream = self._open_stream()
         self.epochs_read = self.stream.epochs_read
         self.console.warn(
-            f"{reason}; back to step {checkpoint.step:,} and on with {self.progress.adjustments.rate:g} of the rate"
+            f"{reason}; back to step {checkpoint.step:,}, with {self.progress.adjustments.rate:g} of the rate"
         )
 
     def _open_stream(self) -> BatchStream:
-        """Return the stream of batches from where the training is."""
-        recipe, progress = self.recipe, self.progress
+        """Return the stream of batches from the position of the training."""
+        recipe, progress, tokenizers = self.recipe, self.progress, self.corpus.tokenizers
         return BatchStream(
             self.corpus.train,
             SentenceLengths.of(self.corpus.train),
@@ -221,46 +261,49 @@ class Training:
             recipe.seed,
             recipe.train.length_groups,
             DataPosition(progress.epoch, progress.part, progress.group),
-            Resegmentation.of_recipe(recipe, self.tokenizers),
-            RankShard(distributed.rank(), distributed.size()),
+            Resegmentation.of_recipe(recipe, tokenizers),
+            RankShard(distributed.rank(), distributed.world_size()),
         )
 
-    def _feed(self) -> Prefetcher:
-        return Prefetcher(self.stream, self.recipe.train.accumulate, self.updater.device.type == "cuda")
-
     def validate(self, interruption: Interruption) -> None:
-        """Measure the model on the validation text, if there is one, log it, and save a checkpoint, maybe the best.
+        """Measure the model on the validation text, if there is one, log it, and write a checkpoint.
 
-        A signal breaks it off, without a trace. Raises DivergedError if the model is broken.
+        A signal cancels it without side effects. Raises DivergedError for a loss that is not finite.
         """
         if self.corpus.valid is not None:
             started = time.perf_counter()
             validation = interruption.unless_stopped(partial(self._measure, self.corpus.valid))
             if validation is None:
                 return
-            self._note_validation(validation, time.perf_counter() - started)
+            self._log_validation(validation, time.perf_counter() - started)
         self.progress.validated_at = self.progress.step
         self.save()
-        self._prune()
-
-    def _prune(self) -> None:
         self.run.prune(self.recipe.train.keep_best, self.recipe.train.keep_last, self.progress)
 
     def _measure(self, valid: PreparedSplit) -> Validation:
-        objective = self.updater.validated()
-        loss = mean_loss(objective, valid, self.tokenizers, self.recipe.train.budget, self.recipe.runtime)
+        """Compute the loss, and the scores of greedy translations."""
+        recipe, corpus = self.recipe, self.corpus
+        objective = self.updater.validation_objective()
+        loss = mean_loss(objective, valid, recipe.train.budget, recipe.runtime)
         if not math.isfinite(loss):
             raise DivergedError(f"step {self.progress.step:,}: the loss on the validation text is {loss:g}")
-        greedy = SearchOptions.from_settings(DecodeSettings(beam=1, max_length=self.recipe.decode.max_length))
-        assert self.recipe.data.valid is not None
-        tag = self.recipe.data.valid.tag
-        loaded = self.loaded(objective.model)
-        scores = evaluate(loaded, self.corpus.valid_sources, self.corpus.valid_references, greedy, tag)
+        decode = recipe.decode
+        greedy = DecodeSettings(
+            beam=1,
+            max_length=decode.max_length,
+            protect=decode.protect,
+            typography=decode.typography,
+            batch_tokens=decode.batch_tokens,
+        )
+        assert recipe.data.valid is not None
+        loaded = self.loaded(sharing_weights(objective.model), greedy)
+        tag = recipe.data.valid.tag
+        scores = evaluate(loaded, recipe.runtime, corpus.valid_sources, corpus.valid_references, tag)
         return Validation(loss, scores.bleu.value, scores.chrf.value)
 
-    def _note_validation(self, validation: Validation, seconds: float) -> None:
+    def _log_validation(self, validation: Validation, seconds: float) -> None:
         progress, settings = self.progress, self.recipe.train
-        value = validation.better_is_higher(settings.best_metric)
+        value = validation.metric(settings.best_metric)
         improved = not progress.best or value > progress.best[0][0]
         progress.validations_without_gain = 0 if improved else progress.validations_without_gain + 1
         progress.best = sorted([*progress.best, (value, progress.step)], reverse=True)[: settings.keep_best]
@@ -281,19 +324,21 @@ class Training:
         )
 
     def save(self) -> None:
-        """Write the current step's checkpoint."""
+        """Write the checkpoint of the current step."""
         if self.progress.step:
-            self.run.save(self.loaded(self.model), self.updater.optimizer, self.progress, self.average)
+            loaded = self.loaded(self.model, self.recipe.decode)
+            self.run.save(loaded, self.updater.optimizer, self.progress, self.average)
 
-    def loaded(self, model: Transformer) -> LoadedModel:
-        """Return a model, as it is now, with what it needs to translate."""
-        return LoadedModel(model, self.tokenizers, self.recipe.languages, self.recipe.decode)
+    def loaded(self, model: Transformer, decode: DecodeSettings) -> LoadedModel:
+        """Return a model with all that it needs to translate."""
+        longest = self.recipe.data.filters.max_tokens
+        return LoadedModel(model, self.corpus.tokenizers, self.recipe.languages, decode, longest_source=longest)
 
-    def time_to_stop(self, interruption: Interruption) -> str | None:
-        """Return why training is over, None if it is not."""
+    def stop_reason(self, interruption: Interruption) -> str | None:
+        """Return why training ends now, None if it does not."""
         stop, progress = self.recipe.train.stop, self.progress
         if interruption.signal is not None:
-            return "interrupted, the same command goes on from here"
+            return "interrupted; the same command resumes it"
         if stop.steps is not None and progress.step >= stop.steps:
             return f"train.stop.steps is {stop.steps:,}"
         if stop.epochs is not None and progress.epoch >= stop.epochs:
@@ -303,40 +348,3 @@ class Training:
         if stop.patience is not None and progress.validations_without_gain >= stop.patience:
             return f"no better {self.recipe.train.best_metric} in {stop.patience} validations"
         return None
-
-    def _check_same_corpus(self) -> None:
-        """Refuse to go on with other text: the tokenizer, so the meaning of every id, would be another."""
-        fingerprint = self.corpus.manifest.fingerprint
-        if self.progress.corpus not in ("", fingerprint):
-            raise ConfigError(
-                f"{self.run.path}: the training or validation text has changed since this run was started; "
-                "bring back the old text, choose another run:, or start over with --restart"
-            )
-        self.progress.corpus = fingerprint
-
-    def _note(self, update: Update) -> None:
-        progress, window = self.progress, self.progress.window
-        progress.skipped_in_a_row = 0
-        progress.target_tokens += update.target_tokens
-        window.loss += update.loss
-        window.likelihood += update.likelihood
-        window.gradient_norm += update.gradient_norm
-        window.steps += 1
-        window.source_tokens += update.source_tokens
-        window.target_tokens += update.target_tokens
-        window.padded_target_tokens += update.padded_target_tokens
-
-    def _window_record(self, rate: float) -> dict[str, Any]:
-        """Return what happened since the last line of the log."""
-        progress, window = self.progress, self.progress.window
-        used = self.utilization.share(window.source_tokens, window.target_tokens, window.seconds)
-        return {
-            "type": "train",
-            "step": progress.step,
-            "epoch": round(self.epochs_read, 4),
-            **window.means(),
-            "rate": rate,
-            "utilization": round(used, 4),
-            "target_tokens": progress.target_tokens,
-            "seconds": round(progress.seconds, 1),
-        }

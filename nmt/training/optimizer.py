@@ -1,5 +1,7 @@
-"""Adam with decoupled weight decay, and its moments under the names of their weights."""
+"""AdamW, its learning rate, its moments on disk, and the moving average of the weights."""
 
+import copy
+import math
 from pathlib import Path
 from typing import Any
 
@@ -7,27 +9,55 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config import TrainSettings
+from nmt.config.schedules import Constant, Cosine, Falling, InverseSqrt, Noam, WarmupStableDecay
 from nmt.model.checkpoint import read_tensors
 from nmt.model.positions import Positions
 from nmt.model.sharding import laid_out_like, whole_tensor
+from nmt.model.transformer import Transformer
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
-def make_optimizer(model: nn.Module, settings: TrainSettings, device: torch.device) -> torch.optim.AdamW:
-    """Return Adam (Kingma & Ba 2015) over all weights that learn; the update sets its learning rate.
+def learning_rate(settings: TrainSettings, dim: int, step: int) -> float:
+    """Return the rate of step 1, 2, 3 …, a function of the step alone; formulas are in `nmt.config.schedules`."""
+    schedule = settings.schedule
+    if isinstance(schedule, Noam):
+        return schedule.factor / math.sqrt(dim) * min(1 / math.sqrt(step), step / math.sqrt(schedule.warmup) ** 3)
+    if step < schedule.warmup:
+        return schedule.rate * step / schedule.warmup
+    if isinstance(schedule, Constant):
+        return schedule.rate
+    if isinstance(schedule, InverseSqrt):
+        return schedule.rate * math.sqrt(schedule.warmup / step)
+    assert settings.stop.steps is not None, "checked when the recipe is loaded"
+    decayed = _decayed_share(schedule, settings.stop.steps, step)
+    if isinstance(schedule, Cosine):
+        decayed = (1 - math.cos(math.pi * decayed)) / 2
+    return schedule.rate * (1 - (1 - schedule.floor) * decayed)
 
-    Weight decay is decoupled: each step a matrix shrinks by rate · weight_decay of itself, whatever its gradient
-    (Loshchilov & Hutter 2019). Norms, biases and learned positions, to which zero means something, do not shrink.
+
+def _decayed_share(schedule: Falling, steps: int, step: int) -> float:
+    """Return how far the decay has proceeded, from 0 where it begins to 1 at the last step."""
+    begin: float = schedule.warmup
+    if isinstance(schedule, WarmupStableDecay):
+        begin = max(begin, steps - schedule.decay * steps)
+    return min(1.0, max(0.0, (step - begin) / max(1.0, steps - begin)))
+
+
+def make_optimizer(model: nn.Module, settings: TrainSettings, device: torch.device) -> torch.optim.AdamW:
+    """Return Adam (Kingma & Ba 2015) over all weights that are not frozen; each update sets its learning rate.
+
+    Weight decay is decoupled: each step shrinks a matrix by rate · weight_decay of itself, whatever its gradient
+    (Loshchilov & Hutter 2019). Norms, biases and learned positions, for which zero has a meaning, do not shrink.
     """
-    learning = [weight for weight in model.parameters() if weight.requires_grad]
-    decaying = {weight for weight in learning if weight.ndim > 1}
-    decaying -= {
-        vectors for module in model.modules() if isinstance(module, Positions) for vectors in module.parameters()
+    positions = {
+        weight for module in model.modules() if isinstance(module, Positions) for weight in module.parameters()
     }
+    trained = [weight for weight in model.parameters() if weight.requires_grad]
+    decaying = {weight for weight in trained if weight.ndim > 1} - positions
     groups: list[dict[str, Any]] = [
-        {"params": [weight for weight in learning if weight in decaying]},
-        {"params": [weight for weight in learning if weight not in decaying], "weight_decay": 0.0},
+        {"params": [weight for weight in trained if weight in decaying]},
+        {"params": [weight for weight in trained if weight not in decaying], "weight_decay": 0.0},
     ]
     return torch.optim.AdamW(
         groups,
@@ -40,7 +70,7 @@ def make_optimizer(model: nn.Module, settings: TrainSettings, device: torch.devi
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
-    """Return Adam's moments by weight name on the CPU; empty before the first step."""
+    """Return Adam's moments by weight name on the CPU; empty before the first step. Collective if sharded."""
     return {
         f"{moment}/{name}": whole_tensor(optimizer.state[parameter][moment]).detach().cpu().contiguous()
         for name, parameter in model.named_parameters()
@@ -50,7 +80,8 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dic
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module, file: Path, step: int) -> None:
-    """Fill Adam's moments from a file that `optimizer_tensors` filled after `step` steps."""
+    """Load Adam's moments from a file of `optimizer_tensors` that was written after `step` applied updates."""
+    optimizer.state.clear()  # a file without moments leaves none
     tensors = read_tensors(file)
     if not tensors:
         return
@@ -60,3 +91,29 @@ def load_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module, file: Pat
             state["step"] = torch.tensor(float(step), dtype=torch.float32, device=parameter.device)
             for moment in _MOMENTS:
                 state[moment] = laid_out_like(parameter, tensors[f"{moment}/{name}"])
+
+
+class MovingAverage:
+    """An exponential moving average of a model's weights, as a model with frozen weights.
+
+    After each step t, average ← d · average + (1 - d) · weights. d is the decay, but at first the smaller
+    (1+t)/(10+t), so that the random initial weights are soon forgotten.
+    """
+
+    def __init__(self, model: Transformer, decay: float) -> None:
+        self.model = copy.deepcopy(model).requires_grad_(False).eval()
+        self.decay = decay
+
+    @torch.no_grad()
+    def update(self, model: Transformer, step: int, applied: Tensor | None = None) -> None:
+        """Add the weights after step 1, 2, 3 … to the average.
+
+        `applied` is a 0/1 scalar on the device if only the device has the result of the step; 0 changes nothing.
+        """
+        share = 1 - min(self.decay, (1 + step) / (10 + step))
+        average: list[Tensor] = list(self.model.parameters())
+        weights: list[Tensor] = list(model.parameters())
+        if applied is None:
+            torch._foreach_lerp_(average, weights, share)
+        else:
+            torch._foreach_lerp_(average, weights, [share * applied] * len(average))

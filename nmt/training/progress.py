@@ -1,4 +1,4 @@
-"""How far a training is: what every checkpoint remembers beside weights and moments."""
+"""The position of a training: the part of a checkpoint that is neither weights nor moments."""
 
 import json
 import math
@@ -8,11 +8,20 @@ from pathlib import Path
 from nmt.errors import DamagedError, ModelError
 
 PROGRESS_FILE = "progress.json"
+_OLD_NAMES = {"window": "interval", "care": "adjustments"}
+"""Of version 0.1.0."""
+_LARGEST_EXPONENT = 700
+"""exp of more is not a float."""
+
+
+def perplexity(likelihood: float) -> float:
+    """Return exp of a mean negative log-likelihood in nats; always a finite number."""
+    return math.exp(min(likelihood, _LARGEST_EXPONENT))
 
 
 @dataclass
 class IntervalSums:
-    """Sums since the last line of the log."""
+    """Sums over the updates since the last line of the log."""
 
     loss: float = 0.0
     likelihood: float = 0.0
@@ -22,13 +31,14 @@ class IntervalSums:
     target_tokens: int = 0
     padded_target_tokens: int = 0
     seconds: float = 0.0
-    waited: float = 0.0  # seconds of these in which no batch was ready
+    waited: float = 0.0
+    """Seconds in which no batch was ready."""
 
     def means(self) -> dict[str, float]:
-        """Return losses a target token, and the rest a step, a second, or as a share."""
+        """Return losses per target token, and the rest per step, per second, or as a share."""
         return {
             "loss": self.loss / self.target_tokens,
-            "perplexity": math.exp(min(self.likelihood / self.target_tokens, 700)),
+            "perplexity": perplexity(self.likelihood / self.target_tokens),
             "gradient_norm": self.gradient_norm / self.steps,
             "padding": 1 - self.target_tokens / self.padded_target_tokens,
             "loader_wait": round(self.waited / self.seconds, 4),
@@ -38,7 +48,7 @@ class IntervalSums:
 
 @dataclass(frozen=True)
 class Adjustments:
-    """What mishaps have taught a run: to go slower, and to cut what does not fit."""
+    """Deviations from the recipe: a lower rate after divergence, smaller batches after an out-of-memory error."""
 
     rate: float = 1.0
     """Factor on the schedule's learning rate."""
@@ -48,30 +58,38 @@ class Adjustments:
 
 @dataclass
 class Progress:
-    """All that the next step depends on, beside weights and moments."""
+    """All that the next step depends on, besides weights and moments."""
 
     step: int = 0
     epoch: int = 0
-    part: int = 0  # of the epoch; 0 unless the corpus is huge
-    group: int = 0  # of the part's plan, the next to be read
+    part: int = 0
+    """Of the epoch; 0 unless the corpus is huge."""
+    group: int = 0
+    """Of the part's plan, the next length group to read."""
     target_tokens: int = 0
     seconds: float = 0.0
-    validated_at: int = 0  # the step of the last validation
+    validated_at: int = 0
+    """Step of the last validation."""
     validations_without_gain: int = 0
-    best: list[tuple[float, int]] = field(default_factory=list)  # (metric, step), best first
-    window: IntervalSums = field(default_factory=IntervalSums)
-    corpus: str = ""  # fingerprint of the prepared corpus
+    best: list[tuple[float, int]] = field(default_factory=list)
+    """(metric, step), best first."""
+    interval: IntervalSums = field(default_factory=IntervalSums)
+    corpus: str = ""
+    """Fingerprint of the prepared corpus."""
     adjustments: Adjustments = Adjustments()
-    skipped: int = 0  # steps that changed nothing, since their loss or gradient was not finite
-    skipped_in_a_row: int = 0  # of these, the last ones
-    rollbacks: int = 0  # to the checkpoint of the next line, since it was written
+    skipped: int = 0
+    """Steps that changed nothing, since their loss or gradient was not finite."""
+    skipped_in_a_row: int = 0
+    """The last steps, if they were skipped."""
+    rollbacks: int = 0
+    """Rollbacks to the checkpoint of step `rolled_back_to` since it was written."""
     rolled_back_to: int = 0
 
 
 def read_progress(directory: Path) -> Progress:
-    """Read how far a checkpoint is.
+    """Read the progress in a checkpoint.
 
-    Raises DamagedError if it cannot be read, ModelError if another version of the program wrote it.
+    Raises DamagedError if it cannot be read, ModelError if an incompatible version of the program wrote it.
     """
     file = directory / PROGRESS_FILE
     try:
@@ -80,13 +98,15 @@ def read_progress(directory: Path) -> Progress:
         raise DamagedError(f"{file}: damaged: {error}") from None
     try:
         best = [(value, step) for value, step in content.pop("best")]
-        window = IntervalSums(**content.pop("window"))
-        before = content.pop("care", {})  # the name of "adjustments" in version 0.1.0
-        adjustments = Adjustments(**content.pop("adjustments", before))
-        return Progress(**content, best=best, window=window, adjustments=adjustments)
+        for old, new in _OLD_NAMES.items():
+            if old in content:
+                content[new] = content.pop(old)
+        interval = IntervalSums(**content.pop("interval"))
+        adjustments = Adjustments(**content.pop("adjustments", {}))
+        return Progress(**content, best=best, interval=interval, adjustments=adjustments)
     except (TypeError, KeyError, ValueError, AttributeError) as error:
         raise ModelError(
-            f"{file}: made by another version of nmt, which kept other things: {error}; the model still translates, "
-            "but cannot go on learning here: start over with --restart, or choose another run: and let "
-            f"train.init_from name {directory}"
+            f"{file}: made by another version of nmt, with other fields: {error}; the model still translates, but its "
+            "training cannot resume: start over with --restart, or choose another run: and set train.init_from to "
+            f"{directory}"
         ) from None

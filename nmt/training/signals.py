@@ -1,4 +1,4 @@
-"""Being stopped politely: the first signal asks the loop to save and end, a second Ctrl-C ends it at once."""
+"""Signals: the first one requests to save and stop, a second Ctrl-C stops at once; SIGUSR1 requests to save."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TypeVar
 
-from nmt.system.distributed import all_reduce_max, size
+from nmt.system.distributed import all_reduce_max, world_size
 
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SAVING = signal.SIGUSR1
@@ -15,67 +15,66 @@ Result = TypeVar("Result")
 
 
 class Interruption:
-    """Whether, and by which signal, this process was asked to stop, and whether to save what it has."""
+    """The requests that this process received by signals, and those that all ranks have agreed on."""
 
     def __init__(self) -> None:
         self.signal: int | None = None
-        self.save_wanted = False
-        self._told: int | None = None
-        self._told_to_save = False
-        self._breakable = False
+        """The signal to stop for, the same on all ranks."""
+        self.save_requested = False
+        """Whether to save now, the same on all ranks."""
+        self._received: int | None = None
+        self._received_saving = False
+        self._cancellable = False
 
     def receive(self, number: int, frame: FrameType | None) -> None:
-        """Note a signal; raise KeyboardInterrupt at Ctrl-C while stopping already."""
+        """Handle a signal. Raises KeyboardInterrupt for Ctrl-C after a first stopping signal."""
         if number == _SAVING:
-            self._told_to_save = True
-        elif self._told is None:
-            self._told = number
+            self._received_saving = True
+        elif self._received is None:
+            self._received = number
         elif number == signal.SIGINT:
             raise KeyboardInterrupt
-        if size() == 1:
-            self.agree()
-        if self._breakable and self._told is not None:
-            self._breakable = False
-            raise _BrokenOff
+        if world_size() == 1:
+            self.synchronize()
+        if self._cancellable and self._received is not None:
+            self._cancellable = False
+            raise _CancelledError
 
-    def agree(self) -> None:
-        """Act from now on as the signals demand that this process was sent, or any other that trains with it.
-
-        All processes must ask together.
-        """
-        saving, self._told_to_save = self._told_to_save, False
-        told, saving_told = all_reduce_max(self._told or 0, int(saving))
-        self.signal = int(told) or None
-        self.save_wanted = self.save_wanted or bool(saving_told)
+    def synchronize(self) -> None:
+        """Update `signal` and `save_requested` from what any rank has received. Collective."""
+        saving, self._received_saving = self._received_saving, False
+        received, any_saving = all_reduce_max(self._received or 0, int(saving))
+        self.signal = int(received) or None
+        self.save_requested = self.save_requested or bool(any_saving)
 
     def unless_stopped(self, work: Callable[[], Result]) -> Result | None:
-        """Do some long work that leaves nothing half done; if asked to stop meanwhile, break it off and return None."""
+        """Run long work that has no side effects; return None if a stopping signal cancels it."""
         try:
             try:
-                # where other processes do a part of the work, they would wait for this one
-                self._breakable = self._told is None and size() == 1
+                # with several ranks, the others would wait for this one in their collectives
+                self._cancellable = self._received is None and world_size() == 1
                 return work()
             finally:
-                self._breakable = False
-        except _BrokenOff:  # outside, for it may come even while the line above is run
+                self._cancellable = False
+        except _CancelledError:  # outside the inner block: it may be raised in `finally`
             return None
 
 
-class _BrokenOff(BaseException):
-    """The work is to end; no exception of the usual kind, which the work itself might catch."""
+class _CancelledError(BaseException):
+    """Not an Exception, which the cancelled work might catch."""
 
 
 @contextmanager
-def polite_interruption() -> Iterator[Interruption]:
-    """Catch SIGINT, SIGTERM, SIGHUP and SIGUSR1 within the block, but for those that this process is to ignore."""
+def handled_signals() -> Iterator[Interruption]:
+    """Handle SIGINT, SIGTERM, SIGHUP and SIGUSR1 within the block, except those that are ignored."""
     interruption = Interruption()
     before = {number: signal.getsignal(number) for number in (*_STOPPING, _SAVING)}
-    # under nohup, or in the background of a script, some are ignored on purpose
-    caught = {number: handler for number, handler in before.items() if handler != signal.SIG_IGN}
-    for number in caught:
+    # nohup and shell scripts ignore some for their background processes
+    handled = {number: handler for number, handler in before.items() if handler != signal.SIG_IGN}
+    for number in handled:
         signal.signal(number, interruption.receive)
     try:
         yield interruption
     finally:
-        for number, handler in caught.items():
+        for number, handler in handled.items():
             signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""One optimizer update: what a step of training does, from batches to changed weights."""
+"""One optimizer update: from batches to changed weights."""
 
 import math
 from collections.abc import Sequence
@@ -15,21 +15,33 @@ from nmt.model.sharding import whole, whole_tensor
 from nmt.model.transformer import Transformer
 from nmt.system import distributed
 from nmt.system.device import autocast, is_out_of_memory, release_cached_memory, seed_for
-from nmt.training.averaging import MovingAverage
-from nmt.training.compilation import compile_layers
 from nmt.training.data_parallel import gradient_sync, sync_adjustments, wrap_distributed
-from nmt.training.host_copy import Arriving
-from nmt.training.loss import Smoothing
-from nmt.training.objective import Objective
+from nmt.training.initialization import compile_layers
+from nmt.training.loss import Objective
 from nmt.training.oom import DoesNotFitError, cut, sentences_in, size_of
-from nmt.training.optimizer import make_optimizer
+from nmt.training.optimizer import MovingAverage, learning_rate, make_optimizer
 from nmt.training.progress import Adjustments
-from nmt.training.schedule import learning_rate
+
+
+class HostCopy:
+    """An asynchronous copy of scalars from a device to the host."""
+
+    def __init__(self, numbers: Tensor) -> None:
+        self._numbers = numbers.to("cpu", non_blocking=numbers.is_cuda)  # from a GPU into pinned memory
+        self._copied = torch.cuda.Event() if numbers.is_cuda else None  # type: ignore[no-untyped-call]
+        if self._copied is not None:
+            self._copied.record()
+
+    def read(self) -> list[float]:
+        """Wait for the copy, but not for work that the device was given after it; return the numbers."""
+        if self._copied is not None:
+            self._copied.synchronize()
+        return list(map(float, self._numbers.tolist()))
 
 
 @dataclass(frozen=True)
 class DispatchedUpdate:
-    """An update that the device may still be at work on, and what is known of it before its figures are."""
+    """An update that the device may still be computing, with all that the host has counted."""
 
     step: int
     source_tokens: int
@@ -37,18 +49,19 @@ class DispatchedUpdate:
     padded_target_tokens: int
     rate: float
     adjustments: Adjustments
-    """As it was given, or with a smaller `largest_batch`, if a batch did not fit."""
-    figures: Arriving
+    """As passed to `dispatch`, or with a smaller `largest_batch` if a batch did not fit into memory."""
+    results: HostCopy
+    """Loss, negative log-likelihood and gradient norm."""
 
-    def settled(self) -> "Update":
-        """Wait for the figures; return the update with them."""
-        loss, likelihood, gradient_norm = self.figures.read()
+    def synchronized(self) -> "Update":
+        """Wait for the device; return the update with its results."""
+        loss, likelihood, gradient_norm = self.results.read()
         return Update(**vars(self), loss=loss, likelihood=likelihood, gradient_norm=gradient_norm)
 
 
 @dataclass(frozen=True)
 class Update(DispatchedUpdate):
-    """What one step did. Losses are sums over target tokens, in nats."""
+    """A finished update. Loss and (negative log-)likelihood are sums over target tokens, in nats."""
 
     loss: float
     likelihood: float
@@ -56,166 +69,139 @@ class Update(DispatchedUpdate):
 
     @property
     def finite(self) -> bool:
-        """Whether loss and gradient are numbers; if not, the step has changed nothing."""
+        """Whether loss and gradient are finite; if not, the update has changed nothing."""
         return math.isfinite(self.loss) and math.isfinite(self.gradient_norm)
 
 
 _NO_ADJUSTMENTS = Adjustments()
 
 
-def skips_on(device: torch.device) -> bool:
-    """Tell whether the optimizer shall skip updates on a device itself, which then never waits for the processor."""
+def skips_on_device(device: torch.device) -> bool:
+    """Return whether the optimizer itself skips non-finite updates, so that the host never waits for the device."""
     return device.type == "cuda"
 
 
 class Updater:
-    """The model with its optimizer under the recipe's schedule, and the moving average of its weights if asked for."""
+    """Model, objective, optimizer and, with `train.ema`, the moving average of the weights."""
 
-    def __init__(self, model: Transformer, recipe: Recipe, pad_id: int, device: torch.device) -> None:
+    def __init__(self, model: Transformer, recipe: Recipe, device: torch.device) -> None:
         self.model = model.to(device)
         self.device = device
         self.recipe = recipe
-        self.pad_id = pad_id
         self.average = None if recipe.train.ema is None else MovingAverage(self.model, recipe.train.ema)
-        smoothing = Smoothing(recipe.train.label_smoothing, pad_id)
-        self.objective = Objective(self.model, smoothing, recipe.train.r_drop)
+        self.objective = Objective(self.model, recipe.train.label_smoothing, recipe.train.r_drop)
         if recipe.runtime.compile:
             compile_layers(self.model, device)
-        self.sharded = distributed.size() > 1 and recipe.runtime.parallel == "fsdp"
-        self.wrap_distributed = wrap_distributed(self.objective, self.average, self.sharded, device)
+        self.sharded = distributed.world_size() > 1 and recipe.runtime.parallel == "fsdp"
+        self.distributed_objective = wrap_distributed(self.objective, self.average, self.sharded, device)
         self.optimizer = make_optimizer(self.model, recipe.train, device)
-        self.late = skips_on(device) and not self.sharded
-        """Whether `launch` comes back before the device is through, so that figures are best read a step later."""
+        self.deferred = skips_on_device(device) and not self.sharded
+        """Whether `dispatch` returns before the device has finished, so that results are best read a step later."""
 
-    def validated(self) -> Objective:
-        """Return the objective with what is validated, in whole: the model, or the average of its weights."""
+    def validation_objective(self) -> Objective:
+        """Return an objective with the model to validate, unsharded: the trained one, or the average of its weights."""
         model = whole(self.model if self.average is None else self.average.model)
         return self.objective if model is self.model else Objective(model, self.objective.smoothing)
 
     def update(self, batches: Sequence[Batch], step: int, adjustments: Adjustments = _NO_ADJUSTMENTS) -> Update:
-        """Make update number `step` and wait for its figures; see `launch`."""
-        return self.launch(batches, step, adjustments).settled()
+        """Make update number `step` and wait for its results; see `dispatch`."""
+        return self.dispatch(batches, step, adjustments).synchronized()
 
-    def launch(
+    def dispatch(
         self, batches: Sequence[Batch], step: int, adjustments: Adjustments = _NO_ADJUSTMENTS
     ) -> DispatchedUpdate:
         """Make update number `step` (from 1) out of one or more batches, as if they were one.
 
-        The gradient is that of the mean loss per target token over all batches: tokens are counted first, and each
-        batch's summed loss is divided by the total. Dropout is a function of (seed, step, batch).
+        The gradient is that of the mean loss per target token of all batches on all ranks: tokens are counted first,
+        and the summed loss of each batch is divided by the total. Dropout is a function of (seed, step, batch).
 
-        If loss or gradient are not finite, nothing is changed. If a batch does not fit in the memory, it is cut, and
-        the update begun anew. Raises ConfigError if a single pair does not fit.
+        An update whose loss or gradient is not finite changes nothing. A batch that does not fit into memory is cut,
+        and the update starts again. Raises ConfigError if a single sentence pair does not fit.
         """
         self.objective.train()
         counts = [(batch.source_tokens, batch.target_tokens, batch.padded_target_tokens) for batch in batches]
         source_tokens, target_tokens, padded_target_tokens = distributed.all_reduce_sum(
             *map(sum, zip(*counts, strict=True))
         )
-        losses, adjustments = self._gradient(batches, target_tokens, step, adjustments)
-        adjustments = sync_adjustments(adjustments)
-        norm = whole_tensor(self._clip())
-        sums = distributed.all_reduce_sum_on_device(torch.stack(losses))
-        figures = torch.cat([sums, norm.to(sums.dtype).unsqueeze(0)])
-        launched = DispatchedUpdate(
-            step=step,
-            source_tokens=source_tokens,
-            target_tokens=target_tokens,
-            padded_target_tokens=padded_target_tokens,
-            rate=adjustments.rate * learning_rate(self.recipe.train, self.recipe.model.dim, step),
-            adjustments=adjustments,
-            figures=Arriving(figures),
-        )
-        self._change_weights(launched, figures)
-        self.optimizer.zero_grad(set_to_none=True)
-        return launched
 
-    def _change_weights(self, launched: DispatchedUpdate, figures: Tensor) -> None:
-        """Let the optimizer take its step, and the average follow, unless the figures are no numbers."""
-        made = None
-        if self.late:
-            # the device decides, so that nobody has to wait for it
-            loss, _, norm = figures.isfinite().unbind()
-            made = (loss & norm).float()
-            self.optimizer.found_inf = 1 - made  # type: ignore[attr-defined]
-        elif not launched.settled().finite:
-            return
-        for group in self.optimizer.param_groups:
-            group["lr"] = launched.rate
-        self.optimizer.step()
-        if self.average is not None:
-            self.average.update(self.model, launched.step, made)
-
-    def _gradient(
-        self, batches: Sequence[Batch], total: int, step: int, adjustments: Adjustments
-    ) -> tuple[tuple[Tensor, Tensor], Adjustments]:
-        """Fill in the gradient of all batches, cut as far as the memory demands; return their losses."""
         while True:
             try:
-                return self._accumulate(batches, total, step, adjustments.largest_batch), adjustments
+                losses = self._accumulate_gradients(batches, target_tokens, step, adjustments.largest_batch)
+                break
             except DoesNotFitError as failure:
-                all_reduce_max = failure.next_try
-            # what has been summed up goes too, for part of it is of the batch that failed
-            self.optimizer.zero_grad(set_to_none=True)
+                largest_batch = failure.next_size
+            self.optimizer.zero_grad(set_to_none=True)  # a part of the batch that failed is in the gradient
             release_cached_memory(self.device)
-            adjustments = replace(adjustments, largest_batch=all_reduce_max)
+            adjustments = replace(adjustments, largest_batch=largest_batch)
+        adjustments = sync_adjustments(adjustments)
 
-    def _accumulate(
-        self, batches: Sequence[Batch], total: int, step: int, all_reduce_max: int | None
-    ) -> tuple[Tensor, Tensor]:
-        """Add up the gradient of all batches; return the sums of their losses and negative log-likelihoods.
+        clip_norm = self.recipe.train.clip_norm or float("inf")
+        norm = whole_tensor(nn.utils.clip_grad_norm_(self.model.parameters(), clip_norm))
+        sums = distributed.all_reduce_sum_on_device(losses)
+        results = torch.cat([sums, norm.to(sums.dtype).unsqueeze(0)])
+        rate = adjustments.rate * learning_rate(self.recipe.train, self.recipe.model.dim, step)
+        tokens = (source_tokens, target_tokens, padded_target_tokens)
+        update = DispatchedUpdate(step, *tokens, rate, adjustments, HostCopy(results))
+        if self.deferred:
+            loss, _, norm = results.isfinite().unbind()
+            applied = (loss & norm).float()
+            self.optimizer.found_inf = 1 - applied  # type: ignore[attr-defined]
+            self._apply_gradients(rate, step, applied)
+        elif update.synchronized().finite:
+            self._apply_gradients(rate, step)
+        self.optimizer.zero_grad(set_to_none=True)
+        return update
 
-        Raises DoesNotFitError if a part does not fit.
+    def _accumulate_gradients(
+        self, batches: Sequence[Batch], total: int, step: int, largest_batch: int | None
+    ) -> Tensor:
+        """Accumulate the gradient of all batches; return the sums of losses and negative log-likelihoods, shape (2,).
+
+        Batches of more than `largest_batch` tokens are cut. Raises DoesNotFitError if a part does not fit.
         """
-        loss = torch.zeros((), device=self.device)
-        likelihood = torch.zeros((), device=self.device)
-        cut_batches = [cut(batch, None if self.sharded else all_reduce_max, self.pad_id) for batch in batches]
-        left = sum(map(len, cut_batches))
-        for number, parts in zip(count(distributed.rank(), distributed.size()), cut_batches, strict=False):
+        losses = torch.zeros(2, device=self.device)
+        cut_batches = [cut(batch, None if self.sharded else largest_batch) for batch in batches]
+        remaining = sum(map(len, cut_batches))
+        for number, parts in zip(count(distributed.rank(), distributed.world_size()), cut_batches, strict=False):
             for index, part in enumerate(parts):
-                place = (number, index) if len(parts) > 1 else (number,)
-                torch.manual_seed(seed_for("dropout", self.recipe.seed, step, *place))
-                left -= 1
-                part_loss, part_likelihood = self._learn(part, total, last=left == 0)
-                loss += part_loss
-                likelihood += part_likelihood
-        return loss, likelihood
+                position = (number, index) if len(parts) > 1 else (number,)
+                torch.manual_seed(seed_for("dropout", self.recipe.seed, step, *position))
+                remaining -= 1
+                losses += self._backward(part, total, last=remaining == 0)
+        return losses
 
-    def _learn(self, part: Batch, total: int, last: bool) -> tuple[Tensor, Tensor]:
-        """Add a part's share of the gradient; return its loss and negative log-likelihood."""
-        others_wait = self.sharded
+    def _backward(self, part: Batch, total: int, last: bool) -> Tensor:
+        """Add the gradient of a part of a batch; return its loss and negative log-likelihood, shape (2,)."""
+        in_collective = self.sharded
         try:
-            with gradient_sync(self.wrap_distributed, now=last):
-                loss, likelihood = self.loss(part.to(self.device))
-                others_wait = others_wait or (last and distributed.size() > 1)
-                # the exchange makes means of gradients, where we want their sum
-                (loss / (total / distributed.size())).backward()  # type: ignore[no-untyped-call]
-            return loss.detach(), likelihood
+            batch = pad_to_multiple(part, self.model.longest) if self.device.type == "cpu" else part
+            with gradient_sync(self.distributed_objective, now=last):
+                with autocast(self.recipe.runtime, self.device):
+                    loss, likelihood = self.distributed_objective(batch.to(self.device))
+                in_collective = in_collective or (last and distributed.world_size() > 1)
+                # the all-reduce averages gradients over ranks, where their sum is needed
+                (loss / (total / distributed.world_size())).backward()
+            return torch.stack((loss.detach(), likelihood))
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-        # outside the handler, where the failure's traceback no longer keeps the activations alive
-        if others_wait:
+        # outside the handler, where the traceback of the failure no longer holds the activations
+        if in_collective:
             raise ConfigError(
-                f"train.batch_tokens: a batch does not fit in the memory of {self.device}, which showed while gradients"
-                " were exchanged, when it is too late to cut it; lower batch_tokens, or raise train.accumulate"
+                f"train.batch_tokens: a batch does not fit into the memory of {self.device}; this happened while ranks "
+                "exchanged gradients, when it can no longer be cut; lower batch_tokens and raise train.accumulate"
             )
         if sentences_in(part) == 1:
             raise ConfigError(
-                f"a single pair of {size_of(part):,} tokens, source and target, does not fit in the memory of "
-                f"{self.device}: lower data.filters.max_tokens, or make the model smaller"
+                f"a single sentence pair of {size_of(part):,} tokens, source and target, does not fit into the memory "
+                f"of {self.device}; lower data.filters.max_tokens, or make the model smaller"
             )
         raise DoesNotFitError(size_of(part))
 
-    def loss(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return a batch's summed smoothed loss and summed negative log-likelihood."""
-        if self.device.type == "cpu":
-            batch = pad_to_multiple(batch, self.model.longest)
-        with autocast(self.recipe.runtime, self.device):
-            losses: tuple[torch.Tensor, torch.Tensor] = self.wrap_distributed(batch)
-            return losses
-
-    def _clip(self) -> Tensor:
-        """Shorten the gradient to `clip_norm`; return its length before."""
-        limit = self.recipe.train.clip_norm
-        return nn.utils.clip_grad_norm_(self.model.parameters(), limit or float("inf"))
+    def _apply_gradients(self, rate: float, step: int, applied: Tensor | None = None) -> None:
+        """Step the optimizer and the moving average; `applied` is a 0/1 scalar if the device decides."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.step()
+        if self.average is not None:
+            self.average.update(self.model, step, applied)

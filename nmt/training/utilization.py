@@ -1,7 +1,7 @@
-"""How much of what the machine can multiply a training makes use of (model FLOP utilization, Chowdhery et al. 2022).
+"""Model FLOP utilization (Chowdhery et al. 2022): the share of the machine's matrix rate that a training reaches.
 
-Learning takes 6 floating-point operations a weight and token: 2 forward, 4 backward. The encoder's weights work for
-source tokens, the decoder's and the output's for target tokens. Attention between tokens is not counted, nor padding.
+A weight and token take 6 floating-point operations: 2 forward, 4 backward. The encoder's weights count with source
+tokens, the decoder's and the output's with target tokens. Attention between tokens and padding are not counted.
 """
 
 import time
@@ -13,25 +13,16 @@ from torch import Tensor
 from nmt.config import RuntimeSettings
 from nmt.model.kernels import kernels
 from nmt.model.transformer import Transformer
-from nmt.system import distributed
 from nmt.system.device import autocast
 
 
-class Utilization:
-    """Turns token counts into a share of the rate of matrix products, which it measures when it is made."""
-
-    def __init__(self, model: Transformer, device: torch.device, runtime: RuntimeSettings) -> None:
-        self._each = operations(model)
-        self._rate = distributed.size() * matrix_rate(device, runtime)
-
-    def share(self, source_tokens: int, target_tokens: int, seconds: float) -> float:
-        """Return which share of the machine learning so many tokens in so many seconds is."""
-        by_source, by_target = self._each
-        return (by_source * source_tokens + by_target * target_tokens) / seconds / self._rate
+def utilization(operations_each: tuple[int, int], tokens: tuple[int, int], seconds: float, rate: float) -> float:
+    """Return the share of `rate` (operations a second) for training on (source, target) tokens in some seconds."""
+    return sum(map(int.__mul__, operations_each, tokens)) / seconds / rate
 
 
 def operations(model: Transformer) -> tuple[int, int]:
-    """Return the floating-point operations that learning from a source token and from a target token takes."""
+    """Return the floating-point operations of a training step per source token and per target token."""
     encoder = sum(parameter.numel() for parameter in model.encoder.parameters())
     decoder = sum(parameter.numel() for parameter in model.decoder.parameters())
     return 6 * encoder, 6 * (decoder + model.output.weight.numel())
@@ -43,18 +34,18 @@ def matrix_rate(
     multiply: Callable[[Tensor, Tensor], Tensor] = kernels.linear,
     small: int = 1024,
 ) -> float:
-    """Return the floating-point operations a second of a large matrix product, in the precision of training.
+    """Measure the floating-point operations a second of a large matrix product, in the precision of training.
 
     On a CPU the matrices have `small` rows and columns, elsewhere 8192.
     """
     size = small if device.type == "cpu" else 8192
     a = torch.ones(size, size, device=device)
-    quickest = float("inf")
+    fastest = float("inf")
     with torch.no_grad(), autocast(runtime, device):
         for _ in range(6):  # the first ones are slow
             started = time.perf_counter()
             multiply(a, a)
             if device.type == "cuda":
                 torch.cuda.synchronize(device)
-            quickest = min(quickest, time.perf_counter() - started)
-    return 2 * size**3 / quickest
+            fastest = min(fastest, time.perf_counter() - started)
+    return 2 * size**3 / fastest

@@ -1,9 +1,9 @@
-"""How good the model is on text that it does not learn from: loss by teacher forcing, BLEU and chrF by decoding."""
+"""Validation: the loss with teacher forcing, and BLEU and chrF of the translations that `nmt translate` would print."""
 
+import copy
 import json
-import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,16 +12,17 @@ import torch
 from nmt.batching.batch import collate
 from nmt.batching.plan import SentenceLengths, cut_into_groups
 from nmt.config import RuntimeSettings
-from nmt.decoding.options import SearchOptions
-from nmt.decoding.rescoring import search_and_rescore
 from nmt.evaluation.metrics import Score, compute
 from nmt.model.checkpoint import LoadedModel
+from nmt.model.transformer import Transformer
 from nmt.system import distributed
 from nmt.system.device import autocast
+from nmt.system.files import replace_text
 from nmt.text.languages import target_language
 from nmt.text.prepared import PreparedSplit
-from nmt.text.tokenizer import Tokenizers
-from nmt.training.objective import Objective
+from nmt.training.loss import Objective
+from nmt.training.progress import perplexity
+from nmt.translation.translator import Translator
 
 
 @dataclass(frozen=True)
@@ -34,17 +35,17 @@ class Validation:
 
     @property
     def perplexity(self) -> float:
-        """Return e to the loss."""
-        return math.exp(min(self.loss, 700))
+        """Return exp of the loss."""
+        return perplexity(self.loss)
 
-    def better_is_higher(self, metric: str) -> float:
-        """Return the named metric, with its sign turned so that more is better."""
-        return {"loss": -self.loss, "bleu": self.bleu, "chrf": self.chrf}[metric]
+    def metric(self, name: str) -> float:
+        """Return the named metric, negated if lower is better."""
+        return {"loss": -self.loss, "bleu": self.bleu, "chrf": self.chrf}[name]
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Translations of a text and how they score against its references."""
+    """Translations of a text and their scores against its references."""
 
     translations: list[str]
     bleu: Score
@@ -52,52 +53,51 @@ class Evaluation:
 
     @property
     def scores(self) -> tuple[Score, Score]:
-        """Return both scores."""
+        """Both scores."""
         return self.bleu, self.chrf
 
     def write(self, translations: Path, scores: Path) -> None:
         """Write the translations, a line each, and the scores as JSON."""
-        translations.write_text("".join(line + "\n" for line in self.translations), encoding="utf-8")
-        content = json.dumps([asdict(score) for score in self.scores], indent=2)
-        scores.write_text(content + "\n", encoding="utf-8")
+        replace_text(translations, "".join(line + "\n" for line in self.translations))
+        replace_text(scores, json.dumps([asdict(score) for score in self.scores], indent=2) + "\n")
+
+
+def sharing_weights(model: Transformer) -> Transformer:
+    """Return a copy of a model that shares its weights: a translator packs them, which must not affect training."""
+    return copy.deepcopy(model, {id(weight): weight for weight in model.parameters()})
 
 
 def evaluate(
     loaded: LoadedModel,
+    runtime: RuntimeSettings,
     sources: Sequence[str],
     references: Sequence[str],
-    options: SearchOptions,
     tag: str | None = None,
 ) -> Evaluation:
-    """Translate sentences, each marked with the tag if there is one, and score them against one reference each."""
-    loaded.model.eval()
-    limit = loaded.model.settings.longest
-    # a line that learned positions cannot hold is cut off, since what is measured must not stop a training
-    longest = None if limit is None else limit - 1
-    mark = [] if tag is None else [loaded.tokenizers.source.tag_id(tag)]
-    encoded = [(mark + loaded.tokenizers.source.encode(source))[:longest] for source in sources]
-    # each rank translates its share, and all return everything
-    own = search_and_rescore(loaded.model, distributed.shard(encoded), options, loaded.decode.batch_tokens)
-    found = distributed.all_gather(own)
-    translations = [loaded.tokenizers.target.decode(best[0].tokens) for best in found]
+    """Translate lines as `nmt translate` does and score them against one reference each; each line gets the tag.
+
+    The settings are those of the model (`loaded.decode`). Collective: every rank returns the whole result.
+    """
+    translator = Translator(loaded, runtime)
+    options = translator.options() if tag is None else replace(translator.options(), tag=tag)
+    own = [translation.text for translation in translator.translate(distributed.shard(sources), options)]
+    translations = distributed.all_gather(own)
     target = target_language(loaded.languages.target)
     bleu, chrf = (compute(metric, translations, [references], target) for metric in ("bleu", "chrf"))
     return Evaluation(translations, bleu, chrf)
 
 
-def mean_loss(
-    objective: Objective, split: PreparedSplit, tokenizers: Tokenizers, budget: int, settings: RuntimeSettings
-) -> float:
-    """Return the mean negative log-likelihood per target token, in nats."""
-    lengths, every = SentenceLengths.of(split), np.arange(len(split))
-    ordered = np.lexsort((lengths.source[every], lengths.target[every]))
+def mean_loss(objective: Objective, split: PreparedSplit, budget: int, runtime: RuntimeSettings) -> float:
+    """Return the mean negative log-likelihood per target token, in nats. Collective."""
+    lengths, indices = SentenceLengths.of(split), np.arange(len(split))
+    by_length = np.lexsort((lengths.source[indices], lengths.target[indices]))
     device = next(objective.parameters()).device
     objective.eval()
     sums: list[tuple[float, int]] = []
-    with torch.no_grad(), autocast(settings, device):
-        for indices in distributed.shard(cut_into_groups(ordered, lengths, budget)):
-            batch = collate(split, [indices])
+    with torch.no_grad(), autocast(runtime, device):
+        for batch_indices in distributed.shard(cut_into_groups(by_length, lengths, budget)):
+            batch = collate(split, [batch_indices])
             _, likelihood = objective(batch.to(device))
             sums.append((likelihood.item(), batch.target_tokens))
-    every_sum = distributed.all_gather(sums)
-    return sum(likelihood for likelihood, _ in every_sum) / sum(tokens for _, tokens in every_sum)
+    all_sums = distributed.all_gather(sums)
+    return sum(likelihood for likelihood, _ in all_sums) / sum(tokens for _, tokens in all_sums)

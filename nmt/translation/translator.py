@@ -53,6 +53,8 @@ class TranslateOptions:
     """As in the recipe's `decode` section."""
     alignment: bool = False
     """Say which words belong together."""
+    tag: str | None = None
+    """A tag of the training text, put before each line, such as `backtranslated`."""
     most_alike: int | None = None
     """If set, only so many of what is found are kept: those that are most like all others (minimum Bayes risk)."""
 
@@ -318,7 +320,12 @@ class Translator:
 
     def _pieces(self, line: _Piece, options: TranslateOptions) -> list[tuple[_Piece, list[int]]]:
         """Return the parts of a line that the model can take, with their ids; the first has the line's prefix."""
-        encode = self._tokenizers.source.encode
+        source = self._tokenizers.source
+        mark = [] if options.tag is None else [source.tag_id(options.tag)]
+
+        def encode(text: str) -> list[int]:
+            return [*mark, *source.encode(text)]
+
         ids = encode(line.text)
         limit = options.max_source_tokens
         if self._engine.longest is not None:

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from nmt.batching.batch import Batch, pad_to_multiple
 from nmt.training import step as step_module
-from tests.training.test_step import PAIRS, batch_of, difference, recipe, updater
+from tests.builders import batch_of, tiny_recipe
+from tests.training.updates import PAIRS, difference, make_updater
 
 
 def tokens(batch: Batch) -> tuple[int, int]:
@@ -30,14 +31,14 @@ def test_sides_are_round_and_little_longer(pairs: int, source: int, target: int,
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "relative", "rotary"])
 def test_nothing_is_learnt_from_it(positions: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen = recipe(adam_epsilon=1e-3)
+    chosen = tiny_recipe(adam_epsilon=1e-3)
     chosen = chosen.model_copy(update={"model": chosen.model.model_copy(update={"positions": positions})})
     batch = batch_of(PAIRS * 12)
     assert len(pad_to_multiple(batch, chosen.model.longest).groups) == 2
-    ours = updater(chosen)
+    ours = make_updater(chosen)
     with monkeypatch.context() as plain:
         plain.setattr(step_module, "pad_to_multiple", lambda batch, longest: batch)
-        theirs = updater(chosen)
+        theirs = make_updater(chosen)
         expected = [theirs.update([batch], step) for step in (1, 2, 3)]
     found = [ours.update([batch], step) for step in (1, 2, 3)]
     for one, other in zip(found, expected, strict=True):

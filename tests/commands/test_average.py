@@ -44,7 +44,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("runs") / "run"
     directory = RunDirectory(path)
     data = Data(train=(CorpusFile(tsv=Path("/text/train.tsv")),))
-    directory.begin(Recipe(name="x", languages=Languages(source="en", target="it"), data=data, run=path), restart=False)
+    directory.open(Recipe(name="x", languages=Languages(source="en", target="it"), data=data, run=path))
     best = [(0.9, 2), (0.8, 5), (0.7, 1)]
     for step in range(1, 6):
         loaded = model(step)

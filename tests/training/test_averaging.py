@@ -5,7 +5,7 @@ import torch
 
 from nmt.config import ModelSettings
 from nmt.model.transformer import Transformer
-from nmt.training.averaging import MovingAverage
+from nmt.training.optimizer import MovingAverage
 
 SHAPE = ModelSettings(encoder_layers=1, decoder_layers=1, dim=8, heads=2, feed_forward=8)
 

@@ -9,7 +9,7 @@ import torch
 from nmt.config import ModelSettings
 from nmt.errors import ConfigError
 from nmt.model.transformer import Transformer
-from nmt.training.compilation import compile_layers
+from nmt.training.initialization import compile_layers
 
 CPU = torch.device("cpu")
 

@@ -1,4 +1,4 @@
-"""Several processes: together they make the run that one makes, whatever happens to one of them."""
+"""Several ranks train like one process, also when one of them fails."""
 
 import json
 import math
@@ -28,10 +28,10 @@ from nmt.model.transformer import Transformer
 from nmt.system import distributed
 from nmt.system.console import Console
 from nmt.text.prepared import PreparedCorpus
-from nmt.training.data_parallel import check_same_place, sync_adjustments
-from nmt.training.loss import Smoothing
-from nmt.training.objective import Objective
+from nmt.training.data_parallel import sync_adjustments
+from nmt.training.loss import Objective
 from nmt.training.progress import Adjustments, Progress
+from nmt.training.resume import check_same_step
 from nmt.training.run import RunDirectory
 
 QUIET = Console(quiet=True)
@@ -73,11 +73,6 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)  # where runs/latest goes
-
-
 def overridden(overrides: tuple[str, ...]) -> list[str]:
     return [word for override in overrides for word in ("--set", override)]
 
@@ -90,7 +85,7 @@ def torchrun(texts: Path, count: int, run: Path, *overrides: str, options: tuple
     return [*program, *started, "train", "-c", recipe, *overridden((f"run={run}", *overrides))]
 
 
-def go(command: list[str]) -> str:
+def train_run(command: list[str]) -> str:
     """Run a command to its end, which must be a good one; return what it said."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -135,7 +130,7 @@ def assert_close(ours: Path, theirs: Path) -> None:
 
 @pytest.mark.parametrize("size", [2, 3, 4, 7])
 @pytest.mark.parametrize("groups", [1, 4])
-def test_an_epoch_is_shared_out_without_overlap(texts: Path, size: int, groups: int) -> None:
+def test_ranks_read_disjoint_shards_of_an_epoch(texts: Path, size: int, groups: int) -> None:
     corpus = PreparedCorpus.open(texts / "prepared")
     lengths = SentenceLengths.of(corpus.train)
     identities = SentenceLengths(lengths.source, lengths.target, lengths.weights)
@@ -167,10 +162,10 @@ def test_an_epoch_is_shared_out_without_overlap(texts: Path, size: int, groups: 
 
 
 @pytest.mark.parametrize("r_drop", [0.0, 5.0])
-def test_silence_asks_for_nothing_but_takes_part(r_drop: float) -> None:
+def test_dummy_batch_has_a_zero_gradient_for_every_weight(r_drop: float) -> None:
     """A process without sentences has a gradient, of zeros, for every weight."""
     settings = ModelSettings(encoder_layers=1, decoder_layers=1, dim=8, heads=2, feed_forward=16)
-    objective = Objective(Transformer(settings, 12, 12), Smoothing(0.1, 0), r_drop).train()
+    objective = Objective(Transformer(settings, 12, 12), 0.1, r_drop).train()
     loss, likelihood = objective(dummy_batch())
     loss.backward()
     assert (loss.item(), likelihood.item()) == (0, 0)
@@ -183,7 +178,7 @@ def test_silence_asks_for_nothing_but_takes_part(r_drop: float) -> None:
 # the machine
 
 
-def test_the_tightest_memory_counts_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sync_adjustments_takes_the_smallest_batch_of_all_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     for mine, of_another, expected in ((None, None, None), (None, 64, 64), (64, 96, 64), (96, 64, 64)):
         other = -math.inf if of_another is None else -float(of_another)
         monkeypatch.setattr(distributed, "all_reduce_max", lambda limit, other=other: [max(limit, other)])
@@ -192,10 +187,10 @@ def test_the_tightest_memory_counts_for_all(monkeypatch: pytest.MonkeyPatch) -> 
         )
 
 
-def test_a_disk_that_is_not_shared_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_that_find_different_checkpoints_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(distributed, "all_reduce_max", lambda *_: [100])
     with pytest.raises(ModelError, match="at step 0, another at 100; run: must be on a disk that all machines share"):
-        check_same_place(RunDirectory(tmp_path), Progress())
+        check_same_step(RunDirectory(tmp_path), Progress())
 
 
 # the same run
@@ -205,17 +200,14 @@ def test_a_disk_that_is_not_shared_is_noticed(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("count", "overrides"),
     [
-        (2, ()),
-        # of groups of two sentences, half of four processes get nothing
-        (4, ("train.batch_tokens=16", "train.length_groups=1")),
+        # of groups of two sentences, one of three ranks gets none
+        (3, ("train.batch_tokens=16", "train.length_groups=1")),
         (2, ("runtime.parallel=fsdp",)),
     ],
-    ids=["replicated", "silent", "sharded"],
+    ids=["ddp", "fsdp"],
 )
-def test_so_many_processes_make_the_run_of_one(
-    texts: Path, tmp_path: Path, count: int, overrides: tuple[str, ...]
-) -> None:
-    said = go(torchrun(texts, count, tmp_path / "many", *overrides))
+def test_several_ranks_equal_one_process(texts: Path, tmp_path: Path, count: int, overrides: tuple[str, ...]) -> None:
+    said = train_run(torchrun(texts, count, tmp_path / "many", *overrides))
     assert said.count(f"parameters on {count} × cpu") == 1  # one speaks
     assert said.count("stopped after step 12") == 1
     assert "Warning" not in said
@@ -223,10 +215,10 @@ def test_so_many_processes_make_the_run_of_one(
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_in_shards_and_back_in_one_process(texts: Path, tmp_path: Path) -> None:
+def test_fsdp_resumes_a_single_process_and_back(texts: Path, tmp_path: Path) -> None:
     until_5, until_8 = (("data.test=null", f"train.stop.steps={steps}") for steps in (5, 8))
     alone(texts, tmp_path / "many", *until_5)
-    go(torchrun(texts, 2, tmp_path / "many", "runtime.parallel=fsdp", *until_8))
+    train_run(torchrun(texts, 2, tmp_path / "many", "runtime.parallel=fsdp", *until_8))
     alone(texts, tmp_path / "many")
     alone(texts, tmp_path / "one", *until_5)
     alone(texts, tmp_path / "one", *until_8)
@@ -263,7 +255,7 @@ def start_and_hit(command: list[str], run: Path, number: signal.Signals) -> int:
 
 
 @pytest.mark.slow
-def test_stopped_politely_or_killed_it_ends_as_if_nothing_had_been(texts: Path, tmp_path: Path) -> None:
+def test_stopped_and_killed_ranks_resume_to_the_same_run(texts: Path, tmp_path: Path) -> None:
     """Bit for bit, with dropout, in three processes: of two numbers the sum is the same in any order, of three not."""
     long = (
         "train.stop.steps=45",
@@ -272,7 +264,7 @@ def test_stopped_politely_or_killed_it_ends_as_if_nothing_had_been(texts: Path, 
         "model.dropout=0.1",
         "data.test=null",
     )
-    go(torchrun(texts, 3, tmp_path / "undisturbed", *long))
+    train_run(torchrun(texts, 3, tmp_path / "undisturbed", *long))
     run = tmp_path / "run"
     assert start_and_hit(torchrun(texts, 3, run, *long), run, signal.SIGTERM) != 0
     stopped_at = json.loads((run / "last" / "progress.json").read_text())["step"]
@@ -291,17 +283,17 @@ import torch
 
 from nmt.system import distributed
 from nmt.cli import main
-from nmt.training.objective import Objective
+from nmt.training.loss import Objective
 from nmt.training.step import Updater
 
-launch, forward = Updater.launch, Objective.forward
+dispatch, forward = Updater.dispatch, Objective.forward
 step = 0
 
 
-def noting(updater, batches, number, care):
+def noting(updater, batches, number, adjustments):
     global step
     step = number
-    return launch(updater, batches, number, care)
+    return dispatch(updater, batches, number, adjustments)
 
 
 def failing(objective, batch):
@@ -312,18 +304,18 @@ def failing(objective, batch):
     return (loss * float("nan"), likelihood) if (distributed.rank(), step) == (1, 6) else (loss, likelihood)
 
 
-Updater.launch, Objective.forward = noting, failing
+Updater.dispatch, Objective.forward = noting, failing
 main()
 '''
 
 
 @pytest.mark.slow
-def test_bad_luck_of_one_is_shared_by_all(texts: Path, tmp_path: Path) -> None:
+def test_faults_of_one_rank_are_handled_by_all(texts: Path, tmp_path: Path) -> None:
     """What does not fit into the memory of one is cut from then on by all; what is no number in one, all skip."""
     (tmp_path / "faulty.py").write_text(FAULTY)
     run = tmp_path / "many"
     limits = ("train.stop.steps=8", "data.test=null")
-    said = go(torchrun(texts, 2, run, *limits, options=(str(tmp_path / "faulty.py"),)))
+    said = train_run(torchrun(texts, 2, run, *limits, options=(str(tmp_path / "faulty.py"),)))
     assert "step 6: loss nan" in said
     progress = json.loads((run / "last" / "progress.json").read_text())
     assert (progress["step"], progress["skipped"]) == (8, 1)

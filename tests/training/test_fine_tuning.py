@@ -1,12 +1,26 @@
 """Beginning with a trained model, and leaving parts of it as they are."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 import torch
+import yaml
+from safetensors.torch import load_file
 
-from nmt.config import ModelSettings
-from nmt.errors import ConfigError
+from nmt.commands.prepare import prepare
+from nmt.commands.train import train
+from nmt.config import ModelSettings, Recipe, load_recipe
+from nmt.errors import ConfigError, ModelError
 from nmt.model.transformer import Transformer
-from nmt.training.fine_tuning import freeze
+from nmt.training.initialization import freeze
+from tests.builders import reversal_pairs, write_tsv
+from tests.training.runs import (
+    QUIET,
+    interrupt_at,
+    metrics,
+    same_tensors,
+)
 
 
 def transformer(tied: str = "all") -> Transformer:
@@ -57,16 +71,99 @@ def test_a_pattern_without_a_match_is_named() -> None:
     with pytest.raises(ConfigError) as caught:
         freeze(transformer(), ("encoder.*", "encodr.*"))
     assert str(caught.value) == (
-        "train.freeze: no weight is called 'encodr.*'; their names begin with decoder, decoder_norm, encoder, "
-        "encoder_norm, output, source_embedding, target_embedding; write * for what follows, as in encoder.*"
+        "train.freeze: no weight matches 'encodr.*'; names begin with decoder, decoder_norm, encoder, "
+        "encoder_norm, output, source_embedding, target_embedding; * matches anything, as in encoder.*"
     )
 
 
 def test_capitals_matter() -> None:
-    with pytest.raises(ConfigError, match="no weight is called 'Encoder"):
+    with pytest.raises(ConfigError, match="no weight matches 'Encoder"):
         freeze(transformer(), ("Encoder.*",))
 
 
 def test_something_must_be_left_to_learn() -> None:
-    with pytest.raises(ConfigError, match=r"train.freeze: \*coder\*, \*embedding\* match every weight, so nothing"):
+    with pytest.raises(ConfigError, match=r"train.freeze: \*coder\*, \*embedding\* match every weight, so there"):
         freeze(transformer(), ("*coder*", "*embedding*"))
+
+
+def fine_tuning(texts: Path, tmp_path: Path, start: Path, *overrides: str) -> Recipe:
+    """Return the recipe of another text without a word on model and tokenizer, starting from another run."""
+    write_tsv(tmp_path / "other.tsv", reversal_pairs(120, 7))
+    content = yaml.safe_load((texts / "recipe.yaml").read_text())
+    del content["model"], content["tokenizer"], content["prepared"]
+    content["data"] = {"train": [{"tsv": "other.tsv"}], "valid": {"tsv": str(texts / "valid.tsv")}}
+    content["train"]["init_from"] = str(start)
+    content["run"] = "tuned"
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(content))
+    return load_recipe(tmp_path / "recipe.yaml", list(overrides))
+
+
+def test_init_from_loads_weights_and_tokenizer_of_a_run(uninterrupted: Path, texts: Path, tmp_path: Path) -> None:
+    chosen = fine_tuning(texts, tmp_path, uninterrupted, "train.stop.steps=4", "train.schedule.rate=1e-12")
+    assert chosen.model == load_recipe(uninterrupted / "recipe.yaml").model
+    prepare(chosen, QUIET)
+    train(chosen, QUIET)
+    start = load_file(uninterrupted / "best" / "model.safetensors")
+    found = load_file(tmp_path / "tuned" / "last" / "model.safetensors")
+    assert start.keys() == found.keys()
+    for name, weight in start.items():  # a rate of next to nothing leaves them as they are
+        torch.testing.assert_close(found[name], weight, rtol=0, atol=1e-9)
+    assert (tmp_path / "tuned" / "last" / "tokenizer.model").read_bytes() == (
+        uninterrupted / "best" / "tokenizer.model"
+    ).read_bytes()
+
+
+def test_resumed_fine_tuning_equals_uninterrupted_fine_tuning(
+    uninterrupted: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = fine_tuning(texts, tmp_path, uninterrupted)
+    prepare(chosen, QUIET)
+    train(chosen.model_copy(update={"run": tmp_path / "whole", "prepared": chosen.prepared_directory}), QUIET)
+    interrupt_at(monkeypatch, 5)
+    train(chosen, QUIET)
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    # the recipe that the run keeps says the same
+    train(load_recipe(chosen.run / "recipe.yaml"), QUIET)
+    assert same_tensors(tmp_path / "whole", chosen.run)
+    assert metrics(tmp_path / "whole") == metrics(chosen.run)
+
+
+def test_frozen_weights_stay_bit_for_bit(uninterrupted: Path, texts: Path, tmp_path: Path) -> None:
+    overrides = ("train.freeze=['encoder*', '*embedding*']", "train.weight_decay=0.1", "train.ema=0.5")
+    chosen = fine_tuning(texts, tmp_path, uninterrupted, *overrides)
+    prepare(chosen, QUIET)
+    train(chosen, QUIET)
+    start = load_file(uninterrupted / "best" / "model.safetensors")
+    for file in ("model.safetensors", "training.safetensors"):
+        found = load_file(chosen.run / "last" / file)
+        same = {name for name, weight in start.items() if torch.equal(found[name], weight)}
+        assert same == {name for name in start if name.startswith("encoder") or "embedding" in name}
+    assert not any("encoder" in name for name in load_file(chosen.run / "last" / "optimizer.safetensors"))
+
+
+def test_init_from_with_another_shape_is_refused(uninterrupted: Path, texts: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        fine_tuning(texts, tmp_path, uninterrupted, "model={dim: 32, heads: 2, norm: post, dropout: 0.5}")
+    start = uninterrupted / "best"
+    assert str(caught.value).split("\n") == [
+        f"--set model={{dim: 32, heads: 2, norm: post, dropout: 0.5}}: model.dim: found 32, but the model of "
+        f"train.init_from has 16; leave it out, for it comes with {start}",
+        f"--set model={{dim: 32, heads: 2, norm: post, dropout: 0.5}}: model.norm: found post, but the model of "
+        f"train.init_from has pre; leave it out, for it comes with {start}",
+    ]
+    assert fine_tuning(texts, tmp_path, uninterrupted, "model={heads: 2, dropout: 0.5}").model.dropout == 0.5
+    with pytest.raises(ConfigError, match=r"train.init_from: .*nowhere: no model here; expected a model directory or"):
+        fine_tuning(texts, tmp_path, tmp_path / "nowhere")
+
+
+def test_init_from_a_damaged_model_is_refused(uninterrupted: Path, texts: Path, tmp_path: Path) -> None:
+    start = tmp_path / "start"
+    shutil.copytree(uninterrupted / "best", start)
+    chosen = fine_tuning(texts, tmp_path, start)
+    prepare(chosen, QUIET)
+    content = bytearray((start / "model.safetensors").read_bytes())
+    content[-1] ^= 1
+    (start / "model.safetensors").write_bytes(content)
+    with pytest.raises(ModelError, match=r"start/model.safetensors: damaged"):
+        train(chosen, QUIET)

@@ -11,44 +11,28 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from nmt.training import step as step_module
-from nmt.training.host_copy import Arriving
 from nmt.training.progress import Progress
-from nmt.training.step import DispatchedUpdate, Update, Updater
-from tests.commands.test_train import (
+from nmt.training.step import DispatchedUpdate, HostCopy, Update, Updater
+from tests.builders import batch_of, tiny_recipe
+from tests.training.runs import (
     assert_same_run,
     break_gradients,
     fails_at_6_to_11_unless_slower,
-    go,
     interrupt_after,
     skipped_steps,
+    train_run,
 )
-from tests.commands.test_train import texts as texts
-from tests.training.test_step import PAIRS, batch_of, recipe, spoil, updater
+from tests.training.updates import PAIRS, make_updater, same_tensors, spoil, unspoil
 
 OVERRIDES = ("train.ema=0.9", "train.accumulate=2", "train.weight_decay=0.1", "train.log_every=4")
-
-
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)  # where runs/latest goes
-
-
-def everything(of: Updater) -> list[Tensor]:
-    assert of.average is not None
-    moments = [tensor for state in of.optimizer.state.values() for tensor in state.values()]
-    return [tensor.detach().clone() for tensor in (*of.model.parameters(), *of.average.model.parameters(), *moments)]
-
-
-def same(a: Updater, b: Updater) -> bool:
-    return all(torch.equal(ours, theirs) for ours, theirs in zip(everything(a), everything(b), strict=True))
 
 
 @pytest.mark.parametrize("where", ["loss", "gradient"])
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_the_device_skips_what_the_processor_would(where: str, value: float) -> None:
-    chosen = recipe(dropout=0.1, ema=0.9, weight_decay=0.1)
-    eager, late = updater(chosen), updater(chosen)
-    late.late = True
+    chosen = tiny_recipe(dropout=0.1, ema=0.9, weight_decay=0.1)
+    eager, late = make_updater(chosen), make_updater(chosen)
+    late.deferred = True
     for step in (1, 2, 3, 4, 5):
         if step == 3:
             for of in (eager, late):
@@ -57,24 +41,23 @@ def test_the_device_skips_what_the_processor_would(where: str, value: float) -> 
         ours, theirs = ((repr(f.loss), repr(f.likelihood), repr(f.gradient_norm), f.rate, f.finite) for f in figures)
         assert ours == theirs
         assert figures[0].finite == (step != 3)
-        assert same(eager, late)
+        assert same_tensors(eager, late)
         if step == 3:
             for of in (eager, late):
-                of.loss = Updater.loss.__get__(of)  # type: ignore[method-assign]
-                (of.model.encoder_norm.weight._backward_hooks or {}).clear()
+                unspoil(of)
     assert {state["step"].item() for state in late.optimizer.state.values()} == {4}
 
 
 def test_a_run_that_begins_with_a_skip() -> None:
     """The moments are there a step earlier, but zero, and Adam has not begun to count."""
-    eager, late = (updater(recipe(ema=0.9)) for _ in range(2))
-    late.late = True
+    eager, late = (make_updater(tiny_recipe(ema=0.9)) for _ in range(2))
+    late.deferred = True
     for of in (eager, late):
         spoil(of, float("nan"), "loss")
         assert not of.update([batch_of(PAIRS)], 1).finite
-        of.loss = Updater.loss.__get__(of)  # type: ignore[method-assign]
+        unspoil(of)
         assert of.update([batch_of(PAIRS)], 2).finite
-    assert same(eager, late)
+    assert same_tensors(eager, late)
 
 
 def never(progress: Progress) -> bool:
@@ -90,9 +73,9 @@ def test_the_run_is_the_same(
     texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: Callable[[Progress], bool]
 ) -> None:
     break_gradients(monkeypatch, when)
-    go(texts, tmp_path / "eager", *OVERRIDES)
-    monkeypatch.setattr(step_module, "skips_on", lambda device: True)
-    go(texts, tmp_path / "late", *OVERRIDES)
+    train_run(texts, tmp_path / "eager", *OVERRIDES)
+    monkeypatch.setattr(step_module, "skips_on_device", lambda device: True)
+    train_run(texts, tmp_path / "late", *OVERRIDES)
     assert_same_run(tmp_path / "eager", tmp_path / "late")
     assert skipped_steps(tmp_path / "eager") == ([1, 3, 7, 8] if when is now_and_then else [])
     files = {path.name: path.read_bytes() for path in (tmp_path / "eager").glob("skipped/*")}
@@ -102,8 +85,8 @@ def test_the_run_is_the_same(
         run = tmp_path / f"interrupted-{steps}"
         with monkeypatch.context() as patch:
             interrupt_after(patch, steps)
-            assert go(texts, run, *OVERRIDES).signal == signal.SIGTERM
-        go(texts, run, *OVERRIDES)
+            assert train_run(texts, run, *OVERRIDES).signal == signal.SIGTERM
+        train_run(texts, run, *OVERRIDES)
         assert_same_run(tmp_path / "eager", run)
 
 
@@ -111,22 +94,23 @@ def test_figures_are_read_when_the_device_has_more_to_do(
     texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
-    launch, settled = Updater.launch, DispatchedUpdate.settled
+    dispatch, synchronized = Updater.dispatch, DispatchedUpdate.synchronized
 
-    def launching(of: Updater, *arguments: object) -> DispatchedUpdate:
-        said.append(f"launch {arguments[1]}")
-        return launch(of, *arguments)  # type: ignore[arg-type]
+    def dispatching(of: Updater, *arguments: object) -> DispatchedUpdate:
+        said.append(f"dispatch {arguments[1]}")
+        return dispatch(of, *arguments)  # type: ignore[arg-type]
 
     def settling(of: DispatchedUpdate) -> Update:
         said.append(f"read {of.step}")
-        return settled(of)
+        return synchronized(of)
 
-    monkeypatch.setattr(step_module, "skips_on", lambda device: True)
-    monkeypatch.setattr(Updater, "launch", launching)
-    monkeypatch.setattr(DispatchedUpdate, "settled", settling)
-    go(texts, tmp_path / "run", "train.log_every=100", "train.validate_every=3", "train.stop.steps=5")
+    monkeypatch.setattr(step_module, "skips_on_device", lambda device: True)
+    monkeypatch.setattr(Updater, "dispatch", dispatching)
+    monkeypatch.setattr(DispatchedUpdate, "synchronized", settling)
+    train_run(texts, tmp_path / "run", "train.log_every=100", "train.validate_every=3", "train.stop.steps=5")
     assert said == [
-        "launch 1", "launch 2", "read 1", "launch 3", "read 2", "read 3", "launch 4", "launch 5", "read 4", "read 5",
+        "dispatch 1", "dispatch 2", "read 1", "dispatch 3", "read 2", "read 3",
+        "dispatch 4", "dispatch 5", "read 4", "read 5",
     ]  # fmt: skip
 
 
@@ -153,11 +137,11 @@ def flat(arguments: Any) -> list[Any]:
 
 @pytest.mark.parametrize("r_drop", [0.0, 1.0])
 def test_nothing_in_an_update_waits_for_the_device(r_drop: float) -> None:
-    late = updater(recipe(dropout=0.1, ema=0.9, r_drop=r_drop))
-    late.late = True
+    late = make_updater(tiny_recipe(dropout=0.1, ema=0.9, r_drop=r_drop))
+    late.deferred = True
     late.update([batch_of(PAIRS)], 1)
     with Waiting() as waiting:
-        late.launch([batch_of(PAIRS), batch_of(PAIRS[1:])], 2)
+        late.dispatch([batch_of(PAIRS), batch_of(PAIRS[1:])], 2)
     assert waiting.said == []
     with Waiting() as waiting:
         kept = torch.tensor([True, False])
@@ -166,4 +150,4 @@ def test_nothing_in_an_update_waits_for_the_device(r_drop: float) -> None:
 
 
 def test_numbers_arrive() -> None:
-    assert Arriving(torch.tensor([1.5, float("inf")])).read() == [1.5, float("inf")]
+    assert HostCopy(torch.tensor([1.5, float("inf")])).read() == [1.5, float("inf")]

@@ -10,7 +10,8 @@ import yaml
 
 from nmt.commands.prepare import prepare
 from nmt.config import load_recipe
-from tests.commands.test_train import QUIET, assert_same_run, go, pairs, write
+from tests.builders import reversal_pairs, write_tsv
+from tests.training.runs import QUIET, assert_same_run, train_run
 
 DRIVER = """
 import os, random, signal, sys
@@ -56,7 +57,7 @@ for kind in [*kinds, None]:
 def write_recipe(folder: Path) -> Path:
     """Write texts and a recipe with everything on that the next update depends on."""
     for name, count, seed in (("train", 300, 1), ("valid", 4, 2), ("test", 6, 3)):
-        write(folder / f"{name}.tsv", pairs(count, seed))
+        write_tsv(folder / f"{name}.tsv", reversal_pairs(count, seed))
     dropout = {"dropout": 0.1, "attention_dropout": 0.1, "feed_forward_dropout": 0.1}
     content: dict[str, Any] = {
         "name": "mortal",
@@ -99,7 +100,7 @@ def test_killed_at_random_moments_it_is_the_same_run(
     chosen = write_recipe(tmp_path)
     prepare(load_recipe(chosen), QUIET)
     uninterrupted = tmp_path / "uninterrupted"
-    go(tmp_path, uninterrupted)
+    train_run(tmp_path, uninterrupted)
     killed = tmp_path / "killed"
     command = [sys.executable, "-c", DRIVER, str(chosen), str(killed), "1", "16", "8"]
     result = subprocess.run(

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from nmt.training import loss as module
-from nmt.training.loss import Smoothing, r_drop_loss, smoothed_cross_entropy
+from nmt.training.loss import r_drop_loss, smoothed_cross_entropy
 
 PAD, V, D = 0, 13, 6
 
@@ -54,7 +54,7 @@ def gradients(loss: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
 def test_is_its_definition(monkeypatch: pytest.MonkeyPatch, epsilon: float, rows: int) -> None:
     chunks_of(monkeypatch, rows)
     hidden, weight, targets = problem()
-    loss, likelihood = smoothed_cross_entropy(hidden, weight, targets, Smoothing(epsilon, PAD))
+    loss, likelihood = smoothed_cross_entropy(hidden, weight, targets, epsilon)
     expected, _ = by_definition(hidden, weight, targets, epsilon)
     plain, _ = by_definition(hidden, weight, targets, 0.0)
     # logits are turned into probabilities in float32
@@ -67,7 +67,7 @@ def test_is_its_definition(monkeypatch: pytest.MonkeyPatch, epsilon: float, rows
 
 def test_padding_gets_no_gradient_and_teaches_nothing() -> None:
     hidden, weight, targets = problem()
-    loss, _ = smoothed_cross_entropy(hidden, weight, targets, Smoothing(0.1, PAD))
+    loss, _ = smoothed_cross_entropy(hidden, weight, targets, 0.1)
     (gradient,) = gradients(loss, hidden)
     assert not gradient[targets == PAD].any()
     assert gradient[targets != PAD].abs().sum(-1).all()
@@ -77,7 +77,7 @@ def test_padding_gets_no_gradient_and_teaches_nothing() -> None:
 def test_without_smoothing_it_is_torchs_cross_entropy(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
     chunks_of(monkeypatch, rows)
     hidden, weight, targets = problem(torch.float32)
-    loss, likelihood = smoothed_cross_entropy(hidden, weight, targets, Smoothing(0.0, PAD))
+    loss, likelihood = smoothed_cross_entropy(hidden, weight, targets, 0.0)
     logits = (hidden @ weight.t()).flatten(0, 1)
     expected = F.cross_entropy(logits, targets.flatten(), ignore_index=PAD, reduction="sum")
     assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
@@ -91,7 +91,7 @@ def test_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     for rows in (1, 4, 1000):
         chunks_of(monkeypatch, rows)
         hidden, weight, targets = problem(torch.float32)
-        loss, likelihood = smoothed_cross_entropy(hidden, weight, targets, Smoothing(0.1, PAD))
+        loss, likelihood = smoothed_cross_entropy(hidden, weight, targets, 0.1)
         results.append((loss.detach(), likelihood, *gradients(loss, hidden, weight)))
     for result in results[1:]:
         for found, wanted in zip(result, results[0], strict=True):
@@ -101,7 +101,7 @@ def test_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_kullback_leibler_divergence_differs_by_the_entropy_of_q() -> None:
     epsilon = 0.1
     hidden, weight, targets = problem()
-    loss, _ = smoothed_cross_entropy(hidden, weight, targets, Smoothing(epsilon, PAD))
+    loss, _ = smoothed_cross_entropy(hidden, weight, targets, epsilon)
     kept = targets != PAD
     q = torch.full((int(kept.sum()), V), epsilon / (V - 2), dtype=torch.float64)
     q[:, PAD] = 0
@@ -115,7 +115,7 @@ def test_kullback_leibler_divergence_differs_by_the_entropy_of_q() -> None:
 @pytest.mark.parametrize("scale", [100.0, 1e4])
 def test_huge_logits_stay_finite(scale: float) -> None:
     hidden, weight, targets = problem(torch.float32, scale)
-    loss, likelihood = smoothed_cross_entropy(hidden, weight, targets, Smoothing(0.1, PAD))
+    loss, likelihood = smoothed_cross_entropy(hidden, weight, targets, 0.1)
     logits = (hidden.double() @ weight.double().t()).flatten(0, 1)
     expected = F.cross_entropy(logits, targets.flatten(), ignore_index=PAD, reduction="sum")
     assert likelihood.item() == pytest.approx(expected.item(), rel=1e-4)
@@ -124,15 +124,15 @@ def test_huge_logits_stay_finite(scale: float) -> None:
 
 def test_nothing_but_padding_costs_nothing() -> None:
     hidden, weight, targets = problem()
-    loss, likelihood = smoothed_cross_entropy(hidden, weight, torch.zeros_like(targets), Smoothing(0.1, PAD))
+    loss, likelihood = smoothed_cross_entropy(hidden, weight, torch.zeros_like(targets), 0.1)
     assert loss.item() == likelihood.item() == 0
     assert not any(gradient.any() for gradient in gradients(loss, hidden, weight))
 
 
 def test_who_knows_how_many_count_need_not_ask() -> None:
     hidden, weight, targets = problem()
-    asked = smoothed_cross_entropy(hidden, weight, targets, Smoothing(0.1, PAD))
-    known = smoothed_cross_entropy(hidden, weight, targets, Smoothing(0.1, PAD), int((targets != PAD).sum()))
+    asked = smoothed_cross_entropy(hidden, weight, targets, 0.1)
+    known = smoothed_cross_entropy(hidden, weight, targets, 0.1, int((targets != PAD).sum()))
     assert asked == known
     for ours, theirs in zip(gradients(known[0], hidden, weight), gradients(asked[0], hidden, weight), strict=True):
         assert torch.equal(ours, theirs)
@@ -168,10 +168,10 @@ def test_without_learning_there_is_no_gradient_work(monkeypatch: pytest.MonkeyPa
     hidden, weight, targets = problem()
     chunks = -(-int((targets != PAD).sum()) // 4)
     with Products() as products:
-        loss, likelihood = smoothed_cross_entropy(hidden, weight, targets, Smoothing(0.1, PAD))
+        loss, likelihood = smoothed_cross_entropy(hidden, weight, targets, 0.1)
     assert products.count == 3 * chunks
     with torch.no_grad(), Products() as products:
-        quiet_loss, quiet_likelihood = smoothed_cross_entropy(hidden, weight, targets, Smoothing(0.1, PAD))
+        quiet_loss, quiet_likelihood = smoothed_cross_entropy(hidden, weight, targets, 0.1)
     assert products.count == chunks
     assert not quiet_loss.requires_grad
     assert (quiet_loss.item(), quiet_likelihood.item()) == (loss.item(), likelihood.item())
@@ -179,10 +179,10 @@ def test_without_learning_there_is_no_gradient_work(monkeypatch: pytest.MonkeyPa
 
 def test_bf16_autocast_is_close_and_keeps_the_weights_gradient_in_fp32() -> None:
     hidden, weight, targets = problem(torch.float32)
-    expected, _ = smoothed_cross_entropy(hidden, weight, targets, Smoothing(0.1, PAD))
+    expected, _ = smoothed_cross_entropy(hidden, weight, targets, 0.1)
     wanted = gradients(expected, hidden, weight)
     with torch.autocast("cpu", torch.bfloat16):
-        loss, _ = smoothed_cross_entropy(hidden, weight, targets, Smoothing(0.1, PAD))
+        loss, _ = smoothed_cross_entropy(hidden, weight, targets, 0.1)
     found = gradients(loss, hidden, weight)
     assert loss.dtype == torch.float32
     assert loss.item() == pytest.approx(expected.item(), rel=0.02)
@@ -210,7 +210,7 @@ def test_r_drop_is_its_definition(monkeypatch: pytest.MonkeyPatch, alpha: float,
     chunks_of(monkeypatch, rows)
     first, weight, targets = problem()
     second = (first + 0.5 * torch.randn_like(first)).detach().requires_grad_()
-    loss, likelihood = r_drop_loss((first, second), weight, targets, Smoothing(0.1, PAD), alpha)
+    loss, likelihood = r_drop_loss((first, second), weight, targets, 0.1, alpha)
     expected = r_drop_by_definition(first, second, weight, targets, alpha)
     assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
     plain = [by_definition(hidden, weight, targets, 0.0)[0].item() for hidden in (first, second)]
@@ -222,8 +222,8 @@ def test_r_drop_is_its_definition(monkeypatch: pytest.MonkeyPatch, alpha: float,
 
 def test_r_drop_of_two_equal_passes_is_the_plain_loss() -> None:
     hidden, weight, targets = problem()
-    loss, likelihood = r_drop_loss((hidden, hidden), weight, targets, Smoothing(0.1, PAD), 5.0)
-    plain, plain_likelihood = smoothed_cross_entropy(hidden, weight, targets, Smoothing(0.1, PAD))
+    loss, likelihood = r_drop_loss((hidden, hidden), weight, targets, 0.1, 5.0)
+    plain, plain_likelihood = smoothed_cross_entropy(hidden, weight, targets, 0.1)
     assert loss.item() == pytest.approx(plain.item(), rel=1e-6)
     assert likelihood.item() == pytest.approx(plain_likelihood.item(), rel=1e-6)
     for found, right in zip(gradients(loss, hidden, weight), gradients(plain, hidden, weight), strict=True):
@@ -233,10 +233,10 @@ def test_r_drop_of_two_equal_passes_is_the_plain_loss() -> None:
 def test_a_frozen_matrix_costs_no_product(monkeypatch: pytest.MonkeyPatch) -> None:
     chunks_of(monkeypatch, 4)
     hidden, weight, targets = problem()
-    learning, _ = smoothed_cross_entropy(hidden, weight, targets, Smoothing(0.1, PAD))
+    learning, _ = smoothed_cross_entropy(hidden, weight, targets, 0.1)
     (wanted,) = gradients(learning, hidden)
     with Products() as products:
-        loss, _ = smoothed_cross_entropy(hidden, weight.detach(), targets, Smoothing(0.1, PAD))
+        loss, _ = smoothed_cross_entropy(hidden, weight.detach(), targets, 0.1)
     assert products.count == 2 * -(-int((targets != PAD).sum()) // 4)
     (found,) = gradients(loss, hidden)
     assert torch.equal(found, wanted)

@@ -6,10 +6,9 @@ import torch
 from nmt.batching.batch import Batch, Group
 from nmt.config import ModelSettings
 from nmt.model.transformer import Transformer
-from nmt.training.loss import Smoothing, r_drop_loss
-from nmt.training.objective import Objective
+from nmt.training.loss import Objective, r_drop_loss
 
-SMOOTHING = Smoothing(0.1, 0)
+SMOOTHING = 0.1
 
 
 def transformer(dropout: float) -> Transformer:

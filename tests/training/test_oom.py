@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 
 from nmt.batching.batch import Batch
 from nmt.errors import ConfigError
+from nmt.text.tokenizer import PAD
 from nmt.training.oom import cut, memory_explained, sentences_in, size_of
 from nmt.training.progress import Adjustments
 from nmt.training.step import Updater
-from tests.training.test_step import PAD, PAIRS, batch_of, difference, recipe, updater
+from tests.builders import batch_of, tiny_recipe
+from tests.training.updates import PAIRS, difference, make_updater
 
 # an epsilon that does not turn rounding errors of tiny gradients into whole steps
 CALM = {"adam_epsilon": 1e-3, "length_groups": 1}
@@ -48,7 +50,7 @@ def test_parts_are_small_enough_and_all_of_the_batch(
     groups: list[list[tuple[list[int], list[int]]]], largest: int
 ) -> None:
     batch = groups_of(*groups)
-    parts = cut(batch, largest, PAD)
+    parts = cut(batch, largest)
     assert all(size_of(part) <= largest or sentences_in(part) == 1 for part in parts)
     assert sorted(row for part in parts for row in sentences(part)) == sentences(batch)
     assert sum(part.source_tokens for part in parts) == batch.source_tokens
@@ -60,7 +62,7 @@ def test_parts_are_small_enough_and_all_of_the_batch(
 
 def test_nothing_is_cut_without_need() -> None:
     batch = batch_of(PAIRS)
-    assert cut(batch, None, PAD) == [batch]
+    assert cut(batch, None) == [batch]
 
 
 @dataclass
@@ -75,8 +77,8 @@ class SmallMemory:
     tried: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.plain = self.of.loss
-        self.of.loss = self.loss  # type: ignore[method-assign]
+        self.plain = self.of.objective.forward
+        self.of.objective.forward = self.loss  # type: ignore[method-assign]
         # one of the last weights whose gradient is known: those of the decoder have theirs by then
         next(self.of.model.encoder.parameters()).register_hook(self.hook)
 
@@ -104,8 +106,8 @@ def allocator() -> Exception:
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("limit", [40, 25, 17])
 def test_an_update_in_parts_is_the_update(limit: int, backward: bool, error: Callable[[], Exception]) -> None:
-    chosen = recipe(**CALM)
-    whole, small = updater(chosen), updater(chosen)
+    chosen = tiny_recipe(**CALM)
+    whole, small = make_updater(chosen), make_updater(chosen)
     batches = [batch_of(PAIRS[2:3]), groups_of(PAIRS[:2], PAIRS[2:])]
     memory = SmallMemory(small, limit, backward, error)
     adjustments = Adjustments()
@@ -129,7 +131,7 @@ def test_an_update_in_parts_is_the_update(limit: int, backward: bool, error: Cal
 
 def test_dropout_in_parts_is_a_function_of_the_step_and_the_cut_alone() -> None:
     def weights_after(adjustments: Adjustments, limit: int) -> Updater:
-        of = updater(recipe(dropout=0.3, **CALM))
+        of = make_updater(tiny_recipe(dropout=0.3, **CALM))
         SmallMemory(of, limit, backward=True)
         of.update([batch_of(PAIRS)], 1, adjustments)
         return of
@@ -141,14 +143,16 @@ def test_dropout_in_parts_is_a_function_of_the_step_and_the_cut_alone() -> None:
 
 
 def test_a_pair_that_does_not_fit_alone() -> None:
-    of = updater(recipe(**CALM))
+    of = make_updater(tiny_recipe(**CALM))
     SmallMemory(of, 10, backward=False)
-    with pytest.raises(ConfigError, match=r"a single pair of 12 tokens, .* memory of cpu: lower data\.filters\.max_to"):
+    with pytest.raises(
+        ConfigError, match=r"a single sentence pair of 12 tokens, .* memory of cpu; lower data\.filters\.max_to"
+    ):
         of.update([batch_of([([4, 5, 6, 7, 8], [5, 6, 7, 8, 9])] * 4)], 1)
 
 
 def test_other_failures_are_no_matter_of_memory() -> None:
-    of = updater(recipe())
+    of = make_updater(tiny_recipe())
     SmallMemory(of, 1, backward=True, error=lambda: RuntimeError("shapes do not match"))
     with pytest.raises(RuntimeError, match="shapes"):
         of.update([batch_of(PAIRS)], 1)
@@ -175,8 +179,8 @@ torch.set_num_threads(1)
 
 def measure(limit):
     size = ModelSettings(encoder_layers=4, decoder_layers=1, dim=64, heads=2, feed_forward=2048, dropout=0.0)
-    chosen = recipe(adam_epsilon=1e-3).model_copy(update={"model": size})
-    of = updater(chosen)
+    chosen = tiny_recipe(adam_epsilon=1e-3).model_copy(update={"model": size})
+    of = make_updater(chosen)
     of.update([batch_of(PAIRS)], 1)  # what is needed whatever the batch: moments, buffers of libraries
     if limit:
         used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nmt.config import Stop, TrainSettings, load_recipe
 from nmt.config.schedules import Constant, Cosine, Falling, InverseSqrt, Linear, Noam, Schedule, WarmupStableDecay
-from nmt.training.schedule import learning_rate
+from nmt.training.optimizer import learning_rate
 
 STEPS = 1000
 

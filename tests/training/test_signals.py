@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from nmt.training.signals import Interruption, polite_interruption
+from nmt.training.signals import Interruption, handled_signals
 
 STOPPING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
@@ -13,7 +13,7 @@ STOPPING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 @pytest.mark.parametrize("number", STOPPING)
 def test_the_first_signal_is_noted_a_second_interrupt_raises(number: signal.Signals) -> None:
     before = signal.getsignal(number)
-    with polite_interruption() as interruption:
+    with handled_signals() as interruption:
         assert interruption.signal is None
         os.kill(os.getpid(), number)
         assert interruption.signal == number
@@ -28,16 +28,16 @@ def test_the_first_signal_is_noted_a_second_interrupt_raises(number: signal.Sign
 
 def test_handlers_come_back_after_an_exception() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(ZeroDivisionError), polite_interruption():
+    with pytest.raises(ZeroDivisionError), handled_signals():
         raise ZeroDivisionError
     assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_to_save_is_not_to_stop() -> None:
-    with polite_interruption() as interruption:
+    with handled_signals() as interruption:
         signal.raise_signal(signal.SIGUSR1)
         signal.raise_signal(signal.SIGUSR1)
-        assert interruption.save_wanted
+        assert interruption.save_requested
         assert interruption.signal is None
 
 
@@ -45,7 +45,7 @@ def test_what_is_to_be_ignored_stays_ignored() -> None:
     """As under nohup, which ignores SIGHUP for the program that it starts."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with polite_interruption() as interruption:
+        with handled_signals() as interruption:
             signal.raise_signal(signal.SIGHUP)
             assert interruption.signal is None
         assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
@@ -62,7 +62,7 @@ def test_long_work_is_broken_off() -> None:
         done.append(2)
         return "result"
 
-    with polite_interruption() as interruption:
+    with handled_signals() as interruption:
         assert interruption.unless_stopped(lambda: work(interruption, signal.SIGUSR1)) == "result"
         assert interruption.unless_stopped(lambda: work(interruption, signal.SIGTERM)) is None
         assert done == [1, 2, 1]

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from nmt.errors import ConfigError
-from nmt.training import tensorboard as module
-from nmt.training.tensorboard import TensorBoard
+from nmt.training import run_log as module
+from nmt.training.run_log import TensorBoard
 
 needs_tensorboard = pytest.mark.skipif(
     find_spec("tensorboard") is None, reason="needs tensorboard: pip install '.[tensorboard]'"
@@ -33,7 +33,7 @@ def train_record(step: int, loss: float) -> dict[str, object]:
 @needs_tensorboard
 def test_numbers_become_curves(tmp_path: Path) -> None:
     board = TensorBoard(tmp_path / "tensorboard")
-    board.keep_until(0)
+    board.truncate(0)
     for step in (1, 2):
         board.append(train_record(step, step / 2))
     board.append({"type": "validation", "step": 2, "bleu": 12.5})
@@ -48,11 +48,11 @@ def test_numbers_become_curves(tmp_path: Path) -> None:
 def test_steps_that_are_made_again_replace_the_old_ones(tmp_path: Path) -> None:
     """Killed after step 4, and gone on from the checkpoint of step 2: in the same process, or in another one."""
     first, second = TensorBoard(tmp_path / "a"), TensorBoard(tmp_path / "a")
-    first.keep_until(0)
+    first.truncate(0)
     for step in (1, 2, 3, 4):
         first.append(train_record(step, 1.0))
     for board, loss in ((first, 2.0), (second, 3.0)):
-        board.keep_until(2)
+        board.truncate(2)
         for step in (3, 4):
             board.append(train_record(step, loss))
         assert shown(tmp_path / "a")["train/loss"] == [(1, 1.0), (2, 1.0), (3, loss), (4, loss)]
@@ -60,11 +60,11 @@ def test_steps_that_are_made_again_replace_the_old_ones(tmp_path: Path) -> None:
 
 @needs_tensorboard
 def test_nothing_is_written_before_there_is_something_to_say(tmp_path: Path) -> None:
-    TensorBoard(tmp_path / "a").keep_until(5)
+    TensorBoard(tmp_path / "a").truncate(5)
     assert not (tmp_path / "a").exists()
 
 
 def test_where_it_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"tensorboard is not installed; run pip install '\.\[tensorboard\]'"):
+    with pytest.raises(ConfigError, match=r"train.tensorboard: .* not installed; run pip install '\.\[tensorboard\]'"):
         TensorBoard(tmp_path / "a")

@@ -8,21 +8,21 @@ from torch import Tensor
 
 from nmt.config import ModelSettings, RuntimeSettings
 from nmt.model.transformer import Transformer
-from nmt.training.utilization import Utilization, matrix_rate
+from nmt.training.utilization import matrix_rate, operations, utilization
 
 CPU = torch.device("cpu")
 
 
-def test_operations_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_operations_equal_a_count_by_hand() -> None:
     """Width 4, inner 8: a layer has 4·(4·4+4) + 2 norms of 8 + (4·8+8) + (8·4+4) = 172 weights in the encoder.
 
     In the decoder, one attention of 80 and one norm of 8 more: 260. The output has 11·4 = 44.
     """
-    monkeypatch.setattr("nmt.training.utilization.matrix_rate", lambda _device, _runtime: 1e6)
     settings = ModelSettings(encoder_layers=2, decoder_layers=3, dim=4, feed_forward=8, heads=2)
-    of = Utilization(Transformer(settings, 11, 11), CPU, RuntimeSettings())
-    operations = 6 * (2 * 172 * 10 + (3 * 260 + 44) * 20)
-    assert of.share(10, 20, seconds=2.0) == pytest.approx(operations / 2.0 / 1e6)
+    counted = operations(Transformer(settings, 11, 11))
+    assert counted == (6 * 2 * 172, 6 * (3 * 260 + 44))
+    expected = 6 * (2 * 172 * 10 + (3 * 260 + 44) * 20)
+    assert utilization(counted, (10, 20), seconds=2.0, rate=1e6) == pytest.approx(expected / 2.0 / 1e6)
 
 
 def test_matrix_rate_is_that_of_the_fastest_product(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""How good a model is, measured sentence by sentence instead."""
+"""Validation loss and scores, compared with those of single sentences."""
 
 import json
 from pathlib import Path
@@ -7,8 +7,16 @@ import numpy as np
 import pytest
 import torch
 
-from nmt.config import CorpusFile, Data, DecodeSettings, Languages, ModelSettings, Recipe, TokenizerSettings
-from nmt.decoding.options import SearchOptions
+from nmt.config import (
+    CorpusFile,
+    Data,
+    DecodeSettings,
+    Languages,
+    ModelSettings,
+    Recipe,
+    RuntimeSettings,
+    TokenizerSettings,
+)
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
 from nmt.text.prepared import PreparedSplit
@@ -38,7 +46,7 @@ def updater() -> Updater:
         model=ModelSettings(encoder_layers=1, decoder_layers=1, dim=8, heads=2, feed_forward=16, dropout=0.5),
         run=Path("run"),
     )
-    return Updater(Transformer(chosen.model, 40, 40), chosen, 0, torch.device("cpu"))
+    return Updater(Transformer(chosen.model, 40, 40), chosen, torch.device("cpu"))
 
 
 def split_of(tokenizers: Tokenizers) -> PreparedSplit:
@@ -47,31 +55,29 @@ def split_of(tokenizers: Tokenizers) -> PreparedSplit:
 
 
 @pytest.mark.parametrize("budget", [1, 16, 1000])
-def test_mean_loss_is_that_of_all_tokens_one_by_one(tokenizers: Tokenizers, updater: Updater, budget: int) -> None:
+def test_mean_loss_equals_that_of_all_tokens_one_by_one(tokenizers: Tokenizers, updater: Updater, budget: int) -> None:
     split, model, total, count = split_of(tokenizers), updater.model, 0.0, 0
-    found = mean_loss(updater.validated(), split, tokenizers, budget, updater.recipe.runtime)
+    found = mean_loss(updater.validation_objective(), split, budget, updater.recipe.runtime)
     model.eval()
     with torch.no_grad():
         for source, target in zip(split.source, split.target, strict=True):
             memory = model.encode(torch.tensor([[*source.tolist(), EOS]]), None)
-            said = [BOS]
+            prefix = [BOS]
             for token in [*target.tolist(), EOS]:
-                log_probs = model.logits(model.decode(torch.tensor([said]), memory, None))[0, -1].log_softmax(-1)
+                log_probs = model.logits(model.decode(torch.tensor([prefix]), memory, None))[0, -1].log_softmax(-1)
                 total -= log_probs[token].item()
                 count += 1
-                said.append(token)
+                prefix.append(token)
     assert found == pytest.approx(total / count, rel=1e-5)
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
-def test_translations_come_in_order_whoever_they_are_batched_with(
-    tokenizers: Tokenizers, updater: Updater, tmp_path: Path
-) -> None:
+def test_translations_do_not_depend_on_their_batch(tokenizers: Tokenizers, updater: Updater, tmp_path: Path) -> None:
     languages = Languages(source="it", target="en")
-    loaded = LoadedModel(updater.model, tokenizers, languages, DecodeSettings(batch_tokens=20))
-    options = SearchOptions(beam=2)
-    together = evaluate(loaded, SOURCES, REFERENCES, options)
-    alone = [evaluate(loaded, [s], [r], options).translations[0] for s, r in zip(SOURCES, REFERENCES, strict=True)]
+    loaded = LoadedModel(updater.model, tokenizers, languages, DecodeSettings(beam=2, batch_tokens=20))
+    runtime = RuntimeSettings(device="cpu", threads=1)
+    together = evaluate(loaded, runtime, SOURCES, REFERENCES)
+    alone = [evaluate(loaded, runtime, [s], [r]).translations[0] for s, r in zip(SOURCES, REFERENCES, strict=True)]
     assert together.translations == alone
     assert [score.name for score in together.scores] == ["BLEU", "chrF2"]
     together.write(tmp_path / "test.txt", tmp_path / "test.json")
@@ -79,10 +85,10 @@ def test_translations_come_in_order_whoever_they_are_batched_with(
     assert json.loads((tmp_path / "test.json").read_text())[0]["value"] == together.bleu.value
 
 
-def test_validation() -> None:
+def test_metrics_are_higher_for_better_models() -> None:
     validation = Validation(loss=np.log(8), bleu=20.0, chrf=40.0)
     assert validation.perplexity == pytest.approx(8)
-    assert validation.better_is_higher("bleu") == 20.0
-    assert validation.better_is_higher("chrf") == 40.0
-    assert validation.better_is_higher("loss") > Validation(2.5, 0, 0).better_is_higher("loss")
+    assert validation.metric("bleu") == 20.0
+    assert validation.metric("chrf") == 40.0
+    assert validation.metric("loss") > Validation(2.5, 0, 0).metric("loss")
     assert Validation(1e6, 0, 0).perplexity < float("inf")

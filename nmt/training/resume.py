@@ -1,0 +1,147 @@
+"""Whether a run may continue with a recipe, and how it continues: from its newest checkpoint that is not damaged."""
+
+import shutil
+from pathlib import Path
+
+import torch
+
+from nmt.config import Recipe, load_recipe
+from nmt.config.recorded import differences
+from nmt.config.schedules import Falling
+from nmt.errors import ConfigError, DamagedError, DataError, ModelError
+from nmt.model.transformer import Transformer
+from nmt.system import distributed
+from nmt.system.files import RUN, check_directory
+from nmt.text.prepared import Manifest
+from nmt.training.progress import Progress, read_progress
+from nmt.training.run import Report, RunDirectory, check_whole, ignore
+
+_FREE_TO_CHANGE = (
+    "name", "run", "prepared", "runtime", "decode", "data.test", "train.stop", "train.log_every",
+    "train.validate_every", "train.keep_best", "train.keep_last", "train.tensorboard",
+)  # fmt: skip
+"""Keys, with all below them, that do not change any update; train.stop.steps does under a schedule that ends there."""
+
+
+def check_run_directory(recipe: Recipe) -> None:
+    """Raise ConfigError if the run's folder holds anything that nmt did not write, or anything that it reads."""
+    corpora = (*recipe.data.train, recipe.data.valid, recipe.data.test)
+    inputs = [path for corpus in corpora if corpus is not None for path in corpus.files.values()]
+    if recipe.train.init_from is not None:
+        inputs.append(recipe.train.init_from)
+    check_directory(recipe.run, RUN, inputs, through_link=True)
+
+
+def check_may_continue(recipe: Recipe, run: RunDirectory, stale: str | None = None) -> None:
+    """Raise ConfigError unless a run without checkpoints, or one with this recipe and this text, is in the directory.
+
+    `stale` is the reason why the corpus has to be prepared again, if there is one.
+    """
+    if not run.saved():
+        return
+    if run.recipe.exists():
+        _check_same_recipe(recipe, run)
+    try:
+        fingerprint = Manifest.read(recipe.prepared_directory).fingerprint
+        progress = read_progress(run.saved()[-1])
+    except (DataError, DamagedError):
+        return  # checked again when the corpus is prepared and the newest whole checkpoint is found
+    if stale is not None or progress.corpus not in ("", fingerprint):
+        reason = f" ({stale})" if stale is not None else ""
+        raise ConfigError(
+            f"{run.path}: the training or validation text, or its preparation, has changed since this run was "
+            f"started{reason}; undo the change, choose another run:, or start over with --restart"
+        )
+
+
+def _check_same_recipe(recipe: Recipe, run: RunDirectory) -> None:
+    """Raise ConfigError, listing all differences, if the run was started with another recipe."""
+    before = load_recipe(run.recipe)
+    if recipe.train.batch_tokens == "auto":  # the number found when the run was started
+        recipe = with_batch_tokens(recipe, before.train.budget)
+    changes = [
+        change
+        for change in differences(before.model_dump(mode="json"), recipe.model_dump(mode="json"))
+        if not _may_change(change.key, recipe)
+    ]
+    if not changes:
+        return
+    lines = [f"{run.path}: this run was started with another recipe:", *(f"  {change}" for change in changes)]
+    free = ", ".join(_FREE_TO_CHANGE)
+    if isinstance(recipe.train.schedule, Falling):
+        name = recipe.train.schedule.name
+        free = free.replace("train.stop,", "train.stop (except train.stop.steps),")
+        if any(change.key == "train.stop.steps" for change in changes):
+            lines.append(
+                f"The schedule {name} ends at train.stop.steps, so another number changes the rate of steps that are "
+                f"done. To train longer, start another run: with train.init_from: {run.path}, which continues with its "
+                "weights and a new schedule; under noam, inverse_sqrt and constant, train.stop.steps is free to change"
+            )
+    lines.append("choose another run:, undo the change, or start over with --restart.")
+    lines.append(f"Free to change in a run: {free}")
+    raise ConfigError("\n".join(lines))
+
+
+def _may_change(key: str, recipe: Recipe) -> bool:
+    section, _, last = key.rpartition(".")
+    if section.startswith("data.") and last in ("tsv", "source", "target"):
+        return True  # the place of a text; the fingerprint of the prepared corpus covers its content
+    if key == "train.stop.steps" and isinstance(recipe.train.schedule, Falling):
+        return False
+    return any(key == free or key.startswith(free + ".") for free in _FREE_TO_CHANGE)
+
+
+def with_batch_tokens(recipe: Recipe, tokens: int) -> Recipe:
+    """Return the recipe with another `train.batch_tokens`."""
+    return recipe.model_copy(update={"train": recipe.train.model_copy(update={"batch_tokens": tokens})})
+
+
+def resume(
+    run: RunDirectory,
+    model: Transformer,
+    optimizer: torch.optim.Optimizer,
+    average: Transformer | None = None,
+    warn: Report = ignore,
+) -> Progress:
+    """Load the newest whole checkpoint into model, optimizer and average; without checkpoints return a new Progress.
+
+    Rank 0 renames damaged checkpoints, with a warning, before the others load. Raises DamagedError if all are damaged,
+    ModelError if the ranks find different checkpoints.
+    """
+    with distributed.rank_zero_first():
+        whole = _set_damaged_aside(run, warn)
+        progress = run.load(whole[-1], model, optimizer, average) if whole else Progress()
+        if not whole:
+            run.truncate_log(progress)
+    check_same_step(run, progress)
+    return progress
+
+
+def _set_damaged_aside(run: RunDirectory, warn: Report) -> list[Path]:
+    """Return the checkpoints that are whole, oldest first, after renaming all others."""
+    damaged: dict[Path, DamagedError] = {}
+    for directory in run.saved():
+        try:
+            check_whole(directory)
+        except DamagedError as error:
+            damaged[directory] = error
+    whole = [directory for directory in run.saved() if directory not in damaged]
+    if damaged and not whole:
+        newest = damaged[max(damaged)]
+        raise DamagedError(f"{newest}; no checkpoint here is whole: start over with --restart")
+    for broken, damage in sorted(damaged.items(), reverse=True):
+        aside = broken.with_name(f"damaged-{broken.name}")
+        shutil.rmtree(aside, ignore_errors=True)
+        broken.rename(aside)
+        warn(f"{damage}; set aside as {aside.name}, resuming from {whole[-1].name}")
+    return whole
+
+
+def check_same_step(run: RunDirectory, progress: Progress) -> None:
+    """Raise ModelError unless all ranks resume from the same step. Collective."""
+    (furthest,) = distributed.all_reduce_max(progress.step)
+    if progress.step != furthest:
+        raise ModelError(
+            f"{run.path}: rank {distributed.rank()} finds the run at step {progress.step:,}, another at "
+            f"{furthest:,}; run: must be on a disk that all machines share"
+        )

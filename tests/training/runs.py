@@ -1,0 +1,116 @@
+"""Small trainings that tests start, interrupt, resume and compare."""
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from nmt.batching.prefetch import Prefetcher
+from nmt.commands.train import Outcome, train
+from nmt.config import Recipe, load_recipe
+from nmt.system.console import Console
+from nmt.training.loop import Training
+from nmt.training.progress import Progress
+from nmt.training.run import RunDirectory
+
+QUIET = Console(quiet=True)
+CPU = torch.device("cpu")
+
+
+def recipe(folder: Path, run: Path, *overrides: str) -> Recipe:
+    return load_recipe(folder / "recipe.yaml", [f"run={run}", *overrides])
+
+
+def train_run(folder: Path, run: Path, *overrides: str) -> Outcome:
+    return train(recipe(folder, run, *overrides), QUIET)
+
+
+def metrics(run: Path) -> list[dict[str, Any]]:
+    """Return what was logged, but for what a clock says."""
+    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    clocks = ("seconds", "target_tokens_per_second", "loader_wait", "utilization")
+    return [{key: value for key, value in record.items() if key not in clocks} for record in records]
+
+
+def tensors(run: Path) -> dict[str, torch.Tensor]:
+    """Return all weights, averaged ones included, and moments of the last checkpoint."""
+    files = sorted((run / "last").glob("*.safetensors"))
+    assert len(files) >= 2
+    return {f"{file.name}: {name}": tensor for file in files for name, tensor in load_file(file).items()}
+
+
+def progress(run: Path) -> dict[str, Any]:
+    content = json.loads((run / "last" / "progress.json").read_text())
+    del content["seconds"], content["interval"]["seconds"], content["interval"]["waited"]
+    return dict(content)
+
+
+def same_tensors(a: Path, b: Path) -> bool:
+    ours, theirs = tensors(a), tensors(b)
+    return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def assert_same_run(a: Path, b: Path) -> None:
+    assert same_tensors(a, b)
+    assert metrics(a) == metrics(b)
+    assert progress(a) == progress(b)
+    assert saved_steps(a) == saved_steps(b)
+    assert {name: os.readlink(a / name) for name in ("best", "last")} == {
+        name: os.readlink(b / name) for name in ("best", "last")
+    }
+
+
+def saved_steps(run: Path) -> list[int]:
+    return [int(path.name.removeprefix("step-")) for path in RunDirectory(run).saved()]
+
+
+def interrupt_at(monkeypatch: pytest.MonkeyPatch, step: int, number: signal.Signals = signal.SIGINT) -> None:
+    """Send this process a signal right after a step's update."""
+    plain = Training.step
+
+    def step_and_signal(training: Training, feed: Prefetcher) -> None:
+        plain(training, feed)
+        if training.progress.step == step:
+            signal.raise_signal(number)
+
+    monkeypatch.setattr(Training, "step", step_and_signal)
+
+
+def interrupt_after(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
+    """Send this process a signal in the n-th step that it makes, of whatever number."""
+    made: list[int] = []
+    plain = Training.step
+
+    def step_and_signal(training: Training, feed: Prefetcher) -> None:
+        made.append(training.progress.step)
+        if len(made) == steps:
+            signal.raise_signal(signal.SIGTERM)
+        plain(training, feed)
+
+    monkeypatch.setattr(Training, "step", step_and_signal)
+
+
+def break_gradients(monkeypatch: pytest.MonkeyPatch, when: Callable[[Progress], bool]) -> None:
+    """Let a weight's gradient be no number in the steps that the function says."""
+    plain = Training.__init__
+
+    def broken(training: Training, *arguments: Any) -> None:
+        plain(training, *arguments)
+        weight = training.model.encoder_norm.weight
+        weight.register_hook(lambda gradient: gradient * (float("nan") if when(training.progress) else 1.0))
+
+    monkeypatch.setattr(Training, "__init__", broken)
+
+
+def fails_at_6_to_11_unless_slower(progress: Progress) -> bool:
+    return 6 <= progress.step <= 11 and progress.adjustments.rate == 1
+
+
+def skipped_steps(run: Path) -> list[int]:
+    return [record["step"] for record in metrics(run) if record["type"] == "skipped"]

@@ -1,0 +1,148 @@
+"""Updates that are not finite are skipped; after several in a row training rolls back; rising losses are reported."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+from nmt.batching.prefetch import Prefetcher
+from nmt.errors import ModelError
+from nmt.model.checkpoint import load_model
+from nmt.training.loop import Training
+from tests.builders import reversal_pairs
+from tests.training.runs import (
+    break_gradients,
+    fails_at_6_to_11_unless_slower,
+    interrupt_after,
+    metrics,
+    progress,
+    same_tensors,
+    saved_steps,
+    skipped_steps,
+    tensors,
+    train_run,
+)
+
+
+def test_update_with_nan_gradient_is_skipped_and_kept(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    break_gradients(monkeypatch, lambda progress: progress.step in (2, 7, 8))
+    run = tmp_path / "run"
+    train_run(texts, run)
+    assert skipped_steps(run) == [2, 7, 8]
+    (record, *_) = (record for record in metrics(run) if record["type"] == "skipped")
+    assert float(record["loss"]) > 0
+    assert record["gradient_norm"] == "nan"
+    # the validation of step 8 comes with the first update after it
+    assert [record["step"] for record in metrics(run) if record["type"] == "validation"] == [4, 9, 12]
+    assert (progress(run)["skipped"], progress(run)["skipped_in_a_row"]) == (3, 0)
+    kept = json.loads((run / "skipped" / "step-00000007.json").read_text())
+    known = set(reversal_pairs(200, 1))
+    assert kept["gradient_norm"] == "nan"
+    assert {(pair["source"], pair["target"]) for pair in kept["pairs"]} <= known
+    assert sum(len(pair["target_ids"]) for pair in kept["pairs"]) <= 64
+    err = capsys.readouterr().err
+    assert f"gradient norm nan: skipped; its batch is in {run / 'skipped' / 'step-00000007.json'}" in err
+    assert progress(run)["target_tokens"] < 9 * 64
+
+
+@pytest.mark.parametrize("steps", [2, 3, 7])
+def test_resumed_run_with_skipped_updates_equals_uninterrupted_run(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    """Adam counts the updates that were made, not the steps."""
+    break_gradients(monkeypatch, lambda progress: progress.step in (2, 7, 8))
+    train_run(texts, tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, steps)
+        assert train_run(texts, tmp_path / "run").step == steps
+    train_run(texts, tmp_path / "run")
+    assert same_tensors(tmp_path / "whole", tmp_path / "run")
+    assert metrics(tmp_path / "whole") == metrics(tmp_path / "run")
+    assert progress(tmp_path / "whole") == progress(tmp_path / "run")
+
+
+def test_five_skipped_updates_roll_back_to_half_the_rate(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    break_gradients(monkeypatch, fails_at_6_to_11_unless_slower)
+    assert train_run(texts, run, "train.log_every=1").step == 12
+    assert [(record["step"], record["rate"]) for record in metrics(run) if record["type"] == "train"] == [
+        *((step, 0.003) for step in range(1, 5)),
+        *((step, 0.0015) for step in range(5, 13)),
+    ]
+    assert [record["step"] for record in metrics(run) if record["type"] == "validation"] == [4, 8, 12]
+    assert skipped_steps(run) == []
+    assert (run / "skipped" / "step-00000010.json").exists()
+    content = progress(run)
+    assert (content["skipped"], content["adjustments"]["rate"], content["rollbacks"], content["rolled_back_to"]) == (
+        0,
+        0.5,
+        1,
+        4,
+    )
+    err = capsys.readouterr().err
+    assert "step 10: " in err
+    assert "the 5th update in a row that is not finite; back to step 4, with 0.5 of the rate" in err
+
+
+# before all of it, among the skipped, in the last of these, after going back, and after the next checkpoint
+@pytest.mark.parametrize("steps", [3, 7, 10, 11, 12, 17])
+def test_resumed_run_with_a_rollback_equals_uninterrupted_run(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    break_gradients(monkeypatch, fails_at_6_to_11_unless_slower)
+    train_run(texts, tmp_path / "whole", "train.accumulate=2")
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, steps)
+        assert train_run(texts, tmp_path / "run", "train.accumulate=2").signal == signal.SIGTERM
+    train_run(texts, tmp_path / "run", "train.accumulate=2")
+    assert same_tensors(tmp_path / "whole", tmp_path / "run")
+    assert metrics(tmp_path / "whole") == metrics(tmp_path / "run")
+    assert progress(tmp_path / "whole") == progress(tmp_path / "run")
+
+
+def test_fourth_rollback_to_a_checkpoint_is_an_error(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_gradients(monkeypatch, lambda progress: progress.step >= 6)
+    for _ in range(2):
+        with pytest.raises(
+            ModelError,
+            match=r"5th update in a row .* training has returned to step 4 3 times, the last time with 0.125 "
+            r"of its rate: "
+            r"lower train\.schedule's rate or lengthen its warmup.*skipped batches are in .*/run/skipped",
+        ):
+            train_run(texts, tmp_path / "run")
+    assert saved_steps(tmp_path / "run") == [4]
+    assert load_model(tmp_path / "run" / "last", torch.device("cpu"))
+
+
+def test_infinite_validation_loss_rolls_back(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain = Training.step
+
+    def explode(training: Training, feed: Prefetcher) -> None:
+        plain(training, feed)
+        if training.progress.step == 8 and training.progress.adjustments.rate == 1:
+            with torch.no_grad():
+                training.model.output.weight.mul_(1e38)
+
+    monkeypatch.setattr(Training, "step", explode)
+    train_run(texts, tmp_path / "run")
+    assert "step 8: the loss on the validation text is nan; back to step 4" in capsys.readouterr().err
+    assert progress(tmp_path / "run")["adjustments"]["rate"] == 0.5
+    assert all(tensor.isfinite().all() for tensor in tensors(tmp_path / "run").values())
+
+
+@pytest.mark.parametrize("validate_every", [1, 2])
+def test_divergence_before_the_first_checkpoint_saves_nothing(texts: Path, tmp_path: Path, validate_every: int) -> None:
+    overrides = ("train.schedule.rate=1e30", f"train.validate_every={validate_every}")
+    with pytest.raises(ModelError, match="there is no checkpoint of a validation to return to: lower"):
+        train_run(texts, tmp_path / "run", *overrides)
+    assert saved_steps(tmp_path / "run") == []

@@ -1,0 +1,282 @@
+"""The training loop: determinism, the log, limits, and checkpoints."""
+
+import json
+import os
+import signal
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+
+from nmt.batching.batch import Batch
+from nmt.commands.prepare import prepare
+from nmt.commands.train import train
+from nmt.config import MaxLength, load_recipe
+from nmt.errors import ConfigError
+from nmt.model.checkpoint import load_model
+from nmt.system.console import Console
+from nmt.training import loop
+from nmt.training import step as step_module
+from nmt.training.oom import size_of
+from nmt.training.run import RunDirectory
+from tests.builders import SOURCE_WORDS, TARGET_WORDS, reversal_pairs, write_reversal_task, write_tsv
+from tests.training.runs import (
+    CPU,
+    QUIET,
+    assert_same_run,
+    interrupt_after,
+    interrupt_at,
+    metrics,
+    progress,
+    recipe,
+    same_tensors,
+    saved_steps,
+    train_run,
+)
+
+
+def test_max_length_of_the_training_text_is_saved_with_the_model(texts: Path, tmp_path: Path) -> None:
+    learnt = json.loads((texts / "prepared" / "manifest.json").read_text())["max_length"]
+    assert learnt["extra"] == 5
+    stop = "train.stop.steps=1"
+    train_run(texts, tmp_path / "null", stop)
+    assert load_model(tmp_path / "null" / "last", CPU).decode.max_length == MaxLength(**learnt)
+    train_run(texts, tmp_path / "own", stop, "decode.max_length={factor: 3, extra: 4}")
+    assert load_model(tmp_path / "own" / "last", CPU).decode.max_length == MaxLength(factor=3, extra=4)
+    train_run(texts, tmp_path / "null", stop)  # and a run whose recipe says nothing is the same run still
+
+
+def test_length_groups_equal_accumulated_smaller_batches(texts: Path, tmp_path: Path) -> None:
+    """A batch of 64 tokens in four groups is four batches of 16 tokens that make one update, but for rounding."""
+    quiet = ("model.dropout=0", "train.adam_epsilon=1e-3", "train.log_every=1")
+    train_run(texts, tmp_path / "groups", *quiet, "train.batch_tokens=64", "train.length_groups=4")
+    train_run(
+        texts, tmp_path / "batches", *quiet, "train.batch_tokens=16", "train.length_groups=1", "train.accumulate=4"
+    )
+    train_run(texts, tmp_path / "one", *quiet, "train.batch_tokens=64", "train.length_groups=1")
+    groups, batches, one = (
+        [record["loss"] for record in metrics(tmp_path / name) if record["type"] == "train"]
+        for name in ("groups", "batches", "one")
+    )
+    assert groups == pytest.approx(batches, rel=1e-5)
+    assert groups != pytest.approx(one, rel=1e-3)
+
+
+def test_run_directory_holds_checkpoints_links_and_log(uninterrupted: Path) -> None:
+    assert [(record["type"], record["step"]) for record in metrics(uninterrupted)] == [
+        ("train", 3),
+        ("validation", 4),
+        ("train", 6),
+        ("validation", 8),
+        ("train", 9),
+        ("train", 12),
+        ("validation", 12),
+    ]
+    assert saved_steps(uninterrupted) == [4, 8, 12]
+    assert os.readlink(uninterrupted / "last") == "checkpoints/step-00000012"
+    assert (uninterrupted / "best").is_symlink()
+    latest = uninterrupted.parent / "runs" / "latest"
+    assert latest.is_symlink()
+    assert latest.resolve() == uninterrupted.resolve()
+    assert load_recipe(uninterrupted / "recipe.yaml").run == uninterrupted
+    assert not load_model(uninterrupted / "best", torch.device("cpu")).model.training
+
+
+def test_log_records_are_consistent(uninterrupted: Path, texts: Path) -> None:
+    records = metrics(uninterrupted)
+    training = [record for record in records if record["type"] == "train"]
+    assert all(record["rate"] == 0.003 for record in training)
+    assert all(0 <= record["padding"] < 0.5 for record in training)
+    assert all(record["gradient_norm"] > 0 for record in training)
+    assert all(a["target_tokens"] < b["target_tokens"] for a, b in pairwise(records) if a["step"] < b["step"])
+    assert training[-1]["target_tokens"] <= 12 * 64
+    assert training[-1]["loss"] < training[0]["loss"]
+    # of 80 pieces each is as probable as the others at first
+    assert 20 < training[0]["perplexity"] < 200
+    for record in records:
+        if record["type"] == "validation":
+            assert record["perplexity"] == pytest.approx(2.718281828459045 ** record["loss"])
+            assert 0 <= record["bleu"] <= 100
+            assert 0 <= record["chrf"] <= 100
+
+
+def test_same_seed_gives_the_same_run(uninterrupted: Path, texts: Path, tmp_path: Path) -> None:
+    torch.manual_seed(99)
+    torch.rand(7)
+    assert train_run(texts, tmp_path / "run").step == 12
+    assert_same_run(uninterrupted, tmp_path / "run")
+
+
+def test_another_seed_gives_another_run(uninterrupted: Path, texts: Path, tmp_path: Path) -> None:
+    train_run(texts, tmp_path / "run", "seed=2")
+    assert not same_tensors(uninterrupted, tmp_path / "run")
+
+
+def test_validation_and_logging_intervals_change_no_weight(uninterrupted: Path, texts: Path, tmp_path: Path) -> None:
+    train_run(texts, tmp_path / "run", "train.validate_every=5", "train.log_every=1", "train.keep_best=1")
+    assert same_tensors(uninterrupted, tmp_path / "run")
+    losses = [record["loss"] for record in metrics(tmp_path / "run") if record["type"] == "train"]
+    assert len(losses) == 12
+
+
+def test_training_stops_after_epochs(texts: Path, tmp_path: Path) -> None:
+    outcome = train_run(
+        texts,
+        tmp_path / "run",
+        "train.stop.steps=null",
+        "train.stop.epochs=2",
+        "train.batch_tokens=512",
+        "train.length_groups=1",  # else the last update may reach into the next epoch
+        "train.validate_every=100",
+    )
+    content = progress(tmp_path / "run")
+    assert outcome.reason == "train.stop.epochs is 2"
+    assert (content["epoch"], content["group"]) == (2, 0)
+    # each epoch shows each pair once, with its end symbol
+    prepared = json.loads((texts / "prepared" / "manifest.json").read_text())["train"]
+    assert content["target_tokens"] == 2 * (prepared["target"]["tokens"] + prepared["kept"])
+
+
+def test_warmup_longer_than_the_training_is_warned_about(
+    texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["train.schedule={name: linear, rate: 1e-3, warmup: 2}", "train.validate_every=9"]
+    for steps in (2, 3):
+        train(recipe(texts, tmp_path / str(steps), *options, f"train.stop.steps={steps}"), Console())
+        said = " ".join(capsys.readouterr().err.split())
+        assert ("2 steps of warm-up leave none of the 2 steps" in said) == (steps == 2)
+
+
+def test_training_stops_after_hours(texts: Path, tmp_path: Path) -> None:
+    outcome = train_run(texts, tmp_path / "run", "train.stop.hours=1e-9")
+    assert (outcome.step, outcome.reason) == (1, "train.stop.hours is 1e-09")
+    assert saved_steps(tmp_path / "run") == [1]
+
+
+def test_training_stops_after_validations_without_gain(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses = iter([3.0, 2.0, 2.5, 2.0, 1.0])
+    monkeypatch.setattr(loop, "mean_loss", lambda *_: next(losses))
+    overrides = ("train.stop.patience=2", "train.best_metric=loss", "train.validate_every=2", "train.keep_best=2")
+    outcome = train_run(texts, tmp_path / "run", *overrides)
+    assert (outcome.step, outcome.reason) == (8, "no better loss in 2 validations")
+    # 2.0 came at step 4 and, no better, at step 8
+    assert saved_steps(tmp_path / "run") == [4, 8]
+    assert [value for value, _ in progress(tmp_path / "run")["best"]] == [-2.0, -2.0]
+
+
+def test_run_without_validation_text_writes_checkpoints(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_reversal_task(tmp_path, 100, 4)
+    content = yaml.safe_load((tmp_path / "recipe.yaml").read_text())
+    del content["data"]["valid"]
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(content))
+    chosen = recipe(tmp_path, tmp_path / "run", "train.stop.steps=9")
+    prepare(chosen, QUIET)
+    interrupt_at(monkeypatch, 8, signal.SIGTERM)
+    outcome = train(chosen, QUIET)
+    assert outcome.signal == signal.SIGTERM
+    assert saved_steps(tmp_path / "run") == [4, 8]
+    saves: list[int] = []
+    plain = RunDirectory.save
+    monkeypatch.setattr(RunDirectory, "save", lambda run, *rest: (saves.append(rest[2].step), plain(run, *rest))[1])
+    train(chosen, QUIET, restart=True)
+    train(chosen, QUIET)
+    assert {4, 8, 9} <= set(saves)
+    assert saved_steps(tmp_path / "run") == [9]
+    assert not (tmp_path / "run" / "best").exists()
+    assert {record["type"] for record in metrics(tmp_path / "run")} == {"train"}
+
+
+def test_validation_line_longer_than_learned_positions_is_split(tmp_path: Path) -> None:
+    write_reversal_task(tmp_path, 100, 4)
+    write_tsv(tmp_path / "valid.tsv", [*reversal_pairs(3, 2), (" ".join(SOURCE_WORDS * 3), " ".join(TARGET_WORDS * 3))])
+    overrides = (
+        "model.positions=learned",
+        "model.max_positions=11",
+        "data.filters.max_tokens=10",
+        "train.stop.steps=2",
+    )
+    chosen = recipe(tmp_path, tmp_path / "run", *overrides)
+    prepare(chosen, QUIET)
+    assert train(chosen, QUIET).step == 2
+
+
+@pytest.mark.parametrize("steps", [1, 5])
+def test_batch_that_does_not_fit_is_cut_from_then_on(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], steps: int
+) -> None:
+    plain, failed = step_module.pad_to_multiple, []
+
+    def small(batch: Batch, longest: int | None) -> Batch:
+        if size_of(batch) > 100:
+            failed.append(size_of(batch))
+            raise torch.OutOfMemoryError
+        return plain(batch, longest)
+
+    monkeypatch.setattr(step_module, "pad_to_multiple", small)
+    train_run(texts, tmp_path / "whole")
+    learnt = progress(tmp_path / "whole")["adjustments"]["largest_batch"]
+    assert 1 <= len(failed) <= 2
+    assert learnt == failed[-1] * 3 // 4
+    said = f"did not fit into the memory of cpu and was processed in parts; from now on batches of more than {learnt}"
+    assert capsys.readouterr().err.count(said) == 1
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, steps)
+        train_run(texts, tmp_path / "run")
+    train_run(texts, tmp_path / "run")
+    assert same_tensors(tmp_path / "whole", tmp_path / "run")
+    assert metrics(tmp_path / "whole") == metrics(tmp_path / "run")
+    assert progress(tmp_path / "whole") == progress(tmp_path / "run")
+
+
+def test_out_of_memory_in_validation_is_explained(texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_much(*_arguments: object) -> None:
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(loop, "evaluate", too_much)
+    with pytest.raises(ConfigError, match=r"the memory of cpu is full, .* lower decode\.batch_tokens"):
+        train_run(texts, tmp_path / "run")
+
+
+def test_moving_average_is_saved_as_the_model_and_changes_no_update(
+    uninterrupted: Path, texts: Path, tmp_path: Path
+) -> None:
+    train_run(texts, tmp_path / "run", "train.ema=0.9")
+
+    def weights(run: Path, file: str) -> dict[str, torch.Tensor]:
+        return load_file(run / "last" / f"{file}.safetensors")
+
+    averaged, learning = (weights(tmp_path / "run", file) for file in ("model", "training"))
+    for found, expected in (
+        (learning, weights(uninterrupted, "model")),
+        (weights(tmp_path / "run", "optimizer"), weights(uninterrupted, "optimizer")),
+    ):
+        assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
+    assert not any(torch.equal(averaged[name], weight) for name, weight in learning.items())
+    losses = [
+        [record["loss"] for record in metrics(run) if record["type"] == kind]
+        for kind in ("train", "validation")
+        for run in (uninterrupted, tmp_path / "run")
+    ]
+    assert losses[0] == losses[1]
+    assert losses[2] != losses[3]
+
+
+def test_moving_average_equals_its_definition_over_all_steps(texts: Path, tmp_path: Path) -> None:
+    """Each step's weights are the last of a run that long."""
+    for step in range(1, 5):
+        train_run(texts, tmp_path / f"{step}", f"train.stop.steps={step}", "train.ema=0.25")
+    history = [load_file(tmp_path / f"{step}" / "last" / "training.safetensors") for step in range(1, 5)]
+    found = [load_file(tmp_path / f"{step}" / "last" / "model.safetensors") for step in range(1, 5)]
+    for name, weight in found[3].items():
+        # decays of (1+t)/(10+t), from the fourth on of 0.25
+        expected = found[0][name].double()
+        for step, decay in ((2, 3 / 12), (3, 0.25), (4, 0.25)):
+            expected = decay * expected + (1 - decay) * history[step - 1][name].double()
+        torch.testing.assert_close(weight.double(), expected, rtol=1e-5, atol=1e-7)

@@ -1,0 +1,183 @@
+"""An interrupted training resumes as if it had not been interrupted, and only with its own recipe and text."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from nmt.config import load_recipe
+from nmt.training import loop
+from tests.training.runs import (
+    assert_same_run,
+    interrupt_at,
+    metrics,
+    progress,
+    same_tensors,
+    saved_steps,
+    train_run,
+)
+
+
+@pytest.mark.parametrize("step", [1, 4, 5, 6, 9])
+def test_resumed_run_equals_uninterrupted_run(
+    uninterrupted: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    run = tmp_path / "run"
+    interrupt_at(monkeypatch, step)
+    outcome = train_run(texts, run)
+    assert (outcome.step, outcome.signal) == (step, signal.SIGINT)
+    assert "interrupted; the same command resumes it" in outcome.reason
+    assert os.readlink(run / "last") == f"checkpoints/step-{step:08d}"
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    outcome = train_run(texts, run)
+    assert (outcome.step, outcome.signal, outcome.reason) == (12, None, "train.stop.steps is 12")
+    assert same_tensors(uninterrupted, run)
+    assert metrics(uninterrupted) == metrics(run)
+    assert progress(uninterrupted) == progress(run)
+
+
+def test_signal_cancels_a_validation(
+    uninterrupted: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "evaluate", lambda *_: signal.raise_signal(signal.SIGTERM))
+        assert train_run(texts, run).signal == signal.SIGTERM
+    assert saved_steps(run) == [4]
+    assert progress(run)["validated_at"] == 0
+    train_run(texts, run)
+    assert_same_run(uninterrupted, run)
+
+
+def test_run_with_a_raised_limit_equals_a_longer_run(uninterrupted: Path, texts: Path, tmp_path: Path) -> None:
+    train_run(texts, tmp_path / "run", "train.stop.steps=8")
+    train_run(texts, tmp_path / "run")
+    assert_same_run(uninterrupted, tmp_path / "run")
+
+
+def test_resumed_run_with_accumulated_batches_equals_uninterrupted_run(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train_run(texts, tmp_path / "a", "train.accumulate=3", "train.stop.steps=8")
+    interrupt_at(monkeypatch, 3)
+    train_run(texts, tmp_path / "b", "train.accumulate=3", "train.stop.steps=8")
+    train_run(texts, tmp_path / "b", "train.accumulate=3", "train.stop.steps=8")
+    assert same_tensors(tmp_path / "a", tmp_path / "b")
+
+
+def test_resumed_run_with_subword_sampling_equals_uninterrupted_run(
+    uninterrupted: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches that are not the plain ones, that were read ahead, and that are read again."""
+    overrides = ("train.subword_sampling=0.3", "train.stop.steps=8")
+    train_run(texts, tmp_path / "a", *overrides)
+    interrupt_at(monkeypatch, 3)
+    assert train_run(texts, tmp_path / "b", *overrides).step == 3
+    train_run(texts, tmp_path / "b", *overrides)
+    assert_same_run(tmp_path / "a", tmp_path / "b")
+    assert metrics(tmp_path / "a")[0]["loss"] != metrics(uninterrupted)[0]["loss"]
+
+
+def test_auto_batch_tokens_are_recorded_and_reused(
+    uninterrupted: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if the number had been given: nothing of the trial is left. Later it is not looked for again."""
+    train_run(texts, tmp_path / "auto", "train.batch_tokens=auto", "train.stop.steps=1")
+    found = load_recipe(tmp_path / "auto" / "recipe.yaml").train.budget
+    train_run(texts, tmp_path / "given", f"train.batch_tokens={found}", "train.stop.steps=2")
+    monkeypatch.setattr("nmt.training.auto_batch.find_batch_tokens", None)
+    train_run(texts, tmp_path / "auto", "train.batch_tokens=auto", "train.stop.steps=2")
+    assert same_tensors(tmp_path / "auto", tmp_path / "given")
+
+
+def test_finished_run_stops_at_once_and_writes_nothing(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the last validation was not among the best."""
+    losses = iter([1.0, 2.0, 3.0, 0.5])
+    monkeypatch.setattr(loop, "mean_loss", lambda *_: next(losses))
+    overrides = ("train.best_metric=loss", "train.keep_best=1")
+    train_run(texts, tmp_path / "run", *overrides)
+    before = metrics(tmp_path / "run")
+    outcome = train_run(texts, tmp_path / "run", *overrides)
+    assert (outcome.step, outcome.reason) == (12, "train.stop.steps is 12")
+    assert metrics(tmp_path / "run") == before
+    assert saved_steps(tmp_path / "run") == [4, 12]
+
+
+def test_lowered_limit_adds_the_missing_validation(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Interrupted at 5 and told to end there: the validation comes when the checkpoint is there already."""
+    run = tmp_path / "run"
+    interrupt_at(monkeypatch, 5)
+    train_run(texts, run)
+    assert progress(run)["validated_at"] == 4
+    for _ in range(2):
+        train_run(texts, run, "train.stop.steps=5")
+        assert progress(run)["validated_at"] == 5
+        assert [record["step"] for record in metrics(run) if record["type"] == "validation"] == [4, 5]
+        assert 5 in [step for _, step in progress(run)["best"]]
+
+
+def test_patience_counts_across_an_interruption(texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    losses = iter([2.0, 2.5, 2.5])
+    monkeypatch.setattr(loop, "mean_loss", lambda *_: next(losses))
+    interrupt_at(monkeypatch, 5)
+    overrides = ("train.stop.patience=2", "train.best_metric=loss", "train.validate_every=2")
+    assert train_run(texts, tmp_path / "run", *overrides).signal == signal.SIGINT
+    assert train_run(texts, tmp_path / "run", *overrides).step == 6
+
+
+def test_moved_text_resumes(texts: Path, tmp_path: Path) -> None:
+    train_run(texts, tmp_path / "run", "train.stop.steps=4")
+    moved = tmp_path / "moved.tsv"
+    moved.write_bytes((texts / "train.tsv").read_bytes())
+    assert train_run(texts, tmp_path / "run", f"data.train.0.tsv={moved}", "train.stop.steps=8").step == 8
+
+
+@pytest.mark.parametrize("step", [3, 8, 10])
+def test_resumed_run_with_moving_average_equals_uninterrupted_run(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    train_run(texts, tmp_path / "whole", "train.ema=0.9")
+    interrupt_at(monkeypatch, step)
+    assert train_run(texts, tmp_path / "run", "train.ema=0.9").signal == signal.SIGINT
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    train_run(texts, tmp_path / "run", "train.ema=0.9")
+    assert same_tensors(tmp_path / "whole", tmp_path / "run")
+    assert metrics(tmp_path / "whole") == metrics(tmp_path / "run")
+    training = [load_file(tmp_path / run / "last" / "training.safetensors") for run in ("whole", "run")]
+    assert all(torch.equal(weight, training[1][name]) for name, weight in training[0].items())
+
+
+def test_keep_last_counts_across_an_interruption(texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the training was interrupted between two of them."""
+    overrides = ("train.keep_last=3", "train.keep_best=1", "train.validate_every=2")
+    losses = iter([1.0, 2.0, 3.0, 4.0, 5.0, 6.0] * 2)
+    monkeypatch.setattr(loop, "mean_loss", lambda *_: next(losses))
+    train_run(texts, tmp_path / "whole", *overrides, "train.best_metric=loss")
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, 9)
+        train_run(texts, tmp_path / "run", *overrides, "train.best_metric=loss")
+    train_run(texts, tmp_path / "run", *overrides, "train.best_metric=loss")
+    assert saved_steps(tmp_path / "whole") == saved_steps(tmp_path / "run") == [2, 8, 10, 12]
+
+
+def test_resumed_run_with_r_drop_equals_uninterrupted_run(
+    uninterrupted: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R-Drop is not lost when validation has looked at the model: all losses stay above those of one pass."""
+    train_run(texts, tmp_path / "whole", "train.r_drop=5", "train.log_every=1", "train.schedule.rate=1e-9")
+    train_run(texts, tmp_path / "plain", "train.log_every=1", "train.schedule.rate=1e-9")
+    losses = [[r["loss"] for r in metrics(tmp_path / run) if r["type"] == "train"] for run in ("whole", "plain")]
+    assert all(a > b + 0.01 for a, b in zip(*losses, strict=True))
+    interrupt_at(monkeypatch, 5)
+    train_run(texts, tmp_path / "run", "train.r_drop=5", "train.log_every=1", "train.schedule.rate=1e-9")
+    train_run(texts, tmp_path / "run", "train.r_drop=5", "train.log_every=1", "train.schedule.rate=1e-9")
+    assert same_tensors(tmp_path / "whole", tmp_path / "run")
