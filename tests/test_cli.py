@@ -3,19 +3,27 @@
 import importlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 import nmt
 from nmt.cli import app
+from nmt.config import load_recipe
 from nmt.errors import ConfigError, DataError, ModelError
+from tests.builders import write_reversal_task
 
 TIDY = {"NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "200"}
 COMMANDS = sorted(command.name or command.callback.__name__ for command in app.registered_commands if command.callback)
@@ -33,11 +41,12 @@ def write(path: Path, *lines: str) -> Path:
 @pytest.fixture
 def recipe(tmp_path: Path) -> Path:
     sentences = [f"uno{i % 7} due{i % 11} tre{i}\tone{i % 7} two{i % 11} three{i}" for i in range(120)]
-    write(tmp_path / "train.tsv", *sentences)
+    write(tmp_path / "train.tsv", *sentences[:-20])
+    write(tmp_path / "valid.tsv", *sentences[-20:])
     content = {
         "name": "test",
         "languages": {"source": "it", "target": "en"},
-        "data": {"train": [{"tsv": "train.tsv"}], "valid": {"tsv": "train.tsv"}},
+        "data": {"train": [{"tsv": "train.tsv"}], "valid": {"tsv": "valid.tsv"}},
         "tokenizer": {"vocab_size": 60, "byte_fallback": False, "type": "bpe"},
         "run": "run",
     }
@@ -313,7 +322,7 @@ def test_prepare_prints_on_stderr(recipe: Path) -> None:
     assert "preparing" in result.stderr
     assert (recipe.parent / "run" / "prepared" / "manifest.json").exists()
     assert "is current" in call("prepare", "-c", recipe).stderr
-    assert "asked to prepare anew" in call("prepare", "-c", recipe, "--force").stderr
+    assert "(--force)" in call("prepare", "-c", recipe, "--force").stderr
     assert call("prepare", "-c", recipe, "--force", "--quiet").stderr == ""
 
 
@@ -401,3 +410,116 @@ def test_score_reads_standard_input(repository: Path, texts: tuple[Path, Path]) 
         result = subprocess.run(command, cwd=repository, stdin=stream, capture_output=True, text=True, check=False)
     assert result.returncode == 0
     assert result.stdout == call("score", *texts).stdout
+
+
+# hostile values
+
+VALUES = [
+    "", " ", "abc", "-1", "0", "0.5", "1e308", "-1e308", "1e-400", ".nan", ".inf", "9" * 30, "٣", "\x1b[31m", "null",
+    "~", "true", "[]", "{}", "{a: 1}", "a: b", "/dev/null", "/", "..", "loop", "loop/x", "x" * 300, "*a", "&a [*a]",
+    "1:30", "=", "!!python/object:os.system x", '"\\0"', "2024-01-01", "\udcff", "text", "recipe.yaml", "run",
+    "prepared",
+]  # fmt: skip
+VARIABLES = [
+    "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT",
+    "NMT_MODEL", "COLUMNS", "LINES", "TERM", "FORCE_COLOR", "HOME", "TMPDIR", "LANG", "CUDA_VISIBLE_DEVICES",
+]  # fmt: skip
+HOSTILE_COMMANDS = [
+    ["translate", "-m", "?", "-i", "text", "-o", "out"],
+    ["translate", "-m", "run", "-i", "?", "-o", "out"],
+    *(
+        ["translate", "-m", "run", "-i", "text", "-o", "out", option, "?"]
+        for option in ("--beam", "--n-best", "--device", "--threads", "--precision", "--engine", "--set")
+    ),
+    *(["translate", "-m", "run", "-i", "text", option, "?"] for option in ("--glossary", "--prefixes", "--reference")),
+    ["score", "?", "text"],
+    ["score", "text", "?"],
+    *(["score", "text", "text", option, "?"] for option in ("--metric", "--target-lang", "--source", "--baseline")),
+    ["average", "?", "-o", "out"],
+    ["average", "run", "-o", "?"],
+    ["average", "run", "-o", "out", "--last", "?"],
+    ["export", "?", "out", "--to", "hf"],
+    ["export", "run", "?", "--to", "ctranslate2"],
+    ["export", "run", "out", "--to", "ctranslate2", "--quantization", "?"],
+    ["prepare", "--config", "?"],
+    ["train", "--config", "?"],
+    ["prepare", "--config", "recipe.yaml", "--set", "?"],
+]
+
+
+def leaves(value: object, key: str = "") -> Iterator[str]:
+    """Yield the dotted keys of all values of nested mappings."""
+    if isinstance(value, dict) and value:
+        for name, inner in value.items():
+            yield from leaves(inner, f"{key}.{name}" if key else name)
+    else:
+        yield key
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a recipe, a run, a text of two lines and a link that leads to itself."""
+    folder = tmp_path_factory.mktemp("trained")
+    recipe = write_reversal_task(folder, training=60)
+    assert call("train", "--config", recipe, "--set", "train.stop.steps=2", "-q").exit_code == 0
+    write(folder / "text", "ba ce", "di")
+    (folder / "loop").symlink_to("loop")
+    return folder
+
+
+@contextmanager
+def copied(folder: Path) -> Iterator[None]:
+    """Work in a copy of a folder."""
+    before = Path.cwd()
+    with tempfile.TemporaryDirectory() as place:
+        copy = shutil.copytree(folder, Path(place) / "copy", symlinks=True)
+        os.chdir(copy)
+        try:
+            yield
+        finally:
+            os.chdir(before)
+
+
+def assert_no_bug(arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+    result = CliRunner().invoke(app, list(arguments), env={**TIDY, **environment})
+    assert result.exit_code in (0, 2), result.output
+    assert "bug in nmt" not in result.output
+    assert "\x1b" not in result.stderr.replace("\x1b[3", "")  # colours, where the environment asks for them
+
+
+@settings(max_examples=30, derandomize=True)
+@given(
+    name=st.sampled_from(VARIABLES),
+    value=st.sampled_from(VALUES),
+    command=st.sampled_from(
+        [
+            "train --config recipe.yaml --set train.stop.steps=2 -q",
+            "translate -m run -i text -o out",
+            "translate -i text",
+            "score text text",
+            "prepare --config recipe.yaml",
+            "average run -o out",
+        ]
+    ),
+)
+def test_hostile_environments_are_user_errors(trained: Path, name: str, value: str, command: str) -> None:
+    with copied(trained):
+        assert_no_bug(command.split(), {name: value})
+
+
+@settings(max_examples=80, derandomize=True)
+@given(command=st.sampled_from(HOSTILE_COMMANDS), value=st.sampled_from(VALUES))
+def test_hostile_options_are_user_errors(trained: Path, command: list[str], value: str) -> None:
+    with copied(trained):
+        assert_no_bug([value if argument == "?" else argument for argument in command], {})
+
+
+@settings(max_examples=30, derandomize=True)
+@given(data=st.data(), value=st.sampled_from(VALUES))
+def test_hostile_recipes_are_user_errors(trained: Path, data: st.DataObject, value: str) -> None:
+    recipe = load_recipe(trained / "recipe.yaml").model_dump(mode="json")
+    # without a limit, a training does not end
+    key = data.draw(st.sampled_from([key for key in leaves(recipe) if not key.startswith("train.stop")]))
+    limit = ["--set", "train.stop.steps=2"]
+    with copied(trained):
+        assert_no_bug(["train", "--config", "recipe.yaml", "--set", f"{key}={value}", *limit, "--restart", "-q"], {})

@@ -52,6 +52,8 @@ class DirectoryKind:
     """A regular expression for files that may exist before the marker is written."""
     older: tuple[str, ...] = ()
     """Entries that together identify a directory written before this kind had a marker."""
+    filled_in_place: bool = False
+    """Whether files in it are written one by one, rather than the directory replaced as a whole."""
 
 
 _TOKENIZERS = r"tokenizer(\.(source|target))?\.model"
@@ -79,6 +81,7 @@ RUN = DirectoryKind(
     files="|".join(_RUN),
     unmarked=r"lock|prepared@|\.?prepared[./].*|\.run\.json\.partial",
     older=("recipe.yaml", "checkpoints", "lock"),
+    filled_in_place=True,
 )
 
 
@@ -92,8 +95,8 @@ def check_directory(
 ) -> None:
     """Raise ConfigError unless `directory` is absent, empty, or of this kind with nothing but files that nmt wrote.
 
-    It must also not be a symbolic link (unless `through_link`), hold the current directory or an input, or lie
-    inside a run (unless `inside_run`).
+    It must also not be a symbolic link (unless `through_link`), hold an input or the current directory, or lie inside a
+    run (unless `inside_run`).
     """
 
     def refuse(reason: str) -> NoReturn:
@@ -104,7 +107,7 @@ def check_directory(
         refuse("it is a symbolic link")
     if place.exists() and not place.is_dir():
         refuse("expected a folder, found a file")
-    if place in (cwd := Path.cwd(), *cwd.parents):
+    if not kind.filled_in_place and place in (cwd := Path.cwd(), *cwd.parents):
         refuse("it is the current folder, or one that the current folder is in")
     for path in inputs:
         if place in (real := real_path(path), *real.parents):

@@ -278,6 +278,8 @@ def test_places_that_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
                 check_directory(place, MODEL, inputs)
     check_directory(tmp_path / "link", MODEL, through_link=True)
     check_directory(run / "prepared", PREPARED, inside_run=True)
+    monkeypatch.chdir(run)
+    check_directory(run, RUN)  # a run is not replaced, but filled
     monkeypatch.chdir(model)
     with pytest.raises(ConfigError, match="it is the current folder"):
         check_directory(model, MODEL)
