@@ -1,4 +1,4 @@
-"""Word alignments: which words of the source a translation's words come from, by where the decoder looks.
+"""Word alignments: links between source words and target words, from the attention of the decoder to the source.
 
 S source tokens and T target tokens of a sentence, without `</s>`; C chosen heads.
 """
@@ -10,23 +10,24 @@ import torch
 from torch import Tensor
 
 from nmt.config import ModelSettings
+from nmt.decoding.batch_runner import BatchRunner, OnProgress
 from nmt.decoding.forced_decoding import Head, Pair, force_all
-from nmt.decoding.workers import Workers
+from nmt.decoding.step_model import Ensemble
 from nmt.model.checkpoint import AlignmentHeads, LoadedModel
-from nmt.model.transformer import Transformer
 from nmt.text.normalize import normalize
 from nmt.text.words import words, words_of_pieces
 
 Links = list[tuple[int, int]]
-"""Pairs of a source word and a target word, both from 0, in the order of the target."""
+"""Pairs of a source word and a target word, both counted from 0, in the order of the target."""
 
 
 @dataclass(frozen=True)
 class Attention:
-    """Where a decoder looks, in every layer and head, while it says a translation.
+    """The attention of the decoder to the source in every layer and head, for a given translation.
 
-    `weights` is (layers, heads, T + 1, S + 1): row t says where it looks when it has read the first t target tokens and
-    says the next, the last one `</s>`; the last column is the source's `</s>`. `source` and `target` are the pieces.
+    `weights` is (layers, heads, T + 1, S + 1): row t is the attention while the model predicts target token t from the
+    t tokens before it, the last row that of `</s>`; the last column is the source's `</s>`. `source` and `target` are
+    the pieces.
     """
 
     weights: Tensor
@@ -35,13 +36,14 @@ class Attention:
 
 
 def attention(loaded: LoadedModel, source: str, target: str) -> Attention:
-    """Return where a model looks while it says a given translation of a sentence."""
-    tokenizers, model = loaded.tokenizers, loaded.model
-    ids, said = tokenizers.source.encode(source), tokenizers.target.encode(target)
-    (forced,) = force_all(model, [(ids, said)], 1, all_heads(model.settings))
-    weights = forced.attention.view(model.settings.decoder_layers, model.settings.heads, len(said) + 1, len(ids) + 1)
+    """Return the attention of a model to a sentence while it predicts a given translation."""
+    tokenizers, settings = loaded.tokenizers, loaded.model.settings
+    source_ids, target_ids = tokenizers.source.encode(source), tokenizers.target.encode(target)
+    runner = BatchRunner([loaded.model])
+    (((forced,)),) = force_all(runner, [(source_ids, target_ids)], 1, [all_heads(settings)])
+    weights = forced.attention.view(settings.decoder_layers, settings.heads, len(target_ids) + 1, len(source_ids) + 1)
     source_pieces, target_pieces = tokenizers.source.pieces, tokenizers.target.pieces
-    return Attention(weights, [source_pieces[i] for i in ids], [target_pieces[i] for i in said])
+    return Attention(weights, [source_pieces[i] for i in source_ids], [target_pieces[i] for i in target_ids])
 
 
 def all_heads(settings: ModelSettings) -> list[Head]:
@@ -50,32 +52,37 @@ def all_heads(settings: ModelSettings) -> list[Head]:
 
 
 def usual_heads(settings: ModelSettings) -> AlignmentHeads:
-    """Return what aligns well in most models: all heads of the last layer but one (Garg et al. 2019)."""
+    """Return the heads that align well in most models: those of the last layer but one (Garg et al. 2019)."""
     layer = max(0, settings.decoder_layers - 2)
     return AlignmentHeads(heads=tuple((layer, head) for head in range(settings.heads)))
 
 
-def with_heads(models: Sequence[LoadedModel]) -> list[tuple[Transformer, AlignmentHeads]]:
-    """Return the models with the heads that align best, as far as that is known."""
-    return [(one.model, one.alignment or usual_heads(one.model.settings)) for one in models]
+def alignment_heads_of(models: Sequence[LoadedModel]) -> list[AlignmentHeads]:
+    """Return the heads of each model that align best, where they have been measured, else the usual ones."""
+    return [loaded.alignment or usual_heads(loaded.model.settings) for loaded in models]
 
 
 def token_alignments(
-    models: Sequence[tuple[Transformer, AlignmentHeads]],
+    runner: BatchRunner,
+    chosen: Sequence[AlignmentHeads],
     pairs: Sequence[Pair],
     budget: int,
-    workers: Workers | None = None,
+    on_progress: OnProgress | None = None,
 ) -> list[Tensor]:
-    """Return for each pair how much each target token looks at each source token and at `</s>`, (T, S + 1).
+    """Return for each pair the attention of each target token to each source token and to `</s>`, (T, S + 1).
 
-    It is the mean over each model's heads, and over the models.
+    It is the mean over the chosen heads of each model, summed over the models.
     """
-    sums = [torch.zeros(len(target), len(source) + 1) for source, target in pairs]
-    for model, chosen in models:
-        found = force_all(model, pairs, budget, chosen.heads, workers)
-        for total, forced in zip(sums, found, strict=True):
-            total += rows_of_tokens(forced.attention, chosen.at_input).mean(0)
-    return sums
+    forced = force_all(runner, pairs, budget, [one.heads for one in chosen], on_progress)
+    return [
+        torch.stack(
+            [
+                rows_of_tokens(one.attention, heads.at_input).mean(0)
+                for one, heads in zip(of_models, chosen, strict=True)
+            ]
+        ).sum(0)
+        for of_models in forced
+    ]
 
 
 def rows_of_tokens(weights: Tensor, at_input: bool) -> Tensor:
@@ -84,32 +91,32 @@ def rows_of_tokens(weights: Tensor, at_input: bool) -> Tensor:
 
 
 def align(
-    models: Sequence[LoadedModel], pairs: Sequence[tuple[str, str]], budget: int, workers: Workers | None = None
+    runner: BatchRunner,
+    models: Sequence[LoadedModel],
+    pairs: Sequence[tuple[str, str]],
+    budget: int,
+    on_progress: OnProgress | None = None,
 ) -> list[Links]:
-    """Return the links between the words of sentences and of given translations, as the models together see them.
+    """Return the links between the words of sentences and of given translations, by the models of the runner.
 
-    The words are those of `nmt.text.words`. What is longer than the models can read has no links at its end.
+    The words are those of `nmt.text.words`. Tokens beyond the longest input of the models have no links.
     """
-    bounds = [model.model.longest for model in models if model.model.longest is not None]
-    limit = min(bounds) - 1 if bounds else None
+    longest = Ensemble(runner.models).longest
+    limit = None if longest is None else longest - 1
     source, target = models[0].tokenizers.source, models[0].tokenizers.target
     encoded = [(source.encode(line)[:limit], target.encode(text)[:limit]) for line, text in pairs]
+    weights = token_alignments(runner, alignment_heads_of(models), encoded, budget, on_progress)
     return [
-        word_links(weights, source.spell_text(line)[:limit], target.spell_text(text)[:limit])
-        for weights, (line, text) in zip(
-            token_alignments(with_heads(models), encoded, budget, workers), pairs, strict=True
-        )
+        word_links(of_pair, source.spell_text(line)[:limit], target.spell_text(text)[:limit])
+        for of_pair, (line, text) in zip(weights, pairs, strict=True)
     ]
 
 
-def joined_links(parts: Sequence[tuple[str, str, Links]]) -> Links:
-    """Return the links of a line that was translated in parts: source, translation, and the links between them.
-
-    Words are counted part by part.
-    """
+def joined_links(segments: Sequence[tuple[str, str, Links]]) -> Links:
+    """Return the links of a line from those of its segments: source, translation, and the links between them."""
     joined: Links = []
     sources = targets = 0
-    for source, target, links in parts:
+    for source, target, links in segments:
         joined += [(sources + i, targets + j) for i, j in links]
         sources += len(words(normalize(source)))
         targets += len(words(normalize(target)))
@@ -117,7 +124,7 @@ def joined_links(parts: Sequence[tuple[str, str, Links]]) -> Links:
 
 
 def pharaoh(links: Links) -> str:
-    """Return links as Pharaoh and its successors write them.
+    """Return links in the Pharaoh format.
 
     >>> pharaoh([(0, 0), (2, 1)])
     '0-0 2-1'
@@ -126,10 +133,10 @@ def pharaoh(links: Links) -> str:
 
 
 def word_links(weights: Tensor, source: Sequence[bytes], target: Sequence[bytes]) -> Links:
-    """Link each target word with the source word that its tokens, weights (T, S + 1), look at most.
+    """Link each target word with the source word that its tokens, with weights (T, S + 1), attend to most.
 
-    Source and target are what the tokens write. The weights of a word's tokens count together; a target word that
-    looks at `</s>` more than at any word has no link.
+    Source and target are the bytes of the tokens. The weights of a word's tokens are added; a target word that attends
+    to `</s>` more than to any word has no link.
     """
     source_count, of_source = words_of_pieces(source)
     target_count, of_target = words_of_pieces(target)
@@ -142,7 +149,7 @@ def word_links(weights: Tensor, source: Sequence[bytes], target: Sequence[bytes]
 
 
 def _membership(words: Sequence[range], count: int) -> Tensor:
-    """Return (tokens, words), 1 where a token writes a part of a word."""
+    """Return (tokens, words), 1 where a token is a part of a word."""
     table = torch.zeros(len(words), count)
     for token, touched in enumerate(words):
         table[token, touched.start : touched.stop] = 1

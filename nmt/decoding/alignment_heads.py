@@ -1,4 +1,4 @@
-"""Which heads align best: measured on a text that no one has aligned.
+"""Measure which heads align words best, on a text without reference alignments.
 
 A anchors, C heads, S source tokens without `</s>`, T target tokens.
 """
@@ -11,78 +11,78 @@ import torch
 from torch import Tensor
 
 from nmt.decoding.alignment import all_heads, rows_of_tokens
+from nmt.decoding.batch_runner import BatchRunner
 from nmt.decoding.forced_decoding import Pair, force_all
 from nmt.model.checkpoint import AlignmentHeads
-from nmt.model.transformer import Transformer
 
 _SENTENCES, _LONGEST = 2000, 100
-"""More sentences change the choice little, and longer ones fill the memory: all weights of all heads are in it."""
-_TOGETHER, _ASSOCIATED = 3, 0.5
-"""Tokens belong together if so many sentences have both, and if their Dice coefficient is at least so high."""
-_A_KIND = 10
-"""Anchors of one kind: no name shall decide by itself."""
-_KINDS = 10
-"""With fewer kinds of anchors there is nothing to choose by."""
+"""More sentences hardly change the choice; longer ones need much RAM, which holds the weights of all heads."""
+_MIN_SENTENCES, _MIN_DICE = 3, 0.5
+"""Tokens are partners if at least this many sentences contain both and their Dice coefficient is at least this."""
+_MOST_OF_A_KIND = 10
+"""Anchors of one kind, so that no single name decides."""
+_MIN_KINDS = 10
+"""With fewer kinds of anchors no heads are chosen."""
 
 
 @dataclass(frozen=True)
 class Anchor:
-    """A target token whose source token is as good as sure."""
+    """A target token whose source token is almost certain."""
 
     kind: tuple[int, int]
     source: int
     target: int
 
 
-def best_heads(model: Transformer, pairs: Sequence[Pair], budget: int) -> AlignmentHeads | None:
+def best_heads(runner: BatchRunner, pairs: Sequence[Pair], budget: int) -> AlignmentHeads | None:
     """Return the heads that point from anchors to their source most often; None if the text has too few anchors.
 
-    Heads are added one by one, each the one that helps most, as long as the mean of their weights points better. This
-    is done for what the decoder sees when it says a token and for what it sees when it reads it (Chen et al. 2020).
+    Heads are added greedily, each the one that helps most, as long as the mean of their weights becomes more accurate:
+    once for the attention at the step that predicts a token and once for that at the step that reads it (Chen et al.
+    2020); the more accurate of the two is returned. The runner has one model.
     """
+    (model,) = runner.models
     short = [pair for pair in pairs if max(map(len, pair)) < min(_LONGEST, model.longest or _LONGEST)][:_SENTENCES]
     chosen = [(pair, own) for pair, own in zip(short, anchors(short), strict=True) if own]
     kinds = Counter(anchor.kind for _, own in chosen for anchor in own)
-    if len(kinds) < _KINDS:
+    if len(kinds) < _MIN_KINDS:
         return None
     heads = all_heads(model.settings)
-    forced = force_all(model, [pair for pair, _ in chosen], budget, heads)
+    forced = force_all(runner, [pair for pair, _ in chosen], budget, [heads])
     places = torch.tensor([anchor.source for _, own in chosen for anchor in own])
     shares = torch.tensor([1 / kinds[anchor.kind] for _, own in chosen for anchor in own]) / len(kinds)
-    found = []
+    results = []
     for at_input in (False, True):
         rows = [
             rows_of_tokens(weights.attention, at_input)[:, anchor.target]
-            for weights, (_, own) in zip(forced, chosen, strict=True)
+            for (weights,), (_, own) in zip(forced, chosen, strict=True)
             for anchor in own
         ]
         width = max(row.size(1) for row in rows)
         table = torch.stack([torch.nn.functional.pad(row, (0, width - row.size(1))) for row in rows])  # (A, C, S + 1)
-        accuracy, best = _greedy(table, places, shares)
-        found.append((accuracy, AlignmentHeads(heads=tuple(heads[i] for i in sorted(best)), at_input=at_input)))
-    return max(found, key=lambda way: way[0])[1]
+        accuracy, best = _choose_heads(table, places, shares)
+        results.append((accuracy, AlignmentHeads(heads=tuple(heads[i] for i in sorted(best)), at_input=at_input)))
+    return max(results, key=lambda result: result[0])[1]
 
 
 def anchors(pairs: Sequence[Pair]) -> list[list[Anchor]]:
     """Return the anchors of each sentence pair, a few of each kind.
 
     A kind is a source and a target token that are each other's best partner by the Dice coefficient of the sentences
-    that they are in, 2·|both| / (|one| + |other|) (Melamed 2000 links words so). They are an anchor where each stands
-    in its sentence once: names, numbers, punctuation, and the words that have one translation.
+    that contain them, 2·|both| / (|one| + |other|), as in Melamed 2000. They are an anchor where each occurs once in
+    its sentence: names, numbers, punctuation, and words with one translation.
     """
     of_source = Counter(token for source, _ in pairs for token in set(source))
     of_target = Counter(token for _, target in pairs for token in set(target))
     together = Counter((a, b) for source, target in pairs for a in set(source) for b in set(target))
-    dice = {(a, b): 2 * n / (of_source[a] + of_target[b]) for (a, b), n in together.items() if n >= _TOGETHER}
+    dice = {(a, b): 2 * n / (of_source[a] + of_target[b]) for (a, b), n in together.items() if n >= _MIN_SENTENCES}
     best: dict[tuple[str, int], float] = defaultdict(float)
     for (a, b), value in dice.items():
         best["source", a], best["target", b] = max(best["source", a], value), max(best["target", b], value)
     partner = {
-        a: b
-        for (a, b), value in dice.items()
-        if value >= _ASSOCIATED and value == best["source", a] == best["target", b]
+        a: b for (a, b), value in dice.items() if value >= _MIN_DICE and value == best["source", a] == best["target", b]
     }
-    left = dict.fromkeys(partner, _A_KIND)
+    left = dict.fromkeys(partner, _MOST_OF_A_KIND)
     return [list(_anchors_of(pair, partner, left)) for pair in pairs]
 
 
@@ -95,8 +95,8 @@ def _anchors_of(pair: Pair, partner: dict[int, int], left: dict[int, int]) -> It
             yield Anchor((token, other), place, target.index(other))
 
 
-def _greedy(rows: Tensor, places: Tensor, shares: Tensor) -> tuple[float, list[int]]:
-    """Return the best accuracy and its heads, for rows (A, C, S + 1) that shall point at places (A), each its share."""
+def _choose_heads(rows: Tensor, places: Tensor, shares: Tensor) -> tuple[float, list[int]]:
+    """Return the best accuracy and its heads, for rows (A, C, S + 1), targets (A) and their weights."""
     chosen: list[int] = []
     best, total = 0.0, torch.zeros_like(rows[:, :1])
     while True:

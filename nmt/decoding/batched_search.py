@@ -1,73 +1,59 @@
-"""The search over many sentences: sorted by length, cut into batches, and put back in order."""
+"""Search for the translations of many sentences: sorted by length, cut into batches, returned in order."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import NamedTuple, TypeVar
-
-import torch
+from typing import NamedTuple
 
 from nmt.batching.batch import pad
+from nmt.decoding.batch_runner import BatchRunner, Models, OnProgress
 from nmt.decoding.constrained import beam_width
 from nmt.decoding.hypothesis import NO_CONSTRAINTS, Constraints, Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import search
-from nmt.decoding.step_model import StepModel
-from nmt.decoding.watching import told
-from nmt.decoding.workers import Workers
+from nmt.decoding.step_model import step_model
 from nmt.errors import ConfigError
 from nmt.system.device import is_out_of_memory, release_cached_memory
 from nmt.text.tokenizer import EOS
 
-_CPU_ROWS = 480
-"""Hypotheses that grow together on a CPU: with more, what they remember does not fit in the processor's own memory."""
-_WORTH_A_PROCESS = 1024
-"""Source tokens times beam that are worth a process's while."""
+_CPU_HYPOTHESES = 480
+"""The most hypotheses of a batch on a CPU: the caches of more do not fit into the processor's cache."""
+_MIN_PROCESS_TOKENS = 1024
+"""The fewest source tokens times beam for which one more process pays."""
 
 
 class Limits(NamedTuple):
-    """What a batch may have at most, and how many processes are to have as much to do as each other."""
+    """The most that a batch may hold, and the number of processes among which batches are divided."""
 
     tokens: int
     """Padded source tokens times the width of the search."""
-    rows: int
+    hypotheses: int
     """Sentences times the width of the search."""
     processes: int
 
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-
-
 def search_all(
-    decoder: StepModel,
+    runner: BatchRunner,
     sentences: Sequence[Sequence[int]],
     options: SearchOptions,
     budget: int,
     constraints_of: Sequence[Constraints] | None = None,
+    on_progress: OnProgress | None = None,
 ) -> list[list[Hypothesis]]:
-    """Return each sentence's hypotheses, in the order of the sentences, which are source ids without `</s>`.
-
-    There is one demand for each sentence, or none at all.
+    """Return the hypotheses of each sentence, best first, for source ids without `</s>`.
 
     A batch holds at most `budget` padded source tokens times beam, or half a sentence more; a longer sentence is
-    searched alone, and a batch that is too large for the memory of the device in halves. Raises ConfigError if
-    not even one sentence fits.
+    searched alone. A batch that does not fit into the memory of the device is halved. `constraints_of` holds the
+    constraints of each sentence. Raises ConfigError if not even one sentence fits.
     """
-    results: list[list[Hypothesis]] = [[] for _ in sentences]
     constraints_of = constraints_of or [NO_CONSTRAINTS] * len(sentences)
-    hands = decoder.count if isinstance(decoder, Workers) else 1
-    rows = _CPU_ROWS if decoder.device.type == "cpu" else budget
-    batches = _batches(sentences, constraints_of, options, Limits(budget, rows, hands))
-    work = partial(_search_batch, options=options)
+    limits = Limits(budget, _CPU_HYPOTHESES if runner.device.type == "cpu" else budget, runner.processes)
+    batches = _batches(sentences, constraints_of, options, limits)
     items = [[(sentences[i], constraints_of[i]) for i in batch] for batch in batches]
-    if isinstance(decoder, Workers) and len(items) > 1 and decoder.ready:
-        done = decoder.share_out(work, items)
-    else:
-        done = _in_threads(partial(work, decoder), items, decoder.device)
-    for indices, found in zip(batches, told(done, len(items)), strict=True):
-        for i, hypotheses in zip(indices, found, strict=True):
+    found = runner.run(partial(_search_batch, options=options), items, on_progress)
+    results: list[list[Hypothesis]] = [[] for _ in sentences]
+    for batch, of_batch in zip(batches, found, strict=True):
+        for i, hypotheses in zip(batch, of_batch, strict=True):
             results[i] = hypotheses
     return results
 
@@ -75,55 +61,34 @@ def search_all(
 def _batches(
     sentences: Sequence[Sequence[int]], constraints_of: Sequence[Constraints], options: SearchOptions, limits: Limits
 ) -> list[list[int]]:
-    """Cut sentences into batches; those that must hold phrases, whose search is slower and wider, among themselves."""
+    """Cut sentences into batches; those with required phrases, whose search is slower and wider, among themselves."""
     plain = [i for i, constraints in enumerate(constraints_of) if not constraints.phrases]
-    phrased = [i for i, constraints in enumerate(constraints_of) if constraints.phrases]
-    widths = (options.width, beam_width([constraints_of[i] for i in phrased], options))
+    constrained = [i for i, constraints in enumerate(constraints_of) if constraints.phrases]
+    widths = (options.width, beam_width([constraints_of[i] for i in constrained], options))
     return [
-        [group[i] for i in batch]
-        for group, width in zip((plain, phrased), widths, strict=True)
-        for batch in dealt_batches([len(sentences[i]) + 1 for i in group], width, limits)
+        [indices[i] for i in batch]
+        for indices, width in zip((plain, constrained), widths, strict=True)
+        for batch in balanced_batches([len(sentences[i]) + 1 for i in indices], width, limits)
     ]
 
 
-def dealt_batches(lengths: Sequence[int], width: int, limits: Limits) -> Iterator[list[int]]:
-    """Cut sentences into batches of like length, the longest first, as many for each process and as costly.
+def balanced_batches(lengths: Sequence[int], width: int, limits: Limits) -> Iterator[list[int]]:
+    """Cut sentences into batches of similar length, the longest first, that cost each process the same.
 
-    For that, what would be one batch of each process is cut at once, and dealt out sentence by sentence: no two get a
-    longest sentence more, or less, than each other.
+    One batch of each process is cut at once and distributed sentence by sentence, so that the costs of two batches
+    differ by at most one longest sentence.
     """
-    hands = max(1, min(limits.processes, sum(lengths) * width // _WORTH_A_PROCESS))
-    rows = hands * limits.rows / width
-    times = max(1, round(len(lengths) / rows))  # rather than a small batch at last, somewhat larger ones
-    for batch in length_batches(lengths, hands * limits.tokens // width, max(rows, len(lengths) / times)):
-        yield from (batch[i::hands] for i in range(min(hands, len(batch))))
-
-
-def _in_threads(work: Callable[[Item], Result], items: Sequence[Item], device: torch.device) -> Iterator[Result]:
-    """Do some work for each item, in order; on a CPU each thread works at an item of its own.
-
-    The pieces of one batch are too small for several threads to share: they would wait for each other half of the time.
-    """
-    threads = min(torch.get_num_threads(), len(items))
-    if device.type != "cpu" or threads <= 1 or torch.is_autocast_enabled("cpu"):
-        yield from map(work, items)
-        return
-    before = torch.get_num_threads()
-    with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        try:
-            yield from pool.map(work, items)
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
-        finally:
-            torch.set_num_threads(before)
+    processes = max(1, min(limits.processes, sum(lengths) * width // _MIN_PROCESS_TOKENS))
+    most = processes * limits.hypotheses / width
+    rounds = max(1, round(len(lengths) / most))  # somewhat larger batches rather than a small last one
+    for batch in length_batches(lengths, processes * limits.tokens // width, max(most, len(lengths) / rounds)):
+        yield from (batch[i::processes] for i in range(min(processes, len(batch))))
 
 
 def length_batches(lengths: Sequence[int], budget: int, most: float = math.inf) -> list[list[int]]:
-    """Cut sentences into batches of like length with sentences × longest within the budget, the longest first.
+    """Cut sentences into batches of similar length with sentences × longest ≤ budget and at most `most` sentences.
 
-    A batch has one sentence at least, and otherwise no more than `most`. The longest first, so that a batch too large
-    for the memory shows at once.
+    A batch has at least one sentence. The longest come first, so that a batch that exceeds the memory fails at once.
     """
     batches: list[list[int]] = []
     for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
@@ -136,13 +101,15 @@ def length_batches(lengths: Sequence[int], budget: int, most: float = math.inf) 
 
 
 def _search_batch(
-    decoder: StepModel, sentences: Sequence[tuple[Sequence[int], Constraints]], options: SearchOptions
+    models: Models, sentences: Sequence[tuple[Sequence[int], Constraints]], options: SearchOptions
 ) -> list[list[Hypothesis]]:
-    device = decoder.device
+    """Search one batch, in halves if it does not fit into the memory of the device."""
+    device = models[0].device
     source, mask = pad([[*ids, EOS] for ids, _ in sentences])
     constraints_of = [constraints for _, constraints in sentences]
+    mask = None if mask is None else mask.to(device)
     try:
-        return search(decoder, source.to(device), None if mask is None else mask.to(device), options, constraints_of)
+        return search(step_model(models), source.to(device), mask, options, constraints_of)
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
@@ -151,7 +118,7 @@ def _search_batch(
                 f"a sentence of {source.size(1)} tokens with a beam of {options.width} does not fit in the memory of "
                 f"{device}; use a narrower beam, cut longer lines sooner, or compute on the CPU"
             ) from None
-    # only here has the error let go of the tensors in its traceback
+    # outside the handler, where the traceback no longer holds the tensors of the failed search
     release_cached_memory(device)
     half = len(sentences) // 2
-    return _search_batch(decoder, sentences[:half], options) + _search_batch(decoder, sentences[half:], options)
+    return _search_batch(models, sentences[:half], options) + _search_batch(models, sentences[half:], options)

@@ -1,16 +1,17 @@
-"""Beam search for sentences whose translation must hold given phrases, each in one piece.
+"""Beam search for sentences whose translation must contain required phrases, each in one piece.
 
-Dynamic beam allocation (Post & Vilar 2018, Hu et al. 2019): hypotheses compete only with those that have said as many
-tokens of the phrases, their bank; the banks share the beam alike, and what an empty bank does not use goes to others.
-So a hypothesis that has paid for an improbable phrase is not thrown out by one that has put it off.
+Dynamic beam allocation (Post & Vilar 2018, Hu et al. 2019): hypotheses compete only with those that have generated as
+many tokens of the phrases, their bank. The banks have equal shares of the beam; what a bank does not use goes to the
+others. So a hypothesis with an improbable phrase is not replaced by one that postpones it.
 
-B sentences, N rows: the hypotheses of all of them that still grow. L length so far with `<s>`, V vocabulary.
+B sentences, N rows: all active hypotheses of these sentences. L length of the prefix with `<s>`, V vocabulary.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, islice, zip_longest
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,242 +23,236 @@ from nmt.decoding.step_model import DecoderState
 from nmt.decoding.topk import largest, normalizers
 from nmt.text.tokenizer import BOS, EOS
 
-WIDEST = 16
-"""The beam grows with the tokens of the phrases up to this: so many other tokens may still stand between them."""
+MAX_WIDTH = 16
+"""The beam is widened to the number of phrase tokens up to this."""
 
 Phrase = tuple[int, ...]
+Scored = tuple[float, int, int]
+"""log_prob of a token, the active hypothesis that it extends, and the token."""
 
 
 @dataclass(frozen=True)
-class Progress:
-    """How much of its phrases a hypothesis has said.
+class PhraseProgress:
+    """Which required phrases a hypothesis contains, and which it has begun.
 
-    >>> Progress(missing=((7, 8), (9,))).after(7).after(8)
-    Progress(missing=((9,),), begun=(), met=2, closed=True)
+    >>> PhraseProgress(missing=((7, 8), (9,))).after(7).after(8)
+    PhraseProgress(missing=((9,),), begun=(), completed_tokens=2, phrase_ended=True)
     """
 
     missing: tuple[Phrase, ...]
-    """Phrases that it has not said; each is said with tokens of its own, one that is asked for twice twice."""
+    """Phrases that are not generated yet. No token counts for two phrases; a phrase may be required twice."""
     begun: Phrase = ()
-    """The longest end of what it has said that begins a missing phrase."""
-    met: int = 0
-    """Tokens of the phrases that it has said."""
-    closed: bool = False
-    """Whether a phrase ended with its last token, be it the start of a longer one."""
+    """The longest suffix of the hypothesis that is the beginning of a missing phrase."""
+    completed_tokens: int = 0
+    """Number of tokens of the completed phrases."""
+    phrase_ended: bool = False
+    """Whether the last token is the last one of a phrase, even if that is the beginning of a longer one."""
 
-    def after(self, token: int) -> "Progress":
-        """Return the progress with one more token: as in Aho & Corasick 1975, no more need be known than `begun`.
+    def after(self, token: int) -> "PhraseProgress":
+        """Return the progress with one more token. As in Aho & Corasick 1975, `begun` is all that must be kept.
 
-        Of phrases that begin alike or stand in each other the longest is followed. Only when nothing comes of it do the
-        shorter ones count that were said on the way: so each wanted token leaves one less that is needed.
+        Of phrases with a common beginning, or within each other, the longest is followed. Only if it is not completed,
+        shorter ones that were generated on the way count. So each token of `advancing` leaves one less to generate.
         """
-        if not self.begun and token not in self.wanted:
-            return self._open  # almost all tokens; a line of tags may have a hundred phrases
-        said = (*self.begun, token)
-        if any(_begins(phrase, said) for phrase in self.missing):
-            return Progress(self.missing, said, self.met, closed=said in self.missing)
-        ended = max((phrase for phrase in self.missing if said[: len(phrase)] == phrase), key=len, default=())
-        place = self.missing.index(ended) if ended else len(self.missing)
-        missing = self.missing[:place] + self.missing[place + 1 :]
-        progress = Progress(missing, (), self.met + len(ended), closed=bool(ended))
-        for later in said[len(ended) or 1 :]:
+        if not self.begun and token not in self.advancing:
+            return self._without_phrase_end  # most tokens; a line of tags may require a hundred phrases
+        suffix = (*self.begun, token)
+        if any(_is_beginning(phrase, suffix) for phrase in self.missing):
+            return PhraseProgress(self.missing, suffix, self.completed_tokens, phrase_ended=suffix in self.missing)
+        ended = max((phrase for phrase in self.missing if suffix[: len(phrase)] == phrase), key=len, default=())
+        index = self.missing.index(ended) if ended else len(self.missing)
+        missing = self.missing[:index] + self.missing[index + 1 :]
+        progress = PhraseProgress(missing, (), self.completed_tokens + len(ended), phrase_ended=bool(ended))
+        for later in suffix[len(ended) or 1 :]:
             progress = progress.after(later)
         return progress
 
     @property
     def bank(self) -> int:
-        """Return how many tokens of the phrases are said, those of a phrase in the making included."""
-        return self.met + len(self.begun)
+        """Number of generated phrase tokens, including those of the phrase that is begun."""
+        return self.completed_tokens + len(self.begun)
 
     @cached_property
-    def wanted(self) -> set[int]:
-        """Return the tokens that bring a phrase further."""
-        return {phrase[len(self.begun)] for phrase in self.missing if _begins(phrase, self.begun)}
+    def advancing(self) -> set[int]:
+        """Tokens that begin or continue a missing phrase."""
+        return {phrase[len(self.begun)] for phrase in self.missing if _is_beginning(phrase, self.begun)}
 
     @cached_property
-    def needed(self) -> int:
-        """Return how many tokens it takes to say the rest."""
+    def remaining(self) -> int:
+        """Number of phrase tokens that are still to be generated."""
         return sum(map(len, self.missing)) - len(self.begun)
 
     @cached_property
-    def _open(self) -> "Progress":
-        """The same, but with a last token that is not a phrase's."""
-        return Progress(self.missing, (), self.met) if self.closed else self
+    def _without_phrase_end(self) -> "PhraseProgress":
+        return PhraseProgress(self.missing, (), self.completed_tokens) if self.phrase_ended else self
 
 
-@dataclass(frozen=True, slots=True)
-class _Growing:
-    """A hypothesis: its tokens and their log-probabilities."""
+class _Active(NamedTuple):
+    """An active hypothesis."""
 
     tokens: tuple[int, ...]
-    steps: tuple[float, ...]
-    total: float
-    progress: Progress
+    log_prob: float
+    progress: PhraseProgress
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
-    """A way to go on: hypothesis `parent` with one more token."""
+class _Candidate(NamedTuple):
+    """The extension of active hypothesis `parent` by one token, with the log-probability of all tokens."""
 
-    total: float
-    step: float
+    log_prob: float
     parent: int
     token: int
-    progress: Progress
+    progress: PhraseProgress
 
 
-class _Sentence:
-    """One sentence's search, which decides on Python objects: such sentences are few."""
+class _SentenceSearch:
+    """The search of one sentence, on Python objects, since few sentences have required phrases."""
 
-    def __init__(self, place: int, constraints: Constraints, limit: int, options: SearchOptions) -> None:
-        self.place, self._demand, self._limit, self._options = place, constraints, limit, options
+    def __init__(self, index: int, constraints: Constraints, limit: int, options: SearchOptions) -> None:
+        self.index, self._constraints, self._limit, self._options = index, constraints, limit, options
         self._width = beam_width([constraints], options)
-        self.live = [_Growing((), (), 0.0, Progress(constraints.phrases))]
+        self.active = [_Active((), 0.0, PhraseProgress(constraints.phrases))]
         self.finished = BestFinished(options.n_best)
-
-    def wanted(self) -> list[tuple[int, int]]:
-        """Return (hypothesis, token) for all tokens that bring a phrase further, where one may be said now."""
-        if self._in_prefix or self._room < 0:
-            return []
-        return [
-            (parent, token)
-            for parent, hypothesis in enumerate(self.live)
-            for token in sorted(hypothesis.progress.wanted)
-        ]
-
-    def grow(self, candidates: Iterable[tuple[float, int, int]], wanted: Sequence[tuple[float, int, int]]) -> list[int]:
-        """Go on with the best of (log_prob, parent, token), and return the parents; end what can end."""
-        known = {(parent, token) for _, parent, token in wanted}
-        ways = [self._way(*forward) for forward in wanted]
-        others = (self._way(*candidate) for candidate in candidates if candidate[1:] not in known)
-        ways += [way for way in others if self._allowed(way)]
-        ways = [way for way in ways if way.step > -torch.inf]
-        ways.sort(key=lambda way: -way.total)  # stable: equals rank by parent
-        going_on: list[_Candidate] = []
-        for rank, way in enumerate(_allocated(ways)):
-            if way.token != EOS and len(going_on) < self._width:
-                going_on.append(way)
-            elif way.token == EOS and rank < self._width:
-                self._finish(way)
-        parents = [way.parent for way in going_on]
-        self.live = [
-            _Growing((*parent.tokens, way.token), (*parent.steps, way.step), way.total, way.progress)
-            for parent, way in zip([self.live[parent] for parent in parents], going_on, strict=True)
-        ]
-        return parents
 
     @property
     def done(self) -> bool:
-        """Whether nothing that grows can be among the n best: the bound of the plain beam, see there, holds here too.
+        """Whether no extension of an active hypothesis can be among the n best, by the bound of `beam_search`."""
+        bound = self.finished.worst * self._options.penalty(self._limit)
+        return all(hypothesis.log_prob <= bound for hypothesis in self.active)
 
-        What becomes of log-probability s ≤ 0 ends at s / penalty(limit) or below, whatever it has yet to say.
+    def advancing(self) -> list[tuple[int, int]]:
+        """Return (hypothesis, token) for each token that advances a phrase, if phrases are allowed at this position."""
+        if self._in_prefix or self._free < 0:
+            return []
+        return [
+            (parent, token)
+            for parent, hypothesis in enumerate(self.active)
+            for token in sorted(hypothesis.progress.advancing)
+        ]
+
+    def extend(self, best: Iterable[Scored], advancing: Sequence[Scored]) -> list[int]:
+        """Replace the active hypotheses by their best extensions, and return the parents of these.
+
+        `best` are the candidates that the rules allow, `advancing` those that advance a phrase.
         """
-        lost = self.finished.worst * self._options.penalty(self._limit)
-        return all(hypothesis.total <= lost for hypothesis in self.live)
+        known = {scored[1:] for scored in advancing}
+        candidates = [self._candidate(*scored) for scored in advancing]
+        others = (self._candidate(*scored) for scored in best if scored[1:] not in known)
+        candidates += [candidate for candidate in others if self._is_allowed(candidate)]
+        candidates = [candidate for candidate in candidates if candidate.log_prob > -torch.inf]
+        candidates.sort(key=lambda candidate: -candidate.log_prob)  # stable: equal ones in the order of their parents
+        chosen: list[_Candidate] = []
+        for rank, candidate in enumerate(_allocated(candidates)):
+            if candidate.token != EOS and len(chosen) < self._width:
+                chosen.append(candidate)
+            elif candidate.token == EOS and rank < self._width:
+                tokens = self.active[candidate.parent].tokens
+                normalized = candidate.log_prob / self._options.penalty(len(tokens) + 1)
+                self.finished.add(Hypothesis(list(tokens), candidate.log_prob, normalized))
+        self.active = [
+            _Active((*self.active[parent].tokens, token), log_prob, progress)
+            for log_prob, parent, token, progress in chosen
+        ]
+        return [candidate.parent for candidate in chosen]
 
     @property
     def _in_prefix(self) -> bool:
-        return len(self.live[0].tokens) < len(self._demand.prefix)
+        return len(self.active[0].tokens) < len(self._constraints.prefix)
 
     @property
-    def _room(self) -> int:
-        """How many tokens may come between the next and `</s>`; -1 where the next must be `</s>`."""
-        return self._limit - len(self.live[0].tokens) - 2
+    def _free(self) -> int:
+        """Number of tokens that fit between the next one and `</s>`; -1 if the next one must be `</s>`."""
+        return self._limit - len(self.active[0].tokens) - 2
 
-    def _way(self, step: float, parent: int, token: int) -> _Candidate:
-        hypothesis = self.live[parent]
-        return _Candidate(hypothesis.total + step, step, parent, token, hypothesis.progress.after(token))
+    def _candidate(self, log_prob: float, parent: int, token: int) -> _Candidate:
+        hypothesis = self.active[parent]
+        return _Candidate(hypothesis.log_prob + log_prob, parent, token, hypothesis.progress.after(token))
 
-    def _allowed(self, way: _Candidate) -> bool:
-        """Whether a token leaves room for what is missing; at the limit `</s>` comes whatever is missing."""
-        if self._in_prefix or self._room < 0:
+    def _is_allowed(self, candidate: _Candidate) -> bool:
+        """Return whether the missing phrases still fit; at the limit, `</s>` is allowed without them."""
+        if self._in_prefix or self._free < 0:
             return True
-        if way.token == EOS:
-            return not way.progress.missing
-        glued = self.live[way.parent].progress.closed and way.token in self._demand.apart
-        return not glued and way.progress.needed <= self._room
-
-    def _finish(self, way: _Candidate) -> None:
-        parent = self.live[way.parent]
-        steps = [*parent.steps, way.step]
-        normalized = way.total / self._options.penalty(len(steps))
-        self.finished.add(Hypothesis(list(parent.tokens), way.total, steps, normalized))
+        if candidate.token == EOS:
+            return not candidate.progress.missing
+        after_phrase = self.active[candidate.parent].progress.phrase_ended
+        if after_phrase and candidate.token in self._constraints.apart:
+            return False
+        return candidate.progress.remaining <= self._free
 
 
 def beam_width(constraints_of: Sequence[Constraints], options: SearchOptions) -> int:
-    """Return how many hypotheses a sentence with these demands takes: one a bank, if there are not too many."""
+    """Return the number of active hypotheses of a sentence with these constraints: one for each bank, up to a bound."""
     tokens = max((constraints.phrase_tokens for constraints in constraints_of), default=0)
-    return max(options.beam, min(tokens + 1, WIDEST)) if tokens else options.beam
+    return max(options.beam, min(tokens + 1, MAX_WIDTH)) if tokens else options.beam
 
 
 def constrained_search(
-    steps: DecoderState,
+    state: DecoderState,
     device: torch.device,
     limits: Tensor,
     rules: Sequence[Rule],
     constraints_of: Sequence[Constraints],
     options: SearchOptions,
 ) -> list[list[Hypothesis]]:
-    """Return the n best hypotheses of each sentence, best first, that hold the phrases of its demand (B).
+    """Return the n best hypotheses of each sentence, best first, that contain the phrases of its constraints (B).
 
-    The steps have just been started with a beam of `beam_width(demands, options)`. `</s>` comes when all
-    phrases are said, or at the limit (B), where some may be missing only if the limit left no room for them. Phrases
-    may use tokens that the rules forbid, but begin after the demand's prefix. Without phrases it is the plain beam.
+    The state has been started with a beam of `beam_width(constraints_of, options)`. `</s>` follows when all phrases are
+    generated, or at the limit (B), where phrases may be missing only if the limit is too short for them. Phrases may
+    contain tokens that the rules forbid, and begin after the required prefix. Without phrases it is plain beam search.
     """
-    sentences = [
-        _Sentence(place, constraints, int(limit), options)
-        for place, (constraints, limit) in enumerate(zip(constraints_of, limits, strict=True))
+    searches = [
+        _SentenceSearch(index, constraints, int(limit), options)
+        for index, (constraints, limit) in enumerate(zip(constraints_of, limits, strict=True))
     ]
-    searched = list(sentences)
-    while searched:
-        said = torch.tensor([[BOS, *growing.tokens] for one in searched for growing in one.live])
-        places = torch.tensor([one.place for one in searched for _ in one.live])
-        logits = torch.cat(list(steps.step(said[:, -1].to(device)))).float()
-        shares = normalizers(logits)
-        wanted = _wanted(searched, logits, shares)  # before the rules: a demand outranks them
+    active = list(searches)
+    while active:
+        prefixes = torch.tensor([[BOS, *hypothesis.tokens] for one in active for hypothesis in one.active])  # (N, L)
+        sentences = torch.tensor([one.index for one in active for _ in one.active])
+        logits = torch.cat(list(state.step(prefixes[:, -1].to(device)))).float()  # (N, V)
+        normalizer = normalizers(logits)
+        advancing = _advancing(active, logits, normalizer)  # before the rules, which do not apply to required phrases
         for rule in rules:
-            rule.apply(logits, said, places)
+            rule.apply(logits, prefixes, sentences)
         values, tokens = largest(logits, min(2 * options.beam, logits.size(-1)))  # (N, 2·beam)
-        candidates = iter(zip((values - shares).tolist(), tokens.tolist(), strict=True))
+        best = iter(zip((values - normalizer).tolist(), tokens.tolist(), strict=True))
         rows, first = [], 0
-        for one, forward in zip(searched, wanted, strict=True):
-            count = len(one.live)
-            parents = one.grow(_candidates(islice(candidates, count)), forward)
+        for one, advancing_one in zip(active, advancing, strict=True):
+            count = len(one.active)
+            parents = one.extend(_scored(islice(best, count)), advancing_one)
             rows += [] if one.done else [first + parent for parent in parents]
             first += count
-        searched = [one for one in searched if not one.done]
+        active = [one for one in active if not one.done]
         if rows:
-            steps.select(torch.tensor(rows, device=device))
-    return [one.finished.result() for one in sentences]
+            state.select(torch.tensor(rows, device=device))
+    return [one.finished.result() for one in searches]
 
 
-def _wanted(searched: Sequence[_Sentence], logits: Tensor, shares: Tensor) -> list[list[tuple[float, int, int]]]:
-    """Return (log_prob, hypothesis, token) for the tokens that bring phrases further, a list for each sentence."""
-    firsts = accumulate((len(one.live) for one in searched), initial=0)
-    pairs = [one.wanted() for one in searched]
-    places = [(first + parent, token) for first, of_one in zip(firsts, pairs, strict=False) for parent, token in of_one]
+def _advancing(active: Sequence[_SentenceSearch], logits: Tensor, normalizer: Tensor) -> list[list[Scored]]:
+    """Return the tokens that advance phrases with their log-probabilities, a list for each sentence."""
+    first_rows = accumulate((len(one.active) for one in active), initial=0)
+    pairs = [one.advancing() for one in active]
+    places = [(first + parent, token) for first, own in zip(first_rows, pairs, strict=False) for parent, token in own]
     if not places:
-        return [[] for _ in searched]
+        return [[] for _ in active]
     rows, tokens = torch.tensor(places, device=logits.device).unbind(1)
-    log_probs = iter((logits[rows, tokens] - shares[rows, 0]).tolist())
-    return [[(next(log_probs), *pair) for pair in of_one] for of_one in pairs]
+    log_probs = iter((logits[rows, tokens] - normalizer[rows, 0]).tolist())
+    return [[(next(log_probs), *pair) for pair in own] for own in pairs]
 
 
-def _candidates(of_rows: Iterable[tuple[list[float], list[int]]]) -> Iterator[tuple[float, int, int]]:
-    """Yield (log_prob, hypothesis, token)."""
+def _scored(of_rows: Iterable[tuple[list[float], list[int]]]) -> Iterator[Scored]:
     for parent, row in enumerate(of_rows):
         for log_prob, token in zip(*row, strict=True):
             yield log_prob, parent, token
 
 
-def _allocated(ways: Sequence[_Candidate]) -> Iterator[_Candidate]:
-    """Yield the best of each bank, then the second of each, and so on; in each round those with most said first."""
+def _allocated(candidates: Sequence[_Candidate]) -> Iterator[_Candidate]:
+    """Yield the best of each bank, then the second of each, and so on; in each round the highest bank first."""
     banks: dict[int, list[_Candidate]] = {}
-    for way in ways:
-        banks.setdefault(way.progress.bank, []).append(way)
+    for candidate in candidates:
+        banks.setdefault(candidate.progress.bank, []).append(candidate)
     for round_ in zip_longest(*(banks[bank] for bank in sorted(banks, reverse=True))):
-        yield from (way for way in round_ if way is not None)
+        yield from (candidate for candidate in round_ if candidate is not None)
 
 
-def _begins(phrase: Phrase, start: Phrase) -> bool:
+def _is_beginning(phrase: Phrase, start: Phrase) -> bool:
+    """Return whether a phrase begins with `start` and is longer."""
     return len(start) < len(phrase) and phrase[: len(start)] == start

@@ -1,18 +1,18 @@
-"""What translating asks of a model, whichever program runs it."""
+"""The interface between translation and a model, whichever program runs it; our own engine."""
 
 from collections.abc import Sequence
 from typing import Protocol
 
 from nmt.config import RuntimeSettings
+from nmt.decoding.batch_runner import BatchRunner, OnProgress
 from nmt.decoding.batched_search import search_all
-from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.hypothesis import Constraints, Hypothesis
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.rescoring import search_and_rescore
-from nmt.decoding.workers import Workers
+from nmt.decoding.rescoring import needs_rescoring, search_and_rescore
+from nmt.decoding.step_model import step_model
 from nmt.errors import ConfigError
 from nmt.model.transformer import Transformer
-from nmt.system.device import autocast, computes_in_bf16
+from nmt.system.device import computes_in_bf16
 
 
 class Engine(Protocol):
@@ -20,7 +20,7 @@ class Engine(Protocol):
 
     @property
     def longest(self) -> int | None:
-        """The most tokens, `</s>` included, that a sentence may have; None for any number."""
+        """The most tokens of a sentence, `</s>` included; None without a limit."""
 
     def search(
         self,
@@ -28,48 +28,38 @@ class Engine(Protocol):
         options: SearchOptions,
         budget: int,
         constraints_of: Sequence[Constraints] | None = None,
+        on_progress: OnProgress | None = None,
     ) -> list[list[Hypothesis]]:
-        """Return each sentence's hypotheses, as `search_all` does: in order, best first, within a budget a batch.
+        """Return the hypotheses of each sentence, best first, in order; see `search_all`.
 
-        Raises ConfigError for options and demands that the engine does not know.
+        Raises ConfigError for options and constraints that the engine does not support.
         """
 
 
-_WORTH_PACKING = 4
-"""A few sentences are through before weights are packed, and kernels made for them."""
+_MIN_SENTENCES_TO_PACK = 5
+"""Fewer sentences are translated faster than weights are packed."""
 
 
 class TorchEngine:
-    """Our own model, which knows every option, or several that translate together."""
+    """Our own model, which supports every option, or an ensemble of models."""
 
-    def __init__(
-        self,
-        model: Transformer,
-        runtime: RuntimeSettings,
-        others: Sequence[Transformer] = (),
-        process_count: int = 1,
-    ) -> None:
-        """Make the models ready to translate and no more to learn; on a CPU, in so many processes.
+    def __init__(self, models: Sequence[Transformer], runtime: RuntimeSettings, processes: int = 1) -> None:
+        """Put the models into evaluation mode; on a CPU, they run in this many processes.
 
-        Raises ConfigError if this machine cannot compute in eight bits and shall.
+        Raises ConfigError for 8-bit weights if this machine cannot compute with them.
         """
-        models = [one.eval() for one in (model, *others)]
-        self._to_pack = [] if computes_in_bf16(runtime, model.device) else models
+        self.runner = BatchRunner([model.eval() for model in models], runtime, processes)
+        self._to_pack = [] if computes_in_bf16(runtime, self.runner.device) else list(self.runner.models)
         if runtime.precision == "int8" and not all(self._pack(eight_bits=True)):
             raise ConfigError(
                 "--precision int8: this needs a CPU with AVX-512 VNNI and a torch with oneDNN; leave it out, or export "
                 "the model for CTranslate2 with --quantization int8"
             )
-        self._model = model
-        self._runtime = runtime
-        self._ensemble = Ensemble(models) if others else None
-        several = process_count > 1 and model.device.type == "cpu"
-        self.workers = Workers(self._ensemble or model, runtime, process_count) if several else None
 
     @property
     def longest(self) -> int | None:
-        """The most tokens of a sentence: learned positions end."""
-        return (self._ensemble or self._model).longest
+        """The most tokens of a sentence: learned positions are limited."""
+        return step_model(self.runner.models).longest
 
     def search(
         self,
@@ -77,23 +67,23 @@ class TorchEngine:
         options: SearchOptions,
         budget: int,
         constraints_of: Sequence[Constraints] | None = None,
+        on_progress: OnProgress | None = None,
     ) -> list[list[Hypothesis]]:
-        """Return each sentence's hypotheses, in the precision of the runtime."""
-        if len(sentences) > _WORTH_PACKING:
+        """Return the hypotheses of each sentence, in the precision of the runtime."""
+        if len(sentences) >= _MIN_SENTENCES_TO_PACK:
             self._pack(eight_bits=False)
-        with autocast(self._runtime, self._model.device):
-            if self._ensemble is not None:
-                _check_known_to_several(options)
-                return search_all(self.workers or self._ensemble, sentences, options, budget, constraints_of)
-            return search_and_rescore(self._model, sentences, options, budget, constraints_of, self.workers)
+        if len(self.runner.models) > 1:
+            _check_supported_by_ensembles(options)
+        run = search_and_rescore if needs_rescoring(options) else search_all
+        return run(self.runner, sentences, options, budget, constraints_of, on_progress)
 
     def _pack(self, eight_bits: bool) -> list[bool]:
-        """Pack the weights that are not yet; return where there was a way."""
+        """Pack the weights of models once; return whether each could be packed."""
         to_pack, self._to_pack = self._to_pack, []
-        return [one.prepack(eight_bits) for one in to_pack]
+        return [model.prepack(eight_bits) for model in to_pack]
 
 
-def _check_known_to_several(options: SearchOptions) -> None:
+def _check_supported_by_ensembles(options: SearchOptions) -> None:
     for key, unused in (("coverage_penalty", 0.0), ("repetition_penalty", 1.0)):
         if getattr(options, key) != unused:
             raise ConfigError(

@@ -1,4 +1,4 @@
-"""What a search finds."""
+"""What a search returns, and what its results must contain."""
 
 import math
 from dataclasses import dataclass
@@ -8,21 +8,19 @@ from nmt.errors import ModelError
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A finished translation: tokens without `<s>` and `</s>`, and how probable the model finds it.
+    """A finished translation: tokens without `<s>` and `</s>`, and its log-probability with `</s>`.
 
-    `token_log_probs` has one natural logarithm more than there are tokens, the last for `</s>`; an engine other than
-    ours may not tell them, then it is empty. `log_prob` is their sum, and `normalized` is `log_prob` divided by the
-    length penalty: what hypotheses are ranked by, samples excepted. Coverage and repetition penalties are in it too.
+    `normalized` is `log_prob` divided by the length penalty: the number that hypotheses, other than samples, are ranked
+    by. It includes penalties for coverage and repetition.
     """
 
     tokens: list[int]
     log_prob: float
-    token_log_probs: list[float]
     normalized: float
 
 
 class BestFinished:
-    """The n best hypotheses of one sentence, best first; of equals, the one found first."""
+    """The n best finished hypotheses of one sentence, best first; of equal ones the first that was added."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -30,18 +28,18 @@ class BestFinished:
 
     @property
     def worst(self) -> float:
-        """What a further hypothesis must beat: -inf as long as there is room."""
+        """The normalized log-probability that a further hypothesis must exceed; -inf if there are fewer than n."""
         return self._hypotheses[-1].normalized if len(self._hypotheses) == self._size else -math.inf
 
     def add(self, hypothesis: Hypothesis) -> None:
-        """Put a hypothesis where it belongs, if it is good enough."""
+        """Insert a hypothesis if it is among the n best."""
         if hypothesis.normalized > self.worst:
             self._hypotheses.append(hypothesis)
             self._hypotheses.sort(key=lambda finished: -finished.normalized)
             del self._hypotheses[self._size :]
 
     def result(self) -> list[Hypothesis]:
-        """Return them, best first. Raises ModelError if the model gave no numbers to rank by."""
+        """Return them, best first. Raises ModelError if there is none, which only NaN can cause."""
         if not self._hypotheses:
             raise not_a_number()
         return self._hypotheses
@@ -57,16 +55,16 @@ def not_a_number() -> ModelError:
 
 @dataclass(frozen=True)
 class Constraints:
-    """Target ids that a translation begins with, and runs of target ids that it must hold, each in one piece."""
+    """Target ids that a translation begins with, and runs of target ids that it must contain, each in one piece."""
 
     prefix: tuple[int, ...] = ()
     phrases: tuple[tuple[int, ...], ...] = ()
     apart: frozenset[int] = frozenset()
-    """Ids that may not come right after a phrase, because they would go on with its last word."""
+    """Ids that may not follow a phrase directly, because they would continue its last word."""
 
     @property
     def phrase_tokens(self) -> int:
-        """How many tokens the phrases have."""
+        """The total number of tokens of the phrases."""
         return sum(map(len, self.phrases))
 
 

@@ -1,6 +1,7 @@
-"""What a search may not say, or not so gladly: rules that change logits before the best are chosen.
+"""Rules on the output: they lower logits before the best tokens are chosen.
 
-N rows, each a hypothesis; B sentences, L length so far with `<s>`, V vocabulary, G tokens of an n-gram, W n-grams.
+N rows, one for each active hypothesis; B sentences, L length of the prefix with `<s>`, V vocabulary, G tokens of an
+n-gram, W n-grams.
 """
 
 from collections.abc import Sequence
@@ -16,24 +17,25 @@ from nmt.text.tokenizer import EOS
 
 
 class Rule(Protocol):
-    """One rule. It may only lower logits, for the search stops where it can prove that nothing gets better any more.
+    """A rule may only lower logits, because beam search relies on an upper bound of all extensions.
 
-    What it forbids gets -inf; the probability that it had is shared out among no others.
+    A forbidden token gets -inf; its probability is not distributed among the others.
     """
 
-    def apply(self, logits: Tensor, said: Tensor, sentences: Tensor) -> None:
+    def apply(self, logits: Tensor, prefixes: Tensor, sentences: Tensor) -> None:
         """Change logits (N, V) in place.
 
-        The rows have said (N, L); sentences (N) are the places of theirs among those asked for. Both are on the CPU.
+        `prefixes` (N, L) are the tokens generated so far; `sentences` (N) are the indices of the sentences in the
+        batch. Both are on the CPU.
         """
 
 
 def rules_for(
     options: SearchOptions, constraints_of: Sequence[Constraints], limits: Tensor, shortest: Tensor
 ) -> list[Rule]:
-    """Return the rules in the order in which they apply, for sentences with demands, longest and shortest outputs (B).
+    """Return the rules in the order of their application, for longest and shortest outputs (B).
 
-    The order sees to it that there is always something to say: `</s>`, unless a rule before it leaves another token.
+    In this order at least one token remains: `</s>`, unless an earlier rule leaves another one.
     """
     rules: list[Rule] = [Forbidden(options.forbidden)]
     if options.repetition_penalty != 1:
@@ -49,45 +51,42 @@ def rules_for(
 
 
 class Forbidden:
-    """Tokens that are never said."""
+    """Forbid some tokens everywhere."""
 
     def __init__(self, tokens: Sequence[int]) -> None:
         self._tokens = torch.tensor(tokens, dtype=torch.long)
 
-    def apply(self, logits: Tensor, said: Tensor, sentences: Tensor) -> None:
-        """Forbid them."""
+    def apply(self, logits: Tensor, prefixes: Tensor, sentences: Tensor) -> None:
+        """Set their logits to -inf."""
         logits.index_fill_(1, self._tokens.to(logits.device), float("-inf"))
 
 
 @dataclass(frozen=True)
 class RepetitionPenalty:
-    """Say less gladly what was said (Keskar et al. 2019, section 4.1): its logit over θ, or times θ where negative.
-
-    θ is 1 or more, so that this only lowers. How much depends on where the model's logits have their zero.
-    """
+    """Repetition penalty (Keskar et al. 2019, section 4.1): divide positive, multiply negative logits by θ ≥ 1."""
 
     penalty: float
 
-    def apply(self, logits: Tensor, said: Tensor, sentences: Tensor) -> None:
-        """Lower the logits of all tokens said, however often they were."""
-        tokens = said[:, 1:].to(logits.device)
+    def apply(self, logits: Tensor, prefixes: Tensor, sentences: Tensor) -> None:
+        """Lower the logit of each token of the prefix once, however often it occurs."""
+        tokens = prefixes[:, 1:].to(logits.device)
         before = logits.gather(-1, tokens)
         logits.scatter_(-1, tokens, torch.where(before > 0, before / self.penalty, before * self.penalty))
 
 
 @dataclass(frozen=True)
 class NoRepeatedNgram:
-    """No run of G tokens twice in one hypothesis (Paulus et al. 2018, section 2.5); `<s>` belongs to none."""
+    """Forbid a second occurrence of any run of G tokens (Paulus et al. 2018, section 2.5), `<s>` excluded."""
 
     size: int
 
-    def apply(self, logits: Tensor, said: Tensor, sentences: Tensor) -> None:
-        """Forbid what came after each earlier occurrence of the last G - 1 tokens."""
-        length = said.size(-1)
+    def apply(self, logits: Tensor, prefixes: Tensor, sentences: Tensor) -> None:
+        """Forbid the tokens that followed earlier occurrences of the last G - 1 tokens."""
+        length = prefixes.size(-1)
         if length <= self.size:
             return
-        ngrams = said[:, 1:].unfold(-1, self.size, 1)  # (N, W, G)
-        last = said[:, length - self.size + 1 :].unsqueeze(1)  # (N, 1, G-1)
+        ngrams = prefixes[:, 1:].unfold(-1, self.size, 1)  # (N, W, G)
+        last = prefixes[:, length - self.size + 1 :].unsqueeze(1)  # (N, 1, G-1)
         rows, places = (ngrams[..., :-1] == last).all(-1).nonzero(as_tuple=True)
         forbidden = ngrams[rows, places, -1]
         logits[rows.to(logits.device), forbidden.to(logits.device)] = float("-inf")
@@ -95,13 +94,13 @@ class NoRepeatedNgram:
 
 @dataclass(frozen=True)
 class NoEndBefore:
-    """The shortest outputs, `</s>` included: before that (B), a sentence ends only if there is nothing else to say."""
+    """Minimum lengths (B), `</s>` included: before that, a hypothesis ends only if no other token is allowed."""
 
     shortest: Tensor
 
-    def apply(self, logits: Tensor, said: Tensor, sentences: Tensor) -> None:
-        """Forbid `</s>` where an output is too short."""
-        rows = (self.shortest[sentences] > said.size(-1)).nonzero().squeeze(1).to(logits.device)
+    def apply(self, logits: Tensor, prefixes: Tensor, sentences: Tensor) -> None:
+        """Forbid `</s>` where the output would be too short."""
+        rows = (self.shortest[sentences] > prefixes.size(-1)).nonzero().squeeze(1).to(logits.device)
         if rows.numel():
             ends = logits[rows, EOS]
             logits[rows, EOS] = float("-inf")
@@ -110,17 +109,17 @@ class NoEndBefore:
 
 
 class EndAt:
-    """The longest outputs, `</s>` included: at its limit (B) a sentence can only end."""
+    """Maximum lengths (B), `</s>` included: at its limit, a hypothesis can only end."""
 
     def __init__(self, limits: Tensor) -> None:
         self._limits = limits
-        self._soonest = int(limits.min())
+        self._shortest_limit = int(limits.min())
 
-    def apply(self, logits: Tensor, said: Tensor, sentences: Tensor) -> None:
-        """Forbid all but `</s>` where the limit is reached."""
-        if said.size(-1) < self._soonest:
+    def apply(self, logits: Tensor, prefixes: Tensor, sentences: Tensor) -> None:
+        """Forbid all tokens but `</s>` where the limit is reached."""
+        if prefixes.size(-1) < self._shortest_limit:
             return
-        must_end = self._limits[sentences] == said.size(-1)
+        must_end = self._limits[sentences] == prefixes.size(-1)
         if must_end.any():
             rows = must_end.nonzero().squeeze(1).to(logits.device)
             ends = logits[rows, EOS]
@@ -129,23 +128,26 @@ class EndAt:
 
 
 class BeginWith:
-    """Each sentence's prefix: until all of it is said, it is the only way on, whatever the other rules say."""
+    """Required beginnings: a sentence's tokens are those of its prefix until all are generated. No other rule applies.
 
-    def __init__(self, prefixes: Sequence[Sequence[int]], others: Sequence[Rule]) -> None:
+    `others` are the rules for what follows.
+    """
+
+    def __init__(self, required: Sequence[Sequence[int]], others: Sequence[Rule]) -> None:
         self._others = others
-        self._lengths = torch.tensor([len(prefix) for prefix in prefixes])
-        self._prefixes = torch.zeros(len(prefixes), int(self._lengths.max()), dtype=torch.long)  # (B, longest)
-        for row, prefix in zip(self._prefixes, prefixes, strict=True):
+        self._lengths = torch.tensor([len(prefix) for prefix in required])
+        self._required = torch.zeros(len(required), int(self._lengths.max()), dtype=torch.long)  # (B, longest)
+        for row, prefix in zip(self._required, required, strict=True):
             row[: len(prefix)] = torch.tensor(prefix, dtype=torch.long)
 
-    def apply(self, logits: Tensor, said: Tensor, sentences: Tensor) -> None:
-        """Forbid all but the prefix's next token where there is one; elsewhere apply the other rules."""
-        length = said.size(-1)
+    def apply(self, logits: Tensor, prefixes: Tensor, sentences: Tensor) -> None:
+        """Forbid all tokens but the next required one; where none is left, apply the other rules."""
+        length = prefixes.size(-1)
         rows = (self._lengths[sentences] >= length).nonzero().squeeze(1)
-        place = min(length, self._prefixes.size(1)) - 1  # beyond the longest prefix there are no rows
-        tokens, rows = (index.to(logits.device) for index in (self._prefixes[sentences[rows], place], rows))
+        place = min(length, self._required.size(1)) - 1  # beyond the longest beginning there are no rows
+        tokens, rows = (index.to(logits.device) for index in (self._required[sentences[rows], place], rows))
         kept = logits[rows, tokens]
         for rule in self._others:
-            rule.apply(logits, said, sentences)
+            rule.apply(logits, prefixes, sentences)
         logits[rows] = float("-inf")
         logits[rows, tokens] = kept

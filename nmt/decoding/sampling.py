@@ -1,10 +1,8 @@
 """Sampling: translations drawn at random, token by token.
 
-B sentences, K samples a sentence, N rows: samples that still grow. L length so far with `<s>`, T longest output,
-V vocabulary.
+B sentences, K samples of each, N active samples, L length of the prefix with `<s>`, T longest output, V vocabulary.
 """
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -21,69 +19,69 @@ from nmt.text.tokenizer import BOS, EOS
 
 
 def sample_search(
-    steps: DecoderState,
-    device: torch.device,
-    limits: Tensor,
-    rules: Sequence[Rule],
-    options: SearchOptions,
-    noise: Tensor,
+    state: DecoderState, device: torch.device, noise: Tensor, rules: Sequence[Rule], options: SearchOptions
 ) -> list[list[Hypothesis]]:
-    """Return K samples of each sentence, the most probable first, for steps just started and longest outputs (B).
+    """Return K samples of each sentence, the most probable first, for the noise (B, K, T) of `noise_for`.
 
-    Samples are independent, so that they may be equal. The same noise (B, K, T) gives the same samples: `noise_for`.
-    What rules and temperature do to the probabilities decides what is drawn; `log_prob` is the model's own.
+    Samples are independent, so that two may be equal. Rules and temperature change the distribution that is drawn from;
+    `log_prob` is that of the model itself.
     """
     assert options.sampling is not None
     count, samples, longest = noise.shape
-    said = torch.full((count * samples, 1 + longest), EOS)  # (B·K, 1 + T)
-    said[:, 0] = BOS
-    log_probs = torch.zeros(count * samples, longest)
-    numbers = noise.flatten(0, 1)
-    live = torch.arange(count * samples)
-    steps.select(torch.arange(count, device=device).repeat_interleave(samples))
+    noise = noise.flatten(0, 1)  # (B·K, T)
+    generated = torch.full((count * samples, 1 + longest), EOS)
+    generated[:, 0] = BOS
+    log_probs = torch.zeros(count * samples, dtype=torch.float64)
+    active = torch.arange(count * samples)  # the samples that have not ended
+    state.select(torch.arange(count, device=device).repeat_interleave(samples))
     for length in range(1, longest + 1):
-        so_far, sentences = said[live, :length], live // samples
-        logits = torch.cat(list(steps.step(so_far[:, -1].to(device)))).float()
-        own = logits.log_softmax(-1)
+        prefix = generated[active, :length]  # (N, L)
+        logits = torch.cat(list(state.step(prefix[:, -1].to(device)))).float()  # (N, V)
+        model_log_probs = logits.log_softmax(-1)
         for rule in rules:
-            rule.apply(logits, so_far, sentences)
-        tokens = draw(logits, numbers[live, length - 1].to(device), options.sampling)
-        said[live, length] = tokens.cpu()
-        log_probs[live, length - 1] = own.gather(-1, tokens.unsqueeze(-1)).squeeze(-1).cpu()
-        if log_probs[live, length - 1].isnan().any():
+            rule.apply(logits, prefix, active // samples)
+        tokens = draw(logits, noise[active, length - 1].to(device), options.sampling).unsqueeze(1)  # (N, 1)
+        generated[active, length] = tokens.squeeze(1).cpu()
+        log_probs[active] += model_log_probs.gather(1, tokens).squeeze(1).cpu()
+        if log_probs[active].isnan().any():
             raise not_a_number()
-        rows = (said[live, length] != EOS).nonzero().squeeze(1)
+        rows = (generated[active, length] != EOS).nonzero().squeeze(1)
         if not rows.numel():
             break
-        if rows.numel() < live.numel():
-            live = live[rows]
-            steps.select(rows.to(device))
-    drawn = iter(zip(said[:, 1:].tolist(), log_probs.tolist(), strict=True))
-    found = [[_hypothesis(*next(drawn), options) for _ in range(samples)] for _ in range(count)]
-    return [sorted(of_one, key=lambda hypothesis: -hypothesis.log_prob) for of_one in found]
+        if rows.numel() < active.numel():
+            active = active[rows]
+            state.select(rows.to(device))
+    hypotheses = [
+        Hypothesis(ids[:end], log_prob, log_prob / options.penalty(end + 1))
+        for ids, log_prob in zip(generated[:, 1:].tolist(), log_probs.tolist(), strict=True)
+        for end in [ids.index(EOS)]
+    ]
+    of_sentences = (hypotheses[i : i + samples] for i in range(0, len(hypotheses), samples))
+    return [sorted(of_one, key=lambda hypothesis: -hypothesis.log_prob) for of_one in of_sentences]
 
 
 def noise_for(sentences: Sequence[Sequence[int]], limits: Tensor, options: SearchOptions) -> Tensor:
-    """Return a number in [0, 1) for each sentence, sample and place (B, K, T), 0 beyond a sentence's limit.
+    """Return a random number in [0, 1) for each sentence, sample and position (B, K, T), 0 beyond a sentence's limit.
 
-    It is a function of the seed, the sentence's ids, and the numbers of sample and place, and of nothing else: the same
-    sentence gets the same samples in any company. (Philox, Salmon et al. 2011, counts; it carries no state along.)
+    It is a function of the seed, the source ids, and the indices of sample and position only: a sentence gets the same
+    samples in any batch. (Philox, Salmon et al. 2011, is a counter-based generator.)
     """
     assert options.sampling is not None
     noise = torch.zeros(len(sentences), options.width, int(limits.max()))
     for row, ids, limit in zip(noise, sentences, limits.tolist(), strict=True):
-        for sample, places in enumerate(row):
+        for sample, numbers in enumerate(row):
             key = seed_for("sampling", options.sampling.seed, sample, *ids)
-            numbers = np.random.Generator(np.random.Philox(key=key)).random(limit, dtype=np.float32)
-            places[:limit] = torch.from_numpy(numbers)
+            drawn = np.random.Generator(np.random.Philox(key=key)).random(limit, dtype=np.float32)
+            numbers[:limit] = torch.from_numpy(drawn)
     return noise
 
 
 def draw(logits: Tensor, noise: Tensor, sampling: Sampling) -> Tensor:
     """Return a token (N) for each row of logits (N, V) and each number in [0, 1) of the noise (N).
 
-    It is the token whose share of [0, 1) the number falls into; shares lie in the order of the vocabulary, so that
-    rounding moves their ends a little and never swaps two. Tokens as probable as the last of top_k or top_p stay in.
+    Inverse transform sampling: the token into whose share of [0, 1) the number falls. Shares are in the order of the
+    vocabulary, so that rounding moves their ends a little and never swaps two. Tokens that are as probable as the last
+    one of top_k or top_p are kept too.
     """
     logits = (logits - logits.amax(-1, keepdim=True)) / sampling.temperature
     if sampling.top_k is not None and sampling.top_k < logits.size(-1):
@@ -92,15 +90,9 @@ def draw(logits: Tensor, noise: Tensor, sampling: Sampling) -> Tensor:
     probabilities = logits.softmax(-1)
     if sampling.top_p < 1:
         ranked = probabilities.sort(-1, descending=True).values
-        before = ranked.cumsum(-1) - ranked  # the first has nothing before it and stays
+        before = ranked.cumsum(-1) - ranked  # the first has nothing before it and is kept
         last = ranked.masked_fill(before >= sampling.top_p, 1.0).amin(-1, keepdim=True)
         probabilities = probabilities.masked_fill(probabilities < last, 0.0)
     ends = probabilities.cumsum(-1)
-    # a product with a number below 1 is less than the sum of all shares, also when rounded
+    # a product with a number below 1 is less than the sum of all shares, also after rounding
     return (ends <= noise.unsqueeze(-1) * ends[..., -1:]).sum(-1)
-
-
-def _hypothesis(ids: list[int], token_log_probs: list[float], options: SearchOptions) -> Hypothesis:
-    end = ids.index(EOS)
-    log_prob = math.fsum(token_log_probs[: end + 1])
-    return Hypothesis(ids[:end], log_prob, token_log_probs[: end + 1], log_prob / options.penalty(end + 1))

@@ -1,6 +1,6 @@
-"""The search for the best translations of a batch of sentences.
+"""Search for the best translations of one batch; greedy search.
 
-B sentences, S source length.
+B sentences, S source length, L length of the prefix with `<s>`, V vocabulary.
 """
 
 from collections.abc import Sequence
@@ -10,67 +10,95 @@ from torch import Tensor
 
 from nmt.decoding.beam import beam_search
 from nmt.decoding.constrained import beam_width, constrained_search
-from nmt.decoding.greedy import greedy_search
-from nmt.decoding.hypothesis import NO_CONSTRAINTS, Constraints, Hypothesis
+from nmt.decoding.hypothesis import NO_CONSTRAINTS, Constraints, Hypothesis, not_a_number
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.rules import rules_for
+from nmt.decoding.rules import Rule, rules_for
 from nmt.decoding.sampling import noise_for, sample_search
-from nmt.decoding.step_model import StepModel
+from nmt.decoding.step_model import DecoderState, StepModel
+from nmt.decoding.topk import best_tokens
 from nmt.errors import ConfigError
+from nmt.text.tokenizer import BOS, EOS
 
 
 @torch.inference_mode()
 def search(
-    decoder: StepModel,
+    model: StepModel,
     source: Tensor,
     source_mask: Tensor | None,
     options: SearchOptions,
     constraints_of: Sequence[Constraints] | None = None,
 ) -> list[list[Hypothesis]]:
-    """Return up to n_best complete hypotheses of each sentence, best first; there are fewer only if there are no more.
+    """Return up to n_best hypotheses of each sentence, best first; fewer only if no more exist.
 
-    Source ids (B, S) and mask (B, S), True at tokens, are what the encoder reads; no mask means no padding. There is
-    one demand a sentence, or none at all. What a sentence gets does not depend on the others in the batch, but for
-    rounding.
-    Raises ModelError if the model's numbers are NaN, ConfigError for a demand that cannot be met.
+    Source ids (B, S) and mask (B, S), True at tokens, are the input of the encoder; no mask means no padding. The
+    result of a sentence does not depend on the other sentences of the batch, except for rounding.
+    Raises ModelError if the model's numbers are NaN, ConfigError for constraints that cannot be met.
     """
     if not source.size(0):
         return []
     lengths = [source.size(1)] * source.size(0) if source_mask is None else source_mask.sum(1).tolist()
     constraints_of = constraints_of or [NO_CONSTRAINTS] * source.size(0)
-    limits = _limits(decoder, options, lengths, constraints_of)
-    rules = rules_for(
-        options, constraints_of, limits, torch.tensor([options.shortest_output(length) for length in lengths])
-    )
+    limits = _length_limits(model, options, lengths, constraints_of)
+    shortest = torch.tensor([options.shortest_output(length) for length in lengths])
+    rules = rules_for(options, constraints_of, limits, shortest)
+    with_phrases = any(constraints.phrases for constraints in constraints_of)
     if options.sampling is not None:
-        if any(constraints.phrases for constraints in constraints_of):
-            raise ConfigError("decode.sampling: samples cannot be made to hold phrases; set it to null to search")
+        if with_phrases:
+            raise ConfigError("decode.sampling: samples cannot contain required phrases; set it to null to search")
         sentences = [row[:length] for row, length in zip(source.tolist(), lengths, strict=True)]
         noise = noise_for(sentences, limits, options)
-        steps = decoder.start(source, source_mask, options.width)
-        return sample_search(steps, decoder.device, limits, rules, options, noise)
-    if any(constraints.phrases for constraints in constraints_of):
-        steps = decoder.start(source, source_mask, beam_width(constraints_of, options))
-        return constrained_search(steps, decoder.device, limits, rules, constraints_of, options)
-    find = greedy_search if options.beam == 1 else beam_search
-    return find(decoder.start(source, source_mask, options.beam), decoder.device, limits, rules, options)
+        return sample_search(model.start(source, source_mask, options.width), model.device, noise, rules, options)
+    if with_phrases:
+        state = model.start(source, source_mask, beam_width(constraints_of, options))
+        return constrained_search(state, model.device, limits, rules, constraints_of, options)
+    search_plain = greedy_search if options.beam == 1 else beam_search
+    return search_plain(model.start(source, source_mask, options.beam), model.device, limits, rules, options)
 
 
-def _limits(
-    decoder: StepModel, options: SearchOptions, lengths: Sequence[int], constraints_of: Sequence[Constraints]
+def greedy_search(
+    state: DecoderState, device: torch.device, limits: Tensor, rules: Sequence[Rule], options: SearchOptions
+) -> list[list[Hypothesis]]:
+    """Return the hypothesis of each sentence that takes the most probable token at each step, for length limits (B)."""
+    count, longest = limits.numel(), int(limits.max())
+    generated = torch.full((count, 1 + longest), EOS)
+    generated[:, 0] = BOS
+    log_probs = torch.zeros(count, dtype=torch.float64)
+    active = torch.arange(count)  # the sentences whose hypothesis has not ended
+    for length in range(1, longest + 1):
+        prefix = generated[active, :length]  # (N, L)
+        values, tokens = best_tokens(state.step(prefix[:, -1].to(device)), rules, prefix, active, 1)
+        log_probs[active] += values.squeeze(1)
+        generated[active, length] = tokens.squeeze(1)
+        rows = (tokens.squeeze(1) != EOS).nonzero().squeeze(1)
+        if not rows.numel():
+            break
+        if rows.numel() < active.numel():
+            active = active[rows]
+            state.select(rows.to(device))
+    if log_probs.isnan().any():
+        raise not_a_number()
+    return [
+        [Hypothesis(ids[:end], log_prob, log_prob / options.penalty(end + 1))]
+        for ids, log_prob in zip(generated[:, 1:].tolist(), log_probs.tolist(), strict=True)
+        for end in [ids.index(EOS)]
+    ]
+
+
+def _length_limits(
+    model: StepModel, options: SearchOptions, lengths: Sequence[int], constraints_of: Sequence[Constraints]
 ) -> Tensor:
-    """Return the longest outputs (B) for sources of these lengths: what is demanded always fits, where the model can.
+    """Return the longest outputs (B) for sources of these lengths, extended by the tokens of the constraints.
 
-    Raises ConfigError where it cannot.
+    Raises ConfigError if a prefix exceeds the longest output of the model.
     """
-    rooms = [len(constraints.prefix) + constraints.phrase_tokens for constraints in constraints_of]
-    limits = torch.tensor([options.longest_output(length) + room for length, room in zip(lengths, rooms, strict=True)])
-    if decoder.longest is None:
+    required = [len(constraints.prefix) + constraints.phrase_tokens for constraints in constraints_of]
+    limits = torch.tensor([options.longest_output(length) + n for length, n in zip(lengths, required, strict=True)])
+    if model.longest is None:
         return limits
     prefix = max(len(constraints.prefix) for constraints in constraints_of)
-    if prefix >= decoder.longest:
+    if prefix >= model.longest:
         raise ConfigError(
-            f"a translation shall begin with {prefix} tokens, but the model knows no more than {decoder.longest} with "
-            "the sentence end; give a shorter beginning"
+            f"the required beginning of a translation has {prefix} tokens, but the model generates at most "
+            f"{model.longest} with the sentence end; give a shorter beginning"
         )
-    return limits.clamp(max=decoder.longest)
+    return limits.clamp(max=model.longest)

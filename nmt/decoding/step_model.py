@@ -1,40 +1,104 @@
-"""What a search asks of a model: one step after the other for a batch of sentences.
+"""The interface between a search and a model, and an ensemble of models behind the same interface.
 
-N rows, each the newest token of one hypothesis; the rows of a sentence stand together, in the order of the sentences.
-B sentences, K the most rows of a sentence, S source length, V vocabulary.
+N rows, one for each active hypothesis, sentence by sentence in the order of the batch. B sentences, K beam, S source
+length, V vocabulary.
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from nmt.errors import ModelError
+from nmt.model.checkpoint import LoadedModel
+
 
 class DecoderState(Protocol):
-    """A batch that is being translated, with what the model remembers of it; it begins with one row a sentence."""
+    """The state of a model that decodes a batch; it begins with one row for each sentence."""
 
     def step(self, tokens: Tensor) -> Iterator[Tensor]:
-        """Read the newest token of each row (N); yield logits of the next, free to be changed.
+        """Read the newest token of each row (N); yield the logits of the next one, which the caller may overwrite.
 
-        They come a block of rows at a time, (n, V) each, in order: so they can be dealt with while the processor still
-        has them at hand, and all of them together are never in the memory.
+        They come in blocks of rows, (n, V) each, in order: a block is used while it is in the processor's cache, and
+        all logits together are never in memory.
         """
 
     def select(self, rows: Tensor) -> None:
-        """Let row i go on from what row rows[i] has said, for rows (N') of sentences in order, K a sentence at most."""
+        """Make row i continue row `rows[i]`, for rows (N') in the order of the sentences, at most K of each."""
 
 
 class StepModel(Protocol):
-    """A model, or several that speak with one voice."""
+    """A model that predicts the next token of many hypotheses."""
 
     @property
     def longest(self) -> int | None:
-        """The most tokens, `</s>` included, that a sentence may have; None for any number."""
+        """The most tokens of a sentence, `</s>` included; None without a limit."""
 
     @property
     def device(self) -> torch.device:
         """Where tokens and rows must be."""
 
     def start(self, source: Tensor, source_mask: Tensor | None, beam: int) -> DecoderState:
-        """Read source ids (B, S) and their mask (B, S), True at tokens; None if nothing is padded. K is the beam."""
+        """Encode source ids (B, S) with their mask (B, S), True at tokens; None if nothing is padded. K is the beam."""
+
+
+def step_model(models: Sequence[StepModel]) -> StepModel:
+    """Return a model as it is, several as an ensemble."""
+    return models[0] if len(models) == 1 else Ensemble(models)
+
+
+class Ensemble:
+    """Models with the same vocabularies, on the same device: the probability of a token is the mean of theirs."""
+
+    def __init__(self, members: Sequence[StepModel]) -> None:
+        self.members = members
+
+    @property
+    def longest(self) -> int | None:
+        """The most tokens that all members accept."""
+        return min((member.longest for member in self.members if member.longest is not None), default=None)
+
+    @property
+    def device(self) -> torch.device:
+        """Where all members are."""
+        return self.members[0].device
+
+    def start(self, source: Tensor, source_mask: Tensor | None, beam: int) -> DecoderState:
+        """Encode the source ids (B, S) with each member."""
+        return EnsembleState([member.start(source, source_mask, beam) for member in self.members])
+
+
+@dataclass(frozen=True)
+class EnsembleState:
+    """The states of all members for one batch."""
+
+    members: Sequence[DecoderState]
+
+    def step(self, tokens: Tensor) -> Iterator[Tensor]:
+        """Read the newest tokens (N); yield log(Σₘ pₘ / M), (n, V) for n rows at a time: logits of normalizer 0."""
+        for blocks in zip(*(member.step(tokens) for member in self.members), strict=True):
+            mean, *others = (block.float().log_softmax(-1) for block in blocks)
+            for other in others:
+                torch.logaddexp(mean, other, out=mean)
+            yield mean.sub_(math.log(len(self.members)))
+
+    def select(self, rows: Tensor) -> None:
+        """Make row i continue row `rows[i]`, for rows (N')."""
+        for member in self.members:
+            member.select(rows)
+
+
+def check_same_vocabulary(directories: Sequence[Path], models: Sequence[LoadedModel]) -> None:
+    """Raise ModelError if the tokenizers of a model are not, byte for byte, those of the first one."""
+    first = models[0].tokenizers
+    for directory, model in zip(directories[1:], models[1:], strict=True):
+        for side in ("source", "target"):
+            if getattr(model.tokenizers, side).to_bytes() != getattr(first, side).to_bytes():
+                raise ModelError(
+                    f"--model {directory}: its {side} tokenizer is not that of {directories[0]}, so their token ids do "
+                    "not mean the same; models that translate together must be trained from one prepared corpus"
+                )

@@ -1,6 +1,6 @@
-"""From the model's numbers over the vocabulary to the few best tokens: the costliest of a step but the model.
+"""The most probable next tokens: after the model, the most expensive part of a step.
 
-N rows, L length so far with `<s>`, V vocabulary, C candidates.
+N rows, L length of the prefix with `<s>`, V vocabulary, C candidates.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,48 +14,48 @@ _BLOCK = 64
 
 
 def best_tokens(
-    logits: Iterable[Tensor], rules: Sequence[Rule], said: Tensor, sentences: Tensor, count: int
+    logits: Iterable[Tensor], rules: Sequence[Rule], prefixes: Tensor, sentences: Tensor, count: int
 ) -> tuple[Tensor, Tensor]:
-    """Return log-probabilities of each row's C best next tokens, best first, and the tokens, (N, C) each, on the CPU.
+    """Return the log-probabilities of each row's C best next tokens, best first, and the tokens, (N, C), on the CPU.
 
-    Logits come in blocks of rows, (n, V) each; the rows have said (N, L) and are of these sentences (N). What
-    rules forbid keeps its share of the probability. Within a row logits rank as log-probabilities do: so only the best
-    are normalised, log p = logit − normalizer, which is exact.
+    Logits come in blocks of rows, (n, V) each, for prefixes (N, L) of the sentences (N). Tokens that rules forbid keep
+    their share of the probability. Only the best tokens are normalised: within a row, log p = logit − normalizer ranks
+    as the logits do.
     """
     log_probs, tokens, start = [], [], 0
     for block in logits:
         rows = slice(start, start + len(block))
         start = rows.stop
         block = block.float()
-        shares = normalizers(block)
+        normalizer = normalizers(block)
         for rule in rules:
-            rule.apply(block, said[rows], sentences[rows])
-        best, which = largest(block, count)
-        log_probs.append((best - shares).cpu())
-        tokens.append(which.cpu())
+            rule.apply(block, prefixes[rows], sentences[rows])
+        best, ids = largest(block, count)
+        log_probs.append((best - normalizer).cpu())
+        tokens.append(ids.cpu())
     return torch.cat(log_probs), torch.cat(tokens)
 
 
 def normalizers(logits: Tensor) -> Tensor:
     """Return log Σ exp of each row of logits (N, V), as (N, 1)."""
-    # where logsumexp goes through them four times, the softmax does twice
+    # log_softmax reads the logits twice, logsumexp four times
     return logits[:, :1] - torch.log_softmax(logits, dim=-1)[:, :1]
 
 
 def largest(numbers: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return the C largest of each row of numbers (N, V), in falling order, and where they stand: (N, C) each.
+    """Return the C largest of each row of numbers (N, V), in descending order, and their columns: (N, C) each.
 
-    On a CPU in two rounds: they are in those C blocks whose maxima are the largest, for any other number has at least
-    C before it.
+    On a CPU in two steps: the C largest numbers are in the C blocks with the largest maxima, because any number of
+    another block has at least C numbers before it.
     """
     rows, vocabulary = numbers.shape
     blocks = vocabulary // _BLOCK
     if numbers.device.type != "cpu" or vocabulary % _BLOCK or blocks < count:
-        found = numbers.topk(min(count, vocabulary))
-        return found.values, found.indices
+        top = numbers.topk(min(count, vocabulary))
+        return top.values, top.indices
     by_block = numbers.view(rows, blocks, _BLOCK)
     chosen = by_block.amax(-1).topk(count).indices  # (N, C)
     first = torch.arange(rows).unsqueeze(1) * blocks
-    within = by_block.flatten(0, 1).index_select(0, (first + chosen).flatten()).view(rows, -1)  # (N, C·64)
-    values, places = within.topk(count)
+    candidates = by_block.flatten(0, 1).index_select(0, (first + chosen).flatten()).view(rows, -1)  # (N, C·64)
+    values, places = candidates.topk(count)
     return values, chosen.gather(1, places // _BLOCK) * _BLOCK + places % _BLOCK

@@ -1,4 +1,4 @@
-"""What `<unk>` stands for in a translation: the source word that it most attends to (Luong et al. 2015).
+"""Replace `<unk>` in translations by the source word that it attends to most (Luong et al. 2015).
 
 S source tokens of a sentence, without `</s>`; U tokens of its translation that are `<unk>`.
 """
@@ -9,30 +9,27 @@ from itertools import accumulate, pairwise
 
 from torch import Tensor
 
-from nmt.decoding.alignment import token_alignments, with_heads
-from nmt.decoding.workers import Workers
+from nmt.decoding.alignment import alignment_heads_of, token_alignments
+from nmt.decoding.batch_runner import BatchRunner
 from nmt.model.checkpoint import LoadedModel
 from nmt.text.languages import UNSPACED
 from nmt.text.tokenizer import UNK, Tokenizer
 
 _INSIDE = rf"[^\s!-/:-@\[-`{{-~¡«·»¿\u2010-\u2029\u2030-\u205e\u3001-\u3004\u3008-\u3020\uff01-\uff0f{UNSPACED}]"
-"""What a word of a script with spaces is made of; whatever is no space and no punctuation may belong to a name."""
+"""A character of a word in a script with spaces: anything but spaces and punctuation, for the sake of names."""
 _WORD = re.compile(f"{_INSIDE}+")
 _PLACE = "\ufdd1"
-"""Stands in a text for `<unk>`: no normalized text holds it."""
+"""Placeholder for `<unk>`, a code point that no normalized text contains."""
 _PLACE_IN_WORD = re.compile(f"{_INSIDE}*{_PLACE}{_INSIDE}*")
 
 
 def words_for_unknown(
-    models: Sequence[LoadedModel],
-    pairs: Sequence[tuple[str, Sequence[int]]],
-    budget: int,
-    workers: Workers | None = None,
+    runner: BatchRunner, models: Sequence[LoadedModel], pairs: Sequence[tuple[str, Sequence[int]]], budget: int
 ) -> list[list[str]]:
-    """Return the source word for each `<unk>` in translations, for sentences and target ids."""
+    """Return the source word for each `<unk>` in translations, for pairs of sentence and target ids."""
     source = models[0].tokenizers.source
     encoded = [(source.encode(line), ids) for line, ids in pairs]
-    weights = token_alignments(with_heads(models), encoded, budget, workers)
+    weights = token_alignments(runner, alignment_heads_of(models), encoded, budget)
     return [
         words_attended(of_one[[place for place, token in enumerate(ids) if token == UNK]], source.spell_text(line))
         for of_one, (line, ids) in zip(weights, pairs, strict=True)
@@ -40,9 +37,9 @@ def words_for_unknown(
 
 
 def words_attended(weights: Tensor, source: Sequence[bytes]) -> list[str]:
-    """Return what weights (U, S + 1) are highest on, in all: a word without the punctuation around it.
+    """Return the word with the highest sum of weights (U, S + 1) for each `<unk>`, without punctuation around it.
 
-    Source is what its tokens write. Where words have no spaces between them, and of marks, a token is a word by itself.
+    Source holds the bytes of its tokens. In scripts without spaces, and for punctuation, each token is a word.
     """
     text = b"".join(source).decode("utf-8", "replace")
     begins, ends = list(range(len(text))), list(range(1, len(text) + 1))
@@ -51,17 +48,14 @@ def words_attended(weights: Tensor, source: Sequence[bytes]) -> list[str]:
             begins[place], ends[place] = word.start(), word.end()
     words = []
     for start, end in pairwise([0, *(len(part.decode("utf-8", "ignore")) for part in accumulate(source))]):
-        start += text.startswith(" ", start)  # a mark of a new word that stands alone counts for that word
+        start += text.startswith(" ", start)  # a token that only begins a word counts for that word
         last = min(max(start, end - 1), len(text) - 1)
         words.append(text[begins[start] : ends[last]] if start < len(text) else "")
     return [_heaviest(words, row) for row in weights[:, :-1].tolist()]
 
 
 def text_with_words(tokenizer: Tokenizer, ids: Sequence[int], words: Sequence[str]) -> str:
-    """Return what target ids write, with the next of the words for each `<unk>` and the letters that run into it.
-
-    The spaces around it stay.
-    """
+    """Return the text of target ids; the next of the words replaces each `<unk>` with the letters adjacent to it."""
     following = iter(words)
 
     def word(match: re.Match[str]) -> str:

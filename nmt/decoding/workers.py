@@ -1,12 +1,12 @@
-"""A decoder in several processes, each of which works on one core at batches of its own.
+"""Worker processes on a CPU: forked copies of this process, one core each.
 
-Threads would do, were it not for Python: only one of them can run it at a time, and between two small products there is
-always some of it to run. On two cores processes are a sixth faster than threads, and more on more.
+Threads would share Python's interpreter lock, and between two small matrix products there is always Python code to run:
+with two cores processes are a sixth faster than threads, and the difference grows with the number of cores.
 
-That everything ends, whoever is killed and whenever, follows from how little is shared: each process has a line of its
-own to the first one, and no lock, queue or thread is common to two. It gets one item at a time, and only when it waits
-for one. So whoever writes has a reader, which takes all of it or is dead, and whoever waits for a dead one reads the
-end of its line: nobody else holds that end. Only the first process waits for several, and a signal ends its waiting.
+No lock, queue or thread is common to two processes: each worker has a pipe to the first process. It gets one task at a
+time, and only when it is idle. So every write has a reader, which reads all of it or is dead; and a read from a dead
+process ends at once, because no other process holds that end of the pipe. Only the first process waits for several
+pipes, and a signal interrupts that wait. So everything ends, whichever process is killed and whenever.
 """
 
 import ctypes
@@ -24,172 +24,153 @@ from itertools import islice
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import NamedTuple, NoReturn, TypeVar
+from typing import Generic, NamedTuple, NoReturn, TypeVar
 
 import torch
-from torch import Tensor
 
-from nmt.config import RuntimeSettings
-from nmt.decoding.step_model import DecoderState, StepModel
 from nmt.errors import ModelError
-from nmt.system.device import autocast
 
-_KILL_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux's prctl
+_PR_SET_PDEATHSIG = 1  # from Linux's sys/prctl.h
 
+Context = TypeVar("Context")
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class _Process(NamedTuple):
-    """A copy of this process, and the line to it."""
+class _Worker(NamedTuple):
+    """A worker process and this end of its pipe."""
 
-    number: int
-    line: Connection
+    pid: int
+    pipe: Connection
 
 
-class Workers:
-    """A decoder on the CPU, and as many copies of this process as are wanted, once there is something for them to do.
+class WorkerPool(Generic[Context]):
+    """An executor that maps functions over items in forked processes, which start with the first call of `map`.
 
-    Copying shares the weights, and takes no time. It wants a process that does nothing else, and whose torch has
-    used one thread only, as a command sees to: for copies would wait for ever for threads that are not copied. They
-    live no longer than the thread that asked for them first.
+    The processes inherit `context`, such as models: forking shares their memory and takes no time. It requires that
+    torch has used one thread only in this process, because a forked process would wait forever for threads that it
+    does not have. The workers live no longer than the thread that started them.
     """
 
-    def __init__(self, decoder: StepModel, runtime: RuntimeSettings, count: int) -> None:
-        self.decoder = decoder
-        self._runtime = runtime
+    def __init__(self, context: Context, count: int) -> None:
+        self._context = context
         self.count = count
-        self._processes: list[_Process] = []
-        weakref.finalize(self, _end, self._processes)
+        self._workers: list[_Worker] = []
+        weakref.finalize(self, _kill, self._workers)
 
     @property
-    def ready(self) -> bool:
-        """Whether there are copies, or may be: there are no threads but Python's own."""
-        return bool(self._processes) or _threads() == threading.active_count()
+    def can_fork(self) -> bool:
+        """Whether the workers run already, or this process has no threads but Python's."""
+        return bool(self._workers) or _thread_count() == threading.active_count()
 
-    @property
-    def longest(self) -> int | None:
-        """As the decoder has it."""
-        return self.decoder.longest
+    def map(self, function: Callable[[Context, Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+        """Yield `function(context, item)` for each item, in order. The function, items and results are pickled.
 
-    @property
-    def device(self) -> torch.device:
-        """As the decoder has it."""
-        return self.decoder.device
-
-    def start(self, source: Tensor, source_mask: Tensor | None, beam: int) -> DecoderState:
-        """Begin in this process."""
-        return self.decoder.start(source, source_mask, beam)
-
-    def share_out(self, work: Callable[[StepModel, Item], Result], items: Sequence[Item]) -> Iterator[Result]:
-        """Do some work for each item in one of the processes, in order; `work` and what it returns are pickled.
-
-        One call must be through before the next. Raises what the work raises, and ModelError if a process is gone.
+        One call must be finished before the next. Raises what the function raises, and ModelError if a worker died.
         """
         tasks = enumerate(items)
-        at_work: dict[Connection, int] = {}
-        done: dict[int, bytes] = {}
+        running: dict[Connection, int] = {}
+        finished: dict[int, bytes] = {}
 
-        def hand_on(line: Connection) -> None:
-            for place, item in islice(tasks, 1):
-                _send(line, pickle.dumps((work, item)))
-                at_work[line] = place
+        def send_next(pipe: Connection) -> None:
+            for index, item in islice(tasks, 1):
+                _send(pipe, pickle.dumps((function, item)))
+                running[pipe] = index
 
         try:
-            if not self._processes:
-                self._copy()
-            for process in self._processes:
-                hand_on(process.line)
-            for place in range(len(items)):
-                while place not in done:
-                    ready = wait(list(at_work))
-                    for line in [line for line in at_work if line in ready]:
-                        done[at_work.pop(line)] = _received(line)
-                        hand_on(line)
-                result, error = pickle.loads(done.pop(place))
+            if not self._workers:
+                self._fork()
+            for worker in self._workers:
+                send_next(worker.pipe)
+            for index in range(len(items)):
+                while index not in finished:
+                    ready = wait(list(running))
+                    for pipe in [pipe for pipe in running if pipe in ready]:
+                        finished[running.pop(pipe)] = _receive(pipe)
+                        send_next(pipe)
+                result, error = pickle.loads(finished.pop(index))
                 if error is not None:
                     raise error
                 yield result
         except BaseException:
-            # whoever pressed Ctrl-C would wait for what they are at, and what comes of it would be taken for an answer
-            _end(self._processes)
+            # after Ctrl-C nobody waits for the running tasks, and the next call must not receive their results
+            _kill(self._workers)
             raise
 
-    def _copy(self) -> None:
-        """Make the copies. A signal that comes meanwhile waits: it would find one that nobody knows of yet."""
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    def _fork(self) -> None:
+        """Start the workers. SIGINT is blocked until all are in the list of those to kill; they inherit that."""
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             for _ in range(self.count):
-                mine, theirs = Pipe()
-                with theirs, warnings.catch_warnings():
-                    # newer Pythons warn of threads; here there are at most those that wait for torch's next product
+                own_end, worker_end = Pipe()
+                with worker_end, warnings.catch_warnings():
+                    # newer Pythons warn of threads; the only ones here are idle threads of torch
                     warnings.simplefilter("ignore", DeprecationWarning)
-                    number = os.fork()
-                    if not number:
-                        self._serve(theirs, mine)
-                    self._processes.append(_Process(number, mine))
+                    pid = os.fork()
+                    if not pid:
+                        self._serve(worker_end, own_end)
+                    self._workers.append(_Worker(pid, own_end))
         finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
-    def _serve(self, line: Connection, others_end: Connection) -> NoReturn:
-        """Be a copy: on one core, deaf to Ctrl-C as the first process was on copying, gone when that is."""
+    def _serve(self, pipe: Connection, parent_end: Connection) -> NoReturn:
+        """Run the loop of a worker: one thread, no SIGINT, killed with its parent."""
         try:
             if sys.platform == "linux":
-                ctypes.CDLL(None).prctl(_KILL_WITH_PARENT, signal.SIGKILL)
-            for end in (others_end, *(process.line for process in self._processes)):
+                ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            for end in (parent_end, *(worker.pipe for worker in self._workers)):
                 end.close()
             torch.set_num_threads(1)
             while True:
-                line.send_bytes(self._answer(line.recv_bytes()))
+                pipe.send_bytes(self._answer(pipe.recv_bytes()))
         finally:
-            os._exit(0)  # at once: nothing that the first process opened, or would do at its end, is this one's
+            os._exit(0)  # without the exit handlers of the first process, whose files these are
 
     def _answer(self, task: bytes) -> bytes:
-        """Return what comes of a task, or the error that does."""
+        """Return the pickled pair of a task's result and its error; one of them is None."""
         try:
-            work, item = pickle.loads(task)
-            with autocast(self._runtime, self.decoder.device):
-                return pickle.dumps((work(self.decoder, item), None))
+            function, item = pickle.loads(task)
+            return pickle.dumps((function(self._context, item), None))
         except Exception as error:
-            error.add_note(f"In a process that translates:\n{traceback.format_exc()}")
+            error.add_note(f"In a worker process:\n{traceback.format_exc()}")
             return pickle.dumps((None, error))
 
 
-def _send(line: Connection, data: bytes) -> None:
+def _send(pipe: Connection, data: bytes) -> None:
     try:
-        line.send_bytes(data)
+        pipe.send_bytes(data)
     except OSError:
-        raise _gone() from None
+        raise _worker_died() from None
 
 
-def _received(line: Connection) -> bytes:
+def _receive(pipe: Connection) -> bytes:
     try:
-        return line.recv_bytes()
-    except (EOFError, OSError):  # killed before or while it wrote
-        raise _gone() from None
+        return pipe.recv_bytes()
+    except (EOFError, OSError):  # killed before or during its write
+        raise _worker_died() from None
 
 
-def _gone() -> ModelError:
+def _worker_died() -> ModelError:
     return ModelError(
-        "a process that translated is gone: it was killed, perhaps for want of memory; give fewer --threads "
-        "or a smaller --batch-tokens"
+        "a worker process died: it was killed, perhaps because the machine ran out of memory; give fewer --threads or "
+        "a smaller decode.batch_tokens"
     )
 
 
-def _end(processes: list[_Process]) -> None:
-    """Kill processes, whatever they are at, and forget them."""
-    ended = processes.copy()
-    processes.clear()
-    for number, line in ended:
-        line.close()
-        with suppress(ProcessLookupError):  # where whoever started us wants children to vanish by themselves
-            os.kill(number, signal.SIGKILL)
-    for number, _ in ended:
+def _kill(workers: list[_Worker]) -> None:
+    """Kill workers, whatever they do, wait for their end and empty the list."""
+    killed = workers.copy()
+    workers.clear()
+    for pid, pipe in killed:
+        pipe.close()
+        with suppress(ProcessLookupError):  # where SIGCHLD is ignored, a dead child leaves no process to wait for
+            os.kill(pid, signal.SIGKILL)
+    for pid, _ in killed:
         with suppress(ChildProcessError):
-            os.waitpid(number, 0)
+            os.waitpid(pid, 0)
 
 
-def _threads() -> int:
-    """Return how many threads this process has; 0 where nothing tells."""
+def _thread_count() -> int:
+    """Return the number of threads of this process; 0 where /proc does not exist."""
     tasks = Path("/proc/self/task")
     return len(list(tasks.iterdir())) if tasks.is_dir() else 0

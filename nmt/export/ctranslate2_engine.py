@@ -22,11 +22,11 @@ from typing import Any
 import torch
 
 from nmt.config import DecodeSettings, Languages, RuntimeSettings
+from nmt.decoding.batch_runner import OnProgress
 from nmt.decoding.batched_search import length_batches
 from nmt.decoding.engine import Engine
 from nmt.decoding.hypothesis import NO_CONSTRAINTS, Constraints, Hypothesis, not_a_number
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.watching import told
 from nmt.errors import ConfigError, ModelError
 from nmt.export.ctranslate2 import write_ctranslate2
 from nmt.export.exported import Export, is_export, library, read_export, symbols
@@ -87,6 +87,7 @@ class CTranslate2Engine:
         options: SearchOptions,
         budget: int,
         constraints_of: Sequence[Constraints] | None = None,
+        on_progress: OnProgress | None = None,
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence. Raises ConfigError for options and constraints without support."""
         _check(options)
@@ -96,9 +97,11 @@ class CTranslate2Engine:
         batches = length_batches([len(ids) + 1 for ids in sentences], budget // options.beam)
         sources = [[self._source[i] for i in ids] for ids in sentences]
         started = [self._start([sources[i] for i in batch], options) for batch in batches]
-        for batch, found in told(zip(batches, started, strict=True), len(batches)):
+        for number, (batch, found) in enumerate(zip(batches, started, strict=True), start=1):
             for i, result in zip(batch, found, strict=True):
                 results[i] = self._hypotheses(sources[i], result.result(), options)
+            if on_progress is not None:
+                on_progress(number / len(batches))
         return results
 
     def _start(self, sentences: Sequence[list[str]], options: SearchOptions) -> list[Any]:
@@ -138,7 +141,7 @@ class CTranslate2Engine:
             if not log_prob <= 0:
                 raise not_a_number()
             tokens = [self._ids[symbol] for symbol in pieces]
-            found.append(Hypothesis(tokens, log_prob, [], log_prob / options.penalty(len(tokens) + 1)))
+            found.append(Hypothesis(tokens, log_prob, log_prob / options.penalty(len(tokens) + 1)))
         return sorted(found, key=lambda hypothesis: -hypothesis.normalized)[: options.n_best]
 
 

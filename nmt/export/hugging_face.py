@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config import ModelSettings
+from nmt.decoding.batch_runner import OnProgress
 from nmt.decoding.hypothesis import Constraints, Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError, ModelError
@@ -248,6 +249,7 @@ class HuggingFaceEngine:
         options: SearchOptions,
         budget: int,
         constraints_of: Sequence[Constraints] | None = None,
+        on_progress: OnProgress | None = None,
     ) -> list[list[Hypothesis]]:
         """Return the best hypothesis of each sentence; the budget is not used."""
         return [[self._best(ids, options)] for ids in sentences]
@@ -271,4 +273,4 @@ class HuggingFaceEngine:
         logits = self._model(source, decoder_input_ids=target).logits[0]  # (T, V)
         by_token = logits.log_softmax(-1).gather(1, torch.tensor([*tokens, EOS]).unsqueeze(1)).squeeze(1).tolist()
         log_prob = sum(by_token)
-        return Hypothesis(tokens, log_prob, by_token, log_prob / options.penalty(len(by_token)))
+        return Hypothesis(tokens, log_prob, log_prob / options.penalty(len(by_token)))

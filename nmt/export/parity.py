@@ -85,7 +85,7 @@ class _Line:
 
 def check_parity(loaded: LoadedModel, engine: Engine, lines: Sequence[str], tolerance: Tolerance) -> Parity:
     """Translate all non-empty lines with both. Raises ModelError with the first line that differs too much."""
-    original = TorchEngine(loaded.model, RuntimeSettings(device="cpu", precision="fp32"))
+    original = TorchEngine([loaded.model], RuntimeSettings(device="cpu", precision="fp32"))
     limit = _LONGEST if original.longest is None else min(_LONGEST, original.longest - 1)
     encode = loaded.tokenizers.source.encode
     numbered = [(number, encode(line)[:limit]) for number, line in enumerate(lines, start=1) if normalize(line)]

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nmt.decoding.alignment import Links, pharaoh
+from nmt.decoding.batch_runner import OnProgress
 from nmt.system.console import Console
 from nmt.text.corpus import decode_line
 from nmt.text.normalize import normalize
@@ -42,15 +43,21 @@ class GivenTranslation:
 
 
 def score_given(
-    translator: Translator, lines: Sequence[str], texts: Sequence[str], options: TranslateOptions
+    translator: Translator,
+    lines: Sequence[str],
+    texts: Sequence[str],
+    options: TranslateOptions,
+    on_progress: OnProgress | None = None,
 ) -> list[GivenTranslation]:
     """Return what the model makes of a given translation of each line, whole lines, however long.
 
     Raises ConfigError where another program computes, DataError for what the model cannot read.
     """
     pairs = list(zip(lines, map(normalize, texts), strict=True))
-    tokens = translator.force(pairs, options.batch_tokens)
-    links = translator.align(pairs, options.batch_tokens) if options.alignment else [None] * len(pairs)
+    tokens = translator.force(pairs, options.batch_tokens, on_progress)
+    links: Sequence[Links | None] = [None] * len(pairs)
+    if options.alignment:
+        links = translator.align(pairs, options.batch_tokens, on_progress)
     return [
         GivenTranslation(line, text, own, linked)
         for (line, text), own, linked in zip(pairs, tokens, links, strict=True)
@@ -70,8 +77,9 @@ def score_given_stream(
     Raises as `score_given` and `through` do.
     """
 
-    def judged(window: LineBatch) -> tuple[str, list[int]]:
-        found = score_given(translator, [decode_line(raw) for raw in window.lines], window.beside or (), options)
+    def judged(window: LineBatch, on_progress: OnProgress) -> tuple[str, list[int]]:
+        texts = [decode_line(raw) for raw in window.lines]
+        found = score_given(translator, texts, window.beside or (), options, on_progress)
         return "".join((one.as_json() if as_json else one.as_text()) + "\n" for one in found), []
 
     through("judging", lines, output, judged, console)

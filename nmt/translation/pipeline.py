@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from nmt.decoding.watching import watched
+from nmt.decoding.batch_runner import OnProgress
 from nmt.errors import ConfigError, DataError
 from nmt.system import distributed
 from nmt.system.console import Console, counted
@@ -36,9 +36,10 @@ def translate_stream(
         raise ConfigError("--alignment: a table of the n best has no place for it; add --json, where the best has it")
     started, before = time.monotonic(), output.lines
 
-    def translated(window: LineBatch) -> tuple[str, list[int]]:
+    def translated(window: LineBatch, on_progress: OnProgress) -> tuple[str, list[int]]:
         texts = [decode_line(raw) for raw in window.lines]
-        numbered = list(enumerate(translator.translate_window(texts, options, window.beside), start=window.first))
+        translations = translator.translate_window(texts, options, window.beside, on_progress)
+        numbered = list(enumerate(translations, start=window.first))
         if as_json:
             rendered = [one.as_json() for _, one in numbered]
         else:
@@ -59,7 +60,11 @@ def _lossy_lines(numbers: Sequence[int], before: int) -> str:
 
 
 def through(
-    label: str, lines: LineReader, output: Output, work: Callable[[LineBatch], tuple[str, list[int]]], console: Console
+    label: str,
+    lines: LineReader,
+    output: Output,
+    work: Callable[[LineBatch, OnProgress], tuple[str, list[int]]],
+    console: Console,
 ) -> list[int]:
     """Write what some work makes of the lines that are left, window by window, in all processes of torchrun.
 
@@ -75,8 +80,7 @@ def through(
         with _progress(label, lines, output, console) as show:
 
             def watched_work(window: LineBatch) -> tuple[LineBatch, str, list[int]]:
-                with watched(partial(show, window)):
-                    return window, *work(window)
+                return window, *work(window, partial(show, window))
 
             for window, text, numbers in distributed.scatter_map(lines.windows(output), watched_work):
                 output.add(window.lines, text)

@@ -13,19 +13,19 @@ from typing import Literal, NamedTuple
 
 from nmt.config import RuntimeSettings, Sampling, override_decode
 from nmt.decoding.alignment import Links, align, joined_links
+from nmt.decoding.batch_runner import BatchRunner, OnProgress
 from nmt.decoding.engine import Engine, TorchEngine
-from nmt.decoding.ensemble import check_same_vocabulary
 from nmt.decoding.forced_decoding import force_texts
 from nmt.decoding.hypothesis import NO_CONSTRAINTS, Constraints, Hypothesis
 from nmt.decoding.mbr import by_utility
 from nmt.decoding.options import SearchOptions
+from nmt.decoding.step_model import check_same_vocabulary
 from nmt.decoding.unknown import words_for_unknown
-from nmt.decoding.workers import Workers
 from nmt.errors import ConfigError
 from nmt.export.ctranslate2_engine import ExportedModel, open_in_ctranslate2
 from nmt.export.exported import is_export
 from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
-from nmt.system.device import autocast, choose_device, computes_in_bf16
+from nmt.system.device import choose_device, computes_in_bf16
 from nmt.text.glossary import Glossary
 from nmt.text.normalize import normalize
 from nmt.text.segment import split_line
@@ -94,12 +94,12 @@ class Translator:
         self._decode = loaded.decode
         self.languages = loaded.languages
         self._engine: Engine
-        self._workers: Workers | None = None
+        self._runner: BatchRunner | None = None
         self.computed_by = "CTranslate2"
         """The program, and where they matter to its rounding the device and the precision."""
         if isinstance(loaded, LoadedModel):
-            engine = TorchEngine(loaded.model, self._runtime, [other.model for other in others], process_count)
-            self._engine, self._workers = engine, engine.workers
+            engine = TorchEngine([one.model for one in self.models], self._runtime, process_count)
+            self._engine, self._runner = engine, engine.runner
             device = loaded.model.device
             precision = "bf16" if computes_in_bf16(self._runtime, device) else "fp32"
             precision = "int8" if self._runtime.precision == "int8" else precision
@@ -175,11 +175,16 @@ class Translator:
             yield from self.translate_window(window, options)
 
     def translate_window(
-        self, lines: Sequence[str], options: TranslateOptions, prefixes: Sequence[str] | None = None
+        self,
+        lines: Sequence[str],
+        options: TranslateOptions,
+        prefixes: Sequence[str] | None = None,
+        on_progress: OnProgress | None = None,
     ) -> list[Translation]:
         """Translate lines together: like lengths in one batch, identical lines once, empty lines without the model.
 
-        Each translation begins with its prefix, normalized, to the letter; of an empty line it is all there is.
+        Each translation begins with its prefix, normalized, to the letter; of an empty line it is all there is. After
+        each batch of a search, `on_progress` is called with the share of its batches that are done.
         """
         asked = [
             _Piece(line, normalize(prefix)) for line, prefix in zip(lines, prefixes or [""] * len(lines), strict=True)
@@ -188,10 +193,10 @@ class Translator:
         encoded = {piece: ids for pieces in pieces_of.values() for piece, ids in pieces}
         survival = self._survival(options)
         constraints_of = {piece: self._beginning(piece) for piece, ids in encoded.items() if ids}
-        ways = self._search(constraints_of, encoded, survival, options)
+        ways = self._search(constraints_of, encoded, survival, options, on_progress)
         if options.most_alike is not None:
             ways = {piece: most_alike(found)[: options.most_alike] for piece, found in ways.items()}
-        ways |= self._searched_again(ways, constraints_of, encoded, survival, options)
+        ways |= self._searched_again(ways, constraints_of, encoded, survival, options, on_progress)
         ways |= {piece: [Alternative(piece.prefix, 0.0)] for piece, ids in encoded.items() if not ids}
         done = {
             line: join_ways(line.text, [piece.text for piece, _ in pieces], [ways[piece] for piece, _ in pieces])
@@ -200,7 +205,7 @@ class Translator:
         done = {line: replace(one, loss=survival.report(line.text, one.text)) for line, one in done.items()}
         if options.alignment:
             best = [(piece.text, found[0].text) for piece, found in ways.items()]
-            links = zip(best, self.align(best, options.batch_tokens), strict=True)
+            links = zip(best, self.align(best, options.batch_tokens, on_progress), strict=True)
             parts = {piece: (*pair, own) for piece, (pair, own) in zip(ways, links, strict=True)}
             done = {
                 line: replace(one, alignment=joined_links([parts[piece] for piece, _ in pieces_of[line]]))
@@ -208,28 +213,30 @@ class Translator:
             }
         return [done[line] for line in asked]
 
-    def align(self, pairs: Sequence[tuple[str, str]], batch_tokens: int = 4096) -> list[Links]:
+    def align(
+        self, pairs: Sequence[tuple[str, str]], batch_tokens: int = 4096, on_progress: OnProgress | None = None
+    ) -> list[Links]:
         """Return which words of sentences and of their translations, which are given, belong together.
 
         Raises ConfigError where another program computes.
         """
-        self.needs_own_model("--alignment")
-        with autocast(self._runtime, self.models[0].model.device):
-            return align(self.models, pairs, batch_tokens, self._workers)
+        return align(self.needs_own_model("--alignment"), self.models, pairs, batch_tokens, on_progress)
 
-    def force(self, pairs: Sequence[tuple[str, str]], batch_tokens: int = 4096) -> list[list[tuple[str, float]]]:
+    def force(
+        self, pairs: Sequence[tuple[str, str]], batch_tokens: int = 4096, on_progress: OnProgress | None = None
+    ) -> list[list[tuple[str, float]]]:
         """Return the pieces of given translations with their log-probabilities, as `force_texts` does.
 
         Raises ConfigError where another program computes, DataError for what the model cannot read.
         """
-        self.needs_own_model("--reference")
-        with autocast(self._runtime, self.models[0].model.device):
-            return force_texts(self.models, pairs, batch_tokens, self._workers)
+        runner = self.needs_own_model("--reference")
+        return force_texts(runner, self._tokenizers, pairs, batch_tokens, on_progress)
 
-    def needs_own_model(self, wish: str) -> None:
-        """Raise ConfigError where another program computes, which cannot grant that."""
-        if not self.models:
-            raise ConfigError(f"{wish}: {self.computed_by} cannot do that; translate with the model itself")
+    def needs_own_model(self, option: str) -> BatchRunner:
+        """Return the runner of our own models. Raises ConfigError, naming an option, where another program computes."""
+        if self._runner is None:
+            raise ConfigError(f"{option}: {self.computed_by} cannot do that; translate with the model itself")
+        return self._runner
 
     def _survival(self, options: TranslateOptions) -> OutputConstraints:
         if options.glossary is not None:
@@ -253,10 +260,12 @@ class Translator:
         encoded: Mapping[_Piece, list[int]],
         survival: OutputConstraints,
         options: TranslateOptions,
+        on_progress: OnProgress | None,
     ) -> dict[_Piece, list[Alternative]]:
         """Return what is found for each piece as text, best first; the tokenizer promises that each is one line."""
         sentences = [encoded[piece] for piece in constraints_of]
-        found = self._engine.search(sentences, options.search, options.batch_tokens, list(constraints_of.values()))
+        constraints = list(constraints_of.values())
+        found = self._engine.search(sentences, options.search, options.batch_tokens, constraints, on_progress)
         copies = UNK not in options.search.forbidden
         words = self._words_for_unknown(constraints_of, found, options) if copies else repeat(None)
 
@@ -286,8 +295,8 @@ class Translator:
             for hypothesis in hypotheses
         ]
         pairs = [(text, tokens) for text, tokens, _ in said if UNK in tokens]
-        with autocast(self._runtime, self.models[0].model.device):
-            words = iter(words_for_unknown(self.models, pairs, options.batch_tokens, self._workers))
+        runner = self.needs_own_model("decode.unknown: copy")
+        words = iter(words_for_unknown(runner, self.models, pairs, options.batch_tokens))
         for _, tokens, prefix in said:
             yield next(words)[prefix.count(UNK) :] if UNK in tokens else None
 
@@ -298,6 +307,7 @@ class Translator:
         encoded: Mapping[_Piece, list[int]],
         survival: OutputConstraints,
         options: TranslateOptions,
+        on_progress: OnProgress | None,
     ) -> dict[_Piece, list[Alternative]]:
         """Search once more, for all that must be there, where something was lost; return what is better for it.
 
@@ -311,7 +321,7 @@ class Translator:
         wanted = {piece: replace(survival.constraints(piece.text), prefix=plain[piece].prefix) for piece in lossy}
         constraints_of = {piece: constraints for piece, constraints in wanted.items() if constraints.phrases}
         strict = options.search.model_copy(update={"forbidden": (*options.search.forbidden, UNK)})
-        again = self._search(constraints_of, encoded, survival, replace(options, search=strict))
+        again = self._search(constraints_of, encoded, survival, replace(options, search=strict), on_progress)
         return {
             piece: best
             for piece, best in again.items()

@@ -152,7 +152,7 @@ class TestCTranslate2:
         ids = SHARED.encode(SENTENCES[0])
         (result,) = program.translate_batch([[names[i] for i in ids]], beam_size=1, disable_unk=True)
         options = SearchOptions(beam=1, forbidden=(UNK,))
-        expected = TorchEngine(model().model, ONE_THREAD).search([ids], options, 1)[0][0].tokens
+        expected = TorchEngine([model().model], ONE_THREAD).search([ids], options, 1)[0][0].tokens
         assert result.hypotheses[0] == [names[i] for i in expected]
 
     @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ class TestCTranslate2:
 
 class TestEngine:
     def test_batches_of_any_size_give_the_same_as_torch(self, exported: Path) -> None:
-        ours, theirs = TorchEngine(model().model, ONE_THREAD), open_in_ctranslate2(exported, ONE_THREAD).engine
+        ours, theirs = TorchEngine([model().model], ONE_THREAD), open_in_ctranslate2(exported, ONE_THREAD).engine
         sentences = [SHARED.encode(sentence)[:count] for sentence in SENTENCES for count in (1, 5, 9)]
         options = SearchOptions(beam=1, forbidden=())
         expected = ours.search(sentences, options, 1)
@@ -264,8 +264,8 @@ class TestEngine:
         ids = [SHARED.encode(sentence) for sentence in SENTENCES]
         options = SearchOptions(beam=1, forbidden=(), **rule)  # type: ignore[arg-type]
         theirs = open_in_ctranslate2(tmp_path / "model", ONE_THREAD).engine.search(ids, options, 1000)
-        ours = TorchEngine(loaded.model, ONE_THREAD).search(ids, options, 1000)
-        free = TorchEngine(loaded.model, ONE_THREAD).search(ids, SearchOptions(beam=1, forbidden=()), 1000)
+        ours = TorchEngine([loaded.model], ONE_THREAD).search(ids, options, 1000)
+        free = TorchEngine([loaded.model], ONE_THREAD).search(ids, SearchOptions(beam=1, forbidden=()), 1000)
         assert [found[0].tokens for found in ours] != [found[0].tokens for found in free], (
             "the rule was never in the way"
         )
@@ -380,7 +380,7 @@ class TestParity:
         longest = None
 
         def __init__(self, loaded: LoadedModel, change: Hypothesis | None, beam: int) -> None:
-            self._ours, self._change, self._beam = TorchEngine(loaded.model, ONE_THREAD), change, beam
+            self._ours, self._change, self._beam = TorchEngine([loaded.model], ONE_THREAD), change, beam
 
         def search(
             self, sentences: Sequence[Sequence[int]], options: SearchOptions, budget: int
@@ -393,7 +393,7 @@ class TestParity:
     def test_a_different_token_fails_the_check(self) -> None:
         loaded = model()
         check_parity(loaded, self.Changed(loaded, None, 1), SENTENCES, EXACT)
-        wrong = Hypothesis([7, 7], -3.0, [], -3.0)
+        wrong = Hypothesis([7, 7], -3.0, -3.0)
         lines = [SENTENCES[0], "", *SENTENCES[1:]]
         for beam, name in ((1, "greedy"), (4, "with a beam of 4")):
             with pytest.raises(ModelError, match=rf"line 3: .*{name}: 4 of 5 the same, allowed 1\n  source    a dog"):
@@ -403,7 +403,7 @@ class TestParity:
         loaded = model()
         options = SearchOptions(beam=1, length_penalty=0.0, forbidden=())
         ids = SHARED.encode(SENTENCES[1])
-        right = TorchEngine(loaded.model, ONE_THREAD).search([ids], options, 1)[0][0]
+        right = TorchEngine([loaded.model], ONE_THREAD).search([ids], options, 1)[0][0]
         tokens = len(right.tokens) + 1
         for shift, fine in ((0.5e-4 * tokens, True), (2e-4 * tokens, False), (float("nan"), False)):
             changed = self.Changed(loaded, replace(right, log_prob=right.log_prob - shift), 1)
@@ -417,13 +417,13 @@ class TestParity:
         loaded = model()
         options = SearchOptions(beam=1, length_penalty=0.0, forbidden=())
         ids = SHARED.encode(SENTENCES[1])
-        ours = TorchEngine(loaded.model, ONE_THREAD)
+        ours = TorchEngine([loaded.model], ONE_THREAD)
         first = ours.search([ids], options, 1)[0][0].tokens[0]
         twin = 50 if first != 50 else 51
         with torch.no_grad():
             loaded.model.output.weight[twin] = loaded.model.output.weight[first]
         other = twin if ours.search([ids], options, 1)[0][0].tokens[0] == first else first
-        found = Hypothesis([other], -1.0, [], -1.0)
+        found = Hypothesis([other], -1.0, -1.0)
         assert check_parity(loaded, self.Changed(loaded, found, 1), SENTENCES, EXACT).same["greedy"] == 5
 
     def test_the_built_in_lines_have_several_scripts(self) -> None:

@@ -1,4 +1,4 @@
-"""Word links worked out by hand, and heads that are known to point right."""
+"""Word links by hand, and the choice of alignment heads with known accuracy."""
 
 import random
 
@@ -9,22 +9,22 @@ from nmt.config import DecodeSettings, Languages, TokenizerSettings
 from nmt.decoding import alignment_heads
 from nmt.decoding.alignment import attention, token_alignments, usual_heads, word_links
 from nmt.decoding.alignment_heads import anchors, best_heads
+from nmt.decoding.batch_runner import BatchRunner
 from nmt.decoding.forced_decoding import Forced, Head, Pair, force_all
 from nmt.model.checkpoint import AlignmentHeads, LoadedModel
-from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import Tokenizer, Tokenizers
-from tests.decoding.test_search import tiny_model
+from tests.builders import tiny_model
 
 SOURCE = [b" The", b" ca", b"ts", b" sleep", b"."]
 
 
 class TestWordLinks:
-    def test_tokens_of_a_word_count_together(self) -> None:
+    def test_weights_of_the_tokens_of_a_word_are_added(self) -> None:
         weights = torch.tensor(
             [
                 # The  ca   ts   sleep .   </s>
                 [0.6, 0.1, 0.1, 0.1, 0.0, 0.1],  # I
-                [0.1, 0.3, 0.3, 0.4, 0.0, 0.0],  # gatti: no token of it has the most, the word has
+                [0.1, 0.3, 0.3, 0.4, 0.0, 0.0],  # gatti: none of its tokens has the most attention, the word has
                 [0.0, 0.0, 0.1, 0.3, 0.3, 0.3],  # dorm
                 [0.2, 0.2, 0.2, 0.0, 0.0, 0.4],  # ono: counts together with dorm
             ]
@@ -34,7 +34,7 @@ class TestWordLinks:
         weights[3] = torch.tensor([0.0, 0.0, 0.0, 0.5, 0.5, 0.0])
         assert word_links(weights, SOURCE, target) == [(0, 0), (1, 1), (2, 2)]
 
-    def test_a_chinese_token_is_several_words(self) -> None:
+    def test_a_chinese_token_can_be_several_words(self) -> None:
         weights = torch.tensor([[0.0, 0.9, 0.1], [0.8, 0.1, 0.1], [0.1, 0.1, 0.8]])
         assert word_links(weights, [b" Good", b" morning"], [" 早上".encode(), "好".encode(), "。".encode()]) == [
             (1, 0), (1, 1), (0, 2),
@@ -42,23 +42,21 @@ class TestWordLinks:
         reverse = torch.tensor([[0.7, 0.1, 0.2]])
         assert word_links(reverse, ["早上".encode(), "好".encode()], [b" Good"]) == [(0, 0)]
 
-    def test_nothing_to_link(self) -> None:
+    def test_empty_sides_have_no_links(self) -> None:
         assert word_links(torch.zeros(0, 3), [b" a", b" b"], []) == []
         assert word_links(torch.ones(2, 1), [], [b" a", b" b"]) == []
         assert word_links(torch.ones(1, 2), [b" "], [b" a"]) == []
 
 
 class TestRows:
-    def test_output_and_input_rows_and_the_mean_over_heads_and_models(self) -> None:
+    def test_token_alignments_add_the_mean_over_heads_of_each_model(self) -> None:
         one, two = tiny_model(1, vocabulary=12), tiny_model(2, vocabulary=12)
         pair: Pair = ([4, 5, 6], [7, 8])
-        a = force_all(one, [pair], 10, [(1, 0), (0, 1)])[0].attention
-        b = force_all(two, [pair], 10, [(0, 0)])[0].attention
-        models = [
-            (one, AlignmentHeads(heads=((1, 0), (0, 1)))),
-            (two, AlignmentHeads(heads=((0, 0),), at_input=True)),
-        ]
-        (found,) = token_alignments(models, [pair], 10)
+        ((first,),) = force_all(BatchRunner([one]), [pair], 10, [[(1, 0), (0, 1)]])
+        ((second,),) = force_all(BatchRunner([two]), [pair], 10, [[(0, 0)]])
+        a, b = first.attention, second.attention
+        heads = [AlignmentHeads(heads=((1, 0), (0, 1))), AlignmentHeads(heads=((0, 0),), at_input=True)]
+        (found,) = token_alignments(BatchRunner([one, two]), heads, [pair], 10)
         torch.testing.assert_close(found, (a[0, :2] + a[1, :2]) / 2 + b[0, 1:])
 
     @pytest.mark.parametrize(("layers", "expected"), [(1, 0), (2, 0), (6, 4)])
@@ -66,21 +64,21 @@ class TestRows:
         settings = tiny_model(0, decoder_layers=layers).settings
         assert usual_heads(settings) == AlignmentHeads(heads=((expected, 0), (expected, 1)))
 
-    def test_all_of_the_attention_of_a_pair(self) -> None:
+    def test_attention_holds_all_layers_and_heads(self) -> None:
         tokenizer = Tokenizer.train(["the cat sleeps il gatto dorme"] * 20, TokenizerSettings(vocab_size=275))
         model = tiny_model(3, vocabulary=len(tokenizer))
         languages = Languages(source="en", target="it")
         loaded = LoadedModel(model, Tokenizers(tokenizer, tokenizer), languages, DecodeSettings())
         found = attention(loaded, "the cat", "gatto")
-        ids, said = tokenizer.encode("the cat"), tokenizer.encode("gatto")
+        ids, target = tokenizer.encode("the cat"), tokenizer.encode("gatto")
         assert "".join(found.source) == "▁the▁cat"
         assert "".join(found.target) == "▁gatto"
-        assert found.weights.shape == (2, 2, len(said) + 1, len(ids) + 1)
-        (forced,) = force_all(model, [(ids, said)], 1, [(1, 0)])
+        assert found.weights.shape == (2, 2, len(target) + 1, len(ids) + 1)
+        ((forced,),) = force_all(BatchRunner([model]), [(ids, target)], 1, [[(1, 0)]])
         torch.testing.assert_close(found.weights[1, 0], forced.attention[0])
 
 
-def a_text(draw: random.Random) -> list[Pair]:
+def anchor_text(draw: random.Random) -> list[Pair]:
     """Return pairs where token t of the source is t + 100 of the target, in another order."""
     pairs: list[Pair] = []
     for _ in range(200):
@@ -89,10 +87,10 @@ def a_text(draw: random.Random) -> list[Pair]:
     return pairs
 
 
-def test_anchors_are_translations_that_stand_once() -> None:
-    pairs = a_text(random.Random(1))
+def test_anchors_are_translations_that_occur_once() -> None:
+    pairs = anchor_text(random.Random(1))
     found = anchors([*pairs, ([11, 11, 12], [111, 112])])
-    assert found[-1] == [] or [anchor.kind for anchor in found[-1]] == [(12, 112)], "11 stands twice"
+    assert found[-1] == [] or [anchor.kind for anchor in found[-1]] == [(12, 112)], "11 occurs twice"
     kinds = [anchor.kind for own in found for anchor in own]
     assert {b - a for a, b in kinds} == {100}
     assert len(set(kinds)) == 30
@@ -103,31 +101,34 @@ def test_anchors_are_translations_that_stand_once() -> None:
 
 
 @pytest.mark.parametrize("at_input", [False, True])
-def test_heads_that_point_right_are_found(monkeypatch: pytest.MonkeyPatch, at_input: bool) -> None:
-    """Of four heads, one points right from half of the tokens, one from the other half, two anywhere."""
-    pairs = a_text(random.Random(2))
+def test_best_heads_are_the_accurate_ones(monkeypatch: pytest.MonkeyPatch, at_input: bool) -> None:
+    """Of four heads, one is accurate for half of the tokens, one for the other half, two are random."""
+    pairs = anchor_text(random.Random(2))
     noise = torch.Generator().manual_seed(0)
 
-    def pretending(model: Transformer, pairs: list[Pair], budget: int, heads: list[Head]) -> list[Forced]:
+    def forced_with_known_heads(
+        runner: BatchRunner, pairs: list[Pair], budget: int, heads: list[list[Head]]
+    ) -> list[list[Forced]]:
         found = []
         for source, target in pairs:
-            weights = torch.rand(len(heads), len(target) + 1, len(source) + 1, generator=noise) / 10
+            weights = torch.rand(len(heads[0]), len(target) + 1, len(source) + 1, generator=noise) / 10
             for place, token in enumerate(target):
                 weights[1 if token % 2 else 2, place + at_input, source.index(token - 100)] += 1
-            found.append(Forced([], weights))
+            found.append([Forced([], weights)])
         return found
 
-    monkeypatch.setattr(alignment_heads, "force_all", pretending)
-    assert best_heads(tiny_model(0), pairs, 100) == AlignmentHeads(heads=((0, 1), (1, 0)), at_input=at_input)
+    monkeypatch.setattr(alignment_heads, "force_all", forced_with_known_heads)
+    assert best_heads(BatchRunner([tiny_model(0)]), pairs, 100) == AlignmentHeads(
+        heads=((0, 1), (1, 0)), at_input=at_input
+    )
 
 
-def test_a_text_without_anchors_decides_nothing() -> None:
-    assert best_heads(tiny_model(0, vocabulary=12), [([4, 5], [6, 7])] * 3, 100) is None
-    assert best_heads(tiny_model(0, vocabulary=12), [], 100) is None
+def test_best_heads_of_a_text_without_anchors_is_none() -> None:
+    assert best_heads(BatchRunner([tiny_model(0, vocabulary=12)]), [([4, 5], [6, 7])] * 3, 100) is None
+    assert best_heads(BatchRunner([tiny_model(0, vocabulary=12)]), [], 100) is None
 
 
-def test_a_real_model_gives_heads_that_exist() -> None:
-    model = tiny_model(0, vocabulary=150)
-    found = best_heads(model, a_text(random.Random(3)), 100)
+def test_best_heads_of_a_model_exist() -> None:
+    found = best_heads(BatchRunner([tiny_model(0, vocabulary=150)]), anchor_text(random.Random(3)), 100)
     assert found is not None
     assert set(found.heads) <= {(layer, head) for layer in range(2) for head in range(2)}

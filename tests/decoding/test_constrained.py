@@ -1,4 +1,4 @@
-"""The search with phrases against brute force over all outputs that hold them, and against the plain beam."""
+"""Search with required phrases against brute force over all outputs that contain them, and against beam search."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -9,22 +9,25 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nmt.config import MaxLength
+from nmt.decoding.batch_runner import BatchRunner
 from nmt.decoding.batched_search import search_all
-from nmt.decoding.constrained import WIDEST, Progress, beam_width, constrained_search
+from nmt.decoding.constrained import MAX_WIDTH, PhraseProgress, beam_width, constrained_search
 from nmt.decoding.hypothesis import NO_CONSTRAINTS, Constraints, Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.rules import EndAt, Forbidden
 from nmt.decoding.search import search
 from nmt.model.transformer import Transformer
-from tests.decoding.test_search import assert_same, brute_force, only, padded, tiny_model
+from tests.builders import log_probs_without_cache, padded, tiny_model
+from tests.decoding.reference_search import assert_same, brute_force, only, sequence_log_prob
 
+Phrases = tuple[tuple[int, ...], ...]
 UNK = 1
 WORDS = st.integers(4, 11)
 PHRASES = st.lists(st.lists(WORDS, min_size=1, max_size=4).map(tuple), min_size=1, max_size=3).map(tuple)
 
 
 def holds(tokens: Sequence[int], phrases: Sequence[tuple[int, ...]]) -> bool:
-    """Whether there is a place for each phrase, none overlapping: try all."""
+    """Return whether the phrases occur without overlap, by trying all places."""
     if not phrases:
         return True
     phrase, size = phrases[0], len(phrases[0])
@@ -53,14 +56,14 @@ def all_outputs(seed: int, length_penalty: float) -> list[Hypothesis]:
 )
 @pytest.mark.parametrize(("length_penalty", "n_best"), [(0, 5), (1, 5), (6, 1)])
 @pytest.mark.parametrize("seed", range(3))
-def test_wide_beam_is_brute_force_over_what_holds_the_phrases(
+def test_wide_beam_equals_brute_force_over_outputs_with_the_phrases(
     seed: int, length_penalty: float, n_best: int, phrases: tuple[tuple[int, ...], ...]
 ) -> None:
-    """With a length penalty, the best is often longer than what is finished first."""
+    """With a length penalty, the best output is often longer than the first finished one."""
     model = tiny_model(seed, vocabulary=7)
-    room = sum(map(len, phrases))
+    room = sum(map(len, phrases))  # by which the search extends its limit
     options = SearchOptions(
-        beam=300, n_best=n_best, length_penalty=length_penalty, max_length=MaxLength(factor=0, extra=5) - room
+        beam=300, n_best=n_best, length_penalty=length_penalty, max_length=MaxLength(factor=0, extra=5 - room)
     )
     found = constrained(model, [4, 5, 3], Constraints(phrases=phrases), options)
     every = all_outputs(seed, length_penalty)
@@ -74,13 +77,16 @@ def test_wide_beam_is_brute_force_over_what_holds_the_phrases(
 @settings(max_examples=30, deadline=None)
 @example(seed=0, phrases=((10,), (6, 10, 4)), beam=1, sharpness=0.5)  # one within another, at the limit
 @given(seed=st.integers(0, 50), phrases=PHRASES, beam=st.integers(1, 5), sharpness=st.sampled_from([0.5, 3.0, 12.0]))
-def test_every_phrase_is_there(seed: int, phrases: tuple[tuple[int, ...], ...], beam: int, sharpness: float) -> None:
+def test_every_phrase_is_generated(
+    seed: int, phrases: tuple[tuple[int, ...], ...], beam: int, sharpness: float
+) -> None:
     model = tiny_model(seed, vocabulary=12, sharpness=sharpness)
     options = SearchOptions(beam=beam, n_best=min(beam, 2), max_length=MaxLength(factor=1, extra=2))
     for hypothesis in constrained(model, [4, 8, 3], Constraints(phrases=phrases), options):
         assert holds(hypothesis.tokens, phrases)
         assert len(hypothesis.tokens) < options.longest_output(3) + sum(map(len, phrases))
-        assert hypothesis.log_prob == pytest.approx(sum(hypothesis.token_log_probs))
+        table = log_probs_without_cache(model, torch.tensor([[4, 8, 3]]), hypothesis.tokens)
+        assert hypothesis.log_prob == pytest.approx(sequence_log_prob(table, hypothesis.tokens), abs=1e-4)
 
 
 @settings(max_examples=12, deadline=None)
@@ -90,18 +96,20 @@ def test_every_phrase_is_there(seed: int, phrases: tuple[tuple[int, ...], ...], 
     ),
     beam=st.integers(1, 3),
 )
-def test_company_does_not_matter(sentences: list[tuple[list[int], tuple[tuple[int, ...], ...]]], beam: int) -> None:
+def test_hypotheses_do_not_depend_on_the_other_sentences(
+    sentences: list[tuple[list[int], tuple[tuple[int, ...], ...]]], beam: int
+) -> None:
     model = tiny_model(5, vocabulary=12)
     options = SearchOptions(beam=beam, max_length=MaxLength(factor=1.5, extra=3))
     texts, constraints_of = [ids for ids, _ in sentences], [Constraints(phrases=phrases) for _, phrases in sentences]
-    together = search_all(model, texts, options, 1000, constraints_of)
+    together = search_all(BatchRunner([model]), texts, options, 1000, constraints_of)
     for ids, constraints, found in zip(texts, constraints_of, together, strict=True):
         assert_same(found, constrained(model, [*ids, 3], constraints, options))
 
 
 @pytest.mark.parametrize("length_penalty", [0, 1])
 @pytest.mark.parametrize("beam", [1, 2, 4])
-def test_without_phrases_it_is_the_plain_beam(beam: int, length_penalty: float) -> None:
+def test_without_phrases_it_equals_beam_search(beam: int, length_penalty: float) -> None:
     for seed in range(6):
         model = tiny_model(seed, vocabulary=9)
         source, mask = padded([[4, 5, 6, 7, 3], [8, 3], [5, 5, 3]])
@@ -117,8 +125,8 @@ def test_without_phrases_it_is_the_plain_beam(beam: int, length_penalty: float) 
             assert_same(one, plain)
 
 
-def test_a_phrase_may_hold_what_is_forbidden() -> None:
-    """A stand-in for text that the vocabulary cannot spell; nowhere else is it said."""
+def test_phrases_may_contain_forbidden_tokens() -> None:
+    """`<unk>`, the placeholder for text that the vocabulary cannot spell, is generated nowhere else."""
     options = SearchOptions(beam=2, max_length=MaxLength(factor=1, extra=3))
     for seed in range(4):
         (found,) = constrained(
@@ -127,7 +135,7 @@ def test_a_phrase_may_hold_what_is_forbidden() -> None:
         assert found.tokens.count(UNK) == 2
 
 
-def test_what_must_stand_apart_does_not_follow() -> None:
+def test_tokens_that_must_stand_apart_do_not_follow_a_phrase() -> None:
     apart = frozenset(range(6, 12))
     options = SearchOptions(beam=2, max_length=MaxLength(factor=1, extra=6))
     followers = set()
@@ -138,10 +146,10 @@ def test_what_must_stand_apart_does_not_follow() -> None:
             ends = [i + 2 for i in range(len(found.tokens) - 2) if found.tokens[i : i + 2] == [8, 9]]
             followers |= {(bool(glue), found.tokens[end]) for end in ends}
     assert {token for glued, token in followers if glued} <= {4, 5}
-    assert {token for glued, token in followers if not glued} & apart, "the test would show nothing"
+    assert {token for glued, token in followers if not glued} & apart, "no such token ever follows a phrase"
 
 
-def test_phrases_come_after_the_prefix_or_in_it() -> None:
+def test_phrases_follow_the_prefix_or_are_in_it() -> None:
     options = SearchOptions(beam=3, max_length=MaxLength(factor=1, extra=3))
     for seed in range(4):
         model = tiny_model(seed, vocabulary=12)
@@ -152,8 +160,8 @@ def test_phrases_come_after_the_prefix_or_in_it() -> None:
         assert within.tokens[:2] == [7, 8]
 
 
-def test_a_model_that_must_end_too_soon_ends() -> None:
-    """Of a phrase there is as much as the learned positions leave room for."""
+def test_limit_of_learned_positions_cuts_a_phrase() -> None:
+    """The output contains as many tokens of the phrase as there are positions."""
     model = tiny_model(1, vocabulary=12, positions="learned", max_positions=6)
     for beam in (1, 3):
         phrase = (4, 5, 6, 7, 8, 9, 10)
@@ -161,42 +169,42 @@ def test_a_model_that_must_end_too_soon_ends() -> None:
         assert found.tokens == [4, 5, 6, 7, 8]
 
 
-@given(phrases=PHRASES, said=st.lists(WORDS, max_size=12))
-def test_progress_promises(phrases: tuple[tuple[int, ...], ...], said: list[int]) -> None:
-    """What is wanted brings it on, and when nothing is missing all phrases are there; so the search can trust it."""
-    progress, total = Progress(phrases), sum(map(len, phrases))
-    for end, token in enumerate(said, start=1):
+@given(phrases=PHRASES, generated=st.lists(WORDS, max_size=12))
+def test_phrase_progress_invariants(phrases: tuple[tuple[int, ...], ...], generated: list[int]) -> None:
+    """An advancing token leaves one less to generate; if no phrase is missing, the output contains all of them."""
+    progress, total = PhraseProgress(phrases), sum(map(len, phrases))
+    for end, token in enumerate(generated, start=1):
         before, progress = progress, progress.after(token)
-        if token in before.wanted:
-            assert (progress.needed, progress.bank) == (before.needed - 1, before.bank + 1)
-        assert progress.met + sum(map(len, progress.missing)) == total
-        assert progress.begun == tuple(said[end - len(progress.begun) : end])
-        assert not progress.begun or progress.wanted
-        assert progress.missing or holds(said[:end], phrases)
+        if token in before.advancing:
+            assert (progress.remaining, progress.bank) == (before.remaining - 1, before.bank + 1)
+        assert progress.completed_tokens + sum(map(len, progress.missing)) == total
+        assert progress.begun == tuple(generated[end - len(progress.begun) : end])
+        assert not progress.begun or progress.advancing
+        assert progress.missing or holds(generated[:end], phrases)
 
 
-def test_progress_by_hand() -> None:
+def test_phrase_progress_by_hand() -> None:
     """The phrases aab and ab: after a a a, `a a` is begun, and b ends the longer one."""
-    progress = Progress(((4, 4, 5), (4, 5)))
+    progress = PhraseProgress(((4, 4, 5), (4, 5)))
     for _ in range(3):
         progress = progress.after(4)
-    assert (progress.begun, progress.bank, progress.needed, progress.wanted) == ((4, 4), 2, 3, {5})
-    assert progress.after(5) == Progress(((4, 5),), (), 3, closed=True)
-    assert progress.after(6) == Progress(progress.missing)
+    assert (progress.begun, progress.bank, progress.remaining, progress.advancing) == ((4, 4), 2, 3, {5})
+    assert progress.after(5) == PhraseProgress(((4, 5),), (), 3, phrase_ended=True)
+    assert progress.after(6) == PhraseProgress(progress.missing)
 
 
-def test_a_phrase_within_another_by_hand() -> None:
-    """Of abc and b: within abc, b is not said; it is where abc comes to nothing."""
-    progress = Progress(((4, 5, 6), (5,))).after(4).after(5)
-    assert progress == Progress(((4, 5, 6), (5,)), (4, 5))
-    assert progress.after(6) == Progress(((5,),), (), 3, closed=True)
-    assert progress.after(7) == Progress(((4, 5, 6),), (), 1)
-    assert progress.after(4) == Progress(((4, 5, 6),), (4,), 1)
+def test_phrase_within_another_by_hand() -> None:
+    """Phrases abc and b: b within abc does not count, unless abc is not completed."""
+    progress = PhraseProgress(((4, 5, 6), (5,))).after(4).after(5)
+    assert progress == PhraseProgress(((4, 5, 6), (5,)), (4, 5))
+    assert progress.after(6) == PhraseProgress(((5,),), (), 3, phrase_ended=True)
+    assert progress.after(7) == PhraseProgress(((4, 5, 6),), (), 1)
+    assert progress.after(4) == PhraseProgress(((4, 5, 6),), (4,), 1)
 
 
-def test_the_beam_grows_with_the_phrases_up_to_a_bound() -> None:
+def test_beam_width_grows_with_the_phrases_up_to_a_bound() -> None:
     options = SearchOptions(beam=4)
     assert beam_width([NO_CONSTRAINTS], options) == 4
     assert beam_width([Constraints(phrases=((5,),))], options) == 4
     assert beam_width([NO_CONSTRAINTS, Constraints(phrases=((5, 6, 7), (8, 9, 10)))], options) == 7
-    assert beam_width([Constraints(phrases=(tuple(range(4, 99)),))], options) == WIDEST
+    assert beam_width([Constraints(phrases=(tuple(range(4, 99)),))], options) == MAX_WIDTH

@@ -1,4 +1,6 @@
-"""Forced decoding against teacher forcing by hand, the search, and attention computed from its formula."""
+"""Forced decoding against teacher forcing, the search, and attention computed from its formula."""
+
+from collections.abc import Sequence
 
 import pytest
 import torch
@@ -6,19 +8,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from nmt.decoding.forced_decoding import force_all
+from nmt.decoding.batch_runner import BatchRunner
+from nmt.decoding.forced_decoding import Forced, Head, Pair, force_all
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import search
 from nmt.model.transformer import Transformer
-from tests.decoding.test_search import BOS, EOS, log_probs_without_cache, padded, tiny_model
+from nmt.text.tokenizer import BOS, EOS
+from tests.builders import log_probs_without_cache, padded, tiny_model
 
 HEADS = [(1, 0), (0, 1), (1, 1)]
 
 
-def test_log_probs_are_those_of_teacher_forcing() -> None:
+def force(model: Transformer, pairs: Sequence[Pair], budget: int, heads: Sequence[Head] = ()) -> list[Forced]:
+    """Return the results of one model."""
+    return [forced for (forced,) in force_all(BatchRunner([model]), pairs, budget, [heads])]
+
+
+def test_log_probs_equal_teacher_forcing() -> None:
     model = tiny_model(1, vocabulary=12)
     pairs = [([4, 5, 6], [7, 8, 9, 10]), ([11], []), ([5, 5], [4, 4, 4]), ([], [6])]
-    found = force_all(model, pairs, 100)
+    found = force(model, pairs, 100)
     for (source, target), forced in zip(pairs, found, strict=True):
         table = log_probs_without_cache(model, torch.tensor([[*source, EOS]]), target)
         assert forced.token_log_probs == pytest.approx(
@@ -29,15 +38,15 @@ def test_log_probs_are_those_of_teacher_forcing() -> None:
 
 
 @pytest.mark.parametrize("beam", [1, 4])
-def test_what_a_search_finds_is_as_probable_when_forced(beam: int) -> None:
+def test_log_prob_of_a_hypothesis_equals_that_of_its_search(beam: int) -> None:
     model = tiny_model(2, vocabulary=12, positions="rotary", norm="post")
     sentences = [[4, 5, 6], [7], [11, 9, 8, 5]]
     hypotheses = [
         best[0] for best in search(model, *padded([[*ids, EOS] for ids in sentences]), SearchOptions(beam=beam))
     ]
-    forced = force_all(model, [(ids, best.tokens) for ids, best in zip(sentences, hypotheses, strict=True)], 1)
+    forced = force(model, [(ids, best.tokens) for ids, best in zip(sentences, hypotheses, strict=True)], 1)
     for one, other in zip(forced, hypotheses, strict=True):
-        assert one.token_log_probs == pytest.approx(other.token_log_probs, abs=1e-4)
+        assert one.log_prob == pytest.approx(other.log_prob, abs=1e-4)
 
 
 @settings(max_examples=30, deadline=None)
@@ -47,23 +56,23 @@ def test_what_a_search_finds_is_as_probable_when_forced(beam: int) -> None:
     ),
     budget=st.integers(1, 60),
 )
-def test_company_and_budget_do_not_matter(pairs: list[tuple[list[int], list[int]]], budget: int) -> None:
+def test_results_do_not_depend_on_the_batch(pairs: list[tuple[list[int], list[int]]], budget: int) -> None:
     model = tiny_model(5, vocabulary=12)
-    together = force_all(model, pairs, budget, HEADS)
+    together = force(model, pairs, budget, HEADS)
     assert len(together) == len(pairs)
     for pair, found in zip(pairs, together, strict=True):
-        (alone,) = force_all(model, [pair], 1, HEADS)
+        (alone,) = force(model, [pair], 1, HEADS)
         assert found.token_log_probs == pytest.approx(alone.token_log_probs, abs=1e-4)
         torch.testing.assert_close(found.attention, alone.attention, atol=1e-5, rtol=0)
         torch.testing.assert_close(found.attention.sum(2), torch.ones(3, len(pair[1]) + 1))
 
 
-def test_attention_is_what_the_decoder_computes_with() -> None:
-    """Rebuilt from the weights of heads, what the attention of a layer puts out is what it did put out."""
+def test_attention_reproduces_the_output_of_the_layer() -> None:
+    """The returned weights times the values equal the input of the output projection."""
     model = tiny_model(4, vocabulary=12)
     source, target = [4, 5, 6, 7], [8, 9]
     layer = 1
-    (forced,) = force_all(model, [(source, target)], 100, [(layer, 0), (layer, 1)])
+    (forced,) = force(model, [(source, target)], 100, [(layer, 0), (layer, 1)])
     attention = model.decoder[layer].cross_attention
     joined: list[Tensor] = []
     handle = attention.output.register_forward_pre_hook(lambda module, inputs: joined.append(inputs[0]))
@@ -76,23 +85,23 @@ def test_attention_is_what_the_decoder_computes_with() -> None:
     torch.testing.assert_close(mixed, joined[0].view_as(mixed), atol=1e-5, rtol=1e-4)
 
 
-def test_nothing_to_force() -> None:
-    assert force_all(tiny_model(0), [], 10) == []
+def test_no_pairs_have_no_results() -> None:
+    assert force(tiny_model(0), [], 10) == []
 
 
-def test_a_large_vocabulary_goes_through_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logits_are_computed_in_blocks_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny_model(1, vocabulary=12)
     pairs = [([4, 5, 6], [7, 8, 9, 10]), ([5, 5], [4, 4, 4])]
-    whole = force_all(model, pairs, 100)
+    whole = force(model, pairs, 100)
     rows: list[int] = []
     logits = Transformer.logits
 
-    def watching(self: Transformer, hidden: Tensor) -> Tensor:
+    def counted(self: Transformer, hidden: Tensor) -> Tensor:
         rows.append(len(hidden))
         return logits(self, hidden)
 
     monkeypatch.setattr("nmt.decoding.forced_decoding._ROWS", 3)
-    monkeypatch.setattr(Transformer, "logits", watching)
-    for one, other in zip(force_all(model, pairs, 100), whole, strict=True):
+    monkeypatch.setattr(Transformer, "logits", counted)
+    for one, other in zip(force(model, pairs, 100), whole, strict=True):
         assert one.token_log_probs == pytest.approx(other.token_log_probs, abs=1e-5)
     assert max(rows) == 3

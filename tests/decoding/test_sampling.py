@@ -11,13 +11,16 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from nmt.config import MaxLength, Sampling
+from nmt.decoding.batch_runner import BatchRunner
 from nmt.decoding.batched_search import search_all
 from nmt.decoding.hypothesis import Constraints, Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.sampling import draw, noise_for
 from nmt.decoding.search import search
 from nmt.errors import ConfigError, ModelError
-from tests.decoding.test_search import BOS, EOS, assert_same, brute_force, only, padded, tiny_model
+from nmt.text.tokenizer import BOS, EOS
+from tests.builders import padded, tiny_model
+from tests.decoding.reference_search import assert_same, brute_force, only, sequence_log_prob
 
 
 def options_for(n_best: int, extra: int = 4, **sampling: float) -> SearchOptions:
@@ -32,27 +35,27 @@ def options_for(n_best: int, extra: int = 4, **sampling: float) -> SearchOptions
     budget=st.integers(1, 60),
     sampling=st.sampled_from([{}, {"temperature": 0.7, "seed": 3}, {"top_k": 3}, {"top_p": 0.8, "temperature": 1.5}]),
 )
-def test_the_same_samples_in_any_company(
+def test_samples_do_not_depend_on_the_batch(
     sentences: list[list[int]], order: object, budget: int, sampling: dict[str, float]
 ) -> None:
-    model = tiny_model(5, vocabulary=12)
+    runner = BatchRunner([tiny_model(5, vocabulary=12)])
     options = options_for(3, **sampling)
-    alone = {tuple(ids): only(search_all(model, [ids], options, 1000)) for ids in sentences}
+    alone = {tuple(ids): only(search_all(runner, [ids], options, 1000)) for ids in sentences}
     order.shuffle(sentences)  # type: ignore[attr-defined]
-    for ids, found in zip(sentences, search_all(model, sentences, options, budget), strict=True):
+    for ids, found in zip(sentences, search_all(runner, sentences, options, budget), strict=True):
         assert_same(found, alone[tuple(ids)])
 
 
-def test_each_sample_is_what_it_is_however_many_there_are() -> None:
-    model = tiny_model(2, vocabulary=12)
-    few, many = ([one.tokens for one in only(search_all(model, [[4, 5]], options_for(n), 9))] for n in (3, 9))
+def test_samples_do_not_depend_on_their_number() -> None:
+    runner = BatchRunner([tiny_model(2, vocabulary=12)])
+    few, many = ([one.tokens for one in only(search_all(runner, [[4, 5]], options_for(n), 9))] for n in (3, 9))
     assert Counter(map(tuple, few)) <= Counter(map(tuple, many))
     assert len(set(map(tuple, many))) > 1
-    other = [one.tokens for one in only(search_all(model, [[4, 5]], options_for(9, seed=2), 9))]
+    other = [one.tokens for one in only(search_all(runner, [[4, 5]], options_for(9, seed=2), 9))]
     assert other != many
 
 
-def test_noise_is_uniform_and_of_its_own_for_each_sentence_sample_and_place() -> None:
+def test_noise_is_uniform_and_differs_by_sentence_sample_and_position() -> None:
     limits = torch.tensor([50, 40])
     noise = noise_for([[4, 5], [5, 4]], limits, options_for(20))
     assert noise.shape == (2, 20, 50)
@@ -65,15 +68,15 @@ def test_noise_is_uniform_and_of_its_own_for_each_sentence_sample_and_place() ->
     assert torch.equal(shorter[0], noise[1, :2, :10])
 
 
-def test_samples_are_as_frequent_as_they_are_probable() -> None:
+def test_frequencies_of_samples_equal_their_probabilities() -> None:
     """Every output of up to three words, its probability by brute force; χ² within what chance allows."""
     model, source = tiny_model(0, vocabulary=6, sharpness=1.0), torch.tensor([[4, 5, 3]])
     options = SearchOptions(n_best=4000, max_length=MaxLength(factor=0, extra=3), sampling=Sampling())
     samples = Counter(tuple(one.tokens) for one in only(search(model, source, None, options)))
-    # what is forbidden has no share of what is drawn, and at the limit only </s> is left
+    # forbidden tokens are never drawn, and at the limit only </s> is allowed
     expected = {tuple(one.tokens): probability(one, model, source) for one in brute_force(model, source, options, 3)}
     assert sum(expected.values()) == pytest.approx(1)
-    squares = [(samples[said] - 4000 * p) ** 2 / (4000 * p) for said, p in expected.items()]
+    squares = [(samples[tokens] - 4000 * p) ** 2 / (4000 * p) for tokens, p in expected.items()]
     freedom = len(squares) - 1
     assert sum(squares) < freedom + 4 * math.sqrt(2 * freedom)
 
@@ -86,21 +89,19 @@ def probability(hypothesis: Hypothesis, model: torch.nn.Module, source: Tensor) 
     return math.prod(map(float, shares[:2]))
 
 
-def test_log_prob_is_the_models_own() -> None:
+def test_log_prob_of_samples_is_that_of_the_model() -> None:
     model, source = tiny_model(3, vocabulary=12).requires_grad_(False), torch.tensor([[4, 5, 6, 3]])
     found = only(search(model, source, None, options_for(5, temperature=2.0, top_k=4)))
     assert [one.log_prob for one in found] == sorted((one.log_prob for one in found), reverse=True)
     for one in found:
         hidden = model.decode(torch.tensor([[BOS, *one.tokens]]), model.encode(source, None), None)
         table = model.logits(hidden)[0].log_softmax(-1)
-        steps = [float(table[i, token]) for i, token in enumerate([*one.tokens, EOS])]
-        assert one.token_log_probs == pytest.approx(steps, abs=1e-4)
-        assert one.log_prob == pytest.approx(sum(steps), abs=1e-3)
-        assert one.normalized == pytest.approx(one.log_prob / ((5 + len(steps)) / 6))
+        assert one.log_prob == pytest.approx(sequence_log_prob(table, one.tokens), abs=1e-4)
+        assert one.normalized == pytest.approx(one.log_prob / ((5 + len(one.tokens) + 1) / 6))
 
 
 @pytest.mark.parametrize("sampling", [{"top_k": 1}, {"top_p": 1e-6}, {"temperature": 0.01}])
-def test_where_only_one_token_is_left_it_is_greedy_search(sampling: dict[str, float]) -> None:
+def test_sampling_from_one_token_equals_greedy_search(sampling: dict[str, float]) -> None:
     model = tiny_model(4, vocabulary=12)
     source, mask = padded([[4, 5, 6, 3], [7, 3]])
     greedy = search(model, source, mask, SearchOptions(beam=1, max_length=MaxLength(factor=1, extra=4)))
@@ -109,7 +110,7 @@ def test_where_only_one_token_is_left_it_is_greedy_search(sampling: dict[str, fl
 
 
 def slow_draw(logits: list[float], number: float, sampling: Sampling) -> int:
-    """Spell it out: temperature, the k best, the fewest that reach p, and then the shares in order."""
+    """Reference: temperature, the k best, the fewest that reach p, and then the shares in order."""
     weights = {token: math.exp(logit / sampling.temperature) for token, logit in enumerate(logits)}
     ranked = sorted(weights, key=lambda token: -weights[token])[: sampling.top_k]
     total = sum(weights[token] for token in ranked)
@@ -130,7 +131,7 @@ def slow_draw(logits: list[float], number: float, sampling: Sampling) -> int:
     top_k=st.none() | st.integers(1, 12),
     top_p=st.sampled_from([0.1, 0.5, 0.9, 1.0]),
 )
-def test_draw_is_its_slow_twin(seed: int, temperature: float, top_k: int | None, top_p: float) -> None:
+def test_draw_equals_the_reference(seed: int, temperature: float, top_k: int | None, top_p: float) -> None:
     generator = torch.Generator().manual_seed(seed)
     logits = 2 * torch.randn(2, 3, 10, generator=generator)
     noise = torch.rand(2, 3, generator=generator)
@@ -139,18 +140,18 @@ def test_draw_is_its_slow_twin(seed: int, temperature: float, top_k: int | None,
     assert draw(logits, noise, sampling).tolist() == expected
 
 
-def test_the_ends_of_the_noise_and_huge_logits() -> None:
+def test_draw_with_extreme_noise_and_logits() -> None:
     logits = torch.tensor([[[-math.inf, 3e38, -3e38, 3e38, -math.inf]]]).expand(1, 2, 5)
     noise = torch.tensor([[0.0, 1 - 2**-24]])
     assert draw(logits, noise, Sampling(temperature=0.01)).tolist() == [[1, 3]]
 
 
-def test_samples_cannot_hold_phrases() -> None:
-    with pytest.raises(ConfigError, match=r"decode\.sampling: samples cannot be made to hold phrases"):
+def test_sampling_with_required_phrases_raises() -> None:
+    with pytest.raises(ConfigError, match=r"decode\.sampling: samples cannot contain required phrases"):
         search(tiny_model(0), torch.tensor([[4, 3]]), None, options_for(1), [Constraints(phrases=((4,),))])
 
 
-def test_a_broken_model_is_named() -> None:
+def test_nan_weights_raise_model_error() -> None:
     model = tiny_model(0)
     with torch.no_grad():
         model.output.weight.fill_(math.nan)

@@ -1,6 +1,5 @@
-"""The search against brute force, against the decoder without a cache, and against itself in other company."""
+"""Greedy and beam search against brute force, a decoder without a cache, and each sentence by itself."""
 
-import itertools
 import math
 
 import pytest
@@ -9,66 +8,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from nmt.config import MaxLength, ModelSettings
-from nmt.decoding.beam import Live, best_candidates
+from nmt.config import MaxLength
+from nmt.decoding.beam import ActiveBeams, best_candidates
 from nmt.decoding.hypothesis import Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import search
 from nmt.decoding.topk import best_tokens, largest
 from nmt.errors import ModelError
 from nmt.model.transformer import Transformer
-
-PAD, BOS, EOS = 0, 2, 3
-
-
-def tiny_model(seed: int, vocabulary: int = 6, sharpness: float = 3.0, **settings: object) -> Transformer:
-    """Return a random model with opinions: at `sharpness` 1 it would find all tokens about as probable."""
-    torch.manual_seed(seed)
-    shape = {"encoder_layers": 1, "decoder_layers": 2, "dim": 16, "heads": 2, "feed_forward": 32}
-    chosen = ModelSettings.model_validate({**shape, "tied_embeddings": "none", **settings})
-    model = Transformer(chosen, vocabulary, vocabulary).eval()
-    with torch.no_grad():
-        model.output.weight.mul_(sharpness)
-    return model
-
-
-def padded(sentences: list[list[int]]) -> tuple[Tensor, Tensor]:
-    longest = max(map(len, sentences))
-    source = torch.tensor([ids + [PAD] * (longest - len(ids)) for ids in sentences])
-    return source, source != PAD
-
-
-@torch.no_grad()
-def log_probs_without_cache(model: Transformer, source: Tensor, tokens: list[int]) -> Tensor:
-    """Return log p(next token) after each prefix of <s> + tokens, (T+1, V), by teacher forcing."""
-    memory = model.encode(source, None)
-    hidden = model.decode(torch.tensor([[BOS, *tokens]]), memory, None)
-    return model.logits(hidden)[0].log_softmax(-1)
-
-
-def brute_force(model: Transformer, source: Tensor, options: SearchOptions, limit: int) -> list[Hypothesis]:
-    """Return every possible hypothesis of up to `limit` tokens, best first."""
-    words = [token for token in range(model.output.out_features) if token not in (*options.forbidden, EOS)]
-    found = []
-    for length in range(limit):
-        for said in itertools.product(words, repeat=length):
-            table = log_probs_without_cache(model, source, list(said))
-            steps = [float(table[i, token]) for i, token in enumerate([*said, EOS])]
-            base = (5 + length + 1) / 6 if options.length_normalization == "gnmt" else length + 1
-            normalized = sum(steps) / base**options.length_penalty
-            found.append(Hypothesis(list(said), sum(steps), steps, normalized))
-    return sorted(found, key=lambda hypothesis: -hypothesis.normalized)
-
-
-def only(found: list[list[Hypothesis]]) -> list[Hypothesis]:
-    (hypotheses,) = found
-    return hypotheses
+from nmt.text.tokenizer import BOS, EOS
+from tests.builders import log_probs_without_cache, padded, tiny_model
+from tests.decoding.reference_search import assert_same, brute_force, only, sequence_log_prob
 
 
 @pytest.mark.parametrize("normalization", ["gnmt", "average"])
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.0])
 @pytest.mark.parametrize("seed", range(3))
-def test_wide_beam_is_brute_force(seed: int, alpha: float, normalization: str) -> None:
+def test_wide_beam_search_equals_brute_force(seed: int, alpha: float, normalization: str) -> None:
     model = tiny_model(seed)
     source = torch.tensor([[4, 5, 3]])
     options = SearchOptions(
@@ -80,16 +36,13 @@ def test_wide_beam_is_brute_force(seed: int, alpha: float, normalization: str) -
     )
     found = only(search(model, source, None, options))
     expected = brute_force(model, source, options, limit=4)[:10]
-    assert [hypothesis.tokens for hypothesis in found] == [hypothesis.tokens for hypothesis in expected]
-    for got, wanted in zip(found, expected, strict=True):
-        assert got.log_prob == pytest.approx(wanted.log_prob, abs=1e-4)
-        assert got.normalized == pytest.approx(wanted.normalized, abs=1e-4)
-        assert got.token_log_probs == pytest.approx(wanted.token_log_probs, abs=1e-4)
+    assert_same(found, expected)
+    assert [one.normalized for one in found] == pytest.approx([one.normalized for one in expected], abs=1e-4)
 
 
 @pytest.mark.parametrize("sharpness", [0.5, 3.0, 8.0])
-def test_early_stopping_loses_nothing(sharpness: float) -> None:
-    """The slow twin goes on to the limit, whatever it has found."""
+def test_early_stopping_returns_the_same_hypotheses(sharpness: float) -> None:
+    """The reference search extends every hypothesis up to the limit."""
     for seed in range(8):
         model = tiny_model(seed, vocabulary=9, sharpness=sharpness)
         source, mask = padded([[4, 5, 6, 7, 3], [8, 3], [5, 5, 3]])
@@ -100,7 +53,7 @@ def test_early_stopping_loses_nothing(sharpness: float) -> None:
 
 
 def full_search(model: Transformer, source: Tensor, mask: Tensor, options: SearchOptions) -> list[list[Hypothesis]]:
-    """Search each sentence by itself with the slow twin."""
+    """Search each sentence by itself with `slow_beam`."""
     found = []
     for row, row_mask in zip(source, mask, strict=True):
         memory = model.encode(row[row_mask].unsqueeze(0), None)
@@ -111,32 +64,25 @@ def full_search(model: Transformer, source: Tensor, mask: Tensor, options: Searc
 @torch.no_grad()
 def slow_beam(model: Transformer, memory: Tensor, options: SearchOptions, limit: int) -> list[Hypothesis]:
     """Beam search in lists, without cache, batch or early stopping."""
-    live: list[tuple[list[int], list[float]]] = [([], [])]
+    active: list[tuple[list[int], float]] = [([], 0.0)]
     finished: list[Hypothesis] = []
     for length in range(1, limit + 1):
         extended = []
-        for tokens, steps in live:
+        for tokens, total in active:
             hidden = model.decode(torch.tensor([[BOS, *tokens]]), memory, None)[0, -1]
             for token, log_prob in enumerate(model.logits(hidden).log_softmax(-1).tolist()):
                 if token not in options.forbidden and (length < limit or token == EOS):
-                    extended.append(([*tokens, token], [*steps, log_prob]))
-        extended.sort(key=lambda candidate: -sum(candidate[1]))
-        for tokens, steps in extended[: options.beam]:
+                    extended.append(([*tokens, token], total + log_prob))
+        extended.sort(key=lambda candidate: -candidate[1])
+        for tokens, total in extended[: options.beam]:
             if tokens[-1] == EOS:
-                total = sum(steps)
-                finished.append(Hypothesis(tokens[:-1], total, steps, total / options.penalty(length)))
-        live = [candidate for candidate in extended if candidate[0][-1] != EOS][: options.beam]
+                finished.append(Hypothesis(tokens[:-1], total, total / options.penalty(length)))
+        active = [candidate for candidate in extended if candidate[0][-1] != EOS][: options.beam]
     return sorted(finished, key=lambda hypothesis: -hypothesis.normalized)
 
 
-def assert_same(left: list[Hypothesis], right: list[Hypothesis]) -> None:
-    assert [hypothesis.tokens for hypothesis in left] == [hypothesis.tokens for hypothesis in right]
-    for a, b in zip(left, right, strict=True):
-        assert a.token_log_probs == pytest.approx(b.token_log_probs, abs=1e-4)
-
-
 @pytest.mark.parametrize("beam", [2, 3, 5])
-def test_beam_is_its_slow_twin(beam: int) -> None:
+def test_beam_search_equals_the_reference_search(beam: int) -> None:
     for seed in range(6):
         model = tiny_model(seed, vocabulary=9)
         source, mask = padded([[4, 5, 6, 7, 3], [8, 3], [5, 5, 3]])
@@ -147,7 +93,7 @@ def test_beam_is_its_slow_twin(beam: int) -> None:
             assert_same(found, slow[:beam])
 
 
-def test_greedy_is_argmax_without_cache() -> None:
+def test_greedy_search_equals_argmax_without_cache() -> None:
     ended = 0
     for seed in range(12):
         model = tiny_model(seed, vocabulary=9)
@@ -165,11 +111,9 @@ def test_greedy_is_argmax_without_cache() -> None:
         (found,) = only(search(model, source, None, options))
         assert found.tokens == expected
         table = log_probs_without_cache(model, source, expected)
-        steps = [float(table[i, token]) for i, token in enumerate([*expected, EOS])]
-        assert found.token_log_probs == pytest.approx(steps, abs=1e-4)
-        assert found.log_prob == pytest.approx(sum(found.token_log_probs))
-        assert found.normalized == pytest.approx(found.log_prob / ((5 + len(steps)) / 6))
-    assert ended, "no model ended by itself: the test would show only half"
+        assert found.log_prob == pytest.approx(sequence_log_prob(table, expected), abs=1e-4)
+        assert found.normalized == pytest.approx(found.log_prob / ((5 + len(expected) + 1) / 6))
+    assert ended, "no model generated </s> before the limit"
 
 
 @settings(max_examples=30, deadline=None)
@@ -177,7 +121,7 @@ def test_greedy_is_argmax_without_cache() -> None:
     sentences=st.lists(st.lists(st.integers(4, 11), min_size=1, max_size=9), min_size=1, max_size=20),
     beam=st.integers(1, 4),
 )
-def test_company_does_not_matter(sentences: list[list[int]], beam: int) -> None:
+def test_hypotheses_do_not_depend_on_the_other_sentences(sentences: list[list[int]], beam: int) -> None:
     model = tiny_model(5, vocabulary=12)
     options = SearchOptions(beam=beam, n_best=min(beam, 2), max_length=MaxLength(factor=1.5, extra=3))
     together = search(model, *padded(sentences), options)
@@ -187,7 +131,7 @@ def test_company_does_not_matter(sentences: list[list[int]], beam: int) -> None:
 
 
 @pytest.mark.parametrize("beam", [2, 6])
-def test_n_best_sorted_distinct_and_allowed(beam: int) -> None:
+def test_n_best_are_sorted_distinct_and_allowed(beam: int) -> None:
     for seed in range(5):
         model = tiny_model(seed, vocabulary=12)
         source, mask = padded([[4, 5, 6, 3], [7, 3]])
@@ -198,13 +142,13 @@ def test_n_best_sorted_distinct_and_allowed(beam: int) -> None:
             assert found == sorted(found, key=lambda hypothesis: -hypothesis.normalized)
             for hypothesis in found:
                 assert not set(hypothesis.tokens) & {0, 1, 2, 3}
-                assert len(hypothesis.token_log_probs) == len(hypothesis.tokens) + 1
                 assert len(hypothesis.tokens) < options.longest_output(int(mask[row].sum()))
-                assert hypothesis.log_prob == pytest.approx(sum(hypothesis.token_log_probs), abs=1e-4)
+                table = log_probs_without_cache(model, source[row : row + 1, : int(mask[row].sum())], hypothesis.tokens)
+                assert hypothesis.log_prob == pytest.approx(sequence_log_prob(table, hypothesis.tokens), abs=1e-4)
         assert search(model, source, mask, options) == search(model, source, mask, options)
 
 
-def test_model_that_never_ends_is_ended_at_the_limit() -> None:
+def test_model_without_end_is_ended_at_the_limit() -> None:
     model = tiny_model(0, vocabulary=9)
     with torch.no_grad():
         model.decoder_norm.bias.fill_(10.0)
@@ -215,10 +159,10 @@ def test_model_that_never_ends_is_ended_at_the_limit() -> None:
         found = search(model, source, mask, options)
         assert [len(best[0].tokens) for best in found] == [5, 3], "limits 6 and 4, </s> included"
         table = log_probs_without_cache(model, source[:1], found[0][0].tokens)
-        assert found[0][0].token_log_probs[-1] == pytest.approx(float(table[-1, EOS]), abs=1e-4)
+        assert found[0][0].log_prob == pytest.approx(sequence_log_prob(table, found[0][0].tokens), abs=1e-4)
 
 
-def test_learned_positions_bound_the_length() -> None:
+def test_learned_positions_limit_the_length() -> None:
     model = tiny_model(1, positions="learned", max_positions=7)
     with torch.no_grad():
         model.decoder_norm.bias.fill_(10.0)
@@ -228,11 +172,11 @@ def test_learned_positions_bound_the_length() -> None:
         assert len(found.tokens) == 6
 
 
-def test_candidates_of_ragged_beams_by_hand() -> None:
-    """Sentence 4 has one row, sentence 7 has two; equal candidates fall to the row that comes first."""
-    live = Live(torch.tensor([4, 7, 7]), torch.tensor([-1.0, -1.0, -1.0]), torch.zeros(3, 1), torch.zeros(3, 1))
+def test_best_candidates_of_ragged_beams_by_hand() -> None:
+    """Sentence 4 has one row, sentence 7 has two; of equal candidates the one of the earlier row comes first."""
+    active = ActiveBeams(torch.tensor([4, 7, 7]), torch.tensor([-1.0, -1.0, -1.0]), torch.zeros(3, 1))
     log_probs = torch.tensor([[-0.5, -2.0, -3.0], [-1.0, -2.0, -4.0], [-1.0, -1.5, -2.0]])
-    found = best_candidates(live, log_probs, torch.tensor([[9, 8, 7], [9, 8, 7], [5, 9, 6]]), beam=2)
+    found = best_candidates(active, log_probs, torch.tensor([[9, 8, 7], [9, 8, 7], [5, 9, 6]]), beam=2)
     assert found.log_probs.tolist() == [[-1.5, -3.0, -4.0, -math.inf], [-2.0, -2.0, -2.5, -3.0]]
     assert found.tokens[0, :3].tolist() == [9, 8, 7]
     assert found.rows[0, :3].tolist() == [0, 0, 0]
@@ -240,15 +184,15 @@ def test_candidates_of_ragged_beams_by_hand() -> None:
     assert found.rows[1].tolist() == [1, 2, 2, 1]
 
 
-def test_candidates_are_the_best_of_the_full_log_softmax() -> None:
+def test_best_candidates_equal_topk_of_log_softmax() -> None:
     torch.manual_seed(3)
     beam, vocabulary = 3, 50
     logits, log_probs = 4 * torch.randn(5, beam, vocabulary), -torch.rand(5, beam)
     best, positions = (log_probs.unsqueeze(-1) + logits.log_softmax(-1)).flatten(1).topk(2 * beam, dim=1)
-    said = torch.zeros(5 * beam, 1, dtype=torch.long)
-    live = Live(torch.arange(5).repeat_interleave(beam), log_probs.flatten(), said, torch.zeros(5 * beam, 1))
+    prefixes = torch.zeros(5 * beam, 1, dtype=torch.long)
+    active = ActiveBeams(torch.arange(5).repeat_interleave(beam), log_probs.flatten(), prefixes)
     blocks = logits.flatten(0, 1).clone().split(4)
-    found = best_candidates(live, *best_tokens(blocks, [], said, live.sentences, 2 * beam), beam)
+    found = best_candidates(active, *best_tokens(blocks, [], prefixes, active.sentences, 2 * beam), beam)
     torch.testing.assert_close(found.log_probs, best)
     first = torch.arange(5).unsqueeze(1) * beam
     assert torch.equal((found.rows - first) * vocabulary + found.tokens, positions)
@@ -256,8 +200,8 @@ def test_candidates_are_the_best_of_the_full_log_softmax() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_largest_in_blocks_are_the_largest(data: st.DataObject) -> None:
-    """Whatever stands where, equal numbers and -inf included; which of equals is found does not matter."""
+def test_largest_in_blocks_equals_sort(data: st.DataObject) -> None:
+    """Also with equal numbers, of which any may be returned, and -inf."""
     count = data.draw(st.integers(1, 8))
     seed, spread = data.draw(st.integers(0, 1000)), data.draw(st.sampled_from([2, 20, 10**6]))
     numbers = torch.randint(spread, (3, 64 * 8), generator=torch.Generator().manual_seed(seed)).float()
@@ -268,12 +212,12 @@ def test_largest_in_blocks_are_the_largest(data: st.DataObject) -> None:
     assert all(len(set(row)) == count for row in places.tolist())
 
 
-def test_empty_batch() -> None:
+def test_empty_batch_has_no_hypotheses() -> None:
     assert search(tiny_model(0), torch.zeros(0, 4, dtype=torch.long), None, SearchOptions()) == []
 
 
 @pytest.mark.parametrize("beam", [1, 3])
-def test_damaged_model_is_named(beam: int) -> None:
+def test_nan_weights_raise_model_error(beam: int) -> None:
     model = tiny_model(0)
     with torch.no_grad():
         model.output.weight.fill_(math.nan)

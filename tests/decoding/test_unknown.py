@@ -1,4 +1,4 @@
-"""What `<unk>` becomes: by hand on made-up attention, and through a translator whose model says what it is told."""
+"""The replacement of `<unk>`: by hand from given attention, and in a translator with given outputs."""
 
 from collections.abc import Sequence
 
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from nmt.config import RuntimeSettings, TokenizerSettings
 from nmt.decoding import unknown
+from nmt.decoding.batch_runner import BatchRunner
 from nmt.decoding.batched_search import search_all
 from nmt.decoding.engine import TorchEngine
 from nmt.decoding.forced_decoding import Pair
@@ -29,9 +30,11 @@ MANY = settings(max_examples=25, deadline=None, suppress_health_check=[HealthChe
 
 @pytest.fixture(scope="module")
 def translator() -> Translator:
-    """A random model whose vocabulary knows no capitals, few letters, and no bytes; it says `<unk>` now and then."""
+    """A random model that sometimes generates `<unk>`: its vocabulary has no capitals, few letters, and no bytes."""
     model = loaded(byte_fallback=False)
-    ((usual,),) = search_all(model.model, [model.tokenizers.source.encode("ŁÜ ÇÉ")], SearchOptions(beam=1), 100)
+    ((usual,),) = search_all(
+        BatchRunner([model.model]), [model.tokenizers.source.encode("ŁÜ ÇÉ")], SearchOptions(beam=1), 100
+    )
     weight = model.model.output.weight
     with torch.no_grad():
         weight[UNK] = weight[usual.tokens[0]] * 1.5
@@ -50,17 +53,17 @@ def attended(source: list[bytes], *weights: float) -> str:
 
 
 class TestWords:
-    def test_tokens_of_a_word_count_together(self) -> None:
+    def test_weights_of_the_tokens_of_a_word_are_added(self) -> None:
         source = [b" the", b" ", "Łó".encode(), b"d", "ź".encode(), b",", b" it"]
         assert attended(source, 0.25, 0.1, 0.1, 0.1, 0.1, 0.2, 0.1, 0.05) == "Łódź"
         assert attended(source, 0.45, 0.1, 0.1, 0.1, 0.1, 0.0, 0.1, 0.05) == "the"
         assert attended(source, 0.0, 0.5, 0.0, 0.0, 0.0, 0.4, 0.1, 0.0) == "Łódź", (
-            "the mark of its beginning is its own"
+            "the token that only begins a word belongs to it"
         )
 
-    def test_marks_around_a_word_are_no_part_of_it(self) -> None:
+    def test_punctuation_is_not_part_of_a_word(self) -> None:
         source = [b" (", "«Łódź»".encode(), b").", b" O", b"'", b"Neill"]
-        assert attended(source, 0, 0.9, 0, 0, 0, 0, 0.1) == "«Łódź»", "one token is never cut"
+        assert attended(source, 0, 0.9, 0, 0, 0, 0, 0.1) == "«Łódź»", "a token is never split"
         assert attended(source, 0, 0, 0, 0, 0, 0.9, 0.1) == "Neill"
         assert attended([b" the", b" ", "😀".encode(), b"!"], 0, 0, 0.9, 0, 0.1) == "😀"
 
@@ -75,7 +78,7 @@ class TestWords:
 
 class TestText:
     @pytest.mark.parametrize(
-        ("said", "word", "expected"),
+        ("text", "word", "expected"),
         [
             ("il Ł .", "Łódź", "il Łódź ."),
             ("l'Łódź .", "Łódź", "l'Łódź ."),
@@ -83,21 +86,19 @@ class TestText:
             ("il gatto Łódź (dorme)", "Müß", "il gatto Müß (dorme)"),
         ],
     )
-    def test_it_takes_the_place_of_the_whole_word(
-        self, tokenizer: Tokenizer, said: str, word: str, expected: str
-    ) -> None:
-        ids = tokenizer.encode(said)
+    def test_the_whole_word_is_replaced(self, tokenizer: Tokenizer, text: str, word: str, expected: str) -> None:
+        ids = tokenizer.encode(text)
         assert UNK in ids
         assert text_with_words(tokenizer, ids, [word] * ids.count(UNK)).strip() == expected
 
-    def test_each_has_its_own(self, tokenizer: Tokenizer) -> None:
+    def test_each_unknown_gets_its_word(self, tokenizer: Tokenizer) -> None:
         ids = tokenizer.encode("Ł gatto Ü 曦")
         assert text_with_words(tokenizer, ids, ["Łukasz", "Ümit", "曦"]).strip() == "Łukasz gatto Ümit 曦"
         assert text_with_words(tokenizer, [UNK, UNK], ["A", "B"]) == "A B"
 
 
-class Saying:
-    """Translates every sentence into the same ids, and may say `<unk>`."""
+class FixedOutput:
+    """An engine that translates every sentence into the same ids."""
 
     longest = None
 
@@ -105,19 +106,19 @@ class Saying:
         self.ids = list(ids)
 
     def search(self, sentences: Sequence[Sequence[int]], *rest: object) -> list[list[Hypothesis]]:
-        return [[Hypothesis(self.ids, -1.0, [], -1.0)] for _ in sentences]
+        return [[Hypothesis(self.ids, -1.0, -1.0)] for _ in sentences]
 
 
-def test_a_sentence_has_the_words_that_the_chosen_heads_look_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_words_are_those_that_the_heads_attend_to(monkeypatch: pytest.MonkeyPatch) -> None:
     model = loaded(byte_fallback=False)
     tokenizer = model.tokenizers.target
     translator = Translator(model, RuntimeSettings(device="cpu"))
-    said = tokenizer.encode("il Wu dorme sul Xi")
-    monkeypatch.setattr(translator, "_engine", Saying(said))
+    text = tokenizer.encode("il Wu dorme sul Xi")
+    monkeypatch.setattr(translator, "_engine", FixedOutput(text))
     line = "the ŁÜ sleeps on the ÇÉ"
 
-    def diagonal(models: object, pairs: Sequence[Pair], budget: int, workers: object = None) -> list[Tensor]:
-        """Let the unknown look at the unknown, the first at the first."""
+    def diagonal(runner: object, heads: object, pairs: Sequence[Pair], budget: int) -> list[Tensor]:
+        """The n-th `<unk>` of the target attends to the n-th of the source."""
         tables = []
         for source, target in pairs:
             table = torch.zeros(len(target), len(source) + 1)
@@ -135,17 +136,21 @@ def test_a_sentence_has_the_words_that_the_chosen_heads_look_at(monkeypatch: pyt
     assert first.log_prob == -1.0
 
 
-def test_attention_is_that_of_forced_decoding(translator: Translator) -> None:
+def test_words_for_unknown_use_token_alignments(translator: Translator) -> None:
     (model,) = translator.models
     line, ids = "cat Łódź moon", [UNK, 5, UNK]
-    table = unknown.token_alignments(unknown.with_heads([model]), [(model.tokenizers.source.encode(line), ids)], 10)[0]
+    runner, heads = BatchRunner([model.model]), unknown.alignment_heads_of([model])
+    (table,) = unknown.token_alignments(runner, heads, [(model.tokenizers.source.encode(line), ids)], 10)
     spelled = model.tokenizers.source.spell_text(line)
-    assert words_for_unknown([model], [("", []), (line, ids)], 10) == [[], words_attended(table[[0, 2]], spelled)]
+    assert words_for_unknown(runner, [model], [("", []), (line, ids)], 10) == [
+        [],
+        words_attended(table[[0, 2]], spelled),
+    ]
 
 
 @MANY
 @given(st.lists(st.text(max_size=20) | st.sampled_from(["the Łódź cat", "曦晟。", "{0} Ü <b>"]), max_size=6))
-def test_every_line_is_one_line(translator: Translator, lines: list[str]) -> None:
+def test_every_translation_is_one_line(translator: Translator, lines: list[str]) -> None:
     for beam in (1, 2):
         options = translator.options(beam=beam, overrides=COPY)
         translations = list(translator.translate(lines, options))
@@ -156,7 +161,7 @@ def test_every_line_is_one_line(translator: Translator, lines: list[str]) -> Non
             assert "\ufdd1" not in one.text
 
 
-def test_unknown_words_are_copied_only_if_wanted(translator: Translator) -> None:
+def test_unknown_words_are_copied_only_with_unknown_copy(translator: Translator) -> None:
     line = "ŁÜ ÇÉ"
     copied, forbidden = (
         next(translator.translate([line], translator.options(overrides=overrides))).text for overrides in (COPY, ())
@@ -167,7 +172,7 @@ def test_unknown_words_are_copied_only_if_wanted(translator: Translator) -> None
 
 @MANY
 @given(LINES)
-def test_what_must_survive_does_so_all_the_same(line: str) -> None:
+def test_copying_loses_no_protected_text(line: str) -> None:
     translator = Translator(loaded(byte_fallback=False), RuntimeSettings(device="cpu"))
     copying, usual = (
         next(translator.translate([line], translator.options(overrides=overrides))) for overrides in (COPY, ())
@@ -175,9 +180,9 @@ def test_what_must_survive_does_so_all_the_same(line: str) -> None:
     assert len(compare(line, copying.text).missing) <= len(compare(line, usual.text).missing)
 
 
-def test_other_programs_refuse_it() -> None:
+def test_other_engines_refuse_unknown_copy() -> None:
     own = loaded(byte_fallback=False)
-    engine = TorchEngine(own.model, RuntimeSettings(device="cpu"))  # stands for any other program's
+    engine = TorchEngine([own.model], RuntimeSettings(device="cpu"))  # stands for any other program's
     exported = Translator(ExportedModel(engine, own.tokenizers, own.languages, own.decode))
     with pytest.raises(ConfigError, match=r"decode\.unknown: copy: CTranslate2 cannot do that; translate with"):
         list(exported.translate(["a"], exported.options(overrides=COPY)))

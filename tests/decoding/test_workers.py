@@ -1,7 +1,6 @@
-"""A search in several processes: the same as in one, and a clear end when one of them is killed.
+"""Worker processes: the same results as in one process, and a defined end when one of them is killed.
 
-Only a process whose torch has always had one thread may be copied. This one may be another, so workers_alone.py has the
-tests themselves.
+Only a process whose torch has always had one thread may be forked, so the tests are in workers_alone.py.
 """
 
 import os
@@ -10,17 +9,15 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 
-from nmt.config import ModelSettings, RuntimeSettings
-from nmt.decoding.batched_search import search_all
-from nmt.decoding.options import SearchOptions
-from nmt.decoding.workers import Workers
-from nmt.model.transformer import Transformer
+from nmt.config import RuntimeSettings
+from nmt.decoding.batch_runner import BatchRunner
+from nmt.decoding.workers import WorkerPool
+from tests.builders import tiny_model
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux only")
-def test_in_a_process_of_one_thread() -> None:
+def test_worker_processes_in_a_process_of_one_thread() -> None:
     tests = Path(__file__).with_name("workers_alone.py")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tests)],
@@ -31,15 +28,9 @@ def test_in_a_process_of_one_thread() -> None:
     assert "skipped" not in done.stdout
 
 
-def test_a_process_with_threads_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other threads, such as those of torch's products, would not be in the copies, which would wait for them."""
-    shape = {"encoder_layers": 1, "decoder_layers": 1, "dim": 16, "heads": 2, "feed_forward": 32}
-    torch.manual_seed(0)
-    model = Transformer(ModelSettings.model_validate(shape), 40, 40).eval()
-    workers = Workers(model, RuntimeSettings(device="cpu"), 2)
-    monkeypatch.setattr("nmt.decoding.workers._threads", lambda: 1000)
-    monkeypatch.setattr(Workers, "share_out", lambda *_: pytest.fail("was copied"))
-    asked = [[5, 6, 7]] * 9
-    assert not workers.ready
-    found, expected = (search_all(one, asked, SearchOptions(), 40) for one in (workers, model))
-    assert [of_one[0].tokens for of_one in found] == [of_one[0].tokens for of_one in expected]
+def test_process_with_threads_is_not_forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other threads, such as those of torch's matrix products, would be missing in the copies, which would wait."""
+    monkeypatch.setattr("nmt.decoding.workers._thread_count", lambda: 1000)
+    monkeypatch.setattr(WorkerPool, "map", lambda *_: pytest.fail("a worker was forked"))
+    runner = BatchRunner([tiny_model(1)], RuntimeSettings(device="cpu"), processes=2)
+    assert runner.run(lambda models, batch: 2 * batch, range(5)) == [0, 2, 4, 6, 8]

@@ -156,7 +156,7 @@ class Deaf:
         self._tokenizer = tokenizer
 
     def search(self, sentences: Sequence[Sequence[int]], *rest: object) -> list[list[Hypothesis]]:
-        return [[Hypothesis(self._tokenizer.encode("il gatto ."), -1.0, [], -1.0)] for _ in sentences]
+        return [[Hypothesis(self._tokenizer.encode("il gatto ."), -1.0, -1.0)] for _ in sentences]
 
 
 def test_lines_with_a_loss_are_named(tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]) -> None:

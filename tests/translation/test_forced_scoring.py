@@ -12,6 +12,7 @@ import torch
 
 from nmt.config import RuntimeSettings
 from nmt.decoding.alignment import align
+from nmt.decoding.batch_runner import BatchRunner
 from nmt.decoding.engine import TorchEngine
 from nmt.decoding.forced_decoding import force_texts
 from nmt.errors import ConfigError, DataError, ModelError
@@ -84,7 +85,10 @@ class TestGiven:
     def test_models_together_are_the_mean_of_their_probabilities(self, loaded: LoadedModel) -> None:
         other = replace(loaded, model=type(loaded.model)(loaded.model.settings, 300, 300).eval())
         pairs = [("the cat", "il gatto"), ("we drink tea", "")]
-        one, two, both = (force_texts(models, pairs, 100) for models in ([loaded], [other], [loaded, other]))
+        one, two, both = (
+            force_texts(BatchRunner([one.model for one in models]), loaded.tokenizers, pairs, 100)
+            for models in ([loaded], [other], [loaded, other])
+        )
         for first, second, mean in zip(one, two, both, strict=True):
             expected = [math.log((math.exp(a) + math.exp(b)) / 2) for (_, a), (_, b) in zip(first, second, strict=True)]
             assert [value for _, value in mean] == pytest.approx(expected, abs=1e-4)
@@ -97,7 +101,7 @@ class TestAlignment:
         translations = list(translator.translate(lines, options))
         assert any(one.alignment for one in translations)
         for one in translations[: len(SENTENCES)]:
-            (expected,) = align([loaded], [(one.source, one.text)], 1)
+            (expected,) = align(BatchRunner([loaded.model]), [loaded], [(one.source, one.text)], 1)
             assert one.alignment == expected
         assert [one.alignment for one in translations[len(SENTENCES) : -1]] == [[], []]
         assert json.loads(translations[0].as_json())["alignment"] == [list(link) for link in translations[0].alignment]
@@ -167,7 +171,7 @@ class TestMostAlike:
 
 
 def test_other_programs_refuse_what_they_cannot_do(loaded: LoadedModel) -> None:
-    engine = TorchEngine(loaded.model, CPU)  # stands for any other program's
+    engine = TorchEngine([loaded.model], CPU)  # stands for any other program's
     exported = Translator(ExportedModel(engine, loaded.tokenizers, loaded.languages, loaded.decode), CPU)
     with pytest.raises(ConfigError, match="--alignment: CTranslate2 cannot do that; translate with the model itself"):
         list(exported.translate(["a"], replace(exported.options(), alignment=True)))

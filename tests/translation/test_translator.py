@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from nmt.config import DecodeSettings, Languages, ModelSettings, RuntimeSettings, TokenizerSettings
 from nmt.decoding import batched_search, rescoring
-from nmt.decoding.batched_search import Limits, dealt_batches, length_batches, search_all
+from nmt.decoding.batch_runner import BatchRunner
+from nmt.decoding.batched_search import Limits, balanced_batches, length_batches, search_all
 from nmt.decoding.engine import TorchEngine
 from nmt.decoding.hypothesis import Constraints
 from nmt.decoding.options import SearchOptions
@@ -245,7 +246,7 @@ class TestBatches:
     @given(st.lists(st.integers(1, 50), max_size=90), st.integers(1, 4), st.integers(1, 5), st.integers(200, 3000))
     def test_each_process_gets_as_much_to_do(self, lengths: list[int], width: int, processes: int, tokens: int) -> None:
         limits = Limits(tokens, 40, processes)
-        batches = list(dealt_batches(lengths, width, limits))
+        batches = list(balanced_batches(lengths, width, limits))
         assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
         for batch in batches:
             assert len(batch) == 1 or (len(batch) - 0.5) * max(lengths[i] for i in batch) * width <= tokens
@@ -281,7 +282,7 @@ class TestBatches:
 
         monkeypatch.setattr(batched_search, "search", full)
         with pytest.raises(ConfigError, match="a sentence of 3 tokens with a beam of 5 does not fit"):
-            search_all(loaded.model, [[5, 6]], SearchOptions(), 100)
+            search_all(BatchRunner([loaded.model]), [[5, 6]], SearchOptions(), 100)
 
 
 class TestModel:
@@ -361,7 +362,7 @@ class TestPrefixes:
         assert [one.alignment for one in found] == [[], [], []]
 
     def test_other_programs_refuse_them(self, loaded: LoadedModel) -> None:
-        engine = TorchEngine(loaded.model, RuntimeSettings(device="cpu"))  # stands for any other program's
+        engine = TorchEngine([loaded.model], RuntimeSettings(device="cpu"))  # stands for any other program's
         exported = Translator(ExportedModel(engine, loaded.tokenizers, loaded.languages, loaded.decode))
         with pytest.raises(
             ConfigError, match="--prefixes: CTranslate2 cannot do that; translate with the model itself"

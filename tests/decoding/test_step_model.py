@@ -1,4 +1,4 @@
-"""Models together against the mean of their probabilities, taken by hand and by brute force."""
+"""Ensembles against the mean of the probabilities of their members, by hand and by brute force."""
 
 import itertools
 import math
@@ -9,14 +9,15 @@ import torch
 from torch import Tensor
 
 from nmt.config import DecodeSettings, Languages, MaxLength, TokenizerSettings
-from nmt.decoding.ensemble import Ensemble, check_same_vocabulary
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import search
+from nmt.decoding.step_model import Ensemble, check_same_vocabulary, step_model
 from nmt.errors import ModelError
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
-from nmt.text.tokenizer import Tokenizer, Tokenizers
-from tests.decoding.test_search import EOS, assert_same, log_probs_without_cache, only, padded, tiny_model
+from nmt.text.tokenizer import EOS, Tokenizer, Tokenizers
+from tests.builders import log_probs_without_cache, padded, tiny_model
+from tests.decoding.reference_search import assert_same, only, sequence_log_prob
 
 
 def mean_log_probs(models: list[Transformer], source: Tensor, tokens: list[int]) -> Tensor:
@@ -25,7 +26,7 @@ def mean_log_probs(models: list[Transformer], source: Tensor, tokens: list[int])
 
 
 @pytest.mark.parametrize("options", [SearchOptions(beam=1), SearchOptions(beam=4, n_best=4)])
-def test_a_model_with_itself_is_the_model(options: SearchOptions) -> None:
+def test_ensemble_of_a_model_with_itself_equals_the_model(options: SearchOptions) -> None:
     model = tiny_model(3, vocabulary=12)
     source, mask = padded([[4, 5, 6, 3], [7, 3], [11, 9, 8, 5, 3]])
     alone, twice = (search(decoder, source, mask, options) for decoder in (model, Ensemble([model, model])))
@@ -34,26 +35,25 @@ def test_a_model_with_itself_is_the_model(options: SearchOptions) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_wide_beam_is_brute_force(seed: int) -> None:
+def test_wide_beam_search_of_an_ensemble_equals_brute_force(seed: int) -> None:
     models = [tiny_model(seed), tiny_model(seed + 10, decoder_layers=1), tiny_model(seed + 20, dim=8)]
     source = torch.tensor([[4, 5, 3]])
     options = SearchOptions(beam=40, n_best=5, max_length=MaxLength(factor=0, extra=4))
     expected = []
     for length in range(4):
-        for said in itertools.product([4, 5], repeat=length):
-            table = mean_log_probs(models, source, list(said))
-            steps = [float(table[i, token]) for i, token in enumerate([*said, EOS])]
-            expected.append((sum(steps) / options.penalty(length + 1), list(said), steps))
+        for tokens in itertools.product([4, 5], repeat=length):
+            log_prob = sequence_log_prob(mean_log_probs(models, source, list(tokens)), tokens)
+            expected.append((log_prob / options.penalty(length + 1), list(tokens), log_prob))
     expected.sort(reverse=True)
     found = only(search(Ensemble(models), source, None, options))
     assert [hypothesis.tokens for hypothesis in found] == [tokens for _, tokens, _ in expected[:5]]
-    for hypothesis, (normalized, _, steps) in zip(found, expected, strict=False):
-        assert hypothesis.token_log_probs == pytest.approx(steps, abs=1e-4)
+    for hypothesis, (normalized, _, log_prob) in zip(found, expected, strict=False):
+        assert hypothesis.log_prob == pytest.approx(log_prob, abs=1e-4)
         assert hypothesis.normalized == pytest.approx(normalized, abs=1e-4)
 
 
 @pytest.mark.parametrize("beam", [1, 3])
-def test_company_does_not_matter(beam: int) -> None:
+def test_hypotheses_do_not_depend_on_the_other_sentences(beam: int) -> None:
     ensemble = Ensemble([tiny_model(5, vocabulary=12), tiny_model(6, vocabulary=12, decoder_layers=1)])
     options = SearchOptions(beam=beam, n_best=beam, max_length=MaxLength(factor=1.5, extra=3))
     sentences = [[4, 5, 6, 7, 8, 3], [9, 3], [10, 11, 3], [4, 3], [5, 5, 5, 5, 3]] * 3
@@ -61,31 +61,34 @@ def test_company_does_not_matter(beam: int) -> None:
         assert_same(found, only(search(ensemble, torch.tensor([ids]), None, options)))
 
 
-def test_greedy_follows_the_mean_not_a_vote() -> None:
+def test_greedy_search_follows_the_mean() -> None:
     models = [tiny_model(seed, vocabulary=9) for seed in range(3)]
-    source, said = torch.tensor([[4, 5, 6, 3]]), []
+    source = torch.tensor([[4, 5, 6, 3]])
+    expected: list[int] = []
     options = SearchOptions(beam=1, max_length=MaxLength(factor=1, extra=6))
     (found,) = only(search(Ensemble(models), source, None, options))
-    while len(said) < 9:
-        table = mean_log_probs(models, source, said)
+    while len(expected) < 9:
+        table = mean_log_probs(models, source, expected)
         table[:, list(options.forbidden)] = -math.inf
         if (token := int(table[-1].argmax())) == EOS:
             break
-        said.append(token)
-    assert found.tokens == said
+        expected.append(token)
+    assert found.tokens == expected
 
 
-def test_it_is_as_long_as_its_shortest_member() -> None:
+def test_longest_is_that_of_the_most_limited_member() -> None:
     free, seven, nine = (tiny_model(0, **shape) for shape in ({}, learned(7), learned(9)))
     assert Ensemble([free, free]).longest is None
     assert Ensemble([nine, free, seven]).longest == 7
+    assert step_model([seven]) is seven
+    assert step_model([free, nine]).longest == 9
 
 
 def learned(positions: int) -> dict[str, object]:
     return {"positions": "learned", "max_positions": positions}
 
 
-def test_other_vocabularies_are_named() -> None:
+def test_different_tokenizers_raise() -> None:
     model = tiny_model(0)
     one, other = (
         Tokenizer.train([text] * 20, TokenizerSettings(vocab_size=269)) for text in ("abcd efgh", "ijkl mnop")
