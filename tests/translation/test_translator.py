@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nmt.config import DecodeSettings, Languages, ModelSettings, RuntimeSettings, TokenizerSettings
-from nmt.decoding import batched_search, rescoring
+from nmt.decoding import batched_search, engine
 from nmt.decoding.batch_runner import BatchRunner
 from nmt.decoding.batched_search import Limits, balanced_batches, length_batches, search_all
 from nmt.decoding.engine import TorchEngine
@@ -171,7 +171,7 @@ class TestOrder:
             searched.extend(sentences)
             return search_all(model, sentences, *rest)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(rescoring, "search_all", counting)
+        monkeypatch.setattr(engine, "search_all", counting)
         found = texts(translator, ["a dog", "", "the cat", "a dog", "a dog"])
         assert len(searched) == 2
         assert found[0] == found[3] == found[4]
@@ -199,7 +199,7 @@ class TestLongLines:
             return search_all(model, sentences[:1], *rest[:2]) * len(sentences)  # type: ignore[arg-type]
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(rescoring, "search_all", watching)
+            patch.setattr(engine, "search_all", watching)
             (translation,) = translator.translate([line], translator.options(beam=1))
         assert longest <= 200
         assert translation.pieces > 100
