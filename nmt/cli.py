@@ -85,13 +85,13 @@ def train(
 ) -> None:
     """Train the model of the recipe. Prepares the corpus if needed; resumes the run if it exists."""
     with errors_explained(debug, quiet) as console:
-        from nmt.commands.train import dry_run
+        from nmt.commands.train import check_settings, dry_run
         from nmt.commands.train import train as train_stage
         from nmt.config import load_recipe
         from nmt.system.distributed import connect, is_restarted
 
         signal.signal(signal.SIGUSR1, lambda *_: None)  # ignored until there is something to save
-        recipe = load_recipe(config, overrides or ())
+        recipe = load_recipe(config, overrides or (), check_settings)
         with connect(recipe.runtime):
             if dry:
                 if report := dry_run(recipe, console):

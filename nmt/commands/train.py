@@ -12,7 +12,7 @@ from nmt.errors import DataError
 from nmt.model.checkpoint import keep_alignment, load_model, read_configuration
 from nmt.system import distributed
 from nmt.system.console import Console
-from nmt.system.device import choose_device, reuse_freed_memory, set_threads
+from nmt.system.device import check_machine, choose_device, reuse_freed_memory, set_threads
 from nmt.system.files import replace_link
 from nmt.text.corpus import SentencePair, read_pairs
 from nmt.text.prepared import PreparedCorpus
@@ -85,20 +85,25 @@ def dry_run(recipe: Recipe, console: Console) -> str:
     return render(estimate(recipe, corpus, choose_device(recipe.runtime)))
 
 
+def check_settings(recipe: Recipe) -> None:
+    """Raise SettingError for settings that this machine or the model makes impossible."""
+    check_machine(recipe)
+    if recipe.runtime.compile:
+        check_compiler(choose_device(recipe.runtime))
+    if recipe.train.tensorboard:
+        check_tensorboard()
+    check_freeze(recipe)
+
+
 def check_recipe(recipe: Recipe, run: RunDirectory, restart: bool) -> list[SentencePair]:
     """Raise ConfigError, DataError or ModelError for all that can be refused without a corpus; return the test text."""
     if run.rank == 0:
         check_run_directory(recipe)
         if not restart:
             check_may_continue(recipe, run)
-    device = choose_device(recipe.runtime)
+    check_settings(recipe)
     set_threads(recipe.runtime)
     reuse_freed_memory()
-    if recipe.runtime.compile:
-        check_compiler(device)
-    if recipe.train.tensorboard:
-        check_tensorboard()
-    check_freeze(recipe)
     if recipe.train.init_from is not None and (restart or not run.saved()):
         read_configuration(recipe.train.init_from)  # checks the digests of its files
     return read_test(recipe)

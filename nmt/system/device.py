@@ -9,7 +9,8 @@ from typing import get_args
 
 import torch
 
-from nmt.config import RuntimeSettings
+from nmt.config import Recipe, RuntimeSettings
+from nmt.config.recipe_errors import SettingError
 from nmt.errors import ConfigError
 
 
@@ -31,8 +32,21 @@ def choose_device(settings: RuntimeSettings) -> torch.device:
     names = [name for name, is_available in available.items() if is_available]
     name = names[0] if settings.device == "auto" else settings.device
     if name not in names:
-        raise ConfigError(f"runtime.device: {name} is not available here; this machine has: {', '.join(names)}")
+        raise SettingError("runtime.device", f"{name} is not available here; this machine has: {', '.join(names)}")
     return _prepare_cuda() if name == "cuda" else torch.device(name)
+
+
+def check_machine(recipe: Recipe) -> None:
+    """Raise SettingError if this machine has not the device of a recipe, or too little RAM for the weights."""
+    choose_device(recipe.runtime)
+    weights = 4 * recipe.model.size(recipe.tokenizer.vocab_size)
+    ram = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if weights > ram:
+        raise SettingError(
+            "model",
+            f"these sizes give {weights / 4e9:,.1f} billion parameters, {weights / 2**30:,.1f} GiB in fp32, but this "
+            f"machine has {ram / 2**30:,.1f} GiB of RAM; reduce encoder_layers, decoder_layers, dim or feed_forward",
+        )
 
 
 def _prepare_cuda() -> torch.device:

@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils._triton import has_triton
 
 from nmt.config import Recipe
-from nmt.errors import ConfigError
+from nmt.config.recipe_errors import SettingError
 from nmt.model.attention import MultiHeadAttention
 from nmt.model.checkpoint import WEIGHTS_FILE, load_weights, read_configuration
 from nmt.model.transformer import Transformer
@@ -21,7 +21,7 @@ from nmt.text.tokenizer import Tokenizers
 def initial_model(recipe: Recipe, tokenizers: Tokenizers, pretrained: bool = True) -> Transformer:
     """Return the model that a training starts with; `pretrained` loads the weights of `train.init_from`, if it is set.
 
-    Raises ModelError for weights that are damaged or have other shapes, ConfigError as `freeze` does.
+    Raises ModelError for weights that are damaged or have other shapes, SettingError as `freeze` does.
     """
     torch.manual_seed(seed_for("weights", recipe.seed))
     model = Transformer(recipe.model, len(tokenizers.source), len(tokenizers.target))
@@ -33,7 +33,7 @@ def initial_model(recipe: Recipe, tokenizers: Tokenizers, pretrained: bool = Tru
 
 
 def check_freeze(recipe: Recipe) -> None:
-    """Raise ConfigError as `freeze` does, without allocating the model: names do not depend on the vocabulary."""
+    """Raise SettingError as `freeze` does, without allocating the model: names do not depend on the vocabulary."""
     with torch.device("meta"):
         freeze(Transformer(recipe.model, 32, 32), recipe.train.freeze)
 
@@ -41,30 +41,30 @@ def check_freeze(recipe: Recipe) -> None:
 def freeze(model: nn.Module, patterns: tuple[str, ...]) -> None:
     """Exclude the weights whose names match a pattern from training; a tied matrix matches by each of its names.
 
-    Raises ConfigError for a pattern without a match, and if every weight is frozen.
+    Raises SettingError for a pattern without a match, and if every weight is frozen.
     """
     weights = dict(model.named_parameters(remove_duplicate=False))
     for pattern in patterns:
         matching = [weight for name, weight in weights.items() if fnmatchcase(name, pattern)]
         if not matching:
             beginnings = ", ".join(sorted({name.split(".")[0] for name in weights}))
-            raise ConfigError(
-                f"train.freeze: no weight matches '{pattern}'; names begin with {beginnings}; "
-                "* matches anything, as in encoder.*"
+            raise SettingError(
+                "train.freeze",
+                f"no weight matches '{pattern}'; names begin with {beginnings}; * matches anything, as in encoder.*",
             )
         for weight in matching:
             weight.requires_grad_(False)
     if not any(weight.requires_grad for weight in weights.values()):
-        raise ConfigError(f"train.freeze: {', '.join(patterns)} match every weight, so there is nothing to train")
+        raise SettingError("train.freeze", f"{', '.join(patterns)} match every weight, so there is nothing to train")
 
 
 def check_compiler(device: torch.device) -> None:
-    """Raise ConfigError if torch.compile cannot work on this machine."""
+    """Raise SettingError if torch.compile cannot work on this machine."""
     compiler = os.environ.get("CXX", "g++")
     if shutil.which(compiler) is None:
-        raise ConfigError(f"runtime.compile: there is no C++ compiler {compiler}; install one, or set it to false")
+        raise SettingError("runtime.compile", f"there is no C++ compiler {compiler}; install one, or set it to false")
     if device.type == "cuda" and not has_triton():
-        raise ConfigError("runtime.compile: Triton does not work with this GPU; set it to false")
+        raise SettingError("runtime.compile", "Triton does not work with this GPU; set it to false")
 
 
 def compile_layers(model: Transformer, device: torch.device) -> None:
@@ -72,7 +72,7 @@ def compile_layers(model: Transformer, device: torch.device) -> None:
 
     Encoder layers share their code, and so do decoder layers: two layers are compiled, whatever the depth. Attention is
     excluded: its kernel is fused already, and it alone handles sentences and padding. All else works on (N, D) rows,
-    where only N varies, so that no later batch triggers a recompilation. Raises ConfigError as `check_compiler` does.
+    where only N varies, so that no later batch triggers a recompilation. Raises SettingError as `check_compiler` does.
     """
     check_compiler(device)
     for name in ("self_attend", "cross_attend"):

@@ -8,7 +8,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from nmt.errors import ConfigError, DataError, ModelError
+from nmt.config.recipe_errors import SettingError
+from nmt.errors import DataError, ModelError
 
 
 class MetricsLog:
@@ -70,11 +71,11 @@ def _record(line: bytes) -> dict[str, Any] | None:
 
 
 def check_tensorboard() -> None:
-    """Raise ConfigError if TensorBoard is not installed."""
+    """Raise SettingError if TensorBoard is not installed."""
     if find_spec("tensorboard") is None:
-        raise ConfigError(
-            "train.tensorboard: tensorboard is not installed; run pip install '.[tensorboard]' in the nmt checkout, or "
-            "set it to false"
+        raise SettingError(
+            "train.tensorboard",
+            "tensorboard is not installed; run pip install '.[tensorboard]' in the nmt checkout, or set it to false",
         )
 
 
@@ -82,7 +83,7 @@ class TensorBoard:
     """A folder of event files; each resumed training adds a new one."""
 
     def __init__(self, folder: Path) -> None:
-        """Raise ConfigError if TensorBoard is not installed; nothing is written yet."""
+        """Raise SettingError if TensorBoard is not installed; nothing is written yet."""
         check_tensorboard()
         self.folder = folder
         self._writer: Any = None

@@ -2,6 +2,8 @@
 
 import contextlib
 import os
+import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,6 +14,7 @@ from nmt.config import RuntimeSettings
 from nmt.errors import ConfigError
 from nmt.system import device as device_module
 from nmt.system.device import is_out_of_memory
+from tests.builders import run_command, write_reversal_task
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
@@ -169,3 +172,27 @@ def test_out_of_memory_errors_are_recognised(error: Exception) -> None:
 )
 def test_other_errors_are_not_out_of_memory(error: Exception) -> None:
     assert not is_out_of_memory(error)
+
+
+@pytest.mark.parametrize(
+    ("override", "problem"),
+    [
+        ("train.freeze=[encoding.*]", r"--set train\.freeze=.*: train\.freeze: no weight matches 'encoding\.\*'"),
+        ("runtime.device=mps", "--set runtime.device=mps: runtime.device: mps is not available here; this machine has"),
+        (
+            "model.encoder_layers=20_000_000",
+            r"recipe\.yaml:9: model: these sizes give 44\.5 billion parameters, ",
+        ),
+    ],
+)
+def test_train_refuses_what_the_machine_lacks_before_it_prepares(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, override: str, problem: str
+) -> None:
+    monkeypatch.setattr("torch.backends.mps.is_available", lambda: False)
+    monkeypatch.setattr("os.sysconf", {"SC_PHYS_PAGES": 2**20, "SC_PAGE_SIZE": 2**12}.__getitem__)
+    recipe = write_reversal_task(tmp_path)
+    result = run_command("train", "-c", recipe, "--set", override)
+    assert result.exit_code == 2, result.output
+    assert re.search(problem, result.output)
+    assert not (tmp_path / "run").exists()
+    assert not (tmp_path / "prepared").exists()
