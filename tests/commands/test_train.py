@@ -16,11 +16,13 @@ from nmt.commands import train as command
 from nmt.commands.prepare import prepare
 from nmt.commands.train import train
 from nmt.errors import ConfigError, DataError, ModelError
+from nmt.model.checkpoint import load_model
 from nmt.system.console import Console
 from nmt.training.display import HEAD
 from nmt.training.run import RunDirectory
-from tests.builders import reversal_pairs, write_reversal_task, write_tsv
+from tests.builders import reversal_pairs, run_command, write_reversal_task, write_tsv
 from tests.training.runs import (
+    CPU,
     QUIET,
     assert_same_run,
     progress,
@@ -300,3 +302,117 @@ def test_reversal_of_words_is_learned(tmp_path: Path) -> None:
     assert len(unseen) > 20
     assert sum(translation == target for translation, target in unseen) >= 0.9 * len(unseen)
     assert outcome.test.bleu.value >= 90
+
+
+# the run directory
+
+
+def tree(folder: Path) -> dict[str, bytes | str]:
+    """Return all paths below a folder, with the content of files and the targets of links."""
+    return {
+        str(path.relative_to(folder)): os.readlink(path) if path.is_symlink() else path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_symlink() or path.is_file()
+    }
+
+
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize(
+    ("run", "override", "problem"),
+    [
+        (".", "name=x", "it is the current folder"),
+        ("mine", "name=x", "it holds files, such as"),
+        ("empty", "data.test={tsv: empty/test.txt}", "which is read"),
+        ("texts", "name=x", "which is read"),
+    ],
+)
+def test_run_folder_with_other_files_is_refused_untouched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: str, override: str, problem: str, restart: bool
+) -> None:
+    """Recipes, test texts and corpora of the user are neither replaced nor removed."""
+    texts = tmp_path / "texts"
+    texts.mkdir()
+    file = write_reversal_task(texts)
+    for folder, name in (("mine", "recipe.yaml"), ("mine", "test.txt"), ("empty", "test.txt")):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / name).write_text("ba ce\tvid tec\n")
+    before = tree(tmp_path)
+    options = ["--set", f"run={tmp_path / run}", "--set", f"prepared={tmp_path / 'prepared'}", "--set", override]
+    result = run_command("train", "-c", file, *options, *(["--restart"] if restart else []))
+    assert result.exit_code == 2
+    assert problem in result.stderr
+    assert tree(tmp_path) == before
+    assert not (tmp_path / "prepared").exists()
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_run_with_a_file_of_the_user_is_refused_untouched(texts: Path, tmp_path: Path, restart: bool) -> None:
+    run = tmp_path / "run"
+    train_run(texts, run, "train.stop.steps=1")
+    (run / "checkpoints" / "notes.txt").write_text("keep")
+    before = tree(run)
+    with pytest.raises(ConfigError, match=r"it holds checkpoints/notes\.txt, which nmt did not write"):
+        train(recipe(texts, run, "train.stop.steps=2"), QUIET, restart)
+    assert tree(run) == before
+
+
+@pytest.mark.parametrize(
+    ("override", "problem"),
+    [
+        ("train.freeze=[encodr.*]", "no weight matches 'encodr.*'"),
+        ("data.test={tsv: nowhere.tsv}", "nowhere.tsv"),
+        pytest.param(
+            "runtime.device=cuda",
+            "cuda is not available",
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"),
+        ),
+    ],
+)
+def test_what_training_refuses_is_refused_before_preparation(tmp_path: Path, override: str, problem: str) -> None:
+    file = write_reversal_task(tmp_path)
+    result = run_command("train", "-c", file, "--set", override)
+    assert result.exit_code == 2
+    assert problem in result.stderr
+    assert "preparing" not in result.stderr
+    assert not (tmp_path / "prepared").exists()
+    assert not (tmp_path / "run").exists()
+
+
+def test_changed_recipe_is_refused_before_preparation(texts: Path, tmp_path: Path) -> None:
+    """Also where the same change makes the prepared corpus stale."""
+    run = tmp_path / "run"
+    inside = f"prepared={run / 'prepared'}"
+    train_run(texts, run, "train.stop.steps=1", inside)
+    before = tree(run)
+    with pytest.raises(ConfigError, match=r"started with another recipe:\n  tokenizer.vocab_size: was 80, now 70"):
+        train_run(texts, run, "tokenizer.vocab_size=70", inside)
+    assert tree(run) == before
+
+
+# the test text
+
+
+@pytest.mark.parametrize("target", ["it", "zh"])
+def test_test_txt_equals_the_output_of_nmt_translate(tmp_path: Path, target: str) -> None:
+    """With placeholders, typography, and a line of more tokens than the longest of the training."""
+    settings = {"languages": {"source": "en", "target": target}, "tokenizer": {"vocab_size": 300}}
+    file = write_reversal_task(tmp_path, changes=settings)
+    sources = ["ba ce", "di {0} fo https://a.org/x", "e' ba, ce.", " ".join(["ba ce di,"] * 60)]
+    write_tsv(tmp_path / "test.tsv", [(source, "vid") for source in sources])
+    (tmp_path / "input.txt").write_text("".join(f"{source}\n" for source in sources))
+    overrides = [
+        "data.test={tsv: test.tsv}",
+        "data.filters={keep_any_script: true, max_tokens: 40}",
+        "train.stop.steps=40",
+        "train.validate_every=40",
+    ]
+    result = run_command("train", "-c", file, *(word for override in overrides for word in ("--set", override)))
+    assert result.exit_code == 0, result.stderr
+    assert load_model(tmp_path / "run" / "best", CPU).longest_source == 40
+    translated = run_command("translate", "--model", tmp_path / "run", "-i", tmp_path / "input.txt", "--device", "cpu")
+    assert translated.exit_code == 0, translated.stderr
+    written = (tmp_path / "run" / "test.txt").read_text(encoding="utf-8")
+    assert translated.stdout == written
+    assert written.count("\n") == 4
+    assert "{0}" in written
+    assert "https://a.org/x" in written

@@ -8,6 +8,7 @@ import torch
 
 from nmt.config import ModelSettings
 from nmt.errors import ConfigError
+from nmt.model.attention import MultiHeadAttention
 from nmt.model.transformer import Transformer
 from nmt.training.initialization import compile_layers
 
@@ -71,7 +72,17 @@ def test_compiled_equals_eager_for_batches_of_all_shapes_and_is_compiled_once(ch
     assert not copied(*batch(0)).any()
 
 
-def test_a_machine_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.skipif(shutil.which("g++") is None, reason="compiling for a CPU needs g++")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's
+def test_compiling_a_model_leaves_other_models_alone() -> None:
+    methods = dict(vars(MultiHeadAttention))
+    compile_layers(build(), CPU)
+    assert dict(vars(MultiHeadAttention)) == methods
+    other = build()
+    assert "self_attend" not in vars(other.encoder[0].attention)
+
+
+def test_machine_without_a_compiler_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(
         ConfigError, match=r"runtime\.compile: there is no C\+\+ compiler no-such-compiler; install one"

@@ -1,6 +1,7 @@
 """Updates that are not finite are skipped; after several in a row training rolls back; rising losses are reported."""
 
 import json
+import re
 import signal
 from pathlib import Path
 
@@ -8,8 +9,11 @@ import pytest
 import torch
 
 from nmt.batching.prefetch import Prefetcher
+from nmt.commands.train import train
 from nmt.errors import ModelError
 from nmt.model.checkpoint import load_model
+from nmt.system.console import Console
+from nmt.training.divergence import DivergenceMonitor
 from nmt.training.loop import Training
 from tests.builders import reversal_pairs
 from tests.training.runs import (
@@ -18,6 +22,7 @@ from tests.training.runs import (
     interrupt_after,
     metrics,
     progress,
+    recipe,
     same_tensors,
     saved_steps,
     skipped_steps,
@@ -146,3 +151,25 @@ def test_divergence_before_the_first_checkpoint_saves_nothing(texts: Path, tmp_p
     with pytest.raises(ModelError, match="there is no checkpoint of a validation to return to: lower"):
         train_run(texts, tmp_path / "run", *overrides)
     assert saved_steps(tmp_path / "run") == []
+
+
+def test_monitor_warns_once_for_each_rise() -> None:
+    """With 100 tokens a uniform prediction has log 100 = 4.6 nats: more than 9.2, or 4.6 above the lowest, diverges."""
+    monitor = DivergenceMonitor(100)
+    warned = [monitor.warning(loss) is not None for loss in (5.0, 9.0, 3.0, 7.5, 7.7, 9.0, 3.0, 8.0, float("inf"))]
+    assert warned == [False, False, False, False, True, False, False, True, False]
+    message = DivergenceMonitor(100).warning(4e7)
+    assert message is not None
+    assert message.startswith("training diverges: 40,000,000.0 nats per token")
+    assert "lower train.schedule's rate" in message
+
+
+def test_finite_divergence_is_warned_about_and_perplexity_is_bounded(
+    texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    overrides = ("train.schedule.rate=1e3", "train.stop.steps=6", "train.validate_every=6", "train.log_every=2")
+    train(recipe(texts, tmp_path / "run", *overrides), Console())
+    shown = capsys.readouterr().err
+    assert "training diverges: " in shown
+    assert "> 1,000,000" in shown
+    assert max(map(len, re.findall(r"[\d,]+", shown))) < 20

@@ -531,8 +531,12 @@ def test_the_last_step_of_a_schedule_that_falls_is_not_free(tmp_path: Path, name
     open_run(run, falling(100, 5))
     run.checkpoint(1).mkdir()
     open_run(run, falling(100, 6))
-    with pytest.raises(ConfigError, match=r"train.stop.steps: was 100, now 200"):
+    with pytest.raises(ConfigError) as caught:
         open_run(run, falling(200, 6))
+    message = str(caught.value)
+    assert "train.stop.steps: was 100, now 200" in message
+    assert f"To train longer, start another run: with train.init_from: {run.path}" in message
+    assert "train.stop (except train.stop.steps)" in message
 
 
 def test_restart_forgets_what_was_learnt_and_nothing_else(run: RunDirectory, tokenizers: Tokenizers) -> None:
