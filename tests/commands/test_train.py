@@ -320,7 +320,7 @@ def tree(folder: Path) -> dict[str, bytes | str]:
 @pytest.mark.parametrize(
     ("run", "override", "problem"),
     [
-        (".", "name=x", "it is the current folder"),
+        (".", "name=x", "which is read"),
         ("mine", "name=x", "it holds files, such as"),
         ("empty", "data.test={tsv: empty/test.txt}", "which is read"),
         ("texts", "name=x", "which is read"),
