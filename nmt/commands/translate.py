@@ -15,7 +15,7 @@ from nmt.export.exported import EXPORT_FILE, is_export
 from nmt.model.checkpoint import CONFIG_FILE, digest_of, resolve_model
 from nmt.system.console import Console
 from nmt.system.device import reuse_freed_memory, set_threads, thread_count
-from nmt.system.distributed import connected, rank
+from nmt.system.distributed import connect, rank
 from nmt.translation.forced_scoring import score_given_stream
 from nmt.translation.lines import ParallelLines
 from nmt.translation.pipeline import opened, translate_stream
@@ -36,7 +36,7 @@ def opened_translator(
     set_threads(runtime.model_copy(update={"threads": 1}))
     reuse_freed_memory()
     directory, *others = models
-    with connected(runtime):
+    with connect(runtime):
         yield Translator.load(directory, runtime, engine, others, thread_count(runtime))
 
 

@@ -18,7 +18,7 @@ def shard(root: nn.Module, model: Transformer, device: torch.device) -> None:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
-    mesh = init_device_mesh(device.type, (distributed.size(),))
+    mesh = init_device_mesh(device.type, (distributed.world_size(),))
     for layer in (*model.encoder, *model.decoder):
         fully_shard(layer, mesh=mesh)
     fully_shard(root, mesh=mesh)
@@ -39,7 +39,7 @@ def whole(model: Transformer) -> Transformer:
 
 def whole_tensor(tensor: Tensor) -> Tensor:
     """Return a tensor with its shards gathered. Call it on all ranks."""
-    if distributed.size() == 1:
+    if distributed.world_size() == 1:
         return tensor
     from torch.distributed.tensor import DTensor
 
@@ -48,7 +48,7 @@ def whole_tensor(tensor: Tensor) -> Tensor:
 
 def laid_out_like(parameter: Tensor, value: Tensor) -> Tensor:
     """Return a value on the device of a parameter and, if that is sharded, this rank's shard of the value."""
-    if distributed.size() > 1:
+    if distributed.world_size() > 1:
         from torch.distributed.tensor import DTensor, distribute_tensor
 
         if isinstance(parameter, DTensor):

@@ -7,7 +7,6 @@ function here returns its input.
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from datetime import timedelta
 from itertools import islice
 from typing import TypeVar
@@ -28,8 +27,6 @@ _LONG_TIMEOUT = timedelta(days=7)
 """For waiting until rank 0 has finished work that only it does, such as preparing a large corpus."""
 
 _SET_BY_TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-
-_apart = ContextVar("_apart", default=False)
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -109,17 +106,7 @@ def rank() -> int:
 
 def world_size() -> int:
     """Return how many processes are connected."""
-    return dist.get_world_size() if dist.is_initialized() and not _apart.get() else 1
-
-
-@contextmanager
-def single_process() -> Iterator[None]:
-    """Make this process a world of its own within the block."""
-    token = _apart.set(True)
-    try:
-        yield
-    finally:
-        _apart.reset(token)
+    return dist.get_world_size() if dist.is_initialized() else 1
 
 
 def all_reduce_sum(*values: Number) -> list[Number]:
@@ -203,9 +190,3 @@ def rank_zero_first() -> Iterator[None]:
     if rank() == 0:
         dist.barrier(group)
     dist.destroy_process_group(group)
-
-
-size = world_size
-connected = connect
-first_goes_ahead = rank_zero_first
-is_second_try = is_restarted
