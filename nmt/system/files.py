@@ -64,11 +64,11 @@ _STAGING = r"staging-[0-9a-f]{16}"
 _CHECKPOINT = rf"(\.?(config|progress)\.(json|json\.partial|partial)|\w+\.safetensors|{_TOKENIZERS})?"
 _RUN = (
     r"run\.json|recipe\.yaml|recipe\.partial|metrics\.jsonl|test\.(txt|json)|lock|\.[\w.]+\.partial",
-    r"(best|last|checkpoints|tensorboard|prepared|\.(best|last)\.\w+)@",
+    r"(best|last|checkpoints|tensorboard|\.(best|last)\.\w+)@",
     rf"checkpoints/(((damaged-|\.gone-)?step-\d{{8}}|\.step-\d{{8}}\.{_STAGING})/{_CHECKPOINT})?",
     r"skipped(-\d+)?/(\.?step-\d{8}\.(json|partial|json\.partial))?",
     r"tensorboard/(events\.out\.tfevents\.[^/]*)?",
-    rf"(prepared|\.prepared\.{_STAGING})/((train|valid)/|{_PREPARED})?|\.prepared\.lock",
+    rf"prepared@|(prepared|\.prepared\.{_STAGING})/((train|valid)/|{_PREPARED})?|\.prepared\.lock",
 )
 
 MODEL = DirectoryKind("a model", "config.json", version=2)
@@ -79,7 +79,7 @@ RUN = DirectoryKind(
     "run.json",
     format="nmt run",
     files="|".join(_RUN),
-    unmarked=r"lock|prepared@|\.?prepared[./].*|\.run\.json\.partial",
+    unmarked=rf"{_RUN[-1]}|lock|\.run\.json\.partial",
     older=("recipe.yaml", "checkpoints", "lock"),
     filled_in_place=True,
 )
