@@ -55,7 +55,7 @@ def main() -> None:
     chosen = parser.parse_args()
     if chosen.reference and len(chosen.reference) != len(chosen.texts):
         parser.error("--reference: give one for each TEXT, or none")
-    set_threads(RuntimeSettings(threads=1))  # or this process could not be copied any more
+    set_threads(RuntimeSettings(threads=1))  # or this process could not be forked any more
     loaded = load_model(resolve_model(chosen.model), CPU)
     texts = [list(read_lines(text)) for text in chosen.texts]
     again = load_model(resolve_model(chosen.model), CPU)
@@ -67,7 +67,7 @@ def main() -> None:
         reference = list(read_lines(chosen.reference[place])) if chosen.reference else None
         for beam in chosen.beam:
             options = next(iter(engines.values())).options(beam=beam, overrides=chosen.set)
-            options = replace(options, protect=False)  # CTranslate2 cannot mend what is lost
+            options = replace(options, protect=False)  # CTranslate2 does not support constraints
             figures, outputs = measure(engines, lines, options, chosen.rounds, loaded)
             bleu = quality(outputs, reference, loaded)
             results += rows({"text": text.name, "beam": beam}, figures, outputs, bleu)
@@ -77,7 +77,7 @@ def main() -> None:
 def translators(
     models: tuple[LoadedModel, LoadedModel], threads: int, batches: int, lines: list[str]
 ) -> dict[str, Translator]:
-    """Return the engines by name; each of ours has a model of its own, CTranslate2 what it has read."""
+    """Return the engines by name; each of ours has its own model, CTranslate2 its own copy."""
     loaded, again = models
     runtime = RuntimeSettings(device="cpu", threads=threads)
     reuse_freed_memory()
@@ -86,12 +86,12 @@ def translators(
         "nmt int8": Translator(again, runtime.model_copy(update={"precision": "int8"}), process_count=threads),
     }
     for translator in found.values():
-        list(translator.translate(lines))  # its processes begin before CTranslate2 has threads, which are not copied
+        list(translator.translate(lines))  # fork its workers before CTranslate2 starts threads
     for quantization in ("float32", "int8"):
         with tempfile.TemporaryDirectory() as folder:
             write_ctranslate2(Path(folder), loaded, quantization)
-            shared_out = runtime.model_copy(update={"threads": threads // batches})
-            exported = open_in_ctranslate2(Path(folder), shared_out, parallel=batches)
+            divided = runtime.model_copy(update={"threads": threads // batches})
+            exported = open_in_ctranslate2(Path(folder), divided, parallel=batches)
             found[f"CTranslate2 {quantization}"] = Translator(exported, runtime)
     return found
 
@@ -99,18 +99,18 @@ def translators(
 def measure(
     engines: dict[str, Translator], lines: list[str], options: TranslateOptions, rounds: int, loaded: LoadedModel
 ) -> tuple[dict[str, list[float]], dict[str, list[str]]]:
-    """Return each engine's target tokens a second, by round, and what it said."""
+    """Return each engine's target tokens a second, by round, and its output."""
     figures: dict[str, list[float]] = {name: [] for name in engines}
     outputs: dict[str, list[str]] = {}
     for number in range(rounds + 1):  # the first is for warming up
         for name, translator in engines.items():
             started = time.perf_counter()
-            said = [found.text for found in translator.translate(lines, options)]
+            output = [found.text for found in translator.translate(lines, options)]
             seconds = time.perf_counter() - started
             if number:
-                tokens = sum(len(loaded.tokenizers.target.encode(text)) + 1 for text in said if text)
+                tokens = sum(len(loaded.tokenizers.target.encode(text)) + 1 for text in output if text)
                 figures[name].append(tokens / seconds)
-                outputs[name] = said
+                outputs[name] = output
                 print(f"round {number}, {name}: {tokens / seconds:,.0f} target tokens/s", file=sys.stderr)
     return figures, outputs
 
@@ -120,7 +120,7 @@ def quality(outputs: dict[str, list[str]], reference: list[str] | None, loaded: 
     if reference is None:
         return dict.fromkeys(outputs)
     language = target_language(loaded.languages.target)
-    return {name: compute("bleu", said, [reference], language).value for name, said in outputs.items()}
+    return {name: compute("bleu", output, [reference], language).value for name, output in outputs.items()}
 
 
 def rows(

@@ -1,7 +1,7 @@
-"""Minimum Bayes risk decoding: of many candidates, the one that is most like all the others.
+"""Minimum Bayes risk decoding: of many candidates, the one with the highest mean similarity to the others.
 
-Kumar & Byrne 2004; candidates drawn from the model, Eikema & Aziz 2022. Likeness is chrF (Popović 2015), which needs no
-words and so suits Chinese as well.
+Kumar & Byrne 2004; candidates drawn from the model, Eikema & Aziz 2022. The similarity is chrF (Popović 2015), which
+needs no words and so suits Chinese too.
 
 C candidates for one sentence; P characters of all of them in one row.
 """
@@ -15,22 +15,22 @@ from numpy.typing import NDArray
 _ORDERS = range(1, 7)
 """Lengths of the character n-grams."""
 _BETA = 2.0
-"""How much more recall weighs than precision."""
+"""The weight of recall relative to precision."""
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
 def by_utility(texts: Sequence[str]) -> list[int]:
-    """Return the places of the distinct candidates, the one of highest expected utility first.
+    """Return the indices of the distinct candidates, that of the highest expected utility first.
 
-    The utility of a candidate is its mean chrF, as hypothesis, with each of the others as reference. A text that comes
-    several times counts as often. Of equals, the earlier comes first.
+    The utility of a candidate is its mean chrF, as hypothesis, with each of the others as reference. A text that
+    occurs several times counts as often. Of equal ones, the earlier comes first.
     """
-    copies = Counter(texts)  # in the order of their first places
+    copies = Counter(texts)  # in the order of their first occurrence
     distinct, counts = list(copies), np.array(list(copies.values()))
     table = chrf_table(distinct)
-    utilities = table @ counts - table.diagonal()  # a candidate does not vote for itself
+    utilities = table @ counts - table.diagonal()  # without the similarity to itself
     return [texts.index(distinct[i]) for i in np.argsort(-utilities.round(9), kind="stable")]
 
 
@@ -38,7 +38,7 @@ def chrf_table(texts: Sequence[str]) -> Floats:
     """Return the chrF (C, C), 0 to 100, of each text as hypothesis with each text as reference.
 
     As sacreBLEU computes it for sentences: F2 of the mean precision and the mean recall of character 1- to 6-grams,
-    without whitespace, over the orders that both texts are long enough for.
+    without whitespace, over the orders for which both texts are long enough.
     """
     rows = [np.frombuffer("".join(text.split()).encode("utf-32-le", "surrogatepass"), np.uint32) for text in texts]
     sizes = np.array([len(row) for row in rows])
@@ -68,10 +68,10 @@ def chrf_table(texts: Sequence[str]) -> Floats:
 
 
 def _matches(owners: Ints, grams: Ints, count: int) -> Floats:
-    """Return how many n-grams each two texts share (C, C), from the text and the n-gram at each place.
+    """Return the number of common n-grams of each two texts (C, C), from the text and the n-gram at each place.
 
-    What is shared is Σ_g min(a_g, b_g). The second, third … occurrence of an n-gram in a text counts as an n-gram of
-    its own; then every count is 0 or 1, the minimum is a product, and the sum over all pairs one product of matrices.
+    The number is Σ_g min(a_g, b_g). The second, third … occurrence of an n-gram in a text counts as another
+    n-gram; then every count is 0 or 1, the minimum is a product, and the sum over all pairs one product of matrices.
     """
     order = np.lexsort((grams, owners))
     owners, grams = owners[order], grams[order]

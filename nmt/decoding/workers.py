@@ -93,7 +93,7 @@ class WorkerPool(Generic[Context]):
                     raise error
                 yield result
         except BaseException:
-            # after Ctrl-C nobody waits for the running tasks, and the next call must not receive their results
+            # the running tasks may take long, and the next call must not receive their results
             _kill(self._workers)
             raise
 

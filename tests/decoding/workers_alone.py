@@ -201,8 +201,8 @@ def _name(context: str, item: int) -> int:
 
 
 def test_workers_end_with_a_killed_parent(tmp_path: Path) -> None:
-    here = str(Path(__file__).parent)
-    with subprocess.Popen([sys.executable, "-c", _FIRST, here], stdout=subprocess.PIPE, text=True) as first:
+    repository = str(Path(__file__).parents[2])
+    with subprocess.Popen([sys.executable, "-c", _FIRST, repository], stdout=subprocess.PIPE, text=True) as first:
         assert first.stdout is not None
         workers = {int(first.stdout.readline()) for _ in range(4)}
         assert first.pid not in workers
