@@ -1,4 +1,4 @@
-"""BLEU, chrF and TER, computed by sacreBLEU so that they can be compared with published ones.
+"""BLEU, chrF and TER, computed by sacreBLEU so that they are comparable with published scores.
 
 BLEU (Papineni et al. 2002), chrF2 and chrF2++ (Popović 2015, 2017), TER (Snover et al. 2006), by sacreBLEU (Post 2018).
 """
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from nmt.errors import ConfigError
 from nmt.text.languages import TargetLanguage
 
-if TYPE_CHECKING:  # sacrebleu takes longer to import than all else together; `nmt score --help` need not wait for it
+if TYPE_CHECKING:  # importing sacrebleu is slow, and `nmt score --help` does not need it
     from sacrebleu.metrics.base import Metric
     from sacrebleu.metrics.bleu import BLEU
 
@@ -31,7 +31,7 @@ class Confidence:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One metric over one corpus, with the signature that others need in order to repeat it."""
+    """One metric over one corpus, with the signature that identifies how it was computed."""
 
     name: str
     value: float
@@ -61,13 +61,13 @@ def compute(
     assert all(len(lines) == len(hypotheses) for lines in references)
     scorer = make_scorer(metric, language)
     result = scorer.corpus_score(hypotheses, references, n_bootstrap=resamples or 1)
-    # float(): the bootstrap leaves NumPy's numbers behind
+    # the bootstrap returns NumPy numbers
     confidence = Confidence(float(result._mean), float(result._ci)) if resamples else None
     return Score(result.name, float(result.score), str(scorer.get_signature()), confidence)
 
 
 def make_scorer(metric: str, language: TargetLanguage) -> "Metric":
-    """Return sacreBLEU's object for a metric, set up for the target language."""
+    """Return the sacreBLEU metric for the target language."""
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.metrics.ter import TER
 
@@ -89,7 +89,7 @@ def _make_bleu(language: TargetLanguage) -> "BLEU":
     from sacrebleu.metrics.bleu import BLEU
 
     try:
-        # force: we look for tokenized text ourselves, for every metric and against the references
+        # force: no warning of tokenized text, for which `diagnosis` has a better one
         return BLEU(tokenize=language.tokenizer, force=True)
     except RuntimeError:
         name, package = _EXTRA_PACKAGES[language.tokenizer]

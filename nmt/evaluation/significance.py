@@ -1,4 +1,4 @@
-"""Whether one system is better than another, or only luckier with this test set."""
+"""Significance of the difference between two systems on one test set."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,23 +9,23 @@ from nmt.text.languages import TargetLanguage
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One metric for a system and for its baseline."""
+    """One metric of a system and of its baseline."""
 
     name: str
     value: float
     baseline: float
     p_value: float
-    """Probability of so large a difference if the two were equally good (paired bootstrap, Koehn 2004)."""
+    """Probability of a difference at least as large between equally good systems (paired bootstrap, Koehn 2004)."""
     signature: str
 
     @property
     def difference(self) -> float:
-        """What the system has more than its baseline."""
+        """The value of the system minus that of the baseline."""
         return self.value - self.baseline
 
     @property
     def significant(self) -> bool:
-        """Whether chance is an unlikely explanation, at the usual 5 %."""
+        """Whether the p-value is below 5 %."""
         return self.p_value < 0.05
 
 
@@ -38,11 +38,11 @@ def compare(
 ) -> tuple[Comparison, ...]:
     """Test each metric's difference by paired bootstrap resampling.
 
-    The seed is sacreBLEU's own, and stands in the signature: the same files always get the same p-value.
+    The seed is sacreBLEU's and part of the signature: the same files always give the same p-value.
     """
     from sacrebleu.significance import PairedTest, Result
 
-    # sacreBLEU answers by the scores' own names, in the order in which it was asked
+    # the results are by the names of the scores, in the order of the metrics
     scorers = {metric: make_scorer(metric, language) for metric in metrics}
     systems = [("baseline", baseline), ("system", hypotheses)]
     signatures, results = PairedTest(systems, scorers, references, test_type="bs", n_samples=RESAMPLES)()
@@ -53,7 +53,7 @@ def compare(
         assert isinstance(after, Result)
         assert after.p_value is not None
         value, base = float(after.score), float(before.score)
-        # sacreBLEU counts samples above the difference: for a system and its own copy none is, which is no evidence
+        # sacreBLEU counts samples above the difference; a system and its copy have none, which is no evidence
         p_value = float(after.p_value) if value != base else 1.0
         comparisons.append(Comparison(name, value, base, p_value, str(signature)))
     return tuple(comparisons)
