@@ -48,7 +48,7 @@ def export(model: Path, output: Path, to: Format, quantization: str, lines: Path
             parity = _to_hugging_face(staging, loaded, compared)
         else:
             parity = _to_ctranslate2(staging, loaded, quantization, compared)
-    console.say(f"exported {model} to {output}; {parity}")
+    console.info(f"exported {model} to {output}; {parity}")
     return parity
 
 

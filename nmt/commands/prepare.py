@@ -32,9 +32,9 @@ def prepare(recipe: Recipe, console: Console, force: bool = False) -> PreparedCo
             # another process may have prepared it meanwhile
             found = "--force" if force else _current_corpus(recipe)
             if not isinstance(found, PreparedCorpus):
-                console.say(f"preparing {directory} ({found})")
+                console.info(f"preparing {directory} ({found})")
                 return _prepare(recipe, console)
-    console.say(f"{directory}: the prepared corpus is current")
+    console.info(f"{directory}: the prepared corpus is current")
     _warn_of_overlaps(_overlaps(recipe, found.manifest, console), console)
     return found
 
@@ -61,7 +61,7 @@ def _sole_writer(directory: Path, console: Console) -> Iterator[None]:
     place = real_path(directory)
 
     def wait(holder: str) -> None:
-        console.say(f"{directory}: {holder} is preparing it; waiting")
+        console.info(f"{directory}: {holder} is preparing it; waiting")
 
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -79,7 +79,7 @@ def _prepare(recipe: Recipe, console: Console) -> PreparedCorpus:
         _check_replaceable(directory)  # again, since it took a while
     _report(manifest, console)
     _warn_of_overlaps(manifest.overlaps, console)
-    console.say(f"prepared {directory} in {time.perf_counter() - started:.0f} s")
+    console.info(f"prepared {directory} in {time.perf_counter() - started:.0f} s")
     return PreparedCorpus.open(directory)
 
 

@@ -58,7 +58,7 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> Outcome:
             with memory_explained(choose_device(recipe.runtime)):
                 if restart:
                     initial_model(recipe, corpus.tokenizers)  # fails before the old run is removed
-                recipe = choose_batch_tokens(recipe, corpus, run, restart, console.say)
+                recipe = choose_batch_tokens(recipe, corpus, run, restart, console.info)
                 with distributed.rank_zero_first():
                     run.open(recipe, restart)
                 training = open_training(with_max_length(recipe, corpus), corpus, run, console)
@@ -78,10 +78,10 @@ def dry_run(recipe: Recipe, console: Console) -> str:
     else:
         with run.locked(), distributed.rank_zero_first():
             corpus = prepared_corpus(recipe, run, console, restart=False)
-    recipe = choose_batch_tokens(recipe, corpus, run, restart=False, say=console.say)
+    recipe = choose_batch_tokens(recipe, corpus, run, restart=False, say=console.info)
     if run.rank:
         return ""
-    console.say("making a few trial updates …")
+    console.info("making a few trial updates …")
     return render(estimate(recipe, corpus, choose_device(recipe.runtime)))
 
 
@@ -172,13 +172,13 @@ def evaluate_test(recipe: Recipe, pairs: list[SentencePair], run: RunDirectory, 
     """Translate the test text with the best checkpoint as `nmt translate` does; write translations and scores."""
     assert recipe.data.test is not None
     loaded = load_model(run.best, choose_device(recipe.runtime))
-    console.say(f"translating {len(pairs):,} test sentences with {run.best} …")
+    console.info(f"translating {len(pairs):,} test sentences with {run.best} …")
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
     result = evaluate(loaded, recipe.runtime, sources, references, recipe.data.test.tag)
     if distributed.rank() == 0:
         result.write(run.path / "test.txt", run.path / "test.json")
     for score in result.scores:
-        console.say(f"test {score.name} {score.value:.2f}  {score.signature}")
+        console.info(f"test {score.name} {score.value:.2f}  {score.signature}")
     return result
 
 

@@ -203,7 +203,7 @@ def _train_tokenizers(recipe: Recipe, console: Console) -> tuple[Tokenizers, int
         total = reader.pairs_read
         if not kept:
             raise reader.nothing_kept()
-        console.say(f"training {settings.vocab_size:,} pieces on the {' and '.join(sides)} side of {kept:,} pairs")
+        console.info(f"training {settings.vocab_size:,} pieces on the {' and '.join(sides)} side of {kept:,} pairs")
 
     if settings.shared:
         shared = Tokenizer.train(lines(("source", "target")), settings, _tags(recipe))

@@ -60,12 +60,12 @@ class TrainingDisplay:
 
     def _print(self, row: str) -> None:
         self._print_head()
-        self.console.say(row)
+        self.console.info(row)
 
     def _print_head(self) -> None:
         """Print the table's head once."""
         if not self._has_head:
-            self.console.say(HEAD)
+            self.console.info(HEAD)
             self._has_head = True
 
     def _row(self, record: dict[str, Any], progress: Progress) -> str:

@@ -91,7 +91,7 @@ class Training:
         device = self.updater.device
         threads = f" ({torch.get_num_threads()} threads)" if device.type == "cpu" else ""
         ranks = f"{distributed.world_size()} × " if distributed.world_size() > 1 else ""
-        self.console.say(
+        self.console.info(
             f"{self.recipe.name}: {self.model.parameter_count():,} parameters on {ranks}{device}{threads}, "
             f"{len(self.stream.lengths):,} pairs in "
             f"{len(self.stream.plan().groups) * self.stream.lengths.parts / groups_per_update:,.0f} updates an epoch, "
@@ -104,7 +104,7 @@ class Training:
                 "train.stop.steps for the rate to fall; for more than a trial, set it lower"
             )
         if self.progress.step:
-            self.console.say(f"resuming {self.run.path} after step {self.progress.step:,}")
+            self.console.info(f"resuming {self.run.path} after step {self.progress.step:,}")
 
     def train(self, interruption: Interruption) -> str:
         """Update until a limit is reached or a signal comes; write a checkpoint; return the reason."""
@@ -120,7 +120,7 @@ class Training:
                         divergence = str(error)
                 self._roll_back(divergence)
         self.save()
-        self.console.say(f"stopped after step {self.progress.step:,}: {reason}; saved in {self.run.path}")
+        self.console.info(f"stopped after step {self.progress.step:,}: {reason}; saved in {self.run.path}")
         return reason
 
     def _train_until_stop(self, feed: Prefetcher, interruption: Interruption) -> str:
@@ -148,7 +148,7 @@ class Training:
                 self.synchronize()
                 interruption.save_requested = False
                 self.save()
-                self.console.say(f"saved step {progress.step:,} in {self.run.path}, as a signal requested")
+                self.console.info(f"saved step {progress.step:,} in {self.run.path}, as a signal requested")
 
     def step(self, feed: Prefetcher) -> None:
         """Make one update and log its results; on a GPU log those of the update before, to keep the GPU busy."""
