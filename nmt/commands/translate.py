@@ -12,10 +12,11 @@ from nmt.config import RuntimeSettings
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ModelError
 from nmt.export.exported import EXPORT_FILE, is_export
-from nmt.model.checkpoint import CONFIG_FILE, digest_of, resolve_model
+from nmt.model.checkpoint import CONFIG_FILE, resolve_model
 from nmt.system.console import Console
 from nmt.system.device import reuse_freed_memory, set_threads, thread_count
 from nmt.system.distributed import connect, rank
+from nmt.system.files import digest_of
 from nmt.translation.forced_scoring import score_given_stream
 from nmt.translation.lines import ParallelLines
 from nmt.translation.pipeline import opened, translate_stream

@@ -11,7 +11,6 @@ A directory may come from an untrusted source. Reading it runs no code from it, 
 takes memory in proportion to their size: the sizes in config.json are compared with model.safetensors first.
 """
 
-import hashlib
 import json
 import math
 import os
@@ -33,7 +32,7 @@ from nmt.errors import DamagedError, ModelError
 from nmt.model.sharding import laid_out_like, whole_tensor
 from nmt.model.transformer import Transformer
 from nmt.system.device import is_out_of_memory
-from nmt.system.files import replace_text, staged_directory
+from nmt.system.files import content_digest, digest_of, replace_text, staged_directory
 from nmt.text.tokenizer import Tokenizers, tokenizer_files
 
 FORMAT_VERSION = 2  # version 1 allowed config.json without its own digest, and had other names for position vectors
@@ -152,7 +151,7 @@ def _build(directory: Path, settings: ModelSettings, tokenizers: Tokenizers, dev
 def keep_alignment(directory: Path, alignment: AlignmentHeads) -> None:
     """Record in a model directory which heads align best; an interrupted process leaves the old or the new state."""
     content = {**read_configuration(directory), "alignment": alignment.model_dump()}
-    content[_OWN_DIGEST] = _digest_of_content(content)
+    content[_OWN_DIGEST] = content_digest(content)
     replace_text(directory / CONFIG_FILE, _as_json(content))
 
 
@@ -239,7 +238,7 @@ def read_sealed(directory: Path, name: str) -> dict[str, Any]:
             raise DamagedError(
                 f"{file}: damaged: format version {version} has a '{key}', but none is here; copy it anew"
             )
-    own_digest = _digest_of_content(configuration)
+    own_digest = content_digest(configuration)
     if configuration.get(_OWN_DIGEST, own_digest) != own_digest:
         raise DamagedError(
             f"{file}: damaged: its content is not what was saved; copy it anew (to change settings, use --set)"
@@ -297,20 +296,8 @@ def seal(directory: Path, name: str = CONFIG_FILE) -> None:
     configuration = json.loads((directory / name).read_text(encoding="utf-8"))
     others = sorted(file.name for file in directory.iterdir() if file.name != name)
     configuration["files"] = {other: digest_of(directory / other) for other in others}
-    configuration[_OWN_DIGEST] = _digest_of_content(configuration)
+    configuration[_OWN_DIGEST] = content_digest(configuration)
     _write_json(directory / name, configuration)
-
-
-def _digest_of_content(configuration: dict[str, Any]) -> str:
-    """Return the SHA-256 of a configuration without its own digest, whatever its layout."""
-    content = {key: value for key, value in configuration.items() if key != _OWN_DIGEST}
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def digest_of(file: Path) -> str:
-    """Return the SHA-256 of a file's content."""
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _write_json(file: Path, content: dict[str, Any]) -> None:
