@@ -13,7 +13,6 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -22,7 +21,7 @@ import typer
 from typer import Argument, Option
 
 from nmt import __version__
-from nmt.errors import ConfigError, NMTError
+from nmt.errors import NMTError
 
 if TYPE_CHECKING:
     from nmt.system.console import Console
@@ -102,45 +101,45 @@ def train(
         raise typer.Exit(128 + outcome.signal)
 
 
-# what `nmt translate` is told
+# options of `nmt translate`
 Models = Annotated[
     list[Path] | None,
     Option(
         "--model", "-m", metavar="DIR",
-        help="A run or a model directory; else $NMT_MODEL, runs/latest. Several, each with its own --model, translate "
-        "together.",
+        help="A run or a model directory; default: $NMT_MODEL, else runs/latest. Repeat it to translate with several "
+        "models together.",
     ),
 ]  # fmt: skip
-Input = Annotated[Path | None, Option("--input", "-i", help="Read this instead of stdin.")]
-Output = Annotated[Path | None, Option("--output", "-o", help="Write this instead of stdout.")]
-Beam = Annotated[int | None, Option(min=1, help="Hypotheses kept a sentence; 1 is greedy.")]
-NBest = Annotated[int, Option(min=1, help="Translations for each line, as line, rank, log_prob, text.")]
-LengthPenalty = Annotated[float | None, Option(min=0, help="Exponent of the penalty; 0 favours short.")]
-BatchTokens = Annotated[int | None, Option(min=1, help="Padded source tokens times beam at once.")]
+Input = Annotated[Path | None, Option("--input", "-i", help="Read this file instead of stdin.", metavar="FILE")]
+Output = Annotated[Path | None, Option("--output", "-o", help="Write this file instead of stdout.", metavar="FILE")]
+Beam = Annotated[int | None, Option(min=1, help="Hypotheses kept for each sentence; 1 is greedy search.")]
+NBest = Annotated[int, Option(min=1, help="Translations of each line, as rows of line, rank, log_prob, text.")]
 Device = Annotated[str, Option(help="auto, cuda, mps or cpu.")]
 Threads = Annotated[int | None, Option(min=1, max=1024, help="CPU threads.")]
 Precision = Annotated[str, Option(help="auto, fp32, bf16, or on CPUs int8.")]
 Engine = Annotated[
-    Literal["torch", "ct2"] | None, Option(help="What computes; else what the model was exported for, or torch.")
+    Literal["torch", "ct2"] | None,
+    Option(help="The program that translates; default: the one that the model was exported for, else torch."),
 ]
 DecodeOverrides = Annotated[
     list[str] | None,
-    Option("--set", help="Change one of the model's settings; may be given often.", metavar="decode.KEY=VALUE"),
-]
+    Option("--set", help="Change a setting of the model, such as decode.length_penalty=0.6; may be repeated.",
+           metavar="decode.KEY=VALUE"),
+]  # fmt: skip
 GlossaryFile = Annotated[
-    Path | None, Option(help="Terms to translate exactly so: source term, tab, target term a line.", metavar="TSV")
+    Path | None, Option(help="Required translations of terms: source term, tab, target term a line.", metavar="TSV")
 ]
-Alignment = Annotated[bool, Option("--alignment", help="Add which words belong together, as 0-0 1-2, source first.")]
+Alignment = Annotated[bool, Option("--alignment", help="Add the word alignment, as 0-0 1-2, source word first.")]
 Reference = Annotated[
     Path | None,
-    Option(help="Translate nothing; write how probable these translations are, a line each.", metavar="FILE"),
+    Option(help="Score these translations, one for each line, instead of translating.", metavar="FILE"),
 ]
 Prefixes = Annotated[
-    Path | None, Option(help="What the translations begin with, a line each; empty for anything.", metavar="FILE")
+    Path | None, Option(help="Required starts of the translations, one for each line; may be empty.", metavar="FILE")
 ]
-Json = Annotated[bool, Option("--json", help="Write one JSON object a line.")]
+Json = Annotated[bool, Option("--json", help="Write one JSON object for each line.")]
 Verify = Annotated[
-    bool, Option("--verify", help="Only report whether a line's translation depends on those beside it.")
+    bool, Option("--verify", help="Only check that a line's translation does not depend on the lines beside it.")
 ]
 
 
@@ -151,8 +150,6 @@ def translate(
     output: Output = None,
     beam: Beam = None,
     n_best: NBest = 1,
-    length_penalty: LengthPenalty = None,
-    batch_tokens: BatchTokens = None,
     device: Device = "auto",
     threads: Threads = None,
     precision: Precision = "auto",
@@ -167,44 +164,21 @@ def translate(
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Translate line by line: stdin to stdout, exactly one line out for each line in.
+    """Translate line by line: stdin to stdout, exactly one line of output for each line of input.
 
-    With --output, the same command goes on where it stopped if it was interrupted or killed.
+    With --output, the same command continues where an interrupted one stopped.
     """
     with errors_explained(debug, quiet) as console:
-        if prefixes is not None and (verify or reference is not None):
-            raise ConfigError("--prefixes: --verify and --reference make no translations to begin; leave one out")
-        if verify:
-            _refuse("--verify", {"--reference": reference, "--output": output, "--json": json})
-        if reference is not None:
-            _refuse("--reference", {"--n-best": n_best > 1, "--glossary": glossary, "--alignment": alignment})
         with _quick_imports():
-            from nmt.commands.translate import Job, default_model, opened_translator
-            from nmt.system.console import printable
+            from nmt.commands.translate import TranslateRequest
+            from nmt.commands.translate import translate as translate_stage
             from nmt.system.device import runtime_settings
-            from nmt.text.glossary import Glossary
 
-        models = model or [default_model()]
-        with opened_translator(models, runtime_settings(device, threads, precision), engine) as translator:
-            options = translator.options(beam, n_best, length_penalty, batch_tokens, overrides or ())
-            terms = None if glossary is None else Glossary.read(glossary)
-            options = replace(options, glossary=terms, alignment=alignment)
-            job = Job(translator, models, options, source, output, json)
-            if verify:
-                if report := job.verify(console):
-                    print(printable(report.as_text()))
-                    report.check()
-            elif reference is not None:
-                job.score_given(reference, console)
-            else:
-                job.translate(prefixes, console)
-
-
-def _refuse(option: str, others: dict[str, object]) -> None:
-    """Raise ConfigError if any other option is given that would have no effect beside this one."""
-    for other, given in others.items():
-        if given:
-            raise ConfigError(f"{option}: {other} would have no effect beside it; leave one out")
+        request = TranslateRequest(
+            model or (), source, output, beam, n_best, overrides or (), glossary, alignment, reference, prefixes, json,
+            verify,
+        )  # fmt: skip
+        translate_stage(request, runtime_settings(device, threads, precision), engine, console)
 
 
 @app.command()

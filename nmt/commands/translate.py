@@ -1,101 +1,123 @@
-"""What `nmt translate` can do with a model: translate lines, judge translations that are given, or verify itself."""
+"""`nmt translate`: translate lines, score given translations, or verify that translations do not depend on batches."""
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from nmt import __version__
 from nmt.config import RuntimeSettings
-from nmt.decoding.options import SearchOptions
-from nmt.errors import ModelError
+from nmt.errors import ConfigError, ModelError
 from nmt.export.exported import EXPORT_FILE, is_export
-from nmt.model.checkpoint import CONFIG_FILE, resolve_model
-from nmt.system.console import Console
+from nmt.model.checkpoint import CONFIG_FILE, digest_of, resolve_model
+from nmt.system.console import Console, printable
 from nmt.system.device import reuse_freed_memory, set_threads, thread_count
 from nmt.system.distributed import connect, rank
-from nmt.system.files import digest_of
+from nmt.system.files import check_file
+from nmt.text.glossary import Glossary
 from nmt.translation.forced_scoring import score_given_stream
-from nmt.translation.lines import ParallelLines
-from nmt.translation.pipeline import opened, translate_stream
-from nmt.translation.sinks import Work
+from nmt.translation.pipeline import ParallelLines, open_input, translate_stream
+from nmt.translation.sinks import Fingerprint, is_stream, open_output
 from nmt.translation.translator import LINE_BATCH_SIZE, TranslateOptions, Translator
-from nmt.translation.verify import Verification, verify_lines
-
-
-@contextmanager
-def opened_translator(
-    models: Sequence[Path], runtime: RuntimeSettings, engine: Literal["torch", "ct2"] | None
-) -> Iterator[Translator]:
-    """Open models to translate with in this process, which does nothing else, and in all others of torchrun.
-
-    Raises as `Translator.load` does.
-    """
-    # on a CPU processes of one thread each share the work; what is left for this one is too small for several
-    set_threads(runtime.model_copy(update={"threads": 1}))
-    reuse_freed_memory()
-    directory, *others = models
-    with connect(runtime):
-        yield Translator.load(directory, runtime, engine, others, thread_count(runtime))
+from nmt.translation.verify import verify_lines
 
 
 @dataclass(frozen=True)
-class Job:
-    """A translator, what to read, and what to write; no file is stdin or stdout."""
+class TranslateRequest:
+    """The command line; a file that is None is stdin or stdout."""
 
-    translator: Translator
-    models: Sequence[Path]
-    options: TranslateOptions
-    source: Path | None
-    output: Path | None
-    as_json: bool
+    models: Sequence[Path] = ()
+    source: Path | None = None
+    output: Path | None = None
+    beam: int | None = None
+    n_best: int = 1
+    overrides: Sequence[str] = ()
+    glossary: Path | None = None
+    alignment: bool = False
+    reference: Path | None = None
+    prefixes: Path | None = None
+    as_json: bool = False
+    verify: bool = False
 
-    @property
-    def work(self) -> Work:
-        """What decides about the translation of a line, and how it is written, under the names that users know."""
-        layout = "a table" if self.options.n_best > 1 else "text"
-        found: dict[str, Any] = {
-            "nmt": __version__,
-            "model": " ".join(map(digest_of_model, self.models)),
-            "computed by": self.translator.computed_by,
-            "output": "JSON" if self.as_json else layout,
-            "window lines": LINE_BATCH_SIZE,
-        }
-        for key, value in asdict(self.options).items():
-            inner = dict(value) if isinstance(value, SearchOptions) else {key: value}
-            found |= {
-                name: part if isinstance(part, (str, int, float, bool)) else repr(part) for name, part in inner.items()
-            }
-        return found
+    def check(self) -> None:
+        """Raise ConfigError for options that exclude each other, and for an output that must not be replaced."""
+        if self.prefixes is not None and (self.verify or self.reference is not None):
+            raise ConfigError("--prefixes: --verify and --reference have no translations to start; leave one out")
+        ignored: list[tuple[str, str, object]] = []
+        if self.verify:
+            ignored += [("--verify", "--reference", self.reference), ("--verify", "--output", self.output)]
+            ignored += [("--verify", "--json", self.as_json)]
+        if self.reference is not None:
+            ignored += [("--reference", "--n-best", self.n_best > 1), ("--reference", "--glossary", self.glossary)]
+        for option, other, given in ignored:
+            if given:
+                raise ConfigError(f"{option}: {other} would have no effect beside it; leave one out")
+        if self.output is not None and not is_stream(self.output):
+            inputs = (self.source, self.reference, self.prefixes, self.glossary)
+            check_file(self.output, [path for path in inputs if path is not None])
 
-    def translate(self, prefixes: Path | None, console: Console) -> None:
-        """Translate each line, beginning as a line of a file of prefixes, if there is one. Raises as `through` does."""
-        beside = None if prefixes is None else ParallelLines.read("--prefixes", prefixes)
-        with opened(self.source, self.output, self.work, beside) as (lines, sink):
-            translate_stream(self.translator, lines, sink, self.options, self.as_json, console)
 
-    def score_given(self, reference: Path, console: Console) -> None:
-        """Write how probable the translations in a file are. Raises as `score_given_stream` does."""
-        self.translator.needs_own_model("--reference")
-        beside = ParallelLines.read("--reference", reference)
-        with opened(self.source, self.output, self.work, beside) as (lines, sink):
-            score_given_stream(self.translator, lines, sink, self.options, self.as_json, console)
+def translate(
+    request: TranslateRequest, runtime: RuntimeSettings, engine: Literal["torch", "ct2"] | None, console: Console
+) -> None:
+    """Run a request, together with the other processes of torchrun. Raises NMTError."""
+    request.check()
+    models = request.models or [default_model()]
+    glossary = None if request.glossary is None else Glossary.read(request.glossary)
+    parallel = None
+    if request.reference is not None:
+        parallel = ParallelLines.read("--reference", request.reference)
+    elif request.prefixes is not None:
+        parallel = ParallelLines.read("--prefixes", request.prefixes)
+    # on a CPU, processes of one thread each translate together
+    set_threads(runtime.model_copy(update={"threads": 1}))
+    reuse_freed_memory()
+    with connect(runtime):
+        translator = Translator.load(models[0], runtime, engine, models[1:], thread_count(runtime))
+        options = translator.options(request.beam, request.n_best, request.overrides)
+        options = replace(options, glossary=glossary, alignment=request.alignment)
+        if request.reference is not None:
+            translator.require_torch("--reference")
+        if request.verify and rank() > 0:
+            return
+        identity = fingerprint(request, models, translator, options, parallel)
+        with (
+            open_input(request.source, parallel) as source,
+            open_output(request.output, identity, resumable=not source.is_terminal) as output,
+        ):
+            if request.verify:
+                report = verify_lines(translator, source.stream, options, console)
+                output.write([], f"{printable(report.as_text())}\n")
+                report.check()
+            elif request.reference is not None:
+                score_given_stream(translator, source, output, options, request.as_json, console)
+            else:
+                translate_stream(translator, source, output, options, request.as_json, console)
 
-    def verify(self, console: Console) -> Verification | None:
-        """Verify, in the first process, that translations do not depend on their company.
 
-        Raises as `verify_lines` does.
-        """
-        if rank() > 0:
-            return None
-        with opened(self.source, None, {}) as (lines, _):
-            return verify_lines(self.translator, lines.stream, self.options, console)
+def fingerprint(
+    request: TranslateRequest,
+    models: Sequence[Path],
+    translator: Translator,
+    options: TranslateOptions,
+    parallel: ParallelLines | None,
+) -> Fingerprint:
+    """Return everything apart from the input that determines the output."""
+    layout = "a table" if options.n_best > 1 else "text"
+    return {
+        "nmt": __version__,
+        "model": " ".join(map(digest_of_model, models)),
+        "computed by": translator.computed_by,
+        "output": "JSON" if request.as_json else layout,
+        "lines in a batch": str(LINE_BATCH_SIZE),
+        **options.fingerprint(),
+        **({} if parallel is None else parallel.fingerprint()),
+    }
 
 
 def default_model() -> Path:
-    """Return the model to use when none is named: $NMT_MODEL, else runs/latest. Raises ModelError if there is none."""
+    """Return the model to use without --model: $NMT_MODEL, else runs/latest. Raises ModelError if there is none."""
     named = os.environ.get("NMT_MODEL")
     if named:
         try:
@@ -105,14 +127,14 @@ def default_model() -> Path:
         return Path(named)
     latest = Path("runs", "latest")
     if not latest.exists():
-        state = f"points to {latest.readlink()}, which is gone" if latest.is_symlink() else "is not there"
+        state = f"points to {latest.readlink()}, which does not exist" if latest.is_symlink() else "does not exist"
         raise ModelError(
-            f"no model named, $NMT_MODEL is not set, and {latest} {state}; give --model DIR (a run or a model "
+            f"no model given, $NMT_MODEL is not set, and {latest} {state}; give --model DIR (a run or a model "
             "directory), or train one: nmt train --config RECIPE"
         )
     return latest
 
 
 def digest_of_model(directory: Path) -> str:
-    """Return a digest of all that a model is, its weights included. Raises ModelError if there is none."""
+    """Return a digest of the model with its weights. Raises ModelError if there is no model."""
     return digest_of(directory / EXPORT_FILE if is_export(directory) else resolve_model(directory) / CONFIG_FILE)

@@ -153,6 +153,7 @@ class ExportedModel:
     tokenizers: Tokenizers
     languages: Languages
     decode: DecodeSettings
+    longest_source: int | None = None
 
 
 def open_in_ctranslate2(directory: Path, runtime: RuntimeSettings, parallel: int = 1) -> ExportedModel:
@@ -167,7 +168,7 @@ def open_in_ctranslate2(directory: Path, runtime: RuntimeSettings, parallel: int
             return open_in_ctranslate2(Path(folder), runtime, parallel)
     export = read_export(directory)
     engine = CTranslate2Engine(directory, export, runtime, parallel)
-    return ExportedModel(engine, export.tokenizers, export.languages, export.decode)
+    return ExportedModel(engine, export.tokenizers, export.languages, export.decode, export.longest_source)
 
 
 def _check(options: SearchOptions) -> None:

@@ -30,6 +30,8 @@ class Export:
     tokenizers: Tokenizers
     longest: int | None
     """Largest number of tokens, with `</s>`, of a sentence or a translation; None for no limit."""
+    longest_source: int | None
+    """As `LoadedModel.longest_source`; None in exports of earlier versions."""
 
 
 def is_export(directory: Path) -> bool:
@@ -46,6 +48,7 @@ def write_export(directory: Path, loaded: LoadedModel, kind: str, quantization: 
         "languages": loaded.languages.model_dump(),
         "decode": loaded.decode.model_dump(),
         "longest": longest,
+        "longest_source": loaded.longest_source,
     }
     (directory / EXPORT_FILE).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     seal(directory, EXPORT_FILE)
@@ -66,6 +69,7 @@ def read_export(directory: Path) -> Export:
             DecodeSettings.model_validate(content["decode"]),
             Tokenizers.load(directory),
             content["longest"],
+            content.get("longest_source"),
         )
     except (KeyError, ValidationError) as error:
         raise ModelError(f"{file}: cannot read it: {error}; export the model anew") from None

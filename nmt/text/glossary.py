@@ -10,6 +10,7 @@ capitalizations ("Download"); a term with capitals matches only itself, so that 
 """
 
 import hashlib
+import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -33,9 +34,10 @@ class Glossary:
         self.terms = {normalize(source): normalize(target) for source, target in terms.items()}
         self._by_words = {tuple(_WORD.findall(source)): target for source, target in self.terms.items()}
 
-    def __repr__(self) -> str:
-        digest = hashlib.sha256(repr(sorted(self.terms.items())).encode()).hexdigest()
-        return f"Glossary of {len(self.terms)} terms, {digest[:16]}"
+    def fingerprint(self) -> str:
+        """Return the number of terms and a digest of them."""
+        digest = hashlib.sha256(json.dumps(sorted(self.terms.items())).encode()).hexdigest()
+        return f"{len(self.terms)} terms, SHA-256 {digest}"
 
     @classmethod
     def read(cls, path: Path) -> "Glossary":

@@ -1,7 +1,7 @@
-"""What must survive a translation, whatever the model thinks of it: protected items, and the terms of a glossary.
+"""Constraints on the text of a translation: protected items (URLs, placeholders, tags …) and glossary terms.
 
-A line is translated plainly first, and checked: almost all lines pass at once. Where something is lost the line is
-searched again with all that it must hold as phrases (`decoding/constrained.py`), and the better result is taken.
+A line is first translated without constraints, and most translations satisfy them. Only where content is missing or
+duplicated is the line searched again, with the required content as phrases (`nmt.decoding.constrained`).
 """
 
 import re
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from nmt.decoding.hypothesis import Constraints
+from nmt.decoding.hypothesis import NO_CONSTRAINTS, Constraints
 from nmt.decoding.unknown import text_with_words
 from nmt.text.glossary import Glossary, missing_terms
 from nmt.text.languages import UNSPACED, target_language
@@ -20,83 +20,88 @@ from nmt.text.tokenizer import UNK, Tokenizer
 from nmt.text.typography import set_type
 
 LONGEST_PHRASE = 8
-"""A term that takes more tokens is searched for as a single stand-in, which takes far less time."""
+"""A term of more tokens is represented by `<unk>` during the search, which is much faster than spelling it."""
 
-_PAIRS = {"'": "'", '"': '"', "(": ")", "[": "]", "“": "”", "‘": "’", "«": "»", "`": "`"}
+_BRACKETS = {"'": "'", '"': '"', "(": ")", "[": "]", "“": "”", "‘": "’", "«": "»", "`": "`"}
 
 
-class Loss(NamedTuple):
-    """What a translation holds less often than it must, and what more often."""
+class ContentDiff(NamedTuple):
+    """Required content that a translation lacks, and content that it has more often than its source."""
 
     missing: tuple[str, ...] = ()
     surplus: tuple[str, ...] = ()
 
 
-NO_LOSS = Loss()
+NO_DIFF = ContentDiff()
 
 
 class _Phrase(NamedTuple):
-    """A string that a translation must hold, the ids to search for, and whether no space stands before it."""
+    """A required string, the token ids to search for, and whether no space precedes it."""
 
     text: str
     ids: tuple[int, ...]
-    glued: bool
+    joined: bool
 
 
 @dataclass(frozen=True)
 class OutputConstraints:
-    """From lines to what their translations must hold, and from target ids to text that holds it."""
+    """Derives the constraints of a line, and converts token ids to text that satisfies them.
+
+    A phrase that is long or has no spelling is represented by the token `<unk>`, which `text` replaces by the phrase.
+    """
 
     tokenizer: Tokenizer
-    """The target's."""
+    """The target tokenizer."""
     language: str
-    """The target's code."""
+    """The target language code."""
     glossary: Glossary | None
     protect: bool
     typography: bool
 
-    def constraints(self, line: str) -> Constraints:
-        """Return what the search must find for a line."""
-        phrases = self._phrases(line)
-        return Constraints(
-            phrases=tuple(phrase.ids for phrase in phrases), apart=self._apart if phrases else frozenset()
-        )
+    def prefix(self, prefix: str) -> Constraints:
+        """Return the constraint that a translation starts with this text."""
+        return Constraints(prefix=tuple(self.tokenizer.encode(prefix))) if prefix else NO_CONSTRAINTS
+
+    def phrases(self, line: str, prefix: str) -> Constraints:
+        """Return the constraints that a translation starts with the prefix and contains all required phrases."""
+        phrases = tuple(phrase.ids for phrase in self._phrases(line))
+        return Constraints(self.prefix(prefix).prefix, phrases, self._word_continuations if phrases else frozenset())
 
     def text(self, line: str, ids: Sequence[int], prefix: str = "", words: Sequence[str] | None = None) -> str:
-        """Return target ids as text behind a prefix, mended and in the language's typography.
+        """Return the text of target ids after a prefix, with items repaired and the language's typography applied.
 
-        Where `<unk>` is said stand the words that are given, or else what the stand-ins stand for. The prefix stays as
-        it is.
+        Each `<unk>` is replaced by the next of `words`, without them by the phrases of the line. The prefix stays
+        unchanged.
         """
         if words is None:
-            rest = self._decode(line, ids, prefix) if UNK in ids else self._joined(prefix, ids)[len(prefix) :]
+            rest = self._fill_phrases(line, ids, prefix) if UNK in ids else self._append(prefix, ids)[len(prefix) :]
         else:
             rest = text_with_words(self.tokenizer, ids, words)
         space, rest = " " if prefix and rest.startswith(" ") else "", normalize(rest)
         start = f"{prefix}{space}" if rest else prefix
-        text = self._finished(line, start + rest)
-        return text if text.startswith(prefix) else start + self._finished(line, rest)
+        text = self._repair_text(line, start + rest)
+        return text if text.startswith(prefix) else start + self._repair_text(line, rest)
 
-    def _finished(self, line: str, text: str) -> str:
+    def diff(self, line: str, text: str) -> ContentDiff:
+        """Return the difference in content that a constrained search can repair."""
+        missing, surplus = compare(line, text) if self.protect else NO_DIFF
+        return ContentDiff((*missing, *missing_terms(self._terms(line), text)), surplus)
+
+    def diff_with_numbers(self, line: str, text: str) -> ContentDiff:
+        """Return the difference in content to report: numbers too, which are never searched for."""
+        missing, surplus = self.diff(line, text)
+        return ContentDiff((*missing, *(lost_numbers(line, text) if self.protect else ())), surplus)
+
+    def _repair_text(self, line: str, text: str) -> str:
         if self.protect:
             text = mend(line, text)
         if self.typography:
-            kept = [item.text for item in items(text)] if self.protect else []
-            text = set_type(self.language, text, [*kept, *self._terms(line)])
+            unchanged = [item.text for item in items(text)] if self.protect else []
+            text = set_type(self.language, text, [*unchanged, *self._terms(line)])
         return text
 
-    def loss(self, line: str, text: str) -> Loss:
-        """Return what must be mended by another search."""
-        missing, surplus = compare(line, text) if self.protect else NO_LOSS
-        terms = self._terms(line)
-        return Loss((*missing, *missing_terms(terms, text)) if terms else missing, surplus)
-
-    def report(self, line: str, text: str) -> Loss:
-        """Return what to tell people of: also numbers, which are not searched for."""
-        missing, surplus = self.loss(line, text)
-        return Loss((*missing, *(lost_numbers(line, text) if self.protect else ())), surplus)
-
     def _terms(self, line: str) -> list[str]:
+        """Return the target terms that the translation of a line must contain."""
         if self.glossary is None:
             return []
         line = normalize(line)
@@ -104,58 +109,59 @@ class OutputConstraints:
 
     def _phrases(self, line: str) -> list[_Phrase]:
         line = normalize(line)
-        phrases = [self._spelled(term) for term in self._terms(line)]
+        phrases = [self._term_phrase(term) for term in self._terms(line)]
         for item in items(line) if self.protect else []:
             start, end = item.start, item.end
-            while start > 0 and end < len(line) and _PAIRS.get(line[start - 1]) == line[end]:
+            while start > 0 and end < len(line) and _BRACKETS.get(line[start - 1]) == line[end]:
                 start, end = start - 1, end + 1  # '{0}' keeps its quotes
-            if start > 0 and line[start - 1] in _PAIRS:
+            if start > 0 and line[start - 1] in _BRACKETS:
                 start -= 1
-            # no language, so a stand-in: spelled in pieces, items take twice the time and are placed no better
+            # spelling an item takes twice the time of a search with `<unk>`, and places it no better
             phrases.append(_Phrase(line[start:end], (UNK,), self._unspaced or bool(line[start - 1 : start].strip())))
         return phrases
 
-    def _spelled(self, term: str) -> _Phrase:
-        """Spell a term, in languages without spaces without the mark of a new word; some terms need a stand-in."""
+    def _term_phrase(self, term: str) -> _Phrase:
+        """Spell a term, or use `<unk>` if that is impossible; without word boundary in languages without spaces."""
         encode = self.tokenizer.encode
         ids = encode(term)
         if len(ids) > LONGEST_PHRASE or self.tokenizer.decode(ids) != term:
             return _Phrase(term, (UNK,), self._unspaced)
-        context, whole = encode(","), encode(f",{term}")
-        inside = self._unspaced and whole[: len(context)] == context
-        return _Phrase(term, tuple(whole[len(context) :] if inside else ids), inside)
+        context, with_context = encode(","), encode(f",{term}")
+        joined = self._unspaced and with_context[: len(context)] == context
+        return _Phrase(term, tuple(with_context[len(context) :] if joined else ids), joined)
 
     @property
     def _unspaced(self) -> bool:
         return target_language(self.language).unspaced
 
-    def _decode(self, line: str, ids: Sequence[int], prefix: str) -> str:
-        """Put the strings that have no spelling where their stand-ins are: terms first, then items in order.
+    def _fill_phrases(self, line: str, ids: Sequence[int], prefix: str) -> str:
+        """Return the text after a prefix, each `<unk>` replaced by the next phrase without a spelling.
 
-        What comes back follows the prefix.
+        Phrases are taken in the order of the constraints: terms, then items.
         """
-        stand_ins = iter([phrase for phrase in self._phrases(line) if phrase.ids == (UNK,)])
+        unspelled = iter([phrase for phrase in self._phrases(line) if phrase.ids == (UNK,)])
         text, start = prefix, 0
         for end in [place for place, token in enumerate(ids) if token == UNK]:
-            text = self._joined(text, ids[start:end])
-            phrase = next(stand_ins, _Phrase("", (), True))
-            space = "" if phrase.glued or not text or text[-1] in _PAIRS else " "
+            text = self._append(text, ids[start:end])
+            phrase = next(unspelled, _Phrase("", (), True))
+            space = "" if phrase.joined or not text or text[-1] in _BRACKETS else " "
             text, start = f"{text}{space}{phrase.text}", end + 1
-        return self._joined(text, ids[start:])[len(prefix) :]
+        return self._append(text, ids[start:])[len(prefix) :]
 
-    def _joined(self, text: str, ids: Sequence[int]) -> str:
+    def _append(self, text: str, ids: Sequence[int]) -> str:
+        """Return a text followed by decoded ids, with a space between them if the first token starts a word."""
         spaced = text and ids and self.tokenizer.spell(ids[:1])[0][:1].decode("utf-8", "ignore").isspace()
         return f"{text}{' ' if spaced else ''}{self.tokenizer.decode(ids)}"
 
     @cached_property
-    def _apart(self) -> frozenset[int]:
-        """The ids that go on with a word: they begin with a letter or digit of a script with spaces, and no mark.
+    def _word_continuations(self) -> frozenset[int]:
+        """Token ids that would continue the last word of a phrase, and therefore must not follow it.
 
-        Of bytes these are the letters, digits and controls of ASCII (controls vanish in text, and what follows would go
-        on with the word), and the first bytes of Latin, Greek, Cyrillic and the like.
+        They start with a letter or digit of a script with spaces. Byte tokens: ASCII letters, digits and control
+        characters (which decoding removes), and lead bytes of Latin, Greek, Cyrillic and similar scripts.
         """
-        goes_on = re.compile(rf"[^\W_{UNSPACED}]")
+        word_character = re.compile(rf"[^\W_{UNSPACED}]")
         table = self.tokenizer.table
-        words = {i for i, surface in enumerate(table.surfaces) if goes_on.match(surface)}
+        words = {i for i, surface in enumerate(table.surfaces) if word_character.match(surface)}
         ascii_ = {i for i, byte in table.bytes.items() if byte < 0x20 or (byte < 0x80 and chr(byte).isalnum())}
         return frozenset(words | ascii_ | {i for i, byte in table.bytes.items() if 0xC3 <= byte <= 0xDF})

@@ -1,154 +1,266 @@
-"""Lines from one stream or file, what becomes of them to another, a window at a time."""
+"""Streams of lines: read line batches, process them in all processes, write the results in order."""
 
 import io
+import os
+import select
+import stat
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import BinaryIO, NamedTuple
 
 from nmt.decoding.batch_runner import OnProgress
 from nmt.errors import ConfigError, DataError
-from nmt.system import distributed
-from nmt.system.console import Console, counted
-from nmt.text.corpus import decode_line
-from nmt.translation.lines import LineBatch, LineReader, ParallelLines
-from nmt.translation.sinks import Output, ResumableFile, StreamOutput, Work, resumable_file
-from nmt.translation.translator import TranslateOptions, Translator
+from nmt.system.console import AdvanceTo, Console, counted
+from nmt.system.distributed import rank, scatter_map
+from nmt.text.corpus import decode_line, open_text, read_lines
+from nmt.translation.sinks import Fingerprint, Output, ResumableFile
+from nmt.translation.translator import LINE_BATCH_SIZE, TranslateOptions, Translator
+
+LINE_BATCH_BYTES = 1 << 20
+"""A line batch also ends after so many bytes: lines may be long."""
+_CHUNK_BYTES = 1 << 16
+
+
+class ParallelLines(NamedTuple):
+    """A text with a line for each line of the input."""
+
+    option: str
+    """The option that names its file."""
+    texts: list[str]
+
+    @classmethod
+    def read(cls, option: str, path: Path) -> "ParallelLines":
+        """Read a text file. Raises DataError as `read_lines` does."""
+        return cls(option, list(read_lines(path)))
+
+    def fingerprint(self) -> Fingerprint:
+        """Return a digest of the text."""
+        return {self.option.removeprefix("--"): sha256("\n".join(self.texts).encode()).hexdigest()}
+
+    def wrong_length(self, input_length: str) -> DataError:
+        """Return the error for an input that has another number of lines."""
+        length = counted(len(self.texts), "line")
+        return DataError(f"{self.option}: {length}, but the input has {input_length}; expected one for each line")
+
+
+class LineBatch(NamedTuple):
+    """Consecutive input lines that are processed together."""
+
+    first: int
+    """The number of its first line, from 1."""
+    lines: list[bytes]
+    """Without `\\n`."""
+    parallel: list[str]
+    """The line of the parallel text beside each; "" if there is no such text."""
+    start: int
+    end: int
+    """The part of the input file that it was read from, in bytes; 0 if the input is no file."""
+
+    @property
+    def texts(self) -> list[str]:
+        """The lines as text."""
+        return [decode_line(line) for line in self.lines]
+
+
+class BatchResult(NamedTuple):
+    """The output of a line batch, and the numbers of the lines that differ in content from their source."""
+
+    text: str
+    flagged: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
+class LineInput:
+    """An input stream and, optionally, a text that is parallel to it."""
+
+    stream: BinaryIO
+    parallel: ParallelLines | None = None
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether the lines are typed."""
+        return self.stream.isatty()
+
+    @property
+    def size(self) -> int | None:
+        """The size of an input file in bytes, None for other streams."""
+        try:
+            status = os.fstat(self.stream.fileno())
+        except OSError:
+            return None
+        return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+    def batches(self, remaining: Iterable[list[bytes]], processed: int) -> Iterator[LineBatch]:
+        """Yield numbered line batches of the remaining lines, which follow so many that are processed already.
+
+        Raises DataError if the parallel text has another number of lines than the input.
+        """
+        texts = None if self.parallel is None else self.parallel.texts
+        is_file, first, end = self.size is not None, processed + 1, 0
+        for lines in remaining:
+            parallel = [""] * len(lines) if texts is None else texts[first - 1 : first - 1 + len(lines)]
+            if self.parallel is not None and len(parallel) < len(lines):
+                raise self.parallel.wrong_length("more")
+            # of gzip data, fewer bytes are read
+            size, start, end = sum(map(len, lines)) + len(lines), end, self._bytes_read() if is_file else 0
+            yield LineBatch(first, lines, parallel, max(start, end - size), end)
+            first += len(lines)
+        if self.parallel is not None and first <= len(self.parallel.texts):
+            raise self.parallel.wrong_length(f"{first - 1:,}")
+
+    def _bytes_read(self) -> int:
+        return os.lseek(self.stream.fileno(), 0, os.SEEK_CUR)
+
+
+@contextmanager
+def open_input(path: Path | None, parallel: ParallelLines | None = None) -> Iterator[LineInput]:
+    """Open a file, by default stdin; in the first process only, the others have no lines.
+
+    Raises DataError if it cannot be opened. Reading raises DataError as `open_text` does.
+    """
+    if rank() > 0:
+        yield LineInput(io.BytesIO())
+    elif path is not None:
+        try:
+            file = path.open("rb", buffering=0)
+        except (OSError, ValueError) as error:
+            raise DataError(f"{path}: cannot read it: {getattr(error, 'strerror', None) or error}") from None
+        with file:
+            yield LineInput(open_text(file, str(path)), parallel)
+    elif sys.stdin is None:
+        raise DataError("standard input is closed; name a file with --input")
+    else:
+        yield LineInput(open_text(sys.stdin.buffer, "standard input"), parallel)
+
+
+def read_batches(stream: BinaryIO) -> Iterator[list[bytes]]:
+    """Yield batches of lines without `\\n`: full ones from a file, from a pipe or a terminal the lines available.
+
+    So a line that is typed, or written to a pipe whose writer waits, is answered at once.
+    """
+    # one system call each: read1 returns the available bytes instead of waiting for more
+    read = getattr(stream, "read1", stream.read)
+    lines: list[bytes] = []
+    unfinished: list[bytes] = []
+    size = 0
+    while chunk := read(_CHUNK_BYTES):
+        *complete, rest = chunk.split(b"\n")
+        for line in complete:
+            lines.append(b"".join([*unfinished, line]))
+            unfinished.clear()
+        if rest:
+            unfinished.append(rest)
+        size += len(chunk)
+        full = len(lines) >= LINE_BATCH_SIZE or size >= LINE_BATCH_BYTES
+        if lines and (full or not _is_readable(stream)):
+            yield lines
+            lines, size = [], 0
+    if unfinished:
+        lines.append(b"".join(unfinished))
+    if lines:
+        yield lines
+
+
+def _is_readable(stream: BinaryIO) -> bool:
+    """Whether reading returns at once: always for files, and for streams without a descriptor."""
+    try:
+        return bool(select.select([stream], [], [], 0)[0])
+    except (OSError, ValueError):
+        return True
+
+
+def process_lines(
+    label: str,
+    source: LineInput,
+    output: Output,
+    process: Callable[[LineBatch, OnProgress], BatchResult],
+    console: Console,
+) -> list[int]:
+    """Write the result of each line batch, in order; torchrun's processes share the batches. Returns flagged lines.
+
+    Raises BrokenPipeError when the reader of a pipe is gone, DataError when the disk fails, for unreadable input or a
+    parallel text of another length, and errors of `process`.
+    """
+    flagged: list[int] = []
+    if source.is_terminal:
+        console.info("type or paste text, one sentence a line; Ctrl-D ends")
+    if output.lines:
+        console.info(f"{counted(output.lines, 'line')} done before; continuing after them")
+    # no progress bar on a terminal between typed lines or translations
+    hidden = source.is_terminal or output.is_terminal
+    remaining = output.remaining(read_batches(source.stream))
+    batches = source.batches(remaining, output.lines)
+    try:
+        with nullcontext() if hidden else console.progress_through(label, source.size, "lines") as show:
+            progress = _Progress(show)
+            work = lambda batch: (batch, process(batch, partial(progress.update, batch)))  # noqa: E731
+            for batch, result in scatter_map(batches, work):
+                output.write(batch.lines, result.text)
+                flagged += result.flagged
+                progress.update(batch, 1.0)
+    except KeyboardInterrupt:
+        if isinstance(output, ResumableFile):
+            console.info(f"{counted(output.lines, 'line')} done; the same command continues after them")
+        raise
+    return flagged
+
+
+class _Progress:
+    """Reports lines and bytes done, within line batches too; never backwards, as some lines are searched twice."""
+
+    def __init__(self, show: AdvanceTo | None) -> None:
+        self._show = show
+        self._done = 0, 0
+
+    def update(self, batch: LineBatch, fraction: float) -> None:
+        lines = batch.first - 1 + int(fraction * len(batch.lines))
+        self._done = max(self._done, (lines, batch.start + int(fraction * (batch.end - batch.start))))
+        if self._show is not None:
+            self._show(*self._done)
 
 
 def translate_stream(
     translator: Translator,
-    lines: LineReader,
+    source: LineInput,
     output: Output,
     options: TranslateOptions,
     as_json: bool,
     console: Console,
 ) -> None:
-    """Translate what is left of the lines of a stream; what stands beside them is what the translations begin with.
+    """Translate the remaining lines of a stream; the lines of its parallel text are prefixes of the translations.
 
     Plain output is one line for each line. With n_best above 1 it is rows of line number, rank, log_prob and text;
-    with `as_json` a JSON object a line. Raises as `through` does.
+    with `as_json` a JSON object a line. Raises as `process_lines` does.
     """
     if options.alignment and options.n_best > 1 and not as_json:
-        raise ConfigError("--alignment: a table of the n best has no place for it; add --json, where the best has it")
+        raise ConfigError("--alignment: a table of the n best has no column for it; add --json, which has it")
     started, before = time.monotonic(), output.lines
-
-    def translated(window: LineBatch, on_progress: OnProgress) -> tuple[str, list[int]]:
-        texts = [decode_line(raw) for raw in window.lines]
-        translations = translator.translate_window(texts, options, window.beside, on_progress)
-        numbered = list(enumerate(translations, start=window.first))
-        if as_json:
-            rendered = [one.as_json() for _, one in numbered]
-        else:
-            rendered = [one.as_table(number) if options.n_best > 1 else one.as_text() for number, one in numbered]
-        return "".join(f"{row}\n" for row in rendered), [number for number, one in numbered if any(one.loss)]
-
-    if lossy := through("translating", lines, output, translated, console):
-        console.warn(_lossy_lines(lossy, before))
-    console.say(f"translated {counted(output.lines - before, 'line')} in {time.monotonic() - started:.1f} s")
+    process = partial(_translate_batch, translator, options, as_json)
+    if flagged := process_lines("translating", source, output, process, console):
+        console.warn(_content_warning(flagged, before))
+    console.info(f"translated {counted(output.lines - before, 'line')} in {time.monotonic() - started:.1f} s")
 
 
-def _lossy_lines(numbers: Sequence[int], before: int) -> str:
-    """Say which lines lost something that should have survived, or have it too often."""
+def _translate_batch(
+    translator: Translator, options: TranslateOptions, as_json: bool, batch: LineBatch, on_progress: OnProgress
+) -> BatchResult:
+    translations = translator.translate_lines(batch.texts, options, batch.parallel, on_progress)
+    numbered = list(enumerate(translations, start=batch.first))
+    if as_json:
+        rows = [one.as_json() for one in translations]
+    else:
+        rows = [one.as_table(number) if options.n_best > 1 else one.as_text() for number, one in numbered]
+    return BatchResult("".join(f"{row}\n" for row in rows), [number for number, one in numbered if any(one.diff)])
+
+
+def _content_warning(numbers: Sequence[int], before: int) -> str:
     first = ", ".join(f"{number:,}" for number in numbers[:10]) + (" …" if len(numbers) > 10 else "")
     lines = "1 line differs from its" if len(numbers) == 1 else f"{len(numbers):,} lines differ from their"
-    since = f"after line {before:,}, where this went on, " if before else ""
-    return f"{since}{lines} source in URLs, placeholders, tags, terms or numbers ({first}); --json says in what"
-
-
-def through(
-    label: str,
-    lines: LineReader,
-    output: Output,
-    work: Callable[[LineBatch, OnProgress], tuple[str, list[int]]],
-    console: Console,
-) -> list[int]:
-    """Write what some work makes of the lines that are left, window by window, in all processes of torchrun.
-
-    The work returns text, and the numbers of lines that something is wrong with, which are returned together. Raises
-    BrokenPipeError when nobody reads on, DataError when a disk fails or texts beside are not as many as lines.
-    """
-    noted: list[int] = []
-    if lines.typed:
-        console.say("type or paste text, one sentence a line; Ctrl-D ends")
-    if output.lines:
-        console.say(f"{counted(output.lines, 'line')} done before; going on from there")
-    try:
-        with _progress(label, lines, output, console) as show:
-
-            def watched_work(window: LineBatch) -> tuple[LineBatch, str, list[int]]:
-                return window, *work(window, partial(show, window))
-
-            for window, text, numbers in distributed.scatter_map(lines.windows(output), watched_work):
-                output.add(window.lines, text)
-                noted += numbers
-                show(window, 1.0)
-    except KeyboardInterrupt:
-        if isinstance(output, ResumableFile):
-            console.say(f"{counted(output.lines, 'line')} done; the same command goes on from there")
-        raise
-    return noted
-
-
-@contextmanager
-def _progress(
-    label: str, lines: LineReader, output: Output, console: Console
-) -> Iterator[Callable[[LineBatch, float], None]]:
-    """Show progress where no person sees the output itself; yields what to call with the share done of a window."""
-    if lines.typed or output.watched:
-        yield lambda window, share: None
-        return
-    furthest = 0, 0
-    with console.progress_through(label, lines.size, "lines") as show:
-
-        def shown(window: LineBatch, share: float) -> None:
-            nonlocal furthest
-            size = sum(map(len, window.lines)) + len(window.lines)
-            reached = window.first - 1 + int(share * len(window.lines)), max(0, lines.place - int((1 - share) * size))
-            furthest = max(furthest, reached)  # some lines are searched again
-            show(*furthest)
-
-        yield shown
-
-
-@contextmanager
-def opened(
-    source: Path | None, output: Path | None, work: Work, beside: ParallelLines | None = None
-) -> Iterator[tuple[LineReader, Output]]:
-    """Open what to read and where to write, where nothing is named stdin and stdout.
-
-    A file is written so that the same work goes on after a kill, unless the input is typed. Of several processes, only
-    the first has them. Raises DataError if one cannot be opened, ConfigError if both are one, which writing would
-    empty, or if the output is other work's.
-    """
-    if distributed.rank() > 0:
-        yield LineReader(io.BytesIO()), StreamOutput(io.BytesIO())
-        return
-    if (source is None and sys.stdin is None) or (output is None and sys.stdout is None):
-        raise DataError("standard input or output is closed; name files with --input and --output")
-    if source is not None and output is not None and output.is_file() and source.exists() and source.samefile(output):
-        raise ConfigError(f"{output}: the input and the output are the same file; name another output")
-    with ExitStack() as files:
-        lines = LineReader(files.enter_context(_open(source, "rb")) if source is not None else sys.stdin.buffer, beside)
-        if output is None:
-            yield lines, StreamOutput(sys.stdout.buffer)
-        elif _is_device(output) or lines.typed:
-            yield lines, StreamOutput(files.enter_context(_open(output, "wb")))
-        else:
-            yield lines, files.enter_context(resumable_file(output, {**work, **(beside.work if beside else {})}))
-
-
-def _is_device(output: Path) -> bool:
-    """Whether a name stands for a pipe, a device or a stream that is open already, and not for a file."""
-    return output.absolute().parts[1] in ("dev", "proc") or (output.exists() and not output.is_file())
-
-
-def _open(path: Path, mode: Literal["rb", "wb"]) -> BinaryIO:
-    try:
-        return path.open(mode)
-    except OSError as error:
-        verb = "read" if mode == "rb" else "write"
-        raise DataError(f"{path}: cannot {verb} it: {error.strerror or error}") from None
+    since = f"after line {before:,}, where this process continued, " if before else ""
+    return f"{since}{lines} source in URLs, placeholders, tags, terms or numbers ({first}); --json shows which"

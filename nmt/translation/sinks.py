@@ -1,182 +1,215 @@
-"""Where translations go: to a stream, or into a file that goes on where it stopped if its process is killed.
+"""Outputs: a stream, or a file that an interrupted process leaves resumable.
 
-    FILE.partial            what is done so far; takes the name FILE when all is done
-    FILE.partial.journal    a line for the work that is being done, then one for each piece that is on the disk for good
+    FILE.partial            the output so far; renamed to FILE when complete
+    FILE.partial.journal    a line with the fingerprint of the work, then one for each batch that is on the disk
 
-A piece is written and synced before the journal mentions it, so what the journal does not mention is cut off and done
-again: the file that comes out is, byte for byte, that of a process which nobody killed.
+A batch is written and synced before the journal records it. Resuming truncates FILE.partial to the recorded batches, so
+the complete file equals, byte for byte, that of an uninterrupted process.
 """
 
 import contextlib
-import fcntl
 import hashlib
+import io
 import json
 import os
+import stat
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
+from nmt.config.recorded import differences
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import counted
-from nmt.system.files import sync
+from nmt.system.distributed import rank
+from nmt.system.files import check_file, has_name, lock, replace_file
 
-_FORMAT_VERSION = 1
+_FORMAT_VERSION = 2
 
-Work = Mapping[str, str | int | float | bool | None]
-"""All that decides what is written, apart from the input; names are what users call them."""
+Fingerprint = dict[str, Any]
+"""Everything apart from the input that determines the output, as JSON, under the names that users know."""
 
 
 class Output(Protocol):
-    """Takes what became of the input's lines, a piece at a time."""
+    """Takes the results of line batches, in order."""
 
-    @property
-    def lines(self) -> int:
-        """How many lines of the input are done."""
+    lines: int
+    """The number of input lines that are processed."""
+    is_terminal: bool
 
-    @property
-    def watched(self) -> bool:
-        """Whether a person sees what is written."""
+    def remaining(self, batches: Iterable[list[bytes]]) -> Iterator[list[bytes]]:
+        """Return batches of input lines without those that are processed."""
 
-    def rest(self, pieces: Iterable[list[bytes]]) -> Iterator[list[bytes]]:
-        """Return the input, in pieces of lines without `\\n`, without what is done."""
-
-    def add(self, piece: Sequence[bytes], text: str) -> None:
-        """Write what became of a piece. Raises DataError when the disk fails, BrokenPipeError if nobody reads."""
+    def write(self, lines: Sequence[bytes], text: str) -> None:
+        """Write the result of input lines. Raises DataError if the disk fails, BrokenPipeError for a closed pipe."""
 
 
 class StreamOutput:
-    """A pipe, a terminal, a device: what was written is gone, and nobody goes on after it."""
+    """A pipe, a terminal or a device: nothing to resume."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
         self.lines = 0
-        self.watched = stream.isatty()
+        self.is_terminal = stream.isatty()
 
-    def rest(self, pieces: Iterable[list[bytes]]) -> Iterator[list[bytes]]:
-        """Return all: nothing is done."""
-        return iter(pieces)
+    def remaining(self, batches: Iterable[list[bytes]]) -> Iterator[list[bytes]]:
+        """Return all batches."""
+        return iter(batches)
 
-    def add(self, piece: Sequence[bytes], text: str) -> None:
-        """Write it."""
+    def write(self, lines: Sequence[bytes], text: str) -> None:
+        """Write the text."""
         write_all(self._stream, text.encode())
-        self.lines += len(piece)
+        self.lines += len(lines)
 
 
 class ResumableFile:
-    """A file in the making, held by one process at a time. `resumable_file` opens and ends it."""
+    """A file that is being written by one process. `resumable_file` opens and closes it."""
 
-    watched = False
+    is_terminal = False
 
-    def __init__(self, partial: Path, stream: BinaryIO, work: Work) -> None:
-        """Go on with what stands in the file. Raises ConfigError if that is other work's, or nobody knows whose."""
+    def __init__(
+        self, partial: Path, stream: BinaryIO, journal: BinaryIO, done: "_Done", fingerprint: Fingerprint
+    ) -> None:
         self._partial = partial
         self._stream = stream
+        self._journal = journal
         self._input = hashlib.sha256()
-        size = os.fstat(stream.fileno()).st_size
-        kept = _read_journal(partial, work) if size else _Kept()
-        self.lines, self._bytes, self._expected = kept.lines, kept.bytes, kept.input
-        self._stream.truncate(kept.bytes)
-        self._journal = journal_of(partial).open("ab", buffering=0)
-        self._journal.truncate(kept.journal_bytes)
+        self.lines, self._bytes, self._expected_input = done.lines, done.bytes, done.input
+        stream.truncate(done.bytes)
+        journal.truncate(done.journal_bytes)
         if not self.lines:
-            self._journal.truncate(0)
-            self._note({"format_version": _FORMAT_VERSION, "work": dict(work)})
-        os.fsync(self._journal.fileno())
+            journal.truncate(0)
+            self._record({"format_version": _FORMAT_VERSION, "fingerprint": fingerprint})
+        os.fsync(journal.fileno())
 
-    def rest(self, pieces: Iterable[list[bytes]]) -> Iterator[list[bytes]]:
-        """Return what is left of the input. Raises ConfigError if what is done was made from other lines."""
-        remaining = self.lines
-        for piece in pieces:
-            done, left = piece[:remaining], piece[remaining:]
-            remaining -= len(done)
-            self._read(done)
-            if done and not remaining and self._input.hexdigest() != self._expected:
+    def remaining(self, batches: Iterable[list[bytes]]) -> Iterator[list[bytes]]:
+        """Return the batches after the processed lines. Raises ConfigError if those came from another input."""
+        left = self.lines
+        for batch in batches:
+            processed, unprocessed = batch[:left], batch[left:]
+            left -= len(processed)
+            self._hash(processed)
+            if processed and not left and self._input.hexdigest() != self._expected_input:
                 raise ConfigError(
                     f"{self._partial}: its first {counted(self.lines, 'line')} came from another input; "
-                    f"give the same input to go on, or remove {self._partial} to start afresh"
+                    f"give the same input to continue, or remove {self._partial} to start again"
                 )
-            if left:
-                yield left
-        if remaining:
+            if unprocessed:
+                yield unprocessed
+        if left:
             raise ConfigError(
                 f"{self._partial}: made from another input: {counted(self.lines, 'line')} of it done, but this one has "
-                f"{self.lines - remaining:,}; give the same input, or remove {self._partial} to start afresh"
+                f"{self.lines - left:,}; give the same input, or remove {self._partial} to start again"
             )
 
-    def add(self, piece: Sequence[bytes], text: str) -> None:
-        """Write it, and once it is on the disk, say so in the journal."""
+    def write(self, lines: Sequence[bytes], text: str) -> None:
+        """Write and sync the text, then record it in the journal."""
         data = text.encode()
         write_all(self._stream, data)
-        _sync(self._stream)
-        self._read(piece)
-        self.lines += len(piece)
+        with _disk_errors():
+            os.fsync(self._stream.fileno())
+        self._hash(lines)
+        self.lines += len(lines)
         self._bytes += len(data)
         written = hashlib.sha256(data).hexdigest()
-        self._note({"lines": self.lines, "bytes": self._bytes, "input": self._input.hexdigest(), "output": written})
+        self._record({"lines": self.lines, "bytes": self._bytes, "input": self._input.hexdigest(), "output": written})
 
-    def close(self) -> None:
-        """Let go of the journal."""
-        self._journal.close()
-
-    def _read(self, lines: Sequence[bytes]) -> None:
+    def _hash(self, lines: Sequence[bytes]) -> None:
         if lines:
             self._input.update(b"\n".join(lines) + b"\n")
 
-    def _note(self, entry: Mapping[str, Any]) -> None:
+    def _record(self, entry: Mapping[str, Any]) -> None:
         write_all(self._journal, (json.dumps(entry, ensure_ascii=False) + "\n").encode())
 
 
 @contextmanager
-def resumable_file(file: Path, work: Work) -> Iterator[ResumableFile]:
-    """Yield the file's forerunner, with what is done of the same work; it takes the name `file` on leaving.
+def open_output(path: Path | None, fingerprint: Fingerprint, resumable: bool = True) -> Iterator[Output]:
+    """Open a file, by default stdout; in the first process only, the others write nothing.
 
-    After an exception it stays, to be gone on with. Raises ConfigError if it belongs to other work or if another
-    process holds it, DataError if it cannot be written.
+    Raises DataError if it cannot be opened, and as `resumable_file` does.
     """
-    file = file.resolve()  # behind a symbolic link, the forerunner belongs where the link leads
-    partial = partial_of(file)
-    try:
-        stream = partial.open("ab", buffering=0)
-    except OSError as error:
-        raise DataError(f"{file}: cannot write it: {error.strerror or error}") from None
-    with stream:
-        _lock(partial, stream.fileno())
-        with contextlib.closing(ResumableFile(partial, stream, work)) as output:
+    if rank() > 0:
+        yield StreamOutput(io.BytesIO())
+    elif path is None:
+        if sys.stdout is None:
+            raise DataError("standard output is closed; name a file with --output")
+        yield StreamOutput(sys.stdout.buffer)
+    elif resumable and not is_stream(path):
+        with resumable_file(path, fingerprint) as output:
             yield output
-        _sync(stream)
-        partial.replace(file)
-        journal_of(partial).unlink(missing_ok=True)
-    sync(file.parent)
+    else:
+        try:
+            stream = path.open("wb")
+        except OSError as error:
+            raise DataError(f"{path}: cannot write it: {error.strerror or error}") from None
+        with stream:
+            yield StreamOutput(stream)
+
+
+def is_stream(path: Path) -> bool:
+    """Whether a path is a pipe, a device or an open stream, which cannot be replaced or resumed."""
+    if path.absolute().parts[1:2] in (("dev",), ("proc",)):
+        return True
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+@contextmanager
+def resumable_file(file: Path, fingerprint: Fingerprint) -> Iterator[ResumableFile]:
+    """Yield the partial file, with the output of the same work so far; renamed to `file` at the end.
+
+    After an exception it stays, unless it is empty. Raises ConfigError if `file` must not be replaced, if the partial
+    file is of other work or is being written by another process; DataError if it cannot be written.
+    """
+    file = check_file(file)
+    partial, journal_path = partial_of(file), journal_of(partial_of(file))
+    with contextlib.ExitStack() as files:
+        stream = files.enter_context(_open_beside(file, partial))
+        _lock(partial, stream.fileno())
+        output = None
+        try:
+            done = _read_journal(partial, fingerprint)
+            journal = files.enter_context(_open_beside(file, journal_path))
+            output = ResumableFile(partial, stream, journal, done, fingerprint)
+            yield output
+        except BaseException:
+            if not os.fstat(stream.fileno()).st_size:  # nothing to resume
+                partial.unlink()
+                if output is not None:
+                    journal_path.unlink()
+            raise
+        with _disk_errors():
+            os.fsync(stream.fileno())
+            replace_file(partial, file)
+        journal_path.unlink(missing_ok=True)
 
 
 def partial_of(file: Path) -> Path:
-    """Return where a file is written until it is whole."""
+    """Return the file that holds incomplete output."""
     return file.with_name(file.name + ".partial")
 
 
 def journal_of(partial: Path) -> Path:
-    """Return where it stands how much of that is certain."""
+    """Return the file that records the batches of a partial file."""
     return partial.with_name(partial.name + ".journal")
 
 
 def write_all(stream: BinaryIO, data: bytes) -> None:
-    """Write past the buffer, where what a full disk refused would wait and fail again at exit."""
+    """Write without a buffer, in which data that a full disk refused would fail again at exit."""
     raw = getattr(stream, "raw", stream)
     rest = memoryview(data)
-    with _refusal_explained():
+    with _disk_errors():
         while rest:
             rest = rest[raw.write(rest) or 0 :]
 
 
-def _sync(stream: BinaryIO) -> None:
-    with _refusal_explained():
-        os.fsync(stream.fileno())
-
-
 @contextmanager
-def _refusal_explained() -> Iterator[None]:
+def _disk_errors() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
@@ -185,9 +218,18 @@ def _refusal_explained() -> Iterator[None]:
         raise DataError(f"cannot write the translations: {error.strerror or error}") from None
 
 
+def _open_beside(file: Path, path: Path) -> BinaryIO:
+    """Open or create a file to append to, no more readable than `file`; links are not followed, pipes do not block."""
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        return open(os.open(path, flags, 0o600 if file.exists() else 0o666), "ab", buffering=0)
+    except OSError as error:
+        raise DataError(f"{file}: cannot write it: {path.name}: {error.strerror}; name another output") from None
+
+
 @dataclass(frozen=True)
-class _Kept:
-    """How far the work is, by the last line of the journal before one that speaks of bytes that are not there."""
+class _Done:
+    """The state after the last batch that both files hold."""
 
     lines: int = 0
     bytes: int = 0
@@ -195,50 +237,50 @@ class _Kept:
     journal_bytes: int = 0
 
 
-def _read_journal(partial: Path, work: Work) -> _Kept:
-    """Return how much of a forerunner is certain. Raises ConfigError if it is of other work."""
-    file = journal_of(partial)
+def _read_journal(partial: Path, fingerprint: Fingerprint) -> _Done:
+    """Return how much of a partial file is complete. Raises ConfigError if it, or the journal, is of other work."""
+    journal = journal_of(partial)
+    data, size = journal.read_bytes() if journal.exists() else b"", partial.stat().st_size
+    if not data and not size:
+        return _Done()
+    head, *entries = data.splitlines(keepends=True) or [b""]
     try:
-        head, *entries = file.read_bytes().splitlines(keepends=True)
-        known = json.loads(head)
-        before = dict(known["work"]) if known["format_version"] == _FORMAT_VERSION else {}
-    except (OSError, ValueError, KeyError, TypeError):
+        first = json.loads(head)
+        version = first["format_version"]
+        before = dict(first["fingerprint"]) if version == _FORMAT_VERSION else {}
+    except (ValueError, KeyError, TypeError):
         raise ConfigError(
-            f"{partial}: cannot go on: {file.name}, which says what it was made from, is missing or damaged; "
-            f"remove {partial} to start afresh"
+            f"{partial}: cannot continue: {journal.name}, the record of its work, is missing or damaged; remove both "
+            "to start again, if nmt wrote them"
         ) from None
-    now = dict(work)
-    changes = [
-        f"  {key}: was {before.get(key)}, now {now.get(key)}"
-        for key in sorted(before.keys() | now.keys())
-        if before.get(key) != now.get(key)
-    ]
-    if changes:
+    if not size:
+        return _Done()
+    if version != _FORMAT_VERSION:
         raise ConfigError(
-            "\n".join([f"{partial}: begun by another command; give that one, or remove it to start afresh", *changes])
+            f"{partial}: written by another version of nmt (format {version}, expected {_FORMAT_VERSION}); finish it "
+            f"with that version, or remove {partial} to start again"
         )
-    kept = _Kept(journal_bytes=len(head))
+    if before != fingerprint:
+        changes = "".join(f"\n  {change}" for change in differences(before, fingerprint))
+        raise ConfigError(f"{partial}: begun by another command; repeat that, or remove it to start again{changes}")
+    done = _Done(journal_bytes=len(head))
     with partial.open("rb") as written:
         for line in entries:
             try:
                 entry = json.loads(line)
-                piece = written.read(entry["bytes"] - kept.bytes)
-                certain = line.endswith(b"\n") and hashlib.sha256(piece).hexdigest() == entry["output"]
-            except (ValueError, KeyError, TypeError):  # torn in the midst of writing
-                certain = False
-            if not certain:
+                batch = written.read(entry["bytes"] - done.bytes)
+                complete = line.endswith(b"\n") and hashlib.sha256(batch).hexdigest() == entry["output"]
+            except (ValueError, KeyError, TypeError):  # the process ended while it wrote the entry
+                complete = False
+            if not complete:
                 break
-            kept = _Kept(entry["lines"], entry["bytes"], entry["input"], kept.journal_bytes + len(line))
-    return kept
+            done = _Done(entry["lines"], entry["bytes"], entry["input"], done.journal_bytes + len(line))
+    return done
 
 
 def _lock(partial: Path, descriptor: int) -> None:
-    """Hold the file as long as it is open. Raises ConfigError if another process does, or has just finished it."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise ConfigError(f"{partial}: another process is writing it; let it end, or name another output") from None
-    except OSError:
-        return  # a file system without locks
-    if not (partial.exists() and os.path.samestat(os.fstat(descriptor), partial.stat())):
+    """Lock the file until it is closed. Raises ConfigError if another process holds the lock, or has just finished."""
+    if lock(descriptor) == "busy":
+        raise ConfigError(f"{partial}: another process is writing it; wait for its end, or name another output")
+    if not has_name(descriptor, partial):
         raise ConfigError(f"{partial}: another process has just finished it")

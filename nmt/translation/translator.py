@@ -1,4 +1,4 @@
-"""Stage 3: lines in, translations out. One for each line, in order, whatever the line.
+"""The translator: lines in, one translation for each line out, in order.
 
 >>> translator = Translator.load(Path("runs/demo-en-it"))
 >>> [translation.text for translation in translator.translate(["Good morning."])]
@@ -6,17 +6,17 @@
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain, islice, repeat
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal
 
 from nmt.config import RuntimeSettings, Sampling, override_decode
 from nmt.decoding.alignment import Links, align, joined_links
 from nmt.decoding.batch_runner import BatchRunner, OnProgress
 from nmt.decoding.engine import Engine, TorchEngine
 from nmt.decoding.forced_decoding import force_texts
-from nmt.decoding.hypothesis import NO_CONSTRAINTS, Constraints, Hypothesis
+from nmt.decoding.hypothesis import Constraints, Hypothesis
 from nmt.decoding.mbr import by_utility
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.step_model import check_same_vocabulary
@@ -31,54 +31,70 @@ from nmt.text.normalize import normalize
 from nmt.text.segment import split_line
 from nmt.text.tokenizer import UNK
 from nmt.translation.constraints import OutputConstraints
-from nmt.translation.result import Alternative, Translation, join_ways
+from nmt.translation.result import Alternative, Translation, join_alternatives
 
 LINE_BATCH_SIZE = 2048
-"""As many are read before any is translated: enough to sort by length, too few to fill the memory."""
+"""Lines read before any is translated: enough to sort by length, few enough for little RAM."""
+_LONGEST_SOURCE = 200
+"""The longest source, in tokens, of models that do not record the longest one in their training."""
 
 
 @dataclass(frozen=True)
 class TranslateOptions:
-    """How to translate; what the model's own recipe says is a good start: `Translator.options`."""
+    """How to translate. `Translator.options` returns those that the model's recipe sets."""
 
     search: SearchOptions
-    batch_tokens: int
-    """Padded source tokens times beam in a batch."""
-    max_source_tokens: int = 200
-    """Longer lines are cut into pieces. Models know no sentences longer than those they were trained on."""
+    n_best: int
+    """The number of translations of each line: with minimum Bayes risk, fewer than the search returns."""
+    longest_source: int
+    """Lines of more tokens are split into segments: models translate longer input than in their training badly."""
     glossary: Glossary | None = None
-    """Terms that must be translated so."""
-    protect: bool = True
-    typography: bool = True
-    """As in the recipe's `decode` section."""
     alignment: bool = False
-    """Say which words belong together."""
+    """Whether to align words of source and translation."""
     tag: str | None = None
-    """A tag of the training text, put before each line, such as `backtranslated`."""
-    most_alike: int | None = None
-    """If set, only so many of what is found are kept: those that are most like all others (minimum Bayes risk)."""
-
-    @property
-    def n_best(self) -> int:
-        """How many translations each line gets."""
-        return self.search.n_best if self.most_alike is None else self.most_alike
+    """A tag of the training text to put before each segment, such as `backtranslated`."""
 
     def __post_init__(self) -> None:
-        if self.batch_tokens < 1:
-            raise ConfigError(f"decode.batch_tokens: found {self.batch_tokens}, expected 1 or more")
-        if self.max_source_tokens < 1:
-            raise ConfigError(f"max-source-tokens: found {self.max_source_tokens}, expected 1 or more")
+        if self.longest_source < 1:
+            raise ConfigError(f"the longest source: found {self.longest_source} tokens, expected 1 or more")
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return the value of every option, as JSON, under the name that users know."""
+        return {
+            **self.search.model_dump(mode="json"),
+            "n_best": self.n_best,
+            "longest_source": self.longest_source,
+            "glossary": None if self.glossary is None else self.glossary.fingerprint(),
+            "alignment": self.alignment,
+            "tag": self.tag,
+        }
 
 
-class _Piece(NamedTuple):
-    """A line, or what is translated at a time of a long one, and what its translation begins with."""
+@dataclass(frozen=True)
+class Segment:
+    """A line, or a part of a long one, and the required start of its translation."""
 
     text: str
-    prefix: str = ""
+    prefix: str
+    ids: list[int] = field(compare=False)
+    """Source tokens without `</s>`."""
+
+
+@dataclass(frozen=True)
+class _Task:
+    """The settings of one call of `translate_lines`."""
+
+    options: TranslateOptions
+    output: OutputConstraints
+    on_progress: OnProgress | None
+
+    def errors(self, segment: Segment, translation: Alternative) -> int:
+        """Return how often required content is missing or surplus."""
+        return sum(map(len, self.output.diff(segment.text, translation.text)))
 
 
 class Translator:
-    """A model in memory that translates text."""
+    """A loaded model, or several that translate together, with their tokenizers."""
 
     def __init__(
         self,
@@ -89,21 +105,26 @@ class Translator:
     ) -> None:
         self._runtime = runtime or RuntimeSettings()
         self.models = (loaded, *others) if isinstance(loaded, LoadedModel) else ()
-        """Our own models that translate together; none where another program computes."""
+        """The torch models; empty if another program translates."""
         self._tokenizers = loaded.tokenizers
         self._decode = loaded.decode
+        longest = [model.longest_source for model in (loaded, *others)]
+        self._recorded_longest = [tokens for tokens in longest if tokens is not None]
         self.languages = loaded.languages
         self._engine: Engine
         self._runner: BatchRunner | None = None
+        self.precision: Literal["fp32", "bf16", "int8"] | None = None
+        """The precision of the computation; None if another program translates."""
         self.computed_by = "CTranslate2"
-        """The program, and where they matter to its rounding the device and the precision."""
+        """The program, and with torch the device and the precision."""
         if isinstance(loaded, LoadedModel):
             engine = TorchEngine([one.model for one in self.models], self._runtime, process_count)
             self._engine, self._runner = engine, engine.runner
             device = loaded.model.device
-            precision = "bf16" if computes_in_bf16(self._runtime, device) else "fp32"
-            precision = "int8" if self._runtime.precision == "int8" else precision
-            self.computed_by = f"torch, {device.type}, {precision}"
+            self.precision = "bf16" if computes_in_bf16(self._runtime, device) else "fp32"
+            if self._runtime.precision == "int8":
+                self.precision = "int8"
+            self.computed_by = f"torch, {device.type}, {self.precision}"
         else:
             self._engine = loaded.engine
 
@@ -116,13 +137,13 @@ class Translator:
         others: Sequence[Path] = (),
         process_count: int = 1,
     ) -> "Translator":
-        """Open a model directory, a run, or what `nmt export --to ctranslate2` wrote.
+        """Load a model directory, a run, or a directory written by `nmt export --to ctranslate2`.
 
-        The engine is the one that the directory is for; ct2 also translates with a model that is not exported. With
-        others, the mean of all models' probabilities decides; languages and settings are those of the first. On a CPU
-        large texts are shared out among so many copies of this process, if it does nothing else meanwhile; with one, as
-        is safe in any program, among its threads.
-        Raises ModelError, or ConfigError if the device or CTranslate2 is not there.
+        The engine defaults to the one that the directory is for; ct2 also loads models that are not exported. With
+        `others`, the probabilities of all models are averaged; languages and settings are those of the first. On a CPU,
+        `process_count` forks translate large texts together, which needs a process without other threads; 1 is always
+        safe and uses threads.
+        Raises ModelError, or ConfigError if the device or CTranslate2 is not available.
         """
         runtime = runtime or RuntimeSettings()
         if others and (engine == "ct2" or any(map(is_export, (directory, *others)))):
@@ -136,222 +157,187 @@ class Translator:
         check_same_vocabulary(directories, models)
         return cls(models[0], runtime, models[1:], process_count)
 
-    def options(
-        self,
-        beam: int | None = None,
-        n_best: int = 1,
-        length_penalty: float | None = None,
-        batch_tokens: int | None = None,
-        overrides: Sequence[str] = (),
-    ) -> TranslateOptions:
-        """Return the model's own settings with these changes; an unsaid beam is as wide as n_best needs.
+    def options(self, beam: int | None = None, n_best: int = 1, overrides: Sequence[str] = ()) -> TranslateOptions:
+        """Return the model's settings with these changes; the beam defaults to at least `n_best`.
 
-        `overrides` have the form decode.key=value; the other arguments count for more. Raises ConfigError.
+        `overrides` have the form decode.key=value; the other arguments take precedence. Raises ConfigError.
         """
-        given = {"beam": beam, "length_penalty": length_penalty, "batch_tokens": batch_tokens}
-        changes = [f"decode.{key}={value}" for key, value in given.items() if value is not None]
-        decode = override_decode(self._decode, [*overrides, *changes])
+        decode = override_decode(self._decode, overrides)
         if beam is None and decode.beam == self._decode.beam:
-            decode = override_decode(decode, [f"decode.beam={max(decode.beam, n_best)}"])
-        samples = decode.mbr
-        if samples is None:
-            search = SearchOptions.from_settings(decode, n_best)
-        else:
-            drawn = decode.model_copy(update={"sampling": decode.sampling or Sampling()})
-            search = SearchOptions.from_settings(drawn, max(samples, n_best))
-        return TranslateOptions(
-            search,
-            decode.batch_tokens,
-            protect=decode.protect,
-            typography=decode.typography,
-            most_alike=None if samples is None else n_best,
-        )
+            beam = max(decode.beam, n_best)
+        if beam is not None:
+            decode = override_decode(decode, [f"decode.beam={beam}"])
+        samples = n_best
+        if decode.mbr is not None:
+            samples = max(decode.mbr, n_best)
+            decode = decode.model_copy(update={"sampling": decode.sampling or Sampling()})
+        return TranslateOptions(SearchOptions.from_settings(decode, samples), n_best, self._longest_source)
 
     def translate(self, lines: Iterable[str], options: TranslateOptions | None = None) -> Iterator[Translation]:
-        """Yield one translation for each line, in order. Reads a window of lines ahead, never more."""
+        """Yield one translation for each line, in order. Reads at most one line batch ahead."""
         options = options or self.options()
         remaining = iter(lines)
-        while window := list(islice(remaining, LINE_BATCH_SIZE)):
-            yield from self.translate_window(window, options)
+        while line_batch := list(islice(remaining, LINE_BATCH_SIZE)):
+            yield from self.translate_lines(line_batch, options)
 
-    def translate_window(
+    def translate_lines(
         self,
         lines: Sequence[str],
         options: TranslateOptions,
         prefixes: Sequence[str] | None = None,
         on_progress: OnProgress | None = None,
     ) -> list[Translation]:
-        """Translate lines together: like lengths in one batch, identical lines once, empty lines without the model.
+        """Translate lines in batches of similar length; equal lines once, blank lines without the model.
 
-        Each translation begins with its prefix, normalized, to the letter; of an empty line it is all there is. After
-        each batch of a search, `on_progress` is called with the share of its batches that are done.
+        Each translation starts with its prefix, normalized; that of a blank line is the prefix.
         """
-        asked = [
-            _Piece(line, normalize(prefix)) for line, prefix in zip(lines, prefixes or [""] * len(lines), strict=True)
+        task = _Task(options, self._output_constraints(options), on_progress)
+        prefixed = [
+            (line, normalize(prefix)) for line, prefix in zip(lines, prefixes or [""] * len(lines), strict=True)
         ]
-        pieces_of = {line: self._pieces(line, options) for line in dict.fromkeys(asked)}
-        encoded = {piece: ids for pieces in pieces_of.values() for piece, ids in pieces}
-        survival = self._survival(options)
-        constraints_of = {piece: self._beginning(piece) for piece, ids in encoded.items() if ids}
-        ways = self._search(constraints_of, encoded, survival, options, on_progress)
-        if options.most_alike is not None:
-            ways = {piece: most_alike(found)[: options.most_alike] for piece, found in ways.items()}
-        ways |= self._searched_again(ways, constraints_of, encoded, survival, options, on_progress)
-        ways |= {piece: [Alternative(piece.prefix, 0.0)] for piece, ids in encoded.items() if not ids}
-        done = {
-            line: join_ways(line.text, [piece.text for piece, _ in pieces], [ways[piece] for piece, _ in pieces])
-            for line, pieces in pieces_of.items()
-        }
-        done = {line: replace(one, loss=survival.report(line.text, one.text)) for line, one in done.items()}
-        if options.alignment:
-            best = [(piece.text, found[0].text) for piece, found in ways.items()]
-            links = zip(best, self.align(best, options.batch_tokens, on_progress), strict=True)
-            parts = {piece: (*pair, own) for piece, (pair, own) in zip(ways, links, strict=True)}
-            done = {
-                line: replace(one, alignment=joined_links([parts[piece] for piece, _ in pieces_of[line]]))
-                for line, one in done.items()
-            }
-        return [done[line] for line in asked]
+        segments_of = {line: self._split(*line, options) for line in dict.fromkeys(prefixed)}
+        found = self._search(list(chain.from_iterable(segments_of.values())), task)
+        found |= self._repair(found, task)
+        translations = self._assemble(segments_of, found, task)
+        return [translations[line] for line in prefixed]
 
     def align(
         self, pairs: Sequence[tuple[str, str]], batch_tokens: int = 4096, on_progress: OnProgress | None = None
     ) -> list[Links]:
-        """Return which words of sentences and of their translations, which are given, belong together.
+        """Return the word alignments of sentences and their given translations.
 
-        Raises ConfigError where another program computes.
+        Raises ConfigError if another program translates.
         """
-        return align(self.needs_own_model("--alignment"), self.models, pairs, batch_tokens, on_progress)
+        return align(self.require_torch("--alignment"), self.models, pairs, batch_tokens, on_progress)
 
     def force(
         self, pairs: Sequence[tuple[str, str]], batch_tokens: int = 4096, on_progress: OnProgress | None = None
     ) -> list[list[tuple[str, float]]]:
         """Return the pieces of given translations with their log-probabilities, as `force_texts` does.
 
-        Raises ConfigError where another program computes, DataError for what the model cannot read.
+        Raises ConfigError if another program translates, DataError for text that the model cannot represent.
         """
-        runner = self.needs_own_model("--reference")
-        return force_texts(runner, self._tokenizers, pairs, batch_tokens, on_progress)
+        return force_texts(self.require_torch("--reference"), self._tokenizers, pairs, batch_tokens, on_progress)
 
-    def needs_own_model(self, option: str) -> BatchRunner:
-        """Return the runner of our own models. Raises ConfigError, naming an option, where another program computes."""
+    def require_torch(self, option: str) -> BatchRunner:
+        """Return the runner of the torch models. Raises ConfigError about the option if another program translates."""
         if self._runner is None:
             raise ConfigError(f"{option}: {self.computed_by} cannot do that; translate with the model itself")
         return self._runner
 
-    def _survival(self, options: TranslateOptions) -> OutputConstraints:
+    @property
+    def _longest_source(self) -> int:
+        """The most source tokens, without `</s>`, of a segment."""
+        longest = min(self._recorded_longest, default=_LONGEST_SOURCE)
+        return longest if self._engine.longest is None else max(1, min(longest, self._engine.longest - 1))
+
+    def _output_constraints(self, options: TranslateOptions) -> OutputConstraints:
         if options.glossary is not None:
-            self.needs_own_model("--glossary")
-        if UNK not in options.search.forbidden:
-            self.needs_own_model("decode.unknown: copy")
-        return OutputConstraints(
-            self._tokenizers.target, self.languages.target, options.glossary, options.protect, options.typography
-        )
+            self.require_torch("--glossary")
+        if options.search.unknown == "copy":
+            self.require_torch("decode.unknown: copy")
+        target, language, search = self._tokenizers.target, self.languages.target, options.search
+        return OutputConstraints(target, language, options.glossary, search.protect, search.typography)
 
-    def _beginning(self, piece: _Piece) -> Constraints:
-        """Return the demand to begin with the prefix. Raises ConfigError where another program computes."""
-        if not piece.prefix:
-            return NO_CONSTRAINTS
-        self.needs_own_model("--prefixes")
-        return Constraints(prefix=tuple(self._tokenizers.target.encode(piece.prefix)))
-
-    def _search(
-        self,
-        constraints_of: Mapping[_Piece, Constraints],
-        encoded: Mapping[_Piece, list[int]],
-        survival: OutputConstraints,
-        options: TranslateOptions,
-        on_progress: OnProgress | None,
-    ) -> dict[_Piece, list[Alternative]]:
-        """Return what is found for each piece as text, best first; the tokenizer promises that each is one line."""
-        sentences = [encoded[piece] for piece in constraints_of]
-        constraints = list(constraints_of.values())
-        found = self._engine.search(sentences, options.search, options.batch_tokens, constraints, on_progress)
-        copies = UNK not in options.search.forbidden
-        words = self._words_for_unknown(constraints_of, found, options) if copies else repeat(None)
-
-        def alternative(piece: _Piece, hypothesis: Hypothesis) -> Alternative:
-            rest = hypothesis.tokens[len(constraints_of[piece].prefix) :]
-            text = survival.text(piece.text, rest, piece.prefix, next(words))
-            return Alternative(text, hypothesis.log_prob)
-
-        return {
-            piece: [alternative(piece, hypothesis) for hypothesis in hypotheses]
-            for piece, hypotheses in zip(constraints_of, found, strict=True)
-        }
-
-    def _words_for_unknown(
-        self,
-        constraints_of: Mapping[_Piece, Constraints],
-        found: Sequence[Sequence[Hypothesis]],
-        options: TranslateOptions,
-    ) -> Iterator[list[str] | None]:
-        """Yield for each hypothesis of each piece, in order, the source words for each `<unk>` behind the prefix.
-
-        It is None where there is none.
-        """
-        said = [
-            (piece.text, hypothesis.tokens, constraints.prefix)
-            for (piece, constraints), hypotheses in zip(constraints_of.items(), found, strict=True)
-            for hypothesis in hypotheses
-        ]
-        pairs = [(text, tokens) for text, tokens, _ in said if UNK in tokens]
-        runner = self.needs_own_model("decode.unknown: copy")
-        words = iter(words_for_unknown(runner, self.models, pairs, options.batch_tokens))
-        for _, tokens, prefix in said:
-            yield next(words)[prefix.count(UNK) :] if UNK in tokens else None
-
-    def _searched_again(
-        self,
-        ways: Mapping[_Piece, list[Alternative]],
-        plain: Mapping[_Piece, Constraints],
-        encoded: Mapping[_Piece, list[int]],
-        survival: OutputConstraints,
-        options: TranslateOptions,
-        on_progress: OnProgress | None,
-    ) -> dict[_Piece, list[Alternative]]:
-        """Search once more, for all that must be there, where something was lost; return what is better for it.
-
-        `<unk>` is then said as a stand-in only.
-        """
-        if not self.models or options.search.sampling is not None:
-            return {}  # neither can be made to say something
-        lossy = [
-            piece for piece, found in ways.items() if any(any(survival.loss(piece.text, way.text)) for way in found)
-        ]
-        wanted = {piece: replace(survival.constraints(piece.text), prefix=plain[piece].prefix) for piece in lossy}
-        constraints_of = {piece: constraints for piece, constraints in wanted.items() if constraints.phrases}
-        strict = options.search.model_copy(update={"forbidden": (*options.search.forbidden, UNK)})
-        again = self._search(constraints_of, encoded, survival, replace(options, search=strict), on_progress)
-        return {
-            piece: best
-            for piece, best in again.items()
-            if _losses(survival, piece.text, best) < _losses(survival, piece.text, ways[piece])
-        }
-
-    def _pieces(self, line: _Piece, options: TranslateOptions) -> list[tuple[_Piece, list[int]]]:
-        """Return the parts of a line that the model can take, with their ids; the first has the line's prefix."""
+    def _split(self, line: str, prefix: str, options: TranslateOptions) -> list[Segment]:
+        """Step 1: split a line into segments of at most `longest_source` tokens; the first has the line's prefix."""
+        if prefix:
+            self.require_torch("--prefixes")
         source = self._tokenizers.source
-        mark = [] if options.tag is None else [source.tag_id(options.tag)]
+        tag = [] if options.tag is None else [source.tag_id(options.tag)]
 
         def encode(text: str) -> list[int]:
-            return [*mark, *source.encode(text)]
+            ids = source.encode(text)
+            return [*tag, *ids] if ids else []
 
-        ids = encode(line.text)
-        limit = options.max_source_tokens
-        if self._engine.longest is not None:
-            limit = max(1, min(limit, self._engine.longest - 1))
-        if len(ids) <= limit:
-            return [(line, ids)]
-        texts = split_line(line.text, limit, lambda text: len(encode(text)))
-        prefixes = chain([line.prefix], repeat("", len(texts) - 1))
-        return [(_Piece(text, prefix), encode(text)) for text, prefix in zip(texts, prefixes, strict=True)]
+        ids = encode(line)
+        if len(ids) <= options.longest_source:
+            return [Segment(line, prefix, ids)]
+        texts = split_line(line, options.longest_source, lambda text: len(encode(text)))
+        return [Segment(text, "" if i else prefix, encode(text)) for i, text in enumerate(texts)]
 
+    def _search(self, segments: Sequence[Segment], task: _Task) -> dict[Segment, list[Alternative]]:
+        """Step 2: search for translations that start with the prefix; returns those of each segment, best first."""
+        required = {segment: task.output.prefix(segment.prefix) for segment in segments if segment.ids}
+        found = self._alternatives(required, task.options.search, task)
+        if task.options.search.mbr is not None:
+            for segment, samples in found.items():
+                ranked = by_utility([sample.text for sample in samples])
+                found[segment] = [samples[i] for i in ranked[: task.options.n_best]]
+        return found | {segment: [Alternative(segment.prefix, 0.0)] for segment in segments if not segment.ids}
 
-def most_alike(ways: Sequence[Alternative]) -> list[Alternative]:
-    """Return different texts only, the one that is most like all others first (minimum Bayes risk)."""
-    return [ways[i] for i in by_utility([way.text for way in ways])]
+    def _repair(self, found: Mapping[Segment, list[Alternative]], task: _Task) -> dict[Segment, list[Alternative]]:
+        """Step 3: search with constraints where content is missing or surplus; returns only what is better.
 
+        In this search `<unk>` represents a required phrase and nothing else.
+        """
+        search = task.options.search
+        if not self.models or search.sampling is not None:
+            return {}  # other programs and sampling support no constraints
+        errors = {segment: [task.errors(segment, one) for one in found[segment]] for segment in found}
+        required = {one: task.output.phrases(one.text, one.prefix) for one in found if any(errors[one])}
+        required = {segment: constraints for segment, constraints in required.items() if constraints.phrases}
+        search = search.model_copy(update={"forbidden": (*search.forbidden, UNK)})
+        repaired = self._alternatives(required, search, task)
+        return {one: found for one, found in repaired.items() if task.errors(one, found[0]) < errors[one][0]}
 
-def _losses(survival: OutputConstraints, text: str, ways: Sequence[Alternative]) -> int:
-    """Count what the best way has lost or has too often."""
-    return sum(map(len, survival.loss(text, ways[0].text)))
+    def _assemble(
+        self,
+        segments_of: Mapping[tuple[str, str], Sequence[Segment]],
+        found: Mapping[Segment, Sequence[Alternative]],
+        task: _Task,
+    ) -> dict[tuple[str, str], Translation]:
+        """Step 4: join the segments of each line, compare the content of both sides, and align words if requested."""
+        links_of: dict[Segment, tuple[str, str, Links]] = {}
+        if task.options.alignment:
+            best = [(segment.text, alternatives[0].text) for segment, alternatives in found.items()]
+            aligned = zip(
+                found, best, self.align(best, task.options.search.batch_tokens, task.on_progress), strict=True
+            )
+            links_of = {segment: (*pair, links) for segment, pair, links in aligned}
+        translations = {}
+        for (line, prefix), segments in segments_of.items():
+            joined = join_alternatives(line, [one.text for one in segments], [found[one] for one in segments])
+            diff = task.output.diff_with_numbers(line, joined.text)
+            alignment = joined_links([links_of[one] for one in segments]) if links_of else None
+            translations[line, prefix] = replace(joined, diff=diff, alignment=alignment)
+        return translations
+
+    def _alternatives(
+        self, required: Mapping[Segment, Constraints], search: SearchOptions, task: _Task
+    ) -> dict[Segment, list[Alternative]]:
+        """Search under constraints; returns the translations of each segment as text, best first."""
+        sentences = [segment.ids for segment in required]
+        constraints_of = list(required.values())
+        hypotheses_of = self._engine.search(sentences, search, search.batch_tokens, constraints_of, task.on_progress)
+        found = dict(zip(required, hypotheses_of, strict=True))
+        copied = {} if UNK in search.forbidden else self._copied_words(required, found, search.batch_tokens)
+        return {
+            segment: [
+                Alternative(
+                    task.output.text(
+                        segment.text, one.tokens[len(constraints.prefix) :], segment.prefix, copied.get((segment, rank))
+                    ),
+                    one.log_prob,
+                )
+                for rank, one in enumerate(found[segment])
+            ]
+            for segment, constraints in required.items()
+        }
+
+    def _copied_words(
+        self,
+        required: Mapping[Segment, Constraints],
+        found: Mapping[Segment, Sequence[Hypothesis]],
+        batch_tokens: int,
+    ) -> dict[tuple[Segment, int], list[str]]:
+        """Return the source words that replace the `<unk>` after the prefix, for each segment and rank that has any."""
+        tokens_of = {(segment, rank): one.tokens for segment in found for rank, one in enumerate(found[segment])}
+        with_unk = {place: tokens for place, tokens in tokens_of.items() if UNK in tokens}
+        pairs = [(segment.text, tokens) for (segment, _), tokens in with_unk.items()]
+        runner = self.require_torch("decode.unknown: copy")
+        words_of = words_for_unknown(runner, self.models, pairs, batch_tokens)
+        return {
+            (segment, rank): words[required[segment].prefix.count(UNK) :]
+            for (segment, rank), words in zip(with_unk, words_of, strict=True)
+        }

@@ -1,4 +1,4 @@
-"""Show on a user's own lines that what a line becomes does not depend on the lines beside it."""
+"""Check on a user's own lines that a translation does not depend on the lines beside it."""
 
 import random
 from collections.abc import Iterable, Sequence
@@ -11,100 +11,104 @@ from nmt.translation.result import Translation
 from nmt.translation.translator import TranslateOptions, Translator
 
 SAMPLE_LINES = 500
-"""So many different lines, spread over the input, are translated three times."""
+"""The number of different lines, sampled from the whole input, that are translated three times."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """How translations in other company compare with those in the usual one."""
+    """A comparison of translations in other batches with those in the usual batches."""
 
-    company: str
+    batches: str
+    """The other batches, as a phrase of the report."""
     lines: int
     different: tuple[tuple[Translation, Translation], ...]
-    """The usual and the other translation, where their texts differ."""
+    """The usual and the other translation of each line whose texts differ."""
     largest: float
     """The largest difference of log_prob between translations of the same text, in nats."""
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What verifying found."""
+    """The result of all trials."""
 
     lines: int
-    """Different lines that are not blank in the sample."""
+    """The number of different nonblank lines in the sample."""
     computed_by: str
+    is_fp32: bool
+    """Whether rounding explains no more than a tie."""
     trials: tuple[Trial, ...]
 
     @property
     def different(self) -> list[tuple[Translation, Translation]]:
-        """The usual and the other translation, where the texts differ, of all trials."""
+        """The usual and the other translation where texts differ, of all trials."""
         return [pair for trial in self.trials for pair in trial.different]
 
     def check(self) -> None:
-        """Raise ModelError if texts differ in fp32, where rounding is too small to explain more than a tie."""
-        if self.different and self.computed_by.endswith("fp32"):
+        """Raise ModelError if texts differ in fp32."""
+        if self.different and self.is_fp32:
             raise ModelError(
                 f"translations depend on the lines beside them: {len(self.different):,} texts differ, though in fp32 "
                 "only two of the same probability may change places; please report the lines and the model"
             )
 
     def as_text(self) -> str:
-        """Return the report, a line for each trial, with the first difference below."""
+        """Return the report: a line for each trial, then the first difference."""
         rows = [f"{counted(self.lines, 'line')} in the usual batches ({self.computed_by}), and again:"]
         for trial in self.trials:
             same = trial.lines - len(trial.different)
             rows.append(
-                f"  {trial.company}: the same text for {same:,} of {trial.lines:,} ({same / trial.lines:.1%}), "
+                f"  {trial.batches}: the same text for {same:,} of {trial.lines:,} ({same / trial.lines:.1%}), "
                 f"log_prob within {trial.largest:.1e}"
             )
         for usual, other in self.different[:1]:
             rows += [f"  for example: {usual.source}"]
-            rows += [f"    {said.log_prob:.6f}\t{said.text}" for said in (usual, other)]
+            rows += [f"    {one.log_prob:.6f}\t{one.text}" for one in (usual, other)]
         return "\n".join(rows)
 
 
 def verify_lines(
     translator: Translator, lines: Iterable[bytes], options: TranslateOptions, console: Console
 ) -> Verification:
-    """Translate a sample of lines together as ever, each alone, and in another order in smaller batches.
+    """Translate a sample of lines in the usual batches, each alone, and shuffled in smaller batches.
 
-    Raises DataError if there is none that is not blank.
+    Raises DataError if all lines are blank.
     """
-    sample = list(dict.fromkeys(filter(str.strip, map(decode_line, _spread(lines, SAMPLE_LINES)))))
+    sample = list(dict.fromkeys(filter(str.strip, map(decode_line, _sample(lines, SAMPLE_LINES)))))
     if not sample:
         raise DataError("--verify: no line to verify: the input is empty or blank; give lines that you would translate")
     order = random.Random(1).sample(range(len(sample)), len(sample))
-    smaller = replace(options, batch_tokens=max(1, options.batch_tokens // 3))
+    tokens = max(1, options.search.batch_tokens // 3)
+    smaller = replace(options, search=options.search.model_copy(update={"batch_tokens": tokens}))
     with console.progress("verifying", 3 * len(sample), "translations") as advance:
-        usual = translator.translate_window(sample, options)
+        usual = translator.translate_lines(sample, options)
         advance(len(sample))
         alone = []
         for line in sample:
-            alone += translator.translate_window([line], options)
+            alone += translator.translate_lines([line], options)
             advance(1)
-        shuffled = translator.translate_window([sample[i] for i in order], smaller)
+        shuffled = translator.translate_lines([sample[i] for i in order], smaller)
         advance(len(sample))
-    mixed = dict(zip(order, shuffled, strict=True))
+    restored = dict(zip(order, shuffled, strict=True))
     trials = (
-        _compared("each alone", usual, alone),
-        _compared("in another order, in smaller batches", usual, [mixed[i] for i in range(len(sample))]),
+        _compare("each alone", usual, alone),
+        _compare("in another order, in smaller batches", usual, [restored[i] for i in range(len(sample))]),
     )
-    return Verification(len(sample), translator.computed_by, trials)
+    return Verification(len(sample), translator.computed_by, translator.precision == "fp32", trials)
 
 
-def _compared(company: str, usual: Sequence[Translation], other: Sequence[Translation]) -> Trial:
+def _compare(batches: str, usual: Sequence[Translation], other: Sequence[Translation]) -> Trial:
     pairs = list(zip(usual, other, strict=True))
     different = tuple(pair for pair in pairs if pair[0].text != pair[1].text)
     same = [abs(one.log_prob - two.log_prob) for one, two in pairs if one.text == two.text]
-    return Trial(company, len(pairs), different, max(same, default=0.0))
+    return Trial(batches, len(pairs), different, max(same, default=0.0))
 
 
-def _spread(lines: Iterable[bytes], count: int) -> list[bytes]:
-    """Return so many lines, each as likely as the others, in order (reservoir sampling; Vitter 1985, algorithm R)."""
-    draw = random.Random(1)
-    kept: dict[int, tuple[int, bytes]] = {}
+def _sample(lines: Iterable[bytes], count: int) -> list[bytes]:
+    """Return `count` lines, each with the same probability, in order (Vitter 1985, algorithm R)."""
+    random_source = random.Random(1)
+    sample: dict[int, tuple[int, bytes]] = {}
     for number, line in enumerate(lines):
-        place = number if number < count else draw.randrange(number + 1)
+        place = number if number < count else random_source.randrange(number + 1)
         if place < count:
-            kept[place] = number, line
-    return [line for _, line in sorted(kept.values())]
+            sample[place] = number, line
+    return [line for _, line in sorted(sample.values())]

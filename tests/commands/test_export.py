@@ -323,10 +323,10 @@ class TestTranslate:
                 Translator.load(saved, ONE_THREAD, "ct2"),
             )
         ]
-        assert expected[-2].pieces > 1
+        assert expected[-2].segments > 1
         for found in others:
             assert [one.text for one in found] == [one.text for one in expected]
-            assert [one.pieces for one in found] == [one.pieces for one in expected]
+            assert [one.segments for one in found] == [one.segments for one in expected]
 
     def test_languages_and_decode_settings_are_exported(self, exported: Path) -> None:
         translator = Translator.load(exported, ONE_THREAD)
@@ -338,7 +338,7 @@ class TestTranslate:
         export(tmp_path / "model", tmp_path / "ct2", "ctranslate2", "float32", None, QUIET)
         translator = Translator.load(tmp_path / "ct2", ONE_THREAD)
         (translation,) = translator.translate([" ".join(SENTENCES * 3)], translator.options(beam=2))
-        assert translation.pieces > 1
+        assert translation.segments > 1
 
     def test_the_torch_engine_is_refused_for_an_export(self, exported: Path) -> None:
         with pytest.raises(ConfigError, match=r"--engine: found torch, but .* was exported"):

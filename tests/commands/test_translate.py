@@ -1,45 +1,50 @@
-"""What `nmt translate` does before it translates, and instead."""
+"""The command `nmt translate`: models, inputs, outputs and options that exclude each other."""
 
+import gzip
+import json
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from nmt.commands.translate import Job, default_model
-from nmt.config import RuntimeSettings
-from nmt.errors import DataError, ModelError
+from nmt.commands.translate import default_model
+from nmt.errors import ModelError
 from nmt.model.checkpoint import save_model
-from nmt.system.console import Console
+from nmt.text.words import words
+from nmt.translation import pipeline
 from nmt.translation.translator import Translator
-from tests.test_cli import call
-from tests.translation.test_translator import opinionated
+from tests.builders import SENTENCES, run_command, tiny_loaded_model, write_lines
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("models") / "tiny"
-    save_model(directory, opinionated())
+    save_model(directory, tiny_loaded_model())
     return directory
 
 
 class TestDefaultModel:
-    def test_nothing_is_there(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_missing_model_is_an_error(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
         monkeypatch.delenv("NMT_MODEL", raising=False)
-        expected = r"runs/latest is not there; give --model DIR .* or train one: nmt train --config"
+        expected = r"runs/latest does not exist; give --model DIR .* or train one: nmt train --config"
         with pytest.raises(ModelError, match=expected):
             default_model()
 
-    def test_the_last_run(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_latest_run_is_the_default(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
         monkeypatch.delenv("NMT_MODEL", raising=False)
         (tmp_path / "runs" / "mine").mkdir(parents=True)
         (tmp_path / "runs" / "latest").symlink_to("mine")
         assert default_model() == Path("runs/latest")
         (tmp_path / "runs" / "mine").rmdir()
-        with pytest.raises(ModelError, match=r"runs/latest points to mine, which is gone; give --model DIR"):
+        with pytest.raises(ModelError, match=r"runs/latest points to mine, which does not exist; give --model DIR"):
             default_model()
 
-    def test_what_the_environment_names(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_environment_variable_names_the_model(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
         for folder in ("best", "runs"):
             (tmp_path / folder).mkdir()
@@ -52,28 +57,15 @@ class TestDefaultModel:
                 default_model()
 
 
-def test_there_are_as_many_references_as_lines(model: Path, tmp_path: Path) -> None:
-    source, reference = tmp_path / "in.txt", tmp_path / "ref.txt"
-    source.write_text("a dog\nthe cat\n")
-    reference.write_text("un cane\n")
-    translator = Translator.load(model, RuntimeSettings(device="cpu"))
-    job = Job(translator, [model], translator.options(), source, tmp_path / "out.txt", as_json=False)
-    with pytest.raises(DataError, match="--reference: 1 line, but the input has more; expected one for each line"):
-        job.score_given(reference, Console(quiet=True))
-    reference.write_text("un cane\nil gatto\n")
-    job.score_given(reference, Console(quiet=True))
-    assert len((tmp_path / "out.txt").read_text().splitlines()) == 2
-
-
 class TestCommand:
-    def test_nothing_to_verify_is_an_error(self, model: Path, tmp_path: Path) -> None:
+    def test_verify_refuses_blank_input(self, model: Path, tmp_path: Path) -> None:
         (tmp_path / "in.txt").write_text("\n \n")
         command = ["translate", "-m", model, "-i", tmp_path / "in.txt", "--device", "cpu", "--verify"]
-        done = call(*command)
+        done = run_command(*command)
         assert (done.exit_code, done.stdout) == (2, "")
         assert done.stderr.startswith("error: --verify: no line to verify: the input is empty or blank")
         (tmp_path / "in.txt").write_text("a dog\n")
-        done = call(*command)
+        done = run_command(*command)
         assert done.exit_code == 0, done.stderr
         assert "each alone: the same text for 1 of 1" in done.stdout
 
@@ -85,24 +77,173 @@ class TestCommand:
             (["--verify", "--json"], "--verify: --json"),
             (["--reference", "in.txt", "--n-best", "3"], "--reference: --n-best"),
             (["--reference", "in.txt", "--glossary", "in.txt"], "--reference: --glossary"),
-            (["--reference", "in.txt", "--alignment"], "--reference: --alignment"),
         ],
     )
     def test_options_that_would_have_no_effect_are_refused(
         self, model: Path, tmp_path: Path, options: list[str], message: str
     ) -> None:
-        done = call("translate", "-m", model, "-i", tmp_path / "in.txt", "--device", "cpu", *options)
+        done = run_command("translate", "-m", model, "-i", tmp_path / "in.txt", "--device", "cpu", *options)
         assert (done.exit_code, done.stdout) == (2, "")
         assert done.stderr.startswith(f"error: {message} would have no effect beside it; leave one out")
 
-    def test_what_is_said_of_one_line(self, model: Path, tmp_path: Path) -> None:
+    def test_summary_of_one_line(self, model: Path, tmp_path: Path) -> None:
         (tmp_path / "in.txt").write_text("a dog\n")
-        done = call("translate", "-m", model, "-i", tmp_path / "in.txt", "--device", "cpu")
+        done = run_command("translate", "-m", model, "-i", tmp_path / "in.txt", "--device", "cpu")
         assert done.exit_code == 0, done.stderr
         assert done.stderr.startswith("translated 1 line in ")
 
-    def test_options_are_named_as_users_know_them(self, model: Path, tmp_path: Path) -> None:
+    def test_error_names_the_option(self, model: Path, tmp_path: Path) -> None:
         (tmp_path / "in.txt").write_text("a dog\n")
-        done = call("translate", "-m", model, "-i", tmp_path / "in.txt", "--beam", 2, "--n-best", 5)
+        done = run_command("translate", "-m", model, "-i", tmp_path / "in.txt", "--beam", 2, "--n-best", 5)
         assert (done.exit_code, done.stdout) == (2, "")
         assert done.stderr == "error: --n-best: found 5, but a beam of 2 finds no more than that; widen the beam\n"
+
+    @pytest.mark.parametrize("option", ["--length-penalty", "--batch-tokens"])
+    def test_settings_have_no_option_of_their_own(self, model: Path, option: str) -> None:
+        done = run_command("translate", "-m", model, option, "1")
+        assert done.exit_code == 2
+        assert f"No such option: {option}" in done.stderr
+        key = option.removeprefix("--").replace("-", "_")
+        assert run_command("translate", "-m", model, "--set", f"decode.{key}=1").exit_code == 0
+
+    def test_reference_with_alignment_aligns_given_translations(self, model: Path, tmp_path: Path) -> None:
+        source = write_lines(tmp_path / "in.txt", *SENTENCES[:3], "")
+        reference = write_lines(tmp_path / "ref.txt", *SENTENCES[3:], "x")
+        plain, aligned, as_json = (
+            run_command("translate", "-m", model, "-i", source, "--reference", reference, "--device", "cpu", *options)
+            for options in ((), ("--alignment",), ("--alignment", "--json"))
+        )
+        assert (plain.exit_code, aligned.exit_code, as_json.exit_code) == (0, 0, 0), aligned.stderr
+        rows = [row.split("\t") for row in aligned.stdout.splitlines()]
+        assert [row[:3] for row in rows] == [row.split("\t") for row in plain.stdout.splitlines()]
+        entries = [json.loads(line) for line in as_json.stdout.splitlines()]
+        assert [row[3] for row in rows] == [" ".join(f"{i}-{j}" for i, j in one["alignment"]) for one in entries]
+        assert any(row[3] for row in rows)
+        for (*_, links), line, given in zip(rows, SENTENCES[:3], SENTENCES[3:], strict=False):
+            for link in links.split():
+                i, j = map(int, link.split("-"))
+                assert i < len(words(line))
+                assert j < len(words(given))
+
+    def test_references_of_another_length_are_refused(self, model: Path, tmp_path: Path) -> None:
+        source = write_lines(tmp_path / "in.txt", "a dog", "the cat")
+        reference, output = write_lines(tmp_path / "ref.txt", "un cane"), tmp_path / "out.txt"
+        command = ["translate", "-m", model, "-i", source, "-o", output, "--reference", reference]
+        done = run_command(*command)
+        assert done.exit_code == 2
+        assert "--reference: 1 line, but the input has more; expected one for each line" in done.stderr
+        write_lines(reference, "un cane", "il gatto")
+        assert run_command(*command).exit_code == 0
+        assert len(output.read_text().splitlines()) == 2
+
+
+class TestInput:
+    LINES = ("the cat sleeps", "", "今天下雨。", "a \u2028 dog")
+
+    def test_gzip_is_unpacked(self, model: Path, tmp_path: Path) -> None:
+        plain = write_lines(tmp_path / "in.txt", *self.LINES)
+        packed = tmp_path / "packed"
+        packed.write_bytes(gzip.compress(plain.read_bytes()))
+        expected = run_command("translate", "-m", model, "-i", plain, "-q")
+        found = run_command("translate", "-m", model, "-i", packed, "-q")
+        assert expected.exit_code == 0
+        assert (found.exit_code, found.stdout) == (0, expected.stdout), found.stderr
+        with packed.open("rb") as stream:
+            command = [sys.executable, "-m", "nmt", "translate", "-m", str(model), "-q", "--device", "cpu"]
+            piped = subprocess.run(command, stdin=stream, capture_output=True, check=True)
+        assert piped.stdout.decode() == expected.stdout
+
+    @pytest.mark.parametrize(
+        ("content", "message"),
+        [
+            ("the cat sleeps\n".encode("utf-16"), "UTF-16"),
+            (("the cat sleeps\n" * 20).encode("utf-16-le"), "UTF-16"),
+            (("猫在垫子上睡觉\n" * 20).encode("gb18030"), "iconv -f GB18030 -t UTF-8"),
+            (b"PK\x03\x04" + bytes(60), "a zip archive"),
+            (b"\x89PNG\r\n\x1a\n" + bytes(60), "a PNG image"),
+            (b"\x40\0\0\0\0\0\0\0{" + b'"__metadata__":{}}', "a safetensors file"),
+            (gzip.compress(b"the cat")[:-9], "damaged gzip"),
+        ],
+        ids=["utf-16", "utf-16 without mark", "gb18030", "zip", "png", "safetensors", "damaged gzip"],
+    )
+    @pytest.mark.parametrize("option", ["-i", "--reference", "--prefixes", "--glossary"])
+    def test_what_is_not_utf8_text_is_refused(
+        self, model: Path, tmp_path: Path, content: bytes, message: str, option: str
+    ) -> None:
+        file, output = tmp_path / "file", write_lines(tmp_path / "out.txt", "before")
+        file.write_bytes(content)
+        options = [option, file] if option == "-i" else [option, file, "-i", write_lines(tmp_path / "in", "a dog")]
+        before = sorted(tmp_path.iterdir())
+        done = run_command("translate", "-m", model, "-o", output, *options)
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert done.stderr.startswith(f"error: {file}: ")
+        assert message in done.stderr
+        assert output.read_text() == "before\n"
+        assert sorted(tmp_path.iterdir()) == before, "nothing is left behind"
+
+    def test_interrupted_command_resumes_on_gzip_input(self, model: Path, tmp_path: Path) -> None:
+        lines = [f"the cat {number}" for number in range(70)]
+        packed, output = tmp_path / "in.gz", tmp_path / "out.txt"
+        packed.write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode()))
+        command = ["translate", "-m", model, "-i", packed, "-o", output, "--beam", 1, "-q"]
+        original = Translator.translate_lines
+        calls = 0
+
+        def interrupted_twice(*arguments: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls in (2, 4):
+                raise KeyboardInterrupt
+            return original(*arguments)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Translator, "translate_lines", interrupted_twice)
+            patch.setattr(pipeline, "LINE_BATCH_SIZE", 20)
+            patch.setattr(pipeline, "_CHUNK_BYTES", 100)
+            codes = [run_command(*command).exit_code for _ in range(3)]
+        assert codes == [130, 130, 0]
+        assert output.read_text() == run_command("translate", "-m", model, "-i", packed, "--beam", 1, "-q").stdout
+
+
+class TestOutput:
+    def test_private_file_stays_private(self, model: Path, tmp_path: Path) -> None:
+        source, output = write_lines(tmp_path / "in.txt", "a dog"), tmp_path / "out.txt"
+        output.touch(0o600)
+        assert run_command("translate", "-m", model, "-i", source, "-o", output).exit_code == 0
+        assert output.stat().st_mode & 0o777 == 0o600
+        assert output.read_text().count("\n") == 1
+
+    @pytest.mark.parametrize(
+        ("create", "message"),
+        [
+            (lambda path: path.touch(0o444), "it is read-only"),
+            (lambda path: path.mkdir(), "it is a folder"),
+            (lambda path: path.symlink_to(path.name), "Too many levels of symbolic links"),
+            (lambda path: path.symlink_to("in.txt"), "it is also read"),
+            (lambda path: path.symlink_to("nowhere/out.txt"), "No such file or directory"),
+        ],
+        ids=["read-only", "folder", "link loop", "input", "missing folder"],
+    )
+    def test_unusable_output_is_refused_and_unchanged(
+        self, model: Path, tmp_path: Path, create: Callable[[Path], None], message: str
+    ) -> None:
+        source, output = write_lines(tmp_path / "in.txt", "a dog"), tmp_path / "out.txt"
+        create(output)
+        before = {path.name: path.lstat() for path in tmp_path.iterdir()}
+        done = run_command("translate", "-m", model, "-i", source, "-o", output)
+        assert done.exit_code == 2
+        assert message in done.stderr
+        assert "out.txt" in done.stderr
+        assert {path.name: path.lstat() for path in tmp_path.iterdir()} == before
+
+    @pytest.mark.parametrize("option", ["-i", "--reference", "--prefixes", "--glossary"])
+    def test_unreadable_inputs_are_errors(self, model: Path, tmp_path: Path, option: str) -> None:
+        (tmp_path / "loop").symlink_to("loop")
+        for path in (tmp_path / "loop", tmp_path / "missing", tmp_path, tmp_path / "in.txt" / "x"):
+            write_lines(tmp_path / "in.txt", "a dog")
+            options = [option, path] if option == "-i" else [option, path, "-i", tmp_path / "in.txt"]
+            done = run_command("translate", "-m", model, *options, "-o", tmp_path / "out.txt")
+            assert (done.exit_code, done.stdout) == (2, "")
+            assert str(path) in done.stderr
+            assert "bug" not in done.stderr
+            assert not (tmp_path / "out.txt").exists()

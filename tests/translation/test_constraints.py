@@ -1,4 +1,4 @@
-"""What must survive does, whatever the model: random ones know nothing of what they translate."""
+"""Constraints on random models: required content is in every translation, whatever the model predicts."""
 
 import io
 import json
@@ -19,9 +19,8 @@ from nmt.system.console import Console
 from nmt.text.glossary import Glossary, missing_terms
 from nmt.text.protection import compare
 from nmt.text.tokenizer import UNK, Tokenizer, Tokenizers
-from nmt.translation.constraints import LONGEST_PHRASE, NO_LOSS, OutputConstraints
-from nmt.translation.lines import LineReader
-from nmt.translation.pipeline import translate_stream
+from nmt.translation.constraints import LONGEST_PHRASE, NO_DIFF, OutputConstraints
+from nmt.translation.pipeline import LineInput, translate_stream
 from nmt.translation.sinks import StreamOutput
 from nmt.translation.translator import TranslateOptions, Translator
 
@@ -31,7 +30,7 @@ LINES = st.lists(st.sampled_from([*ITEMS, "cat", "moon", "'{0}'", "(%s", "{0}.",
 
 
 def loaded(byte_fallback: bool, language: str = "it") -> LoadedModel:
-    """Return a random model; without bytes to fall back on, its vocabulary knows no brackets, slashes or capitals."""
+    """Return a random model; without byte fallback, its vocabulary has no brackets, slashes or capitals."""
     settings = TokenizerSettings(vocab_size=288 if byte_fallback else 32, byte_fallback=byte_fallback)
     tokenizer = Tokenizer.train(SENTENCES * 20, settings)
     torch.manual_seed(4)
@@ -39,7 +38,7 @@ def loaded(byte_fallback: bool, language: str = "it") -> LoadedModel:
     model = Transformer(shape, len(tokenizer), len(tokenizer)).eval()
     with torch.no_grad():
         model.output.weight.mul_(4)
-        model.output.weight[3] *= 3  # enough wish to end
+        model.output.weight[3] *= 3  # otherwise random models rarely predict the end
     languages = Languages(source="en", target=language)
     return LoadedModel(model, Tokenizers(tokenizer, tokenizer), languages, DecodeSettings(beam=2, batch_tokens=512))
 
@@ -54,22 +53,24 @@ def tokenizer() -> Tokenizer:
     return loaded(True).tokenizers.target
 
 
-def survival(tokenizer: Tokenizer, language: str = "it", terms: dict[str, str] | None = None) -> OutputConstraints:
+def constraints_for(
+    tokenizer: Tokenizer, language: str = "it", terms: dict[str, str] | None = None
+) -> OutputConstraints:
     return OutputConstraints(tokenizer, language, Glossary(terms) if terms else None, protect=True, typography=True)
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lines=st.lists(LINES, max_size=4))
-def test_items_survive_any_model_and_vocabulary(translator: Translator, lines: list[str]) -> None:
+def test_translations_contain_all_items(translator: Translator, lines: list[str]) -> None:
     translations = list(translator.translate(lines, translator.options()))
     assert [translation.source for translation in translations] == lines
     for translation in translations:
         assert not compare(translation.source, translation.text).missing
-        assert translation.loss.surplus == compare(translation.source, translation.text).surplus
+        assert translation.diff.surplus == compare(translation.source, translation.text).surplus
 
 
 @pytest.mark.parametrize("target", ["gatto", "MICIO", "☃ Ünï-çødé", "狗", "l'altra", "x y z"])
-def test_terms_come_out_to_the_letter(translator: Translator, target: str) -> None:
+def test_translations_contain_target_terms_exactly(translator: Translator, target: str) -> None:
     options = replace(translator.options(), glossary=Glossary({"cat": target, "the mat": "tappeto"}))
     lines = ["the cat and the Cat", "a cat {0}", "on the mat", "no term", "cat" * 3, ""]
     found = list(translator.translate(lines, options))
@@ -78,39 +79,45 @@ def test_terms_come_out_to_the_letter(translator: Translator, target: str) -> No
     assert "{0}" in found[1].text
     assert not missing_terms(["tappeto"], found[2].text)
     assert [one.text for one in found[3:]] == [one.text for one in translator.translate(lines[3:])]
-    assert not any(any(one.loss) for one in found)
+    assert not any(any(one.diff) for one in found)
 
 
-def test_only_lines_with_a_loss_are_searched_again(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_lines_with_missing_content_are_searched_again(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     searched: list[int] = []
     search = batched_search.search
 
-    def watched(decoder: object, source: torch.Tensor, *rest: object) -> list[list[Hypothesis]]:
+    def counting(decoder: object, source: torch.Tensor, *rest: object) -> list[list[Hypothesis]]:
         searched.append(source.size(0))
         return search(decoder, source, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(batched_search, "search", watched)
+    monkeypatch.setattr(batched_search, "search", counting)
     list(translator.translate(["the cat", "the moon {0}", "a mat"]))
     assert sum(searched) == 4
     searched.clear()
-    list(translator.translate(["the cat", "the moon {0}", "a mat"], replace(translator.options(), protect=False)))
+    list(
+        translator.translate(
+            ["the cat", "the moon {0}", "a mat"], translator.options(overrides=["decode.protect=false"])
+        )
+    )
     assert sum(searched) == 3
 
 
-def test_company_does_not_matter(translator: Translator) -> None:
+def test_translation_of_a_line_does_not_depend_on_the_others(translator: Translator) -> None:
     lines = ["cat {0}", "the {1} mat https://x.org", "moon", "%s %s"]
     together = [one.text for one in translator.translate(lines)]
     assert together == [next(iter(translator.translate([line]))).text for line in lines]
 
 
-def spellings(survival: OutputConstraints, line: str) -> list[str]:
-    pieces = survival.tokenizer.pieces
-    return ["".join(pieces[i] for i in phrase) for phrase in survival.constraints(line).phrases]
+def spellings(constraints: OutputConstraints, line: str) -> list[str]:
+    pieces = constraints.tokenizer.pieces
+    return ["".join(pieces[i] for i in phrase) for phrase in constraints.phrases(line, "").phrases]
 
 
-def test_spelling_minds_neighbours(tokenizer: Tokenizer) -> None:
-    """Items have stand-ins, with the quotes that enclose them; a Chinese term begins no word."""
-    italian, chinese = (survival(tokenizer, language, {"cat": "QX"}) for language in ("it", "zh"))
+def test_phrases_include_brackets_and_word_boundaries(tokenizer: Tokenizer) -> None:
+    """Items are `<unk>`, with the quotes that enclose them; a Chinese term has no word boundary."""
+    italian, chinese = (constraints_for(tokenizer, language, {"cat": "QX"}) for language in ("it", "zh"))
     assert spellings(italian, "the cat {0}") == ["▁<0x51><0x58>", "<unk>"]
     assert spellings(chinese, "the cat") == ["<0x51><0x58>"]
     gatto = tokenizer.encode("gatto")
@@ -120,35 +127,35 @@ def test_spelling_minds_neighbours(tokenizer: Tokenizer) -> None:
     assert chinese.text("cat {0}", [*gatto, UNK]) == "gatto{0}"
 
 
-def test_what_is_long_has_a_stand_in(tokenizer: Tokenizer) -> None:
+def test_long_items_are_searched_as_unk(tokenizer: Tokenizer) -> None:
     long = "https://x.org/" + "a" * LONGEST_PHRASE
-    kept = survival(tokenizer)
-    assert kept.constraints(f"see {long} or {{0}}").phrases[0] == (UNK,)
+    constraints = constraints_for(tokenizer)
+    assert constraints.phrases(f"see {long} or {{0}}", "").phrases[0] == (UNK,)
     ids = [*tokenizer.encode("il gatto"), UNK, *tokenizer.encode("dorme ."), UNK]
     line = f"see {long} or {long}b"
-    assert kept.text(line, ids) == f"il gatto {long} dorme. {long}b"
-    assert kept.text("nothing", ids) == "il gatto dorme."
+    assert constraints.text(line, ids) == f"il gatto {long} dorme. {long}b"
+    assert constraints.text("nothing", ids) == "il gatto dorme."
 
 
-def test_typography_leaves_terms_and_items_alone(tokenizer: Tokenizer) -> None:
-    kept = survival(tokenizer, terms={"cat": "perche' ,"})
-    text = kept.text("cat", tokenizer.encode("perche' , e perche' no ?"))
+def test_typography_does_not_change_terms_and_items(tokenizer: Tokenizer) -> None:
+    constraints = constraints_for(tokenizer, terms={"cat": "perche' ,"})
+    text = constraints.text("cat", tokenizer.encode("perche' , e perche' no ?"))
     assert text == "perche' , e perché no?"
-    plain = replace(kept, typography=False)
+    plain = replace(constraints, typography=False)
     assert plain.text("cat", tokenizer.encode("no ?")) == "no ?"
 
 
-def test_losses_are_told(tokenizer: Tokenizer) -> None:
-    kept = survival(tokenizer, terms={"cat": "gatto"})
+def test_diff_lists_missing_and_surplus_content(tokenizer: Tokenizer) -> None:
+    constraints = constraints_for(tokenizer, terms={"cat": "gatto"})
     line = "The cat {0} in 1984"
-    assert kept.loss(line, "Il gatto {0}") == NO_LOSS
-    assert kept.loss(line, "Il {1}") == (("{0}", "gatto"), ("{1}",))
-    assert kept.report(line, "Il gatto {0}").missing == ("1984",)
-    assert replace(kept, protect=False).report(line, "x") == (("gatto",), ())
+    assert constraints.diff(line, "Il gatto {0}") == NO_DIFF
+    assert constraints.diff(line, "Il {1}") == (("{0}", "gatto"), ("{1}",))
+    assert constraints.diff_with_numbers(line, "Il gatto {0}").missing == ("1984",)
+    assert replace(constraints, protect=False).diff_with_numbers(line, "x") == (("gatto",), ())
 
 
-class Deaf:
-    """An engine that cannot be made to say anything, as CTranslate2."""
+class UnconstrainedEngine:
+    """Returns the same translation of every sentence, whatever the constraints."""
 
     longest = None
 
@@ -159,35 +166,37 @@ class Deaf:
         return [[Hypothesis(self._tokenizer.encode("il gatto ."), -1.0, -1.0)] for _ in sentences]
 
 
-def test_lines_with_a_loss_are_named(tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_translate_stream_warns_of_lines_with_missing_content(
+    tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]
+) -> None:
     translator = Translator(loaded(True))
-    translator._engine = Deaf(tokenizer)
+    translator._engine = UnconstrainedEngine(tokenizer)
     output = io.BytesIO()
     source = io.BytesIO(b"the cat\nthe {0}\n2 cats\n1984\n")
     options = translator.options()
-    translate_stream(translator, LineReader(source), StreamOutput(output), options, True, Console())
+    translate_stream(translator, LineInput(source), StreamOutput(output), options, True, Console())
     found = [json.loads(line) for line in output.getvalue().splitlines()]
     assert ["missing" in one for one in found] == [False, True, False, True]
     assert (found[1]["missing"], found[1]["surplus"]) == (["{0}"], [])
     assert "2 lines differ from their source in URLs" in capsys.readouterr().err
 
 
-def test_after_going_on_only_later_lines_are_named_and_that_is_said(
+def test_warning_after_resuming_concerns_later_lines_only(
     tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     translator = Translator(loaded(True))
-    translator._engine = Deaf(tokenizer)
+    translator._engine = UnconstrainedEngine(tokenizer)
     output = StreamOutput(io.BytesIO())
-    output.lines = 3  # as if a file had them
-    lines = LineReader(io.BytesIO(b"the cat\nthe {0}\n"))
+    output.lines = 3  # as after resuming
+    lines = LineInput(io.BytesIO(b"the cat\nthe {0}\n"))
     translate_stream(translator, lines, output, translator.options(), False, Console())
-    said = capsys.readouterr().err
-    assert "3 lines done before; going on from there" in said
-    assert "after line 3, where this went on, 1 line differs from its source in URLs" in said
-    assert "(5)" in said
+    messages = capsys.readouterr().err
+    assert "3 lines done before; continuing after them" in messages
+    assert "after line 3, where this process continued, 1 line differs from its source in URLs" in messages
+    assert "(5)" in messages
 
 
-def test_the_settings_reach_the_search(translator: Translator) -> None:
+def test_options_apply_overrides(translator: Translator) -> None:
     options = translator.options(overrides=["decode.protect=false", "decode.typography=false"])
-    assert (options.protect, options.typography) == (False, False)
+    assert (options.search.protect, options.search.typography) == (False, False)
     assert isinstance(options, TranslateOptions)

@@ -1,4 +1,4 @@
-"""Given translations and alignments as users meet them: lines in, lines out, whatever they hold."""
+"""Forced scoring, alignments, ensembles and minimum Bayes risk: lines in, lines out, whatever they contain."""
 
 import io
 import itertools
@@ -23,7 +23,7 @@ from nmt.system.device import choose_device
 from nmt.text.normalize import normalize
 from nmt.text.words import words
 from nmt.translation.forced_scoring import score_given, score_given_stream
-from nmt.translation.lines import LineReader, ParallelLines
+from nmt.translation.pipeline import LineInput, ParallelLines
 from nmt.translation.sinks import StreamOutput
 from nmt.translation.translator import Translator
 from tests.decoding.test_search import EOS, log_probs_without_cache
@@ -37,17 +37,17 @@ CPU = RuntimeSettings(device="cpu")
 def through_stream(translator: Translator, data: bytes, texts: list[str], as_json: bool = False) -> bytes:
     output = io.BytesIO()
     options = replace(translator.options(), alignment=as_json)
-    lines = LineReader(io.BytesIO(data), ParallelLines("--reference", texts))
+    lines = LineInput(io.BytesIO(data), ParallelLines("--reference", texts))
     score_given_stream(translator, lines, StreamOutput(output), options, as_json, Console(quiet=True))
     return output.getvalue()
 
 
-class TestGiven:
-    def test_tokens_are_as_probable_as_teacher_forcing_says(self, translator: Translator, loaded: LoadedModel) -> None:
+class TestScoreGiven:
+    def test_log_probs_equal_teacher_forcing(self, translator: Translator, loaded: LoadedModel) -> None:
         encode = loaded.tokenizers.source.encode
         pairs = list(itertools.pairwise(SENTENCES))
-        judged = score_given(translator, [line for line, _ in pairs], [text for _, text in pairs], translator.options())
-        for one, (line, text) in zip(judged, pairs, strict=True):
+        scored = score_given(translator, [line for line, _ in pairs], [text for _, text in pairs], translator.options())
+        for one, (line, text) in zip(scored, pairs, strict=True):
             ids = encode(text)
             table = log_probs_without_cache(loaded.model, torch.tensor([[*encode(line), EOS]]), ids)
             expected = [float(table[i, token]) for i, token in enumerate([*ids, EOS])]
@@ -58,7 +58,7 @@ class TestGiven:
                 == "".join(loaded.tokenizers.target.pieces[i] for i in ids) + "</s>"
             )
 
-    def test_one_row_for_each_line_whatever_it_holds(self, translator: Translator) -> None:
+    def test_one_row_for_each_line(self, translator: Translator) -> None:
         data = b"the cat\n\n \t\n\xff\xfe\x00\na\xe2\x80\xa8dog\r\nlast"
         texts = ["il gatto", "", "x\ty", "\u2028", "", "我 \0"]
         rows = through_stream(translator, data, texts).decode().split("\n")
@@ -76,13 +76,13 @@ class TestGiven:
                 assert i < len(words(normalize(one["source"])))
                 assert j < len(words(one["text"]))
 
-    def test_too_few_and_too_many_are_named(self, translator: Translator) -> None:
+    def test_references_of_another_length_are_refused(self, translator: Translator) -> None:
         with pytest.raises(DataError, match="--reference: 1 line, but the input has more"):
             through_stream(translator, b"a\nb\n", ["a"])
         with pytest.raises(DataError, match="--reference: 3 lines, but the input has 2"):
             through_stream(translator, b"a\nb\n", ["a", "b", "c"])
 
-    def test_models_together_are_the_mean_of_their_probabilities(self, loaded: LoadedModel) -> None:
+    def test_ensemble_averages_probabilities(self, loaded: LoadedModel) -> None:
         other = replace(loaded, model=type(loaded.model)(loaded.model.settings, 300, 300).eval())
         pairs = [("the cat", "il gatto"), ("we drink tea", "")]
         one, two, both = (
@@ -95,7 +95,7 @@ class TestGiven:
 
 
 class TestAlignment:
-    def test_lines_have_the_links_of_their_text(self, translator: Translator, loaded: LoadedModel) -> None:
+    def test_lines_have_the_alignment_of_their_text(self, translator: Translator, loaded: LoadedModel) -> None:
         options = replace(translator.options(), alignment=True)
         lines = [*SENTENCES, "", "  ", "The cat sleeps. A dog barks."]
         translations = list(translator.translate(lines, options))
@@ -110,8 +110,8 @@ class TestAlignment:
         assert [one.text for one in plain] == [one.text for one in translations]
         assert plain[0].as_text() == plain[0].text
 
-    def test_parts_of_a_long_line_are_counted_on(self, translator: Translator) -> None:
-        options = replace(translator.options(), alignment=True, max_source_tokens=24)
+    def test_alignment_of_a_long_line_counts_words_across_segments(self, translator: Translator) -> None:
+        options = replace(translator.options(), alignment=True, longest_source=24)
         sentences = ["The cat sleeps on the mat.", "A dog barks at the moon.", "We drink tea in the garden."]
         (long,) = translator.translate([" ".join(sentences)], options)
         parts = list(translator.translate(sentences, options))
@@ -119,10 +119,10 @@ class TestAlignment:
         for part in parts:
             expected += [(source + i, target + j) for i, j in part.alignment or []]
             source, target = source + len(words(part.source)), target + len(words(part.text))
-        assert long.pieces == 3
+        assert long.segments == 3
         assert long.alignment == expected
 
-    def test_the_choice_of_heads_is_kept_with_the_model(self, loaded: LoadedModel, tmp_path: Path) -> None:
+    def test_alignment_heads_are_saved_with_the_model(self, loaded: LoadedModel, tmp_path: Path) -> None:
         save_model(tmp_path / "model", loaded)
         assert load_model(tmp_path / "model", choose_device(CPU)).alignment is None
         heads = AlignmentHeads(heads=((0, 1), (0, 0)), at_input=True)
@@ -132,21 +132,21 @@ class TestAlignment:
         save_model(tmp_path / "copy", again)
         assert load_model(tmp_path / "copy", choose_device(CPU)).alignment == heads
 
-    def test_heads_that_are_not_there_are_damage(self, loaded: LoadedModel, tmp_path: Path) -> None:
+    def test_alignment_heads_beyond_the_model_are_refused(self, loaded: LoadedModel, tmp_path: Path) -> None:
         save_model(tmp_path, replace(loaded, alignment=AlignmentHeads(heads=((0, 1), (3, 0)))))
         with pytest.raises(ModelError, match=rf"{CONFIG_FILE}: alignment: layer 3, head 0: the model has no such head"):
             load_model(tmp_path, choose_device(CPU))
 
 
-class TestTogether:
-    def test_a_model_with_itself_translates_as_it_does_alone(self, loaded: LoadedModel, tmp_path: Path) -> None:
+class TestEnsemble:
+    def test_a_model_with_itself_translates_as_alone(self, loaded: LoadedModel, tmp_path: Path) -> None:
         save_model(tmp_path, loaded)
         alone, twice = (Translator.load(tmp_path, CPU, others=others) for others in ((), (tmp_path,)))
         for one, both in zip(alone.translate(SENTENCES), twice.translate(SENTENCES), strict=True):
             assert one.text == both.text
             assert one.log_prob == pytest.approx(both.log_prob, abs=1e-3)
 
-    def test_what_several_models_cannot_do_is_refused(self, loaded: LoadedModel, tmp_path: Path) -> None:
+    def test_ensemble_refuses_unsupported_options(self, loaded: LoadedModel, tmp_path: Path) -> None:
         save_model(tmp_path, loaded)
         with pytest.raises(ConfigError, match="--model: several models translate together only with torch"):
             Translator.load(tmp_path, CPU, "ct2", others=[tmp_path])
@@ -157,8 +157,8 @@ class TestTogether:
             list(twice.translate(["a"], twice.options(overrides=["decode.coverage_penalty=0.5"])))
 
 
-class TestMostAlike:
-    def test_of_many_samples_those_most_like_the_others_are_kept(self, translator: Translator) -> None:
+class TestMinimumBayesRisk:
+    def test_mbr_keeps_samples_of_the_highest_utility(self, translator: Translator) -> None:
         drawn = translator.options(n_best=12, overrides=["decode.sampling={}"])
         chosen = translator.options(n_best=2, overrides=["decode.mbr=12"])
         assert (chosen.search.n_best, chosen.n_best) == (12, 2)
@@ -170,8 +170,8 @@ class TestMostAlike:
             assert len(best.alternatives) <= 1
 
 
-def test_other_programs_refuse_what_they_cannot_do(loaded: LoadedModel) -> None:
-    engine = TorchEngine([loaded.model], CPU)  # stands for any other program's
+def test_other_programs_refuse_unsupported_options(loaded: LoadedModel) -> None:
+    engine = TorchEngine([loaded.model], CPU)  # in place of another program's
     exported = Translator(ExportedModel(engine, loaded.tokenizers, loaded.languages, loaded.decode), CPU)
     with pytest.raises(ConfigError, match="--alignment: CTranslate2 cannot do that; translate with the model itself"):
         list(exported.translate(["a"], replace(exported.options(), alignment=True)))

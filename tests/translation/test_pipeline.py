@@ -1,5 +1,6 @@
-"""Lines in, translations out: windows, pipes, files, kills, several processes."""
+"""Streams of lines: line batches, pipes, files, interruptions, several processes."""
 
+import contextlib
 import io
 import json
 import os
@@ -18,20 +19,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.commands.translate import Job
+from nmt.commands.translate import TranslateRequest, fingerprint
 from nmt.config import RuntimeSettings
 from nmt.errors import ConfigError, DataError
 from nmt.model.checkpoint import save_model
 from nmt.system.console import AdvanceTo, Console
-from nmt.translation import lines as inputs
 from nmt.translation import pipeline
-from nmt.translation.lines import LineReader, ParallelLines, read_available
-from nmt.translation.pipeline import opened, translate_stream
-from nmt.translation.sinks import StreamOutput
+from nmt.translation.pipeline import LineInput, ParallelLines, open_input, read_batches, translate_stream
+from nmt.translation.sinks import StreamOutput, is_stream, open_output
 from nmt.translation.translator import LINE_BATCH_SIZE, Translator
 from tests.test_cli import call
 from tests.training.test_data_parallel import worker
-from tests.translation.test_translator import SENTENCES, opinionated, texts, through_stream
+from tests.translation.test_translator import SENTENCES, opinionated, options_with, texts, translate_bytes
 
 
 @pytest.fixture(scope="module")
@@ -48,30 +47,30 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class TestStream:
-    def test_windows_of_a_file_are_full(self, tmp_path: Path) -> None:
+    def test_line_batches_of_a_file_are_full(self, tmp_path: Path) -> None:
         file = tmp_path / "lines.txt"
         file.write_bytes(b"".join(b"%d\n" % number for number in range(30_000)) + b"last")
         with file.open("rb") as source:
-            windows = list(read_available(source))
-        assert [line for window in windows for line in window] == file.read_bytes().split(b"\n")
-        assert all(len(window) >= LINE_BATCH_SIZE for window in windows[:-1])
+            batches = list(read_batches(source))
+        assert [line for batch in batches for line in batch] == file.read_bytes().split(b"\n")
+        assert all(len(batch) >= LINE_BATCH_SIZE for batch in batches[:-1])
 
     @given(st.binary(max_size=60), st.integers(1, 7))
-    def test_lines_are_those_of_split(self, data: bytes, chunk: int) -> None:
+    def test_lines_equal_those_of_split(self, data: bytes, chunk: int) -> None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(inputs, "_CHUNK_BYTES", chunk)
-            lines = [line for window in read_available(io.BytesIO(data)) for line in window]
+            patch.setattr(pipeline, "_CHUNK_BYTES", chunk)
+            lines = [line for batch in read_batches(io.BytesIO(data)) for line in batch]
         expected = data.split(b"\n")
         assert lines == (expected if expected[-1] else expected[:-1])
 
-    def test_a_pipe_is_answered_line_by_line(self, translator: Translator) -> None:
+    def test_each_line_of_a_pipe_is_answered_at_once(self, translator: Translator) -> None:
         to_us, from_us = os.pipe(), os.pipe()
         options = translator.options(beam=1)
 
         def serve() -> None:
             with open(to_us[0], "rb") as source, open(from_us[1], "wb") as output:
                 translate_stream(
-                    translator, LineReader(source), StreamOutput(output), options, False, Console(quiet=True)
+                    translator, LineInput(source), StreamOutput(output), options, False, Console(quiet=True)
                 )
 
         server = threading.Thread(target=serve)
@@ -87,7 +86,7 @@ class TestStream:
             assert answer.read() == b""
         server.join()
 
-    def test_a_reader_who_has_enough_ends_it(self, translator: Translator) -> None:
+    def test_closed_pipe_ends_the_translation(self, translator: Translator) -> None:
         read_end, write_end = os.pipe()
         os.close(read_end)
         output = open(write_end, "wb", buffering=0)  # noqa: SIM115
@@ -95,7 +94,7 @@ class TestStream:
         with output, pytest.raises(BrokenPipeError):
             translate_stream(
                 translator,
-                LineReader(source),
+                LineInput(source),
                 StreamOutput(output),
                 translator.options(beam=1),
                 False,
@@ -103,79 +102,73 @@ class TestStream:
             )
 
     @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a disk that is always full")
-    def test_a_full_disk_is_named(self, translator: Translator) -> None:
+    def test_full_disk_is_an_error(self, translator: Translator) -> None:
         source = io.BytesIO(b"a dog\n")
         # closing the file must not fail once more
         with (
-            opened(None, Path("/dev/full"), {}) as (_, output),
+            open_output(Path("/dev/full"), {}) as output,
             pytest.raises(DataError, match=r"cannot write .* No space"),
         ):
             translate_stream(
-                translator, LineReader(source), output, translator.options(beam=1), False, Console(quiet=True)
+                translator, LineInput(source), output, translator.options(beam=1), False, Console(quiet=True)
             )
 
-    def test_files_that_cannot_be_opened_are_named(self, tmp_path: Path) -> None:
+    def test_files_that_cannot_be_opened_are_errors(self, tmp_path: Path) -> None:
         file = tmp_path / "lines.txt"
         file.write_text("a dog\n")
         with (
             pytest.raises(DataError, match=r"nothing\.txt: cannot read it"),
-            opened(tmp_path / "nothing.txt", None, {}),
+            open_input(tmp_path / "nothing.txt"),
         ):
             pass
         with (
-            pytest.raises(DataError, match=r"no/out\.txt: cannot write it"),
-            opened(file, tmp_path / "no" / "out.txt", {}),
+            pytest.raises(DataError, match=r"no/out\.txt: cannot write it: out\.txt\.partial: No such file"),
+            open_output(tmp_path / "no" / "out.txt", {}),
         ):
             pass
 
-    def test_the_input_is_not_written_over(self, tmp_path: Path) -> None:
-        file = tmp_path / "lines.txt"
-        file.write_text("a dog\n")
-        with pytest.raises(ConfigError, match="the same file"), opened(file, tmp_path / "." / "lines.txt", {}):
-            pass
-        assert file.read_text() == "a dog\n"
-
-    def test_standard_streams_may_be_closed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_closed_standard_streams_are_errors(self, monkeypatch: pytest.MonkeyPatch) -> None:
         for name in ("stdin", "stdout"):
             with monkeypatch.context() as patch:
                 patch.setattr(sys, name, None)
-                with pytest.raises(DataError, match="is closed; name files"), opened(None, None, {}):
+                opened = open_input(None) if name == "stdin" else open_output(None, {})
+                with pytest.raises(DataError, match="is closed; name a file with --"), opened:
                     pass
 
-    def test_it_says_what_it_did(self, translator: Translator, capsys: pytest.CaptureFixture[str]) -> None:
-        lines, output = LineReader(io.BytesIO(b"a dog\n\n" + b"the cat. " * 100)), StreamOutput(io.BytesIO())
+    def test_summary_counts_lines_and_seconds(self, translator: Translator, capsys: pytest.CaptureFixture[str]) -> None:
+        lines, output = LineInput(io.BytesIO(b"a dog\n\n" + b"the cat. " * 100)), StreamOutput(io.BytesIO())
         translate_stream(translator, lines, output, translator.options(beam=1), False, Console())
         assert re.fullmatch(r"translated 3 lines in \d+\.\d s\n", capsys.readouterr().err)
 
-    def test_progress_moves_within_a_window(
+    def test_progress_moves_within_a_line_batch(
         self, translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(inputs, "LINE_BATCH_SIZE", 60)
-        monkeypatch.setattr(inputs, "_CHUNK_BYTES", 100)
+        monkeypatch.setattr(pipeline, "LINE_BATCH_SIZE", 60)
+        monkeypatch.setattr(pipeline, "_CHUNK_BYTES", 100)
         file = tmp_path / "in.txt"
         file.write_text("".join(f"the cat {n:03}{' moon' * (n % 10)}\n" for n in range(150)))
-        console = Seen()
-        options = translator.options(beam=1, batch_tokens=300)
+        console = RecordingConsole()
+        options = options_with(translator, beam=1, batch_tokens=300)
         with file.open("rb") as source:
-            translate_stream(translator, LineReader(source), StreamOutput(io.BytesIO()), options, False, console)
+            translate_stream(translator, LineInput(source), StreamOutput(io.BytesIO()), options, False, console)
         assert console.shown == sorted(console.shown)
         assert console.shown[-1] == (150, file.stat().st_size)
-        assert sum(lines < 60 for lines, _ in console.shown) > 4, "in the first window"
+        assert sum(lines < 60 for lines, _ in console.shown) > 4, "in the first line batch"
         assert sum(60 < lines < 120 for lines, _ in console.shown) > 4, "in the second"
         for lines, place in console.shown:
-            # both are about the same share of the whole, for each ten lines are as long as the next
+            # both are about the same fraction of the whole, as each ten lines are as long as the next
             assert place / file.stat().st_size == pytest.approx(lines / 150, abs=0.1)
 
-    def test_a_search_for_what_was_lost_does_not_turn_progress_back(self, translator: Translator) -> None:
-        console = Seen()
-        lines = LineReader(io.BytesIO(b"".join(b"a dog {%d}\n" % n for n in range(40))))
-        options = translator.options(beam=1, batch_tokens=100)
+    def test_progress_does_not_fall_when_lines_are_searched_again(self, translator: Translator) -> None:
+        console = RecordingConsole()
+        lines = LineInput(io.BytesIO(b"".join(b"a dog {%d}\n" % n for n in range(40))))
+        options = options_with(translator, beam=1, batch_tokens=100)
         translate_stream(translator, lines, StreamOutput(io.BytesIO()), options, False, console)
         assert len(console.shown) > 4
         assert console.shown == sorted(console.shown)
 
-    def test_n_best_is_a_table(self, translator: Translator) -> None:
-        rows = through_stream(translator, b"a dog\n\nthe cat sleeps\n", n_best=3).decode().splitlines()
+    def test_n_best_output_is_a_table(self, translator: Translator) -> None:
+        rows = translate_bytes(translator, b"a dog\n\nthe cat sleeps\n", n_best=3).decode().splitlines()
         table = [row.split("\t") for row in rows]
         assert [(line, rank) for line, rank, _, _ in table if line != "2"] == [
             (line, rank) for line in "13" for rank in "123"
@@ -184,17 +177,17 @@ class TestStream:
         best = texts(translator, ["a dog", "the cat sleeps"], n_best=3)
         assert [table[0][3], table[-3][3]] == best
 
-    def test_json(self, translator: Translator) -> None:
-        output = through_stream(translator, "the cat\n\n今天\n".encode(), as_json=True, n_best=2)
+    def test_json_has_source_text_and_alternatives(self, translator: Translator) -> None:
+        output = translate_bytes(translator, "the cat\n\n今天\n".encode(), as_json=True, n_best=2)
         entries = [json.loads(line) for line in output.splitlines()]
         assert [entry["source"] for entry in entries] == ["the cat", "", "今天"]
         assert [len(entry["alternatives"]) for entry in entries] == [1, 0, 1]
         assert [entry["text"] for entry in entries] == texts(translator, ["the cat", "", "今天"], n_best=2)
-        assert "今天".encode() in output, "people read JSON too"
+        assert "今天".encode() in output, "JSON is readable"
 
 
-class Seen(Console):
-    """A console that keeps what progress it is told."""
+class RecordingConsole(Console):
+    """A console that records the reported progress."""
 
     def __init__(self) -> None:
         super().__init__(quiet=True)
@@ -211,11 +204,11 @@ import nmt.cli, nmt.translation.translator
 from pathlib import Path
 from tests.kill_points import kill_at_call
 
-# once: each translating is a child that has them already
+# imported once: each translation runs in a fork
 translate, output, choose = nmt.translation.translator, Path(sys.argv[1]), random.Random(3)
 translate.LINE_BATCH_SIZE = 8
-import nmt.translation.lines
-nmt.translation.lines._CHUNK_BYTES = 40
+import nmt.translation.pipeline
+nmt.translation.pipeline._CHUNK_BYTES = 40
 sys.argv[1:] = ["translate", "--output", *sys.argv[1:]]
 partial = output.with_name(output.name + ".partial")
 
@@ -239,9 +232,9 @@ for number in range(200):
 """
 
 
-class TestKilled:
+class TestInterrupted:
     @pytest.mark.parametrize("layout", [[], ["--n-best", "2"], ["--json"]], ids=["text", "table", "json"])
-    def test_it_goes_on_where_it_stopped(
+    def test_killed_command_resumes_to_the_same_output(
         self, translator: Translator, model: Path, tmp_path: Path, repository: Path, layout: list[str]
     ) -> None:
         odd = [b"", b" ", b"\xff\xfe", b"a dog \r", "\u2028".encode()]
@@ -258,34 +251,38 @@ class TestKilled:
         assert codes.count(-9) == 12
         assert set(codes) <= {0, -9, 130, -signal.SIGINT}
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(inputs, "LINE_BATCH_SIZE", 8)
-            patch.setattr(inputs, "_CHUNK_BYTES", 40)
+            patch.setattr(pipeline, "LINE_BATCH_SIZE", 8)
+            patch.setattr(pipeline, "_CHUNK_BYTES", 40)
             n_best = 2 if "--n-best" in layout else 1
             data = (tmp_path / "in.txt").read_bytes()
-            whole = through_stream(translator, data, "--json" in layout, n_best=n_best, batch_tokens=60)
+            whole = translate_bytes(translator, data, "--json" in layout, n_best=n_best, batch_tokens=60)
         assert (tmp_path / "out.txt").read_bytes() == whole
         assert sorted(os.listdir(tmp_path)) == ["in.txt", "out.txt"]
 
-    def test_a_device_is_no_file(self, translator: Translator, tmp_path: Path) -> None:
+    def test_pipes_and_devices_are_written_directly(self, translator: Translator, tmp_path: Path) -> None:
         (tmp_path / "in.txt").write_text("a dog\n")
         os.mkfifo(tmp_path / "pipe")
-        assert pipeline._is_device(tmp_path / "pipe")
-        assert pipeline._is_device(Path("/dev/stdout"))
-        assert not pipeline._is_device(tmp_path / "new")
-        with opened(tmp_path / "in.txt", Path("/dev/null"), {}) as (_, output):
+        assert is_stream(tmp_path / "pipe")
+        assert is_stream(Path("/dev/stdout"))
+        assert not is_stream(tmp_path / "new")
+        with open_output(Path("/dev/null"), {}) as output:
             assert isinstance(output, StreamOutput)
 
-    def test_other_settings_do_not_go_on(self, model: Path, tmp_path: Path) -> None:
-        source, target = tmp_path / "in.txt", tmp_path / "out.txt"
-        source.write_text("a dog\n")
+    def test_other_options_do_not_resume(self, model: Path, tmp_path: Path) -> None:
+        target = tmp_path / "out.txt"
         translator = Translator.load(model, RuntimeSettings(device="cpu"))
-        before = Job(translator, [model], translator.options(beam=2), source, target, as_json=True).work
-        with pytest.raises(AssertionError), opened(source, target, before) as (_, output):
-            assert output.add([b"a dog"], "x\n")  # stopped on purpose
-        now = Job(translator, [model], translator.options(beam=3), source, target, as_json=False).work
+        requests = [TranslateRequest(as_json=True), TranslateRequest(as_json=False)]
+        before, now = (
+            fingerprint(request, [model], translator, translator.options(beam), None)
+            for request, beam in zip(requests, (2, 3), strict=True)
+        )
+        assert json.loads(json.dumps(before)) == before, "the journal holds JSON"
+        with contextlib.suppress(KeyboardInterrupt), open_output(target, before) as output:
+            output.write([b"a dog"], "x\n")
+            raise KeyboardInterrupt
         with (
-            pytest.raises(ConfigError, match=r"(?s)beam: was 2, now 3.*output: was JSON, now text"),
-            opened(source, target, now),
+            pytest.raises(ConfigError, match=r'(?s)output: was "JSON", now "text".*beam: was 2, now 3'),
+            open_output(target, now),
         ):
             pass
 
@@ -293,8 +290,8 @@ class TestKilled:
 class TestCommand:
     """`nmt translate` itself."""
 
-    def test_nothing_is_loaded_that_is_not_needed(self, model: Path, repository: Path) -> None:
-        """Starting takes half of the time of a short translation."""
+    def test_unused_packages_are_not_imported(self, model: Path, repository: Path) -> None:
+        """Imports take half of the time of a short translation."""
         program = """
 import sys, nmt.cli
 sys.argv = ["nmt", "translate", "-q", "--device", "cpu", "-m", sys.argv[1]]
@@ -309,7 +306,7 @@ finally:
         assert (done.returncode, done.stderr) == (0, "[]\n")
         assert done.stdout.count("\n") == 1
 
-    def test_settings_of_the_model_are_changed_as_in_recipes(self, model: Path, tmp_path: Path) -> None:
+    def test_set_changes_settings_of_the_model(self, model: Path, tmp_path: Path) -> None:
         (tmp_path / "in.txt").write_text("a dog\n\nthe cat\n")
         plain = ["-m", str(model), "-i", str(tmp_path / "in.txt"), "--device", "cpu", "-q"]
         done = call("translate", *plain, "--set", "decode.beam=3", "--n-best", "3")
@@ -325,9 +322,10 @@ finally:
         assert "widen the beam" in narrow.stderr
         assert call("translate", *plain, "--set", "decode.beam=3", "--n-best", "5", "--beam", "5").exit_code == 0
 
-    def test_lines_of_random_bytes(self, model: Path, tmp_path: Path) -> None:
+    def test_some_lines_of_random_bytes_are_tolerated(self, model: Path, tmp_path: Path) -> None:
         choose = random.Random(1)
-        lines = [choose.randbytes(choose.randrange(12)).replace(b"\n", b"") for _ in range(400)]
+        noise = (choose.randbytes(choose.randrange(12)).replace(b"\n", b"") for _ in range(100))
+        lines = [line for random_bytes in noise for line in (b"the cat sleeps", random_bytes, b"", b"a dog")]
         (tmp_path / "in.txt").write_bytes(b"\n".join([*lines, b""]))
         done = call(
             "translate",
@@ -347,10 +345,10 @@ finally:
         assert "translated 400 lines" in done.stderr
 
 
-class TestSeveral:
+class TestSeveralProcesses:
     @pytest.mark.slow
     @pytest.mark.parametrize("layout", [[], ["--n-best", "2"]], ids=["text", "table"])
-    def test_two_processes_write_what_one_writes(
+    def test_two_processes_write_the_output_of_one(
         self, translator: Translator, model: Path, tmp_path: Path, layout: list[str]
     ) -> None:
         lines = [b"the cat" + b" moon" * (n % 7) if n % 9 else [b"", b"\xff", b"\t"][n % 3] for n in range(5000)]
@@ -360,13 +358,11 @@ class TestSeveral:
         done = subprocess.run([*command, *layout, "--device", "cpu"], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         assert done.stderr.count("translated 5,000 lines") == 1
-        whole = through_stream(translator, (tmp_path / "in.txt").read_bytes(), n_best=2 if layout else 1)
+        whole = translate_bytes(translator, (tmp_path / "in.txt").read_bytes(), n_best=2 if layout else 1)
         assert (tmp_path / "out.txt").read_bytes() == whole
 
     @pytest.mark.slow
-    def test_one_that_is_killed_ends_all_and_they_go_on(
-        self, translator: Translator, model: Path, tmp_path: Path
-    ) -> None:
+    def test_killed_process_ends_all_and_they_resume(self, translator: Translator, model: Path, tmp_path: Path) -> None:
         source, target, partial = (tmp_path / name for name in ("in.txt", "out.txt", "out.txt.partial"))
         source.write_bytes(
             b"".join(b"the cat" + b" moon" * (n % 7) + b" sleeps" * (n % 11) + b"\n" for n in range(60_000))
@@ -387,28 +383,28 @@ class TestSeveral:
         done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         assert 0 < before < target.stat().st_size
-        assert target.read_bytes() == through_stream(translator, source.read_bytes())
+        assert target.read_bytes() == translate_bytes(translator, source.read_bytes())
 
 
 class TestPrefixes:
-    def test_each_line_has_its_own_across_windows(
+    def test_each_line_has_its_own_prefix_across_line_batches(
         self, translator: Translator, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(inputs, "LINE_BATCH_SIZE", 2)
-        monkeypatch.setattr(inputs, "_CHUNK_BYTES", 4)
+        monkeypatch.setattr(pipeline, "LINE_BATCH_SIZE", 2)
+        monkeypatch.setattr(pipeline, "_CHUNK_BYTES", 4)
         prefixes = ["il", "", "la luna", "今天", ""]
         lines = ["a dog", "a dog", "", "the cat", "the moon"]
-        assert begun(translator, lines, prefixes) == [
-            one.text for one in translator.translate_window(lines, translator.options(beam=1), prefixes)
+        assert translate_with_prefixes(translator, lines, prefixes) == [
+            one.text for one in translator.translate_lines(lines, translator.options(beam=1), prefixes)
         ]
 
-    def test_too_few_and_too_many_are_named(self, translator: Translator) -> None:
+    def test_prefixes_of_another_length_are_refused(self, translator: Translator) -> None:
         with pytest.raises(DataError, match="--prefixes: 1 line, but the input has more; expected one for each line"):
-            begun(translator, ["a", "b"], ["x"])
+            translate_with_prefixes(translator, ["a", "b"], ["x"])
         with pytest.raises(DataError, match="--prefixes: 3 lines, but the input has 2; expected one for each line"):
-            begun(translator, ["a", "b"], ["x", "", ""])
+            translate_with_prefixes(translator, ["a", "b"], ["x", "", ""])
 
-    def test_other_prefixes_are_other_work(self, model: Path, tmp_path: Path) -> None:
+    def test_other_prefixes_do_not_resume(self, model: Path, tmp_path: Path) -> None:
         (tmp_path / "in").write_text("a dog\nthe cat\n")
         (tmp_path / "few").write_text("il\n")
         (tmp_path / "many").write_text("il cane\nil gatto\n")
@@ -431,13 +427,13 @@ class TestPrefixes:
         assert second.startswith("il gatto")
         refused = call(*command, "--prefixes", str(tmp_path / "many"), "--verify")
         assert refused.exit_code == 2
-        assert "--prefixes: --verify and --reference make no translations to begin" in refused.stderr
-        beside = ParallelLines.read("--prefixes", tmp_path / "few").work
-        assert beside != ParallelLines.read("--prefixes", tmp_path / "many").work
+        assert "--prefixes: --verify and --reference have no translations to start" in refused.stderr
+        few, many = (ParallelLines.read("--prefixes", tmp_path / name).fingerprint() for name in ("few", "many"))
+        assert few != many
 
 
-def begun(translator: Translator, lines: list[str], prefixes: list[str]) -> list[str]:
-    source = LineReader(
+def translate_with_prefixes(translator: Translator, lines: list[str], prefixes: list[str]) -> list[str]:
+    source = LineInput(
         io.BytesIO("".join(f"{line}\n" for line in lines).encode()), ParallelLines("--prefixes", prefixes)
     )
     output = io.BytesIO()

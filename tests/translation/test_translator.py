@@ -1,4 +1,4 @@
-"""The translate stage on tiny random models: what matters here is that every line gets its own translation."""
+"""The translator on tiny random models: every line gets its own translation."""
 
 import io
 import json
@@ -26,11 +26,10 @@ from nmt.system.console import Console
 from nmt.text.normalize import normalize
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 from nmt.translation import translator as translator_module
-from nmt.translation.lines import LineReader
-from nmt.translation.pipeline import translate_stream
+from nmt.translation.pipeline import LineInput, translate_stream
 from nmt.translation.result import Alternative, Translation
 from nmt.translation.sinks import StreamOutput
-from nmt.translation.translator import Translator
+from nmt.translation.translator import TranslateOptions, Translator
 
 SENTENCES = [
     "the cat sleeps on the mat .",
@@ -43,14 +42,14 @@ SENTENCES = [
 
 
 def opinionated() -> LoadedModel:
-    """Return a random model with opinions, over a tokenizer that can spell everything."""
+    """Return a random model whose choices are clear, with a tokenizer that can spell everything."""
     tokenizer = Tokenizer.train(SENTENCES * 20, TokenizerSettings(vocab_size=300))
     torch.manual_seed(4)
     shape = ModelSettings(encoder_layers=1, decoder_layers=1, dim=16, heads=2, feed_forward=32, tied_embeddings="none")
     model = Transformer(shape, len(tokenizer), len(tokenizer)).eval()
     with torch.no_grad():
         model.output.weight.mul_(4)
-        model.output.weight[3] *= 3  # enough wish to end
+        model.output.weight[3] *= 3  # otherwise random models rarely predict the end
     languages = Languages(source="en", target="it")
     return LoadedModel(model, Tokenizers(tokenizer, tokenizer), languages, DecodeSettings(beam=2, batch_tokens=512))
 
@@ -65,15 +64,21 @@ def translator(loaded: LoadedModel) -> Translator:
     return Translator(loaded, RuntimeSettings(device="cpu"))
 
 
+def options_with(
+    translator: Translator, beam: int | None = None, n_best: int = 1, batch_tokens: int | None = None
+) -> TranslateOptions:
+    overrides = [] if batch_tokens is None else [f"decode.batch_tokens={batch_tokens}"]
+    return translator.options(beam, n_best, overrides)
+
+
 def texts(translator: Translator, lines: Sequence[str], **changes: int) -> list[str]:
-    return [translation.text for translation in translator.translate(lines, translator.options(**changes))]
+    return [translation.text for translation in translator.translate(lines, options_with(translator, **changes))]
 
 
-def through_stream(translator: Translator, data: bytes, as_json: bool = False, **changes: int) -> bytes:
-    output = io.BytesIO()
-    options = translator.options(**changes)
+def translate_bytes(translator: Translator, data: bytes, as_json: bool = False, **changes: int) -> bytes:
+    output, options = io.BytesIO(), options_with(translator, **changes)
     translate_stream(
-        translator, LineReader(io.BytesIO(data)), StreamOutput(output), options, as_json, Console(quiet=True)
+        translator, LineInput(io.BytesIO(data)), StreamOutput(output), options, as_json, Console(quiet=True)
     )
     return output.getvalue()
 
@@ -85,7 +90,7 @@ def is_one_line(text: str) -> bool:
 class TestEveryLine:
     @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(st.lists(st.text(max_size=30), max_size=12))
-    def test_any_text_gives_one_line_each(self, translator: Translator, lines: list[str]) -> None:
+    def test_any_text_gives_one_line_for_each_line(self, translator: Translator, lines: list[str]) -> None:
         translations = list(translator.translate(lines, translator.options(beam=1)))
         assert [translation.source for translation in translations] == lines
         assert all(is_one_line(translation.text) for translation in translations)
@@ -94,11 +99,11 @@ class TestEveryLine:
 
     @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(data=st.binary(max_size=200), as_json=st.booleans())
-    def test_any_bytes_give_as_many_lines(self, translator: Translator, data: bytes, as_json: bool) -> None:
+    def test_any_bytes_give_as_many_lines_as_newlines(self, translator: Translator, data: bytes, as_json: bool) -> None:
         expected = data.count(b"\n") + (not data.endswith(b"\n") and data != b"")
-        output = through_stream(translator, data, as_json, beam=1)
+        output = translate_bytes(translator, data, as_json, beam=1)
         assert output.count(b"\n") == expected
-        assert len(output.decode().splitlines()) == expected, "also for readers who know other line ends"
+        assert len(output.decode().splitlines()) == expected, "also for readers with other line ends"
 
     @pytest.mark.parametrize("line", ["", " ", "\t \u3000", "\0", "\ufeff", "\u200b", "\u2028", "\x85", "\r"])
     def test_blank_lines_do_not_reach_the_model(self, line: str, loaded: LoadedModel) -> None:
@@ -111,17 +116,17 @@ class TestEveryLine:
         translator = Translator(replace(loaded, model=model))
         assert list(translator.translate([line])) == [Translation(line, "", 0.0)]
 
-    def test_line_ends_are_newlines_only(self, translator: Translator) -> None:
+    def test_lines_end_at_newlines_only(self, translator: Translator) -> None:
         data = "the cat\u2028sleeps\x85now\r\n\r\na dog\vbarks\nla\ud83dst".encode("utf-8", "surrogatepass")
         data += b"\xff\xfe \x00"
-        assert through_stream(translator, data).count(b"\n") == 4
+        assert translate_bytes(translator, data).count(b"\n") == 4
 
-    def test_naughty_strings(self, translator: Translator, shared_data: Path) -> None:
+    def test_naughty_strings_give_as_many_lines(self, translator: Translator, shared_data: Path) -> None:
         file = shared_data / "edge" / "blns.txt"
         if not file.is_file():
-            pytest.skip(f"needs {file}, which is not there")
+            pytest.skip(f"needs {file}, which does not exist")
         data = file.read_bytes()
-        output = through_stream(translator, data, beam=1)
+        output = translate_bytes(translator, data, beam=1)
         assert output.count(b"\n") == data.count(b"\n") + (not data.endswith(b"\n"))
         assert len(output.decode().splitlines()) == output.count(b"\n")
 
@@ -133,23 +138,27 @@ class TestEveryLine:
 
 
 class TestOrder:
-    def test_company_and_order_do_not_matter(self, translator: Translator) -> None:
+    def test_translation_does_not_depend_on_other_lines_or_order(self, translator: Translator) -> None:
         lines = [" ".join(sentence.split()[:count]) for sentence in SENTENCES for count in range(9)]
         alone = [texts(translator, [line])[0] for line in lines]
-        assert len(set(alone)) > 5, "a model that says the same to all would show nothing"
+        assert len(set(alone)) > 5, "a model with one output for all lines would show nothing"
         assert texts(translator, lines) == alone
         assert texts(translator, lines[::-1]) == alone[::-1]
 
     @pytest.mark.parametrize("batch_tokens", [1, 40, 100_000])
-    def test_batch_size_does_not_matter(self, translator: Translator, batch_tokens: int) -> None:
+    def test_translation_does_not_depend_on_batch_size(self, translator: Translator, batch_tokens: int) -> None:
         assert texts(translator, SENTENCES * 2, batch_tokens=batch_tokens) == texts(translator, SENTENCES) * 2
 
-    def test_windows_do_not_matter(self, translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_translation_does_not_depend_on_line_batches(
+        self, translator: Translator, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         expected = texts(translator, SENTENCES)
         monkeypatch.setattr(translator_module, "LINE_BATCH_SIZE", 2)
         assert texts(translator, SENTENCES) == expected
 
-    def test_no_more_is_read_than_a_window(self, translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_translate_reads_one_line_batch_ahead(
+        self, translator: Translator, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(translator_module, "LINE_BATCH_SIZE", 3)
         read = 0
 
@@ -178,56 +187,71 @@ class TestOrder:
 
 
 class TestLongLines:
-    def test_pieces_are_translated_one_by_one_and_joined(self, translator: Translator) -> None:
-        options = replace(translator.options(), max_source_tokens=24)
+    def test_segments_are_translated_separately_and_joined(self, translator: Translator) -> None:
+        options = replace(translator.options(), longest_source=24)
         sentences = ["The cat sleeps on the mat.", "A dog barks at the moon.", "We drink tea in the garden."]
         (long,) = translator.translate([" ".join(sentences)], options)
         parts = list(translator.translate(sentences, options))
-        assert [part.pieces for part in parts] == [1, 1, 1], "the test wants sentences that fit"
-        assert long.pieces == 3
+        assert [part.segments for part in parts] == [1, 1, 1], "the sentences must fit"
+        assert long.segments == 3
         assert long.text == " ".join(part.text for part in parts if part.text)
         assert long.log_prob == pytest.approx(sum(part.log_prob for part in parts), abs=1e-3)
 
     @pytest.mark.parametrize("unit", ["the cat sleeps . ", "cat", "下", "。", "a, ", "\u0301", "\U0001f600"])
-    def test_a_hundred_thousand_characters(self, translator: Translator, unit: str) -> None:
+    def test_a_line_of_100000_characters_is_split(self, translator: Translator, unit: str) -> None:
         line = (unit * 100_000)[:100_000]
         longest = 0
 
-        def watching(model: Transformer, sentences: Sequence[Sequence[int]], *rest: object) -> object:
+        def measuring(model: Transformer, sentences: Sequence[Sequence[int]], *rest: object) -> object:
             nonlocal longest
             longest = max([longest, *map(len, sentences)])
             return search_all(model, sentences[:1], *rest[:2]) * len(sentences)  # type: ignore[arg-type]
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(engine, "search_all", watching)
+            patch.setattr(engine, "search_all", measuring)
             (translation,) = translator.translate([line], translator.options(beam=1))
         assert longest <= 200
-        assert translation.pieces > 100
+        assert translation.segments > 100
         assert is_one_line(translation.text)
 
-    def test_learned_positions_bound_the_pieces(self, loaded: LoadedModel) -> None:
+    @pytest.mark.parametrize("recorded", [None, 12, 250])
+    def test_longest_segment_is_what_the_model_records(self, loaded: LoadedModel, recorded: int | None) -> None:
+        translator = Translator(replace(loaded, longest_source=recorded))
+        encode = loaded.tokenizers.source.encode
+        limit = recorded or 200
+        line = "cat"
+        while len(encode(f"{line} cat")) <= limit:
+            line += " cat"
+        assert next(translator.translate([line])).segments == 1
+        assert next(translator.translate([f"{line} cat"])).segments > 1
+
+    def test_ensemble_splits_for_the_model_with_the_shortest_source(self, loaded: LoadedModel) -> None:
+        others = [replace(loaded, longest_source=30), replace(loaded, longest_source=None)]
+        assert Translator(replace(loaded, longest_source=50), others=others).options().longest_source == 30
+
+    def test_learned_positions_limit_segments(self, loaded: LoadedModel) -> None:
         shape = loaded.model.settings.model_copy(update={"positions": "learned", "max_positions": 12})
         vocabulary = len(loaded.tokenizers.source)
         translator = Translator(replace(loaded, model=Transformer(shape, vocabulary, vocabulary)))
         (translation,) = translator.translate([" ".join(SENTENCES)])
-        assert translation.pieces > 5
+        assert translation.segments > 5
 
 
 class TestAlternatives:
-    def test_distinct_and_with_their_own_log_probs(self, translator: Translator) -> None:
+    def test_alternatives_are_distinct(self, translator: Translator) -> None:
         options = translator.options(beam=6, n_best=6)
         for translation in translator.translate(SENTENCES, options):
-            ways = [translation.text, *(other.text for other in translation.alternatives)]
-            assert len(set(ways)) == len(ways) > 1
+            found = [translation.text, *(other.text for other in translation.alternatives)]
+            assert len(set(found)) == len(found) > 1
 
-    def test_rendering_by_hand(self) -> None:
+    def test_formats_equal_hand_written_ones(self) -> None:
         translation = Translation("a\u2028", "b", -1.5, (Alternative("c", -2.25),))
         assert translation.as_json() == (
             '{"source": "a\\u2028", "text": "b", "log_prob": -1.5, "alternatives": [{"text": "c", "log_prob": -2.25}]}'
         )
         assert translation.as_table(7) == "7\t1\t-1.5000\tb\n7\t2\t-2.2500\tc"
 
-    def test_an_unsaid_beam_is_wide_enough_and_a_said_one_is_kept(self, translator: Translator) -> None:
+    def test_default_beam_is_widened_for_n_best_and_a_given_one_is_kept(self, translator: Translator) -> None:
         assert translator.options(n_best=7).search.beam == 7
         assert translator.options().search.beam == 2
         with pytest.raises(ConfigError, match="widen the beam"):
@@ -286,19 +310,20 @@ class TestBatches:
 
 
 class TestModel:
-    def test_saved_and_loaded_says_the_same(self, loaded: LoadedModel, translator: Translator, tmp_path: Path) -> None:
+    def test_saved_and_loaded_model_translates_the_same(
+        self, loaded: LoadedModel, translator: Translator, tmp_path: Path
+    ) -> None:
         save_model(tmp_path / "run" / "best", loaded)
         again = Translator.load(tmp_path / "run", RuntimeSettings(device="cpu"))
         assert texts(again, SENTENCES) == texts(translator, SENTENCES)
         assert again.languages == loaded.languages
 
-    @pytest.mark.parametrize(
-        ("changes", "message"),
-        [({"batch_tokens": 0}, r"decode\.batch_tokens: found 0"), ({"max_source_tokens": 0}, "max-source-tokens")],
-    )
-    def test_impossible_options(self, translator: Translator, changes: dict[str, int], message: str) -> None:
-        with pytest.raises(ConfigError, match=message):
-            replace(translator.options(), **changes)  # type: ignore[arg-type]
+    def test_impossible_options_are_refused(self, translator: Translator) -> None:
+        with pytest.raises(ConfigError, match="the longest source: found 0 tokens, expected 1 or more"):
+            replace(translator.options(), longest_source=0)
+        for changes, message in (({"batch_tokens": 0}, r"decode\.batch_tokens: .* 1"), ({"n_best": 1001}, "1000")):
+            with pytest.raises(ConfigError, match=message):
+                options_with(translator, **changes)
 
 
 class TestPrefixes:
@@ -318,60 +343,62 @@ class TestPrefixes:
     @pytest.mark.parametrize("target", ["it", "zh"])
     @pytest.mark.parametrize("byte_fallback", [True, False])
     @pytest.mark.parametrize("beam", [1, 2])
-    def test_translations_begin_with_them_to_the_letter(self, target: str, byte_fallback: bool, beam: int) -> None:
+    def test_translations_start_with_the_exact_prefix(self, target: str, byte_fallback: bool, beam: int) -> None:
         loaded = replace(without_bytes(), languages=Languages(source="en", target=target))
         loaded = replace(opinionated(), languages=loaded.languages) if byte_fallback else loaded
         translator = Translator(loaded, RuntimeSettings(device="cpu"))
         lines = [line for line in (*SENTENCES[:2], "see {0} at https://x.org/a?b=1 .") for _ in self.PREFIXES]
         prefixes = list(self.PREFIXES) * 3
         options = translator.options(beam=beam, n_best=beam)
-        together = translator.translate_window(lines, options, prefixes)
+        together = translator.translate_lines(lines, options, prefixes)
         for line, prefix, one in zip(lines, prefixes, together, strict=True):
             for text in (one.text, *(other.text for other in one.alternatives)):
                 assert text.startswith(normalize(prefix))
                 assert is_one_line(text)
-            (alone,) = translator.translate_window([line], options, [prefix])
+            (alone,) = translator.translate_lines([line], options, [prefix])
             assert alone.text == one.text
-        assert together[9].text == texts(translator, lines[:1], beam=beam, n_best=beam)[0], "an empty one asks nothing"
+        assert together[9].text == texts(translator, lines[:1], beam=beam, n_best=beam)[0], (
+            "an empty prefix is no constraint"
+        )
 
-    def test_the_text_is_what_the_tokens_spell_together(self, translator: Translator) -> None:
+    def test_text_equals_decoded_tokens_with_the_prefix(self, translator: Translator) -> None:
         options = translator.options(overrides=["decode.protect=false", "decode.typography=false"])
         tokenizer = translator._tokenizers.target
         for line in SENTENCES:
             for prefix in self.PREFIXES:
                 constraints = Constraints(tuple(tokenizer.encode(prefix)))
                 ((best,),) = translator._engine.search([tokenizer.encode(line)], options.search, 100, [constraints])
-                (begun,) = translator.translate_window([line], options, [prefix])
+                (begun,) = translator.translate_lines([line], options, [prefix])
                 assert begun.text == tokenizer.decode(best.tokens)
                 assert begun.log_prob == pytest.approx(best.log_prob, abs=1e-4)
 
-    def test_a_long_line_begins_with_it_once(self, translator: Translator) -> None:
-        options = replace(translator.options(), max_source_tokens=24)
+    def test_only_the_first_segment_has_the_prefix(self, translator: Translator) -> None:
+        options = replace(translator.options(), longest_source=24)
         line = "The cat sleeps on the mat. A dog barks at the moon."
-        (begun,), (free,) = (translator.translate_window([line], options, prefixes) for prefixes in (["Luna"], None))
-        assert begun.pieces == free.pieces == 2
+        (begun,), (free,) = (translator.translate_lines([line], options, prefixes) for prefixes in (["Luna"], None))
+        assert begun.segments == free.segments == 2
         (second,) = translator.translate(["A dog barks at the moon."], options)
         assert begun.text.startswith("Luna")
         assert begun.text.endswith(second.text)
         assert begun.text.count("Luna") == 1
 
-    def test_of_an_empty_line_there_is_nothing_else(self, translator: Translator) -> None:
+    def test_translation_of_a_blank_line_is_the_prefix(self, translator: Translator) -> None:
         options = replace(translator.options(), alignment=True)
-        found = translator.translate_window(["", " ", ""], options, ["Ciao", "", "  il gatto"])
+        found = translator.translate_lines(["", " ", ""], options, ["Ciao", "", "  il gatto"])
         assert [one.text for one in found] == ["Ciao", "", "il gatto"]
         assert [one.alignment for one in found] == [[], [], []]
 
-    def test_other_programs_refuse_them(self, loaded: LoadedModel) -> None:
-        engine = TorchEngine([loaded.model], RuntimeSettings(device="cpu"))  # stands for any other program's
+    def test_other_programs_refuse_prefixes(self, loaded: LoadedModel) -> None:
+        engine = TorchEngine([loaded.model], RuntimeSettings(device="cpu"))  # in place of another program's
         exported = Translator(ExportedModel(engine, loaded.tokenizers, loaded.languages, loaded.decode))
         with pytest.raises(
             ConfigError, match="--prefixes: CTranslate2 cannot do that; translate with the model itself"
         ):
-            exported.translate_window(["a"], exported.options(), ["Il"])
+            exported.translate_lines(["a"], exported.options(), ["Il"])
 
 
 def without_bytes() -> LoadedModel:
-    """Return another random model, whose vocabulary knows few characters and cannot spell the others."""
+    """Return another random model, whose vocabulary has few characters and no byte fallback."""
     tokenizer = Tokenizer.train(SENTENCES * 20, TokenizerSettings(vocab_size=45, byte_fallback=False))
     model = opinionated()
     vocabulary = len(tokenizer)

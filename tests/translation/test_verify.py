@@ -1,4 +1,4 @@
-"""Whether translations depend on their company: that it is noticed if they do."""
+"""Verification reports whether translations depend on the other lines of their batch."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from nmt.errors import DataError, ModelError
 from nmt.system.console import Console
 from nmt.translation.result import Translation
 from nmt.translation.translator import TranslateOptions, Translator
-from nmt.translation.verify import SAMPLE_LINES, _spread, verify_lines
+from nmt.translation.verify import SAMPLE_LINES, _sample, verify_lines
 from tests.translation.test_translator import SENTENCES, opinionated
 
 QUIET = Console(quiet=True)
@@ -21,7 +21,7 @@ def translator() -> Translator:
     return Translator(opinionated(), RuntimeSettings(device="cpu"))
 
 
-def test_all_is_the_same(translator: Translator) -> None:
+def test_translations_do_not_depend_on_batches(translator: Translator) -> None:
     found = verify_lines(translator, [*LINES, *LINES, b" "], translator.options(), QUIET)
     found.check()
     assert found.lines == len({line for line in LINES if line})
@@ -31,39 +31,43 @@ def test_all_is_the_same(translator: Translator) -> None:
     assert found.as_text().startswith(f"{found.lines} lines in the usual batches (torch, cpu, fp32)")
 
 
-@pytest.mark.parametrize("computed_by", ["torch, cpu, fp32", "torch, cuda, bf16"])
-def test_a_difference_is_noticed(translator: Translator, monkeypatch: pytest.MonkeyPatch, computed_by: str) -> None:
-    def in_company(lines: Sequence[str], options: TranslateOptions) -> list[Translation]:
-        company = len(lines) > 1 and options.batch_tokens > 1
-        return [Translation(line, line[: 3 if company else 9], -1.0 - 0.25 * company) for line in lines]
+@pytest.mark.parametrize("precision", ["fp32", "bf16", None])
+def test_differences_are_reported_and_refused_in_fp32(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch, precision: str | None
+) -> None:
+    def depending_on_the_batch(lines: Sequence[str], options: TranslateOptions) -> list[Translation]:
+        together = len(lines) > 1 and options.search.batch_tokens > 1
+        return [Translation(line, line[: 3 if together else 9], -1.0 - 0.25 * together) for line in lines]
 
-    monkeypatch.setattr(translator, "translate_window", in_company)
-    monkeypatch.setattr(translator, "computed_by", computed_by)
-    found = verify_lines(translator, [b"one", b"two", b"three"], translator.options(batch_tokens=3), QUIET)
+    monkeypatch.setattr(translator, "translate_lines", depending_on_the_batch)
+    monkeypatch.setattr(translator, "precision", precision)
+    found = verify_lines(
+        translator, [b"one", b"two", b"three"], translator.options(overrides=["decode.batch_tokens=3"]), QUIET
+    )
     assert [(len(trial.different), trial.largest) for trial in found.trials] == [(1, 0.25), (1, 0.25)]
     assert found.as_text().endswith("  for example: three\n    -1.250000\tthr\n    -1.000000\tthree")
     assert "the same text for 2 of 3 (66.7%), log_prob within 2.5e-01" in found.as_text()
-    if computed_by.endswith("fp32"):
+    if precision == "fp32":
         with pytest.raises(ModelError, match="depend on the lines beside them: 2 texts differ"):
             found.check()
     else:
         found.check()
 
 
-def test_nothing_to_verify(translator: Translator) -> None:
+def test_blank_input_is_refused(translator: Translator) -> None:
     with pytest.raises(DataError, match="--verify: no line to verify: the input is empty or blank; give lines that"):
         verify_lines(translator, [b"", b" "], translator.options(), QUIET)
 
 
-def test_one_line(translator: Translator) -> None:
+def test_report_on_one_line(translator: Translator) -> None:
     found = verify_lines(translator, [b"a dog"], translator.options(), QUIET)
     assert found.as_text().startswith("1 line in the usual batches")
 
 
-def test_a_sample_is_spread_and_in_order() -> None:
+def test_sample_is_uniform_and_in_order() -> None:
     lines = [b"%05d" % number for number in range(20 * SAMPLE_LINES)]
-    assert _spread(iter(lines[:7]), 10) == lines[:7]
-    sample = _spread(iter(lines), SAMPLE_LINES)
+    assert _sample(iter(lines[:7]), 10) == lines[:7]
+    sample = _sample(iter(lines), SAMPLE_LINES)
     assert sample == sorted(set(sample))
     assert len(sample) == SAMPLE_LINES
     for part in range(4):  # of each quarter about a quarter: 5 standard deviations

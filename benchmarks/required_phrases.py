@@ -1,11 +1,10 @@
-"""How many URLs, placeholders and tags survive translation, plainly and with `decode.protect`, and what that costs.
+"""Share of URLs, placeholders and tags that translations keep, with and without `decode.protect`, and its cost.
 
-python benchmarks/survival.py runs/tatoeba-en-it-cpu data/more-en-it/mozilla-www.tsv.gz --lines 300
+python benchmarks/required_phrases.py runs/tatoeba-en-it-cpu data/more-en-it/mozilla-www.tsv.gz --lines 300
 """
 
 import argparse
 import time
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from nmt.translation.translator import Translator
 
 
 def main() -> None:
-    """Print a row of a table for each way to translate."""
+    """Print a row of a table for each setting."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path)
     parser.add_argument("tsv", type=Path, help="source<TAB>reference")
@@ -29,22 +28,22 @@ def main() -> None:
     translator = Translator.load(arguments.model, RuntimeSettings(threads=arguments.threads))
     pairs = list(islice(read_pairs(CorpusFile(tsv=arguments.tsv)), arguments.lines))
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    wanted = sum(len(items(normalize(source))) for source in sources)
-    holding = sum(bool(items(normalize(source))) for source in sources)
+    required = sum(len(items(normalize(source))) for source in sources)
+    with_items = sum(bool(items(normalize(source))) for source in sources)
     numbers = sum(len(lost_numbers(source, "")) for source in sources)
-    print(f"{len(pairs)} lines, {holding} with something to survive: {wanted} items; {numbers} numbers above twelve")
-    print("| protect | items that survive | lines with a loss | numbers that survive | chrF | BLEU | seconds of CPU |")
+    print(f"{len(pairs)} lines, {with_items} with protected items: {required} items; {numbers} numbers above twelve")
+    print("| protect | items kept | lines that differ | numbers kept | chrF | BLEU | seconds of CPU |")
     print("|---|--:|--:|--:|--:|--:|--:|")
-    for protect in (False, True):
+    for protect in ("false", "true"):
         started = time.process_time()
-        options = replace(translator.options(), protect=protect)
+        options = translator.options(overrides=[f"decode.protect={protect}"])
         texts = [translation.text for translation in translator.translate(sources, options)]
         seconds = time.process_time() - started
-        losses = [compare(source, text) for source, text in zip(sources, texts, strict=True)]
-        kept = wanted - sum(len(loss.missing) for loss in losses)
+        differences = [compare(source, text) for source, text in zip(sources, texts, strict=True)]
+        kept = required - sum(len(difference.missing) for difference in differences)
         lost = sum(len(lost_numbers(source, text)) for source, text in zip(sources, texts, strict=True))
         print(
-            f"| {'yes' if protect else 'no'} | {kept / wanted:.1%} | {sum(map(any, losses))} "
+            f"| {protect} | {kept / required:.1%} | {sum(map(any, differences))} "
             f"| {(numbers - lost) / numbers:.1%} | {sacrebleu.corpus_chrf(texts, [references]).score:.2f} "
             f"| {sacrebleu.corpus_bleu(texts, [references]).score:.2f} | {seconds:.1f} |"
         )
