@@ -96,7 +96,7 @@ class TestCommand:
         (tmp_path / "in.txt").write_text("a dog\n")
         done = run_command("translate", "-m", model, "-i", tmp_path / "in.txt", "--beam", 2, "--n-best", 5)
         assert (done.exit_code, done.stdout) == (2, "")
-        assert done.stderr == "error: --n-best: found 5, but a beam of 2 finds no more than that; widen the beam\n"
+        assert done.stderr == "error: --n-best: found 5, but a beam of 2 returns at most 2; widen the beam\n"
 
     @pytest.mark.parametrize("option", ["--length-penalty", "--batch-tokens"])
     def test_settings_have_no_option_of_their_own(self, model: Path, option: str) -> None:

@@ -274,7 +274,7 @@ for number in range(1000):
     if not child:
         if kind == "killed" and number < 100:
             kill_at_call(delay, begun=lambda: certain() > before, every=5)
-        small(200 + 150 * number) if kind == "full" else write()
+        small(200 + 1200 * number) if kind == "full" else write()
         os._exit(0)
     ends.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     if ends[-1] == 0:
