@@ -96,11 +96,8 @@ def test_only_lines_with_missing_content_are_searched_again(
     list(translator.translate(["the cat", "the moon {0}", "a mat"]))
     assert sum(searched) == 4
     searched.clear()
-    list(
-        translator.translate(
-            ["the cat", "the moon {0}", "a mat"], translator.options(overrides=["decode.protect=false"])
-        )
-    )
+    unprotected = translator.options(overrides=["decode.protect=false"])
+    list(translator.translate(["the cat", "the moon {0}", "a mat"], unprotected))
     assert sum(searched) == 3
 
 
@@ -163,7 +160,7 @@ class UnconstrainedEngine:
         self._tokenizer = tokenizer
 
     def search(self, sentences: Sequence[Sequence[int]], *rest: object) -> list[list[Hypothesis]]:
-        return [[Hypothesis(self._tokenizer.encode("il gatto ."), -1.0, -1.0)] for _ in sentences]
+        return [[Hypothesis(self._tokenizer.encode("il gatto ."), -1.0, [], -1.0)] for _ in sentences]
 
 
 def test_translate_stream_warns_of_lines_with_missing_content(
