@@ -160,7 +160,7 @@ class UnconstrainedEngine:
         self._tokenizer = tokenizer
 
     def search(self, sentences: Sequence[Sequence[int]], *rest: object) -> list[list[Hypothesis]]:
-        return [[Hypothesis(self._tokenizer.encode("il gatto ."), -1.0, [], -1.0)] for _ in sentences]
+        return [[Hypothesis(self._tokenizer.encode("il gatto ."), -1.0, -1.0)] for _ in sentences]
 
 
 def test_translate_stream_warns_of_lines_with_missing_content(
