@@ -10,11 +10,11 @@ from nmt import __version__
 from nmt.config import RuntimeSettings
 from nmt.errors import ConfigError, ModelError
 from nmt.export.exported import EXPORT_FILE, is_export
-from nmt.model.checkpoint import CONFIG_FILE, digest_of, resolve_model
+from nmt.model.checkpoint import CONFIG_FILE, resolve_model
 from nmt.system.console import Console, printable
 from nmt.system.device import reuse_freed_memory, set_threads, thread_count
 from nmt.system.distributed import connect, rank
-from nmt.system.files import check_file
+from nmt.system.files import check_file, digest_of
 from nmt.text.glossary import Glossary
 from nmt.translation.forced_scoring import score_given_stream
 from nmt.translation.pipeline import ParallelLines, open_input, translate_stream
