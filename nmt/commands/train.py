@@ -184,6 +184,8 @@ def evaluate_test(recipe: Recipe, pairs: list[SentencePair], run: RunDirectory, 
 
 def link_latest(run: Path, console: Console) -> None:
     """Make `runs/latest` in the current directory a link to this run; warn if that is impossible."""
+    if run.resolve() in (Path.cwd(), *Path.cwd().parents):
+        return  # it would be a foreign file in the run
     try:
         LATEST.parent.mkdir(exist_ok=True)
         if not LATEST.exists() or LATEST.is_symlink():

@@ -389,6 +389,16 @@ def test_changed_recipe_is_refused_before_preparation(texts: Path, tmp_path: Pat
     assert tree(run) == before
 
 
+def test_training_inside_its_run_adds_no_link_to_it(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "run").mkdir()
+    monkeypatch.chdir(tmp_path / "run")
+    for steps in (1, 2):
+        assert train_run(texts, tmp_path / "run", f"train.stop.steps={steps}").step == steps
+    assert not (tmp_path / "run" / "runs").exists()
+
+
 # the test text
 
 
