@@ -29,7 +29,7 @@ OVERRIDES = ("train.ema=0.9", "train.accumulate=2", "train.weight_decay=0.1", "t
 
 @pytest.mark.parametrize("where", ["loss", "gradient"])
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_the_device_skips_what_the_processor_would(where: str, value: float) -> None:
+def test_device_skips_the_same_updates_as_the_host(where: str, value: float) -> None:
     chosen = tiny_recipe(dropout=0.1, ema=0.9, weight_decay=0.1)
     eager, late = make_updater(chosen), make_updater(chosen)
     late.deferred = True
@@ -69,7 +69,7 @@ def now_and_then(progress: Progress) -> bool:
 
 
 @pytest.mark.parametrize("when", [never, now_and_then, fails_at_6_to_11_unless_slower])
-def test_the_run_is_the_same(
+def test_deferred_results_give_the_same_run(
     texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: Callable[[Progress], bool]
 ) -> None:
     break_gradients(monkeypatch, when)
@@ -136,7 +136,7 @@ def flat(arguments: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("r_drop", [0.0, 1.0])
-def test_nothing_in_an_update_waits_for_the_device(r_drop: float) -> None:
+def test_dispatch_never_waits_for_the_device(r_drop: float) -> None:
     late = make_updater(tiny_recipe(dropout=0.1, ema=0.9, r_drop=r_drop))
     late.deferred = True
     late.update([batch_of(PAIRS)], 1)
@@ -149,5 +149,5 @@ def test_nothing_in_an_update_waits_for_the_device(r_drop: float) -> None:
     assert len(waiting.said) == 3, "this is how it would show"
 
 
-def test_numbers_arrive() -> None:
+def test_host_copy_returns_the_numbers() -> None:
     assert HostCopy(torch.tensor([1.5, float("inf")])).read() == [1.5, float("inf")]

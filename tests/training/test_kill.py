@@ -93,7 +93,7 @@ def write_recipe(folder: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_killed_at_random_moments_it_is_the_same_run(
+def test_run_killed_at_random_equals_uninterrupted_run(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -46,9 +46,7 @@ words = st.lists(st.integers(4, 11), max_size=6)
 
 
 @given(st.lists(st.lists(st.tuples(words, words), min_size=1, max_size=5), min_size=1, max_size=4), st.integers(1, 80))
-def test_parts_are_small_enough_and_all_of_the_batch(
-    groups: list[list[tuple[list[int], list[int]]]], largest: int
-) -> None:
+def test_cut_parts_are_small_and_complete(groups: list[list[tuple[list[int], list[int]]]], largest: int) -> None:
     batch = groups_of(*groups)
     parts = cut(batch, largest)
     assert all(size_of(part) <= largest or sentences_in(part) == 1 for part in parts)
@@ -60,7 +58,7 @@ def test_parts_are_small_enough_and_all_of_the_batch(
         assert parts == [batch]
 
 
-def test_nothing_is_cut_without_need() -> None:
+def test_cut_without_a_limit_returns_the_batch() -> None:
     batch = batch_of(PAIRS)
     assert cut(batch, None) == [batch]
 
@@ -105,7 +103,7 @@ def allocator() -> Exception:
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError, MemoryError, allocator])
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("limit", [40, 25, 17])
-def test_an_update_in_parts_is_the_update(limit: int, backward: bool, error: Callable[[], Exception]) -> None:
+def test_update_in_parts_equals_the_whole_update(limit: int, backward: bool, error: Callable[[], Exception]) -> None:
     chosen = tiny_recipe(**CALM)
     whole, small = make_updater(chosen), make_updater(chosen)
     batches = [batch_of(PAIRS[2:3]), groups_of(PAIRS[:2], PAIRS[2:])]
@@ -142,7 +140,7 @@ def test_dropout_in_parts_is_a_function_of_the_step_and_the_cut_alone() -> None:
     assert difference(failed, weights_after(Adjustments(), limit=1000)) > 0
 
 
-def test_a_pair_that_does_not_fit_alone() -> None:
+def test_single_pair_that_does_not_fit_is_an_error() -> None:
     of = make_updater(tiny_recipe(**CALM))
     SmallMemory(of, 10, backward=False)
     with pytest.raises(
@@ -151,7 +149,7 @@ def test_a_pair_that_does_not_fit_alone() -> None:
         of.update([batch_of([([4, 5, 6, 7, 8], [5, 6, 7, 8, 9])] * 4)], 1)
 
 
-def test_other_failures_are_no_matter_of_memory() -> None:
+def test_other_errors_are_not_out_of_memory_errors() -> None:
     of = make_updater(tiny_recipe())
     SmallMemory(of, 1, backward=True, error=lambda: RuntimeError("shapes do not match"))
     with pytest.raises(RuntimeError, match="shapes"):

@@ -89,7 +89,7 @@ def links(run: RunDirectory) -> dict[str, str]:
     return {name: os.readlink(run.path / name) for name in ("best", "last") if (run.path / name).is_symlink()}
 
 
-def test_what_is_saved_is_resumed(run: RunDirectory, tokenizers: Tokenizers) -> None:
+def test_saved_state_is_resumed_exactly(run: RunDirectory, tokenizers: Tokenizers) -> None:
     loaded, optimizer = trained(tokenizers)
     window = IntervalSums(
         loss=1 / 3, likelihood=0.1, gradient_norm=2.5, steps=2, target_tokens=9, padded_target_tokens=11, seconds=0.7
@@ -121,7 +121,7 @@ def test_a_checkpoint_is_a_model_directory(run: RunDirectory, tokenizers: Tokeni
     assert sorted(path.name for path in run.path.iterdir()) == ["checkpoints", "last", "recipe.yaml", "run.json"]
 
 
-def test_a_run_can_be_moved(run: RunDirectory, tokenizers: Tokenizers, tmp_path: Path) -> None:
+def test_moved_run_keeps_its_links(run: RunDirectory, tokenizers: Tokenizers, tmp_path: Path) -> None:
     loaded, optimizer = trained(tokenizers)
     run.save(loaded, optimizer, Progress(step=3, best=[(1.0, 3)]))
     moved = RunDirectory(run.path.rename(tmp_path / "elsewhere"))
@@ -129,21 +129,21 @@ def test_a_run_can_be_moved(run: RunDirectory, tokenizers: Tokenizers, tmp_path:
     assert (moved.path / "last" / "config.json").is_file()
 
 
-def test_an_empty_run_begins_at_the_beginning(run: RunDirectory, tokenizers: Tokenizers) -> None:
+def test_run_without_checkpoints_starts_with_an_empty_log(run: RunDirectory, tokenizers: Tokenizers) -> None:
     loaded, optimizer = trained(tokenizers, steps=0)
     run.log({"type": "train", "step": 5})
     assert resume(run, loaded.model, optimizer) == Progress()
     assert run.metrics.file.read_text() == ""
 
 
-def test_the_newest_checkpoint_counts(run: RunDirectory, tokenizers: Tokenizers) -> None:
+def test_newest_checkpoint_is_resumed(run: RunDirectory, tokenizers: Tokenizers) -> None:
     loaded, optimizer = trained(tokenizers)
     for step in (2, 10, 9):
         run.save(loaded, optimizer, Progress(step=step))
     assert resume(run, loaded.model, optimizer).step == 10
 
 
-def test_a_checkpoint_is_written_again_only_if_it_has_news(run: RunDirectory, tokenizers: Tokenizers) -> None:
+def test_checkpoint_is_rewritten_only_if_progress_changed(run: RunDirectory, tokenizers: Tokenizers) -> None:
     loaded, optimizer = trained(tokenizers)
     directory = run.save(loaded, optimizer, Progress(step=3, seconds=0.1, best=[(0.3, 2)]))
     inode = directory.stat().st_ino
@@ -155,7 +155,7 @@ def test_a_checkpoint_is_written_again_only_if_it_has_news(run: RunDirectory, to
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "progress.json", "tokenizer.model"])
-def test_a_damaged_checkpoint_is_named(run: RunDirectory, tokenizers: Tokenizers, name: str) -> None:
+def test_damaged_only_checkpoint_is_an_error(run: RunDirectory, tokenizers: Tokenizers, name: str) -> None:
     loaded, optimizer = trained(tokenizers)
     file = run.save(loaded, optimizer, Progress(step=3)) / name
     content = bytearray(file.read_bytes())
@@ -165,7 +165,7 @@ def test_a_damaged_checkpoint_is_named(run: RunDirectory, tokenizers: Tokenizers
         resume(run, loaded.model, optimizer)
 
 
-def test_before_a_damaged_checkpoint_there_may_be_a_whole_one(run: RunDirectory, tokenizers: Tokenizers) -> None:
+def test_damaged_checkpoints_are_set_aside_and_an_older_one_resumed(run: RunDirectory, tokenizers: Tokenizers) -> None:
     loaded, optimizer = trained(tokenizers)
     for step in (2, 4, 6):
         run.save(loaded, optimizer, Progress(step=step))
@@ -182,7 +182,7 @@ def test_before_a_damaged_checkpoint_there_may_be_a_whole_one(run: RunDirectory,
     assert resume(run, loaded.model, optimizer).step == 6
 
 
-def test_a_newer_format_is_no_damage(run: RunDirectory, tokenizers: Tokenizers) -> None:
+def test_checkpoint_of_a_newer_format_is_an_error(run: RunDirectory, tokenizers: Tokenizers) -> None:
     loaded, optimizer = trained(tokenizers)
     for step in (2, 4):
         run.save(loaded, optimizer, Progress(step=step))
@@ -234,7 +234,7 @@ def test_no_space_for_the_moments(run: RunDirectory, tokenizers: Tokenizers, mon
     assert links(run) == {}
 
 
-def test_leftovers_of_a_killed_save_go(run: RunDirectory) -> None:
+def test_leftovers_of_a_killed_save_are_removed(run: RunDirectory) -> None:
     leftover = run.checkpoints / ".step-00000003.staging-0123"
     leftover.mkdir()
     (leftover / "model.safetensors").write_text("half")
@@ -349,7 +349,7 @@ def test_a_kill_while_a_checkpoint_is_replaced_loses_nothing(
     assert [path.name for path in run.checkpoints.iterdir()] == ["step-00000003"]
 
 
-def test_leftovers_that_were_being_removed_go(run: RunDirectory, tokenizers: Tokenizers) -> None:
+def test_leftovers_of_a_killed_removal_are_removed(run: RunDirectory, tokenizers: Tokenizers) -> None:
     loaded, optimizer = trained(tokenizers)
     for step in (2, 4):
         run.save(loaded, optimizer, Progress(step=step))
@@ -358,7 +358,7 @@ def test_leftovers_that_were_being_removed_go(run: RunDirectory, tokenizers: Tok
     assert [path.name for path in run.checkpoints.iterdir()] == ["step-00000004"]
 
 
-def test_going_back_forgets_what_came_after(run: RunDirectory, tokenizers: Tokenizers) -> None:
+def test_roll_back_removes_later_checkpoints_and_log_lines(run: RunDirectory, tokenizers: Tokenizers) -> None:
     saved = {}
     for step in (2, 4, 5):
         loaded, optimizer = trained(tokenizers, steps=step, seed=step)
@@ -464,7 +464,7 @@ def test_a_restart_empties_checkpoints_that_lie_elsewhere(
 # the recipe
 
 
-def test_the_same_recipe_goes_on_and_free_keys_may_change(run: RunDirectory, tmp_path: Path) -> None:
+def test_free_keys_may_change_when_a_run_resumes(run: RunDirectory, tmp_path: Path) -> None:
     open_run(run, recipe(run.path))
     run.checkpoint(1).mkdir()
     train = TrainSettings(stop=Stop(steps=7, epochs=2, hours=1.5), log_every=3, validate_every=4, keep_best=9)
@@ -477,7 +477,7 @@ def test_the_same_recipe_goes_on_and_free_keys_may_change(run: RunDirectory, tmp
     open_run(run, recipe(run.path))
 
 
-def test_a_changed_recipe_is_refused_with_all_that_differs(run: RunDirectory) -> None:
+def test_changed_recipe_is_refused_with_all_differences(run: RunDirectory) -> None:
     changed = recipe(
         run.path,
         name="free to change",
@@ -503,14 +503,14 @@ def test_a_changed_recipe_is_refused_with_all_that_differs(run: RunDirectory) ->
     assert "name: test" in run.recipe.read_text()
 
 
-def test_one_text_more_is_another_recipe(run: RunDirectory) -> None:
+def test_additional_text_is_refused(run: RunDirectory) -> None:
     text = CorpusFile(tsv=Path("/text/train.tsv"))
     run.checkpoint(1).mkdir()
     with pytest.raises(ConfigError, match=r"data.train.1.oversample: was null, now 1.0"):
         open_run(run, recipe(run.path, data=Data(train=(text, text))))
 
 
-def test_another_schedule_is_named(run: RunDirectory) -> None:
+def test_changed_schedule_is_refused(run: RunDirectory) -> None:
     train = TrainSettings.model_validate({"schedule": {"name": "constant", "rate": 0.1}})
     run.checkpoint(1).mkdir()
     with pytest.raises(ConfigError, match=r'train.schedule.name: was "noam", now "constant"'):
@@ -518,7 +518,7 @@ def test_another_schedule_is_named(run: RunDirectory) -> None:
 
 
 @pytest.mark.parametrize("name", ["linear", "cosine", "wsd"])
-def test_the_last_step_of_a_schedule_that_falls_is_not_free(tmp_path: Path, name: str) -> None:
+def test_last_step_of_a_falling_schedule_may_not_change(tmp_path: Path, name: str) -> None:
     run = RunDirectory(tmp_path / "run")
 
     def falling(steps: int, epochs: int) -> Recipe:
@@ -539,7 +539,7 @@ def test_the_last_step_of_a_schedule_that_falls_is_not_free(tmp_path: Path, name
     assert "train.stop (except train.stop.steps)" in message
 
 
-def test_restart_forgets_what_was_learnt_and_nothing_else(run: RunDirectory, tokenizers: Tokenizers) -> None:
+def test_restart_removes_what_training_wrote(run: RunDirectory, tokenizers: Tokenizers) -> None:
     loaded, optimizer = trained(tokenizers)
     run.save(loaded, optimizer, Progress(step=3, best=[(1.0, 3)]))
     run.log({"type": "train", "step": 3})
@@ -566,7 +566,7 @@ def test_pruning_keeps_the_best_and_the_last(run: RunDirectory, tokenizers: Toke
     assert links(run) == {"best": "checkpoints/step-00000002", "last": "checkpoints/step-00000006"}
 
 
-def test_a_link_is_never_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_link_is_replaced_atomically(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second, link = tmp_path / "a", tmp_path / "b", tmp_path / "links" / "now"
     for directory in (first, second, link.parent):
         directory.mkdir()
@@ -595,7 +595,7 @@ with RunDirectory(Path(sys.argv[1])).locked():
 """
 
 
-def test_a_second_process_is_refused_until_the_first_ends_however_it_ends(run: RunDirectory, repository: Path) -> None:
+def test_lock_is_held_until_the_process_ends(run: RunDirectory, repository: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, str(run.path)], cwd=repository, stdout=subprocess.PIPE, text=True
     ) as owner:
@@ -613,7 +613,7 @@ def test_a_second_process_is_refused_until_the_first_ends_however_it_ends(run: R
         assert (run.path / "lock").read_text().count("process") == 1
 
 
-def test_a_file_system_without_locks_is_no_other_training(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_system_without_locks_is_a_warning(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_locks(*_arguments: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 

@@ -33,7 +33,7 @@ def test_handlers_come_back_after_an_exception() -> None:
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_to_save_is_not_to_stop() -> None:
+def test_sigusr1_requests_saving_only() -> None:
     with handled_signals() as interruption:
         signal.raise_signal(signal.SIGUSR1)
         signal.raise_signal(signal.SIGUSR1)
@@ -41,7 +41,7 @@ def test_to_save_is_not_to_stop() -> None:
         assert interruption.signal is None
 
 
-def test_what_is_to_be_ignored_stays_ignored() -> None:
+def test_ignored_signals_stay_ignored() -> None:
     """As under nohup, which ignores SIGHUP for the program that it starts."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
@@ -53,7 +53,7 @@ def test_what_is_to_be_ignored_stays_ignored() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
-def test_long_work_is_broken_off() -> None:
+def test_signal_cancels_long_work() -> None:
     done: list[int] = []
 
     def work(interruption: Interruption, number: int) -> str:

@@ -18,7 +18,7 @@ from tests.training.updates import PAIRS, all_tensors, difference, make_updater,
 
 @pytest.mark.parametrize("parts", [[[0], [1], [2], [3], [4]], [[0, 1], [2, 3, 4]], [[4, 3, 2, 1], [0]]])
 @pytest.mark.parametrize("clip_norm", [None, 0.1])
-def test_accumulated_batches_are_one(parts: list[list[int]], clip_norm: float | None) -> None:
+def test_accumulated_batches_equal_one_batch(parts: list[list[int]], clip_norm: float | None) -> None:
     # Adam turns a rounding error of a gradient near zero into a whole step; this epsilon keeps it a rounding error
     chosen = tiny_recipe(clip_norm=clip_norm, adam_epsilon=1e-3)
     whole, cut = make_updater(chosen), make_updater(chosen)
@@ -34,7 +34,7 @@ def test_accumulated_batches_are_one(parts: list[list[int]], clip_norm: float | 
     assert difference(whole, cut) < 1e-5
 
 
-def test_the_gradient_is_that_of_the_mean_loss_a_token() -> None:
+def test_updates_equal_adam_on_the_mean_loss_per_token() -> None:
     """Written out with autograd in float64 and Adam's formulas (Kingma & Ba 2015, algorithm 1)."""
     chosen = tiny_recipe(clip_norm=0.5, label_smoothing=0.2, adam_betas=[0.8, 0.95], adam_epsilon=1e-6)
     ours = make_updater(chosen, double=True)
@@ -69,7 +69,7 @@ def test_the_gradient_is_that_of_the_mean_loss_a_token() -> None:
         torch.testing.assert_close(ours.optimizer.state[parameter]["exp_avg"], first[name], rtol=1e-4, atol=1e-7)
 
 
-def test_fused_adam_is_torchs_plain_adam() -> None:
+def test_fused_adam_equals_plain_adam() -> None:
     chosen = tiny_recipe(clip_norm=None, adam_epsilon=1e-3)
     fused, plain = make_updater(chosen), make_updater(chosen)
     plain.optimizer = torch.optim.Adam(
@@ -157,7 +157,7 @@ def test_compiled_updates_are_the_others_to_rounding() -> None:
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
 @pytest.mark.parametrize("where", ["loss", "gradient"])
-def test_an_update_that_is_no_number_changes_nothing(value: float, where: str) -> None:
+def test_update_that_is_not_finite_changes_nothing(value: float, where: str) -> None:
     of = make_updater(tiny_recipe(ema=0.9, weight_decay=0.1))
     assert of.average is not None
     for step in (1, 2):
@@ -171,7 +171,7 @@ def test_an_update_that_is_no_number_changes_nothing(value: float, where: str) -
     assert all(parameter.grad is None for parameter in of.model.parameters())
 
 
-def test_care_scales_the_rate() -> None:
+def test_adjustments_scale_the_rate() -> None:
     of = make_updater(tiny_recipe())
     assert of.update([batch_of(PAIRS)], 1, Adjustments(rate=0.25)).rate == 0.0025
     assert of.optimizer.param_groups[0]["lr"] == 0.0025
