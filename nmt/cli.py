@@ -65,7 +65,7 @@ def prepare(
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Make the prepared corpus from the texts of the recipe: filtered, tokenized, ready for training."""
+    """Filter and tokenize the texts of the recipe for training."""
     with errors_explained(debug, quiet) as console:
         from nmt.commands.prepare import prepare as run_stage
         from nmt.config import load_recipe
@@ -112,30 +112,33 @@ Models = Annotated[
 ]  # fmt: skip
 Input = Annotated[Path | None, Option("--input", "-i", help="Read this file instead of stdin.", metavar="FILE")]
 Output = Annotated[Path | None, Option("--output", "-o", help="Write this file instead of stdout.", metavar="FILE")]
-Beam = Annotated[int | None, Option(min=1, help="Hypotheses kept for each sentence; 1 is greedy search.")]
-NBest = Annotated[int, Option(min=1, help="Translations of each line, as rows of line, rank, log_prob, text.")]
-Device = Annotated[str, Option(help="auto, cuda, mps or cpu.")]
-Threads = Annotated[int | None, Option(min=1, max=1024, help="CPU threads.")]
-Precision = Annotated[str, Option(help="auto, fp32, bf16, or on CPUs int8.")]
+Beam = Annotated[int | None, Option(min=1, help="Hypotheses kept for each sentence; 1 is greedy search.", metavar="K")]
+NBest = Annotated[
+    int, Option(min=1, help="Translations of each line, as rows of line, rank, log_prob, text.", metavar="K")
+]
+Device = Annotated[str, Option(help="auto, cuda, mps or cpu.", metavar="DEVICE")]
+Threads = Annotated[int | None, Option(min=1, max=1024, help="CPU threads; default: one for each core.", metavar="N")]
+Precision = Annotated[str, Option(help="auto, fp32, bf16, or on CPUs int8.", metavar="TYPE")]
 Engine = Annotated[
     Literal["torch", "ct2"] | None,
     Option(help="The program that translates; default: the one that the model was exported for, else torch."),
 ]
 DecodeOverrides = Annotated[
     list[str] | None,
-    Option("--set", help="Change a setting of the model, such as decode.length_penalty=0.6; may be repeated.",
+    Option("--set", help="Change a setting of the model, such as decode.length_penalty=0.6; can be repeated.",
            metavar="decode.KEY=VALUE"),
 ]  # fmt: skip
 GlossaryFile = Annotated[
-    Path | None, Option(help="Required translations of terms: source term, tab, target term a line.", metavar="TSV")
+    Path | None, Option(help="Required translations of terms; a line is source term, tab, target term.", metavar="TSV")
 ]
 Alignment = Annotated[bool, Option("--alignment", help="Add the word alignment, as 0-0 1-2, source word first.")]
 Reference = Annotated[
     Path | None,
-    Option(help="Score these translations, one for each line, instead of translating.", metavar="FILE"),
+    Option(help="Score these translations, one for each input line, instead of translating.", metavar="FILE"),
 ]
 Prefixes = Annotated[
-    Path | None, Option(help="Required starts of the translations, one for each line; may be empty.", metavar="FILE")
+    Path | None,
+    Option(help="Required starts of the translations, one for each input line; a start may be empty.", metavar="FILE"),
 ]
 Json = Annotated[bool, Option("--json", help="Write one JSON object for each line.")]
 Verify = Annotated[
@@ -164,9 +167,9 @@ def translate(
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Translate line by line: stdin to stdout, exactly one line of output for each line of input.
+    """Translate line by line, by default from stdin to stdout.
 
-    With --output, the same command continues where an interrupted one stopped.
+    Each line of input gives exactly one line of output. With --output, the same command resumes an interrupted one.
     """
     with errors_explained(debug, quiet) as console:
         with _quick_imports():
@@ -184,10 +187,12 @@ def translate(
 @app.command()
 def score(
     hypothesis: Annotated[Path, Argument(metavar="HYP", help="The translations; - reads standard input.")],
-    references: Annotated[list[Path], Argument(metavar="REF…", help="One or more reference translations.")],
+    references: Annotated[list[Path], Argument(metavar="REF", help="One or more reference translations.")],
     source: Annotated[Path | None, Option("--source", help="The source text of the translations.")] = None,
     target_lang: Annotated[str | None, Option(help="Language of the translations, such as zh.")] = None,
-    metric: Annotated[list[str] | None, Option(help="bleu, chrf, chrf++ or ter; can be repeated.")] = None,
+    metric: Annotated[
+        list[str] | None, Option(help="bleu, chrf, chrf++ or ter; can be repeated; default: bleu and chrf.")
+    ] = None,
     baseline: Annotated[
         Path | None, Option(help="Other translations, to test the difference for significance.")
     ] = None,
@@ -196,7 +201,10 @@ def score(
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Score translations against references with BLEU, chrF and TER, as sacreBLEU computes them."""
+    """Score translations against references: BLEU, chrF and TER.
+
+    The scores and their signatures are those of sacreBLEU.
+    """
     with errors_explained(debug, quiet) as console:
         from nmt.commands.score import ScoreOptions
         from nmt.commands.score import score as score_stage
@@ -222,7 +230,10 @@ def average(
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Average the weights of checkpoints into one model, which often translates better than each of them."""
+    """Average the weights of several checkpoints.
+
+    The resulting model often translates better than each of them.
+    """
     with errors_explained(debug, quiet) as console:
         from nmt.commands.average import average as run_stage
 
@@ -241,7 +252,10 @@ def export(
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Export a model to CTranslate2 or transformers, and check that its translations are the same."""
+    """Convert a model for CTranslate2 or Hugging Face transformers.
+
+    The translations of both are compared first; if they differ too much, nothing is written.
+    """
     with errors_explained(debug, quiet) as console:
         from nmt.commands.export import export as run_stage
 

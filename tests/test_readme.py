@@ -183,6 +183,13 @@ def test_files_named_on_a_page_exist(page: str) -> None:
     assert missing - {"config.json", "metrics.jsonl", "test.json"} == set()
 
 
+def test_modules_named_in_contributing_exist() -> None:
+    text = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:[a-z_]+/)*[a-z_0-9]+\.py)`", text)) - {"utils.py"}
+    assert len(named) > 30
+    assert {path for path in named if not any((REPOSITORY / folder / path).exists() for folder in ("", "nmt"))} == set()
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_recipe_keys_named_on_a_page_exist(page: str) -> None:
     reference = (REPOSITORY / "docs" / "recipe.md").read_text(encoding="utf-8")

@@ -1,1 +1,1 @@
-"""One module for each verb of the command line."""
+"""One module for each command."""

@@ -1,4 +1,4 @@
-"""The learning rate's schedules, as the recipe names them; `nmt.training.schedule` computes them."""
+"""The schedules of the learning rate: their names and keys in a recipe. `nmt.training.optimizer` computes them."""
 
 from typing import Annotated, Literal
 

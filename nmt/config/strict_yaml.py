@@ -31,6 +31,7 @@ LARGEST_FILE = 2**20
 MOST_VALUES = 10_000
 """Values in a recipe, with each use of an alias counted: aliases of aliases grow exponentially."""
 _LONGEST_NUMBER = 100
+_LONGEST_SHOWN = 60
 """Digits. Python refuses to convert thousands of digits."""
 
 _NULL = re.compile(r"^(~|null|Null|NULL|)$")
@@ -221,4 +222,5 @@ def _plain(text: str) -> Any:
 def _kind(value: Any) -> str:
     if isinstance(value, (list, dict)):
         return "a list" if isinstance(value, list) else "a mapping"
-    return f"the single value {value!r}"
+    shown = repr(value)  # long if the file is a text and not a recipe
+    return f"the single value {shown if len(shown) <= _LONGEST_SHOWN else shown[:_LONGEST_SHOWN] + '…'}"

@@ -1,1 +1,1 @@
-"""The Transformer and the directory that holds a trained one. Knows no text."""
+"""The Transformer, and the model directory that holds a trained one."""

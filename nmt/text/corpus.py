@@ -273,7 +273,7 @@ def _too_few_columns(path: Path, number: int, fields: list[str], columns: tuple[
 def _not_utf8(path: Path, number: int, raw: bytes, error: UnicodeDecodeError) -> str:
     return (
         f"{path}:{number}: not UTF-8: found the byte 0x{raw[error.start]:02X} at byte {error.start + 1} of the line. "
-        "Mend the line, or convert the file: iconv -f LATIN1 -t UTF-8 FILE, if Latin-1 is what it is"
+        "Correct the line, or convert the file; if it is Latin-1: iconv -f LATIN1 -t UTF-8 FILE > NEWFILE"
     )
 
 

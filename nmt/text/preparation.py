@@ -203,7 +203,8 @@ def _train_tokenizers(recipe: Recipe, console: Console) -> tuple[Tokenizers, int
         total = reader.pairs_read
         if not kept:
             raise reader.nothing_kept()
-        console.info(f"training {settings.vocab_size:,} pieces on the {' and '.join(sides)} side of {kept:,} pairs")
+        text = "both sides" if len(sides) == 2 else f"the {sides[0]} side"
+        console.info(f"training a tokenizer of {settings.vocab_size:,} pieces on {text} of {kept:,} pairs")
 
     if settings.shared:
         shared = Tokenizer.train(lines(("source", "target")), settings, _tags(recipe))

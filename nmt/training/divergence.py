@@ -90,7 +90,7 @@ def check_rollback(progress: Progress, reason: str, skipped: Path) -> None:
         return
     raise ModelError(
         f"{reason}, and {tried}: lower train.schedule's rate or lengthen its warmup, and start over with --restart or "
-        f"in another run:; skipped batches are in {skipped}, in case their text is at fault"
+        f"with 'run' set to another folder; skipped batches are in {skipped}, in case their text is the cause"
     )
 
 

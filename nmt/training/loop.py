@@ -92,7 +92,7 @@ class Training:
         threads = f" ({torch.get_num_threads()} threads)" if device.type == "cpu" else ""
         ranks = f"{distributed.world_size()} × " if distributed.world_size() > 1 else ""
         self.console.info(
-            f"{self.recipe.name}: {self.model.parameter_count():,} parameters on {ranks}{device}{threads}, "
+            f"{self.recipe.name}: {self.model.parameter_count():,} parameters on {ranks}{device}{threads}\n"
             f"{len(self.stream.lengths):,} pairs in "
             f"{len(self.stream.plan().groups) * self.stream.lengths.parts / groups_per_update:,.0f} updates an epoch, "
             f"padding {source_padding:.1%} source, {target_padding:.1%} target"

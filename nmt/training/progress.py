@@ -107,6 +107,6 @@ def read_progress(directory: Path) -> Progress:
     except (TypeError, KeyError, ValueError, AttributeError) as error:
         raise ModelError(
             f"{file}: made by another version of nmt, with other fields: {error}; the model still translates, but its "
-            "training cannot resume: start over with --restart, or choose another run: and set train.init_from to "
+            "training cannot resume: start over with --restart, or set 'run' to another folder and train.init_from to "
             f"{directory}"
         ) from None

@@ -50,7 +50,7 @@ def check_may_continue(recipe: Recipe, run: RunDirectory, stale: str | None = No
         reason = f" ({stale})" if stale is not None else ""
         raise ConfigError(
             f"{run.path}: the training or validation text, or its preparation, has changed since this run was "
-            f"started{reason}; undo the change, choose another run:, or start over with --restart"
+            f"started{reason}; undo the change, set 'run' to another folder, or start over with --restart"
         )
 
 
@@ -74,10 +74,11 @@ def _check_same_recipe(recipe: Recipe, run: RunDirectory) -> None:
         if any(change.key == "train.stop.steps" for change in changes):
             lines.append(
                 f"The schedule {name} ends at train.stop.steps, so another number changes the rate of steps that are "
-                f"done. To train longer, start another run: with train.init_from: {run.path}, which continues with its "
-                "weights and a new schedule; under noam, inverse_sqrt and constant, train.stop.steps is free to change"
+                f"done. To train longer, set 'run' to another folder and train.init_from to {run.path}: this continues "
+                "with its weights and a new schedule; under noam, inverse_sqrt and constant, train.stop.steps is "
+                "free to change"
             )
-    lines.append("choose another run:, undo the change, or start over with --restart.")
+    lines.append("Undo the change, set 'run' to another folder, or start over with --restart.")
     lines.append(f"Free to change in a run: {free}")
     raise ConfigError("\n".join(lines))
 

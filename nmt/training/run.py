@@ -77,7 +77,7 @@ class RunDirectory:
             return
 
         def refuse(holder: str) -> None:
-            raise ModelError(f"{self.path}: {holder} is training here; stop it, or choose another run:")
+            raise ModelError(f"{self.path}: {holder} is training here; stop it, or set 'run' to another folder")
 
         try:
             self.path.mkdir(parents=True, exist_ok=True)

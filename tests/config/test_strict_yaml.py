@@ -98,6 +98,10 @@ def test_windows_files(recipe: Path) -> None:
         ("- a\n- b\n", "{}:1: a recipe is a mapping of sections, found a list"),
         ("hello\n", "{}:1: a recipe is a mapping of sections, found the single value 'hello'"),
         (
+            "a text\n" * 100,
+            "{}:1: a recipe is a mapping of sections, found the single value '" + "a text " * 8 + "a t…",
+        ),
+        (
             "a: [1, 2\nb: 3\n",
             "{}:2: not valid YAML: expected ',' or ']', but got ':', in the value that begins at line 1",
         ),

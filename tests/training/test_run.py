@@ -535,7 +535,7 @@ def test_last_step_of_a_falling_schedule_may_not_change(tmp_path: Path, name: st
         open_run(run, falling(200, 6))
     message = str(caught.value)
     assert "train.stop.steps: was 100, now 200" in message
-    assert f"To train longer, start another run: with train.init_from: {run.path}" in message
+    assert f"To train longer, set 'run' to another folder and train.init_from to {run.path}" in message
     assert "train.stop (except train.stop.steps)" in message
 
 
@@ -604,7 +604,7 @@ def test_lock_is_held_until_the_process_ends(run: RunDirectory, repository: Path
         with pytest.raises(ModelError) as caught, run.locked():
             raise AssertionError("two processes hold the same run")
         assert f"{run.path}: process {owner.pid} on " in str(caught.value)
-        assert "is training here; stop it, or choose another run:" in str(caught.value)
+        assert "is training here; stop it, or set 'run' to another folder" in str(caught.value)
         owner.send_signal(signal.SIGKILL)
         owner.wait()
     with run.locked():
