@@ -142,7 +142,7 @@ Prefixes = Annotated[
 ]
 Json = Annotated[bool, Option("--json", help="Write one JSON object for each line.")]
 Verify = Annotated[
-    bool, Option("--verify", help="Only check that a line's translation does not depend on the lines beside it.")
+    bool, Option("--verify", help="Only check that a line's translation does not depend on the other lines.")
 ]
 
 

@@ -97,7 +97,7 @@ def _with_initial_model(recipe: Recipe, path: Path, document: strict_yaml.Docume
     if different:
         problems = [
             f"{document.place(('model', key))}: model.{key}: found {changes[key]}, but the model of train.init_from "
-            f"has {getattr(initial, key)}; leave it out, for it comes with {directory}"
+            f"has {getattr(initial, key)}; leave it out: it comes with {directory}"
             for key in sorted(different)
         ]
         raise ConfigError("\n".join(problems))

@@ -1,4 +1,4 @@
-"""The interface between translation and a model, whichever program runs it; our own engine."""
+"""The interface between translation and the program that runs a model, and the engine that uses torch."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -41,7 +41,7 @@ _MIN_SENTENCES_TO_PACK = 5
 
 
 class TorchEngine:
-    """Our own model, which supports every option, or an ensemble of models."""
+    """A torch model, which supports every option, or an ensemble of them."""
 
     def __init__(self, models: Sequence[Transformer], runtime: RuntimeSettings, processes: int = 1) -> None:
         """Put the models into evaluation mode; on a CPU, they run in this many processes.

@@ -45,8 +45,8 @@ def normalizers(logits: Tensor) -> Tensor:
 def largest(numbers: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Return the C largest of each row of numbers (N, V), in descending order, and their columns: (N, C) each.
 
-    On a CPU in two steps: the C largest numbers are in the C blocks with the largest maxima, because any number of
-    another block has at least C numbers before it.
+    On a CPU in two steps: the C largest numbers are in the C blocks with the largest maxima, because every
+    number in another block is at most as large as C others.
     """
     rows, vocabulary = numbers.shape
     blocks = vocabulary // _BLOCK

@@ -49,7 +49,7 @@ class WorkerPool(Generic[Context]):
 
     The processes inherit `context`, such as models: forking shares their memory and takes no time. It requires that
     torch has used one thread only in this process, because a forked process would wait forever for threads that it
-    does not have. The workers live no longer than the thread that started them.
+    does not have. The workers end with the thread that started them.
     """
 
     def __init__(self, context: Context, count: int) -> None:

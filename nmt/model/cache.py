@@ -2,8 +2,8 @@
 
 Each of N rows is one hypothesis. The rows of a sentence follow each other, at most K of them, in the order of the B
 sentences. Two layouts of the generated tokens have the same methods. In a `RowCache` each row has separate keys and
-values, which are copied when hypotheses fork. For long prefixes that is slow. In a `SharedCache` the hypotheses of a
-sentence share keys and values: nothing is copied, and a mask assigns the cached tokens to hypotheses.
+values, which are copied when several rows continue the same one. For long prefixes that is slow. In a `SharedCache` the
+hypotheses of a sentence share keys and values: nothing is copied, and a mask assigns the cached tokens to hypotheses.
 
 S source length, H heads, d = D/H; G groups of Q rows with P cached tokens: G = N, Q = 1 in a `RowCache`, G = B, Q = K
 in a `SharedCache`.
@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-_SHARE_FROM = 16  # tokens of a prefix from which copying it costs more than attending past other hypotheses' tokens
+_SHARE_FROM = 16  # tokens of a prefix from which copying it costs more than masking the tokens of other hypotheses
 _SHARE_BEAM = 8  # widest beam that shares: each row computes scores for the tokens of all rows of its sentence
 _SHARED_STEPS = 16  # steps after which a SharedCache drops the tokens that no hypothesis has; dropping copies the rest
-_REMOVE_SHARE = 8  # finished sentences are removed once they are one in so many: removing copies the others
+_REMOVE_SHARE = 8  # finished sentences are removed when they are 1/8 of the batch: removing copies the others
 
 
 @dataclass(frozen=True)

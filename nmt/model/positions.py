@@ -86,7 +86,7 @@ class Learned(Positions):
 
 
 class Relative(Positions):
-    """A learned vector for each distance beside the keys, another beside the values (Shaw et al. 2018).
+    """Learned vectors for each distance, one added to the keys and one to the values (Shaw et al. 2018).
 
     With r the distance from query to key, clipped to -k … k, the score is q · (key + a_r) / sqrt(d), and value + b_r is
     averaged (equations 3 and 4). Each layer has its own vectors a and b, the same in all heads.

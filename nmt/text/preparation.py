@@ -171,7 +171,7 @@ def initial_tokenizers(recipe: Recipe, initial: Path) -> Tokenizers:
         if stated != found[key]:
             raise ConfigError(
                 f"tokenizer.{key}: found {stated}, but the tokenizer of train.init_from has {found[key]}; "
-                f"leave the section tokenizer out, for it comes with {initial}"
+                f"leave the section tokenizer out: it comes with {initial}"
             )
     for tag in _tags(recipe):
         try:
@@ -267,11 +267,11 @@ class _SideEncoder:
 
 
 def length_limit(split: PreparedSplit) -> MaxLength:
-    """Return a limit on target tokens T for S source tokens, both with `</s>`, which truncates none like these.
+    """Return a limit on target tokens for S source tokens, both with `</s>`, that truncates no text like this.
 
-    Of all lines factor · S + extra with 99.99 % of the pairs below them it is the one that is lowest on average, and a
-    tenth more. The factor is at least 1, the extra 5. A low limit makes the search fast: the best score that a
-    hypothesis can still reach depends on how long it may become.
+    Of all bounds factor · S + extra that hold for 99.99 % of the pairs, it is the one with the lowest mean, raised by
+    10 %. The factor is at least 1, the extra at least 5. A low limit makes the search fast: the best score that a
+    hypothesis can still reach depends on its longest possible length.
     """
     stride = math.ceil(len(split) / _LIMIT_PAIRS)
     sides = (split.source.offsets, split.target.offsets)

@@ -1,4 +1,4 @@
-"""The training loop: read batches, update, log, validate now and then, until a limit is reached."""
+"""The training loop: read batches, update, log, validate at intervals, until a limit is reached."""
 
 import math
 import time

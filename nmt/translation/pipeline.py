@@ -57,7 +57,7 @@ class LineBatch(NamedTuple):
     lines: list[bytes]
     """Without `\\n`."""
     parallel: list[str]
-    """The line of the parallel text beside each; "" if there is no such text."""
+    """The line of the parallel text for each line; "" if there is no such text."""
     start: int
     end: int
     """The part of the input file that it was read from, in bytes; 0 if the input is no file."""

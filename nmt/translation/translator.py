@@ -34,7 +34,7 @@ from nmt.translation.constraints import OutputConstraints
 from nmt.translation.result import Alternative, Translation, join_alternatives
 
 LINE_BATCH_SIZE = 2048
-"""Lines read before any is translated: enough to sort by length, few enough for little RAM."""
+"""Lines read before any is translated: enough to sort by length, few enough to need little memory."""
 _LONGEST_SOURCE = 200
 """The longest source, in tokens, of models that do not record the longest one in their training."""
 

@@ -1,4 +1,4 @@
-"""Check on a user's own lines that a translation does not depend on the lines beside it."""
+"""Check on lines of the user that a translation does not depend on the other lines."""
 
 import random
 from collections.abc import Iterable, Sequence
@@ -47,7 +47,7 @@ class Verification:
         """Raise ModelError if texts differ in fp32."""
         if self.different and self.is_fp32:
             raise ModelError(
-                f"translations depend on the lines beside them: {len(self.different):,} texts differ, though in fp32 "
+                f"translations depend on the other lines: {len(self.different):,} texts differ, though in fp32 "
                 "only two of the same probability may change places; please report the lines and the model"
             )
 

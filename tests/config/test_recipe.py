@@ -524,9 +524,9 @@ def test_other_model_settings_than_the_initial_model_has_are_refused(path: Path,
     with pytest.raises(ConfigError) as caught:
         load(path, text)
     assert str(caught.value).split("\n") == [
-        f"{path}:8: model.dim: found 256, but the model of train.init_from has 128; leave it out, for it comes with "
+        f"{path}:8: model.dim: found 256, but the model of train.init_from has 128; leave it out: it comes with "
         f"{start}",
-        f"{path}:10: model.norm: found post, but the model of train.init_from has pre; leave it out, for it comes "
+        f"{path}:10: model.norm: found post, but the model of train.init_from has pre; leave it out: it comes "
         f"with {start}",
     ]
 

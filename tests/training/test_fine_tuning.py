@@ -148,9 +148,9 @@ def test_init_from_with_another_shape_is_refused(uninterrupted: Path, texts: Pat
     start = uninterrupted / "best"
     assert str(caught.value).split("\n") == [
         f"--set model={{dim: 32, heads: 2, norm: post, dropout: 0.5}}: model.dim: found 32, but the model of "
-        f"train.init_from has 16; leave it out, for it comes with {start}",
+        f"train.init_from has 16; leave it out: it comes with {start}",
         f"--set model={{dim: 32, heads: 2, norm: post, dropout: 0.5}}: model.norm: found post, but the model of "
-        f"train.init_from has pre; leave it out, for it comes with {start}",
+        f"train.init_from has pre; leave it out: it comes with {start}",
     ]
     assert fine_tuning(texts, tmp_path, uninterrupted, "model={heads: 2, dropout: 0.5}").model.dropout == 0.5
     with pytest.raises(ConfigError, match=r"train.init_from: .*nowhere: no model here; expected a model directory or"):

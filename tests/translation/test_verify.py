@@ -48,7 +48,7 @@ def test_differences_are_reported_and_refused_in_fp32(
     assert found.as_text().endswith("  for example: three\n    -1.250000\tthr\n    -1.000000\tthree")
     assert "the same text for 2 of 3 (66.7%), log_prob within 2.5e-01" in found.as_text()
     if precision == "fp32":
-        with pytest.raises(ModelError, match="depend on the lines beside them: 2 texts differ"):
+        with pytest.raises(ModelError, match="depend on the other lines: 2 texts differ"):
             found.check()
     else:
         found.check()
