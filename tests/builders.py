@@ -68,7 +68,7 @@ def token_store(sentences: Sequence[Sequence[int]]) -> TokenStore:
 
 
 def tiny_model(seed: int, vocabulary: int = 6, sharpness: float = 3.0, **settings: object) -> Transformer:
-    """Return a random model in evaluation mode; `sharpness` scales the output weights, so that its choices are clear."""
+    """Return a random model in evaluation mode; `sharpness` scales the output weights, for clear choices."""
     torch.manual_seed(seed)
     shape = {**TINY_SHAPE, "decoder_layers": 2, "tied_embeddings": "none", **settings}
     model = Transformer(ModelSettings.model_validate(shape), vocabulary, vocabulary).eval()

@@ -24,7 +24,7 @@ def runtime_settings(device: str, threads: int | None, precision: str = "auto") 
 
 
 def choose_device(settings: RuntimeSettings) -> torch.device:
-    """Return the device to compute on, of several GPUs this process's own; `auto` tries cuda, then mps, then cpu.
+    """Return the device to compute on, with several GPUs that of this process; `auto` tries cuda, then mps, then cpu.
 
     Raises ConfigError if it is not available, or if there are more processes than GPUs.
     """
@@ -37,7 +37,7 @@ def choose_device(settings: RuntimeSettings) -> torch.device:
 
 
 def check_machine(recipe: Recipe) -> None:
-    """Raise SettingError if this machine has not the device of a recipe, or too little RAM for the weights."""
+    """Raise SettingError if this machine lacks the device of a recipe, or has too little RAM for the weights."""
     choose_device(recipe.runtime)
     weights = 4 * recipe.model.size(recipe.tokenizer.vocab_size)
     ram = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -95,7 +95,7 @@ def reuse_freed_memory() -> None:
     """Make glibc keep freed memory for the next step instead of returning it to the system.
 
     The tensors of a step are megabytes large, and glibc returns blocks of that size at once; to get them back, page by
-    page, takes some percent of a training step on a CPU. No effect with other C libraries.
+    page, takes a few percent of a training step on a CPU. No effect with other C libraries.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:

@@ -22,7 +22,7 @@ from nmt.errors import ConfigError, ModelError
 from nmt.system.device import choose_device, environment_number
 
 _TIMEOUT = timedelta(minutes=10)
-"""For collectives that all ranks reach at about the same time. When it has passed, a rank is taken to be gone."""
+"""For collectives that all ranks reach at about the same time. After it, a rank is assumed to have ended."""
 _LONG_TIMEOUT = timedelta(days=7)
 """For waiting until rank 0 has finished work that only it does, such as preparing a large corpus."""
 

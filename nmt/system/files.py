@@ -1,7 +1,7 @@
 """Write files and directories: which ones nmt may replace, atomic replacement, locks.
 
 A directory that nmt writes carries a marker file. It is replaced only if the marker is there and every file in it is
-one that nmt wrote; anything else belongs to the user and is never touched. A new directory or file is written beside
+one that nmt wrote; anything else belongs to the user and is never changed. A new directory or file is written beside
 its destination, synced to the disk and renamed, so that a reader finds the old content or the new content, whole.
 """
 
@@ -121,7 +121,7 @@ def check_directory(
 
 
 def why_not_owned(directory: Path, kind: DirectoryKind) -> str | None:
-    """Return why a directory is not nmt's to replace, or None if it is, or if there is nothing in it.
+    """Return why nmt may not replace a directory; None if it may, or if there is nothing in it.
 
     Raises ConfigError if a newer nmt wrote it.
     """
