@@ -3,7 +3,9 @@
 Everything is a function of its arguments: the same seed gives the same weights and the same sentences.
 """
 
+import io
 import random
+import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 import yaml
+from hypothesis import strategies as st
 from torch import Tensor
 from typer.testing import CliRunner, Result
 
@@ -28,8 +31,12 @@ from nmt.config import (
 )
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
+from nmt.system.console import Console
 from nmt.text.prepared import Sentences, TokenStore
 from nmt.text.tokenizer import BOS, EOS, PAD, Tokenizer, Tokenizers
+from nmt.translation.pipeline import LineInput, translate_stream
+from nmt.translation.sinks import StreamOutput
+from nmt.translation.translator import TranslateOptions, Translator
 
 TINY_SHAPE: dict[str, Any] = {"encoder_layers": 1, "decoder_layers": 1, "dim": 16, "feed_forward": 32, "heads": 2}
 SENTENCES = [
@@ -40,7 +47,12 @@ SENTENCES = [
     "un cane abbaia alla luna .",
     "今天下雨。",
 ]
+PROTECTED_ITEMS = ["{0}", "{1}", "%s", "<b>", "</b>", "a@b.org", "https://x.org/a?b=1", "{ -brand }"]
+LINES_WITH_ITEMS = st.lists(
+    st.sampled_from([*PROTECTED_ITEMS, "cat", "moon", "'{0}'", "(%s", "{0}.", "mat</b>"]), max_size=6
+).map(" ".join)
 PLAIN_TERMINAL = {"NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "200"}
+SHORT_OUTPUT = ["decode.max_length={factor: 0.2, extra: 10}"]  # a random model rarely predicts the end
 SOURCE_WORDS = ["ba", "ce", "di", "fo", "gu", "la", "me", "ni", "po", "ru"]
 TARGET_WORDS = ["sab", "tec", "vid", "zof", "jug", "hal", "kem", "win", "xop", "yur"]
 
@@ -95,6 +107,51 @@ def tiny_loaded_model(tokenizers: Tokenizers | None = None, language: str = "it"
         model.output.weight[EOS] *= 3  # otherwise random models rarely predict the end
     settings = DecodeSettings(beam=2, batch_tokens=512)
     return LoadedModel(model, tokenizers, Languages(source="en", target=language), settings)
+
+
+def spelling_model(byte_fallback: bool, language: str = "it") -> LoadedModel:
+    """Return a random model; without byte fallback, its vocabulary has no brackets, slashes or capitals."""
+    lines = [SENTENCES[0], *SENTENCES[3:]]
+    return tiny_loaded_model(
+        tiny_tokenizers(lines, 288 if byte_fallback else 32, byte_fallback=byte_fallback), language
+    )
+
+
+def options_with(
+    translator: Translator, beam: int | None = None, n_best: int = 1, batch_tokens: int | None = None
+) -> TranslateOptions:
+    """Return a translator's options with some of them changed."""
+    overrides = [] if batch_tokens is None else [f"decode.batch_tokens={batch_tokens}"]
+    return translator.options(beam, n_best, overrides)
+
+
+def translated_texts(translator: Translator, lines: Sequence[str], **changes: int) -> list[str]:
+    """Return the translations of lines as text; `changes` are those of `options_with`."""
+    return [translation.text for translation in translator.translate(lines, options_with(translator, **changes))]
+
+
+def translate_bytes(translator: Translator, data: bytes, as_json: bool = False, **changes: int) -> bytes:
+    """Return what `nmt translate` writes for an input; `changes` are those of `options_with`."""
+    return translated_stream(translator, data, options_with(translator, **changes), as_json)
+
+
+def translated_stream(translator: Translator, data: bytes, options: TranslateOptions, as_json: bool = False) -> bytes:
+    """Return what `nmt translate` writes for an input with the given options."""
+    output, quiet = io.BytesIO(), Console(quiet=True)
+    translate_stream(translator, LineInput(io.BytesIO(data)), StreamOutput(output), options, as_json, quiet)
+    return output.getvalue()
+
+
+def worker_process(job: "subprocess.Popen[bytes]", rank: int) -> int:
+    """Return the id of the process of a torchrun job that has the given rank."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == job.pid and f"\0RANK={rank}\0".encode() in b"\0" + (folder / "environ").read_bytes():
+                return int(folder.name)
+        except (OSError, IndexError):
+            continue
+    raise AssertionError(f"no worker of rank {rank}")
 
 
 def tiny_recipe(run: Path = Path("run"), dropout: float = 0.0, **train: object) -> Recipe:

@@ -7,12 +7,14 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
 from nmt.config import load_recipe
+from tests.warm_commands import start_server
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PAGES = {
@@ -29,8 +31,8 @@ SMALL_RECIPE = {
     "heads: 4}": "heads: 4, dropout: 0}",
     "batch_tokens: 1024": "batch_tokens: 512",
     "rate: 4e-3, warmup: 60": "rate: 5e-3, warmup: 40",
-    "steps: 300": "steps: 200",
-    "validate_every: 150": "validate_every: 200",
+    "steps: 300": "steps: 140",
+    "validate_every: 150": "validate_every: 140",
 }
 
 
@@ -49,7 +51,7 @@ def run(script: str, folder: Path) -> str:
     """Run a shell script in a folder and return its stdout."""
     environment = {
         **os.environ,
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PATH": f"{folder / '.venv' / 'bin'}:{os.environ['PATH']}",
         "PYTHONPATH": str(folder),
     }
     environment.pop("NMT_MODEL", None)
@@ -84,8 +86,8 @@ def shortened(block: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the repository with less text for evaluation and smaller demo recipes, after `make demo`."""
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A copy of the repository with less text and smaller demo recipes, after `make demo`."""
     folder = tmp_path_factory.mktemp("checkout") / "nmt"
     for name in ("nmt", "recipes", "data/demo", "Makefile", "pyproject.toml", "constraints.txt", "README.md"):
         source, target = REPOSITORY / name, folder / name
@@ -94,7 +96,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
             shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(source, target)
-    for part, count in (("valid", 40), ("test", 100)):
+    for part, count in (("train", 8000), ("valid", 40), ("test", 60)):
         file = folder / "data" / "demo" / f"{part}.tsv"
         file.write_text("".join(file.read_text(encoding="utf-8").splitlines(True)[:count]), encoding="utf-8")
     for recipe in (folder / "recipes").glob("demo-*.yaml"):
@@ -103,12 +105,18 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
             assert shipped in text
             text = text.replace(shipped, small)
         recipe.write_text(text, encoding="utf-8")
-    (folder / ".venv").mkdir()
-    (folder / ".venv" / "bin").symlink_to(Path(sys.executable).parent)
+    programs = folder / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    (programs / "python").symlink_to(sys.executable)
     # newer than the files that it depends on: nothing is installed
     (folder / ".venv" / ".ready").touch()
-    (folder / "demo.out").write_text(run("make demo", folder), encoding="utf-8")
-    return folder
+    server = start_server(folder, programs)
+    try:
+        (folder / "demo.out").write_text(run("make demo", folder), encoding="utf-8")
+        yield folder
+    finally:
+        server.kill()
+        server.communicate()
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ from nmt.export.ctranslate2_engine import ExportedModel
 from nmt.text.protection import compare
 from nmt.text.tokenizer import UNK, Tokenizer
 from nmt.translation.translator import Translator
-from tests.translation.test_constraints import LINES, loaded
+from tests.builders import LINES_WITH_ITEMS, SHORT_OUTPUT, spelling_model
 
 COPY = ["decode.unknown=copy"]
 MANY = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -31,7 +31,7 @@ MANY = settings(max_examples=25, deadline=None, suppress_health_check=[HealthChe
 @pytest.fixture(scope="module")
 def translator() -> Translator:
     """A random model that sometimes generates `<unk>`: its vocabulary has no capitals, few letters, and no bytes."""
-    model = loaded(byte_fallback=False)
+    model = spelling_model(byte_fallback=False)
     ((usual,),) = search_all(
         BatchRunner([model.model]), [model.tokenizers.source.encode("ŁÜ ÇÉ")], SearchOptions(beam=1), 100
     )
@@ -39,6 +39,12 @@ def translator() -> Translator:
     with torch.no_grad():
         weight[UNK] = weight[usual.tokens[0]] * 1.5
     return Translator(model, RuntimeSettings(device="cpu"))
+
+
+@pytest.fixture(scope="module")
+def spelling() -> Translator:
+    """A random model with the same vocabulary that seldom generates `<unk>`."""
+    return Translator(spelling_model(byte_fallback=False), RuntimeSettings(device="cpu"))
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +116,7 @@ class FixedOutput:
 
 
 def test_unknown_words_are_those_that_the_heads_attend_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = loaded(byte_fallback=False)
+    model = spelling_model(byte_fallback=False)
     tokenizer = model.tokenizers.target
     translator = Translator(model, RuntimeSettings(device="cpu"))
     text = tokenizer.encode("il Wu dorme sul Xi")
@@ -152,7 +158,7 @@ def test_words_for_unknown_use_token_alignments(translator: Translator) -> None:
 @given(st.lists(st.text(max_size=20) | st.sampled_from(["the Łódź cat", "曦晟。", "{0} Ü <b>"]), max_size=6))
 def test_every_translation_is_one_line(translator: Translator, lines: list[str]) -> None:
     for beam in (1, 2):
-        options = translator.options(beam=beam, overrides=COPY)
+        options = translator.options(beam=beam, overrides=[*SHORT_OUTPUT, *COPY])
         translations = list(translator.translate(lines, options))
         assert [one.source for one in translations] == lines
         for one in translations:
@@ -171,17 +177,17 @@ def test_unknown_words_are_copied_only_with_unknown_copy(translator: Translator)
 
 
 @MANY
-@given(LINES)
-def test_copying_loses_no_protected_text(line: str) -> None:
-    translator = Translator(loaded(byte_fallback=False), RuntimeSettings(device="cpu"))
+@given(LINES_WITH_ITEMS)
+def test_copying_loses_no_protected_text(spelling: Translator, line: str) -> None:
     copying, usual = (
-        next(translator.translate([line], translator.options(overrides=overrides))) for overrides in (COPY, ())
+        next(spelling.translate([line], spelling.options(overrides=[*SHORT_OUTPUT, *overrides])))
+        for overrides in (COPY, [])
     )
     assert len(compare(line, copying.text).missing) <= len(compare(line, usual.text).missing)
 
 
 def test_other_engines_refuse_unknown_copy() -> None:
-    own = loaded(byte_fallback=False)
+    own = spelling_model(byte_fallback=False)
     engine = TorchEngine([own.model], RuntimeSettings(device="cpu"))  # stands for any other program's
     exported = Translator(ExportedModel(engine, own.tokenizers, own.languages, own.decode))
     with pytest.raises(ConfigError, match=r"decode\.unknown: copy: CTranslate2 cannot do that; translate with"):

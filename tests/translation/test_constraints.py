@@ -10,47 +10,28 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nmt.config import DecodeSettings, Languages, ModelSettings, RuntimeSettings, TokenizerSettings
+from nmt.config import RuntimeSettings
 from nmt.decoding import batched_search
 from nmt.decoding.hypothesis import Hypothesis
-from nmt.model.checkpoint import LoadedModel
-from nmt.model.transformer import Transformer
 from nmt.system.console import Console
 from nmt.text.glossary import Glossary, missing_terms
 from nmt.text.protection import compare
-from nmt.text.tokenizer import UNK, Tokenizer, Tokenizers
+from nmt.text.tokenizer import UNK, Tokenizer
 from nmt.translation.constraints import LONGEST_PHRASE, NO_DIFF, OutputConstraints
 from nmt.translation.pipeline import LineInput, translate_stream
 from nmt.translation.sinks import StreamOutput
 from nmt.translation.translator import TranslateOptions, Translator
-
-SENTENCES = ["the cat sleeps on the mat .", "il gatto dorme sul tappeto .", "un cane abbaia alla luna .", "今天下雨。"]
-ITEMS = ["{0}", "{1}", "%s", "<b>", "</b>", "a@b.org", "https://x.org/a?b=1", "{ -brand }"]
-LINES = st.lists(st.sampled_from([*ITEMS, "cat", "moon", "'{0}'", "(%s", "{0}.", "mat</b>"]), max_size=6).map(" ".join)
-
-
-def loaded(byte_fallback: bool, language: str = "it") -> LoadedModel:
-    """Return a random model; without byte fallback, its vocabulary has no brackets, slashes or capitals."""
-    settings = TokenizerSettings(vocab_size=288 if byte_fallback else 32, byte_fallback=byte_fallback)
-    tokenizer = Tokenizer.train(SENTENCES * 20, settings)
-    torch.manual_seed(4)
-    shape = ModelSettings(encoder_layers=1, decoder_layers=1, dim=16, heads=2, feed_forward=32, tied_embeddings="none")
-    model = Transformer(shape, len(tokenizer), len(tokenizer)).eval()
-    with torch.no_grad():
-        model.output.weight.mul_(4)
-        model.output.weight[3] *= 3  # otherwise random models rarely predict the end
-    languages = Languages(source="en", target=language)
-    return LoadedModel(model, Tokenizers(tokenizer, tokenizer), languages, DecodeSettings(beam=2, batch_tokens=512))
+from tests.builders import LINES_WITH_ITEMS, spelling_model
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["bytes", "no-bytes"])
 def translator(request: pytest.FixtureRequest) -> Translator:
-    return Translator(loaded(request.param), RuntimeSettings(device="cpu"))
+    return Translator(spelling_model(request.param), RuntimeSettings(device="cpu"))
 
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    return loaded(True).tokenizers.target
+    return spelling_model(True).tokenizers.target
 
 
 def constraints_for(
@@ -60,7 +41,7 @@ def constraints_for(
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(lines=st.lists(LINES, max_size=4))
+@given(lines=st.lists(LINES_WITH_ITEMS, max_size=4))
 def test_translations_contain_all_items(translator: Translator, lines: list[str]) -> None:
     translations = list(translator.translate(lines, translator.options()))
     assert [translation.source for translation in translations] == lines
@@ -166,7 +147,7 @@ class UnconstrainedEngine:
 def test_translate_stream_warns_of_lines_with_missing_content(
     tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    translator = Translator(loaded(True))
+    translator = Translator(spelling_model(True))
     translator._engine = UnconstrainedEngine(tokenizer)
     output = io.BytesIO()
     source = io.BytesIO(b"the cat\nthe {0}\n2 cats\n1984\n")
@@ -181,7 +162,7 @@ def test_translate_stream_warns_of_lines_with_missing_content(
 def test_warning_after_resuming_concerns_later_lines_only(
     tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    translator = Translator(loaded(True))
+    translator = Translator(spelling_model(True))
     translator._engine = UnconstrainedEngine(tokenizer)
     output = StreamOutput(io.BytesIO())
     output.lines = 3  # as after resuming

@@ -21,15 +21,24 @@ from nmt.model.checkpoint import CONFIG_FILE, AlignmentHeads, LoadedModel, keep_
 from nmt.system.console import Console
 from nmt.system.device import choose_device
 from nmt.text.normalize import normalize
+from nmt.text.tokenizer import EOS
 from nmt.text.words import words
 from nmt.translation.forced_scoring import score_given, score_given_stream
 from nmt.translation.pipeline import LineInput, ParallelLines
 from nmt.translation.sinks import StreamOutput
 from nmt.translation.translator import Translator
-from tests.decoding.test_search import EOS, log_probs_without_cache
-from tests.translation.test_translator import SENTENCES, loaded, translator
+from tests.builders import SENTENCES, log_probs_without_cache, tiny_loaded_model
 
-__all__ = ["loaded", "translator"]  # fixtures
+
+@pytest.fixture(scope="module")
+def loaded() -> LoadedModel:
+    return tiny_loaded_model()
+
+
+@pytest.fixture(scope="module")
+def translator(loaded: LoadedModel) -> Translator:
+    return Translator(loaded, RuntimeSettings(device="cpu"))
+
 
 CPU = RuntimeSettings(device="cpu")
 

@@ -28,21 +28,29 @@ from nmt.translation import pipeline
 from nmt.translation.pipeline import LineInput, ParallelLines, open_input, read_batches, translate_stream
 from nmt.translation.sinks import StreamOutput, is_stream, open_output
 from nmt.translation.translator import LINE_BATCH_SIZE, Translator
-from tests.test_cli import call
-from tests.training.test_data_parallel import worker
-from tests.translation.test_translator import SENTENCES, opinionated, options_with, texts, translate_bytes
+from tests.builders import (
+    SENTENCES,
+    SHORT_OUTPUT,
+    options_with,
+    run_command,
+    tiny_loaded_model,
+    translate_bytes,
+    translated_stream,
+    translated_texts,
+    worker_process,
+)
 
 
 @pytest.fixture(scope="module")
 def translator() -> Translator:
-    return Translator(opinionated(), RuntimeSettings(device="cpu"))
+    return Translator(tiny_loaded_model(), RuntimeSettings(device="cpu"))
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same as a model directory."""
     directory = tmp_path_factory.mktemp("models") / "tiny"
-    save_model(directory, opinionated())
+    save_model(directory, tiny_loaded_model())
     return directory
 
 
@@ -81,7 +89,7 @@ class TestStream:
                 ask.write(line.encode()[:4])
                 time.sleep(0.01)
                 ask.write(line.encode()[4:] + b"\n")
-                assert answer.readline().decode().rstrip("\n") == texts(translator, [line], beam=1)[0]
+                assert answer.readline().decode().rstrip("\n") == translated_texts(translator, [line], beam=1)[0]
             ask.close()
             assert answer.read() == b""
         server.join()
@@ -174,7 +182,7 @@ class TestStream:
             (line, rank) for line in "13" for rank in "123"
         ]
         assert [row for row in rows if row.startswith("2\t")] == ["2\t1\t0.0000\t"]
-        best = texts(translator, ["a dog", "the cat sleeps"], n_best=3)
+        best = translated_texts(translator, ["a dog", "the cat sleeps"], n_best=3)
         assert [table[0][3], table[-3][3]] == best
 
     def test_json_has_source_text_and_alternatives(self, translator: Translator) -> None:
@@ -182,7 +190,7 @@ class TestStream:
         entries = [json.loads(line) for line in output.splitlines()]
         assert [entry["source"] for entry in entries] == ["the cat", "", "今天"]
         assert [len(entry["alternatives"]) for entry in entries] == [1, 0, 1]
-        assert [entry["text"] for entry in entries] == texts(translator, ["the cat", "", "今天"], n_best=2)
+        assert [entry["text"] for entry in entries] == translated_texts(translator, ["the cat", "", "今天"], n_best=2)
         assert "今天".encode() in output, "JSON is readable"
 
 
@@ -200,15 +208,13 @@ class RecordingConsole(Console):
 
 DRIVER = """
 import os, random, signal, sys
-import nmt.cli, nmt.translation.translator
+import nmt.cli, nmt.commands.translate, nmt.translation.pipeline
 from pathlib import Path
 from tests.kill_points import kill_at_call
 
 # imported once: each translation runs in a fork
-translate, output, choose = nmt.translation.translator, Path(sys.argv[1]), random.Random(3)
-translate.LINE_BATCH_SIZE = 8
-import nmt.translation.pipeline
-nmt.translation.pipeline._CHUNK_BYTES = 40
+output, choose = Path(sys.argv[1]), random.Random(3)
+nmt.translation.pipeline.LINE_BATCH_SIZE, nmt.translation.pipeline._CHUNK_BYTES = 8, 40
 sys.argv[1:] = ["translate", "--output", *sys.argv[1:]]
 partial = output.with_name(output.name + ".partial")
 
@@ -238,13 +244,19 @@ class TestInterrupted:
         self, translator: Translator, model: Path, tmp_path: Path, repository: Path, layout: list[str]
     ) -> None:
         odd = [b"", b" ", b"\xff\xfe", b"a dog \r", "\u2028".encode()]
-        lines = [b" ".join(b"the cat sleeps on the mat".split()[: n % 7]) + b" moon" * (n % 5) for n in range(300)]
+        lines = [b" ".join(b"the cat sleeps on the mat".split()[: n % 7]) + b" moon" * (n % 5) for n in range(150)]
         lines += odd * 5
         (tmp_path / "in.txt").write_bytes(b"\n".join(lines))
         command = [sys.executable, "-c", DRIVER, str(tmp_path / "out.txt"), "-i", str(tmp_path / "in.txt"), *layout]
         command += ["-m", str(model), "--threads", "1", "--device", "cpu", "--set", "decode.batch_tokens=60", "-q"]
+        command += ["--set", *SHORT_OUTPUT]
         done = subprocess.run(
-            command, env={"PYTHONPATH": str(repository)}, cwd=tmp_path, capture_output=True, text=True, check=False
+            command,
+            env={**os.environ, "PYTHONPATH": str(repository)},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         codes = list(map(int, done.stdout.split()))
         assert codes[-1] == 0, done.stderr
@@ -254,8 +266,8 @@ class TestInterrupted:
             patch.setattr(pipeline, "LINE_BATCH_SIZE", 8)
             patch.setattr(pipeline, "_CHUNK_BYTES", 40)
             n_best = 2 if "--n-best" in layout else 1
-            data = (tmp_path / "in.txt").read_bytes()
-            whole = translate_bytes(translator, data, "--json" in layout, n_best=n_best, batch_tokens=60)
+            options = translator.options(None, n_best, ["decode.batch_tokens=60", *SHORT_OUTPUT])
+            whole = translated_stream(translator, (tmp_path / "in.txt").read_bytes(), options, "--json" in layout)
         assert (tmp_path / "out.txt").read_bytes() == whole
         assert sorted(os.listdir(tmp_path)) == ["in.txt", "out.txt"]
 
@@ -309,25 +321,27 @@ finally:
     def test_set_changes_settings_of_the_model(self, model: Path, tmp_path: Path) -> None:
         (tmp_path / "in.txt").write_text("a dog\n\nthe cat\n")
         plain = ["-m", str(model), "-i", str(tmp_path / "in.txt"), "--device", "cpu", "-q"]
-        done = call("translate", *plain, "--set", "decode.beam=3", "--n-best", "3")
+        done = run_command("translate", *plain, "--set", "decode.beam=3", "--n-best", "3")
         assert done.exit_code == 0, done.stderr
         assert len(done.stdout.splitlines()) == 7
-        refused = call("translate", *plain, "--set", "decode.beem=3", "--set", "beam=3", "--set", "decode.beam=x")
+        refused = run_command(
+            "translate", *plain, "--set", "decode.beem=3", "--set", "beam=3", "--set", "decode.beam=x"
+        )
         assert (refused.exit_code, refused.stdout) == (2, "")
         assert "--set decode.beem=3: decode.beem: unknown key; did you mean 'beam'?" in refused.stderr
         assert "--set beam=3: beam: unknown key; did you mean decode.beam?" in refused.stderr
         assert "decode.beam: found the text 'x', expected a whole number" in refused.stderr
-        narrow = call("translate", *plain, "--set", "decode.beam=3", "--n-best", "5")
+        narrow = run_command("translate", *plain, "--set", "decode.beam=3", "--n-best", "5")
         assert narrow.exit_code == 2
         assert "widen the beam" in narrow.stderr
-        assert call("translate", *plain, "--set", "decode.beam=3", "--n-best", "5", "--beam", "5").exit_code == 0
+        assert run_command("translate", *plain, "--set", "decode.beam=3", "--n-best", "5", "--beam", "5").exit_code == 0
 
     def test_some_lines_of_random_bytes_are_tolerated(self, model: Path, tmp_path: Path) -> None:
         choose = random.Random(1)
         noise = (choose.randbytes(choose.randrange(12)).replace(b"\n", b"") for _ in range(100))
         lines = [line for random_bytes in noise for line in (b"the cat sleeps", random_bytes, b"", b"a dog")]
         (tmp_path / "in.txt").write_bytes(b"\n".join([*lines, b""]))
-        done = call(
+        done = run_command(
             "translate",
             "-m",
             model,
@@ -343,6 +357,28 @@ finally:
         assert done.exit_code == 0, done.stderr
         assert (tmp_path / "out.txt").read_bytes().count(b"\n") == 400
         assert "translated 400 lines" in done.stderr
+
+
+HANGING_RANK = """
+import os, sys, time
+import nmt.cli
+from nmt.translation import pipeline
+from nmt.translation.translator import Translator
+
+pipeline.LINE_BATCH_SIZE, pipeline._CHUNK_BYTES = 16, 200
+translate_lines, calls = Translator.translate_lines, []
+
+
+def translate_until_the_third_call(translator, *arguments):
+    calls.append(arguments)
+    if os.environ["RANK"] == "1" and len(calls) == 3:
+        time.sleep(10**6)
+    return translate_lines(translator, *arguments)
+
+
+Translator.translate_lines = translate_until_the_third_call
+nmt.cli.main()
+"""
 
 
 class TestSeveralProcesses:
@@ -365,22 +401,23 @@ class TestSeveralProcesses:
     def test_killed_process_ends_all_and_they_resume(self, translator: Translator, model: Path, tmp_path: Path) -> None:
         source, target, partial = (tmp_path / name for name in ("in.txt", "out.txt", "out.txt.partial"))
         source.write_bytes(
-            b"".join(b"the cat" + b" moon" * (n % 7) + b" sleeps" * (n % 11) + b"\n" for n in range(60_000))
+            b"".join(b"the cat" + b" moon" * (n % 7) + b" sleeps" * (n % 11) + b"\n" for n in range(400))
         )
         arguments = ["translate", "-i", str(source), "-o", str(target), "-m", str(model), "--device", "cpu", "-q"]
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "nmt"]
-        with subprocess.Popen([*command, *arguments], stderr=subprocess.DEVNULL) as job:
+        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+        (tmp_path / "hanging.py").write_text(HANGING_RANK)
+        with subprocess.Popen([*torchrun, str(tmp_path / "hanging.py"), *arguments], stderr=subprocess.DEVNULL) as job:
             try:
                 while not (partial.exists() and partial.stat().st_size):
                     assert job.poll() is None
                     time.sleep(0.01)
-                os.kill(worker(job, 1), signal.SIGKILL)
+                os.kill(worker_process(job, 1), signal.SIGKILL)
                 assert job.wait() != 0
             finally:
                 job.kill()
         assert not target.exists()
         before = partial.stat().st_size
-        done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
+        done = subprocess.run([*torchrun, "-m", "nmt", *arguments], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         assert 0 < before < target.stat().st_size
         assert target.read_bytes() == translate_bytes(translator, source.read_bytes())
@@ -419,13 +456,13 @@ class TestPrefixes:
             "--beam",
             "1",
         ]
-        assert call(*command, "--prefixes", str(tmp_path / "few")).exit_code == 2
-        done = call(*command, "--prefixes", str(tmp_path / "many"))
+        assert run_command(*command, "--prefixes", str(tmp_path / "few")).exit_code == 2
+        done = run_command(*command, "--prefixes", str(tmp_path / "many"))
         assert done.exit_code == 0, done.stderr
         first, second = (tmp_path / "out").read_text().splitlines()
         assert first.startswith("il cane")
         assert second.startswith("il gatto")
-        refused = call(*command, "--prefixes", str(tmp_path / "many"), "--verify")
+        refused = run_command(*command, "--prefixes", str(tmp_path / "many"), "--verify")
         assert refused.exit_code == 2
         assert "--prefixes: --verify and --reference have no translations to start" in refused.stderr
         few, many = (ParallelLines.read("--prefixes", tmp_path / name).fingerprint() for name in ("few", "many"))

@@ -1,6 +1,5 @@
 """The translator on tiny random models: every line gets its own translation."""
 
-import io
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +10,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nmt.config import DecodeSettings, Languages, ModelSettings, RuntimeSettings, TokenizerSettings
+from nmt.config import Languages, RuntimeSettings
 from nmt.decoding import batched_search, engine
 from nmt.decoding.batch_runner import BatchRunner
 from nmt.decoding.batched_search import Limits, balanced_batches, length_batches, search_all
@@ -22,65 +21,30 @@ from nmt.errors import ConfigError
 from nmt.export.ctranslate2_engine import ExportedModel
 from nmt.model.checkpoint import LoadedModel, save_model
 from nmt.model.transformer import Transformer
-from nmt.system.console import Console
 from nmt.text.normalize import normalize
-from nmt.text.tokenizer import Tokenizer, Tokenizers
 from nmt.translation import translator as translator_module
-from nmt.translation.pipeline import LineInput, translate_stream
 from nmt.translation.result import Alternative, Translation
-from nmt.translation.sinks import StreamOutput
-from nmt.translation.translator import TranslateOptions, Translator
-
-SENTENCES = [
-    "the cat sleeps on the mat .",
-    "a dog barks at the moon .",
-    "we drink tea in the garden , and then we sleep .",
-    "il gatto dorme sul tappeto .",
-    "un cane abbaia alla luna .",
-    "今天下雨。",
-]
-
-
-def opinionated() -> LoadedModel:
-    """Return a random model whose choices are clear, with a tokenizer that can spell everything."""
-    tokenizer = Tokenizer.train(SENTENCES * 20, TokenizerSettings(vocab_size=300))
-    torch.manual_seed(4)
-    shape = ModelSettings(encoder_layers=1, decoder_layers=1, dim=16, heads=2, feed_forward=32, tied_embeddings="none")
-    model = Transformer(shape, len(tokenizer), len(tokenizer)).eval()
-    with torch.no_grad():
-        model.output.weight.mul_(4)
-        model.output.weight[3] *= 3  # otherwise random models rarely predict the end
-    languages = Languages(source="en", target="it")
-    return LoadedModel(model, Tokenizers(tokenizer, tokenizer), languages, DecodeSettings(beam=2, batch_tokens=512))
+from nmt.translation.translator import Translator
+from tests.builders import (
+    SENTENCES,
+    SHORT_OUTPUT,
+    options_with,
+    tiny_loaded_model,
+    tiny_tokenizers,
+    translate_bytes,
+    translated_stream,
+    translated_texts,
+)
 
 
 @pytest.fixture(scope="module")
 def loaded() -> LoadedModel:
-    return opinionated()
+    return tiny_loaded_model()
 
 
 @pytest.fixture(scope="module")
 def translator(loaded: LoadedModel) -> Translator:
     return Translator(loaded, RuntimeSettings(device="cpu"))
-
-
-def options_with(
-    translator: Translator, beam: int | None = None, n_best: int = 1, batch_tokens: int | None = None
-) -> TranslateOptions:
-    overrides = [] if batch_tokens is None else [f"decode.batch_tokens={batch_tokens}"]
-    return translator.options(beam, n_best, overrides)
-
-
-def texts(translator: Translator, lines: Sequence[str], **changes: int) -> list[str]:
-    return [translation.text for translation in translator.translate(lines, options_with(translator, **changes))]
-
-
-def translate_bytes(translator: Translator, data: bytes, as_json: bool = False, **changes: int) -> bytes:
-    output, options = io.BytesIO(), options_with(translator, **changes)
-    translate_stream(
-        translator, LineInput(io.BytesIO(data)), StreamOutput(output), options, as_json, Console(quiet=True)
-    )
-    return output.getvalue()
 
 
 def is_one_line(text: str) -> bool:
@@ -126,7 +90,7 @@ class TestEveryLine:
         if not file.is_file():
             pytest.skip(f"needs {file}, which does not exist")
         data = file.read_bytes()
-        output = translate_bytes(translator, data, beam=1)
+        output = translated_stream(translator, data, translator.options(beam=1, overrides=SHORT_OUTPUT))
         assert output.count(b"\n") == data.count(b"\n") + (not data.endswith(b"\n"))
         assert len(output.decode().splitlines()) == output.count(b"\n")
 
@@ -140,21 +104,24 @@ class TestEveryLine:
 class TestOrder:
     def test_translation_does_not_depend_on_other_lines_or_order(self, translator: Translator) -> None:
         lines = [" ".join(sentence.split()[:count]) for sentence in SENTENCES for count in range(9)]
-        alone = [texts(translator, [line])[0] for line in lines]
+        alone = [translated_texts(translator, [line])[0] for line in lines]
         assert len(set(alone)) > 5, "a model with one output for all lines would show nothing"
-        assert texts(translator, lines) == alone
-        assert texts(translator, lines[::-1]) == alone[::-1]
+        assert translated_texts(translator, lines) == alone
+        assert translated_texts(translator, lines[::-1]) == alone[::-1]
 
     @pytest.mark.parametrize("batch_tokens", [1, 40, 100_000])
     def test_translation_does_not_depend_on_batch_size(self, translator: Translator, batch_tokens: int) -> None:
-        assert texts(translator, SENTENCES * 2, batch_tokens=batch_tokens) == texts(translator, SENTENCES) * 2
+        assert (
+            translated_texts(translator, SENTENCES * 2, batch_tokens=batch_tokens)
+            == translated_texts(translator, SENTENCES) * 2
+        )
 
     def test_translation_does_not_depend_on_line_batches(
         self, translator: Translator, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        expected = texts(translator, SENTENCES)
+        expected = translated_texts(translator, SENTENCES)
         monkeypatch.setattr(translator_module, "LINE_BATCH_SIZE", 2)
-        assert texts(translator, SENTENCES) == expected
+        assert translated_texts(translator, SENTENCES) == expected
 
     def test_translate_reads_one_line_batch_ahead(
         self, translator: Translator, monkeypatch: pytest.MonkeyPatch
@@ -181,7 +148,7 @@ class TestOrder:
             return search_all(model, sentences, *rest)  # type: ignore[arg-type]
 
         monkeypatch.setattr(engine, "search_all", counting)
-        found = texts(translator, ["a dog", "", "the cat", "a dog", "a dog"])
+        found = translated_texts(translator, ["a dog", "", "the cat", "a dog", "a dog"])
         assert len(searched) == 2
         assert found[0] == found[3] == found[4]
 
@@ -284,7 +251,7 @@ class TestBatches:
     def test_a_batch_too_large_for_the_memory_is_halved(
         self, translator: Translator, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        expected = texts(translator, SENTENCES)
+        expected = translated_texts(translator, SENTENCES)
         sizes: list[int] = []
 
         def small_machine(model: Transformer, source: torch.Tensor, *rest: object) -> object:
@@ -295,7 +262,7 @@ class TestBatches:
 
         original = batched_search.search
         monkeypatch.setattr(batched_search, "search", small_machine)
-        assert texts(translator, SENTENCES, batch_tokens=10_000) == expected
+        assert translated_texts(translator, SENTENCES, batch_tokens=10_000) == expected
         assert sizes == [6, 3, 1, 2, 3, 1, 2]
 
     def test_a_sentence_too_large_for_the_memory_is_named(
@@ -315,7 +282,7 @@ class TestModel:
     ) -> None:
         save_model(tmp_path / "run" / "best", loaded)
         again = Translator.load(tmp_path / "run", RuntimeSettings(device="cpu"))
-        assert texts(again, SENTENCES) == texts(translator, SENTENCES)
+        assert translated_texts(again, SENTENCES) == translated_texts(translator, SENTENCES)
         assert again.languages == loaded.languages
 
     def test_impossible_options_are_refused(self, translator: Translator) -> None:
@@ -345,11 +312,11 @@ class TestPrefixes:
     @pytest.mark.parametrize("beam", [1, 2])
     def test_translations_start_with_the_exact_prefix(self, target: str, byte_fallback: bool, beam: int) -> None:
         loaded = replace(without_bytes(), languages=Languages(source="en", target=target))
-        loaded = replace(opinionated(), languages=loaded.languages) if byte_fallback else loaded
+        loaded = replace(tiny_loaded_model(), languages=loaded.languages) if byte_fallback else loaded
         translator = Translator(loaded, RuntimeSettings(device="cpu"))
         lines = [line for line in (*SENTENCES[:2], "see {0} at https://x.org/a?b=1 .") for _ in self.PREFIXES]
         prefixes = list(self.PREFIXES) * 3
-        options = translator.options(beam=beam, n_best=beam)
+        options = translator.options(beam=beam, n_best=beam, overrides=SHORT_OUTPUT)
         together = translator.translate_lines(lines, options, prefixes)
         for line, prefix, one in zip(lines, prefixes, together, strict=True):
             for text in (one.text, *(other.text for other in one.alternatives)):
@@ -357,12 +324,11 @@ class TestPrefixes:
                 assert is_one_line(text)
             (alone,) = translator.translate_lines([line], options, [prefix])
             assert alone.text == one.text
-        assert together[9].text == texts(translator, lines[:1], beam=beam, n_best=beam)[0], (
-            "an empty prefix is no constraint"
-        )
+        (free,) = translator.translate(lines[:1], options)
+        assert together[9].text == free.text, "an empty prefix is no constraint"
 
     def test_text_equals_decoded_tokens_with_the_prefix(self, translator: Translator) -> None:
-        options = translator.options(overrides=["decode.protect=false", "decode.typography=false"])
+        options = translator.options(overrides=[*SHORT_OUTPUT, "decode.protect=false", "decode.typography=false"])
         tokenizer = translator._tokenizers.target
         for line in SENTENCES:
             for prefix in self.PREFIXES:
@@ -399,11 +365,9 @@ class TestPrefixes:
 
 def without_bytes() -> LoadedModel:
     """Return another random model, whose vocabulary has few characters and no byte fallback."""
-    tokenizer = Tokenizer.train(SENTENCES * 20, TokenizerSettings(vocab_size=45, byte_fallback=False))
-    model = opinionated()
-    vocabulary = len(tokenizer)
+    tokenizers = tiny_tokenizers(vocab_size=45, byte_fallback=False)
+    loaded = tiny_loaded_model()
+    vocabulary = len(tokenizers.target)
     return replace(
-        model,
-        model=Transformer(model.model.settings, vocabulary, vocabulary).eval(),
-        tokenizers=Tokenizers(tokenizer, tokenizer),
+        loaded, model=Transformer(loaded.model.settings, vocabulary, vocabulary).eval(), tokenizers=tokenizers
     )

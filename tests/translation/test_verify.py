@@ -10,7 +10,7 @@ from nmt.system.console import Console
 from nmt.translation.result import Translation
 from nmt.translation.translator import TranslateOptions, Translator
 from nmt.translation.verify import SAMPLE_LINES, _sample, verify_lines
-from tests.translation.test_translator import SENTENCES, opinionated
+from tests.builders import SENTENCES, tiny_loaded_model
 
 QUIET = Console(quiet=True)
 LINES = [" ".join(sentence.split()[:count]).encode() for sentence in SENTENCES for count in range(6)]
@@ -18,7 +18,7 @@ LINES = [" ".join(sentence.split()[:count]).encode() for sentence in SENTENCES f
 
 @pytest.fixture(scope="module")
 def translator() -> Translator:
-    return Translator(opinionated(), RuntimeSettings(device="cpu"))
+    return Translator(tiny_loaded_model(), RuntimeSettings(device="cpu"))
 
 
 def test_translations_do_not_depend_on_batches(translator: Translator) -> None:
