@@ -417,8 +417,8 @@ def test_score_reads_standard_input(repository: Path, texts: tuple[Path, Path]) 
 VALUES = [
     "", " ", "abc", "-1", "0", "0.5", "1e308", "-1e308", "1e-400", ".nan", ".inf", "9" * 30, "٣", "\x1b[31m", "null",
     "~", "true", "[]", "{}", "{a: 1}", "a: b", "/dev/null", "/", "..", "loop", "loop/x", "x" * 300, "*a", "&a [*a]",
-    "1:30", "=", "!!python/object:os.system x", '"\\0"', "2024-01-01", "\udcff", "text", "recipe.yaml", "run",
-    "prepared",
+    "/dev/zero", "1:30", "=", "!!python/object:os.system x", '"\\0"', "2024-01-01", "\udcff", "text", "recipe.yaml",
+    "run", "prepared",
 ]  # fmt: skip
 VARIABLES = [
     "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT",
@@ -427,6 +427,7 @@ VARIABLES = [
 HOSTILE_COMMANDS = [
     ["translate", "-m", "?", "-i", "text", "-o", "out"],
     ["translate", "-m", "run", "-i", "?", "-o", "out"],
+    ["translate", "-m", "run", "-i", "text", "-o", "?"],
     *(
         ["translate", "-m", "run", "-i", "text", "-o", "out", option, "?"]
         for option in ("--beam", "--n-best", "--device", "--threads", "--precision", "--engine", "--set")

@@ -221,12 +221,6 @@ def translate(trained: Path, output: Path) -> list[str | Path]:
     return ["translate", "--model", trained / "model", "-i", trained / "text", "-o", output]
 
 
-UNTIL_OUTPUT_FILES_ARE_CHECKED = pytest.mark.xfail(
-    reason="nmt translate -o does not use nmt.system.files yet", strict=False
-)
-
-
-@UNTIL_OUTPUT_FILES_ARE_CHECKED
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
 def test_translate_keeps_permissions_and_links(trained: Path, mode: int) -> None:
     with fresh_folder() as folder:
@@ -241,7 +235,6 @@ def test_translate_keeps_permissions_and_links(trained: Path, mode: int) -> None
         assert os.readlink(folder / "link") == "file"
 
 
-@UNTIL_OUTPUT_FILES_ARE_CHECKED
 @pytest.mark.parametrize(
     "prepare",
     [

@@ -45,6 +45,8 @@ class DirectoryKind:
     """The newest format version that this nmt reads."""
     format: str | None = None
     """What the marker holds under `format`; None if it has no such key."""
+    keys: tuple[str, ...] = ()
+    """Other keys that the marker holds, which tell it from a foreign file of this name where `format` is None."""
     files: str | None = None
     """A regular expression for the paths below the directory (an empty folder ends in `/`, a symbolic link in `@`).
     None if the marker lists all files with their SHA-256 digests under `files`."""
@@ -71,8 +73,8 @@ _RUN = (
     rf"prepared@|(prepared|\.prepared\.{_STAGING})/((train|valid)/|{_PREPARED})?|\.prepared\.lock",
 )
 
-MODEL = DirectoryKind("a model", "config.json", version=2)
-EXPORT = DirectoryKind("an exported model", "nmt.json", version=2)
+MODEL = DirectoryKind("a model", "config.json", version=2, keys=("languages", "model", "decode"))
+EXPORT = DirectoryKind("an exported model", "nmt.json", version=2, keys=("languages", "quantization", "decode"))
 PREPARED = DirectoryKind("a prepared corpus", "manifest.json", format="nmt prepared corpus", files=_PREPARED)
 RUN = DirectoryKind(
     "a run",
@@ -112,12 +114,20 @@ def check_directory(
     for path in inputs:
         if place in (real := real_path(path), *real.parents):
             refuse(f"it holds {path}, which is read")
-    for parent in () if inside_run else place.parents:
-        if is_directory_of(parent, RUN) or all((parent / name).exists() for name in ("recipe.yaml", "checkpoints")):
-            refuse(f"{parent} is a run, whose files nmt train keeps")
+    run = None if inside_run else _run_above(place)
+    if run is not None:
+        refuse(f"{run} is a run, whose files nmt train keeps")
     reason = why_not_owned(place, kind)
     if reason is not None:
         refuse(reason)
+
+
+def _run_above(place: Path) -> Path | None:
+    """Return the run that a path lies in, or None."""
+    for parent in place.parents:
+        if is_directory_of(parent, RUN) or all((parent / name).exists() for name in ("recipe.yaml", "checkpoints")):
+            return parent
+    return None
 
 
 def why_not_owned(directory: Path, kind: DirectoryKind) -> str | None:
@@ -150,6 +160,7 @@ def is_directory_of(directory: Path, kind: DirectoryKind) -> bool:
     if (
         type(version) is not int
         or kind.format not in (None, marker.get("format"))
+        or any(key not in marker for key in kind.keys)
         or marker.get("digest", own_digest) != own_digest
         or (kind.files is None and not (digests and isinstance(digests, dict)))
     ):
@@ -221,7 +232,7 @@ def real_path(path: Path) -> Path:
         return Path(os.path.realpath(path))
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise ConfigError(f"{path!r}: not a usable path: {reason}; name another one") from None
+        raise ConfigError(f"{str(path)!r}: not a usable path: {reason}; name another one") from None
 
 
 @contextmanager
@@ -349,7 +360,8 @@ def replace_text(file: Path, text: str) -> None:
 def check_file(file: Path, inputs: Iterable[Path] = ()) -> Path:
     """Return the file that a path leads to. Raises ConfigError if it must not be replaced.
 
-    That is so for a folder or another special file, a read-only file, and a file that is an input.
+    That is so for a folder or another special file, a read-only file, a file that is an input, and a file in a
+    directory that nmt writes: a run, a model, an export or a prepared corpus.
     """
 
     def refuse(reason: str) -> NoReturn:
@@ -358,6 +370,12 @@ def check_file(file: Path, inputs: Iterable[Path] = ()) -> Path:
     place = real_path(file)
     if place in map(real_path, inputs):
         refuse("it is also read")
+    run = _run_above(place)
+    if run is not None:
+        refuse(f"{run} is a run, whose files nmt train keeps")
+    for kind in (MODEL, EXPORT, PREPARED):
+        if is_directory_of(place.parent, kind):
+            refuse(f"{place.parent} is {kind.name}, which it would damage")
     if place.exists():
         mode = place.stat().st_mode
         if not stat.S_ISREG(mode):

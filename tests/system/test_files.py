@@ -190,7 +190,9 @@ def write_model(directory: Path, **changes: object) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "model.safetensors").write_text("weights")
     digest = hashlib.sha256(b"weights").hexdigest()
-    marker = {"format_version": 1, "files": {"model.safetensors": digest}, **changes}
+    sections: dict[str, object] = {"languages": {}, "model": {}, "decode": {}}
+    marker = {"format_version": 1, **sections, "files": {"model.safetensors": digest}, **changes}
+    marker = {key: value for key, value in marker.items() if value != "absent"}
     (directory / "config.json").write_text(json.dumps(marker))
     return directory
 
@@ -215,6 +217,7 @@ def test_own_empty_and_absent_directories_may_be_replaced(tmp_path: Path) -> Non
         ({"files": {}}, "is not a model that nmt wrote"),
         ({"files": {"other": "0" * 64}}, "holds model.safetensors, which nmt did not write"),
         ({"digest": "0" * 64}, "is not a model that nmt wrote"),
+        ({"languages": "absent", "model": "absent", "decode": "absent"}, "is not a model that nmt wrote"),
         ({"files": {"model.safetensors": "0" * 64}}, "which nmt did not write or which was changed since"),
         ({"format_version": 99}, "a newer nmt wrote it"),
     ],
@@ -371,6 +374,21 @@ def test_files_that_are_refused(tmp_path: Path) -> None:
             check_file(tmp_path / name)
     with pytest.raises(ConfigError, match="it is also read"):
         check_file(tmp_path / "link", [tmp_path / "text"])
+    model, run = write_model(tmp_path / "model"), tmp_path / "run"
+    run.mkdir()
+    mark_directory(run, RUN)
+    (tmp_path / "link_to_config").symlink_to(model / "config.json")
+    for path, reason in (
+        (model / "config.json", "is a model, which it would damage"),
+        (model / "new", "is a model, which it would damage"),
+        (tmp_path / "link_to_config", "is a model, which it would damage"),
+        (run / "test.txt", "is a run, whose files nmt train keeps"),
+        (run / "last" / "model.safetensors", "is a run, whose files nmt train keeps"),
+    ):
+        with pytest.raises(ConfigError, match=reason):
+            check_file(path)
+    with pytest.raises(ConfigError, match=r"^'.*loop': not a usable path"):
+        check_file(tmp_path / "loop")
     (tmp_path / "text").chmod(0o444)
     with pytest.raises(ConfigError, match="link: cannot write it: it is read-only; name another file"):
         check_file(tmp_path / "link")
