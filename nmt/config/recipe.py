@@ -26,7 +26,7 @@ class RuntimeSettings(Section):
     precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
     """Type of the numbers; auto is bf16 on GPUs that support it, else fp32. int8 is for translation on CPUs only."""
     threads: Annotated[int | None, Field(ge=1, le=1024, examples=[4])] = None
-    """CPU threads of each process; null takes one for each core."""
+    """CPU threads of each process; null takes OMP_NUM_THREADS if that is set, else one for each core."""
     compile: bool = False
     """Compile the layers for training with torch.compile, for GPUs: minutes at the start, faster steps afterwards.
     Results are equal up to rounding; a resumed run may differ in the last bits."""

@@ -87,8 +87,12 @@ def set_threads(settings: RuntimeSettings) -> None:
 
 
 def thread_count(settings: RuntimeSettings) -> int:
-    """Return `runtime.threads`, by default the number of cores per process on this machine."""
-    return settings.threads or max(1, available_cores() // local_rank()[1])
+    """Return `runtime.threads`, by default OMP_NUM_THREADS, else the number of cores per process on this machine."""
+    processes = local_rank()[1]
+    # torchrun sets OMP_NUM_THREADS to 1 for several processes, whatever the number of cores
+    given = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip() if processes == 1 else ""
+    limit = int(given) if given.isascii() and given.isdigit() and 0 < len(given) < 5 else 0
+    return settings.threads or limit or max(1, available_cores() // processes)
 
 
 def reuse_freed_memory() -> None:

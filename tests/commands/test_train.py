@@ -15,6 +15,7 @@ import torch
 from nmt.commands import train as command
 from nmt.commands.prepare import prepare
 from nmt.commands.train import train
+from nmt.config import load_recipe
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.model.checkpoint import load_model
 from nmt.system.console import Console
@@ -387,6 +388,27 @@ def test_changed_recipe_is_refused_before_preparation(texts: Path, tmp_path: Pat
     with pytest.raises(ConfigError, match=r"started with another recipe:\n  tokenizer.vocab_size: was 80, now 70"):
         train_run(texts, run, "tokenizer.vocab_size=70", inside)
     assert tree(run) == before
+
+
+def test_run_that_saved_nothing_binds_to_no_recipe(texts: Path, tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path / "run")
+    run.open(recipe(texts, run.path))  # as a training does that is killed before its first checkpoint
+    assert load_recipe(run.recipe).model.dim == 16
+    assert train_run(texts, run.path, "model.dim=32", "train.stop.steps=1").step == 1
+    assert load_recipe(run.recipe).model.dim == 32
+
+
+def test_lock_of_a_run_blocks_another_training_and_preparation_of_its_corpus(texts: Path, tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path / "run")
+    inside = f"prepared={run.path / 'prepared'}"
+    train_run(texts, run.path, "train.stop.steps=2", inside)
+    before = tree(run.path / "prepared")
+    changed = recipe(texts, run.path, "tokenizer.vocab_size=70", inside)
+    with run.locked(), pytest.raises(ModelError, match="is training here"):
+        train(changed, QUIET, restart=True)
+    assert tree(run.path / "prepared") == before
+    assert saved_steps(run.path) == [2]
+    assert train(changed.model_copy(update={"seed": 2}), QUIET, restart=True).step == 12
 
 
 def test_training_inside_its_run_adds_no_link_to_it(

@@ -96,7 +96,8 @@ def test_autocast() -> None:
     assert isinstance(device_module.autocast(RuntimeSettings(), CPU), contextlib.nullcontext)
 
 
-def test_threads() -> None:
+def test_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     before = torch.get_num_threads()
     try:
         device_module.set_threads(RuntimeSettings(threads=1))
@@ -105,6 +106,20 @@ def test_threads() -> None:
         assert torch.get_num_threads() == device_module.available_cores()
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(
+    ("variable", "processes", "expected"),
+    [("3", 1, 3), ("2,1", 1, 2), ("0", 1, 8), ("many", 1, 8), ("", 1, 8), ("1", 2, 4)],
+)
+def test_default_thread_count_is_omp_num_threads_unless_torchrun_sets_it(
+    monkeypatch: pytest.MonkeyPatch, variable: str, processes: int, expected: int
+) -> None:
+    monkeypatch.setattr(device_module, "available_cores", lambda: 8)
+    monkeypatch.setenv("OMP_NUM_THREADS", variable)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", str(processes))
+    assert device_module.thread_count(RuntimeSettings()) == expected
+    assert device_module.thread_count(RuntimeSettings(threads=5)) == 5
 
 
 def test_cores_of_a_container(monkeypatch: pytest.MonkeyPatch) -> None:
