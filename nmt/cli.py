@@ -36,7 +36,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-USER_ERROR, OUR_BUG, INTERRUPTED = 2, 1, 130
+USER_ERROR, BUG, INTERRUPTED = 2, 1, 130
 
 Config = Annotated[Path, Option("--config", "-c", help="The recipe, a YAML file.", metavar="RECIPE")]
 Overrides = Annotated[
@@ -303,7 +303,7 @@ def _explain(error: BaseException) -> tuple[int, str]:
         return USER_ERROR, f"{error.filename}: {reason}" if error.filename else reason
     if _is_out_of_memory(error):
         return USER_ERROR, f"out of memory; close other programs, or use a smaller model, batch or beam ({error})"
-    return OUR_BUG, f"{type(error).__name__}: {error}\nThis is a bug in nmt; --debug shows where."
+    return BUG, f"{type(error).__name__}: {error}\nThis is a bug in nmt; --debug shows where."
 
 
 def _is_out_of_memory(error: BaseException) -> bool:

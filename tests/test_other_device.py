@@ -93,7 +93,7 @@ def test_together_and_given_and_aligned(tmp_path: Path) -> None:
         runtime = RuntimeSettings(device="cpu")
         alone = Translator(loaded_on(device), runtime)
         together = Translator(loaded_on(device), runtime, [loaded_on(device, seed=1)])
-        forced = [[(piece, round(log_prob, 3)) for piece, log_prob in one] for one in alone.force(pairs)]
+        forced = [[(piece, round(log_prob, 3)) for piece, log_prob in one] for one in alone.score_given(pairs)]
         options = replace(alone.options(beam=2), glossary=Glossary.read(tmp_path / "terms.tsv"))
         with_terms = [one.text for one in alone.translate(WORDS[:2], options)]
         return said(together, []), forced, alone.align(pairs), with_terms

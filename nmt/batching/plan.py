@@ -147,5 +147,5 @@ def _by_length(source: NDArray[np.int64], target: NDArray[np.int64]) -> Indices:
     The alternation keeps source lengths similar where one target length ends and the next begins. Pairs of equal
     lengths keep their random order, since numpy's lexsort is stable.
     """
-    snake = np.where(target % 2 == 0, source, -source)
-    return np.lexsort((snake, target))
+    alternating = np.where(target % 2 == 0, source, -source)
+    return np.lexsort((alternating, target))

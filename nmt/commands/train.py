@@ -62,7 +62,7 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> Outcome:
                 with distributed.rank_zero_first():
                     run.open(recipe, restart)
                 training = open_training(with_max_length(recipe, corpus), corpus, run, console)
-                training.introduce()
+                training.print_sizes()
                 reason = training.train(interruption)
                 test = finish(training.recipe, corpus, run, console, interruption, test_pairs)
             return Outcome(training.progress.step, reason, interruption.signal, test)

@@ -16,11 +16,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from nmt.decoding.beam import largest, normalizers
 from nmt.decoding.hypothesis import BestFinished, Constraints, Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.rules import Rule
 from nmt.decoding.step_model import DecoderState
-from nmt.decoding.topk import largest, normalizers
 from nmt.text.tokenizer import BOS, EOS
 
 MAX_WIDTH = 16

@@ -1,18 +1,40 @@
-"""The interface between translation and the program that runs a model, and the engine that uses torch."""
+"""Search for the translations of many sentences: the interface of all engines, and the engine that uses torch.
 
-from collections.abc import Sequence
-from typing import Protocol
+Sentences are sorted by length, cut into batches, searched, and returned in order. With some penalties the hypotheses of
+a search are rescored by forced decoding.
 
+T target length, S source length, both with `</s>`; H heads.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from torch import Tensor
+
+from nmt.batching.batch import pad
 from nmt.config import RuntimeSettings
-from nmt.decoding.batch_runner import BatchRunner, OnProgress
-from nmt.decoding.batched_search import search_all
-from nmt.decoding.hypothesis import Constraints, Hypothesis
+from nmt.decoding.alignment import usual_heads
+from nmt.decoding.batch_runner import BatchRunner, Models, OnProgress, length_batches
+from nmt.decoding.constrained import beam_width
+from nmt.decoding.forced_decoding import Forced, force_all
+from nmt.decoding.hypothesis import NO_CONSTRAINTS, Constraints, Hypothesis
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.rescoring import needs_rescoring, search_and_rescore
+from nmt.decoding.search import search
 from nmt.decoding.step_model import step_model
 from nmt.errors import ConfigError
 from nmt.model.transformer import Transformer
-from nmt.system.device import computes_in_bf16
+from nmt.system.device import computes_in_bf16, is_out_of_memory, release_cached_memory
+from nmt.text.tokenizer import EOS
+
+_MIN_SENTENCES_TO_PACK = 5
+"""Fewer sentences are translated faster than weights are packed."""
+_CPU_HYPOTHESES = 480
+"""The most hypotheses of a batch on a CPU: the caches of more do not fit into the processor's cache."""
+_MIN_PROCESS_TOKENS = 1024
+"""The fewest source tokens times beam for which one more process pays."""
+_MIN_ATTENTION = 1e-12
+"""The least attention to a source token that counts, because its logarithm is taken."""
 
 
 class Engine(Protocol):
@@ -34,10 +56,6 @@ class Engine(Protocol):
 
         Raises ConfigError for options and constraints that the engine does not support.
         """
-
-
-_MIN_SENTENCES_TO_PACK = 5
-"""Fewer sentences are translated faster than weights are packed."""
 
 
 class TorchEngine:
@@ -90,3 +108,135 @@ def _check_supported_by_ensembles(options: SearchOptions) -> None:
                 f"decode.{key}: found {getattr(options, key)}, but models that translate together cannot do that; "
                 f"add --set decode.{key}={unused:g}, or give one --model"
             )
+
+
+class Limits(NamedTuple):
+    """The most that a batch may hold, and the number of processes among which batches are divided."""
+
+    tokens: int
+    """Padded source tokens times the width of the search."""
+    hypotheses: int
+    """Sentences times the width of the search."""
+    processes: int
+
+
+def search_all(
+    runner: BatchRunner,
+    sentences: Sequence[Sequence[int]],
+    options: SearchOptions,
+    budget: int,
+    constraints_of: Sequence[Constraints] | None = None,
+    on_progress: OnProgress | None = None,
+) -> list[list[Hypothesis]]:
+    """Return the hypotheses of each sentence, best first, for source ids without `</s>`.
+
+    A batch holds at most `budget` padded source tokens times beam, or half a sentence more; a longer sentence is
+    searched alone. A batch that does not fit into the memory of the device is halved. `constraints_of` holds the
+    constraints of each sentence. Raises ConfigError if not even one sentence fits.
+    """
+    constraints_of = constraints_of or [NO_CONSTRAINTS] * len(sentences)
+    limits = Limits(budget, _CPU_HYPOTHESES if runner.device.type == "cpu" else budget, runner.processes)
+    batches = _batches(sentences, constraints_of, options, limits)
+    items = [[(sentences[i], constraints_of[i]) for i in batch] for batch in batches]
+    found = runner.run(partial(_search_batch, options=options), items, on_progress)
+    results: list[list[Hypothesis]] = [[] for _ in sentences]
+    for batch, of_batch in zip(batches, found, strict=True):
+        for i, hypotheses in zip(batch, of_batch, strict=True):
+            results[i] = hypotheses
+    return results
+
+
+def _batches(
+    sentences: Sequence[Sequence[int]], constraints_of: Sequence[Constraints], options: SearchOptions, limits: Limits
+) -> list[list[int]]:
+    """Cut sentences into batches; those with required phrases, whose search is slower and wider, among themselves."""
+    plain = [i for i, constraints in enumerate(constraints_of) if not constraints.phrases]
+    constrained = [i for i, constraints in enumerate(constraints_of) if constraints.phrases]
+    widths = (options.width, beam_width([constraints_of[i] for i in constrained], options))
+    return [
+        [indices[i] for i in batch]
+        for indices, width in zip((plain, constrained), widths, strict=True)
+        for batch in balanced_batches([len(sentences[i]) + 1 for i in indices], width, limits)
+    ]
+
+
+def balanced_batches(lengths: Sequence[int], width: int, limits: Limits) -> Iterator[list[int]]:
+    """Cut sentences into batches of similar length, the longest first, that cost each process the same.
+
+    One batch of each process is cut at once and distributed sentence by sentence, so that the costs of two batches
+    differ by at most one longest sentence.
+    """
+    processes = max(1, min(limits.processes, sum(lengths) * width // _MIN_PROCESS_TOKENS))
+    most = processes * limits.hypotheses / width
+    rounds = max(1, round(len(lengths) / most))  # somewhat larger batches rather than a small last one
+    for batch in length_batches(lengths, processes * limits.tokens // width, max(most, len(lengths) / rounds)):
+        yield from (batch[i::processes] for i in range(min(processes, len(batch))))
+
+
+def _search_batch(
+    models: Models, sentences: Sequence[tuple[Sequence[int], Constraints]], options: SearchOptions
+) -> list[list[Hypothesis]]:
+    """Search one batch, in halves if it does not fit into the memory of the device."""
+    device = models[0].device
+    source, mask = pad([[*ids, EOS] for ids, _ in sentences])
+    constraints_of = [constraints for _, constraints in sentences]
+    mask = None if mask is None else mask.to(device)
+    try:
+        return search(step_model(models), source.to(device), mask, options, constraints_of)
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        if len(sentences) == 1:
+            raise ConfigError(
+                f"a sentence of {source.size(1)} tokens with a beam of {options.width} does not fit in the memory of "
+                f"{device}; use a narrower beam, cut longer lines sooner, or compute on the CPU"
+            ) from None
+    # outside the handler, where the traceback no longer holds the tensors of the failed search
+    release_cached_memory(device)
+    half = len(sentences) // 2
+    return _search_batch(models, sentences[:half], options) + _search_batch(models, sentences[half:], options)
+
+
+def needs_rescoring(options: SearchOptions) -> bool:
+    """Return whether a penalty of these options needs the whole hypotheses; samples are not ranked by penalties."""
+    return options.sampling is None and (options.coverage_penalty > 0 or options.repetition_penalty != 1)
+
+
+def search_and_rescore(
+    runner: BatchRunner,
+    sentences: Sequence[Sequence[int]],
+    options: SearchOptions,
+    budget: int,
+    constraints_of: Sequence[Constraints] | None = None,
+    on_progress: OnProgress | None = None,
+) -> list[list[Hypothesis]]:
+    """Return the hypotheses of each sentence as `search_all` does, with what forced decoding adds. One model only.
+
+    With a coverage penalty β, all hypotheses that the beam has finished are ranked again by `normalized` + β times
+    `coverage`, and the n best are kept. In Wu et al. 2016 (eq. 14) it also prunes; here it only ranks what is finished.
+    With a repetition penalty, which lowers the log-probabilities that the search adds up, `log_prob` becomes that of
+    the model, and the ranking stays.
+    """
+    by_coverage = options.coverage_penalty > 0
+    widened = options.model_copy(update={"n_best": options.beam}) if by_coverage else options
+    found = search_all(runner, sentences, widened, budget, constraints_of, on_progress)
+    heads = [usual_heads(model.settings).heads if by_coverage else () for model in runner.models]
+    pairs = [(ids, hypothesis.tokens) for ids, of_one in zip(sentences, found, strict=True) for hypothesis in of_one]
+    forced = (one for (one,) in force_all(runner, pairs, budget, heads))
+    rescored = [[_rescored(hypothesis, next(forced), options) for hypothesis in of_one] for of_one in found]
+    return [sorted(of_one, key=lambda one: -one.normalized)[: options.n_best] for of_one in rescored]
+
+
+def coverage(attention: Tensor) -> float:
+    """Return Σᵢ log min(Σⱼ pᵢⱼ, 1) for weights p of source token i at target token j, from attention (H, T, S).
+
+    Wu et al. 2016, eq. 15, with the mean of the heads that align well in a Transformer. It is 0 if every source token
+    receives a total attention of 1 or more, else negative.
+    """
+    return float(attention.mean(0).sum(0).clamp(_MIN_ATTENTION, 1.0).log().sum())
+
+
+def _rescored(hypothesis: Hypothesis, forced: Forced, options: SearchOptions) -> Hypothesis:
+    added = options.coverage_penalty * coverage(forced.attention) if len(forced.attention) else 0.0
+    log_prob = hypothesis.log_prob if options.repetition_penalty == 1 else forced.log_prob
+    return Hypothesis(hypothesis.tokens, log_prob, hypothesis.normalized + added)

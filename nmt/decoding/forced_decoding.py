@@ -16,8 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.batching.batch import pad
-from nmt.decoding.batch_runner import BatchRunner, Models, OnProgress
-from nmt.decoding.batched_search import length_batches
+from nmt.decoding.batch_runner import BatchRunner, Models, OnProgress, length_batches
 from nmt.decoding.step_model import Ensemble
 from nmt.errors import DataError
 from nmt.model.layers import DecoderLayer

@@ -8,14 +8,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from nmt.decoding.beam import beam_search
+from nmt.decoding.beam import beam_search, best_tokens
 from nmt.decoding.constrained import beam_width, constrained_search
 from nmt.decoding.hypothesis import NO_CONSTRAINTS, Constraints, Hypothesis, not_a_number
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.rules import Rule, rules_for
 from nmt.decoding.sampling import noise_for, sample_search
 from nmt.decoding.step_model import DecoderState, StepModel
-from nmt.decoding.topk import best_tokens
 from nmt.errors import ConfigError
 from nmt.text.tokenizer import BOS, EOS
 

@@ -22,8 +22,7 @@ from typing import Any
 import torch
 
 from nmt.config import DecodeSettings, Languages, RuntimeSettings
-from nmt.decoding.batch_runner import OnProgress
-from nmt.decoding.batched_search import length_batches
+from nmt.decoding.batch_runner import OnProgress, length_batches
 from nmt.decoding.engine import Engine
 from nmt.decoding.hypothesis import NO_CONSTRAINTS, Constraints, Hypothesis, not_a_number
 from nmt.decoding.options import SearchOptions

@@ -165,8 +165,9 @@ class MultiHeadAttention(nn.Module):
             if output is not None:
                 return output
         outputs = []
-        to, of = packings
-        for query, key_value, mask in zip(to.unpack(queries), of.unpack(keys_values), of.masks, strict=True):
+        query_packing, key_packing = packings
+        groups = zip(query_packing.unpack(queries), key_packing.unpack(keys_values), key_packing.masks, strict=True)
+        for query, key_value, mask in groups:
             q, (k, v) = self._split_heads(query), map(self._split_heads, key_value.chunk(2, dim=-1))
             visible = None if causal else mask  # causal attention does not reach the padding behind a sentence
             if self.has_kernels:

@@ -76,8 +76,8 @@ def normalization(settings: ModelSettings) -> nn.Module:
 class Sublayer(nn.Module):
     """Residual connection, norm and dropout around attention or feed-forward f.
 
-    x + dropout(f(norm(x))) with pre-norm, norm(x + dropout(f(x))) with post-norm. So the input of f is `enter(x)`, and
-    the result is `leave(x, f(enter(x)))`; all (..., D).
+    x + dropout(f(norm(x))) with pre-norm, norm(x + dropout(f(x))) with post-norm. So the input of f is `before(x)`, and
+    the result is `after(x, f(before(x)))`; all (..., D).
     """
 
     def __init__(self, settings: ModelSettings) -> None:
@@ -86,11 +86,11 @@ class Sublayer(nn.Module):
         self.norm = normalization(settings)
         self.dropout = Dropout(settings.dropout)
 
-    def enter(self, x: Tensor) -> Tensor:
+    def before(self, x: Tensor) -> Tensor:
         """Return the input of f."""
         return cast(Tensor, self.norm(x)) if self.pre else x
 
-    def leave(self, x: Tensor, output: Tensor) -> Tensor:
+    def after(self, x: Tensor, output: Tensor) -> Tensor:
         """Add the output of f to x."""
         x = x + self.dropout(output)
         return x if self.pre else cast(Tensor, self.norm(x))
@@ -108,10 +108,10 @@ class EncoderLayer(nn.Module):
 
     def forward(self, x: Tensor, packing: Packing) -> Tensor:
         """Map (M, D) to (M, D)."""
-        output = self.attention.self_attend(self.attention_sublayer.enter(x), packing)
-        x = self.attention_sublayer.leave(x, output)
-        output = self.feed_forward(self.feed_forward_sublayer.enter(x))
-        return self.feed_forward_sublayer.leave(x, output)
+        output = self.attention.self_attend(self.attention_sublayer.before(x), packing)
+        x = self.attention_sublayer.after(x, output)
+        output = self.feed_forward(self.feed_forward_sublayer.before(x))
+        return self.feed_forward_sublayer.after(x, output)
 
 
 class DecoderLayer(nn.Module):
@@ -128,19 +128,19 @@ class DecoderLayer(nn.Module):
 
     def forward(self, x: Tensor, packing: Packing, memory: Tensor, memory_packing: Packing) -> Tensor:
         """Map all target positions at once, (N, D) to (N, D); memory is (M, D)."""
-        output = self.self_attention.self_attend(self.self_attention_sublayer.enter(x), packing, causal=True)
-        x = self.self_attention_sublayer.leave(x, output)
-        entered = self.cross_attention_sublayer.enter(x)
+        output = self.self_attention.self_attend(self.self_attention_sublayer.before(x), packing, causal=True)
+        x = self.self_attention_sublayer.after(x, output)
+        entered = self.cross_attention_sublayer.before(x)
         output = self.cross_attention.cross_attend(entered, packing, memory, memory_packing)
-        x = self.cross_attention_sublayer.leave(x, output)
-        output = self.feed_forward(self.feed_forward_sublayer.enter(x))
-        return self.feed_forward_sublayer.leave(x, output)
+        x = self.cross_attention_sublayer.after(x, output)
+        output = self.feed_forward(self.feed_forward_sublayer.before(x))
+        return self.feed_forward_sublayer.after(x, output)
 
     def step(self, x: Tensor, layer: int, cache: DecoderCache) -> Tensor:
         """Map the newest position of each row, (N, D) to (N, D), and append it to the cache of this layer."""
-        output = self.self_attention.step_self(self.self_attention_sublayer.enter(x), layer, cache)
-        x = self.self_attention_sublayer.leave(x, output)
-        output = self.cross_attention.step_cross(self.cross_attention_sublayer.enter(x), layer, cache)
-        x = self.cross_attention_sublayer.leave(x, output)
-        output = self.feed_forward(self.feed_forward_sublayer.enter(x))
-        return self.feed_forward_sublayer.leave(x, output)
+        output = self.self_attention.step_self(self.self_attention_sublayer.before(x), layer, cache)
+        x = self.self_attention_sublayer.after(x, output)
+        output = self.cross_attention.step_cross(self.cross_attention_sublayer.before(x), layer, cache)
+        x = self.cross_attention_sublayer.after(x, output)
+        output = self.feed_forward(self.feed_forward_sublayer.before(x))
+        return self.feed_forward_sublayer.after(x, output)

@@ -103,8 +103,6 @@ class Console:
         else:
             yield _PlainProgress(self, label, None, unit, size).advance_to
 
-    say = info
-
 
 def counted(count: int, noun: str) -> str:
     """Return `1 line`, `2,048 lines`."""

@@ -46,7 +46,7 @@ _BYTE_ORDER_MARKS = {
     codecs.BOM_UTF16_BE: "UTF-16",
 }
 _WIDE_ENCODINGS = ("UTF-32LE", "UTF-32BE", "UTF-16LE", "UTF-16BE")
-_FETCHED = ("tatoeba-", "more-en-", "flores200", "newstest")
+_DOWNLOADED_FOLDERS = ("tatoeba-", "more-en-", "flores200", "newstest")
 """Folders below `data/` that `make data` fills."""
 
 
@@ -279,5 +279,5 @@ def _not_utf8(path: Path, number: int, raw: bytes, error: UnicodeDecodeError) ->
 
 def _how_to_fetch(path: Path) -> str:
     folders = path.parts[:-1]
-    fetched = any(above == "data" and folder.startswith(_FETCHED) for above, folder in pairwise(folders))
+    fetched = any(above == "data" and folder.startswith(_DOWNLOADED_FOLDERS) for above, folder in pairwise(folders))
     return "; run `make data` to fetch the corpora that the shipped recipes use" if fetched else ""

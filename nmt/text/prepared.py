@@ -33,7 +33,7 @@ from nmt.text.corpus import SentencePair
 from nmt.text.overlap import Overlap
 from nmt.text.tokenizer import Tokenizers
 
-_REMEDY = "prepare it anew with nmt prepare --force"
+_REMEDY = "prepare it again with nmt prepare --force"
 
 Ids = npt.NDArray[np.int32]
 

@@ -4,7 +4,7 @@
 ['<b>', '{name}', '</b>', 'a@b.org', 'https://b.org/x']
 >>> compare("{0} of %s files", "{0} {0} di file")
 Difference(missing=('%s',), surplus=('{0}',))
->>> mend("Open {0}.", "Apri { 0 }.")
+>>> repair("Open {0}.", "Apri { 0 }.")
 'Apri {0}.'
 
 Each must occur as often as in the source. Accelerators (`&File`) are not protected, since their letter depends on the
@@ -85,7 +85,7 @@ def lost_numbers(source: str, text: str) -> list[str]:
     return lost
 
 
-def mend(source: str, text: str) -> str:
+def repair(source: str, text: str) -> str:
     """Correct the protected items of a translation where that is possible without knowledge of the language.
 
     An item with other spaces and capitals, or joined to a word, is restored. Of an item that occurs too often the last

@@ -1,8 +1,8 @@
 """Typography of the target language: full-width punctuation in Chinese, accents and apostrophes in Italian.
 
->>> set_type("zh", '他说 "你好" , 然后走了.')
+>>> apply_typography("zh", '他说 "你好" , 然后走了.')
 '他说“你好”，然后走了。'
->>> set_type("it", "E' l' amico di Ugo , perche' no ?")
+>>> apply_typography("it", "E' l' amico di Ugo , perche' no ?")
 "È l'amico di Ugo, perché no?"
 
 Correct text and text in other languages are not changed. Spaces between Chinese and Latin letters or digits are neither
@@ -40,7 +40,7 @@ _OPENING_QUOTE = re.compile(r"(?<![\w'’])['’‘](?=\w)")
 _SPACE_BEFORE_MARK = re.compile(r"(?<=[^\s.,;:!?]) +([,.;:!?]+)(?=\s|$|[\"»”])")
 
 
-def set_type(language: str, text: str, kept: Iterable[str] = ()) -> str:
+def apply_typography(language: str, text: str, kept: Iterable[str] = ()) -> str:
     """Return a line in the typography of a language; the strings `kept` are not changed."""
     rules = _RULES.get(primary_code(language))
     if rules is None or not text:

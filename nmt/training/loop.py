@@ -83,7 +83,7 @@ class Training:
         self._pending: tuple[DispatchedUpdate, Sequence[Batch]] | None = None
         """The update whose results have not been read yet."""
 
-    def introduce(self) -> None:
+    def print_sizes(self) -> None:
         """Print the size of the model and of the data."""
         source_padding, target_padding = padding_share(self.stream.plan(), self.stream.lengths)
         settings = self.recipe.train

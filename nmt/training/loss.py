@@ -156,17 +156,17 @@ def _loss_and_gradient(logits: Tensor, targets: Tensor, smoothing: float) -> tup
 
     With e = ε/(V-2) and Z = log Σ exp z, the smoothed loss is Z - (1-ε-e) z_target - e (Σ z - z_pad).
     """
-    each = smoothing / (logits.size(1) - 2)
+    share = smoothing / (logits.size(1) - 2)
     target_logits = logits.gather(1, targets.unsqueeze(1)).squeeze(1)
     largest = logits.amax(1)
-    spread = logits.sum(1) - logits[:, PAD]
+    logit_sum = logits.sum(1) - logits[:, PAD]
     probabilities = torch.softmax(logits, dim=1, out=logits)
     # p of the largest logit is at least 1/V, so its logarithm is finite where that of p_target may not be
     normalizer = largest - probabilities.amax(1).log()
-    loss = normalizer - (1 - smoothing - each) * target_logits - each * spread
-    gradient = probabilities.sub_(each)
-    gradient[:, PAD] += each
-    gradient.scatter_add_(1, targets.unsqueeze(1), gradient.new_full((targets.size(0), 1), each + smoothing - 1))
+    loss = normalizer - (1 - smoothing - share) * target_logits - share * logit_sum
+    gradient = probabilities.sub_(share)
+    gradient[:, PAD] += share
+    gradient.scatter_add_(1, targets.unsqueeze(1), gradient.new_full((targets.size(0), 1), share + smoothing - 1))
     return loss.sum(), (normalizer - target_logits).sum(), gradient
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config import TrainSettings
-from nmt.config.schedules import Constant, Cosine, Falling, InverseSqrt, Noam, WarmupStableDecay
+from nmt.config.schedules import Constant, Cosine, Falling, InverseSqrt, Linear, Noam, WarmupStableDecay
 from nmt.model.checkpoint import read_tensors
 from nmt.model.positions import Positions
 from nmt.model.sharding import laid_out_like, whole_tensor
@@ -33,6 +33,8 @@ def learning_rate(settings: TrainSettings, dim: int, step: int) -> float:
     decayed = _decayed_share(schedule, settings.stop.steps, step)
     if isinstance(schedule, Cosine):
         decayed = (1 - math.cos(math.pi * decayed)) / 2
+    else:
+        assert isinstance(schedule, (Linear, WarmupStableDecay))  # both decay linearly
     return schedule.rate * (1 - (1 - schedule.floor) * decayed)
 
 

@@ -15,9 +15,9 @@ from nmt.decoding.unknown import text_with_words
 from nmt.text.glossary import Glossary, missing_terms
 from nmt.text.languages import UNSPACED, target_language
 from nmt.text.normalize import normalize
-from nmt.text.protection import compare, items, lost_numbers, mend
+from nmt.text.protection import compare, items, lost_numbers, repair
 from nmt.text.tokenizer import UNK, Tokenizer
-from nmt.text.typography import set_type
+from nmt.text.typography import apply_typography
 
 LONGEST_PHRASE = 8
 """A term of more tokens is represented by `<unk>` during the search, which is much faster than spelling it."""
@@ -94,10 +94,10 @@ class OutputConstraints:
 
     def _repair_text(self, line: str, text: str) -> str:
         if self.protect:
-            text = mend(line, text)
+            text = repair(line, text)
         if self.typography:
             unchanged = [item.text for item in items(text)] if self.protect else []
-            text = set_type(self.language, text, [*unchanged, *self._terms(line)])
+            text = apply_typography(self.language, text, [*unchanged, *self._terms(line)])
         return text
 
     def _terms(self, line: str) -> list[str]:

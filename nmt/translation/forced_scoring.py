@@ -53,7 +53,7 @@ def score_given(
     Raises ConfigError if another program translates, DataError for text that the model cannot represent.
     """
     pairs = list(zip(lines, map(normalize, texts), strict=True))
-    tokens = translator.force(pairs, options.search.batch_tokens, on_progress)
+    tokens = translator.score_given(pairs, options.search.batch_tokens, on_progress)
     links: Sequence[Links | None] = [None] * len(pairs)
     if options.alignment:
         links = translator.align(pairs, options.search.batch_tokens, on_progress)

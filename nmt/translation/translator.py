@@ -210,7 +210,7 @@ class Translator:
         """
         return align(self.require_torch("--alignment"), self.models, pairs, batch_tokens, on_progress)
 
-    def force(
+    def score_given(
         self, pairs: Sequence[tuple[str, str]], batch_tokens: int = 4096, on_progress: OnProgress | None = None
     ) -> list[list[tuple[str, float]]]:
         """Return the pieces of given translations with their log-probabilities, as `force_texts` does.

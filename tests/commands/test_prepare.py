@@ -236,7 +236,7 @@ def test_a_changed_byte_in_any_file_of_the_corpus_is_found(folder: Path, capsys:
     for path in files:
         content = path.read_bytes()
         path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-        with pytest.raises(DataError, match=f"{directory}.*; prepare it anew with nmt prepare --force"):
+        with pytest.raises(DataError, match=f"{directory}.*; prepare it again with nmt prepare --force"):
             PreparedCorpus.open(directory, verify=True)
         path.write_bytes(content)
     path = directory / "train" / "weights.npy"

@@ -7,7 +7,7 @@ import torch
 
 from nmt.config import RuntimeSettings
 from nmt.decoding.batch_runner import BatchRunner, Models
-from nmt.decoding.batched_search import search_all
+from nmt.decoding.engine import search_all
 from nmt.decoding.forced_decoding import force_all
 from nmt.decoding.options import SearchOptions
 from tests.builders import tiny_model

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from nmt.config import MaxLength
 from nmt.decoding.batch_runner import BatchRunner
-from nmt.decoding.batched_search import search_all
 from nmt.decoding.constrained import MAX_WIDTH, PhraseProgress, beam_width, constrained_search
+from nmt.decoding.engine import search_all
 from nmt.decoding.hypothesis import NO_CONSTRAINTS, Constraints, Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.rules import EndAt, Forbidden

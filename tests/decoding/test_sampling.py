@@ -12,7 +12,7 @@ from torch import Tensor
 
 from nmt.config import MaxLength, Sampling
 from nmt.decoding.batch_runner import BatchRunner
-from nmt.decoding.batched_search import search_all
+from nmt.decoding.engine import search_all
 from nmt.decoding.hypothesis import Constraints, Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.sampling import draw, noise_for

@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from nmt.config import MaxLength
-from nmt.decoding.beam import ActiveBeams, best_candidates
+from nmt.decoding.beam import ActiveBeams, best_candidates, best_tokens, largest
 from nmt.decoding.hypothesis import Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import search
-from nmt.decoding.topk import best_tokens, largest
 from nmt.errors import ModelError
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import BOS, EOS

@@ -11,8 +11,7 @@ from torch import Tensor
 from nmt.config import RuntimeSettings, TokenizerSettings
 from nmt.decoding import unknown
 from nmt.decoding.batch_runner import BatchRunner
-from nmt.decoding.batched_search import search_all
-from nmt.decoding.engine import TorchEngine
+from nmt.decoding.engine import TorchEngine, search_all
 from nmt.decoding.forced_decoding import Pair
 from nmt.decoding.hypothesis import Hypothesis
 from nmt.decoding.options import SearchOptions

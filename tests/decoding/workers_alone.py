@@ -15,10 +15,9 @@ import torch
 
 from nmt.config import RuntimeSettings
 from nmt.decoding.batch_runner import BatchRunner
-from nmt.decoding.batched_search import search_all
+from nmt.decoding.engine import search_all, search_and_rescore
 from nmt.decoding.forced_decoding import force_all
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.rescoring import search_and_rescore
 from nmt.decoding.workers import WorkerPool, _receive
 from nmt.errors import ConfigError, ModelError
 from tests.builders import tiny_model

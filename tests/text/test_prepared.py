@@ -93,7 +93,7 @@ def test_manifest_comes_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format_version": 99}, "found format version 99, expected 1; prepare it anew with nmt prepare --force"),
+        ({"format_version": 99}, "found format version 99, expected 1; prepare it again with nmt prepare --force"),
         ({"format_version": "1"}, "not the manifest of a prepared corpus, or a damaged one"),
         ({"format": "something else"}, "not the manifest of a prepared corpus"),
         ({"train": {}}, "damaged; prepare it anew"),
@@ -166,7 +166,7 @@ def test_damaged_files_are_named(tmp_path: Path, name: str, size: int | None) ->
     path.unlink()
     if size is not None:
         path.write_bytes(content[:size])
-    with pytest.raises(DataError, match=rf"{name}: missing or damaged; prepare it anew with nmt prepare --force"):
+    with pytest.raises(DataError, match=rf"{name}: missing or damaged; prepare it again with nmt prepare --force"):
         PreparedSplit.open(tmp_path / "train")
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.text.normalize import normalize
-from nmt.text.protection import compare, items, lost_numbers, mend
+from nmt.text.protection import compare, items, lost_numbers, repair
 
 ITEMS = ["{0}", "{ -brand }", "%s", "%1$d", "$name", "&amp;", "<b>", "</b>", '<a href="{ $url }">', "a@b.org"]
 ITEMS += ["https://b.org/x?y=1&z=2", "{{count}}", "%(size)d", "${HOME}", "{0:X}"]
@@ -70,21 +70,21 @@ def test_one_lost_and_one_too_many(item: str) -> None:
     ],
 )
 def test_mending(source: str, text: str, mended: str) -> None:
-    assert mend(source, text) == mended
+    assert repair(source, text) == mended
 
 
 @given(source=TEXTS, text=TEXTS)
 def test_mending_never_makes_it_worse_and_is_done_once(source: str, text: str) -> None:
-    before, mended = compare(source, normalize(text)), mend(source, normalize(text))
+    before, mended = compare(source, normalize(text)), repair(source, normalize(text))
     after = compare(source, mended)
     assert not Counter(after.missing) - Counter(before.missing)
     assert not Counter(after.surplus) - Counter(before.surplus)
-    assert mend(source, mended) == mended
+    assert repair(source, mended) == mended
     assert normalize(mended) == mended
 
 
 def test_what_is_right_stays() -> None:
-    assert mend("Go to <b>{0}</b> or {1}", "Vai a {1} o <b>{0}</b>") == "Vai a {1} o <b>{0}</b>"
+    assert repair("Go to <b>{0}</b> or {1}", "Vai a {1} o <b>{0}</b>") == "Vai a {1} o <b>{0}</b>"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.text.normalize import normalize
-from nmt.text.typography import set_type
+from nmt.text.typography import apply_typography
 
 PIECES = ["他", "说", "Tom", "l'", "E'", "perche'", "un po'", "amico", "3.14", "1,000", "https://x.org/a,b", "(", ")"]
 PIECES += ['"', ",", ".", "!", "?", ":", ";", "，", "“", "”", "...", "'", "’", " ", "(a)", "（", "è", "\n"]
@@ -32,8 +32,8 @@ TEXTS = st.lists(st.sampled_from(PIECES), max_size=12).map("".join) | st.text(ma
     ],
 )
 def test_chinese(text: str, expected: str) -> None:
-    assert set_type("zh", text) == expected
-    assert set_type("zh-CN", text) == expected
+    assert apply_typography("zh", text) == expected
+    assert apply_typography("zh-CN", text) == expected
 
 
 @pytest.mark.parametrize(
@@ -56,25 +56,25 @@ def test_chinese(text: str, expected: str) -> None:
     ],
 )
 def test_italian(text: str, expected: str) -> None:
-    assert set_type("it", text) == expected
+    assert apply_typography("it", text) == expected
 
 
 def test_other_languages_stay() -> None:
-    assert set_type("de", "E' l' 你 , 好 .") == "E' l' 你 , 好 ."
+    assert apply_typography("de", "E' l' 你 , 好 .") == "E' l' 你 , 好 ."
 
 
 def test_what_is_kept_stays_to_the_letter() -> None:
     kept = ["你好 , 世界", "E' , x", "{0}"]
-    assert set_type("zh", "他说 你好 , 世界 , 再见 {0} .", kept) == "他说 你好 , 世界，再见 {0} ."
-    assert set_type("it", "E' , x , E' bello", kept) == "E' , x, È bello"
+    assert apply_typography("zh", "他说 你好 , 世界 , 再见 {0} .", kept) == "他说 你好 , 世界，再见 {0} ."
+    assert apply_typography("it", "E' , x , E' bello", kept) == "E' , x, È bello"
 
 
 @settings(max_examples=400)
 @given(text=TEXTS, language=st.sampled_from(["zh", "it", "fr"]))
 def test_twice_is_once_and_a_line_stays_a_line(text: str, language: str) -> None:
     line = normalize(text)
-    once = set_type(language, line)
-    assert set_type(language, once) == once
+    once = apply_typography(language, line)
+    assert apply_typography(language, once) == once
     assert normalize(once) == once
 
 
@@ -83,4 +83,4 @@ def test_as_much_is_kept_as_there_was(text: str, kept: list[str], language: str)
     line = normalize(text)
     for string in kept:
         if string.strip() and len(kept) == 1:
-            assert set_type(language, line, kept).count(string) >= line.count(string)
+            assert apply_typography(language, line, kept).count(string) >= line.count(string)

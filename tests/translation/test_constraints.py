@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nmt.config import RuntimeSettings
-from nmt.decoding import batched_search
+from nmt.decoding import engine
 from nmt.decoding.hypothesis import Hypothesis
 from nmt.system.console import Console
 from nmt.text.glossary import Glossary, missing_terms
@@ -67,13 +67,13 @@ def test_only_lines_with_missing_content_are_searched_again(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     searched: list[int] = []
-    search = batched_search.search
+    search = engine.search
 
     def counting(decoder: object, source: torch.Tensor, *rest: object) -> list[list[Hypothesis]]:
         searched.append(source.size(0))
         return search(decoder, source, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(batched_search, "search", counting)
+    monkeypatch.setattr(engine, "search", counting)
     list(translator.translate(["the cat", "the moon {0}", "a mat"]))
     assert sum(searched) == 4
     searched.clear()

@@ -11,10 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nmt.config import Languages, RuntimeSettings
-from nmt.decoding import batched_search, engine
-from nmt.decoding.batch_runner import BatchRunner
-from nmt.decoding.batched_search import Limits, balanced_batches, length_batches, search_all
-from nmt.decoding.engine import TorchEngine
+from nmt.decoding import engine
+from nmt.decoding.batch_runner import BatchRunner, length_batches
+from nmt.decoding.engine import Limits, TorchEngine, balanced_batches, search_all
 from nmt.decoding.hypothesis import Constraints
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError
@@ -260,8 +259,8 @@ class TestBatches:
                 raise torch.OutOfMemoryError("full")
             return original(model, source, *rest)  # type: ignore[arg-type]
 
-        original = batched_search.search
-        monkeypatch.setattr(batched_search, "search", small_machine)
+        original = engine.search
+        monkeypatch.setattr(engine, "search", small_machine)
         assert translated_texts(translator, SENTENCES, batch_tokens=10_000) == expected
         assert sizes == [6, 3, 1, 2, 3, 1, 2]
 
@@ -271,7 +270,7 @@ class TestBatches:
         def full(*_: object) -> object:
             raise torch.OutOfMemoryError("full")
 
-        monkeypatch.setattr(batched_search, "search", full)
+        monkeypatch.setattr(engine, "search", full)
         with pytest.raises(ConfigError, match="a sentence of 3 tokens with a beam of 5 does not fit"):
             search_all(BatchRunner([loaded.model]), [[5, 6]], SearchOptions(), 100)
 

@@ -7,10 +7,9 @@ import torch
 
 from nmt.config import MaxLength, Sampling
 from nmt.decoding.batch_runner import BatchRunner
-from nmt.decoding.batched_search import search_all
+from nmt.decoding.engine import coverage, needs_rescoring, search_all, search_and_rescore
 from nmt.decoding.forced_decoding import force_all
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.rescoring import coverage, needs_rescoring, search_and_rescore
 from tests.builders import tiny_model
 
 SENTENCES = [[4, 5, 6, 7], [8], [5, 5], [7, 7, 7, 7, 7]]
