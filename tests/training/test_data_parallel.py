@@ -33,6 +33,7 @@ from nmt.training.loss import Objective
 from nmt.training.progress import Adjustments, Progress
 from nmt.training.resume import check_same_step
 from nmt.training.run import RunDirectory
+from tests.builders import worker_process
 
 QUIET = Console(quiet=True)
 WORDS = ["ba", "ce", "di", "fo", "gu", "la", "me", "ni", "po", "ru"]
@@ -80,9 +81,39 @@ def overridden(overrides: tuple[str, ...]) -> list[str]:
 def torchrun(texts: Path, count: int, run: Path, *overrides: str, options: tuple[str, ...] = ()) -> list[str]:
     """Return the command that trains in so many processes."""
     program = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={count}", *options]
-    started = [] if any(option.endswith(".py") for option in options) else ["-m", "nmt"]
     recipe = str(texts / "recipe.yaml")
-    return [*program, *started, "train", "-c", recipe, *overridden((f"run={run}", *overrides))]
+    return [*program, "-m", "nmt", "train", "-c", recipe, *overridden((f"run={run}", *overrides))]
+
+
+RANKS = '''
+"""Start the ranks of a job as forks of a process that has imported everything."""
+
+import os, socket, sys
+import nmt.cli, nmt.commands.train, sacrebleu, torch._dynamo, torch.distributed.fsdp
+
+_, count, patch, *arguments = sys.argv
+with socket.socket() as probe:
+    probe.bind(("127.0.0.1", 0))
+    port = probe.getsockname()[1]
+os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count}
+sys.argv[1:] = arguments
+ranks = []
+for rank in range(int(count)):
+    ranks.append(os.fork())
+    if not ranks[-1]:
+        os.environ["RANK"] = os.environ["LOCAL_RANK"] = str(rank)
+        exec(patch, {})
+        nmt.cli.main()
+        os._exit(0)
+sys.exit(any([os.waitpid(rank, 0)[1] for rank in ranks]))
+'''
+
+
+def forked_ranks(texts: Path, count: int, run: Path, *overrides: str, patch: str = "") -> list[str]:
+    """Return the command that trains in so many processes without torchrun; each executes the code in `patch` first."""
+    recipe = str(texts / "recipe.yaml")
+    arguments = ["train", "-c", recipe, *overridden((f"run={run}", *overrides))]
+    return [sys.executable, "-c", RANKS, str(count), patch, *arguments]
 
 
 def train_run(command: list[str]) -> str:
@@ -207,7 +238,7 @@ def test_ranks_that_find_different_checkpoints_are_an_error(tmp_path: Path, monk
     ids=["ddp", "fsdp"],
 )
 def test_several_ranks_equal_one_process(texts: Path, tmp_path: Path, count: int, overrides: tuple[str, ...]) -> None:
-    said = train_run(torchrun(texts, count, tmp_path / "many", *overrides))
+    said = train_run(forked_ranks(texts, count, tmp_path / "many", *overrides))
     assert said.count(f"parameters on {count} × cpu") == 1  # one speaks
     assert said.count("stopped after step 12") == 1
     assert "Warning" not in said
@@ -218,7 +249,7 @@ def test_several_ranks_equal_one_process(texts: Path, tmp_path: Path, count: int
 def test_fsdp_resumes_a_single_process_and_back(texts: Path, tmp_path: Path) -> None:
     until_5, until_8 = (("data.test=null", f"train.stop.steps={steps}") for steps in (5, 8))
     alone(texts, tmp_path / "many", *until_5)
-    train_run(torchrun(texts, 2, tmp_path / "many", "runtime.parallel=fsdp", *until_8))
+    train_run(forked_ranks(texts, 2, tmp_path / "many", "runtime.parallel=fsdp", *until_8))
     alone(texts, tmp_path / "many")
     alone(texts, tmp_path / "one", *until_5)
     alone(texts, tmp_path / "one", *until_8)
@@ -226,18 +257,6 @@ def test_fsdp_resumes_a_single_process_and_back(texts: Path, tmp_path: Path) -> 
 
 
 # what may happen to one
-
-
-def worker(job: "subprocess.Popen[bytes]", rank: int) -> int:
-    """Return the id of the process that is a job's worker of some rank."""
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent == job.pid and f"\0RANK={rank}\0".encode() in b"\0" + (folder / "environ").read_bytes():
-                return int(folder.name)
-        except (OSError, IndexError):
-            continue
-    raise AssertionError(f"no worker of rank {rank}")
 
 
 def start_and_hit(command: list[str], run: Path, number: signal.Signals) -> int:
@@ -248,7 +267,7 @@ def start_and_hit(command: list[str], run: Path, number: signal.Signals) -> int:
             while RunDirectory(run).saved() == before:
                 assert job.poll() is None
                 time.sleep(0.01)
-            os.kill(worker(job, 1), number)
+            os.kill(worker_process(job, 1), number)
             return job.wait()
         finally:
             job.kill()
@@ -264,7 +283,7 @@ def test_stopped_and_killed_ranks_resume_to_the_same_run(texts: Path, tmp_path: 
         "model.dropout=0.1",
         "data.test=null",
     )
-    train_run(torchrun(texts, 3, tmp_path / "undisturbed", *long))
+    train_run(forked_ranks(texts, 3, tmp_path / "undisturbed", *long))
     run = tmp_path / "run"
     assert start_and_hit(torchrun(texts, 3, run, *long), run, signal.SIGTERM) != 0
     stopped_at = json.loads((run / "last" / "progress.json").read_text())["step"]
@@ -277,12 +296,11 @@ def test_stopped_and_killed_ranks_resume_to_the_same_run(texts: Path, tmp_path: 
 
 
 FAULTY = '''
-"""The commands, with a second process that now and then has bad luck."""
+"""Faults of the second process: its memory is too small for a batch, and a loss is not finite."""
 
 import torch
 
 from nmt.system import distributed
-from nmt.cli import main
 from nmt.training.loss import Objective
 from nmt.training.step import Updater
 
@@ -305,17 +323,15 @@ def failing(objective, batch):
 
 
 Updater.dispatch, Objective.forward = noting, failing
-main()
 '''
 
 
 @pytest.mark.slow
 def test_faults_of_one_rank_are_handled_by_all(texts: Path, tmp_path: Path) -> None:
     """What does not fit into the memory of one is cut from then on by all; what is no number in one, all skip."""
-    (tmp_path / "faulty.py").write_text(FAULTY)
     run = tmp_path / "many"
     limits = ("train.stop.steps=8", "data.test=null")
-    said = train_run(torchrun(texts, 2, run, *limits, options=(str(tmp_path / "faulty.py"),)))
+    said = train_run(forked_ranks(texts, 2, run, *limits, patch=FAULTY))
     assert "step 6: loss nan" in said
     progress = json.loads((run / "last" / "progress.json").read_text())
     assert (progress["step"], progress["skipped"]) == (8, 1)
