@@ -307,6 +307,8 @@ def _explain(error: BaseException) -> tuple[int, str]:
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
+    if isinstance(error, ImportError):  # the system refused memory for a library
+        return "failed to map segment" in str(error) or "cannot allocate memory" in str(error).lower()
     if "torch" in sys.modules:
         from nmt.system.device import is_out_of_memory
 

@@ -287,7 +287,9 @@ def test_termination_during_the_start_leaves_nothing(recipe: Path, repository: P
 
 
 def test_running_out_of_memory_is_a_user_error(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for error in (MemoryError(), RuntimeError("[enforce fail] DefaultCPUAllocator: not enough memory")):
+    refused = ImportError("libopenblas.so: failed to map segment from shared object")
+    allocator = RuntimeError("[enforce fail] DefaultCPUAllocator: not enough memory")
+    for error in (MemoryError(), allocator, refused):
         monkeypatch.setattr("nmt.commands.prepare.prepare", raising(error))
         result = call("prepare", "-c", recipe)
         assert (result.exit_code, result.stdout) == (2, "")
