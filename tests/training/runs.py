@@ -1,4 +1,4 @@
-"""Small trainings that tests start, interrupt, resume and compare."""
+"""Start, interrupt, resume and compare small training runs."""
 
 import json
 import os
@@ -32,14 +32,14 @@ def train_run(folder: Path, run: Path, *overrides: str) -> Outcome:
 
 
 def metrics(run: Path) -> list[dict[str, Any]]:
-    """Return what was logged, but for what a clock says."""
+    """Return the log records without measured times and speeds."""
     records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     clocks = ("seconds", "target_tokens_per_second", "loader_wait", "utilization")
     return [{key: value for key, value in record.items() if key not in clocks} for record in records]
 
 
 def tensors(run: Path) -> dict[str, torch.Tensor]:
-    """Return all weights, averaged ones included, and moments of the last checkpoint."""
+    """Return all weights (averaged weights included) and optimizer moments of the last checkpoint."""
     files = sorted((run / "last").glob("*.safetensors"))
     assert len(files) >= 2
     return {f"{file.name}: {name}": tensor for file in files for name, tensor in load_file(file).items()}
@@ -71,7 +71,7 @@ def saved_steps(run: Path) -> list[int]:
 
 
 def interrupt_at(monkeypatch: pytest.MonkeyPatch, step: int, number: signal.Signals = signal.SIGINT) -> None:
-    """Send this process a signal right after a step's update."""
+    """Send this process a signal after the update of a step."""
     plain = Training.step
 
     def step_and_signal(training: Training, feed: Prefetcher) -> None:
@@ -83,7 +83,7 @@ def interrupt_at(monkeypatch: pytest.MonkeyPatch, step: int, number: signal.Sign
 
 
 def interrupt_after(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
-    """Send this process a signal in the n-th step that it makes, of whatever number."""
+    """Send this process SIGTERM at the n-th step that it executes, whatever the step's number."""
     made: list[int] = []
     plain = Training.step
 
@@ -97,7 +97,7 @@ def interrupt_after(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
 
 
 def break_gradients(monkeypatch: pytest.MonkeyPatch, when: Callable[[Progress], bool]) -> None:
-    """Let a weight's gradient be no number in the steps that the function says."""
+    """Make a weight's gradient NaN in the steps for which `when` is true."""
     plain = Training.__init__
 
     def broken(training: Training, *arguments: Any) -> None:

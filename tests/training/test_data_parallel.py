@@ -1,4 +1,4 @@
-"""Several ranks train like one process, also when one of them fails."""
+"""Data-parallel training: several ranks equal one process, also when a rank fails."""
 
 import json
 import math
@@ -41,7 +41,7 @@ WORDS = ["ba", "ce", "di", "fo", "gu", "la", "me", "ni", "po", "ru"]
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A prepared corpus of an easy language, translated by reversing the words, and a recipe without dropout."""
+    """Prepare a corpus whose targets are the reversed sources, and a recipe without dropout."""
     folder = tmp_path_factory.mktemp("texts")
     choose = random.Random(1)
     for name, count in (("train", 150), ("valid", 9), ("test", 9)):
@@ -79,7 +79,7 @@ def overridden(overrides: tuple[str, ...]) -> list[str]:
 
 
 def torchrun(texts: Path, count: int, run: Path, *overrides: str, options: tuple[str, ...] = ()) -> list[str]:
-    """Return the command that trains in so many processes."""
+    """Return the command that trains in `count` processes."""
     program = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={count}", *options]
     recipe = str(texts / "recipe.yaml")
     return [*program, "-m", "nmt", "train", "-c", recipe, *overridden((f"run={run}", *overrides))]
@@ -117,7 +117,7 @@ def forked_ranks(texts: Path, count: int, run: Path, *overrides: str, patch: str
 
 
 def train_run(command: list[str]) -> str:
-    """Run a command to its end, which must be a good one; return what it said."""
+    """Run a command that must succeed and return its standard error."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stderr
@@ -129,7 +129,7 @@ def alone(texts: Path, run: Path, *overrides: str) -> Path:
 
 
 def metrics(run: Path) -> list[dict[str, Any]]:
-    """Return what was logged, but for what a clock says, and for padding, of which shares have less."""
+    """Return the log records without measured times, and without padding, which is smaller in shards."""
     left_out = ("seconds", "target_tokens_per_second", "loader_wait", "utilization", "padding")
     records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     return [{key: value for key, value in record.items() if key not in left_out} for record in records]
@@ -142,7 +142,7 @@ def tensors(run: Path) -> dict[str, torch.Tensor]:
 
 
 def assert_close(ours: Path, theirs: Path) -> None:
-    """All losses, norms and scores are the same within 1e-5 of themselves, and so are weights, average and moments."""
+    """Assert that losses, norms, scores, weights, average and moments are equal to a relative 1e-5."""
     one, other = metrics(ours), metrics(theirs)
     assert [record["step"] for record in one] == [record["step"] for record in other]
     for a, b in zip(one, other, strict=True):
@@ -156,7 +156,7 @@ def assert_close(ours: Path, theirs: Path) -> None:
     assert (ours / "test.json").read_text() == (theirs / "test.json").read_text()
 
 
-# who reads what
+# shards
 
 
 @pytest.mark.parametrize("size", [2, 3, 4, 7])
@@ -167,7 +167,7 @@ def test_ranks_read_disjoint_shards_of_an_epoch(texts: Path, size: int, groups: 
     identities = SentenceLengths(lengths.source, lengths.target, lengths.weights)
 
     def read(share: RankShard) -> tuple[list[int], list[int], int]:
-        """Return the pairs that a process reads in an epoch, the tokens of its batches, and how many have none."""
+        """Return the pairs read in an epoch, the target tokens of each batch, and the number of empty batches."""
         seen: list[int] = []
         stream = BatchStream(corpus.train, identities, 16, 1, groups, shard=share)
         plain = stream._read
@@ -184,7 +184,7 @@ def test_ranks_read_disjoint_shards_of_an_epoch(texts: Path, size: int, groups: 
     together = [pair for seen, _, _ in shares for pair in seen]
     assert sorted(together) == sorted(whole)
     assert len(set(whole[: len(corpus.train)])) == len(corpus.train)
-    # batch by batch, the shares make up the whole, and nobody has much more of it than others
+    # the shards of each batch add up to the batch, and their sizes are balanced
     assert np.sum([tokens for _, tokens, _ in shares], axis=0).tolist() == whole_tokens
     assert none_empty == 0
     assert sum(empty for _, _, empty in shares) > 0 or groups * 3 > size
@@ -194,7 +194,7 @@ def test_ranks_read_disjoint_shards_of_an_epoch(texts: Path, size: int, groups: 
 
 @pytest.mark.parametrize("r_drop", [0.0, 5.0])
 def test_dummy_batch_has_a_zero_gradient_for_every_weight(r_drop: float) -> None:
-    """A process without sentences has a gradient, of zeros, for every weight."""
+    """A rank without sentences still takes part in the all-reduce of every weight."""
     settings = ModelSettings(encoder_layers=1, decoder_layers=1, dim=8, heads=2, feed_forward=16)
     objective = Objective(Transformer(settings, 12, 12), 0.1, r_drop).train()
     loss, likelihood = objective(dummy_batch())
@@ -206,7 +206,7 @@ def test_dummy_batch_has_a_zero_gradient_for_every_weight(r_drop: float) -> None
         assert not weight.grad.any(), name
 
 
-# the machine
+# synchronization
 
 
 def test_sync_adjustments_takes_the_smallest_batch_of_all_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,14 +224,14 @@ def test_ranks_that_find_different_checkpoints_are_an_error(tmp_path: Path, monk
         check_same_step(RunDirectory(tmp_path), Progress())
 
 
-# the same run
+# equal runs
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("count", "overrides"),
     [
-        # of groups of two sentences, one of three ranks gets none
+        # in a group of two sentences, one of three ranks has no sentence
         (3, ("train.batch_tokens=16", "train.length_groups=1")),
         (2, ("runtime.parallel=fsdp",)),
     ],
@@ -239,7 +239,7 @@ def test_ranks_that_find_different_checkpoints_are_an_error(tmp_path: Path, monk
 )
 def test_several_ranks_equal_one_process(texts: Path, tmp_path: Path, count: int, overrides: tuple[str, ...]) -> None:
     said = train_run(forked_ranks(texts, count, tmp_path / "many", *overrides))
-    assert said.count(f"parameters on {count} × cpu") == 1  # one speaks
+    assert said.count(f"parameters on {count} × cpu") == 1  # only rank 0 prints
     assert said.count("stopped after step 12") == 1
     assert "Warning" not in said
     assert_close(alone(texts, tmp_path / "one", *overrides), tmp_path / "many")
@@ -256,11 +256,11 @@ def test_fsdp_resumes_a_single_process_and_back(texts: Path, tmp_path: Path) -> 
     assert_close(alone(texts, tmp_path / "one"), tmp_path / "many")
 
 
-# what may happen to one
+# failures of a rank
 
 
 def start_and_hit(command: list[str], run: Path, number: signal.Signals) -> int:
-    """Start a job, send a signal to its second process as soon as another checkpoint is there, return how it ended."""
+    """Start a job, send a signal to rank 1 after its next checkpoint, and return the exit status."""
     before = RunDirectory(run).saved()
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as job:
         try:
@@ -275,7 +275,7 @@ def start_and_hit(command: list[str], run: Path, number: signal.Signals) -> int:
 
 @pytest.mark.slow
 def test_stopped_and_killed_ranks_resume_to_the_same_run(texts: Path, tmp_path: Path) -> None:
-    """Bit for bit, with dropout, in three processes: of two numbers the sum is the same in any order, of three not."""
+    """Bit for bit, with dropout; three ranks, because the rounding of a sum of three depends on its order."""
     long = (
         "train.stop.steps=45",
         "train.validate_every=15",
@@ -328,7 +328,7 @@ Updater.dispatch, Objective.forward = noting, failing
 
 @pytest.mark.slow
 def test_faults_of_one_rank_are_handled_by_all(texts: Path, tmp_path: Path) -> None:
-    """What does not fit into the memory of one is cut from then on by all; what is no number in one, all skip."""
+    """After an OOM of one rank all ranks split large batches; after a NaN in one rank all skip the update."""
     run = tmp_path / "many"
     limits = ("train.stop.steps=8", "data.test=null")
     said = train_run(forked_ranks(texts, 2, run, *limits, patch=FAULTY))
@@ -338,7 +338,7 @@ def test_faults_of_one_rank_are_handled_by_all(texts: Path, tmp_path: Path) -> N
     assert progress["adjustments"]["largest_batch"] < 64
     assert [record["step"] for record in metrics(run) if record["type"] == "skipped"] == [6]
     assert {path.parent.name for path in run.glob("skipped*/step-00000006.json")} == {"skipped", "skipped-1"}
-    # until then, the cut has changed nothing
+    # before step 6, splitting does not change the losses
     lone = alone(texts, tmp_path / "one", *limits)
     before = [[r["loss"] for r in metrics(of) if r["type"] == "train" and r["step"] < 6] for of in (run, lone)]
     assert before[0] == pytest.approx(before[1], rel=1e-5)

@@ -1,4 +1,4 @@
-"""`nmt train --dry-run`: the estimate, and that nothing is written."""
+"""`nmt train --dry-run` prints an estimate and writes nothing."""
 
 import hashlib
 from pathlib import Path
@@ -54,7 +54,7 @@ def corpus(recipe: Recipe) -> PreparedCorpus:
 
 
 def contents(folder: Path) -> dict[str, str]:
-    """Return every file, link and folder with what is in it."""
+    """Return all paths below a folder, with the SHA-256 digest of each file."""
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
         for path in folder.rglob("*")
@@ -62,42 +62,42 @@ def contents(folder: Path) -> dict[str, str]:
 
 
 def test_estimate_counts_parameters_updates_and_pairs(recipe: Recipe, corpus: PreparedCorpus) -> None:
-    found = estimate(recipe, corpus, CPU)
+    result = estimate(recipe, corpus, CPU)
     model = Transformer(recipe.model, 500, 500)
-    assert found.parameters == sum(weight.numel() for weight in model.parameters())
+    assert result.parameters == sum(weight.numel() for weight in model.parameters())
     # weight, gradient and two moments, four bytes each
-    assert found.memory.state == 4 * 4 * found.parameters
+    assert result.memory.state == 4 * 4 * result.parameters
     groups = plan_epoch(SentenceLengths.of(corpus.train), 256 // 4, recipe.seed, 0).groups
-    assert found.updates_an_epoch == len(groups) / 4 / 2
-    assert found.pairs == len(corpus.train)
-    assert found.target_tokens_per_second > 0
-    assert (found.memory.free, found.memory.peak) == (None, None)  # measured on CUDA only
+    assert result.updates_an_epoch == len(groups) / 4 / 2
+    assert result.pairs == len(corpus.train)
+    assert result.target_tokens_per_second > 0
+    assert (result.memory.free, result.memory.peak) == (None, None)  # measured on CUDA only
 
 
-def made_up(recipe: Recipe, stop: Stop, memory: Memory) -> Estimate:
+def estimate_with(recipe: Recipe, stop: Stop, memory: Memory) -> Estimate:
     chosen = recipe.model_copy(update={"train": recipe.train.model_copy(update={"stop": stop})})
     return Estimate(chosen, CPU, 1_000, memory, 400, 25.0, (0.1, 0.2), 1500.0, 0.5)
 
 
 def test_times_to_each_limit_equal_those_by_hand(recipe: Recipe) -> None:
     stop = Stop(steps=1000, epochs=4, hours=0.25, patience=3)
-    found = made_up(recipe, stop, Memory(2**30, 3 * 2**30, 4 * 2**30))
-    assert found.times() == {"steps": (1000, 500), "epochs": (100, 50), "hours": (1800, 900)}
-    text = render(found).splitlines()
-    said = {line.split("  ")[0]: line for line in text}
-    assert said["memory"].endswith("3.00 GiB for the largest batches; 4.00 GiB are free")
-    assert said["batch"].endswith("256 target tokens × 2")
-    assert said["train.stop.steps 1,000"].endswith("0:08:20, after 1,000 updates")
-    assert said["train.stop.hours 0.25"].endswith("0:15:00, after 1,800 updates")
-    assert said["train.stop.patience 3"].endswith("not predictable")
-    assert said["an epoch"].endswith("0:00:12")
+    result = estimate_with(recipe, stop, Memory(2**30, 3 * 2**30, 4 * 2**30))
+    assert result.times() == {"steps": (1000, 500), "epochs": (100, 50), "hours": (1800, 900)}
+    text = render(result).splitlines()
+    row_of = {line.split("  ")[0]: line for line in text}
+    assert row_of["memory"].endswith("3.00 GiB for the largest batches; 4.00 GiB are free")
+    assert row_of["batch"].endswith("256 target tokens × 2")
+    assert row_of["train.stop.steps 1,000"].endswith("0:08:20, after 1,000 updates")
+    assert row_of["train.stop.hours 0.25"].endswith("0:15:00, after 1,800 updates")
+    assert row_of["train.stop.patience 3"].endswith("not predictable")
+    assert row_of["an epoch"].endswith("0:00:12")
     assert max(map(len, text)) <= 80
 
 
 def test_largest_batches_that_do_not_fit_are_reported(recipe: Recipe) -> None:
-    text = render(made_up(recipe, Stop(), Memory(2**20, float("inf"), 2**30)))
+    text = render(estimate_with(recipe, Stop(), Memory(2**20, float("inf"), 2**30)))
     assert "memory                    the largest batches do not fit; 1.00 GiB are free" in text
-    assert "largest batches" not in render(made_up(recipe, Stop(), Memory(2**20)))
+    assert "largest batches" not in render(estimate_with(recipe, Stop(), Memory(2**20)))
 
 
 def test_dry_run_writes_nothing(file: Path, recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,15 +114,15 @@ def test_dry_run_writes_nothing(file: Path, recipe: Recipe, tmp_path: Path, monk
 
 def test_dry_run_leaves_an_existing_run_unchanged(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    place = f"run={tmp_path / 'run'}"
-    train(load_recipe(file, [place]), QUIET)
+    run_override = f"run={tmp_path / 'run'}"
+    train(load_recipe(file, [run_override]), QUIET)
     before = contents(tmp_path)
-    overrides = ["--set", place, "--set", "train.batch_tokens=auto"]
+    overrides = ["--set", run_override, "--set", "train.batch_tokens=auto"]
     result = CliRunner().invoke(app, ["train", "-c", str(file), "--dry-run", *overrides])
     assert result.exit_code == 0, result.output
     assert "auto is 256, as recorded in" in result.stderr
     assert contents(tmp_path) == before
-    assert train(load_recipe(file, [place, "train.stop.steps=3"]), QUIET).step == 3
+    assert train(load_recipe(file, [run_override, "train.stop.steps=3"]), QUIET).step == 3
 
 
 def test_dry_run_refuses_a_missing_test_text(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The training loop: determinism, the log, limits, and checkpoints."""
+"""The training loop: determinism, the log, stop limits, and checkpoints."""
 
 import json
 import os
@@ -38,19 +38,19 @@ from tests.training.runs import (
 )
 
 
-def test_max_length_of_the_training_text_is_saved_with_the_model(texts: Path, tmp_path: Path) -> None:
-    learnt = json.loads((texts / "prepared" / "manifest.json").read_text())["max_length"]
-    assert learnt["extra"] == 5
+def test_estimated_max_length_is_saved_with_the_model(texts: Path, tmp_path: Path) -> None:
+    estimated = json.loads((texts / "prepared" / "manifest.json").read_text())["max_length"]
+    assert estimated["extra"] == 5
     stop = "train.stop.steps=1"
     train_run(texts, tmp_path / "null", stop)
-    assert load_model(tmp_path / "null" / "last", CPU).decode.max_length == MaxLength(**learnt)
+    assert load_model(tmp_path / "null" / "last", CPU).decode.max_length == MaxLength(**estimated)
     train_run(texts, tmp_path / "own", stop, "decode.max_length={factor: 3, extra: 4}")
     assert load_model(tmp_path / "own" / "last", CPU).decode.max_length == MaxLength(factor=3, extra=4)
-    train_run(texts, tmp_path / "null", stop)  # and a run whose recipe says nothing is the same run still
+    train_run(texts, tmp_path / "null", stop)  # a recipe without decode.max_length resumes the run
 
 
 def test_length_groups_equal_accumulated_smaller_batches(texts: Path, tmp_path: Path) -> None:
-    """A batch of 64 tokens in four groups is four batches of 16 tokens that make one update, but for rounding."""
+    """One batch of 64 tokens in 4 length groups equals 4 accumulated batches of 16 tokens up to rounding."""
     quiet = ("model.dropout=0", "train.adam_epsilon=1e-3", "train.log_every=1")
     train_run(texts, tmp_path / "groups", *quiet, "train.batch_tokens=64", "train.length_groups=4")
     train_run(
@@ -94,7 +94,7 @@ def test_log_records_are_consistent(uninterrupted: Path, texts: Path) -> None:
     assert all(a["target_tokens"] < b["target_tokens"] for a, b in pairwise(records) if a["step"] < b["step"])
     assert training[-1]["target_tokens"] <= 12 * 64
     assert training[-1]["loss"] < training[0]["loss"]
-    # of 80 pieces each is as probable as the others at first
+    # the initial model is close to uniform over 80 pieces
     assert 20 < training[0]["perplexity"] < 200
     for record in records:
         if record["type"] == "validation":
@@ -129,25 +129,25 @@ def test_training_stops_after_epochs(texts: Path, tmp_path: Path) -> None:
         "train.stop.steps=null",
         "train.stop.epochs=2",
         "train.batch_tokens=512",
-        "train.length_groups=1",  # else the last update may reach into the next epoch
+        "train.length_groups=1",  # more groups may carry the last update into the next epoch
         "train.validate_every=100",
     )
     content = progress(tmp_path / "run")
     assert outcome.reason == "train.stop.epochs is 2"
     assert (content["epoch"], content["group"]) == (2, 0)
-    # each epoch shows each pair once, with its end symbol
+    # each epoch contains each pair once, with its end symbol
     prepared = json.loads((texts / "prepared" / "manifest.json").read_text())["train"]
     assert content["target_tokens"] == 2 * (prepared["target"]["tokens"] + prepared["kept"])
 
 
-def test_warmup_longer_than_the_training_is_warned_about(
+def test_warmup_longer_than_the_training_gives_a_warning(
     texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ["train.schedule={name: linear, rate: 1e-3, warmup: 2}", "train.validate_every=9"]
     for steps in (2, 3):
         train(recipe(texts, tmp_path / str(steps), *options, f"train.stop.steps={steps}"), Console())
-        said = " ".join(capsys.readouterr().err.split())
-        assert ("2 steps of warm-up leave none of the 2 steps" in said) == (steps == 2)
+        message = " ".join(capsys.readouterr().err.split())
+        assert ("2 steps of warm-up leave none of the 2 steps" in message) == (steps == 2)
 
 
 def test_training_stops_after_hours(texts: Path, tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_training_stops_after_validations_without_gain(
     overrides = ("train.stop.patience=2", "train.best_metric=loss", "train.validate_every=2", "train.keep_best=2")
     outcome = train_run(texts, tmp_path / "run", *overrides)
     assert (outcome.step, outcome.reason) == (8, "no better loss in 2 validations")
-    # 2.0 came at step 4 and, no better, at step 8
+    # a loss of 2.0 occurs at step 4 and, without gain, at step 8
     assert saved_steps(tmp_path / "run") == [4, 8]
     assert [value for value, _ in progress(tmp_path / "run")["best"]] == [-2.0, -2.0]
 
@@ -208,7 +208,7 @@ def test_validation_line_longer_than_learned_positions_is_split(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("steps", [1, 5])
-def test_batch_that_does_not_fit_is_cut_from_then_on(
+def test_batches_above_the_largest_that_fits_are_split(
     texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], steps: int
 ) -> None:
     plain, failed = step_module.pad_to_multiple, []
@@ -221,11 +221,13 @@ def test_batch_that_does_not_fit_is_cut_from_then_on(
 
     monkeypatch.setattr(step_module, "pad_to_multiple", small)
     train_run(texts, tmp_path / "whole")
-    learnt = progress(tmp_path / "whole")["adjustments"]["largest_batch"]
+    largest = progress(tmp_path / "whole")["adjustments"]["largest_batch"]
     assert 1 <= len(failed) <= 2
-    assert learnt == failed[-1] * 3 // 4
-    said = f"did not fit into the memory of cpu and was processed in parts; from now on batches of more than {learnt}"
-    assert capsys.readouterr().err.count(said) == 1
+    assert largest == failed[-1] * 3 // 4
+    message = (
+        f"did not fit into the memory of cpu and was processed in parts; from now on batches of more than {largest}"
+    )
+    assert capsys.readouterr().err.count(message) == 1
     with monkeypatch.context() as patch:
         interrupt_after(patch, steps)
         train_run(texts, tmp_path / "run")
@@ -235,7 +237,9 @@ def test_batch_that_does_not_fit_is_cut_from_then_on(
     assert progress(tmp_path / "whole") == progress(tmp_path / "run")
 
 
-def test_out_of_memory_in_validation_is_explained(texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_out_of_memory_in_validation_raises_config_error(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def too_much(*_arguments: object) -> None:
         raise torch.OutOfMemoryError
 
@@ -269,13 +273,13 @@ def test_moving_average_is_saved_as_the_model_and_changes_no_update(
 
 
 def test_moving_average_equals_its_definition_over_all_steps(texts: Path, tmp_path: Path) -> None:
-    """Each step's weights are the last of a run that long."""
+    """The weights of step n are the final weights of a run of n steps."""
     for step in range(1, 5):
         train_run(texts, tmp_path / f"{step}", f"train.stop.steps={step}", "train.ema=0.25")
     history = [load_file(tmp_path / f"{step}" / "last" / "training.safetensors") for step in range(1, 5)]
     found = [load_file(tmp_path / f"{step}" / "last" / "model.safetensors") for step in range(1, 5)]
     for name, weight in found[3].items():
-        # decays of (1+t)/(10+t), from the fourth on of 0.25
+        # the decay is (1+t)/(10+t), and 0.25 from the fourth step on
         expected = found[0][name].double()
         for step, decay in ((2, 3 / 12), (3, 0.25), (4, 0.25)):
             expected = decay * expected + (1 - decay) * history[step - 1][name].double()

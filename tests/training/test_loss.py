@@ -1,4 +1,4 @@
-"""The loss against its definition in float64, value and gradients, however it is cut into chunks."""
+"""Loss functions: values and gradients equal the definitions in float64 for every chunk size."""
 
 from itertools import pairwise
 from typing import Any
@@ -9,13 +9,13 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from nmt.training import loss as module
+from nmt.training import loss as loss_module
 from nmt.training.loss import r_drop_loss, smoothed_cross_entropy
 
 PAD, V, D = 0, 13, 6
 
 
-def problem(dtype: torch.dtype = torch.float64, scale: float = 1.0) -> tuple[Tensor, Tensor, Tensor]:
+def random_inputs(dtype: torch.dtype = torch.float64, scale: float = 1.0) -> tuple[Tensor, Tensor, Tensor]:
     torch.manual_seed(1)
     hidden = (torch.randn(3, 7, D, dtype=dtype) * scale).requires_grad_()
     weight = torch.randn(V, D, dtype=dtype).requires_grad_()
@@ -24,25 +24,25 @@ def problem(dtype: torch.dtype = torch.float64, scale: float = 1.0) -> tuple[Ten
     return hidden, weight, targets
 
 
-def by_definition(hidden: Tensor, weight: Tensor, targets: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
-    """Return -Σ q log p with q written out symbol by symbol, and the entropy of all q."""
+def reference_loss(hidden: Tensor, weight: Tensor, targets: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
+    """Return -Σ q log p with q computed one token at a time, and the summed entropy of q."""
     loss = torch.zeros((), dtype=torch.float64)
     entropy = torch.zeros((), dtype=torch.float64)
-    for row, right in zip(hidden.flatten(0, 1), targets.flatten().tolist(), strict=True):
-        if right == PAD:
+    for hidden_row, target in zip(hidden.flatten(0, 1), targets.flatten().tolist(), strict=True):
+        if target == PAD:
             continue
         q = torch.full((V,), epsilon / (V - 2), dtype=torch.float64)
         q[PAD] = 0
-        q[right] = 1 - epsilon
+        q[target] = 1 - epsilon
         assert q.sum().item() == pytest.approx(1)
-        exponentials = torch.exp((weight @ row).double())
+        exponentials = torch.exp((weight @ hidden_row).double())
         loss = loss - (q * torch.log(exponentials / exponentials.sum())).sum()
         entropy = entropy - torch.special.xlogy(q, q).sum()
     return loss, entropy
 
 
-def chunks_of(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
-    monkeypatch.setattr(module, "_CHUNK_LOGITS", {"cpu": rows * V})
+def set_chunk_rows(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    monkeypatch.setattr(loss_module, "_CHUNK_LOGITS", {"cpu": rows * V})
 
 
 def gradients(loss: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
@@ -51,22 +51,25 @@ def gradients(loss: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 0.4])
 @pytest.mark.parametrize("rows", [1, 2, 5, 16, 17, 1000])
-def test_is_its_definition(monkeypatch: pytest.MonkeyPatch, epsilon: float, rows: int) -> None:
-    chunks_of(monkeypatch, rows)
-    hidden, weight, targets = problem()
+def test_smoothed_cross_entropy_equals_its_definition(
+    monkeypatch: pytest.MonkeyPatch, epsilon: float, rows: int
+) -> None:
+    set_chunk_rows(monkeypatch, rows)
+    hidden, weight, targets = random_inputs()
     loss, likelihood = smoothed_cross_entropy(hidden, weight, targets, epsilon)
-    expected, _ = by_definition(hidden, weight, targets, epsilon)
-    plain, _ = by_definition(hidden, weight, targets, 0.0)
-    # logits are turned into probabilities in float32
+    expected, _ = reference_loss(hidden, weight, targets, epsilon)
+    plain, _ = reference_loss(hidden, weight, targets, 0.0)
+    # the implementation computes the softmax in float32
     assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
     assert likelihood.item() == pytest.approx(plain.item(), rel=1e-5)
     assert not likelihood.requires_grad
-    for found, wanted in zip(gradients(3 * loss, hidden, weight), gradients(3 * expected, hidden, weight), strict=True):
-        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+    reference = gradients(3 * expected, hidden, weight)
+    for actual, reference_gradient in zip(gradients(3 * loss, hidden, weight), reference, strict=True):
+        torch.testing.assert_close(actual, reference_gradient, rtol=1e-4, atol=1e-5)
 
 
-def test_padding_gets_no_gradient_and_teaches_nothing() -> None:
-    hidden, weight, targets = problem()
+def test_gradient_of_padding_is_zero() -> None:
+    hidden, weight, targets = random_inputs()
     loss, _ = smoothed_cross_entropy(hidden, weight, targets, 0.1)
     (gradient,) = gradients(loss, hidden)
     assert not gradient[targets == PAD].any()
@@ -74,33 +77,34 @@ def test_padding_gets_no_gradient_and_teaches_nothing() -> None:
 
 
 @pytest.mark.parametrize("rows", [3, 1000])
-def test_without_smoothing_it_is_torchs_cross_entropy(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
-    chunks_of(monkeypatch, rows)
-    hidden, weight, targets = problem(torch.float32)
+def test_loss_without_smoothing_equals_torch_cross_entropy(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    set_chunk_rows(monkeypatch, rows)
+    hidden, weight, targets = random_inputs(torch.float32)
     loss, likelihood = smoothed_cross_entropy(hidden, weight, targets, 0.0)
     logits = (hidden @ weight.t()).flatten(0, 1)
     expected = F.cross_entropy(logits, targets.flatten(), ignore_index=PAD, reduction="sum")
     assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
     assert likelihood.item() == pytest.approx(loss.item(), rel=1e-6)
-    for found, wanted in zip(gradients(loss, hidden, weight), gradients(expected, hidden, weight), strict=True):
-        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+    reference = gradients(expected, hidden, weight)
+    for actual, reference_gradient in zip(gradients(loss, hidden, weight), reference, strict=True):
+        torch.testing.assert_close(actual, reference_gradient, rtol=1e-4, atol=1e-5)
 
 
-def test_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loss_does_not_depend_on_the_chunk_size(monkeypatch: pytest.MonkeyPatch) -> None:
     results = []
     for rows in (1, 4, 1000):
-        chunks_of(monkeypatch, rows)
-        hidden, weight, targets = problem(torch.float32)
+        set_chunk_rows(monkeypatch, rows)
+        hidden, weight, targets = random_inputs(torch.float32)
         loss, likelihood = smoothed_cross_entropy(hidden, weight, targets, 0.1)
         results.append((loss.detach(), likelihood, *gradients(loss, hidden, weight)))
     for result in results[1:]:
-        for found, wanted in zip(result, results[0], strict=True):
-            torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+        for actual, reference_gradient in zip(result, results[0], strict=True):
+            torch.testing.assert_close(actual, reference_gradient, rtol=1e-5, atol=1e-5)
 
 
-def test_kullback_leibler_divergence_differs_by_the_entropy_of_q() -> None:
+def test_loss_minus_kl_divergence_is_the_entropy_of_q() -> None:
     epsilon = 0.1
-    hidden, weight, targets = problem()
+    hidden, weight, targets = random_inputs()
     loss, _ = smoothed_cross_entropy(hidden, weight, targets, epsilon)
     kept = targets != PAD
     q = torch.full((int(kept.sum()), V), epsilon / (V - 2), dtype=torch.float64)
@@ -108,13 +112,13 @@ def test_kullback_leibler_divergence_differs_by_the_entropy_of_q() -> None:
     q.scatter_(1, targets[kept].unsqueeze(1), 1 - epsilon)
     log_p = (hidden[kept] @ weight.t()).log_softmax(-1)
     divergence = F.kl_div(log_p, q, reduction="sum")
-    _, entropy = by_definition(hidden, weight, targets, epsilon)
+    _, entropy = reference_loss(hidden, weight, targets, epsilon)
     assert (loss - divergence).item() == pytest.approx(entropy.item(), rel=1e-4)
 
 
 @pytest.mark.parametrize("scale", [100.0, 1e4])
-def test_huge_logits_stay_finite(scale: float) -> None:
-    hidden, weight, targets = problem(torch.float32, scale)
+def test_loss_of_huge_logits_is_finite(scale: float) -> None:
+    hidden, weight, targets = random_inputs(torch.float32, scale)
     loss, likelihood = smoothed_cross_entropy(hidden, weight, targets, 0.1)
     logits = (hidden.double() @ weight.double().t()).flatten(0, 1)
     expected = F.cross_entropy(logits, targets.flatten(), ignore_index=PAD, reduction="sum")
@@ -122,37 +126,39 @@ def test_huge_logits_stay_finite(scale: float) -> None:
     assert all(torch.isfinite(g).all() for g in gradients(loss, hidden, weight))
 
 
-def test_nothing_but_padding_costs_nothing() -> None:
-    hidden, weight, targets = problem()
+def test_loss_of_padding_is_zero() -> None:
+    hidden, weight, targets = random_inputs()
     loss, likelihood = smoothed_cross_entropy(hidden, weight, torch.zeros_like(targets), 0.1)
     assert loss.item() == likelihood.item() == 0
     assert not any(gradient.any() for gradient in gradients(loss, hidden, weight))
 
 
-def test_who_knows_how_many_count_need_not_ask() -> None:
-    hidden, weight, targets = problem()
-    asked = smoothed_cross_entropy(hidden, weight, targets, 0.1)
-    known = smoothed_cross_entropy(hidden, weight, targets, 0.1, int((targets != PAD).sum()))
-    assert asked == known
-    for ours, theirs in zip(gradients(known[0], hidden, weight), gradients(asked[0], hidden, weight), strict=True):
-        assert torch.equal(ours, theirs)
+def test_given_token_count_does_not_change_the_loss() -> None:
+    hidden, weight, targets = random_inputs()
+    counted = smoothed_cross_entropy(hidden, weight, targets, 0.1)
+    given = smoothed_cross_entropy(hidden, weight, targets, 0.1, int((targets != PAD).sum()))
+    assert counted == given
+    for actual_given, actual_counted in zip(
+        gradients(given[0], hidden, weight), gradients(counted[0], hidden, weight), strict=True
+    ):
+        assert torch.equal(actual_given, actual_counted)
 
 
 @pytest.mark.parametrize(("rows", "chunk"), [(0, 4), (5, 2), (63, 524), (64, 524), (4089, 524), (1048, 524)])
-def test_chunks_are_all_rows_in_few_sizes(rows: int, chunk: int) -> None:
-    edges = module._edges(rows, chunk)
+def test_chunks_cover_all_rows(rows: int, chunk: int) -> None:
+    edges = loss_module._edges(rows, chunk)
     sizes = [end - start for start, end in pairwise(edges)]
     assert sum(sizes) == rows
     assert all(0 < size <= chunk for size in sizes)
 
 
-def test_chunks_have_few_sizes() -> None:
-    asked = {end - start for rows in range(4000, 5000) for start, end in pairwise(module._edges(rows, 524))}
-    assert len(asked) < 100 < len({rows % 524 for rows in range(4000, 5000)})
+def test_chunks_have_few_distinct_sizes() -> None:
+    sizes = {end - start for rows in range(4000, 5000) for start, end in pairwise(loss_module._edges(rows, 524))}
+    assert len(sizes) < 100 < len({rows % 524 for rows in range(4000, 5000)})
 
 
-class Products(TorchDispatchMode):
-    """Counts matrix products."""
+class ProductCounter(TorchDispatchMode):
+    """Count matrix products."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -163,42 +169,42 @@ class Products(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
-def test_without_learning_there_is_no_gradient_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    chunks_of(monkeypatch, 4)
-    hidden, weight, targets = problem()
+def test_loss_without_autograd_computes_no_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_chunk_rows(monkeypatch, 4)
+    hidden, weight, targets = random_inputs()
     chunks = -(-int((targets != PAD).sum()) // 4)
-    with Products() as products:
+    with ProductCounter() as counter:
         loss, likelihood = smoothed_cross_entropy(hidden, weight, targets, 0.1)
-    assert products.count == 3 * chunks
-    with torch.no_grad(), Products() as products:
-        quiet_loss, quiet_likelihood = smoothed_cross_entropy(hidden, weight, targets, 0.1)
-    assert products.count == chunks
-    assert not quiet_loss.requires_grad
-    assert (quiet_loss.item(), quiet_likelihood.item()) == (loss.item(), likelihood.item())
+    assert counter.count == 3 * chunks
+    with torch.no_grad(), ProductCounter() as counter:
+        detached_loss, detached_likelihood = smoothed_cross_entropy(hidden, weight, targets, 0.1)
+    assert counter.count == chunks
+    assert not detached_loss.requires_grad
+    assert (detached_loss.item(), detached_likelihood.item()) == (loss.item(), likelihood.item())
 
 
-def test_bf16_autocast_is_close_and_keeps_the_weights_gradient_in_fp32() -> None:
-    hidden, weight, targets = problem(torch.float32)
+def test_bf16_autocast_keeps_gradients_in_fp32() -> None:
+    hidden, weight, targets = random_inputs(torch.float32)
     expected, _ = smoothed_cross_entropy(hidden, weight, targets, 0.1)
-    wanted = gradients(expected, hidden, weight)
+    expected_gradients = gradients(expected, hidden, weight)
     with torch.autocast("cpu", torch.bfloat16):
         loss, _ = smoothed_cross_entropy(hidden, weight, targets, 0.1)
-    found = gradients(loss, hidden, weight)
+    actual = gradients(loss, hidden, weight)
     assert loss.dtype == torch.float32
     assert loss.item() == pytest.approx(expected.item(), rel=0.02)
-    for a, b in zip(found, wanted, strict=True):
+    for a, b in zip(actual, expected_gradients, strict=True):
         assert a.dtype == torch.float32
         assert F.cosine_similarity(a.flatten(), b.flatten(), dim=0).item() > 0.999
 
 
-def r_drop_by_definition(first: Tensor, second: Tensor, weight: Tensor, targets: Tensor, alpha: float) -> Tensor:
-    """Return half of the paper's loss, a token at a time."""
+def reference_r_drop(first: Tensor, second: Tensor, weight: Tensor, targets: Tensor, alpha: float) -> Tensor:
+    """Return half of the loss of the R-Drop paper, computed one token at a time."""
     loss = torch.zeros((), dtype=torch.float64)
     for hidden in (first, second):
-        loss = loss + by_definition(hidden, weight, targets, 0.1)[0] / 2
-    for a, b, right in zip(first.flatten(0, 1), second.flatten(0, 1), targets.flatten().tolist(), strict=True):
-        if right != PAD:
-            p, q = (torch.softmax(weight @ row, dim=0) for row in (a, b))
+        loss = loss + reference_loss(hidden, weight, targets, 0.1)[0] / 2
+    for a, b, target in zip(first.flatten(0, 1), second.flatten(0, 1), targets.flatten().tolist(), strict=True):
+        if target != PAD:
+            p, q = (torch.softmax(weight @ hidden_row, dim=0) for hidden_row in (a, b))
             divergences = (p * (p / q).log()).sum() + (q * (q / p).log()).sum()
             loss = loss + alpha / 4 * divergences
     return loss
@@ -206,37 +212,39 @@ def r_drop_by_definition(first: Tensor, second: Tensor, weight: Tensor, targets:
 
 @pytest.mark.parametrize("rows", [1, 6, 7, 1000])
 @pytest.mark.parametrize("alpha", [0.5, 5.0])
-def test_r_drop_is_its_definition(monkeypatch: pytest.MonkeyPatch, alpha: float, rows: int) -> None:
-    chunks_of(monkeypatch, rows)
-    first, weight, targets = problem()
+def test_r_drop_equals_its_definition(monkeypatch: pytest.MonkeyPatch, alpha: float, rows: int) -> None:
+    set_chunk_rows(monkeypatch, rows)
+    first, weight, targets = random_inputs()
     second = (first + 0.5 * torch.randn_like(first)).detach().requires_grad_()
     loss, likelihood = r_drop_loss((first, second), weight, targets, 0.1, alpha)
-    expected = r_drop_by_definition(first, second, weight, targets, alpha)
+    expected = reference_r_drop(first, second, weight, targets, alpha)
     assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
-    plain = [by_definition(hidden, weight, targets, 0.0)[0].item() for hidden in (first, second)]
+    plain = [reference_loss(hidden, weight, targets, 0.0)[0].item() for hidden in (first, second)]
     assert likelihood.item() == pytest.approx(sum(plain) / 2, rel=1e-5)
-    wanted = gradients(3 * expected, first, second, weight)
-    for found, right in zip(gradients(3 * loss, first, second, weight), wanted, strict=True):
-        torch.testing.assert_close(found, right, rtol=1e-4, atol=2e-5)
+    expected_gradients = gradients(3 * expected, first, second, weight)
+    for actual, reference_gradient in zip(gradients(3 * loss, first, second, weight), expected_gradients, strict=True):
+        torch.testing.assert_close(actual, reference_gradient, rtol=1e-4, atol=2e-5)
 
 
-def test_r_drop_of_two_equal_passes_is_the_plain_loss() -> None:
-    hidden, weight, targets = problem()
+def test_r_drop_of_equal_passes_equals_cross_entropy() -> None:
+    hidden, weight, targets = random_inputs()
     loss, likelihood = r_drop_loss((hidden, hidden), weight, targets, 0.1, 5.0)
     plain, plain_likelihood = smoothed_cross_entropy(hidden, weight, targets, 0.1)
     assert loss.item() == pytest.approx(plain.item(), rel=1e-6)
     assert likelihood.item() == pytest.approx(plain_likelihood.item(), rel=1e-6)
-    for found, right in zip(gradients(loss, hidden, weight), gradients(plain, hidden, weight), strict=True):
-        torch.testing.assert_close(found, right, rtol=1e-5, atol=1e-6)
+    for actual, reference_gradient in zip(
+        gradients(loss, hidden, weight), gradients(plain, hidden, weight), strict=True
+    ):
+        torch.testing.assert_close(actual, reference_gradient, rtol=1e-5, atol=1e-6)
 
 
-def test_a_frozen_matrix_costs_no_product(monkeypatch: pytest.MonkeyPatch) -> None:
-    chunks_of(monkeypatch, 4)
-    hidden, weight, targets = problem()
-    learning, _ = smoothed_cross_entropy(hidden, weight, targets, 0.1)
-    (wanted,) = gradients(learning, hidden)
-    with Products() as products:
+def test_frozen_weight_saves_one_product_per_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_chunk_rows(monkeypatch, 4)
+    hidden, weight, targets = random_inputs()
+    trainable_loss, _ = smoothed_cross_entropy(hidden, weight, targets, 0.1)
+    (expected_gradients,) = gradients(trainable_loss, hidden)
+    with ProductCounter() as counter:
         loss, _ = smoothed_cross_entropy(hidden, weight.detach(), targets, 0.1)
-    assert products.count == 2 * -(-int((targets != PAD).sum()) // 4)
-    (found,) = gradients(loss, hidden)
-    assert torch.equal(found, wanted)
+    assert counter.count == 2 * -(-int((targets != PAD).sum()) // 4)
+    (actual,) = gradients(loss, hidden)
+    assert torch.equal(actual, expected_gradients)
