@@ -1,4 +1,4 @@
-"""Print the validation curve of runs as Markdown, and their test scores: python benchmarks/curve.py runs/NAME…"""
+"""Print the validation curve and the test scores of runs as Markdown: python benchmarks/curve.py runs/NAME…"""
 
 import json
 import sys
@@ -8,16 +8,16 @@ COLUMNS = ("time", "step", "target tokens", "valid loss", "valid BLEU", "valid c
 
 
 def curve(run: Path) -> list[tuple[str, ...]]:
-    """Return a row for each validation; loss and speed are those of the training steps since the one before."""
+    """Return a row for each validation; training loss and speed cover the steps since the previous validation."""
     rows = []
-    windows: list[dict[str, float]] = []
+    intervals: list[dict[str, float]] = []
     for line in (run / "metrics.jsonl").read_text(encoding="utf-8").split("\n"):
         record = json.loads(line) if line else {"type": "end"}
         if record["type"] == "train":
-            windows.append(record)
+            intervals.append(record)
         elif record["type"] == "validation":
-            loss = sum(window["loss"] for window in windows) / len(windows)
-            speed = sorted(window["target_tokens_per_second"] for window in windows)[len(windows) // 2]
+            loss = sum(interval["loss"] for interval in intervals) / len(intervals)
+            speed = sorted(interval["target_tokens_per_second"] for interval in intervals)[len(intervals) // 2]
             rows.append(
                 (
                     f"{record['seconds'] / 60:.1f} min",
@@ -30,7 +30,7 @@ def curve(run: Path) -> list[tuple[str, ...]]:
                     f"{speed:,.0f}",
                 )
             )
-            windows = []
+            intervals = []
     return rows
 
 

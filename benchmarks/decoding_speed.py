@@ -1,14 +1,14 @@
-"""How many target tokens a second `nmt translate` writes, beside CTranslate2 on the very same weights.
+"""Translation speed of `nmt translate` in target tokens per second, relative to CTranslate2 with the same weights.
 
     python benchmarks/decoding_speed.py MODEL TEXT… [--reference FILE…] [--rounds 5] [--threads 1] [--beam 1 4]
         [--ctranslate2-batches 1] [--set decode.KEY=VALUE…]
 
 MODEL is a run or a model directory; it is exported to a temporary directory in float32 and int8. All engines translate
-each TEXT in turn, A B A B, in one process, after a first round that is not counted. What is timed is the way
-from lines to lines: tokenizing, searching, spelling; starting and loading are left out. Target tokens are those of the
-translations with `</s>`. A figure is the median of the rounds. CTranslate2 translates as many batches at a time as
-there are threads, its quicker way for whole files, or as many as `--ctranslate2-batches` says: its default is 1, where
-all threads work at one batch.
+each TEXT in turn, A B A B, in one process, after a first round that is not counted. The measured time
+is that from lines to lines: tokenization, search, detokenization; start and loading are excluded. Target tokens are
+those of the translations with `</s>`. The reported speed is the median of the rounds. CTranslate2 translates
+`--ctranslate2-batches` batches in parallel; without the option one per thread, which is its faster mode for files (its
+own default is 1, where all threads compute one batch).
 Prints a table and one JSON line.
 """
 
@@ -42,7 +42,7 @@ CPU = torch.device("cpu")
 
 
 def main() -> None:
-    """Measure in turn, print the table and the JSON line."""
+    """Measure all engines in turn; print the table and the JSON line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path)
     parser.add_argument("texts", type=Path, nargs="+")
@@ -55,7 +55,7 @@ def main() -> None:
     chosen = parser.parse_args()
     if chosen.reference and len(chosen.reference) != len(chosen.texts):
         parser.error("--reference: give one for each TEXT, or none")
-    set_threads(RuntimeSettings(threads=1))  # or this process could not be forked any more
+    set_threads(RuntimeSettings(threads=1))  # threads would prevent forking this process
     loaded = load_model(resolve_model(chosen.model), CPU)
     texts = [list(read_lines(text)) for text in chosen.texts]
     again = load_model(resolve_model(chosen.model), CPU)
@@ -77,7 +77,7 @@ def main() -> None:
 def translators(
     models: tuple[LoadedModel, LoadedModel], threads: int, batches: int, lines: list[str]
 ) -> dict[str, Translator]:
-    """Return the engines by name; each of ours has its own model, CTranslate2 its own copy."""
+    """Return the engines by name; each translator of nmt has a separate model, CTranslate2 a copy."""
     loaded, again = models
     runtime = RuntimeSettings(device="cpu", threads=threads)
     reuse_freed_memory()
@@ -99,10 +99,10 @@ def translators(
 def measure(
     engines: dict[str, Translator], lines: list[str], options: TranslateOptions, rounds: int, loaded: LoadedModel
 ) -> tuple[dict[str, list[float]], dict[str, list[str]]]:
-    """Return each engine's target tokens a second, by round, and its output."""
+    """Return the target tokens per second of each engine in each round, and its output."""
     figures: dict[str, list[float]] = {name: [] for name in engines}
     outputs: dict[str, list[str]] = {}
-    for number in range(rounds + 1):  # the first is for warming up
+    for number in range(rounds + 1):  # the first round is a warm-up
         for name, translator in engines.items():
             started = time.perf_counter()
             output = [found.text for found in translator.translate(lines, options)]
@@ -129,7 +129,7 @@ def rows(
     outputs: dict[str, list[str]],
     bleu: dict[str, float | None],
 ) -> list[dict[str, Any]]:
-    """Return one row an engine: its median and how much of its output is ours, line by line."""
+    """Return one row per engine: its median speed, and the share of lines that equal the output of nmt."""
     ours = outputs["nmt"]
     return [
         {

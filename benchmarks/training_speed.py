@@ -1,15 +1,15 @@
-"""How many target tokens a second `nmt train` learns from, beside what the machine can multiply, and other toolkits.
+"""Training speed of `nmt train` in target tokens per second, relative to matrix products and to other toolkits.
 
     python benchmarks/training_speed.py SOURCE TARGET [--shape small] [--updates 40] [--rounds 5] [--peer NAME=COMMAND]…
 
-SOURCE and TARGET are texts that pair up line by line. A peer's COMMAND trains the same shape on the same text with the
-same batches and prints a JSON line with "target_tokens_per_s". All are measured in turn, A B A B, each in a process of
-its own. A round's figure is the median of its windows (an eighth of the updates each) without the first quarter, the
-figure the median of the rounds; padding is not counted.
+SOURCE and TARGET are parallel texts. A peer's COMMAND trains the same shape on the same text with the same batches and
+prints a JSON line with "target_tokens_per_s". All toolkits are measured in turn, A B A B, each in a separate process.
+The speed of a round is the median of its logging intervals (an eighth of the updates each) without the first quarter;
+the reported speed is the median of the rounds. Padding is not counted.
 
 Floating-point operations are 6 × weights × tokens, the encoder's weights with source tokens, the decoder's and the
-output's with target tokens; attention itself is not counted. They are set against what square matrix products reach
-here in the same precision: with torch's default library, and with the one that training uses.
+output's with target tokens; attention scores are not counted. The rate is compared with that of square matrix products
+in the same precision on this machine: with torch's default library, and with the one that training uses.
 Prints a table and one JSON line.
 """
 
@@ -28,11 +28,11 @@ SHAPES = {
     "big": {"dim": 1024, "feed_forward": 4096, "heads": 16, "encoder_layers": 6, "decoder_layers": 6},
 }
 VOCABULARY = 8000
-WINDOWS = 8
+INTERVALS = 8
 
 
 def main() -> None:
-    """Measure in turn, print the table and the JSON line."""
+    """Measure all toolkits in turn; print the table and the JSON line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", type=Path)
     parser.add_argument("target", type=Path)
@@ -44,19 +44,19 @@ def main() -> None:
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=COMMAND")
     chosen = parser.parse_args()
     peers = dict(peer.split("=", 1) for peer in chosen.peer)
-    figures: dict[str, list[float]] = {name: [] for name in ("nmt", *peers)}
+    speeds: dict[str, list[float]] = {name: [] for name in ("nmt", *peers)}
     with tempfile.TemporaryDirectory() as folder:
         recipe = write_recipe(chosen, Path(folder))
         nmt("prepare", recipe)
         machine = [matrix_rates()]
         for number in range(chosen.rounds):
-            for name in figures:
+            for name in speeds:
                 speed = peer_speed(peers[name]) if name in peers else our_speed(recipe, chosen)
-                figures[name].append(speed)
+                speeds[name].append(speed)
                 print(f"round {number + 1} {name}: {speed:,.0f} target tokens/s", file=sys.stderr, flush=True)
             machine.append(matrix_rates())
         flops = operations_a_token(chosen, Path(folder))
-    report(chosen, figures, flops, {key: max(rates[key] for rates in machine) for key in machine[0]})
+    report(chosen, speeds, flops, {key: max(rates[key] for rates in machine) for key in machine[0]})
 
 
 def write_recipe(chosen: argparse.Namespace, folder: Path) -> Path:
@@ -71,7 +71,7 @@ def write_recipe(chosen: argparse.Namespace, folder: Path) -> Path:
             "batch_tokens": chosen.batch_tokens,
             "schedule": {"name": "constant", "rate": 1e-4},
             "stop": {"steps": chosen.updates},
-            "log_every": max(1, chosen.updates // WINDOWS),
+            "log_every": max(1, chosen.updates // INTERVALS),
         },
         "prepared": "prepared",
         "run": "run",
@@ -88,15 +88,15 @@ def nmt(*command: object) -> None:
 
 
 def our_speed(recipe: Path, chosen: argparse.Namespace) -> float:
-    """Return the target tokens a second of one run."""
+    """Return the target tokens per second of one run of nmt."""
     nmt("train", recipe, "--restart", *(part for value in chosen.set for part in ("--set", value)))
     lines = (recipe.parent / "run" / "metrics.jsonl").read_text(encoding="utf-8").split("\n")
-    windows = [record for record in map(json.loads, filter(None, lines)) if record["type"] == "train"]
-    return statistics.median(window["target_tokens_per_second"] for window in windows[len(windows) // 4 :])
+    intervals = [record for record in map(json.loads, filter(None, lines)) if record["type"] == "train"]
+    return statistics.median(interval["target_tokens_per_second"] for interval in intervals[len(intervals) // 4 :])
 
 
 def peer_speed(command: str) -> float:
-    """Return the target tokens a second that another toolkit's run reports."""
+    """Return the target tokens per second that another toolkit's run reports."""
     done = subprocess.run(shlex.split(command), capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{command}: {done.stderr[-2000:]}")
@@ -104,7 +104,7 @@ def peer_speed(command: str) -> float:
 
 
 def operations_a_token(chosen: argparse.Namespace, folder: Path) -> float:
-    """Return the floating-point operations that learning from one target token takes."""
+    """Return the floating-point operations of training per target token."""
     from nmt.config import load_recipe
     from nmt.model.transformer import Transformer
     from nmt.text.prepared import PreparedCorpus
@@ -129,26 +129,26 @@ def matrix_rates() -> dict[str, float]:
     runtime = RuntimeSettings()
     set_threads(runtime)
     device = choose_device(runtime)
-    ways = {"torch": torch.mm, "training": kernels.linear}
-    return {name: matrix_rate(device, runtime, multiply, small=1536) / 1e9 for name, multiply in ways.items()}
+    multiplications = {"torch": torch.mm, "training": kernels.linear}
+    return {
+        name: matrix_rate(device, runtime, multiply, small=1536) / 1e9 for name, multiply in multiplications.items()
+    }
 
 
-def report(
-    chosen: argparse.Namespace, figures: dict[str, list[float]], flops: float, machine: dict[str, float]
-) -> None:
+def report(chosen: argparse.Namespace, speeds: dict[str, list[float]], flops: float, machine: dict[str, float]) -> None:
     """Print medians as a Markdown table and as a JSON line."""
-    medians = {name: statistics.median(rounds) for name, rounds in figures.items()}
+    medians = {name: statistics.median(rounds) for name, rounds in speeds.items()}
     print(f"| {chosen.shape} | target tokens/s, median | rounds | nmt is faster by |\n|---|--:|---|--:|")
     for name, median in medians.items():
-        rounds = ", ".join(f"{speed:,.0f}" for speed in figures[name])
+        rounds = ", ".join(f"{speed:,.0f}" for speed in speeds[name])
         print(f"| {name} | {median:,.0f} | {rounds} | {medians['nmt'] / median:.2f}× |")
     gflops = medians["nmt"] * flops / 1e9
     print(
         f"\nnmt: {gflops:.0f} GFLOP/s, {gflops / machine['torch']:.0%} of the {machine['torch']:.0f} that torch.mm "
         f"reaches here, {gflops / machine['training']:.0%} of the {machine['training']:.0f} of the library it uses"
     )
-    figures_of = {"shape": chosen.shape, "batch_tokens": chosen.batch_tokens, "target_tokens_per_s": medians}
-    print(json.dumps({**figures_of, "gflops": round(gflops, 1), "matrix_gflops": machine}))
+    summary = {"shape": chosen.shape, "batch_tokens": chosen.batch_tokens, "target_tokens_per_s": medians}
+    print(json.dumps({**summary, "gflops": round(gflops, 1), "matrix_gflops": machine}))
 
 
 if __name__ == "__main__":

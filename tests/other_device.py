@@ -1,7 +1,7 @@
-"""A device that is not there, to show that nothing on a GPU meets a tensor of the CPU by mistake.
+"""A simulated device, to find operations that would mix GPU and CPU tensors.
 
-Tensors `to(OTHER)` say that they are there, though their numbers lie on the CPU; an operation on tensors of both
-devices fails, as it would on a GPU. What is allowed there is allowed here: numbers, moves, and indices from the CPU.
+Tensors after `to(OTHER)` report the device OTHER, but their values are stored on the CPU. An operation on tensors of
+both devices fails, as on a GPU. As on a GPU, CPU scalars, copies between devices, and CPU indices are allowed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,10 +14,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 OTHER = torch.device("meta")
-"""Of all names of devices the one that torch knows everywhere, and that nmt never asks for."""
+"""A device type that every build of torch supports and that nmt does not use."""
 
 _MOVES = {torch.ops.aten._to_copy.default, torch.ops.aten.copy_.default}
-_TAKE_INDICES = {
+_INDEXING = {
     torch.ops.aten.index.Tensor,
     torch.ops.aten.index_put_.default,
     torch.ops.aten._index_put_impl_.default,
@@ -25,18 +25,18 @@ _TAKE_INDICES = {
 
 
 class OtherTensor(Tensor):
-    """A tensor on the other device."""
+    """A tensor on the simulated device; `inner` is the CPU tensor with its values."""
 
     inner: Tensor
 
     @staticmethod
     def __new__(cls, inner: Tensor) -> "OtherTensor":
         layout = {"strides": inner.stride(), "storage_offset": inner.storage_offset(), "dtype": inner.dtype}
-        made = Tensor._make_wrapper_subclass(
+        tensor = Tensor._make_wrapper_subclass(
             cls, inner.size(), device=OTHER, requires_grad=inner.requires_grad, **layout
         )
-        made.inner = inner
-        return made
+        tensor.inner = inner
+        return tensor
 
     def tolist(self) -> Any:
         return self.inner.tolist()
@@ -49,12 +49,12 @@ class OtherTensor(Tensor):
 
 
 class OtherDevice:
-    """Within this context the other device is there."""
+    """Context in which the simulated device is available."""
 
     def __enter__(self) -> None:
-        # or weights that are tied would part as they move
+        # otherwise moving a module would untie tied weights
         torch.__future__.set_swap_module_params_on_conversion(True)
-        self._modes = (_FromPython(), _Dispatch())
+        self._modes = (_ConstructorMode(), _DispatchMode())
         for mode in self._modes:
             mode.__enter__()
 
@@ -64,15 +64,15 @@ class OtherDevice:
         torch.__future__.set_swap_module_params_on_conversion(False)
 
 
-class _Dispatch(TorchDispatchMode):
+class _DispatchMode(TorchDispatchMode):
     def __torch_dispatch__(
         self, function: Any, types: object, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         return _run(function, args, kwargs or {})
 
 
-class _FromPython(TorchFunctionMode):
-    """Let tensors of Python's numbers come to the device by a move, which can be seen."""
+class _ConstructorMode(TorchFunctionMode):
+    """Create tensors of Python numbers on the CPU and copy them, because dispatch modes see only the copy."""
 
     def __torch_function__(
         self,
@@ -89,34 +89,34 @@ class _FromPython(TorchFunctionMode):
 
 
 def _run(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Run an operation on the numbers, and say of what comes out where it is."""
+    """Run an operation on the CPU tensors, and wrap the results that belong to the simulated device."""
     tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-    there = [tensor for tensor in tensors if isinstance(tensor, OtherTensor)]
-    here = [tensor for tensor in tensors if not isinstance(tensor, OtherTensor) and tensor.dim()]
-    if there and here and function not in _MOVES | _TAKE_INDICES:
+    other_tensors = [tensor for tensor in tensors if isinstance(tensor, OtherTensor)]
+    cpu_tensors = [tensor for tensor in tensors if not isinstance(tensor, OtherTensor) and tensor.dim()]
+    if other_tensors and cpu_tensors and function not in _MOVES | _INDEXING:
         raise RuntimeError(f"{function}: tensors of two devices")
-    wanted = kwargs.get("device")
-    goes_there = bool(there) if wanted is None else torch.device(wanted) == OTHER
+    requested = kwargs.get("device")
+    on_other_device = bool(other_tensors) if requested is None else torch.device(requested) == OTHER
     if function is torch.ops.aten.copy_.default:
-        goes_there = isinstance(args[0], OtherTensor)
+        on_other_device = isinstance(args[0], OtherTensor)
     inner_args, inner_kwargs = tree_map_only(OtherTensor, lambda tensor: tensor.inner, (args, dict(kwargs)))
-    if wanted is not None:
+    if requested is not None:
         inner_kwargs["device"] = torch.device("cpu")
-    found = function(*inner_args, **inner_kwargs)
-    if function is torch.ops.aten._local_scalar_dense.default or not goes_there:
-        return found
+    result = function(*inner_args, **inner_kwargs)
+    if function is torch.ops.aten._local_scalar_dense.default or not on_other_device:
+        return result
     if function._schema.is_mutable:
-        return _changed(function._schema, args, kwargs)
+        return _mutated_arguments(function._schema, args, kwargs)
     with torch.inference_mode(False):
-        return tree_map_only(Tensor, OtherTensor, found)
+        return tree_map_only(Tensor, OtherTensor, result)
 
 
-def _changed(schema: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return the very arguments that an operation has changed, as far as it returns them."""
+def _mutated_arguments(schema: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Return the arguments that a mutating operation changes and returns."""
     by_name = {
         tuple(argument.alias_info.before_set): args[place] if place < len(args) else kwargs.get(argument.name)
         for place, argument in enumerate(schema.arguments)
         if argument.alias_info is not None
     }
-    found = tuple(by_name[tuple(returned.alias_info.before_set)] for returned in schema.returns)
-    return found[0] if len(found) == 1 else found or None
+    result = tuple(by_name[tuple(returned.alias_info.before_set)] for returned in schema.returns)
+    return result[0] if len(result) == 1 else result or None

@@ -1,4 +1,4 @@
-"""Everything runs on a device other than the CPU, and comes out the same; see `other_device` for how."""
+"""Training and translation on a simulated device give the same results as on the CPU; see `other_device`."""
 
 import json
 from dataclasses import replace
@@ -43,27 +43,27 @@ def loaded_on(device: torch.device, seed: int = 0, **variant: Any) -> LoadedMode
     )
 
 
-def said(translator: Translator, overrides: list[str], **options: int) -> list[Any]:
-    found = translator.translate([*WORDS, ""], translator.options(overrides=overrides, **options))
-    return [(one.text, round(one.log_prob, 3), [other.text for other in one.alternatives]) for one in found]
+def translations(translator: Translator, overrides: list[str], **options: int) -> list[Any]:
+    results = translator.translate([*WORDS, ""], translator.options(overrides=overrides, **options))
+    return [(one.text, round(one.log_prob, 3), [other.text for other in one.alternatives]) for one in results]
 
 
-def test_devices_do_not_mix() -> None:
+def test_operation_on_two_devices_raises() -> None:
     with OtherDevice():
-        there = torch.ones(2, 3).to(OTHER)
-        assert (there + there).device == OTHER
+        ones = torch.ones(2, 3).to(OTHER)
+        assert (ones + ones).device == OTHER
         with pytest.raises(RuntimeError, match="tensors of two devices"):
-            there + torch.ones(2, 3)
-        assert (2 * there).cpu().tolist() == [[2.0] * 3] * 2
+            ones + torch.ones(2, 3)
+        assert (2 * ones).cpu().tolist() == [[2.0] * 3] * 2
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 @pytest.mark.parametrize("beam", [1, 3])
-def test_searching(variant: dict[str, Any], beam: int) -> None:
+def test_search_on_another_device_equals_cpu(variant: dict[str, Any], beam: int) -> None:
     runtime = RuntimeSettings(device="cpu")
-    expected = said(Translator(loaded_on(CPU, **variant), runtime), [], beam=beam)
+    expected = translations(Translator(loaded_on(CPU, **variant), runtime), [], beam=beam)
     with OtherDevice():
-        assert said(Translator(loaded_on(OTHER, **variant), runtime), [], beam=beam) == expected
+        assert translations(Translator(loaded_on(OTHER, **variant), runtime), [], beam=beam) == expected
 
 
 @pytest.mark.parametrize(
@@ -78,33 +78,35 @@ def test_searching(variant: dict[str, Any], beam: int) -> None:
     ],
     ids=str,
 )
-def test_ways_to_search(overrides: list[str]) -> None:
+def test_search_options_on_another_device_equal_cpu(overrides: list[str]) -> None:
     runtime = RuntimeSettings(device="cpu")
-    expected = said(Translator(loaded_on(CPU), runtime), overrides, n_best=2)
+    expected = translations(Translator(loaded_on(CPU), runtime), overrides, n_best=2)
     with OtherDevice():
-        assert said(Translator(loaded_on(OTHER), runtime), overrides, n_best=2) == expected
+        assert translations(Translator(loaded_on(OTHER), runtime), overrides, n_best=2) == expected
 
 
-def test_together_and_given_and_aligned(tmp_path: Path) -> None:
+def test_ensemble_forced_scoring_alignment_and_glossary_on_another_device_equal_cpu(tmp_path: Path) -> None:
     (tmp_path / "terms.tsv").write_text("dog\tcane\n")
     pairs = [("a dog", "two dogs"), ("the cat", "no")]
 
-    def everything(device: torch.device) -> tuple[Any, ...]:
+    def all_outputs(device: torch.device) -> tuple[Any, ...]:
         runtime = RuntimeSettings(device="cpu")
-        alone = Translator(loaded_on(device), runtime)
-        together = Translator(loaded_on(device), runtime, [loaded_on(device, seed=1)])
-        forced = [[(piece, round(log_prob, 3)) for piece, log_prob in one] for one in alone.score_given(pairs)]
-        options = replace(alone.options(beam=2), glossary=Glossary.read(tmp_path / "terms.tsv"))
-        with_terms = [one.text for one in alone.translate(WORDS[:2], options)]
-        return said(together, []), forced, alone.align(pairs), with_terms
+        translator = Translator(loaded_on(device), runtime)
+        ensemble = Translator(loaded_on(device), runtime, [loaded_on(device, seed=1)])
+        forced = [[(piece, round(log_prob, 3)) for piece, log_prob in one] for one in translator.score_given(pairs)]
+        options = replace(translator.options(beam=2), glossary=Glossary.read(tmp_path / "terms.tsv"))
+        with_terms = [one.text for one in translator.translate(WORDS[:2], options)]
+        return translations(ensemble, []), forced, translator.align(pairs), with_terms
 
-    expected = everything(CPU)
+    expected = all_outputs(CPU)
     with OtherDevice():
-        assert everything(OTHER) == expected
+        assert all_outputs(OTHER) == expected
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
-def test_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variant: dict[str, Any]) -> None:
+def test_training_on_another_device_equals_cpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variant: dict[str, Any]
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.tsv").write_text("".join(f"{a} {b}\t{b} {a}\n" for a in WORDS for b in WORDS))
     (tmp_path / "valid.tsv").write_text("a dog\ta cat\n")
@@ -127,14 +129,15 @@ def test_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variant: dict
         "prepared": "prepared",
         "run": "here",
     }
-    content["model"]["dropout"] = 0.0  # each device draws in its own way
+    content["model"]["dropout"] = 0.0  # random numbers differ between devices
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(content))
     prepare(load_recipe(tmp_path / "recipe.yaml"), Console(silent=True))
     train(load_recipe(tmp_path / "recipe.yaml"), Console(silent=True))
     for module in (command, loop):
         monkeypatch.setattr(module, "choose_device", lambda settings: OTHER)
-    monkeypatch.setattr(loop, "matrix_rate", lambda device, runtime: 1e12)  # a GPU's takes the CPU a minute
-    enabled = torch.is_autocast_enabled  # which does not know the name
+    # the measurement for a GPU takes a minute on a CPU
+    monkeypatch.setattr(loop, "matrix_rate", lambda device, runtime: 1e12)
+    enabled = torch.is_autocast_enabled  # it rejects the name of the simulated device
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda name="cpu": name != OTHER.type and enabled(name))
     with OtherDevice():
         train(load_recipe(tmp_path / "recipe.yaml", ["run=there"]), Console(silent=True))

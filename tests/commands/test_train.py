@@ -1,4 +1,4 @@
-"""`nmt train`: from a recipe to a run, refusals before anything is written, and signals."""
+"""`nmt train`: a run from a recipe, refusals before any file is written, and signals."""
 
 import json
 import os
@@ -178,15 +178,15 @@ def test_terminal_shows_a_table_of_80_columns(texts: Path, tmp_path: Path, capsy
     train(recipe(texts, tmp_path / "run", "train.stop.steps=4"), Console())
     captured = capsys.readouterr()
     assert captured.out == ""
-    said = captured.err.splitlines()
-    assert said[1].startswith("reversal: ")
-    assert "on cpu (1 threads)" in said[1]
-    assert said.count(HEAD) == 1
-    row, valid = said[said.index(HEAD) + 1 : said.index(HEAD) + 3]
+    lines = captured.err.splitlines()
+    assert lines[1].startswith("reversal: ")
+    assert "on cpu (1 threads)" in lines[1]
+    assert lines.count(HEAD) == 1
+    row, valid = lines[lines.index(HEAD) + 1 : lines.index(HEAD) + 3]
     assert re.fullmatch(r" +3 +\S+ +\S+ +\S+ +\S+ +[\d,]+ +\d+% +\S+% +\d:\d\d:\d\d", row)
     assert len(row) == len(HEAD) <= 80
     assert re.fullmatch(r" +4  valid  loss \S+  perplexity \S+  BLEU \S+  chrF \S+  best bleu", valid)
-    assert said[-1] == f"stopped after step 4: train.stop.steps is 4; saved in {tmp_path / 'run'}"
+    assert lines[-1] == f"stopped after step 4: train.stop.steps is 4; saved in {tmp_path / 'run'}"
 
 
 @pytest.mark.slow
@@ -266,7 +266,7 @@ def test_killed_and_resumed_run_equals_uninterrupted_run(
         process.communicate()
     assert process.returncode == -signal.SIGKILL
     for later in RunDirectory(run).saved():
-        # however quick it was, let it have been killed before its second checkpoint
+        # a fast process may have saved later checkpoints: remove them
         if later.name > "step-00000004":
             subprocess.run(["rm", "-r", str(later)], check=True)
     train_run(texts, run)
@@ -275,7 +275,7 @@ def test_killed_and_resumed_run_equals_uninterrupted_run(
 
 @pytest.mark.slow
 def test_reversal_of_words_is_learned(tmp_path: Path) -> None:
-    """A language that reverses its words must be learnt well from 3,000 sentences."""
+    """3,000 sentences suffice to translate unseen sentences by reversing their words."""
     write_reversal_task(tmp_path, 3000, 60)
     size = {"encoder_layers": 1, "decoder_layers": 1, "dim": 64, "feed_forward": 128, "heads": 4, "dropout": 0.0}
     schedule = {"name": "linear", "rate": 0.005, "warmup": 40}
@@ -308,7 +308,7 @@ def test_reversal_of_words_is_learned(tmp_path: Path) -> None:
 # the run directory
 
 
-def tree(folder: Path) -> dict[str, bytes | str]:
+def contents(folder: Path) -> dict[str, bytes | str]:
     """Return all paths below a folder, with the content of files and the targets of links."""
     return {
         str(path.relative_to(folder)): os.readlink(path) if path.is_symlink() else path.read_bytes()
@@ -337,12 +337,12 @@ def test_run_folder_with_other_files_is_refused_untouched(
     for folder, name in (("mine", "recipe.yaml"), ("mine", "test.txt"), ("empty", "test.txt")):
         (tmp_path / folder).mkdir(exist_ok=True)
         (tmp_path / folder / name).write_text("ba ce\tvid tec\n")
-    before = tree(tmp_path)
+    before = contents(tmp_path)
     options = ["--set", f"run={tmp_path / run}", "--set", f"prepared={tmp_path / 'prepared'}", "--set", override]
     result = run_command("train", "-c", file, *options, *(["--restart"] if restart else []))
     assert result.exit_code == 2
     assert problem in result.stderr
-    assert tree(tmp_path) == before
+    assert contents(tmp_path) == before
     assert not (tmp_path / "prepared").exists()
 
 
@@ -351,10 +351,10 @@ def test_run_with_a_file_of_the_user_is_refused_untouched(texts: Path, tmp_path:
     run = tmp_path / "run"
     train_run(texts, run, "train.stop.steps=1")
     (run / "checkpoints" / "notes.txt").write_text("keep")
-    before = tree(run)
+    before = contents(run)
     with pytest.raises(ConfigError, match=r"it holds checkpoints/notes\.txt, which nmt did not write"):
         train(recipe(texts, run, "train.stop.steps=2"), QUIET, restart)
-    assert tree(run) == before
+    assert contents(run) == before
 
 
 @pytest.mark.parametrize(
@@ -369,7 +369,7 @@ def test_run_with_a_file_of_the_user_is_refused_untouched(texts: Path, tmp_path:
         ),
     ],
 )
-def test_what_training_refuses_is_refused_before_preparation(tmp_path: Path, override: str, problem: str) -> None:
+def test_invalid_recipe_is_refused_before_preparation(tmp_path: Path, override: str, problem: str) -> None:
     file = write_reversal_task(tmp_path)
     result = run_command("train", "-c", file, "--set", override)
     assert result.exit_code == 2
@@ -380,14 +380,14 @@ def test_what_training_refuses_is_refused_before_preparation(tmp_path: Path, ove
 
 
 def test_changed_recipe_is_refused_before_preparation(texts: Path, tmp_path: Path) -> None:
-    """Also where the same change makes the prepared corpus stale."""
+    """The same change also makes the prepared corpus stale."""
     run = tmp_path / "run"
     inside = f"prepared={run / 'prepared'}"
     train_run(texts, run, "train.stop.steps=1", inside)
-    before = tree(run)
+    before = contents(run)
     with pytest.raises(ConfigError, match=r"started with another recipe:\n  tokenizer.vocab_size: was 80, now 70"):
         train_run(texts, run, "tokenizer.vocab_size=70", inside)
-    assert tree(run) == before
+    assert contents(run) == before
 
 
 def test_run_that_saved_nothing_binds_to_no_recipe(texts: Path, tmp_path: Path) -> None:
@@ -402,16 +402,16 @@ def test_lock_of_a_run_blocks_another_training_and_preparation_of_its_corpus(tex
     run = RunDirectory(tmp_path / "run")
     inside = f"prepared={run.path / 'prepared'}"
     train_run(texts, run.path, "train.stop.steps=2", inside)
-    before = tree(run.path / "prepared")
+    before = contents(run.path / "prepared")
     changed = recipe(texts, run.path, "tokenizer.vocab_size=70", inside)
     with run.locked(), pytest.raises(ModelError, match="is training here"):
         train(changed, QUIET, restart=True)
-    assert tree(run.path / "prepared") == before
+    assert contents(run.path / "prepared") == before
     assert saved_steps(run.path) == [2]
     assert train(changed.model_copy(update={"seed": 2}), QUIET, restart=True).step == 12
 
 
-def test_training_inside_its_run_adds_no_link_to_it(
+def test_training_inside_its_run_writes_no_runs_latest(
     texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "run").mkdir()
@@ -426,7 +426,7 @@ def test_training_inside_its_run_adds_no_link_to_it(
 
 @pytest.mark.parametrize("target", ["it", "zh"])
 def test_test_txt_equals_the_output_of_nmt_translate(tmp_path: Path, target: str) -> None:
-    """With placeholders, typography, and a line of more tokens than the longest of the training."""
+    """The text has placeholders, typography, and a line of more tokens than the longest training line."""
     settings = {"languages": {"source": "en", "target": target}, "tokenizer": {"vocab_size": 300}}
     file = write_reversal_task(tmp_path, changes=settings)
     sources = ["ba ce", "di {0} fo https://a.org/x", "e' ba, ce.", " ".join(["ba ce di,"] * 60)]

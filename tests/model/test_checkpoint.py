@@ -1,4 +1,4 @@
-"""The model directory: what is saved comes back, and what is not whole is refused by name."""
+"""The model directory: saving and loading are inverse, and damaged files are refused by name."""
 
 import errno
 import hashlib
@@ -85,7 +85,7 @@ def edit_configuration(directory: Path, without: tuple[str, ...] = (), **changes
     file.write_text(json.dumps(content))
 
 
-def flip_a_bit(file: Path, place: int) -> None:
+def flip_bit(file: Path, place: int) -> None:
     content = bytearray(file.read_bytes())
     content[place] ^= 1
     file.write_bytes(content)
@@ -104,7 +104,7 @@ def flip_a_bit(file: Path, place: int) -> None:
     ],
     ids=str,
 )
-def test_round_trip(tokenizers: Tokenizers, tmp_path: Path, changes: dict[str, object]) -> None:
+def test_loaded_model_equals_the_saved_one(tokenizers: Tokenizers, tmp_path: Path, changes: dict[str, object]) -> None:
     before = build(tokenizers, **changes)
     save_model(tmp_path / "model", before)
     after = load_model(tmp_path / "model", CPU)
@@ -117,9 +117,7 @@ def test_round_trip(tokenizers: Tokenizers, tmp_path: Path, changes: dict[str, o
     assert (output is tokens) == (before.model.settings.tied_embeddings != "none")
 
 
-def test_weights_of_positions_are_read_by_their_names_in_format_version_1(
-    tokenizers: Tokenizers, tmp_path: Path
-) -> None:
+def test_position_weights_of_format_version_1_are_loaded(tokenizers: Tokenizers, tmp_path: Path) -> None:
     for changes, new, old in (
         ({"positions": "learned", "max_positions": 9}, "_embedding.positions.vectors", "_embedding.positions"),
         ({"positions": "relative"}, ".positions.key_vectors", ".key_positions"),
@@ -140,28 +138,28 @@ def test_longest_source_is_saved_with_the_model(tokenizers: Tokenizers, tmp_path
     assert load_model(tmp_path / "model", CPU).longest_source == longest
 
 
-def test_longest_source_is_none_in_directories_that_do_not_record_it(saved: Path) -> None:
+def test_longest_source_is_none_if_not_recorded(saved: Path) -> None:
     edit_configuration(saved, without=("longest_source",))
     assert load_model(saved, CPU).longest_source is None
 
 
 @pytest.mark.parametrize("value", [0, -1, "200", True, 1.5])
-def test_longest_source_that_is_no_number_of_tokens_is_refused(saved: Path, value: object) -> None:
+def test_invalid_longest_source_is_refused(saved: Path, value: object) -> None:
     edit_configuration(saved, longest_source=value)
     with pytest.raises(ModelError, match=r"config\.json: longest_source: "):
         load_model(saved, CPU)
 
 
-def test_a_directory_from_before_a_setting_was_invented(tokenizers: Tokenizers, saved: Path) -> None:
-    """What a setting does by default is what was done before it."""
+def test_missing_settings_of_an_older_model_get_their_defaults(tokenizers: Tokenizers, saved: Path) -> None:
+    """Models written before a setting existed behave as its default."""
     model = json.loads((saved / "config.json").read_text())["model"]
-    for invented_later in ("normalization", "max_distance"):
-        del model[invented_later]
+    for key in ("normalization", "max_distance"):
+        del model[key]
     edit_configuration(saved, model=model)
     assert_same(build(tokenizers), load_model(saved, CPU))
 
 
-def test_two_vocabularies(tokenizers: Tokenizers, tmp_path: Path) -> None:
+def test_separate_tokenizers_are_saved_and_loaded(tokenizers: Tokenizers, tmp_path: Path) -> None:
     other = Tokenizer.train(LINES, TokenizerSettings(vocab_size=34, byte_fallback=False, type="bpe"))
     before = build(Tokenizers(tokenizers.source, other), tied_embeddings="target")
     save_model(tmp_path / "model", before)
@@ -171,7 +169,7 @@ def test_two_vocabularies(tokenizers: Tokenizers, tmp_path: Path) -> None:
     assert_same(before, load_model(tmp_path / "model", CPU))
 
 
-def test_weights_can_be_loaded_in_another_precision_of_memory_layout(tokenizers: Tokenizers, tmp_path: Path) -> None:
+def test_transposed_weight_is_saved_and_loaded(tokenizers: Tokenizers, tmp_path: Path) -> None:
     before = build(tokenizers)
     with torch.no_grad():
         layer = before.model.encoder[0].feed_forward.inner
@@ -180,7 +178,7 @@ def test_weights_can_be_loaded_in_another_precision_of_memory_layout(tokenizers:
     assert_same(before, load_model(tmp_path / "model", CPU))
 
 
-def test_a_directory_is_replaced_whole(tokenizers: Tokenizers, saved: Path) -> None:
+def test_saving_replaces_the_directory(tokenizers: Tokenizers, saved: Path) -> None:
     newer = build(tokenizers, seed=2)
     save_model(saved, newer)
     assert_same(newer, load_model(saved, CPU))
@@ -199,15 +197,15 @@ def test_loading_runs_no_pickle(saved: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.model"])
 @pytest.mark.parametrize("place", [0, 9, 200, -1])
-def test_a_flipped_bit_is_found_and_the_file_named(saved: Path, name: str, place: int) -> None:
-    flip_a_bit(saved / name, place)
+def test_flipped_bit_is_refused_with_the_file_name(saved: Path, name: str, place: int) -> None:
+    flip_bit(saved / name, place)
     with pytest.raises(ModelError, match=rf"{saved / name}: damaged: .*SHA-256") as caught:
         load_model(saved, CPU)
     assert "config.json" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.model"])
-def test_a_file_cut_short_or_missing(saved: Path, name: str) -> None:
+def test_truncated_or_missing_file_is_refused(saved: Path, name: str) -> None:
     (saved / name).write_bytes((saved / name).read_bytes()[:-10])
     with pytest.raises(ModelError, match=f"{saved / name}: damaged"):
         load_model(saved, CPU)
@@ -216,7 +214,7 @@ def test_a_file_cut_short_or_missing(saved: Path, name: str) -> None:
         load_model(saved, CPU)
 
 
-def test_a_flipped_bit_of_the_configuration_is_found(saved: Path) -> None:
+def test_flipped_bit_of_the_configuration_is_refused(saved: Path) -> None:
     file = saved / "config.json"
     whole = file.read_bytes()
     content = {key: value for key, value in read_configuration(saved).items() if key != "digest"}
@@ -226,7 +224,7 @@ def test_a_flipped_bit_of_the_configuration_is_found(saved: Path) -> None:
             found = read_configuration(saved)
         except ModelError:
             continue
-        # it was in the space between words, or in the name of the digest
+        # the bit was in white space or in the key "digest"
         assert {key: found.get(key) for key in content} == content
 
 
@@ -246,7 +244,7 @@ def test_configuration_without_files_is_refused(saved: Path, version: int) -> No
         load_model(saved, CPU)
 
 
-def test_configuration_without_its_digest_is_refused_unless_it_is_of_version_1(saved: Path) -> None:
+def test_configuration_without_digest_is_refused_after_version_1(saved: Path) -> None:
     edit_configuration(saved, without=("digest",))
     with pytest.raises(ModelError, match=r"config\.json: damaged: format version 2 has a 'digest', but none is here"):
         load_model(saved, CPU)
@@ -356,7 +354,7 @@ def test_memory_refused_while_loading_is_a_model_error(
 
 
 @pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o002, 0o664), (0o077, 0o600)])
-def test_all_files_follow_the_umask(tokenizers: Tokenizers, tmp_path: Path, umask: int, mode: int) -> None:
+def test_file_modes_follow_the_umask(tokenizers: Tokenizers, tmp_path: Path, umask: int, mode: int) -> None:
     before = os.umask(umask)
     try:
         save_model(tmp_path / "model", build(tokenizers))
@@ -383,19 +381,19 @@ def test_all_files_follow_the_umask(tokenizers: Tokenizers, tmp_path: Path, umas
         '{"format_version": 0}',
     ],
 )
-def test_a_damaged_configuration(saved: Path, content: str) -> None:
+def test_damaged_configuration_is_refused(saved: Path, content: str) -> None:
     (saved / "config.json").write_bytes(content.encode("utf-8", "surrogateescape"))
     with pytest.raises(ModelError, match=f"{saved / 'config.json'}: damaged"):
         load_model(saved, CPU)
 
 
-def test_what_is_no_configuration_is_said_plainly(saved: Path) -> None:
+def test_configuration_without_format_version_is_refused(saved: Path) -> None:
     (saved / "config.json").write_text("[]")
     with pytest.raises(ModelError, match=r"config\.json: damaged: it has no format_version; copy the model anew"):
         load_model(saved, CPU)
 
 
-def test_a_newer_format_is_refused_before_anything_else(saved: Path) -> None:
+def test_newer_format_is_refused_before_other_checks(saved: Path) -> None:
     (saved / "config.json").write_text('{"format_version": 3, "model": "made of cheese"}')
     with pytest.raises(ModelError, match=r"config.json: format version 3, but this nmt reads up to 2; update nmt"):
         load_model(saved, CPU)
@@ -411,19 +409,19 @@ def test_a_newer_format_is_refused_before_anything_else(saved: Path) -> None:
     ],
     ids=str,
 )
-def test_settings_that_this_version_does_not_know(saved: Path, changes: dict[str, object]) -> None:
+def test_unknown_settings_are_refused(saved: Path, changes: dict[str, object]) -> None:
     edit_configuration(saved, **changes)
     with pytest.raises(ModelError, match=f"{saved / 'config.json'}: .*was it written by a newer nmt"):
         load_model(saved, CPU)
 
 
-def test_a_configuration_without_a_section(saved: Path) -> None:
+def test_configuration_without_a_section_is_refused(saved: Path) -> None:
     edit_configuration(saved, without=("model",))
     with pytest.raises(ModelError, match=r"config.json: model: Field required"):
         load_model(saved, CPU)
 
 
-def test_a_tokenizer_of_another_size(tokenizers: Tokenizers, saved: Path) -> None:
+def test_tokenizer_of_another_size_is_refused(tokenizers: Tokenizers, saved: Path) -> None:
     other = Tokenizer.train(LINES, TokenizerSettings(vocab_size=36, byte_fallback=False, type="bpe"))
     Tokenizers(other, other).save(saved)
     seal(saved)
@@ -433,7 +431,7 @@ def test_a_tokenizer_of_another_size(tokenizers: Tokenizers, saved: Path) -> Non
         load_model(saved, CPU)
 
 
-def test_weights_that_are_not_the_models(saved: Path) -> None:
+def test_weights_of_another_model_are_refused(saved: Path) -> None:
     content = {"encoder.0.odd": torch.zeros(3000)}
     save_file(content, saved / "model.safetensors")
     seal(saved)
@@ -441,7 +439,7 @@ def test_weights_that_are_not_the_models(saved: Path) -> None:
         load_model(saved, CPU)
 
 
-def test_a_weight_too_many(tokenizers: Tokenizers, saved: Path) -> None:
+def test_surplus_weight_is_refused(tokenizers: Tokenizers, saved: Path) -> None:
     loaded = load_model(saved, CPU)
     save_file({**checkpoint.weights_of(loaded.model), "zoo": torch.zeros(3)}, saved / "model.safetensors")
     seal(saved)
@@ -450,7 +448,7 @@ def test_a_weight_too_many(tokenizers: Tokenizers, saved: Path) -> None:
 
 
 @pytest.mark.parametrize("when", ["weights", "tokenizer", "digests"])
-def test_a_full_disk_leaves_the_old_directory_whole(
+def test_full_disk_leaves_the_old_directory_unchanged(
     tokenizers: Tokenizers, saved: Path, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     before = load_model(saved, CPU)
@@ -468,7 +466,7 @@ def test_a_full_disk_leaves_the_old_directory_whole(
     assert [path.name for path in saved.parent.iterdir()] == ["model"]
 
 
-def test_resolve_takes_a_model_or_a_run(saved: Path, tmp_path: Path) -> None:
+def test_resolve_model_accepts_a_model_or_a_run(saved: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     run.mkdir()
     assert resolve_model(saved) == saved
@@ -481,7 +479,7 @@ def test_resolve_takes_a_model_or_a_run(saved: Path, tmp_path: Path) -> None:
     assert resolve_model(run) == run / "last"
 
 
-def test_resolve_says_what_is_missing(tmp_path: Path) -> None:
+def test_resolve_model_of_another_directory_raises(tmp_path: Path) -> None:
     with pytest.raises(
         ModelError, match=f"{tmp_path / 'nowhere'}: no such directory; give a model directory or a run directory"
     ):

@@ -13,7 +13,7 @@ from nmt.model.packing import Packing
 from nmt.model.positions import Positions, Relative, Rotary, rotate_pairs
 from nmt.model.transformer import Transformer
 from tests.builders import TINY_SHAPE, padded
-from tests.model import twin
+from tests.model import reference_transformer
 
 
 def attention(place: positions.Place = "encoder", **changes: object) -> MultiHeadAttention:
@@ -106,7 +106,7 @@ def test_rotation_is_the_papers_matrix(position: int) -> None:
     x = torch.randn(3, 8, dtype=torch.float64)
     rotated = rotate_pairs(x, angles(position, position + 1, 8))
     for row, result in zip(x, rotated, strict=True):
-        torch.testing.assert_close(result, twin.rotate(row, position), rtol=0, atol=1e-10)
+        torch.testing.assert_close(result, reference_transformer.rotate(row, position), rtol=0, atol=1e-10)
         assert result.norm().item() == pytest.approx(row.norm().item())
 
 

@@ -1,4 +1,7 @@
-"""The Transformer against torch's own, against a slow twin written from the papers, and against its promises."""
+"""The Transformer against torch.nn, against a reference implementation of the papers, and by its invariants.
+
+B sentences, S source length, T target length, D width, H heads, K beam, V vocabulary.
+"""
 
 import itertools
 import math
@@ -16,7 +19,7 @@ from nmt.model.attention import MultiHeadAttention
 from nmt.model.cache import DecoderCache
 from nmt.model.positions import sinusoids
 from nmt.model.transformer import Transformer
-from tests.model.twin import Twin, sinusoid
+from tests.model.reference_transformer import ReferenceTransformer, sinusoid
 
 PAD = 0
 SOURCES = [[5, 6, 7, 8, 3], [9, 3], [4, 4, 10, 3]]
@@ -26,7 +29,7 @@ TARGETS = [[2, 9, 8, 7, 6, 5], [2, 5, 6], [2, 7, 7, 4]]
 def build(
     source_vocabulary: int = 11, target_vocabulary: int = 11, double: bool = True, **changes: object
 ) -> Transformer:
-    """Return a small random model without dropout whose biases and norms are random too, so that none is idle."""
+    """Return a small random model without dropout; random biases and norms make every parameter affect the output."""
     torch.manual_seed(1)
     shape: dict[str, object] = {"encoder_layers": 2, "decoder_layers": 3, "dim": 12, "heads": 3, "feed_forward": 20}
     chosen = ModelSettings.model_validate({**shape, "dropout": 0.0, **changes})
@@ -46,18 +49,18 @@ def padded(sentences: list[list[int]], longest: int = 0) -> tuple[Tensor, Tensor
 
 
 def hidden_states(model: Transformer, source: Tensor, mask: Tensor | None, target: Tensor) -> Tensor:
-    """Return the hidden states (B, T, D) of sentences that are the only group of a batch."""
+    """Return the hidden states (B, T, D) of a batch of one length group."""
     return model([source], [mask], [target]).view(*target.shape, -1)
 
 
-def twin_of(model: Transformer) -> Twin:
-    """Return the twin with the weights of a model."""
+def reference_of(model: Transformer) -> ReferenceTransformer:
+    """Return the reference Transformer with the weights of a model."""
     weights = {name: tensor.detach() for name, tensor in model.named_parameters(remove_duplicate=False)}
-    return Twin(model.settings, weights)
+    return ReferenceTransformer(model.settings, weights)
 
 
-def double_positions(model: Transformer) -> None:
-    """Let a model have its sinusoids in full double precision, as the twin has."""
+def use_double_sinusoids(model: Transformer) -> None:
+    """Replace a model's float32 sinusoids by float64 ones, as the reference has."""
     if model.settings.positions == "sinusoidal":
         exact = torch.stack([sinusoid(place, model.settings.dim) for place in range(32)])
         model.source_embedding.positions.table = model.target_embedding.positions.table = exact
@@ -66,8 +69,8 @@ def double_positions(model: Transformer) -> None:
 # torch.nn.Transformer
 
 
-class Theirs(nn.Module):
-    """torch's encoder and decoder with our weights; theirs has one packed projection for queries, keys, values."""
+class TorchTransformer(nn.Module):
+    """Encoder and decoder of torch.nn with the weights of our model."""
 
     def __init__(self, ours: Transformer) -> None:
         super().__init__()
@@ -88,7 +91,7 @@ class Theirs(nn.Module):
         pre = chosen.norm == "pre"
         self.encoder_norm = nn.LayerNorm(chosen.dim) if pre else nn.Identity()
         self.decoder_norm = nn.LayerNorm(chosen.dim) if pre else nn.Identity()
-        self.double().load_state_dict(theirs_from_ours({name: p.detach() for name, p in ours.named_parameters()}))
+        self.double().load_state_dict(to_torch_names({name: p.detach() for name, p in ours.named_parameters()}))
 
     def forward(self, source: Tensor, mask: Tensor, target: Tensor) -> Tensor:
         """Map embedded source (B, S, D) and target (B, T, D) to hidden states (B, T, D)."""
@@ -101,8 +104,8 @@ class Theirs(nn.Module):
         return self.decoder_norm(target)
 
 
-def theirs_from_ours(ours: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Rename and pack tensors (weights or gradients) that are named as ours."""
+def to_torch_names(ours: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Rename weights or gradients of our model as torch.nn names them, which packs query, key and value projections."""
     simple = {
         "feed_forward.inner": "linear1",
         "feed_forward.outer": "linear2",
@@ -137,9 +140,9 @@ def theirs_from_ours(ours: dict[str, Tensor]) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_agrees_with_torchs_transformer_forward_and_backward(norm: str, activation: str) -> None:
+def test_outputs_and_gradients_equal_torch_transformer(norm: str, activation: str) -> None:
     ours = build(norm=norm, activation=activation, encoder_layers=2, decoder_layers=2, tied_embeddings="none")
-    theirs = Theirs(ours)
+    theirs = TorchTransformer(ours)
     source, mask = padded(SOURCES)
     target, target_mask = padded(TARGETS)
     embedded = {}
@@ -164,7 +167,7 @@ def test_agrees_with_torchs_transformer_forward_and_backward(norm: str, activati
     for name in ("source", "target"):
         expected = inputs[name].grad.flatten(0, 1)
         torch.testing.assert_close(embedded[name].grad, expected, rtol=0, atol=1e-12)
-    gradients = theirs_from_ours({name: p.grad for name, p in ours.named_parameters() if p.grad is not None})
+    gradients = to_torch_names({name: p.grad for name, p in ours.named_parameters() if p.grad is not None})
     expected = dict(theirs.named_parameters())
     assert gradients.keys() == expected.keys()
     for name, parameter in expected.items():
@@ -173,7 +176,7 @@ def test_agrees_with_torchs_transformer_forward_and_backward(norm: str, activati
         )
 
 
-# the slow twin
+# reference implementation
 
 RELATIVE: dict[str, object] = {"positions": "relative", "max_distance": 2}
 ROTARY: dict[str, object] = {"positions": "rotary", "heads": 2}
@@ -201,24 +204,24 @@ VARIANTS += [
 
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)
 @torch.no_grad()
-def test_agrees_with_a_plain_loop_over_heads_and_positions(changes: dict[str, object]) -> None:
+def test_outputs_equal_the_reference_transformer(changes: dict[str, object]) -> None:
     tied = changes.get("tied_embeddings", "all") == "all"
     model = build(source_vocabulary=11 if tied else 14, **changes)
-    double_positions(model)
-    twin = twin_of(model)
+    use_double_sinusoids(model)
+    reference = reference_of(model)
     source, mask = padded(SOURCES)
     target, _ = padded(TARGETS)
     memory = model.encode(source, mask)
     logits = model.logits(model.decode(target, memory, mask))
     for i, (source_ids, target_ids) in enumerate(zip(SOURCES, TARGETS, strict=True)):
-        expected_memory = twin.encode(source_ids)
-        expected = twin.decode(target_ids, expected_memory)
+        expected_memory = reference.encode(source_ids)
+        expected = reference.decode(target_ids, expected_memory)
         torch.testing.assert_close(memory[i, : len(source_ids)], expected_memory, rtol=0, atol=1e-11)
         torch.testing.assert_close(logits[i, : len(target_ids)], expected, rtol=0, atol=1e-11)
 
 
 @torch.no_grad()
-def test_attention_weights_are_those_that_attention_uses() -> None:
+def test_cross_weights_times_values_equal_step_cross() -> None:
     torch.manual_seed(2)
     attention = MultiHeadAttention(ModelSettings(dim=12, heads=3), "cross").double()
     x, memory = torch.randn(2, 1, 12, dtype=torch.float64), torch.randn(2, 5, 12, dtype=torch.float64)
@@ -229,15 +232,15 @@ def test_attention_weights_are_those_that_attention_uses() -> None:
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3, 1, dtype=torch.float64))
     assert not weights[1, :, :, 3:].any()
     mixed = attention.output((weights @ values).transpose(1, 2).flatten(2))
-    found = attention.step_cross(x[:, 0], 0, DecoderCache([(keys, values)], mask[:, 0, 0], 1))
-    torch.testing.assert_close(mixed[:, 0], found)
+    row_logits = attention.step_cross(x[:, 0], 0, DecoderCache([(keys, values)], mask[:, 0, 0], 1))
+    torch.testing.assert_close(mixed[:, 0], row_logits)
 
 
 # positions
 
 
 @pytest.mark.parametrize("dim", [2, 12, 512])
-def test_sinusoids_are_the_papers(dim: int) -> None:
+def test_sinusoids_equal_the_formula_of_the_paper(dim: int) -> None:
     table = sinusoids(300, dim)
     assert table.shape == (300, dim)
     for place, column in itertools.product([0, 1, 2, 17, 299], sorted({0, 1, dim // 2, dim - 2, dim - 1})):
@@ -246,7 +249,7 @@ def test_sinusoids_are_the_papers(dim: int) -> None:
 
 
 @torch.no_grad()
-def test_sinusoids_have_no_last_position() -> None:
+def test_sinusoids_are_not_limited_by_max_positions() -> None:
     short, long = build(max_positions=4), build(max_positions=64)
     source, mask = padded([list(range(3, 11)) * 5])
     target, _ = padded([[2, *range(3, 10)] * 4])
@@ -258,7 +261,7 @@ def test_sinusoids_have_no_last_position() -> None:
 
 
 @torch.no_grad()
-def test_learned_positions_end_and_the_message_says_where() -> None:
+def test_sequence_longer_than_learned_positions_raises_data_error() -> None:
     model = build(positions="learned", max_positions=6)
     fits, too_long = torch.full((1, 6), 5), torch.full((1, 7), 5)
     memory = model.encode(fits, None)
@@ -272,24 +275,24 @@ def test_learned_positions_end_and_the_message_says_where() -> None:
 
 @torch.no_grad()
 @pytest.mark.parametrize("changes", [RELATIVE, ROTARY], ids=str)
-def test_attention_that_knows_positions_has_no_last_one_either(changes: dict[str, object]) -> None:
+def test_relative_and_rotary_positions_are_not_limited_by_max_positions(changes: dict[str, object]) -> None:
     model = build(max_positions=4, **changes)
-    twin = twin_of(model)
+    reference = reference_of(model)
     source = [3 + i % 8 for i in range(20)]
-    memory = twin.encode(source)
+    memory = reference.encode(source)
     torch.testing.assert_close(model.encode(torch.tensor([source]), None)[0], memory, rtol=0, atol=1e-11)
     logits = model.logits(model.decode(torch.tensor([source]), memory.unsqueeze(0), None))[0]
-    torch.testing.assert_close(logits, twin.decode(source, memory), rtol=0, atol=1e-11)
+    torch.testing.assert_close(logits, reference.decode(source, memory), rtol=0, atol=1e-11)
 
 
-# promises
+# invariants
 
 KINDS: list[dict[str, object]] = [{}, {"norm": "post"}, RELATIVE, ROTARY]
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("changes", KINDS, ids=str)
-def test_a_later_token_changes_no_earlier_output(changes: dict[str, object]) -> None:
+def test_decoder_is_causal(changes: dict[str, object]) -> None:
     model = build(**changes)
     source, mask = padded([SOURCES[0]])
     target = torch.tensor([[2, 5, 6, 7, 8, 9]])
@@ -310,7 +313,7 @@ def test_a_later_token_changes_no_earlier_output(changes: dict[str, object]) -> 
     st.integers(0, 4),
     st.integers(0, 4),
 )
-def test_company_and_padding_change_nothing(
+def test_output_does_not_depend_on_other_sentences_and_padding_length(
     changes: dict[str, object], sentences: list[list[int]], more_source: int, more_target: int
 ) -> None:
     model = build(**changes)
@@ -324,7 +327,7 @@ def test_company_and_padding_change_nothing(
 
 @torch.no_grad()
 @pytest.mark.parametrize("changes", KINDS, ids=str)
-def test_what_stands_in_padding_does_not_matter(changes: dict[str, object]) -> None:
+def test_output_does_not_depend_on_padding_ids(changes: dict[str, object]) -> None:
     model = build(**changes)
     source, mask = padded(SOURCES)
     target, target_mask = padded(TARGETS)
@@ -335,7 +338,7 @@ def test_what_stands_in_padding_does_not_matter(changes: dict[str, object]) -> N
 
 @torch.no_grad()
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)
-def test_groups_that_go_through_together_are_those_that_go_alone(changes: dict[str, object]) -> None:
+def test_forward_of_several_groups_equals_forward_of_each(changes: dict[str, object]) -> None:
     model = build(**{**changes, "tied_embeddings": "all"})
     sources, masks = zip(*(padded(part) for part in (SOURCES, [SOURCES[0]], SOURCES[1:])), strict=True)
     targets = [padded(part)[0] for part in (TARGETS, [TARGETS[1]], TARGETS[:-1])]
@@ -346,8 +349,8 @@ def test_groups_that_go_through_together_are_those_that_go_alone(changes: dict[s
 
 @torch.no_grad()
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)
-def test_single_precision_is_double_precision_rounded(changes: dict[str, object]) -> None:
-    """Single precision has shorter ways to the same numbers on some processors."""
+def test_single_precision_equals_double_precision_to_rounding(changes: dict[str, object]) -> None:
+    """Some CPUs use other kernels for single precision."""
     changes = {**changes, "tied_embeddings": "all"}
     (source, mask), (target, _) = padded(SOURCES), padded(TARGETS)
     exact = hidden_states(build(**changes), source, mask, target)
@@ -372,8 +375,8 @@ def test_single_precision_is_double_precision_rounded(changes: dict[str, object]
     ],
     ids=str,
 )
-def test_step_by_step_equals_all_at_once(changes: dict[str, object]) -> None:
-    """40 positions, so that the cache grows more than once."""
+def test_step_equals_decode(changes: dict[str, object]) -> None:
+    """With 40 positions the cache grows more than once."""
     model = build(**changes)
     source, mask = padded(SOURCES)
     beam, length = 2, 40
@@ -395,10 +398,10 @@ def test_step_by_step_equals_all_at_once(changes: dict[str, object]) -> None:
 @pytest.mark.parametrize("changes", [{}, RELATIVE, ROTARY], ids=str)
 @settings(max_examples=25, deadline=None)
 @given(st.data())
-def test_rows_fork_and_end_and_sentences_leave(changes: dict[str, object], data: st.DataObject) -> None:
-    """Ragged: a sentence has any number of rows up to the beam, in any order, and none once it has left.
+def test_step_after_select_equals_decode(changes: dict[str, object], data: st.DataObject) -> None:
+    """A sentence has 0 to K rows, in any order; a sentence without rows is finished.
 
-    From any position on the rows of a sentence share a memory, which is full every few steps.
+    From a random position on, the rows of a sentence share cached prefixes, which are full after a few steps.
     """
     model, beam = build(**changes), data.draw(st.integers(1, 3))
     limits = {"_SHARE_FROM": data.draw(st.integers(1, 10)), "_SHARED_STEPS": data.draw(st.integers(1, 3))}
@@ -410,11 +413,11 @@ def test_rows_fork_and_end_and_sentences_leave(changes: dict[str, object], data:
         new = data.draw(st.lists(st.integers(2, 10), min_size=len(rows), max_size=len(rows)))
         with mock.patch.multiple("nmt.model.cache", **limits):
             logits = torch.cat(list(steps.step(torch.tensor(new))))
-        rows = [(sentence, [*said, token]) for (sentence, said), token in zip(rows, new, strict=True)]
-        for found, (sentence, said) in zip(logits, rows, strict=True):
+        rows = [(sentence, [*prefix, token]) for (sentence, prefix), token in zip(rows, new, strict=True)]
+        for row_logits, (sentence, prefix) in zip(logits, rows, strict=True):
             one = slice(sentence, sentence + 1)
-            hidden = model.decode(torch.tensor([said]), memory[one], mask[one])
-            torch.testing.assert_close(found, model.logits(hidden)[0, -1], rtol=0, atol=1e-11)
+            hidden = model.decode(torch.tensor([prefix]), memory[one], mask[one])
+            torch.testing.assert_close(row_logits, model.logits(hidden)[0, -1], rtol=0, atol=1e-11)
         chosen: list[int] = []
         for sentence in sorted({sentence for sentence, _ in rows}):
             own = [row for row, (owner, _) in enumerate(rows) if owner == sentence]
@@ -426,7 +429,7 @@ def test_rows_fork_and_end_and_sentences_leave(changes: dict[str, object], data:
 
 
 @torch.no_grad()
-def test_many_rows_come_in_blocks_in_order() -> None:
+def test_step_returns_blocks_of_rows_in_order() -> None:
     model = build()
     source = torch.randint(4, 10, (150, 5))
     blocks = list(model.start(source, None, 1).step(torch.full((150,), 2)))
@@ -461,7 +464,7 @@ def test_tied_embeddings_are_one_parameter() -> None:
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("activation", ["relu", "swiglu"])
 @pytest.mark.parametrize("tied", ["all", "target", "none"])
-def test_number_of_weights(norm: str, activation: str, tied: str) -> None:
+def test_parameter_count_equals_the_formula(norm: str, activation: str, tied: str) -> None:
     d, f, n, m, source, target = 12, 20, 2, 3, 17 if tied != "all" else 11, 11
     model = build(norm=norm, activation=activation, tied_embeddings=tied, source_vocabulary=source)
     attention = 4 * (d * d + d)
@@ -485,18 +488,18 @@ def test_number_of_weights(norm: str, activation: str, tied: str) -> None:
     ],
     ids=str,
 )
-def test_weight_count_of_the_settings_is_that_of_the_model(changes: dict[str, object]) -> None:
+def test_weight_count_of_settings_equals_parameter_count(changes: dict[str, object]) -> None:
     model = build(source_vocabulary=11 if "tied_embeddings" not in changes else 17, **changes)
     source = model.source_embedding.tokens.num_embeddings
     assert model.settings.weight_count(source, 11) == model.parameter_count()
 
 
-def test_learned_positions_count() -> None:
+def test_learned_positions_add_one_vector_per_position() -> None:
     difference = build(positions="learned", max_positions=7).parameter_count() - build().parameter_count()
     assert difference == 2 * 7 * 12
 
 
-def test_number_of_weights_of_the_other_variants() -> None:
+def test_parameter_count_of_other_variants_equals_the_formula() -> None:
     plain = build(heads=2).parameter_count()
     assert build(**ROTARY).parameter_count() == plain
     # two vectors of width 6 for each of -2 … 2 in an encoder layer, of -2 … 0 in a decoder layer
@@ -511,7 +514,7 @@ def test_number_of_weights_of_the_other_variants() -> None:
 
 @pytest.mark.parametrize("tied", ["all", "none"])
 @pytest.mark.parametrize("changes", [{}, {"positions": "relative", "max_distance": 60}, {"normalization": "rms"}])
-def test_initial_weights(tied: str, changes: dict[str, object]) -> None:
+def test_initial_weights_have_the_documented_distribution(tied: str, changes: dict[str, object]) -> None:
     torch.manual_seed(4)
     dim, inner, vocabulary = 64, 256, 500
     shape = {"encoder_layers": 1, "decoder_layers": 1, "dim": dim, "feed_forward": inner, "heads": 4}
@@ -553,10 +556,10 @@ def test_initial_weights(tied: str, changes: dict[str, object]) -> None:
     ],
     ids=str,
 )
-def test_every_weight_gets_a_gradient(changes: dict[str, object]) -> None:
+def test_every_weight_has_a_nonzero_gradient(changes: dict[str, object]) -> None:
     model = build(tied_embeddings="none", **changes)
     source, mask = padded(SOURCES)
     target, _ = padded(TARGETS)
     model.logits(hidden_states(model, source, mask, target)).pow(2).sum().backward()
-    idle = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()]
-    assert idle == []
+    without_gradient = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()]
+    assert without_gradient == []

@@ -1,4 +1,4 @@
-"""Cutting long lines and joining their translations."""
+"""Splitting long lines into segments and joining the translations of the segments."""
 
 import time
 
@@ -19,19 +19,19 @@ ALPHABET = st.sampled_from(
 
 
 @given(st.text(ALPHABET) | st.text(), st.integers(1, 12))
-def test_pieces_are_the_text_and_fit(text: str, limit: int) -> None:
+def test_segments_join_to_the_text_and_fit_the_limit(text: str, limit: int) -> None:
     segments = split_line(text, limit, len)
     assert "".join(segments) == text
     assert all(len(segment) <= limit for segment in segments)
 
 
 @given(st.text(ALPHABET, max_size=40))
-def test_what_fits_stays_whole(text: str) -> None:
+def test_line_within_the_limit_is_one_segment(text: str) -> None:
     assert split_line(text, 40, len) == [text]
 
 
 @given(st.text(st.sampled_from("aB .!?,;\"'")), st.integers(1, 5))
-def test_words_stay_whole(text: str, limit: int) -> None:
+def test_segments_do_not_split_words(text: str, limit: int) -> None:
     segments = split_line(text, limit, words)
     assert [word for segment in segments for word in segment.split()] == text.split()
     assert all(words(segment) <= limit for segment in segments)
@@ -47,14 +47,14 @@ def test_words_stay_whole(text: str, limit: int) -> None:
             9,
             ["We met Mr. Smith and J. S. Bach here. ", "It rained."],
         ),
-        # a small letter goes on with the sentence: only spaces are left to cut at
+        # before a lowercase letter a full stop ends no sentence, so that the line is split at spaces
         ("It weighs 3 kg. approx. as said", 5, ["It weighs 3 kg. approx. ", "as said"]),
         ("one two, three four, five six", 4, ["one two, three four, ", "five six"]),
         ("one two three four five", 2, ["one two ", "three four ", "five"]),
         ("vale 3.50 euro e 7.25 lire", 3, ["vale 3.50 euro ", "e 7.25 lire"]),
     ],
 )
-def test_where_western_text_is_cut(text: str, limit: int, expected: list[str]) -> None:
+def test_split_of_western_text(text: str, limit: int, expected: list[str]) -> None:
     assert split_line(text, limit, words) == expected
 
 
@@ -67,11 +67,11 @@ def test_where_western_text_is_cut(text: str, limit: int, expected: list[str]) -
         ("我们都很喜欢它", 4, ["我们都", "很喜欢它"]),
     ],
 )
-def test_where_chinese_is_cut(text: str, limit: int, expected: list[str]) -> None:
+def test_split_of_chinese_text(text: str, limit: int, expected: list[str]) -> None:
     assert split_line(text, limit, len) == expected
 
 
-def test_accents_and_emoji_stay_with_their_letters() -> None:
+def test_split_keeps_combining_characters() -> None:
     assert split_line("ae\u0301a", 3, len) == ["ae\u0301", "a"]
     assert split_line("a👩\u200d🔬aa", 5, len) == ["a👩\u200d🔬", "aa"]
 
@@ -90,12 +90,14 @@ def test_accents_and_emoji_stay_with_their_letters() -> None:
         ([""], [""], ""),
     ],
 )
-def test_joining(segments: list[str], translations: list[str], expected: str) -> None:
+def test_join_segments_follows_the_spacing_of_both_languages(
+    segments: list[str], translations: list[str], expected: str
+) -> None:
     assert join_segments(segments, translations) == expected
 
 
 @given(st.lists(st.text(st.sampled_from("abc"), min_size=1, max_size=5), min_size=1), st.integers(1, 4))
-def test_a_translator_that_changes_nothing_changes_nothing(parts: list[str], limit: int) -> None:
+def test_join_of_unchanged_segments_is_the_text(parts: list[str], limit: int) -> None:
     text = " ".join(parts)
     segments = split_line(text, limit, words)
     assert join_segments(segments, [segment.strip() for segment in segments]) == text
@@ -104,7 +106,7 @@ def test_a_translator_that_changes_nothing_changes_nothing(parts: list[str], lim
 @pytest.mark.parametrize(
     "unit", ["a", ".", ",", " ", "。", "，", "\u0301", "—", ". ", ".)", ",.", "a.", "A. ", "…", "!?"]
 )
-def test_time_grows_with_length_only(unit: str) -> None:
+def test_split_of_repeated_characters_takes_linear_time(unit: str) -> None:
     text = (unit * 100_000)[:100_000]
     started = time.process_time()
     assert "".join(split_line(text, 200, len)) == text

@@ -1,4 +1,4 @@
-"""Subword sampling, against all segmentations written out, against SentencePiece, and for what it must not change."""
+"""Subword sampling against enumerated segmentations and against SentencePiece; invariants of the sampled ids."""
 
 import math
 import random
@@ -33,7 +33,7 @@ def tokenizers(lines: list[str]) -> dict[str, Tokenizer]:
 
 
 @pytest.fixture(scope="module")
-def plain(tokenizers: dict[str, Tokenizer]) -> SegmentationSampler:
+def sampler_without_dropout(tokenizers: dict[str, Tokenizer]) -> SegmentationSampler:
     return SegmentationSampler(tokenizers[BPE], 0.0)
 
 
@@ -43,7 +43,7 @@ def samplers(tokenizers: dict[str, Tokenizer]) -> dict[str, SegmentationSampler]
 
 
 def segmentations(tokenizer: Tokenizer, text: str) -> Iterator[list[int]]:
-    """Every way to cut a text, in which spaces are marks already, into pieces."""
+    """Yield every segmentation of a text, in which `▁` replaces spaces, into pieces."""
     if not text:
         yield []
     for i, surface in enumerate(tokenizer.table.surfaces):
@@ -56,34 +56,32 @@ def log_prob(tokenizer: Tokenizer, ids: Sequence[int]) -> float:
 
 
 @pytest.mark.parametrize("alpha", [0.2, 1.0])
-def test_segmentations_are_drawn_in_proportion_to_their_probabilities(
-    tokenizers: dict[str, Tokenizer], alpha: float
-) -> None:
+def test_unigram_samples_follow_the_probabilities(tokenizers: dict[str, Tokenizer], alpha: float) -> None:
     tokenizer = tokenizers[UNIGRAM]
     ids = tokenizer.encode("the cat sleeps")
-    ways = [tuple(way) for way in segmentations(tokenizer, "▁the▁cat▁sleeps")]
-    weights = [math.exp(alpha * log_prob(tokenizer, way)) for way in ways]
-    assert len(ways) > 10
+    candidates = [tuple(candidate) for candidate in segmentations(tokenizer, "▁the▁cat▁sleeps")]
+    weights = [math.exp(alpha * log_prob(tokenizer, candidate)) for candidate in candidates]
+    assert len(candidates) > 10
     draw, draws = random.Random(1), 5_000
     sampler = SegmentationSampler(tokenizer, alpha)
     found = Counter(tuple(sampler.sample(ids, draw)) for _ in range(draws))
-    assert set(found) <= set(ways)
-    for way, weight in zip(ways, weights, strict=True):
+    assert set(found) <= set(candidates)
+    for candidate, weight in zip(candidates, weights, strict=True):
         share = weight / sum(weights)
-        # five standard deviations of a count
-        assert found[way] == pytest.approx(draws * share, abs=5 * math.sqrt(draws * share * (1 - share)) + 1)
+        # five standard deviations of a binomial count
+        assert found[candidate] == pytest.approx(draws * share, abs=5 * math.sqrt(draws * share * (1 - share)) + 1)
 
 
-def test_of_a_high_alpha_comes_the_best(tokenizers: dict[str, Tokenizer], lines: list[str]) -> None:
+def test_high_alpha_gives_the_most_probable_segmentation(tokenizers: dict[str, Tokenizer], lines: list[str]) -> None:
     tokenizer = tokenizers[UNIGRAM]
     sampler = SegmentationSampler(tokenizer, 1e4)
     for line in lines[:1000]:
         ids = tokenizer.encode(line)
-        # where several are equally good, any may come
+        # any of several equally probable segmentations may be returned
         assert log_prob(tokenizer, sampler.sample(ids, random.Random(1))) == pytest.approx(log_prob(tokenizer, ids))
 
 
-def test_without_dropout_merges_are_those_of_sentencepiece(tokenizers: dict[str, Tokenizer], lines: list[str]) -> None:
+def test_bpe_without_dropout_equals_sentencepiece(tokenizers: dict[str, Tokenizer], lines: list[str]) -> None:
     tokenizer = tokenizers[BPE]
     sampler = SegmentationSampler(tokenizer, 0.0)
     for line in lines:
@@ -92,43 +90,45 @@ def test_without_dropout_merges_are_those_of_sentencepiece(tokenizers: dict[str,
 
 
 @given(TEXT)
-def test_without_dropout_merges_are_those_of_sentencepiece_in_any_text(
-    tokenizers: dict[str, Tokenizer], plain: SegmentationSampler, text: str
+def test_bpe_without_dropout_equals_sentencepiece_for_any_text(
+    tokenizers: dict[str, Tokenizer], sampler_without_dropout: SegmentationSampler, text: str
 ) -> None:
     ids = tokenizers[BPE].encode(text)
-    assert plain.sample(ids, random.Random(1)) == ids
+    assert sampler_without_dropout.sample(ids, random.Random(1)) == ids
 
 
-def outcomes(ranks: dict[str, float], symbols: tuple[str, ...], dropout: float) -> Counter[tuple[str, ...]]:
-    """Return how probable each end of merging is: the k-th best merge is made if the k before it are left out."""
+def segmentation_probabilities(
+    ranks: dict[str, float], symbols: tuple[str, ...], dropout: float
+) -> Counter[tuple[str, ...]]:
+    """Return the probability of each segmentation: the k-th best merge is applied if all better ones are dropped."""
     possible = sorted((ranks[a + b], i) for i, (a, b) in enumerate(pairwise(symbols)) if a + b in ranks)
     found: Counter[tuple[str, ...]] = Counter({symbols: dropout ** len(possible)})  # type: ignore[dict-item]
     for k, (_, i) in enumerate(possible):
         merged = (*symbols[:i], symbols[i] + symbols[i + 1], *symbols[i + 2 :])
-        for end, probability in outcomes(ranks, merged, dropout).items():
-            found[end] += probability * (1 - dropout) * dropout**k  # type: ignore[assignment]
+        for segmentation, probability in segmentation_probabilities(ranks, merged, dropout).items():
+            found[segmentation] += probability * (1 - dropout) * dropout**k  # type: ignore[assignment]
     return found
 
 
 @pytest.mark.parametrize("dropout", [0.1, 0.5])
-def test_merges_are_left_out_as_often_as_asked(tokenizers: dict[str, Tokenizer], dropout: float) -> None:
+def test_bpe_dropout_samples_follow_the_probabilities(tokenizers: dict[str, Tokenizer], dropout: float) -> None:
     table = tokenizers[BPE].table
     ranks = {surface: -score for surface, score in zip(table.surfaces, table.scores, strict=True) if surface}
     word = max((surface for surface in ranks if surface[0] == "▁" and len(surface) < 9), key=len)
-    expected = outcomes(ranks, tuple(word), dropout)
+    expected = segmentation_probabilities(ranks, tuple(word), dropout)
     assert len(expected) > 5
     assert sum(expected.values()) == pytest.approx(1)
     sampler, draw, draws = SegmentationSampler(tokenizers[BPE], dropout), random.Random(1), 5_000
     ids = tokenizers[BPE].encode(word[1:])
     found = Counter(tuple(table.surfaces[i] for i in sampler.sample(ids, draw)) for _ in range(draws))
     assert set(found) <= set(expected)
-    for end, share in expected.items():
-        assert found[end] == pytest.approx(draws * share, abs=5 * math.sqrt(draws * share * (1 - share)) + 1)
+    for segmentation, share in expected.items():
+        assert found[segmentation] == pytest.approx(draws * share, abs=5 * math.sqrt(draws * share * (1 - share)) + 1)
 
 
 @pytest.mark.parametrize("type_", [UNIGRAM, BPE])
 @given(text=TEXT, seed=st.integers(0, 9))
-def test_the_text_stays_the_same(
+def test_sampling_keeps_the_text(
     tokenizers: dict[str, Tokenizer], samplers: dict[str, SegmentationSampler], type_: str, text: str, seed: int
 ) -> None:
     tokenizer = tokenizers[type_]
@@ -140,7 +140,7 @@ def test_the_text_stays_the_same(
 
 
 @pytest.mark.parametrize("type_", [UNIGRAM, BPE])
-def test_tags_stay_in_front(tokenizers: dict[str, Tokenizer], type_: str) -> None:
+def test_sampling_keeps_tags_in_front(tokenizers: dict[str, Tokenizer], type_: str) -> None:
     tokenizer = tokenizers[type_]
     tag, sampler, changed = tokenizer.tag_id("back"), SegmentationSampler(tokenizer, 0.3), 0
     ids = tokenizer.encode("the cat sleeps in the house")
@@ -154,14 +154,14 @@ def test_tags_stay_in_front(tokenizers: dict[str, Tokenizer], type_: str) -> Non
     assert sampler.sample([], random.Random(1)) == []
 
 
-def test_what_is_no_text_stays_as_it_is(lines: list[str]) -> None:
+def test_sampling_keeps_lines_with_unknown_characters(lines: list[str]) -> None:
     tokenizer = Tokenizer.train(lines[:3000], TokenizerSettings(vocab_size=700, byte_fallback=False))
     ids = tokenizer.encode("the ☃ cat")
     assert UNK in ids
     assert SegmentationSampler(tokenizer, 0.1).sample(ids, random.Random(1)) == ids
 
 
-def test_half_a_character_stays_as_it_is(tokenizers: dict[str, Tokenizer]) -> None:
+def test_sampling_keeps_incomplete_byte_sequences(tokenizers: dict[str, Tokenizer]) -> None:
     tokenizer = tokenizers[UNIGRAM]
     ids = tokenizer.encode("☃")[:-1]
     assert SegmentationSampler(tokenizer, 0.1).sample(ids, random.Random(1)) == ids

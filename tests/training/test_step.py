@@ -38,8 +38,8 @@ def test_updates_equal_adam_on_the_mean_loss_per_token() -> None:
     """Written out with autograd in float64 and Adam's formulas (Kingma & Ba 2015, algorithm 1)."""
     chosen = tiny_recipe(clip_norm=0.5, label_smoothing=0.2, adam_betas=[0.8, 0.95], adam_epsilon=1e-6)
     ours = make_updater(chosen, double=True)
-    twin = make_updater(chosen, double=True).model
-    parameters = dict(twin.named_parameters())
+    reference = make_updater(chosen, double=True).model
+    parameters = dict(reference.named_parameters())
     first = {name: torch.zeros_like(p) for name, p in parameters.items()}
     second = {name: torch.zeros_like(p) for name, p in parameters.items()}
     batches = [batch_of(PAIRS[:2]), batch_of(PAIRS[2:])]
@@ -47,8 +47,10 @@ def test_updates_equal_adam_on_the_mean_loss_per_token() -> None:
         loss = torch.zeros((), dtype=torch.float64)
         for batch in batches:
             (group,) = batch.groups
-            hidden = twin.decode(group.target_in, twin.encode(group.source, group.source_mask), group.source_mask)
-            loss = loss + smoothed_cross_entropy(hidden, twin.output.weight, group.target_out, 0.2)[0]
+            hidden = reference.decode(
+                group.target_in, reference.encode(group.source, group.source_mask), group.source_mask
+            )
+            loss = loss + smoothed_cross_entropy(hidden, reference.output.weight, group.target_out, 0.2)[0]
         gradients = dict(zip(parameters, torch.autograd.grad(loss / 20, list(parameters.values())), strict=True))
         norm = math.sqrt(sum(g.pow(2).sum().item() for g in gradients.values()))
         found = ours.update(batches, step)

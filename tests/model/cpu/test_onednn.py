@@ -74,9 +74,9 @@ def test_result_can_be_changed_in_place(kernels: PlainKernels) -> None:
     torch.manual_seed(2)
     weight, x = torch.randn(36, 24, requires_grad=True), torch.randn(40, 24)
     kernels.linear(x, weight).relu_().sum().backward()
-    twin = weight.detach().double().requires_grad_()
-    F.linear(x.double(), twin).relu().sum().backward()
-    torch.testing.assert_close(weight.grad.double(), twin.grad, rtol=1e-5, atol=1e-4)
+    reference = weight.detach().double().requires_grad_()
+    F.linear(x.double(), reference).relu().sum().backward()
+    torch.testing.assert_close(weight.grad.double(), reference.grad, rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])

@@ -1,7 +1,7 @@
-"""A second Transformer, written from the papers' formulas: one sentence, one head, one position at a time.
+"""A reference Transformer from the formulas of the papers: one sentence, one head, one position at a time.
 
-It is slow and short, so that it can be checked by reading. Tests compare `nmt.model` with it; the two share nothing but
-the names of the weights. `encode` and `decode` are figure 1 of Vaswani et al. (2017); the other methods follow. All
+It is slow and short, so that it can be checked by reading. Tests compare `nmt.model` with it; the two share only the
+names of the weights. `encode` and `decode` are figure 1 of Vaswani et al. (2017); the other methods follow. All
 numbers are float64; positions count from 0.
 
 S source length, T target length, D width, H heads, d = D/H, V vocabulary.
@@ -19,7 +19,7 @@ from nmt.config import ModelSettings
 
 
 @dataclass(frozen=True)
-class Twin:
+class ReferenceTransformer:
     """A Transformer with these settings and weights."""
 
     settings: ModelSettings
