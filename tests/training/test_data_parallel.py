@@ -110,7 +110,7 @@ sys.exit(any([os.waitpid(rank, 0)[1] for rank in ranks]))
 
 
 def forked_ranks(texts: Path, count: int, run: Path, *overrides: str, patch: str = "") -> list[str]:
-    """Return the command that trains in so many processes without torchrun; each executes the code in `patch` first."""
+    """Return the command that trains in `count` processes without torchrun; each first executes the code in `patch`."""
     recipe = str(texts / "recipe.yaml")
     arguments = ["train", "-c", recipe, *overridden((f"run={run}", *overrides))]
     return [sys.executable, "-c", RANKS, str(count), patch, *arguments]
