@@ -64,12 +64,12 @@ def texts(tmp_path: Path) -> tuple[Path, Path]:
 # help
 
 
-def test_commands_exist() -> None:
+def test_prepare_train_and_score_are_commands() -> None:
     assert {"prepare", "train", "score"} <= set(COMMANDS)
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"], *([name, "--help"] for name in COMMANDS)], ids=" ".join)
-def test_help(arguments: list[str]) -> None:
+def test_help_of_each_command(arguments: list[str]) -> None:
     result = call(*arguments)
     assert result.exit_code == 0
     assert "Usage:" in result.stdout
@@ -84,8 +84,8 @@ def test_no_arguments_show_the_help() -> None:
     assert result.exit_code in (0, 2)
 
 
-def test_no_help_needs_torch(repository: Path) -> None:
-    """All commands run in one process, since imports are slow."""
+def test_help_does_not_import_torch(repository: Path) -> None:
+    """All commands run in one process because imports are slow."""
     program = f"""
 import sys
 from typer.testing import CliRunner
@@ -102,14 +102,14 @@ print(heavy)
     assert result.stdout.strip() == "[]", result.stderr
 
 
-def test_version() -> None:
+def test_version_is_printed() -> None:
     result = call("--version")
     assert (result.exit_code, result.stdout, result.stderr) == (0, f"{nmt.__version__}\n", "")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a disk that is always full")
 @pytest.mark.parametrize("arguments", [["--version"], ["score", "--help"]], ids=" ".join)
-def test_a_full_disk_is_no_traceback(repository: Path, arguments: list[str]) -> None:
+def test_full_disk_gives_no_traceback(repository: Path, arguments: list[str]) -> None:
     with open("/dev/full", "wb") as full:
         command = [sys.executable, "-m", "nmt", *arguments]
         done = subprocess.run(command, cwd=repository, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
@@ -124,7 +124,7 @@ def test_a_full_disk_is_no_traceback(repository: Path, arguments: list[str]) -> 
     [["tran"], ["train"], ["prepare", "--config"], ["score", "one"], ["train", "--colour", "red"]],
     ids=" ".join,
 )
-def test_usage_errors(arguments: list[str]) -> None:
+def test_usage_errors_exit_with_2(arguments: list[str]) -> None:
     result = call(*arguments)
     assert result.exit_code == 2
     assert result.stdout == ""
@@ -132,7 +132,7 @@ def test_usage_errors(arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize("command", ["prepare", "train"])
-def test_an_unknown_key_is_met_with_a_guess(recipe: Path, command: str) -> None:
+def test_unknown_key_gives_a_suggestion(recipe: Path, command: str) -> None:
     content = yaml.safe_load(recipe.read_text())
     recipe.write_text(yaml.safe_dump({**content, "modle": {"dim": 8}}))
     result = call(command, "--config", recipe, "--set", "train.batch_token=64")
@@ -144,14 +144,14 @@ def test_an_unknown_key_is_met_with_a_guess(recipe: Path, command: str) -> None:
     assert "Traceback" not in result.stderr
 
 
-def test_a_recipe_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_recipe_is_a_user_error(tmp_path: Path) -> None:
     result = call("train", "-c", tmp_path / "none.yaml")
     assert result.exit_code == 2
     assert "none.yaml" in result.stderr
 
 
 @pytest.mark.parametrize("error", [ConfigError, DataError, ModelError])
-def test_errors_of_the_user(recipe: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]) -> None:
+def test_user_errors_exit_with_2(recipe: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]) -> None:
     monkeypatch.setattr("nmt.commands.prepare.prepare", raising(error("the moon is full; wait")))
     result = call("prepare", "-c", recipe)
     assert (result.exit_code, result.stdout) == (2, "")
@@ -184,7 +184,7 @@ def test_debug_prints_the_traceback(
         (OSError(28, "No space left on device"), "error: No space left on device\n"),
     ],
 )
-def test_errors_of_the_system_are_user_errors(
+def test_operating_system_errors_are_user_errors(
     recipe: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, message: str
 ) -> None:
     monkeypatch.setattr("nmt.commands.prepare.prepare", raising(error))
@@ -229,7 +229,7 @@ for number in range(30):
 """
 
 
-def test_a_second_ctrl_c_ends_at_once(recipe: Path, repository: Path) -> None:
+def test_second_ctrl_c_exits_immediately(recipe: Path, repository: Path) -> None:
     """A second Ctrl-C ends the process without a traceback, whenever it comes."""
     command = [sys.executable, "-c", TWICE, str(recipe)]
     done = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=False)
@@ -286,7 +286,7 @@ def test_termination_during_the_start_leaves_nothing(recipe: Path, repository: P
     assert sorted(recipe.parent.iterdir()) == before
 
 
-def test_running_out_of_memory_is_a_user_error(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_out_of_memory_is_a_user_error(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refused = ImportError("libopenblas.so: failed to map segment from shared object")
     allocator = RuntimeError("[enforce fail] DefaultCPUAllocator: not enough memory")
     for error in (MemoryError(), allocator, refused):
@@ -296,7 +296,7 @@ def test_running_out_of_memory_is_a_user_error(recipe: Path, monkeypatch: pytest
         assert result.stderr.startswith("error: out of memory; close other programs")
 
 
-def test_escape_sequences_do_not_reach_the_terminal(tmp_path: Path) -> None:
+def test_escape_sequences_are_not_printed(tmp_path: Path) -> None:
     attack = "\x1b]0;title\x07\x9b31m"
     missing = call("score", tmp_path / attack, tmp_path / attack)
     (tmp_path / attack).write_text(f"name: {attack}\n{attack}: 1\n")
@@ -328,7 +328,7 @@ def test_prepare_prints_on_stderr(recipe: Path) -> None:
     assert call("prepare", "-c", recipe, "--force", "--quiet").stderr == ""
 
 
-def test_overrides(recipe: Path) -> None:
+def test_overrides_change_the_recipe(recipe: Path) -> None:
     other = recipe.parent / "elsewhere"
     result = call("prepare", "-c", recipe, "--set", f"prepared={other}", "--set", "tokenizer.vocab_size=58", "-q")
     assert result.exit_code == 0
@@ -362,7 +362,7 @@ def test_train_prepares_trains_and_resumes(recipe: Path, monkeypatch: pytest.Mon
 # score
 
 
-def test_score(texts: tuple[Path, Path]) -> None:
+def test_score_prints_a_table(texts: tuple[Path, Path]) -> None:
     result = call("score", *texts)
     assert result.exit_code == 0
     bleu, chrf = result.stdout.splitlines()
@@ -373,7 +373,7 @@ def test_score(texts: tuple[Path, Path]) -> None:
     assert "BLEU tokenizer" in result.stderr
 
 
-def test_score_as_json(texts: tuple[Path, Path]) -> None:
+def test_score_prints_json(texts: tuple[Path, Path]) -> None:
     result = call("score", *texts, "--json", "--metric", "ter", "--target-lang", "en", "--quiet")
     assert (result.exit_code, result.stderr) == (0, "")
     document = json.loads(result.stdout)
@@ -397,7 +397,7 @@ def test_score_refuses_texts_of_different_lengths(texts: tuple[Path, Path], tmp_
     assert call("score", tmp_path / "nowhere", texts[1]).exit_code == 2
 
 
-def test_a_closed_pipe_is_no_error(repository: Path, texts: tuple[Path, Path]) -> None:
+def test_closed_pipe_is_not_an_error(repository: Path, texts: tuple[Path, Path]) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     command = [sys.executable, "-m", "nmt", "score", *map(str, texts), "-q"]
@@ -487,7 +487,7 @@ def assert_no_bug(arguments: Sequence[str], environment: Mapping[str, str]) -> N
     result = CliRunner().invoke(app, list(arguments), env={**TIDY, **environment})
     assert result.exit_code in (0, 2), result.output
     assert "bug in nmt" not in result.output
-    assert "\x1b" not in result.stderr.replace("\x1b[3", "")  # colours, where the environment asks for them
+    assert "\x1b" not in result.stderr.replace("\x1b[3", "")  # colours are allowed if the environment enables them
 
 
 @settings(max_examples=30, derandomize=True)

@@ -1,4 +1,4 @@
-"""Every command that writes, run against files and directories that are not nmt's: none of them may change."""
+"""Commands that write do not change files and directories that nmt did not write."""
 
 import hashlib
 import json
@@ -34,7 +34,7 @@ KINDS = ["file", "private", "read-only", "link", "dangling", "loop", "fifo", "fo
 
 
 def make_decoy(path: Path, kind: str) -> None:
-    """Put something of the user's at a path, in place of what may be there."""
+    """Replace a path by a file or directory of the user."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_symlink() or path.is_file():
         path.unlink()
@@ -133,8 +133,8 @@ def refused(arguments: list[str | Path], folder: Path) -> str:
 
 
 @pytest.mark.parametrize("name", OWN)
-def test_a_directory_with_foreign_entries_is_refused(trained: Path, name: str) -> None:
-    """Alone or among nmt's own files, whatever their names and kinds."""
+def test_directory_with_foreign_entries_is_refused(trained: Path, name: str) -> None:
+    """Foreign entries of any name and kind, alone or beside files of nmt."""
 
     @settings(max_examples=15, derandomize=True)
     @given(
@@ -145,7 +145,7 @@ def test_a_directory_with_foreign_entries_is_refused(trained: Path, name: str) -
         with fresh_folder() as folder:
             output = folder / "out"
             if own:
-                # among nmt's own files, a regular file with one of their names cannot be told from them in a run
+                # in a run, a regular file with the name of one of nmt's files is indistinguishable from it
                 decoys = {path: kind if path in ("notes.txt", ".hidden") else "loop" for path, kind in decoys.items()}
                 shutil.copytree(trained / OWN[name], output, symlinks=True)
             for path, kind in sorted(decoys.items(), key=lambda decoy: -len(decoy[0])):
@@ -158,7 +158,7 @@ def test_a_directory_with_foreign_entries_is_refused(trained: Path, name: str) -
 
 @pytest.mark.parametrize("name", OWN)
 @pytest.mark.parametrize("place", ["file", "private", "loop", "fifo", "link to a folder", "below a file", "."])
-def test_other_places_are_refused(trained: Path, name: str, place: str) -> None:
+def test_unsuitable_output_paths_are_refused(trained: Path, name: str, place: str) -> None:
     with fresh_folder() as folder:
         output = folder / "out"
         (folder / "notes").write_text(MINE)
@@ -253,8 +253,8 @@ def test_translate_refuses_other_files(trained: Path, prepare: Callable[[Path], 
         refused(translate(trained, folder / "out"), folder)
 
 
-def test_what_is_written_follows_the_umask(trained: Path) -> None:
-    """So that another account can read it, if the umask permits that."""
+def test_modes_of_outputs_follow_the_umask(trained: Path) -> None:
+    """Other accounts can read outputs if the umask permits it."""
     for path in trained.rglob("*"):
         if not path.is_symlink():
             mode = path.stat().st_mode & 0o777

@@ -92,13 +92,13 @@ prepared: shared
     assert recipe.prepared_directory == path.parent / "shared"
 
 
-def test_a_recipe_is_frozen(path: Path) -> None:
+def test_recipe_is_immutable(path: Path) -> None:
     recipe = load(path, SMALLEST)
     with pytest.raises(pydantic.ValidationError):
         recipe.seed = 2  # type: ignore[misc]
 
 
-def test_an_empty_section_means_its_defaults(path: Path) -> None:
+def test_empty_section_has_default_values(path: Path) -> None:
     text = SMALLEST + "train:\n  # batch_tokens: 100\nmodel:\ndecode: {}\n"
     assert load(path, text) == load(path, SMALLEST)
     assert load(path, SMALLEST + "train:\n", "train.batch_tokens=100").train.batch_tokens == 100
@@ -139,7 +139,7 @@ colour: blue
 """
 
 
-def test_every_mistake_is_named_with_line_and_key(path: Path) -> None:
+def test_error_names_line_and_key_of_each_mistake(path: Path) -> None:
     assert problems(path, MISTAKES) == [
         'line 1: name: found 2024, expected text; put it in quotes: "2024"',
         "line 1: run: missing, and it has no default",
@@ -279,7 +279,7 @@ def test_every_mistake_is_named_with_line_and_key(path: Path) -> None:
         ),
     ],
 )
-def test_a_mistake_is_described(path: Path, addition: str, problem: str) -> None:
+def test_messages_of_mistakes(path: Path, addition: str, problem: str) -> None:
     assert problems(path, SMALLEST + addition + "\n") == [f"line 6: {problem}"]
 
 
@@ -299,19 +299,19 @@ def test_a_mistake_is_described(path: Path, addition: str, problem: str) -> None
         ("[{tsv: 1}]", "data.train.0.tsv: found 1, expected the path of a file or folder"),
     ],
 )
-def test_mistakes_in_the_list_of_texts(path: Path, train: str, problem: str) -> None:
+def test_messages_of_mistakes_in_data_train(path: Path, train: str, problem: str) -> None:
     text = SMALLEST.replace("[{tsv: train.tsv}]", train)
     assert problems(path, text) == [f"line 4: {problem}"]
 
 
 @pytest.mark.parametrize("run", [".", "''", "./"])
-def test_the_run_is_not_the_folder_of_the_recipe(path: Path, run: str) -> None:
+def test_run_in_the_folder_of_the_recipe_is_refused(path: Path, run: str) -> None:
     """A run contains a file recipe.yaml, which would replace the one that was read."""
     [problem] = problems(path, SMALLEST.replace("runs/small", run))
     assert problem == "line 5: run: found no name, expected the path of a file, or of a folder of its own"
 
 
-def test_mistakes_of_overrides_name_the_override(path: Path) -> None:
+def test_error_of_an_override_names_it(path: Path) -> None:
     assert problems(path, SMALLEST, "train.batch_tokens=4k", "decode.bean=3", "seed=-1") == [
         "--set train.batch_tokens=4k: train.batch_tokens: found the text '4k', expected a whole number",
         "--set decode.bean=3: decode.bean: unknown key; did you mean 'beam'?",
@@ -319,7 +319,7 @@ def test_mistakes_of_overrides_name_the_override(path: Path) -> None:
     ]
 
 
-def test_overrides_go_through_the_same_loader(path: Path) -> None:
+def test_overrides_equal_values_in_the_file(path: Path) -> None:
     recipe = load(path, SMALLEST, "train.batch_tokens=2048", "train.schedule={name: constant, rate: 1e-4}", "name='7'")
     assert recipe.train.batch_tokens == 2048
     assert recipe.train.schedule.model_dump() == {"name": "constant", "rate": 1e-4, "warmup": 0}
@@ -343,7 +343,7 @@ def test_paths_are_relative_to_the_recipe_or_to_the_current_folder(path: Path, m
     assert recipe.prepared == Path("/home/me/prepared")
 
 
-def test_a_relative_recipe_has_absolute_paths_too(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_of_a_relative_recipe_are_absolute(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path.write_text(SMALLEST)
     monkeypatch.chdir(path.parent)
     assert load_recipe(Path("recipe.yaml")).run == path.parent / "runs" / "small"
@@ -451,7 +451,7 @@ def keys_of(data: Any, above: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 @given(choice=st.data())
 @settings(max_examples=50)
-def test_any_damage_is_a_config_error_with_a_place(shared_path: Path, choice: st.DataObject) -> None:
+def test_damaged_recipe_raises_config_error_with_a_line(shared_path: Path, choice: st.DataObject) -> None:
     document = copy.deepcopy(
         yaml.safe_load(SMALLEST + "train: {schedule: {name: noam, factor: 1}, stop: {steps: 5}}\n")
     )
@@ -510,7 +510,7 @@ def test_fine_tuning_takes_the_settings_of_the_initial_model(path: Path, start: 
     assert load(path, SMALLEST + "train: {init_from: base}\n").model.dropout == 0.3
 
 
-def test_unset_tokenizer_keys_stay_unset(path: Path, start: Path) -> None:
+def test_unset_tokenizer_keys_are_not_set(path: Path, start: Path) -> None:
     for section in ("", "tokenizer: {vocab_size: 4000, shared: false}\n"):
         recipe = load(path, SMALLEST + "train: {init_from: base}\n" + section)
         again = path.with_name("again.yaml")
@@ -551,13 +551,13 @@ def test_an_initial_model_that_cannot_be_read_is_refused(path: Path, start: Path
 
 
 @pytest.mark.parametrize("name", ["chinese", "??", "z", "zh Hant"])
-def test_a_language_is_a_code_for_rules_go_by_it(path: Path, name: str) -> None:
+def test_language_that_is_not_a_code_is_refused(path: Path, name: str) -> None:
     (problem,) = problems(path, SMALLEST.replace("target: it", f"target: '{name}'"))
     assert problem.startswith("line 2: languages.target: found ")
 
 
 @pytest.mark.parametrize("name", ["zh", "zh-Hant", "pt_BR", "yue"])
-def test_codes_of_languages(path: Path, name: str) -> None:
+def test_language_codes_are_accepted(path: Path, name: str) -> None:
     assert load(path, SMALLEST.replace("target: it", f"target: {name}")).languages.target == name
 
 
@@ -600,7 +600,7 @@ def test_impossible_sizes_are_refused_with_the_computed_size(path: Path, model: 
     assert problem.endswith("possible: reduce encoder_layers, decoder_layers, dim or feed_forward")
 
 
-def test_a_check_of_a_command_gets_the_line_of_the_key(path: Path) -> None:
+def test_error_of_a_command_names_the_line_of_the_key(path: Path) -> None:
     def check(recipe: Recipe) -> None:
         raise SettingError("runtime.device", f"{recipe.runtime.device} is not available here")
 
@@ -636,7 +636,7 @@ SHAPES = [[], {}, [[]], {"name": []}, {"name": "noam", "x": {}}, [{}] * 50, {"a"
     value=st.sampled_from(NUMBERS) | st.sampled_from(TEXTS) | st.sampled_from(SHAPES) | st.floats() | st.integers(),
 )
 @settings(max_examples=400, deadline=None)
-def test_hostile_values_are_refused_or_accepted(shared_path: Path, key: str, value: Any) -> None:
+def test_extreme_values_are_refused_or_accepted(shared_path: Path, key: str, value: Any) -> None:
     text = json.dumps(value)  # which YAML reads, with escapes
     shared_path.write_text(SMALLEST, encoding="utf-8")
     with suppress(ConfigError):

@@ -32,14 +32,14 @@ run: runs/old
 
 @pytest.fixture
 def old_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with texts, a recipe, and the run of four updates that version 0.1.0 made of them."""
+    """Return a folder with texts, a recipe, and a run of four updates written by version 0.1.0."""
     monkeypatch.chdir(tmp_path)  # `runs/latest` is made in the current directory
     with tarfile.open(Path(__file__).parents[1] / "data" / "run-0.1.0.tar.gz") as archive:
         archive.extractall(tmp_path, filter="data")
     return tmp_path / "reversal"
 
 
-def test_old_names_in_a_recipe_are_errors_that_give_the_new_ones(tmp_path: Path) -> None:
+def test_old_names_in_a_recipe_are_refused_with_the_new_names(tmp_path: Path) -> None:
     path = tmp_path / "recipe.yaml"
     path.write_text(OLD_RECIPE, encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
@@ -57,7 +57,7 @@ def test_old_names_in_a_recipe_are_errors_that_give_the_new_ones(tmp_path: Path)
     ]
 
 
-def test_old_names_in_an_override_are_errors_that_give_the_new_ones(old_run: Path) -> None:
+def test_old_names_in_an_override_are_refused_with_the_new_names(old_run: Path) -> None:
     text = (old_run / "recipe.yaml").read_text().replace("size:", "vocab_size:").replace("weight:", "oversample:")
     text = text.replace("{duplicates: true, copies: true}", "{}").replace(", parallel: replicate", "")
     (old_run / "recipe.yaml").write_text(text)
@@ -65,7 +65,7 @@ def test_old_names_in_an_override_are_errors_that_give_the_new_ones(old_run: Pat
         load_recipe(old_run / "recipe.yaml", ["tokenizer.size=60"])
 
 
-def test_a_run_written_before_can_be_resumed_and_translates(old_run: Path) -> None:
+def test_run_of_version_0_1_0_resumes_and_translates(old_run: Path) -> None:
     run = old_run / "run"
     recipe = load_recipe(run / "recipe.yaml", [f"run={run}"])
     assert (recipe.tokenizer.vocab_size, recipe.runtime.parallel) == (80, "ddp")
@@ -83,7 +83,7 @@ def test_a_run_written_before_can_be_resumed_and_translates(old_run: Path) -> No
     assert result.exit_code == 0, result.output
 
 
-def test_a_corpus_prepared_anew_belongs_to_the_run_written_before(old_run: Path) -> None:
+def test_run_of_version_0_1_0_resumes_with_a_new_corpus(old_run: Path) -> None:
     run = old_run / "run"
     here = recipe_to_yaml(load_recipe(run / "recipe.yaml")).replace("/tmp/reversal", str(old_run))
     (old_run / "recipe.yaml").write_text(here)
@@ -93,7 +93,7 @@ def test_a_corpus_prepared_anew_belongs_to_the_run_written_before(old_run: Path)
     assert result.exit_code == 0, result.output
 
 
-def test_new_names_and_back_give_the_same_data() -> None:
+def test_renaming_keys_is_invertible() -> None:
     old = {
         "data": {"train": {"0": {"weight": 2.0, "tag": None}}, "valid": {"weight": 1.0}, "filters": {"copies": True}},
         "tokenizer": {"size": 80},

@@ -20,7 +20,7 @@ def subclasses(section: type[BaseModel]) -> list[type[BaseModel]]:
 CONFIG = [section for section in subclasses(Section) if section.__module__.startswith("nmt.config.")]
 
 
-def test_the_reference_is_up_to_date_and_explains_every_key(repository: Path) -> None:
+def test_reference_is_up_to_date_and_describes_every_key(repository: Path) -> None:
     reference = (repository / "docs" / "recipe.md").read_text(encoding="utf-8")
     generator = runpy.run_path(str(repository / "docs" / "generate_reference.py"))
     assert reference == generator["recipe_reference"](), "run: make schema"

@@ -49,7 +49,7 @@ def value_of(path: Path, text: str) -> Any:
         ("2024-01-31", "2024-01-31"),
         ("=", "="),
         ("'<<'", "<<"),
-        # and what is no surprise
+        # values with unambiguous types
         ("12", 12),
         ("-3", -3),
         ("1_000", 1000),
@@ -67,22 +67,22 @@ def value_of(path: Path, text: str) -> Any:
         ("9" * 5000, "9" * 5000),
     ],
 )
-def test_bare_words(recipe: Path, text: str, expected: Any) -> None:
+def test_types_of_unquoted_words(recipe: Path, text: str, expected: Any) -> None:
     value = value_of(recipe, text)
     assert value == expected
     assert type(value) is type(expected)
 
 
-def test_nan(recipe: Path) -> None:
+def test_nan_is_read(recipe: Path) -> None:
     assert math.isnan(value_of(recipe, ".nan"))
 
 
-def test_block_text_and_anchors(recipe: Path) -> None:
+def test_block_text_and_anchors_are_read(recipe: Path) -> None:
     recipe.write_text("a: |\n  1\n  2\nb: &there {x: 1}\nc: *there\n")
     assert strict_yaml.read(recipe).data == {"a": "1\n2\n", "b": {"x": 1}, "c": {"x": 1}}
 
 
-def test_windows_files(recipe: Path) -> None:
+def test_byte_order_mark_and_crlf_are_accepted(recipe: Path) -> None:
     recipe.write_bytes("\ufeffa: 1\r\nb: no\r\n".encode())
     assert strict_yaml.read(recipe).data == {"a": 1, "b": "no"}
 
@@ -119,14 +119,14 @@ def test_windows_files(recipe: Path) -> None:
         ("? [a, b]\n: 1\n", "{}:1: a key must be a word, found a list"),
     ],
 )
-def test_mistakes_name_file_and_line(recipe: Path, text: str, message: str) -> None:
+def test_syntax_errors_name_file_and_line(recipe: Path, text: str, message: str) -> None:
     recipe.write_bytes(text.encode())
     with pytest.raises(ConfigError) as caught:
         strict_yaml.read(recipe)
     assert str(caught.value).startswith(message.format(recipe))
 
 
-def test_files_that_cannot_be_read(recipe: Path, tmp_path: Path) -> None:
+def test_unreadable_files_are_refused(recipe: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot read the recipe: No such file or directory"):
         strict_yaml.read(recipe)
     with pytest.raises(ConfigError, match="cannot read the recipe: Is a directory"):
@@ -141,7 +141,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
 )
 
 
-def test_aliases_of_aliases_are_refused_at_a_number_of_values(recipe: Path) -> None:
+def test_too_many_values_of_aliases_are_refused(recipe: Path) -> None:
     recipe.write_text(BOMB)
     with pytest.raises(
         ConfigError, match=r"recipe\.yaml:1: more than 10,000 values, with each use of an alias counted"
@@ -163,7 +163,7 @@ def test_large_files_and_devices_are_refused(recipe: Path) -> None:
             strict_yaml.read(Path(device))
 
 
-def test_a_pipe_is_read(recipe: Path) -> None:
+def test_pipe_is_read(recipe: Path) -> None:
     reading, writing = os.pipe()
     os.write(writing, b"a: 1\n")
     os.close(writing)
@@ -194,7 +194,7 @@ def document(recipe: Path) -> strict_yaml.Document:
     return strict_yaml.read(recipe)
 
 
-def test_places_are_the_lines_of_the_keys(document: strict_yaml.Document) -> None:
+def test_line_numbers_are_those_of_the_keys(document: strict_yaml.Document) -> None:
     assert document.places == {
         (): 1,
         ("name",): 1,
@@ -232,7 +232,9 @@ def test_places_are_the_lines_of_the_keys(document: strict_yaml.Document) -> Non
         ("data.train=[]", {("data", "train"): []}),
     ],
 )
-def test_overrides(document: strict_yaml.Document, assignment: str, changed: dict[tuple[Any, ...], Any]) -> None:
+def test_overrides_set_values(
+    document: strict_yaml.Document, assignment: str, changed: dict[tuple[Any, ...], Any]
+) -> None:
     expected = yaml.safe_load(DOCUMENT)
     for location, value in changed.items():
         container = expected
@@ -246,7 +248,7 @@ def test_overrides(document: strict_yaml.Document, assignment: str, changed: dic
     assert document.place((*location, "anything")) == f"--set {assignment}"
 
 
-def test_the_last_override_wins(document: strict_yaml.Document) -> None:
+def test_last_override_has_priority(document: strict_yaml.Document) -> None:
     document.override("model.dim=512")
     document.override("model.dim=1024")
     assert document.data["model"]["dim"] == 1024
@@ -254,7 +256,7 @@ def test_the_last_override_wins(document: strict_yaml.Document) -> None:
     assert document.place(("model", "heads")).endswith("recipe.yaml:5")
 
 
-def test_overridden_sections_forget_their_lines(document: strict_yaml.Document) -> None:
+def test_overridden_sections_have_no_line_numbers(document: strict_yaml.Document) -> None:
     document.override("model={dim: 8}")
     assert document.place(("model", "heads")) == "--set model={dim: 8}"
 
@@ -276,13 +278,13 @@ def test_overridden_sections_forget_their_lines(document: strict_yaml.Document) 
         ),
     ],
 )
-def test_overrides_that_cannot_be(document: strict_yaml.Document, assignment: str, message: str) -> None:
+def test_invalid_overrides_are_refused(document: strict_yaml.Document, assignment: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         document.override(assignment)
     assert message in str(caught.value)
 
 
-def test_relative_paths_count_from_where_they_were_written(document: strict_yaml.Document) -> None:
+def test_relative_paths_are_relative_to_file_or_current_directory(document: strict_yaml.Document) -> None:
     document.override("data.train.1={tsv: c.tsv}")
     assert document.folder(("data", "train", 0, "tsv")) == Path(document.name).parent
     assert document.folder(("data", "train", 1, "tsv")) == Path()
@@ -301,13 +303,13 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @given(data=st.dictionaries(words, plain, min_size=1))
-def test_what_is_written_reads_back_the_same(file: Path, data: dict[str, Any]) -> None:
+def test_read_inverts_write(file: Path, data: dict[str, Any]) -> None:
     file.write_text(strict_yaml.write(data), encoding="utf-8", newline="")
     assert strict_yaml.read(file).data == data
 
 
 @given(text=st.text(alphabet=st.sampled_from("ab12.e-+_:~[]{}#&*!|>'\"\n \t,?")))
-def test_any_text_is_read_or_refused(file: Path, text: str) -> None:
+def test_any_text_is_read_or_raises_config_error(file: Path, text: str) -> None:
     file.write_text(text, encoding="utf-8", newline="")
     with suppress(ConfigError):
         assert isinstance(strict_yaml.read(file).data, dict)

@@ -13,41 +13,41 @@ def test_plain_text_gives_no_warning() -> None:
     assert warnings(PLAIN, PLAIN[1:] + PLAIN[:1], ["He did not come."] * 20) == []
 
 
-def test_tokenized_text_is_noticed() -> None:
+def test_tokenized_text_gives_a_warning() -> None:
     tokenized = ["Non è venuto , credo .", "Dov' è il gatto ?", "Sono qui !", "Va bene ."] * 5
     (warning,) = warnings(tokenized, PLAIN)
     assert warning.startswith("hyp looks tokenized: 100% of its lines, but 0% of the references'")
     assert "detokenize" in warning
 
 
-def test_pieces_and_cut_chinese_are_noticed() -> None:
+def test_pieces_and_spaced_chinese_give_a_warning() -> None:
     assert "tokenized" in warnings(["▁Non ▁è"] * 20, PLAIN)[0]
     assert "tokenized" in warnings(["ven@@ uto"] * 20, PLAIN)[0]
     assert "tokenized" in warnings(["他 没有 来。"] * 20, ["他没来。"] * 20)[0]
 
 
-def test_spaces_that_the_references_have_too_are_right() -> None:
+def test_spaces_that_also_occur_in_the_references_give_no_warning() -> None:
     french = ["Où est le chat ?", "Je suis là !"] * 10
     assert warnings(french, french[1:] + french[:1]) == []
 
 
-def test_empty_lines_are_counted_from_a_twentieth_on() -> None:
+def test_empty_lines_give_a_warning_from_5_percent_on() -> None:
     assert list(empty_line_warnings("hyp", ["a"] * 19 + [""])) == []
     assert list(empty_line_warnings("hyp", ["a"] * 18 + ["", " "])) == ["hyp: 2 of 20 lines are empty"]
 
 
-def test_untranslated_text_is_noticed() -> None:
+def test_untranslated_text_gives_a_warning() -> None:
     source = ["Where is the cat?", "Here I am!"] * 10
     assert warnings(source, PLAIN, source) == ["hyp: 100% of its lines are the source, untranslated"]
     assert warnings(source, PLAIN) == []
     assert warnings(PLAIN[:11] + source[11:], PLAIN, source) == []
 
 
-def test_the_reference_itself_is_noticed() -> None:
+def test_copied_reference_gives_a_warning() -> None:
     assert warnings(PLAIN, PLAIN) == ["hyp is the reference, word for word"]
 
 
-def test_broken_bytes_are_noticed() -> None:
+def test_invalid_bytes_give_a_warning() -> None:
     assert warnings(["perch\ufffd no?", *PLAIN[1:]], PLAIN) == [
         "hyp has 1 lines with U+FFFD, which replaces bytes that are not UTF-8"
     ]

@@ -1,4 +1,4 @@
-"""Metrics against formulas worked out here, and against the scores that a shared task published."""
+"""Metrics against independent implementations of their formulas and against published scores of WMT22."""
 
 import csv
 import math
@@ -67,7 +67,7 @@ def words(lines: list[str]) -> list[list[str]]:
     return [line.split() for line in lines]
 
 
-def test_bleu_agrees_with_its_formula() -> None:
+def test_bleu_equals_its_formula() -> None:
     expected = bleu_by_formula(words(HYPOTHESES), [[reference] for reference in words(REFERENCES)])
     score = compute("bleu", HYPOTHESES, [REFERENCES], ITALIAN)
     assert score.name == "BLEU"
@@ -79,13 +79,13 @@ def test_bleu_agrees_with_its_formula() -> None:
     assert not score.lower_is_better
 
 
-def test_bleu_worked_by_hand() -> None:
+def test_bleu_by_hand() -> None:
     # "a b c d e" against "a b c d f": 4/5 words, 3/4 pairs, 2/3 triples, 1/2 fours; equally long
     value = compute("bleu", ["a b c d e"], [["a b c d f"]], ITALIAN).value
     assert value == pytest.approx(100 * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** 0.25)
 
 
-def test_bleu_of_several_references_agrees_with_its_formula() -> None:
+def test_bleu_of_several_references_equals_its_formula() -> None:
     choices = [list(pair) for pair in zip(words(REFERENCES), words(OTHERS), strict=True)]
     expected = bleu_by_formula(words(HYPOTHESES), choices)
     score = compute("bleu", HYPOTHESES, [REFERENCES, OTHERS], ITALIAN)
@@ -100,14 +100,14 @@ def test_chinese_bleu_counts_characters() -> None:
 
 
 @pytest.mark.parametrize(("metric", "name", "order"), [("chrf", "chrF2", 0), ("chrf++", "chrF2++", 2)])
-def test_chrf_agrees_with_its_formula(metric: str, name: str, order: int) -> None:
+def test_chrf_equals_its_formula(metric: str, name: str, order: int) -> None:
     score = compute(metric, HYPOTHESES, [REFERENCES], ITALIAN)
     assert score.name == name
     assert score.value == pytest.approx(chrf_by_formula(HYPOTHESES, REFERENCES, order), abs=1e-9)
     assert f"nw:{order}" in score.signature
 
 
-def test_ter_counts_edits_and_moves_over_reference_words() -> None:
+def test_ter_by_hand() -> None:
     # one word replaced out of five, and one block moved out of four
     assert compute("ter", ["a b c d e"], [["a b x d e"]], ITALIAN).value == pytest.approx(100 / 5)
     score = compute("ter", ["c d a b"], [["a b c d"]], ITALIAN)
@@ -125,7 +125,7 @@ def test_chinese_ter_counts_characters() -> None:
 
 
 @pytest.mark.parametrize("metric", ["bleu", "chrf", "chrf++", "ter"])
-def test_a_perfect_and_a_hopeless_translation(metric: str) -> None:
+def test_scores_of_equal_and_disjoint_texts(metric: str) -> None:
     perfect, hopeless = (0, 100) if metric == "ter" else (100, 0)
     assert compute(metric, REFERENCES, [REFERENCES], ITALIAN).value == pytest.approx(perfect)
     assert compute(metric, ["", ""], [REFERENCES], ITALIAN).value == pytest.approx(hopeless)
@@ -141,7 +141,7 @@ def test_confidence_is_repeatable_and_in_the_signature() -> None:
     assert "bs:200|seed:12345" in first.signature
 
 
-def test_no_spread_no_margin() -> None:
+def test_identical_sentences_have_no_confidence_margin() -> None:
     score = compute("chrf", ["ciao"] * 10, [["ciao"] * 10], ITALIAN, resamples=50)
     assert score.confidence == Confidence(100.0, 0.0)
 
@@ -166,7 +166,7 @@ def test_a_missing_tokenizer_names_its_package(
 
 
 @pytest.mark.parametrize("system", ["AISP-SJTU", "Lan-Bridge", "Online-A", "Online-W"])
-def test_scores_agree_with_those_published_for_wmt22(shared_data, system: str) -> None:
+def test_scores_equal_those_published_for_wmt22(shared_data, system: str) -> None:
     folder = shared_data / "scored-wmt22-en-zh"
     with (folder / "automatic-scores.tsv").open(encoding="utf-8", newline="") as file:
         published = {

@@ -1,4 +1,4 @@
-"""Paired bootstrap: luck and merit told apart."""
+"""Paired bootstrap resampling: significant and insignificant differences."""
 
 import random
 
@@ -22,7 +22,7 @@ def damaged(lines: list[str], share: float, seed: int) -> list[str]:
     return [" ".join("errore" if generator.random() < share else word for word in line.split()) for line in lines]
 
 
-def test_a_clear_difference_is_significant() -> None:
+def test_clear_difference_is_significant() -> None:
     references = corpus(1)
     good, bad = damaged(references, 0.1, 2), damaged(references, 0.4, 3)
     bleu, chrf = compare(["bleu", "chrf"], good, bad, [references], ITALIAN)
@@ -37,7 +37,7 @@ def test_a_clear_difference_is_significant() -> None:
     assert (bleu.name, chrf.name) == ("BLEU", "chrF2")
 
 
-def test_equally_good_systems_are_not_told_apart() -> None:
+def test_difference_of_equal_systems_is_not_significant() -> None:
     references = corpus(1)
     first, second = damaged(references, 0.3, 2), damaged(references, 0.3, 3)
     (comparison,) = compare(["chrf"], first, second, [references], ITALIAN)
@@ -45,7 +45,7 @@ def test_equally_good_systems_are_not_told_apart() -> None:
     assert comparison == compare(["chrf"], first, second, [references], ITALIAN)[0]
 
 
-def test_a_system_does_not_differ_from_itself() -> None:
+def test_system_does_not_differ_from_itself() -> None:
     references = corpus(1)
     system = damaged(references, 0.3, 2)
     (comparison,) = compare(["ter"], system, list(system), [references], ITALIAN)
@@ -53,7 +53,7 @@ def test_a_system_does_not_differ_from_itself() -> None:
     assert not comparison.significant
 
 
-def test_chance_finds_a_difference_about_as_often_as_promised() -> None:
+def test_rate_of_false_positives_is_near_the_level() -> None:
     # under the null hypothesis p < 0.05 comes in one test of twenty; 8 of 40 or more has a chance below 1 in 1000
     references = corpus(1, lines=40)
     found = sum(

@@ -22,7 +22,9 @@ Q, K = torch.tensor([[[[1.0, 2.0]]]]), torch.tensor([[[[3.0, -1.0], [0.0, 1.0]]]
         (Additive, [[[[1.0], [-2.0]]]], [-0.523858, -1.228515]),  # tanh 4 - 2 tanh 1, tanh 1 - 2 tanh 3
     ],
 )
-def test_scores_worked_by_hand(score: type[ScaledDot], parameter: list[object] | None, expected: list[float]) -> None:
+def test_attention_scores_by_hand(
+    score: type[ScaledDot], parameter: list[object] | None, expected: list[float]
+) -> None:
     module = score(1, 2)
     for weight in module.parameters():
         weight.copy_(torch.tensor(parameter))
@@ -34,7 +36,7 @@ def attention(score: str = "scaled_dot") -> MultiHeadAttention:
     return MultiHeadAttention(ModelSettings.model_validate({"dim": 12, "heads": 3, "attention_score": score}), "cross")
 
 
-def test_attend_equals_torchs_attention() -> None:
+def test_attend_equals_torch_attention() -> None:
     q, k, v = (torch.randn(2, 3, length, 4, dtype=torch.float64) for length in (5, 7, 7))
     mask = torch.rand(2, 1, 5, 7) < 0.6
     mask[..., 0] = True
@@ -44,7 +46,7 @@ def test_attend_equals_torchs_attention() -> None:
 
 
 @pytest.mark.parametrize("score", ["scaled_dot", "dot", "bilinear", "additive"])
-def test_masked_keys_have_no_weight(score: str) -> None:
+def test_masked_keys_have_zero_weight(score: str) -> None:
     of, mask = attention(score), torch.tensor([True, True, False])
     x, memory = torch.randn(1, 2, 12), torch.randn(1, 3, 12)
     weights: Tensor = of.cross_weights(x, memory, mask)

@@ -1,4 +1,4 @@
-"""The choice of kernels, and plain torch in place of each operator that a torch may not have."""
+"""The choice of kernels, and plain torch as the fallback for operators that a build of torch lacks."""
 
 import os
 import subprocess
@@ -79,7 +79,7 @@ def test_missing_processor_test_disables_eight_bits_only(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("eight_bits", [False, True])
-def test_model_without_prepacked_kernels_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch, eight_bits: bool) -> None:
+def test_model_without_prepacked_kernels_is_unchanged(monkeypatch: pytest.MonkeyPatch, eight_bits: bool) -> None:
     shape = {"encoder_layers": 1, "decoder_layers": 1, "dim": 8, "heads": 2, "feed_forward": 8}
     model = Transformer(ModelSettings.model_validate(shape), 11, 11).eval()
     monkeypatch.setattr("nmt.model.transformer.kernels", PlainKernels())

@@ -1,4 +1,4 @@
-"""Position encodings: the papers' formulas, and nothing but contents and distances counts."""
+"""Position encodings: the formulas of the papers, and dependence on content and distance only."""
 
 import pytest
 import torch
@@ -76,7 +76,7 @@ def test_relative_distances_beyond_the_maximum_share_a_vector() -> None:
 
 
 @torch.no_grad()
-def test_relative_attention_with_zero_vectors_is_torchs_attention() -> None:
+def test_relative_attention_with_zero_vectors_equals_torch_attention() -> None:
     of, x = attention(), torch.randn(2, 6, 8, dtype=torch.float64)
     for parameter in vectors(of):
         parameter.zero_()
@@ -102,7 +102,7 @@ def angles(start: int, stop: int, width: int) -> Tensor:
 
 
 @pytest.mark.parametrize("position", [0, 1, 5, 700])
-def test_rotation_is_the_papers_matrix(position: int) -> None:
+def test_rotation_equals_the_matrix_of_the_paper(position: int) -> None:
     x = torch.randn(3, 8, dtype=torch.float64)
     rotated = rotate_pairs(x, angles(position, position + 1, 8))
     for row, result in zip(x, rotated, strict=True):
@@ -112,7 +112,7 @@ def test_rotation_is_the_papers_matrix(position: int) -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 300), st.integers(0, 300), st.integers(0, 5000))
-def test_rotary_scores_depend_on_the_distance_only(query_position: int, key_position: int, shift: int) -> None:
+def test_rotary_scores_depend_only_on_the_distance(query_position: int, key_position: int, shift: int) -> None:
     torch.manual_seed(2)
     query, key = torch.randn(2, 1, 8, dtype=torch.float64)
 
@@ -147,7 +147,7 @@ def test_rotary_angles_are_exact_under_autocast() -> None:
 
 @torch.no_grad()
 @pytest.mark.parametrize("encoding", ["relative", "rotary"])
-def test_masked_tokens_in_front_only_shift_the_sentence(encoding: str) -> None:
+def test_masked_tokens_in_front_do_not_change_the_output(encoding: str) -> None:
     of, x = attention(positions=encoding), torch.randn(2, 9, 8, dtype=torch.float64)
     mask = torch.arange(9).expand(2, 9) >= 4
     torch.testing.assert_close(self_attend(of, x, mask)[:, 4:], self_attend(of, x[:, 4:]))
@@ -165,7 +165,7 @@ class LinearBias(Positions):
 
 
 @torch.no_grad()
-def test_a_new_encoding_is_one_class(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_additional_encoding_is_implemented_by_one_class(monkeypatch: pytest.MonkeyPatch) -> None:
     """Training, step-by-step decoding and both layouts of the cache use it through the interface."""
     monkeypatch.setitem(positions._ENCODINGS, "sinusoidal", LinearBias)
     torch.manual_seed(3)

@@ -1,4 +1,4 @@
-"""Readers: lines end at \\n only; whatever is wrong with a file is said with its place."""
+"""Readers of text files: lines end only at \\n, and errors name file, line and byte."""
 
 import bz2
 import gzip
@@ -45,7 +45,7 @@ def test_lines_end_at_newline_only(tmp_path: Path, content: str, expected: list[
 
 
 @given(st.lists(st.text().filter(lambda line: "\n" not in line and not line.endswith("\r"))))
-def test_written_lines_come_back(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> None:
+def test_read_inverts_write(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> None:
     path = tmp_path_factory.mktemp("lines") / "a.txt"
     write(path, "".join(f"{line}\n" for line in lines))
     read = list(read_lines(path))
@@ -96,7 +96,7 @@ def test_wide_encodings_are_refused_with_the_command_that_converts(tmp_path: Pat
         ("Съешь ещё этих мягких булок\n".encode("cp1251"), "another encoding"),
     ],
 )
-def test_what_is_no_utf8_text_is_refused_and_named(tmp_path: Path, content: bytes, found: str) -> None:
+def test_input_other_than_utf8_text_is_refused(tmp_path: Path, content: bytes, found: str) -> None:
     with pytest.raises(DataError, match=f"^{tmp_path / 'a'}: expected text in UTF-8, found {found}"):
         list(read_lines(write(tmp_path / "a", content)))
     with pytest.raises(DataError, match=f"^standard input: expected text in UTF-8, found {found}"):
@@ -107,12 +107,12 @@ def test_what_is_no_utf8_text_is_refused_and_named(tmp_path: Path, content: byte
     "content",
     [b"\xff \xfd\n", b"nul\0inside\n", b"\0\0\n", "perché no, più tardi\n".encode("latin-1"), b"\x1b[1mbold\x1b[0m"],
 )
-def test_open_text_passes_on_single_invalid_bytes(content: bytes) -> None:
+def test_open_text_keeps_single_invalid_bytes(content: bytes) -> None:
     assert open_text(io.BytesIO(content), "x").read() == content
 
 
 @given(st.lists(st.binary(max_size=9), max_size=9), st.lists(st.integers(1, 40), max_size=30))
-def test_open_text_unpacks_any_gzip_members_however_they_arrive(members: list[bytes], sizes: list[int]) -> None:
+def test_open_text_unpacks_gzip_members_in_any_blocks(members: list[bytes], sizes: list[int]) -> None:
     content = b"a line of text\n" * 5 + b"".join(members)
     packed = gzip.compress(content[:75]) + b"".join(map(gzip.compress, members)) + bytes(7)
     assert open_text(io.BytesIO(packed), "x").read() == content
@@ -155,7 +155,7 @@ def test_open_text_returns_a_line_as_soon_as_it_is_written(packed: bool) -> None
             assert text.readline() == line
 
 
-def test_gzip_that_unpacks_to_much_more_is_read_in_bounded_memory(tmp_path: Path) -> None:
+def test_gzip_with_high_compression_is_read_in_bounded_memory(tmp_path: Path) -> None:
     packed = gzip.compress(b"0123456789\n" * 4_000_000)
     tracemalloc.start()
     try:
@@ -167,13 +167,13 @@ def test_gzip_that_unpacks_to_much_more_is_read_in_bounded_memory(tmp_path: Path
 
 
 @pytest.mark.parametrize("cut", [3, 30, -1])
-def test_truncated_gzip(tmp_path: Path, cut: int) -> None:
+def test_truncated_gzip_is_refused(tmp_path: Path, cut: int) -> None:
     packed = gzip.compress(b"a line of text\n" * 1000)
     with pytest.raises(DataError, match=r"a\.gz: damaged gzip file"):
         list(read_lines(write(tmp_path / "a.gz", packed[:cut])))
 
 
-def test_corrupt_gzip(tmp_path: Path) -> None:
+def test_corrupt_gzip_is_refused(tmp_path: Path) -> None:
     packed = bytearray(gzip.compress(random.Random(3).randbytes(20000).hex().encode()))
     packed[len(packed) // 2] ^= 0xFF
     with pytest.raises(DataError, match=r"a\.gz:.*(damaged gzip file|not UTF-8|expected text in UTF-8)"):
@@ -183,12 +183,12 @@ def test_corrupt_gzip(tmp_path: Path) -> None:
         list(read_lines(write(tmp_path / "a.gz", bytes(packed))))
 
 
-def test_gz_suffix_on_plain_text(tmp_path: Path) -> None:
+def test_plain_text_with_gz_suffix_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"a\.gz: not gzip data, though the name ends in \.gz"):
         list(read_lines(write(tmp_path / "a.gz", "plain\n")))
 
 
-def test_missing_file(tmp_path: Path) -> None:
+def test_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"nowhere\.txt: no such file$"):
         list(read_lines(tmp_path / "nowhere.txt"))
     with pytest.raises(DataError, match=r"train\.tsv\.gz: no such file; run `make data`"):
@@ -199,7 +199,7 @@ def test_missing_file(tmp_path: Path) -> None:
         list(read_lines(tmp_path / "data" / "mine" / "mine.tsv"))
 
 
-def test_folder_and_pipe_instead_of_file(tmp_path: Path) -> None:
+def test_folder_and_pipe_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="expected a text file, found a folder"):
         list(read_lines(tmp_path))
     os.mkfifo(tmp_path / "pipe")
@@ -210,14 +210,14 @@ def test_folder_and_pipe_instead_of_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_permission(tmp_path: Path) -> None:
+def test_unreadable_file_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "secret.txt", "x\n")
     path.chmod(0)
     with pytest.raises(DataError, match="cannot read it: Permission denied"):
         list(read_lines(path))
 
 
-def test_tsv_columns(tmp_path: Path) -> None:
+def test_tsv_columns_are_selected(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "1\tciao\thello\textra\n2\tsì\tyes\n\n  \n")
     pairs = list(read_pairs(CorpusFile(tsv=path, columns=(3, 2))))
     assert pairs == [
@@ -228,7 +228,7 @@ def test_tsv_columns(tmp_path: Path) -> None:
     ]
 
 
-def test_tsv_without_its_columns(tmp_path: Path) -> None:
+def test_tsv_without_the_columns_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "a\tb\nno tab here\n")
     with pytest.raises(DataError, match=r"a\.tsv:2: found 1 column \(no tab\), expected at least 2.*'no tab here'"):
         list(read_pairs(CorpusFile(tsv=path)))
@@ -236,14 +236,14 @@ def test_tsv_without_its_columns(tmp_path: Path) -> None:
         list(read_pairs(CorpusFile(tsv=path, columns=(4, 1))))
 
 
-def test_two_files(tmp_path: Path) -> None:
+def test_two_files_are_read_as_pairs(tmp_path: Path) -> None:
     corpus = CorpusFile(source=write(tmp_path / "a.en", "one\n\n"), target=write(tmp_path / "a.it", "uno\ndue"))
     assert list(read_pairs(corpus)) == [SentencePair("one", "uno"), SentencePair("", "due")]
     assert list(corpus.files.values()) == [tmp_path / "a.en", tmp_path / "a.it"]
 
 
 @pytest.mark.parametrize(("short", "long"), [("a.en", "a.it"), ("a.it", "a.en")])
-def test_two_files_of_unequal_length(tmp_path: Path, short: str, long: str) -> None:
+def test_two_files_of_unequal_length_are_refused(tmp_path: Path, short: str, long: str) -> None:
     write(tmp_path / short, "1\n2\n")
     write(tmp_path / long, "1\n2\n3\n4\n5\n")
     corpus = CorpusFile(source=tmp_path / "a.en", target=tmp_path / "a.it")

@@ -40,13 +40,13 @@ def pair_filter(target: str = "it", settings: Filters | None = None) -> PairFilt
         ("sr", "hi", "zdravo", None),
     ],
 )
-def test_rules_on_text(language: str, source: str, target: str, reason: str | None) -> None:
+def test_filters_on_text(language: str, source: str, target: str, reason: str | None) -> None:
     pairs = pair_filter(language)
     assert pairs.text_reason(source, target) == reason
     assert pairs.counts == {rule: int(rule == reason) for rule in RULES}
 
 
-def test_settings_switch_rules_off() -> None:
+def test_settings_disable_filters() -> None:
     pairs = pair_filter("zh", PERMISSIVE)
     assert [pairs.text_reason("same", "same") for _ in range(2)] == [None, None]
     assert pairs.text_reason("", "x") == "empty"
@@ -72,13 +72,13 @@ def test_second_of_two_equal_pairs_is_a_duplicate() -> None:
         (3, 20, "ratio"),
     ],
 )
-def test_rules_on_length(source: int, target: int, reason: str | None) -> None:
+def test_filters_on_length(source: int, target: int, reason: str | None) -> None:
     pairs = pair_filter(settings=Filters(max_tokens=20, max_ratio=3.0))
     assert pairs.length_reason(source, target) == reason
 
 
 @given(st.lists(st.tuples(st.text("ab", min_size=1, max_size=3), st.text("cd", min_size=1, max_size=3))))
-def test_duplicates_are_found_as_by_a_set_of_pairs(pairs: list[tuple[str, str]]) -> None:
+def test_duplicates_equal_those_of_a_set_of_pairs(pairs: list[tuple[str, str]]) -> None:
     filtered, seen = pair_filter(), set()
     for pair in pairs:
         assert (filtered.text_reason(*pair) == "duplicate") == (pair in seen)

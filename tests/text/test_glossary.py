@@ -1,4 +1,4 @@
-"""Where terms are found, by hand; and what a careless glossary is told."""
+"""Glossaries: the terms found in a line, by hand, and the errors of invalid files."""
 
 import gzip
 from pathlib import Path
@@ -37,23 +37,23 @@ GLOSSARY = Glossary(
         ("", []),
     ],
 )
-def test_terms_are_whole_words_the_longest_first(line: str, targets: list[str]) -> None:
+def test_longest_terms_of_whole_words_are_found(line: str, targets: list[str]) -> None:
     assert GLOSSARY.targets(line) == targets
 
 
-def test_exact_case_goes_before_other_case() -> None:
+def test_exact_case_has_priority() -> None:
     glossary = Glossary({"may": "potere", "May": "maggio"})
     assert glossary.targets("May we come in May? We may.") == ["maggio", "maggio", "potere"]
     assert glossary.targets("MAY") == ["potere"]
 
 
-def test_nothing_is_found_inside_what_is_protected() -> None:
+def test_terms_inside_protected_items_are_not_found() -> None:
     assert GLOSSARY.targets("cat <cat> cat", [(4, 9)]) == ["gatto", "gatto"]
 
 
 @given(words=st.lists(st.sampled_from(["cat", "food", "dog", "US", "us", "机", "器", ","]), max_size=8))
-def test_against_a_slow_reader(words: list[str]) -> None:
-    """Try every run of words at every place, the longest first."""
+def test_terms_equal_those_of_a_slow_search(words: list[str]) -> None:
+    """The slow search tries every sequence of words at every position, the longest first."""
     line, place, expected = " ".join(words), 0, []
     while place < len(words):
         for end in range(len(words), place, -1):
@@ -81,11 +81,11 @@ def test_against_a_slow_reader(words: list[str]) -> None:
         (["C++"], "in C++11", []),
     ],
 )
-def test_missing_terms(targets: list[str], text: str, missing: list[str]) -> None:
+def test_missing_terms_by_hand(targets: list[str], text: str, missing: list[str]) -> None:
     assert missing_terms(targets, text) == missing
 
 
-def test_reads_what_it_should(tmp_path: Path) -> None:
+def test_read_accepts_valid_files(tmp_path: Path) -> None:
     path = tmp_path / "terms.tsv.gz"
     path.write_bytes(gzip.compress(b"cat\tgatto\n\n  hot dog \t cane  caldo \r\n"))
     assert Glossary.read(path).terms == {"cat": "gatto", "hot dog": "cane caldo"}
@@ -103,7 +103,7 @@ def test_reads_what_it_should(tmp_path: Path) -> None:
         ("\n\n", r"terms\.tsv: there are no terms"),
     ],
 )
-def test_mistakes_are_named(tmp_path: Path, content: str, message: str) -> None:
+def test_read_reports_mistakes_with_their_lines(tmp_path: Path, content: str, message: str) -> None:
     path = tmp_path / "terms.tsv"
     path.write_text(content)
     with pytest.raises(DataError, match=message):

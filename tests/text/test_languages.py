@@ -29,7 +29,7 @@ from nmt.text.languages import HAN, HANGUL, KANA, SCRIPTS, UNSPACED, UNSPACED_TE
         ("xx", "13a"),
     ],
 )
-def test_codes_in_any_usual_spelling_choose_the_tokenizer(code: str, tokenizer: str) -> None:
+def test_tokenizer_for_language_codes_in_any_usual_spelling(code: str, tokenizer: str) -> None:
     target = target_language(code)
     assert target.tokenizer == tokenizer
     assert target.found == "given"
@@ -54,13 +54,13 @@ def test_codes_in_any_usual_spelling_choose_the_tokenizer(code: str, tokenizer: 
         ([], ""),
     ],
 )
-def test_text_is_told_apart_by_its_letters(lines: list[str], code: str) -> None:
+def test_language_is_recognised_by_the_script(lines: list[str], code: str) -> None:
     target = detect_language(lines)
     assert target.code == code
     assert target.found == "detected"
 
 
-def test_the_notice_says_what_was_found_and_how_to_choose() -> None:
+def test_notice_names_the_recognised_language_and_the_option() -> None:
     assert (
         detect_language(["你好"]).notice
         == "target language not given; text looks Chinese: BLEU tokenizer zh; --target-lang to choose"
@@ -69,16 +69,16 @@ def test_the_notice_says_what_was_found_and_how_to_choose() -> None:
 
 
 @given(st.lists(st.text()))
-def test_any_text_has_an_answer(lines: list[str]) -> None:
+def test_any_text_has_a_result(lines: list[str]) -> None:
     assert detect_language(lines).code in ("", "zh", "ja", "ko")
 
 
 @given(st.text(st.characters(max_codepoint=0x24F)))
-def test_latin_text_is_never_taken_for_another_script(line: str) -> None:
+def test_latin_text_is_not_recognised_as_another_script(line: str) -> None:
     assert detect_language([line]).code == ""
 
 
-def test_real_text_is_told_apart(shared_data) -> None:
+def test_language_of_real_text_is_recognised(shared_data) -> None:
     flores = shared_data / "flores200-dev"
     for name, code in [("zho_Hans", "zh"), ("zho_Hant", "zh"), ("ita_Latn", ""), ("eng_Latn", "")]:
         lines = (flores / f"{name}.dev").read_text(encoding="utf-8").split("\n")
@@ -92,7 +92,7 @@ NAMED = {"Han": ("CJK UNIFIED",), "Japanese": ("HIRAGANA", "KATAKANA", "CJK UNIF
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_scripts_hold_the_letters_that_unicode_names_after_them(script: str) -> None:
+def test_scripts_contain_the_letters_named_after_them_in_unicode(script: str) -> None:
     letter_of = re.compile(f"[{SCRIPTS[script]}]")
     own = NAMED.get(script, (script.upper(),))
     others = tuple(f"{name.upper()} LETTER" for name in SCRIPTS if name != script)
@@ -128,14 +128,14 @@ LETTERS = [chr(code) for code in range(0x110000) if chr(code).isalpha()]
         (HANGUL, r".*\bHANGUL\b"),
     ],
 )
-def test_east_asian_scripts_hold_their_letters_of_all_planes_and_no_others(letters: str, names: str) -> None:
+def test_east_asian_scripts_contain_exactly_their_letters_of_all_planes(letters: str, names: str) -> None:
     for character in LETTERS:
         name = unicodedata.name(character, "")
         held = re.match(f"[{letters}]", character) is not None
         assert held == (re.match(names, name) is not None), f"U+{ord(character):04X} {name}"
 
 
-def test_unspaced_text_holds_letters_and_punctuation_but_no_latin_and_no_spaces() -> None:
+def test_unspaced_text_contains_no_latin_letters_and_no_spaces() -> None:
     for code in range(0x110000):
         if re.match(f"[{UNSPACED}]", chr(code)):
             assert re.match(f"[{UNSPACED_TEXT}]", chr(code))

@@ -20,7 +20,7 @@ VISIBLE_FORMAT_CHARACTERS = {
 
 
 @given(ANY_TEXT)
-def test_result_is_one_clean_line(text: str) -> None:
+def test_normalize_returns_one_clean_line(text: str) -> None:
     clean = normalize(text)
     assert normalize(clean) == clean
     assert clean == clean.strip()
@@ -31,7 +31,7 @@ def test_result_is_one_clean_line(text: str) -> None:
     clean.encode("utf-8")
 
 
-def test_every_character_is_treated_by_its_category() -> None:
+def test_normalize_follows_the_category_of_each_character() -> None:
     for code in range(sys.maxunicode + 1):
         character = chr(code)
         category = unicodedata.category(character)
@@ -64,5 +64,5 @@ def test_every_character_is_treated_by_its_category() -> None:
         ("▁", "▁"),
     ],
 )
-def test_examples(text: str, expected: str) -> None:
+def test_normalize_of_examples(text: str, expected: str) -> None:
     assert normalize(text) == expected

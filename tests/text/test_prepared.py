@@ -1,4 +1,4 @@
-"""The prepared corpus on disk: what was written comes back; damage and other versions are named."""
+"""The prepared corpus on disk: reading inverts writing; damaged files and other versions are refused by name."""
 
 import json
 from pathlib import Path
@@ -31,7 +31,7 @@ MANIFEST = Manifest({"languages": {"source": "en"}}, (InputFile("/a", 1, 2, "ff"
 
 
 class VocabularyOf:
-    """Stands for a tokenizer where only its size matters."""
+    """A substitute for a tokenizer that has only a size."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -52,7 +52,7 @@ def write_split(directory: Path, batches: list[list[tuple[list[int], list[int], 
 
 
 @given(st.lists(st.lists(st.tuples(IDS, IDS, st.floats(0.5, 4, width=32)), max_size=4), max_size=4))
-def test_what_is_written_comes_back(tmp_path_factory: pytest.TempPathFactory, batches: Any) -> None:
+def test_open_inverts_write(tmp_path_factory: pytest.TempPathFactory, batches: Any) -> None:
     directory = tmp_path_factory.mktemp("split") / "train"
     write_split(directory, batches)
     split = PreparedSplit.open(directory)
@@ -80,7 +80,7 @@ def test_ids_take_two_bytes_where_they_fit(tmp_path: Path) -> None:
         split.source[1]
 
 
-def test_manifest_comes_back(tmp_path: Path) -> None:
+def test_manifest_read_equals_the_written_one(tmp_path: Path) -> None:
     overlap = Overlap("test", "training", sentences=9, sources=2, pairs=1, examples=("one", "two"))
     limit = MaxLength(factor=1.25, extra=12)
     full = Manifest({}, (), "x", COUNTS, COUNTS, limit, MANIFEST.inputs, (overlap,), {"valid.json": "ff"})
@@ -152,7 +152,7 @@ def test_ids_outside_the_vocabulary_and_wrong_offsets_are_data_errors(tmp_path: 
         PreparedCorpus.open(tmp_path, verify=True)
 
 
-def test_nothing_there(tmp_path: Path) -> None:
+def test_missing_corpus_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"no prepared corpus here; make it with nmt prepare"):
         PreparedCorpus.open(tmp_path / "nowhere")
 
@@ -170,7 +170,7 @@ def test_damaged_files_are_named(tmp_path: Path, name: str, size: int | None) ->
         PreparedSplit.open(tmp_path / "train")
 
 
-def test_files_that_do_not_belong_together(tmp_path: Path) -> None:
+def test_files_of_different_corpora_are_refused(tmp_path: Path) -> None:
     write_split(tmp_path / "one", [[([1, 2], [3, 4], 1.0)]])
     write_split(tmp_path / "two", [[([1, 2], [3, 4], 1.0), ([1], [2], 1.0)]])
     for name, message in (("source.tokens.npy", "tokens and offsets of the"), ("weights.npy", "differ in length")):

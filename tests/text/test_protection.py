@@ -1,4 +1,4 @@
-"""What is protected, by example; and mending, by its promises."""
+"""Protected items of examples; properties of the repair of translations."""
 
 import time
 from collections import Counter
@@ -33,7 +33,7 @@ TEXTS = st.lists(st.sampled_from([*ITEMS, "la casa", ".", "è", "'", "（", "100
         ("R&D; 20 % di sconto", ["&D;"]),
     ],
 )
-def test_items(line: str, found: list[str]) -> None:
+def test_protected_items_of_examples(line: str, found: list[str]) -> None:
     assert [item.text for item in items(line)] == found
     for item in items(line):
         assert line[item.start : item.end] == item.text
@@ -42,22 +42,22 @@ def test_items(line: str, found: list[str]) -> None:
 @pytest.mark.parametrize(
     "line", ["7" * 100_000, "a" * 50_000 + "@" + "b" * 50_000, "a@" * 50_000, "%" * 100_000, "<a" * 50_000]
 )
-def test_long_rubbish_takes_no_longer_than_long_text(line: str) -> None:
-    """Where time was quadratic, each of these took minutes."""
+def test_protected_items_take_linear_time(line: str) -> None:
+    """Each of these texts takes minutes in quadratic time."""
     started = time.process_time()
     assert items(line) == []
     assert time.process_time() - started < 10
 
 
 @pytest.mark.parametrize("item", ITEMS)
-def test_one_lost_and_one_too_many(item: str) -> None:
+def test_missing_and_surplus_items_by_hand(item: str) -> None:
     assert compare(f"a {item} b {item} c", f"x {item} y").missing == (item,)
     assert compare(f"a {item} b", f"x {item} y {item}").surplus == (item,)
     assert compare(f"a {item} b", f"{item}. x") == ((), ())
 
 
 @pytest.mark.parametrize(
-    ("source", "text", "mended"),
+    ("source", "text", "repaired"),
     [
         ("Open {name}.", "Apri { Name }.", "Apri {name}."),
         ("See https://x.org/a now", "Vedi https://x.org/abene", "Vedi https://x.org/a bene"),
@@ -69,21 +69,21 @@ def test_one_lost_and_one_too_many(item: str) -> None:
         ("a word", "una {0} parola", "una {0} parola"),
     ],
 )
-def test_mending(source: str, text: str, mended: str) -> None:
-    assert repair(source, text) == mended
+def test_repair_of_examples(source: str, text: str, repaired: str) -> None:
+    assert repair(source, text) == repaired
 
 
 @given(source=TEXTS, text=TEXTS)
-def test_mending_never_makes_it_worse_and_is_done_once(source: str, text: str) -> None:
-    before, mended = compare(source, normalize(text)), repair(source, normalize(text))
-    after = compare(source, mended)
+def test_repair_is_idempotent_and_adds_no_difference(source: str, text: str) -> None:
+    before, repaired = compare(source, normalize(text)), repair(source, normalize(text))
+    after = compare(source, repaired)
     assert not Counter(after.missing) - Counter(before.missing)
     assert not Counter(after.surplus) - Counter(before.surplus)
-    assert repair(source, mended) == mended
-    assert normalize(mended) == mended
+    assert repair(source, repaired) == repaired
+    assert normalize(repaired) == repaired
 
 
-def test_what_is_right_stays() -> None:
+def test_repair_keeps_correct_translations() -> None:
     assert repair("Go to <b>{0}</b> or {1}", "Vai a {1} o <b>{0}</b>") == "Vai a {1} o <b>{0}</b>"
 
 
@@ -98,9 +98,9 @@ def test_what_is_right_stays() -> None:
         ("{15} and https://x.org/99", "nulla", []),
         ("in 1999", "nel 1998", ["1999"]),
         ("agents 007 and 00013, 0", "agenti", ["00013"]),
-        ("7" * 100_000, "sette", ["7" * 100_000]),  # more digits than Python makes a number of
+        ("7" * 100_000, "sette", ["7" * 100_000]),  # more digits than Python converts to an integer
         ("0" * 100_000, "zero", []),
     ],
 )
-def test_numbers(source: str, text: str, lost: list[str]) -> None:
+def test_lost_numbers_of_examples(source: str, text: str, lost: list[str]) -> None:
     assert lost_numbers(source, text) == lost

@@ -1,4 +1,4 @@
-"""Tokenizer: nothing is lost, text is never taken for symbols, training repeats to the byte, errors name the bound."""
+"""Tokenizer: round trip, special symbols in text, reproducible training, and errors."""
 
 import io
 import random
@@ -39,13 +39,13 @@ def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
 @example("▁")
 @example("a\u0300\u200b\u0301")
 @settings(max_examples=300, deadline=None)
-def test_decode_undoes_encode(tokenizer: Tokenizer, text: str) -> None:
+def test_decode_inverts_encode(tokenizer: Tokenizer, text: str) -> None:
     assert tokenizer.decode(tokenizer.encode(text)) == normalize(text)
 
 
 @given(st.lists(st.sampled_from([*SYMBOLS, "cat", " ", "，", "\0", "\n", "e", "\u0301"])).map("".join))
 @settings(deadline=None)
-def test_symbols_written_in_text_are_text(tokenizer: Tokenizer, text: str) -> None:
+def test_special_symbols_in_text_are_encoded_as_text(tokenizer: Tokenizer, text: str) -> None:
     ids = tokenizer.encode(text)
     assert tokenizer.decode(ids) == normalize(text)
     assert min(ids, default=9) > EOS
@@ -54,7 +54,7 @@ def test_symbols_written_in_text_are_text(tokenizer: Tokenizer, text: str) -> No
 
 @given(st.lists(st.text(max_size=20), max_size=10))
 @settings(deadline=None)
-def test_batch_agrees_with_one_by_one(tokenizer: Tokenizer, texts: list[str]) -> None:
+def test_batch_encoding_equals_single_encoding(tokenizer: Tokenizer, texts: list[str]) -> None:
     batch = tokenizer.encode_batch(texts, threads=2)
     assert [ids.tolist() for ids in batch] == [tokenizer.encode(text) for text in texts]
     assert all(ids.dtype == np.int32 for ids in batch)
@@ -69,7 +69,7 @@ def test_decoding_any_ids_gives_one_clean_line(tokenizer: Tokenizer, data: st.Da
     assert "\n" not in text
 
 
-def test_symbols_and_tags_say_nothing(tokenizer: Tokenizer) -> None:
+def test_special_symbols_and_tags_are_not_decoded(tokenizer: Tokenizer) -> None:
     ids = tokenizer.encode("gatto vede")
     tagged = [BOS, tokenizer.tag_id("back"), *ids, UNK, EOS, tokenizer.pad_id]
     assert tokenizer.decode(tagged) == "gatto vede"
@@ -82,7 +82,7 @@ def test_layout_of_the_vocabulary(tokenizer: Tokenizer) -> None:
     assert tokenizer.encode("") == tokenizer.encode(" \u2028\0") == []
 
 
-def test_unknown_tag(tokenizer: Tokenizer) -> None:
+def test_unknown_tag_raises(tokenizer: Tokenizer) -> None:
     for tag in ("forward", "s", "unk", "pad"):
         with pytest.raises(ModelError, match=f"has no tag '{tag}'"):
             tokenizer.tag_id(tag)
@@ -94,19 +94,19 @@ def test_spelled_counts_the_characters_without_a_piece(tokenizer: Tokenizer) -> 
 
 
 @pytest.mark.parametrize("text", ["a" * 100_000, "the cat " * 12_500, "茶" * 100_000, "😀" * 100_000, "<s>" * 33_000])
-def test_long_lines(tokenizer: Tokenizer, text: str) -> None:
-    start = time.process_time()  # other work on the machine does not count
+def test_long_lines_are_encoded_in_linear_time(tokenizer: Tokenizer, text: str) -> None:
+    start = time.process_time()  # processor time excludes other processes
     assert tokenizer.decode(tokenizer.encode(text)) == normalize(text)
     assert time.process_time() - start < 5
 
 
-def test_training_repeats_to_the_byte(capfd: pytest.CaptureFixture[str]) -> None:
+def test_training_is_reproducible(capfd: pytest.CaptureFixture[str]) -> None:
     first, second = (Tokenizer.train(sentences(), TokenizerSettings(vocab_size=330)).to_bytes() for _ in range(2))
     assert first == second
     assert capfd.readouterr() == ("", "")
 
 
-def test_without_bytes_unknown_characters_are_lost() -> None:
+def test_unknown_characters_without_byte_fallback_are_unk() -> None:
     plain = Tokenizer.train(sentences(), TokenizerSettings(vocab_size=70, byte_fallback=False))
     ids = plain.encode("gatto vede ß")
     assert UNK in ids
@@ -127,7 +127,7 @@ def test_impossible_size_names_a_bound_that_works(kind: str, size: int) -> None:
         Tokenizer.train(sentences(), TokenizerSettings.model_validate({"vocab_size": beyond, "type": kind}))
 
 
-def test_no_text() -> None:
+def test_training_without_text_raises() -> None:
     with pytest.raises(DataError, match="every line is empty"):
         Tokenizer.train(["", " \0"], TokenizerSettings(vocab_size=300))
     with pytest.raises(DataError, match="every line is longer than 4192 bytes; put one sentence a line"):
@@ -135,7 +135,7 @@ def test_no_text() -> None:
 
 
 @pytest.mark.parametrize("error", [DataError("a.tsv:7: bad"), KeyboardInterrupt()])
-def test_an_error_while_reading_comes_through(error: BaseException) -> None:
+def test_error_while_reading_is_raised(error: BaseException) -> None:
     def lines() -> Iterator[str]:
         yield "one line"
         raise error
@@ -145,7 +145,7 @@ def test_an_error_while_reading_comes_through(error: BaseException) -> None:
     assert caught.value is error
 
 
-def test_save_and_load(tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_loaded_tokenizer_equals_the_saved_one(tokenizer: Tokenizer, tmp_path: Path) -> None:
     other = Tokenizer.train(sentences(), TokenizerSettings(vocab_size=330))
     for name, pair in (("one", Tokenizers(other, other)), ("two", Tokenizers(tokenizer, other))):
         directory = tmp_path / name
@@ -158,7 +158,7 @@ def test_save_and_load(tokenizer: Tokenizer, tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "one").iterdir()] == ["tokenizer.model"]
 
 
-def test_loading_what_is_absent_or_damaged(tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_absent_or_damaged_tokenizer_is_refused(tokenizer: Tokenizer, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=f"{tmp_path}: no tokenizer"):
         Tokenizers.load(tmp_path)
     for content in (b"", b"not a model", tokenizer.to_bytes()[:-7]):
@@ -167,7 +167,7 @@ def test_loading_what_is_absent_or_damaged(tokenizer: Tokenizer, tmp_path: Path)
             Tokenizers.load(tmp_path)
 
 
-def test_tokenizer_of_another_program() -> None:
+def test_tokenizer_of_another_program_is_refused() -> None:
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(sentences()), model_writer=model, vocab_size=70, minloglevel=2

@@ -1,4 +1,4 @@
-"""Typography by examples of the rules of each language, and by its promises."""
+"""Typography: examples of the rules of each language, and properties."""
 
 import pytest
 from hypothesis import given, settings
@@ -31,7 +31,7 @@ TEXTS = st.lists(st.sampled_from(PIECES), max_size=12).map("".join) | st.text(ma
         ("他说 “好” ， 走了 。", "他说“好”，走了。"),
     ],
 )
-def test_chinese(text: str, expected: str) -> None:
+def test_typography_of_chinese(text: str, expected: str) -> None:
     assert apply_typography("zh", text) == expected
     assert apply_typography("zh-CN", text) == expected
 
@@ -55,15 +55,15 @@ def test_chinese(text: str, expected: str) -> None:
         ("gia'fatto", "gia'fatto"),
     ],
 )
-def test_italian(text: str, expected: str) -> None:
+def test_typography_of_italian(text: str, expected: str) -> None:
     assert apply_typography("it", text) == expected
 
 
-def test_other_languages_stay() -> None:
+def test_typography_of_other_languages_is_unchanged() -> None:
     assert apply_typography("de", "E' l' 你 , 好 .") == "E' l' 你 , 好 ."
 
 
-def test_what_is_kept_stays_to_the_letter() -> None:
+def test_typography_keeps_protected_items() -> None:
     kept = ["你好 , 世界", "E' , x", "{0}"]
     assert apply_typography("zh", "他说 你好 , 世界 , 再见 {0} .", kept) == "他说 你好 , 世界，再见 {0} ."
     assert apply_typography("it", "E' , x , E' bello", kept) == "E' , x, È bello"
@@ -71,7 +71,7 @@ def test_what_is_kept_stays_to_the_letter() -> None:
 
 @settings(max_examples=400)
 @given(text=TEXTS, language=st.sampled_from(["zh", "it", "fr"]))
-def test_twice_is_once_and_a_line_stays_a_line(text: str, language: str) -> None:
+def test_typography_is_idempotent_and_keeps_one_line(text: str, language: str) -> None:
     line = normalize(text)
     once = apply_typography(language, line)
     assert apply_typography(language, once) == once
@@ -79,7 +79,7 @@ def test_twice_is_once_and_a_line_stays_a_line(text: str, language: str) -> None
 
 
 @given(text=TEXTS, kept=st.lists(st.sampled_from(PIECES), max_size=3), language=st.sampled_from(["zh", "it"]))
-def test_as_much_is_kept_as_there_was(text: str, kept: list[str], language: str) -> None:
+def test_typography_keeps_each_occurrence(text: str, kept: list[str], language: str) -> None:
     line = normalize(text)
     for string in kept:
         if string.strip() and len(kept) == 1:

@@ -1,4 +1,4 @@
-"""Words, and the pieces that write them, against words of text that the tokenizer puts together itself."""
+"""Words and their pieces, compared with the words of text that the tokenizer decodes."""
 
 import pytest
 from hypothesis import given, settings
@@ -49,7 +49,7 @@ def test_text_has_the_words_of_its_pieces(text: str) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.integers(0, len(TOKENIZER) - 1), max_size=12))
-def test_whatever_ids_spell_has_the_words_of_its_pieces(ids: list[int]) -> None:
+def test_text_of_any_ids_has_the_words_of_its_pieces(ids: list[int]) -> None:
     ids = [i for i in ids if i != UNK]  # which no translation holds
     count, touched = words_of_pieces(TOKENIZER.spell(ids))
     assert len(touched) == len(ids)

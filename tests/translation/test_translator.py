@@ -181,7 +181,9 @@ class TestLongLines:
         assert is_one_line(translation.text)
 
     @pytest.mark.parametrize("recorded", [None, 12, 250])
-    def test_longest_segment_is_what_the_model_records(self, loaded: LoadedModel, recorded: int | None) -> None:
+    def test_longest_segment_is_the_longest_source_of_the_model(
+        self, loaded: LoadedModel, recorded: int | None
+    ) -> None:
         translator = Translator(replace(loaded, longest_source=recorded))
         encode = loaded.tokenizers.source.encode
         limit = recorded or 200
@@ -234,7 +236,7 @@ class TestBatches:
             assert len(batch) <= max(1, most)
 
     @given(st.lists(st.integers(1, 50), max_size=90), st.integers(1, 4), st.integers(1, 5), st.integers(200, 3000))
-    def test_each_process_gets_as_much_to_do(self, lengths: list[int], width: int, processes: int, tokens: int) -> None:
+    def test_processes_get_equal_work(self, lengths: list[int], width: int, processes: int, tokens: int) -> None:
         limits = Limits(tokens, 40, processes)
         batches = list(balanced_batches(lengths, width, limits))
         assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))

@@ -16,7 +16,7 @@ def cpu_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("p", [0.1, 0.3, 0.5, 0.9])
-def test_share_scale_mean_and_variance(p: float) -> None:
+def test_dropout_has_the_expected_share_scale_mean_and_variance(p: float) -> None:
     torch.manual_seed(1)
     count, rate = 400_000, round(p * 256) / 256
     dropped = Dropout(p)(torch.ones(count))
@@ -29,7 +29,7 @@ def test_share_scale_mean_and_variance(p: float) -> None:
     assert dropped.var().item() == pytest.approx(deviation**2, rel=0.03)
 
 
-def test_neighbouring_numbers_are_independent() -> None:
+def test_masks_of_neighbouring_values_are_independent() -> None:
     """Although one random draw serves eight numbers."""
     torch.manual_seed(2)
     rate = 128 / 256
@@ -40,7 +40,7 @@ def test_neighbouring_numbers_are_independent() -> None:
 
 
 @pytest.mark.parametrize("shape", [(1,), (7,), (8,), (3, 5, 11), (0,), (2, 0, 3)])
-def test_shape_is_kept(shape: tuple[int, ...]) -> None:
+def test_dropout_keeps_the_shape(shape: tuple[int, ...]) -> None:
     assert Dropout(0.5)(torch.ones(shape)).shape == shape
 
 
@@ -70,14 +70,14 @@ def test_evaluation_mode_and_probability_zero_return_the_input() -> None:
 
 
 @pytest.mark.parametrize("p", [0.997, 0.999, 0.999999])
-def test_extreme_probabilities_give_finite_numbers(p: float) -> None:
+def test_extreme_probabilities_give_finite_values(p: float) -> None:
     torch.manual_seed(5)
     dropped = Dropout(p)(torch.ones(100_000))
     assert torch.isfinite(dropped).all()
     assert 0 < (dropped != 0).float().mean().item() < 0.01
 
 
-def test_same_seed_gives_same_mask() -> None:
+def test_same_seed_gives_the_same_mask() -> None:
     def draw(seed: int) -> torch.Tensor:
         torch.manual_seed(seed)
         return Dropout(0.5)(torch.ones(1000))
@@ -86,7 +86,7 @@ def test_same_seed_gives_same_mask() -> None:
     assert not torch.equal(draw(6), draw(7))
 
 
-def test_bf16_stays_bf16() -> None:
+def test_dropout_keeps_bf16() -> None:
     dropped = Dropout(0.1)(torch.ones(64, dtype=torch.bfloat16))
     assert dropped.dtype == torch.bfloat16
 
@@ -107,7 +107,7 @@ def test_each_dropout_setting_reaches_its_modules() -> None:
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "relative", "rotary"])
 @pytest.mark.parametrize("setting", ["dropout", "attention_dropout", "feed_forward_dropout"])
-def test_each_dropout_acts_in_training_only(setting: str, positions: str) -> None:
+def test_dropout_is_inactive_in_evaluation_mode(setting: str, positions: str) -> None:
     shape = {"encoder_layers": 1, "decoder_layers": 1, "dim": 8, "heads": 2, "feed_forward": 8, "dropout": 0.0}
     model = Transformer(ModelSettings.model_validate({**shape, setting: 0.5, "positions": positions}), 11, 11)
     source, target = torch.tensor([[5, 6, 7, 3]]), torch.tensor([[2, 5, 6, 7]])

@@ -23,7 +23,7 @@ def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 @torch.no_grad()
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(SIZES, SIZES, SIZES, st.booleans(), st.booleans())
-def test_products_equal_torchs(
+def test_linear_equals_torch(
     kernels: PlainKernels, rows: int, inputs: int, outputs: int, biased: bool, transposed: bool
 ) -> None:
     torch.manual_seed(rows * inputs * outputs)
@@ -39,7 +39,7 @@ def test_products_equal_torchs(
 
 @pytest.mark.parametrize("shape", [(40, 24), (3, 24), (5, 8, 24), (2, 1, 24)], ids=str)
 @pytest.mark.parametrize("biased", [True, False])
-def test_gradients_equal_torchs(shape: tuple[int, ...], biased: bool) -> None:
+def test_gradients_equal_torch(shape: tuple[int, ...], biased: bool) -> None:
     torch.manual_seed(1)
     ours = Linear(24, 36, bias=biased)
     theirs = torch.nn.Linear(24, 36, bias=biased, dtype=torch.float64)
@@ -80,12 +80,12 @@ def test_result_can_be_changed_in_place(kernels: PlainKernels) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_other_precisions_are_left_to_torch(kernels: PlainKernels, dtype: torch.dtype) -> None:
+def test_other_precisions_are_computed_by_torch(kernels: PlainKernels, dtype: torch.dtype) -> None:
     x, weight = torch.randn(40, 24, dtype=dtype), torch.randn(36, 24, dtype=dtype)
     assert torch.equal(kernels.linear(x, weight), F.linear(x, weight))
     with torch.autocast("cpu", torch.bfloat16):
         assert kernels.linear(x.float(), weight.float()).dtype == torch.bfloat16
 
 
-def test_no_rows_give_no_rows(kernels: PlainKernels) -> None:
+def test_linear_of_no_rows_has_no_rows(kernels: PlainKernels) -> None:
     assert kernels.linear(torch.empty(0, 24), torch.randn(36, 24)).shape == (0, 36)

@@ -32,7 +32,7 @@ def by_torch(
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(GROUP, min_size=1, max_size=3), st.booleans(), st.integers(0, 2**20))
-def test_packed_attention_equals_torchs_for_each_sentence(
+def test_packed_attention_equals_torch_for_each_sentence(
     groups: list[tuple[int, int, int]], causal: bool, seed: int
 ) -> None:
     torch.manual_seed(seed)
@@ -78,7 +78,7 @@ def test_attention_dropout_applies_to_short_sentences() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 3), st.integers(1, 4), st.integers(1, 20), st.booleans(), st.integers(0, 2**20))
-def test_step_attention_equals_torchs(sentences: int, queries: int, keys: int, masked: bool, seed: int) -> None:
+def test_step_attention_equals_torch(sentences: int, queries: int, keys: int, masked: bool, seed: int) -> None:
     torch.manual_seed(seed)
     q, k, v = (torch.randn(sentences, HEADS, n, DIM // HEADS) for n in (queries, keys, keys))
     mask = torch.rand(sentences, 1, queries, keys) < 0.7 if masked else None
