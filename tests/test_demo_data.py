@@ -84,7 +84,7 @@ def test_check_reports_stale_files(generator: ModuleType, tmp_path: Path) -> Non
     assert generator.stale_files(contents, tmp_path) == []
 
 
-def test_counts(corpus: dict[str, list[Row]]) -> None:
+def test_parts_have_the_documented_sizes(corpus: dict[str, list[Row]]) -> None:
     """The parts have the documented sizes."""
     assert 18_000 <= len(corpus["train"]) <= 20_000
     assert len(corpus["valid"]) == len(corpus["test"]) == 500
@@ -114,7 +114,7 @@ def test_held_out_forms_occur_in_training(corpus: dict[str, list[Row]], language
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_spacing(corpus: dict[str, list[Row]], language: str) -> None:
+def test_spacing_of_sentences_is_correct(corpus: dict[str, list[Row]], language: str) -> None:
     """No sentence is empty, untrimmed or doubly spaced; Chinese has no spaces."""
     sentences = _column(corpus, language)
     assert all(text and text == text.strip() for text in sentences)

@@ -83,7 +83,7 @@ def test_download_converts_and_splits(fetch: ModuleType, export, data: Path, tmp
     assert [path.name for path in data.iterdir()] == ["tatoeba-en-it"]
 
 
-def test_the_parts_have_no_sentence_in_common(fetch: ModuleType) -> None:
+def test_parts_share_no_sentence(fetch: ModuleType) -> None:
     for n in range(500):
         variants = [f"It's number {n}.", f"it's number {n}!", f"IT'S NUMBER {n}", f" Its number {n}?"]
         assert len({fetch.choose_part(variant, 300) for variant in variants}) == 1

@@ -16,7 +16,7 @@ def tokens(batch: Batch) -> tuple[int, int]:
 
 
 @given(st.integers(1, 300), st.integers(1, 9), st.integers(1, 9), st.sampled_from([None, 24, 100]))
-def test_sides_are_round_and_little_longer(pairs: int, source: int, target: int, longest: int | None) -> None:
+def test_pad_to_multiple_rounds_token_counts_up(pairs: int, source: int, target: int, longest: int | None) -> None:
     before = batch_of([([5] * source, [6] * target)] * pairs)
     after = pad_to_multiple(before, longest)
     assert (after.source_tokens, after.target_tokens) == (before.source_tokens, before.target_tokens)
@@ -30,7 +30,7 @@ def test_sides_are_round_and_little_longer(pairs: int, source: int, target: int,
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "relative", "rotary"])
-def test_nothing_is_learnt_from_it(positions: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pad_to_multiple_does_not_change_updates(positions: str, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = tiny_recipe(adam_epsilon=1e-3)
     chosen = chosen.model_copy(update={"model": chosen.model.model_copy(update={"positions": positions})})
     batch = batch_of(PAIRS * 12)

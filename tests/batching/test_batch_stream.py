@@ -60,7 +60,7 @@ def test_collate_by_hand() -> None:
     assert (batch.source_tokens, batch.target_tokens, batch.padded_target_tokens) == (7, 6, 7)
 
 
-def test_no_mask_where_nothing_is_padded() -> None:
+def test_collate_without_padding_has_no_mask() -> None:
     batch = collate(split_of([([5, 6], [7]), ([8, 9], [4, 4, 4])]), [[0, 1]])
     assert batch.groups[0].source_mask is None
     assert batch.target_tokens == 6
@@ -68,7 +68,7 @@ def test_no_mask_where_nothing_is_padded() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.lists(st.integers(1, 99), min_size=1, max_size=8), min_size=1, max_size=6))
-def test_padding_can_be_taken_away_again(sentences: list[list[int]]) -> None:
+def test_pad_is_invertible(sentences: list[list[int]]) -> None:
     ids, mask = pad(sentences)
     assert ids.shape == (len(sentences), max(map(len, sentences)))
     seen = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask
@@ -77,7 +77,7 @@ def test_padding_can_be_taken_away_again(sentences: list[list[int]]) -> None:
     assert (mask is None) == (len(set(map(len, sentences))) == 1)
 
 
-def test_to_the_same_device_copies_nothing() -> None:
+def test_to_the_same_device_returns_the_same_batch() -> None:
     batch = collate(split_of([([5], [6]), ([5, 5], [6])]), [[0, 1]])
     assert batch.to(torch.device("cpu")) is batch
     moved = batch.to(torch.device("meta"))
@@ -88,7 +88,7 @@ def test_to_the_same_device_copies_nothing() -> None:
     assert moved.target_tokens == batch.target_tokens
 
 
-def test_stream_follows_the_plans() -> None:
+def test_stream_equals_the_plans() -> None:
     stream = stream_of(40)
     for epoch in range(3):
         groups = plan_epoch(stream.lengths, stream.budget, stream.seed, epoch).groups
@@ -99,7 +99,7 @@ def test_stream_follows_the_plans() -> None:
     assert stream.position == DataPosition(3)
 
 
-def test_an_epoch_shows_every_sentence() -> None:
+def test_epoch_contains_every_sentence() -> None:
     stream, seen = stream_of(40), Counter()
     while stream.position.epoch == 0:
         seen.update(row[0] for row in stream.next().groups[0].source.tolist())
@@ -107,7 +107,7 @@ def test_an_epoch_shows_every_sentence() -> None:
 
 
 @pytest.mark.parametrize("after", [0, 1, 5, 11, 12, 13, 30])
-def test_a_stream_continues_from_its_position(after: int) -> None:
+def test_stream_continues_from_its_position(after: int) -> None:
     stream = stream_of(40)
     for _ in range(after):
         stream.next()
@@ -117,7 +117,7 @@ def test_a_stream_continues_from_its_position(after: int) -> None:
         assert stream.position == resumed.position
 
 
-def test_a_huge_corpus_is_read_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_corpus_is_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "_PART", 16)
     monkeypatch.setattr(plan, "_BLOCK", 4)
     stream, seen, positions = stream_of(40), Counter[int](), []
@@ -135,7 +135,7 @@ def test_a_huge_corpus_is_read_part_by_part(monkeypatch: pytest.MonkeyPatch) -> 
         assert content(stream.next()) == content(stream_of(40, position).next())
 
 
-def test_an_epoch_is_planned_while_the_one_before_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_next_epoch_is_planned_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = stream_of(40)
     expected = [content(plain.next()) for _ in range(60)]
     made = []

@@ -33,7 +33,9 @@ def same(a: EpochPlan, b: EpochPlan) -> bool:
 
 @examples(max_examples=60, deadline=None)
 @given(SIZES, st.integers(1, 200), st.integers(0, 2**31 - 1), st.integers(0, 50))
-def test_each_pair_once_within_the_budget(sizes: list[tuple[int, int]], budget: int, seed: int, epoch: int) -> None:
+def test_epoch_contains_each_pair_once_within_the_budget(
+    sizes: list[tuple[int, int]], budget: int, seed: int, epoch: int
+) -> None:
     lengths = lengths_of(sizes)
     plan = plan_epoch(lengths, budget, seed, epoch)
     assert shown(plan) == Counter(range(len(sizes)))
@@ -46,7 +48,7 @@ def test_each_pair_once_within_the_budget(sizes: list[tuple[int, int]], budget: 
 
 @examples(max_examples=40, deadline=None)
 @given(st.lists(st.floats(0.0078125, 4.5, width=32), min_size=1, max_size=60), st.integers(0, 1000), st.integers(0, 5))
-def test_weights_are_floor_or_ceiling(weights: list[float], seed: int, epoch: int) -> None:
+def test_pair_counts_are_floor_or_ceiling_of_the_weights(weights: list[float], seed: int, epoch: int) -> None:
     lengths = lengths_of([(5, 5)] * len(weights), weights)
     counts = shown(plan_epoch(lengths, 50, seed, epoch))
     for i, weight in enumerate(weights):
@@ -54,7 +56,7 @@ def test_weights_are_floor_or_ceiling(weights: list[float], seed: int, epoch: in
     assert counts.total() > 0
 
 
-def test_weights_are_right_on_average() -> None:
+def test_pair_counts_equal_the_weights_on_average() -> None:
     weights = [0.25] * 400 + [1.5] * 400 + [3.0] * 10
     lengths = lengths_of([(5, 5)] * len(weights), weights)
     total: Counter[int] = Counter()
@@ -67,13 +69,13 @@ def test_weights_are_right_on_average() -> None:
     assert all(total[i] == 60 for i in range(800, 810))
 
 
-def test_no_epoch_is_empty() -> None:
+def test_epoch_is_never_empty() -> None:
     """With few pairs and small weights, chance alone would leave some epochs without any."""
     lengths = lengths_of([(3, 3), (4, 4)], [0.01, 0.02])
     assert all(shown(plan_epoch(lengths, 16, 1, epoch)).total() >= 1 for epoch in range(50))
 
 
-def test_a_plan_is_a_function_of_seed_and_epoch() -> None:
+def test_plan_is_a_function_of_seed_and_epoch() -> None:
     sizes = [(1 + i % 17, 1 + i % 23) for i in range(500)]
     lengths = lengths_of(sizes)
     first = plan_epoch(lengths, 60, seed=1, epoch=3)
@@ -84,7 +86,7 @@ def test_a_plan_is_a_function_of_seed_and_epoch() -> None:
     assert not same(plan_epoch(lengths, 60, 0, 1), plan_epoch(lengths, 60, 1, 0))
 
 
-def test_epochs_make_other_batches_not_only_another_order() -> None:
+def test_epochs_have_different_batches() -> None:
     lengths = lengths_of([(5, 5)] * 200)
     first, second = (plan_epoch(lengths, 50, 1, epoch) for epoch in (0, 1))
     assert {frozenset(batch.tolist()) for batch in first.groups} != {
@@ -92,14 +94,14 @@ def test_epochs_make_other_batches_not_only_another_order() -> None:
     }
 
 
-def test_batches_come_in_no_order_of_length() -> None:
+def test_batches_are_not_sorted_by_length() -> None:
     lengths = lengths_of([(n, n) for n in range(1, 41) for _ in range(20)])
     longest = [int(lengths.target[batch].max()) for batch in plan_epoch(lengths, 80, 1, 0).groups]
     rises = sum(a < b for a, b in pairwise(longest))
     assert 0.3 < rises / len(longest) < 0.7
 
 
-def test_cut_by_hand() -> None:
+def test_cut_into_groups_by_hand() -> None:
     # a budget of 12 holds 4 targets of 3, or 3 of 4, or 2 of 5 or 6, or 1 of 7 and more
     lengths = lengths_of([(1, 3), (1, 3), (1, 4), (1, 4), (1, 5), (1, 6), (1, 7), (1, 30)])
     assert [batch.tolist() for batch in cut_into_groups(np.arange(8), lengths, 12)] == [
@@ -111,7 +113,7 @@ def test_cut_by_hand() -> None:
     ]
 
 
-def test_cut_minds_a_long_source() -> None:
+def test_cut_into_groups_limits_long_sources() -> None:
     # sources of 10 with targets of 2: the budget of 12 would hold 6 targets, but 24 source tokens only 2 sources
     lengths = lengths_of([(10, 2)] * 5)
     assert [len(batch) for batch in cut_into_groups(np.arange(5), lengths, 12)] == [2, 2, 1]
@@ -119,7 +121,7 @@ def test_cut_minds_a_long_source() -> None:
 
 @examples(max_examples=40, deadline=None)
 @given(SIZES, st.integers(1, 200))
-def test_cut_wastes_no_room(sizes: list[tuple[int, int]], budget: int) -> None:
+def test_cut_into_groups_fills_the_budget(sizes: list[tuple[int, int]], budget: int) -> None:
     """No batch could have taken the pair that comes after it."""
     lengths = lengths_of(sizes)
     ordered = np.lexsort((lengths.source, lengths.target))
@@ -138,7 +140,7 @@ def test_padding_share_by_hand() -> None:
     assert padding_share(plan, lengths) == (pytest.approx(1 - 12 / 14), 0.0)
 
 
-def test_little_padding_on_a_real_corpus(shared_data: Path) -> None:
+def test_padding_of_a_real_corpus_is_small(shared_data: Path) -> None:
     file = shared_data / "tatoeba-en-it" / "train.tsv.gz"
     if not file.exists():
         pytest.skip(f"needs {file}")
@@ -156,7 +158,7 @@ def test_little_padding_on_a_real_corpus(shared_data: Path) -> None:
 
 @examples(max_examples=40, deadline=None)
 @given(SIZES, st.integers(1, 100), st.integers(1, 7), st.integers(1, 5))
-def test_the_parts_of_an_epoch_show_each_pair_once(
+def test_parts_of_an_epoch_contain_each_pair_once(
     sizes: list[tuple[int, int]], budget: int, block: int, blocks: int
 ) -> None:
     lengths = lengths_of(sizes)
@@ -169,7 +171,7 @@ def test_the_parts_of_an_epoch_show_each_pair_once(
         assert same(parts[-1], plan_epoch(lengths, budget, 1, 0, lengths.parts - 1))
 
 
-def test_parts_are_other_ones_each_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_epochs_have_different_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "_BLOCK", 4)
     monkeypatch.setattr(plan, "_PART", 16)
     lengths = lengths_of([(5, 5)] * 160)
@@ -180,6 +182,6 @@ def test_parts_are_other_ones_each_epoch(monkeypatch: pytest.MonkeyPatch) -> Non
     assert {i // 4 * 4 for i in first} <= first
 
 
-def test_lengths_on_disk_are_those_in_memory() -> None:
+def test_lengths_on_disk_equal_those_in_memory() -> None:
     stored = StoredLengths(np.array([0, 3, 3, 10]))
     assert stored[np.array([2, 0, 1, 2])].tolist() == [8, 4, 1, 8]

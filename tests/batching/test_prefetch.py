@@ -32,7 +32,7 @@ def content(batch: Batch) -> list[Any]:
     return [[g.source.tolist(), g.target_in.tolist(), g.target_out.tolist()] for g in batch.groups]
 
 
-def test_the_same_batches_as_without() -> None:
+def test_prefetched_batches_equal_those_of_the_stream() -> None:
     plain = stream_of(40)
     with Prefetcher(stream_of(40), batches=3, pin=False) as feed:
         for _ in range(20):
@@ -42,7 +42,7 @@ def test_the_same_batches_as_without() -> None:
             assert reading.epochs_read == pytest.approx(plain.epochs_read)
 
 
-def test_the_position_is_that_of_the_batches_taken() -> None:
+def test_position_is_that_of_the_last_returned_batch() -> None:
     stream, plain = stream_of(40), stream_of(40)
     with Prefetcher(stream, batches=1, pin=False) as feed:
         position = feed.next().position
@@ -53,7 +53,7 @@ def test_the_position_is_that_of_the_batches_taken() -> None:
     assert content(stream_of(40, position).next()) == content(plain.next())
 
 
-def test_an_error_comes_where_batches_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_of_the_thread_is_raised_by_next(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = stream_of(40)
     read, calls = BatchStream.next, []
 
@@ -72,7 +72,7 @@ def test_an_error_comes_where_batches_are_taken(monkeypatch: pytest.MonkeyPatch)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("nmt-")]
 
 
-def test_it_reads_ahead_only_a_little(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_prefetched_batches_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     read, count = BatchStream.next, []
     monkeypatch.setattr(BatchStream, "next", lambda self: (count.append(1), read(self))[1])
     with Prefetcher(stream_of(40), batches=2, pin=False) as feed:
@@ -82,7 +82,7 @@ def test_it_reads_ahead_only_a_little(monkeypatch: pytest.MonkeyPatch) -> None:
             assert len(count) <= 2 * (taken + 2)
 
 
-def test_next_reports_the_seconds_that_it_waited(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_next_returns_the_seconds_of_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([10.0, 11.5, 20.0, 20.25])
     monkeypatch.setattr("nmt.batching.prefetch.time", SimpleNamespace(perf_counter=lambda: next(clock)))
     with Prefetcher(stream_of(40), batches=1, pin=False) as feed:
@@ -90,7 +90,7 @@ def test_next_reports_the_seconds_that_it_waited(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("ending", ["raise KeyboardInterrupt", "sys.exit(3)"])
-def test_no_thread_outlives_the_training(ending: str) -> None:
+def test_thread_ends_with_the_program(ending: str) -> None:
     """Whatever ends the program, in the midst of it, also while a plan is being made."""
     program = f"""
 import sys, time

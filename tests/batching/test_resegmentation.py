@@ -45,7 +45,7 @@ def pairs_at(split: PreparedSplit, indices: list[int]) -> tuple[Pairs, np.ndarra
     return (split.source.gather(chosen), split.target.gather(chosen)), chosen
 
 
-def test_it_depends_on_seed_epoch_pair_and_side_alone(split: PreparedSplit, tokenizers: Tokenizers) -> None:
+def test_resegmentation_is_a_function_of_seed_epoch_pair_and_side(split: PreparedSplit, tokenizers: Tokenizers) -> None:
     variation = resegmentation_of(tokenizers)
     together = variation.of(*pairs_at(split, list(range(40))), epoch=3)
     # the longest with each, so that the bound is the same
@@ -62,13 +62,13 @@ def test_it_depends_on_seed_epoch_pair_and_side_alone(split: PreparedSplit, toke
     assert source.split() != target.split()
 
 
-def test_what_it_spells_is_what_was_stored(split: PreparedSplit, tokenizers: Tokenizers, rows: list[list[str]]) -> None:
+def test_resegmentation_keeps_the_text(split: PreparedSplit, tokenizers: Tokenizers, rows: list[list[str]]) -> None:
     for side, sentences in enumerate(resegmentation_of(tokenizers).of(*pairs_at(split, list(range(120))), epoch=0)):
         assert [tokenizers.source.decode(ids) for ids in sentences.split()] == [row[side] for row in rows]
 
 
 @pytest.mark.parametrize(("amount", "longest"), [(0.01, 1000), (0.2, 1000), (0.01, 12)])
-def test_no_group_grows_beyond_its_bound(
+def test_resegmentation_limits_the_growth_of_a_group(
     split: PreparedSplit, tokenizers: Tokenizers, amount: float, longest: int
 ) -> None:
     variation, grown = resegmentation_of(tokenizers, amount, longest=longest), []
@@ -81,7 +81,7 @@ def test_no_group_grows_beyond_its_bound(
     assert np.mean(grown) > 1.02
 
 
-def test_a_stream_repeats_its_batches_from_any_position(split: PreparedSplit, tokenizers: Tokenizers) -> None:
+def test_stream_repeats_its_batches_from_any_position(split: PreparedSplit, tokenizers: Tokenizers) -> None:
     def stream(**position: object) -> BatchStream:
         lengths = SentenceLengths.of(split)
         return BatchStream(split, lengths, 400, 7, 2, resegmentation=resegmentation_of(tokenizers), **position)  # type: ignore[arg-type]
@@ -98,7 +98,7 @@ def test_a_stream_repeats_its_batches_from_any_position(split: PreparedSplit, to
             assert a.target_in.tolist() == b.target_in.tolist()
 
 
-def test_what_the_recipe_asks_for(tokenizers: Tokenizers, rows: list[list[str]]) -> None:
+def test_of_recipe_uses_the_settings(tokenizers: Tokenizers, rows: list[list[str]]) -> None:
     data = Data(train=(CorpusFile(tsv=Path("train.tsv")),), filters=Filters(max_tokens=50))
     chosen = Recipe(name="x", languages=Languages(source="en", target="it"), data=data, run=Path("run"), seed=3)
     assert Resegmentation.of_recipe(chosen, tokenizers) is None

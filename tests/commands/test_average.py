@@ -65,7 +65,9 @@ def assert_mean_of(seeds: list[int], directory: Path) -> None:
     ("last", "best", "seeds"),
     [(2, None, [3, 5]), (3, None, [2, 3, 5]), (None, 2, [2, 5]), (None, None, [2, 5, 1])],
 )
-def test_average_of_a_run(run: Path, tmp_path: Path, last: int | None, best: int | None, seeds: list[int]) -> None:
+def test_average_of_a_run_is_the_mean_of_its_checkpoints(
+    run: Path, tmp_path: Path, last: int | None, best: int | None, seeds: list[int]
+) -> None:
     """The checkpoint of an interruption is left out, so that an interrupted run averages to the same model."""
     average([run], tmp_path / "model", QUIET, last, best)
     assert_mean_of(seeds, tmp_path / "model")
@@ -74,7 +76,7 @@ def test_average_of_a_run(run: Path, tmp_path: Path, last: int | None, best: int
     assert sorted(content["files"]) == ["model.safetensors", "tokenizer.model"]
 
 
-def test_average_of_models(run: Path, tmp_path: Path) -> None:
+def test_average_of_models_is_the_mean_of_their_weights(run: Path, tmp_path: Path) -> None:
     """A run stands for its best checkpoint."""
     save_model(tmp_path / "a", model(7))
     other = SHAPE.model_copy(update={"dropout": 0.5})  # the same weights, trained with dropout
@@ -83,7 +85,7 @@ def test_average_of_models(run: Path, tmp_path: Path) -> None:
     assert_mean_of([7, 8, 2], tmp_path / "model")
 
 
-def test_one_checkpoint_averages_to_itself(run: Path, tmp_path: Path) -> None:
+def test_average_of_one_checkpoint_is_the_checkpoint(run: Path, tmp_path: Path) -> None:
     average([run], tmp_path / "model", QUIET, 1, None)
     assert_mean_of([5], tmp_path / "model")
 

@@ -94,7 +94,7 @@ VARIANTS = [
 
 class TestCTranslate2:
     @pytest.mark.parametrize("settings", VARIANTS, ids=lambda settings: "-".join(map(str, settings.values())))
-    def test_every_kind_of_model_translates_the_same(
+    def test_every_kind_of_model_translates_equally(
         self, settings: dict[str, object], few: Path, tmp_path: Path
     ) -> None:
         save_model(tmp_path / "model", model(**settings))  # type: ignore[arg-type]
@@ -136,7 +136,7 @@ class TestCTranslate2:
             export(saved, tmp_path / "ct2", "ctranslate2", "float32", None, QUIET)
         assert list(tmp_path.iterdir()) == []
 
-    def test_the_lines_of_a_file_are_compared(self, saved: Path, tmp_path: Path) -> None:
+    def test_lines_of_a_given_file_are_compared(self, saved: Path, tmp_path: Path) -> None:
         lines = tmp_path / "lines"
         lines.write_text("the cat\n\na dog\n")
         assert export(saved, tmp_path / "ct2", "ctranslate2", "float32", lines, QUIET).lines == 2
@@ -209,7 +209,7 @@ class TestCTranslate2:
 
 
 class TestEngine:
-    def test_batches_of_any_size_give_the_same_as_torch(self, exported: Path) -> None:
+    def test_batches_of_any_size_equal_torch(self, exported: Path) -> None:
         ours, theirs = TorchEngine([model().model], ONE_THREAD), open_in_ctranslate2(exported, ONE_THREAD).engine
         sentences = [SHARED.encode(sentence)[:count] for sentence in SENTENCES for count in (1, 5, 9)]
         options = SearchOptions(beam=1, forbidden=())
@@ -221,7 +221,7 @@ class TestEngine:
                 assert one[0].normalized == pytest.approx(other[0].normalized, abs=1e-3)
 
     @pytest.mark.parametrize("normalization", ["gnmt", "average"])
-    def test_n_best_have_our_ranking_and_log_probs(self, exported: Path, normalization: str) -> None:
+    def test_n_best_equal_the_ranking_and_log_probs_of_torch(self, exported: Path, normalization: str) -> None:
         options = SearchOptions(
             beam=6,
             n_best=4,
@@ -256,9 +256,7 @@ class TestEngine:
     @pytest.mark.parametrize(
         "rule", [{"no_repeat_ngram": 1}, {"no_repeat_ngram": 2}, {"repetition_penalty": 1.5}], ids=str
     )
-    def test_greedy_search_applies_rules_on_repetition_as_torch_does(
-        self, tmp_path: Path, rule: dict[str, int]
-    ) -> None:
+    def test_greedy_search_with_repetition_rules_equals_torch(self, tmp_path: Path, rule: dict[str, int]) -> None:
         loaded = model(seed=3)
         save_model(tmp_path / "model", loaded)
         ids = [SHARED.encode(sentence) for sentence in SENTENCES]
@@ -413,7 +411,7 @@ class TestParity:
                 with pytest.raises(ModelError, match=r"line 2: .*a token, allowed 0\.0001"):
                     check_parity(loaded, changed, SENTENCES, EXACT)
 
-    def test_a_tie_passes_the_check(self) -> None:
+    def test_tie_passes_the_check(self) -> None:
         loaded = model()
         options = SearchOptions(beam=1, length_penalty=0.0, forbidden=())
         ids = SHARED.encode(SENTENCES[1])
@@ -444,7 +442,7 @@ HF_VARIANTS = [
 class TestHuggingFace:
     @pytest.mark.parametrize("settings", HF_VARIANTS, ids=lambda settings: "-".join(map(str, settings.values())))
     @pytest.mark.filterwarnings("default")  # transformers emits warnings of its own
-    def test_every_supported_kind_translates_the_same(
+    def test_every_supported_kind_translates_equally(
         self, settings: dict[str, object], few: Path, tmp_path: Path
     ) -> None:
         pytest.importorskip("transformers", reason="needs transformers: pip install '.[hf]'")

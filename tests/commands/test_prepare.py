@@ -66,7 +66,7 @@ def recipe(folder: Path, *overrides: str) -> Recipe:
     return load_recipe(folder / "recipe.yaml", overrides)
 
 
-def test_corpus_holds_the_text(folder: Path) -> None:
+def test_corpus_contains_the_text(folder: Path) -> None:
     corpus = prepare(recipe(folder), QUIET)
     tokenizer = corpus.tokenizers.source
     assert corpus.tokenizers.shared
@@ -90,7 +90,7 @@ def test_filters_are_counted_and_leave_the_rest_in_order(folder: Path) -> None:
     assert [corpus.tokenizers.source.decode(ids) for ids in corpus.train.source] == [source for source, _ in good]
 
 
-def test_counts_agree_with_the_text(folder: Path) -> None:
+def test_counts_equal_those_of_the_text(folder: Path) -> None:
     write_tsv(folder / "train.tsv", [*pairs(300), ("tre ☃ omini", "three ☃☃ men")])
     corpus = prepare(recipe(folder, "tokenizer.coverage=0.999"), QUIET)
     rows = [*pairs(300), ("tre ☃ omini", "three ☃☃ men")]
@@ -115,7 +115,7 @@ def test_valid_text_is_kept_as_written(folder: Path) -> None:
     assert {rule: count for rule, count in refused.items() if count} == {"empty": 1, "too_long": 1}
 
 
-def test_several_corpora_with_weight_tag_columns_and_gzip(folder: Path) -> None:
+def test_corpora_with_weight_tag_columns_and_gzip_are_combined(folder: Path) -> None:
     rows = pairs(40, seed=3)
     (folder / "back.tsv.gz").write_bytes(gzip.compress("".join(f"x\t{t}\t{s}\n" for s, t in rows).encode()))
     (folder / "a.en").write_text("first sentence\nsecond sentence\n")
@@ -133,7 +133,7 @@ def test_several_corpora_with_weight_tag_columns_and_gzip(folder: Path) -> None:
     assert tagged == [False] * 300 + [True] * 40 + [False] * 2
 
 
-def test_separate_vocabularies(folder: Path) -> None:
+def test_separate_vocabularies_are_trained(folder: Path) -> None:
     chosen = recipe(folder, "tokenizer.shared=false", "model.tied_embeddings=target", "tokenizer.vocab_size=330")
     corpus = prepare(chosen, QUIET)
     assert not corpus.tokenizers.shared
@@ -142,7 +142,7 @@ def test_separate_vocabularies(folder: Path) -> None:
     assert why_stale(chosen) is None
 
 
-def test_without_validation_text(folder: Path) -> None:
+def test_corpus_without_validation_text_is_prepared(folder: Path) -> None:
     corpus = prepare(recipe(folder, "data.valid=null"), QUIET)
     assert (corpus.valid, corpus.valid_sources, corpus.valid_references) == (None, [], [])
 
@@ -160,7 +160,7 @@ def stamp(directory: Path) -> int:
     return directory.stat().st_ino
 
 
-def test_current_corpus_is_not_made_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_current_corpus_is_not_prepared_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     prepare(recipe(folder), QUIET)
     before = stamp(folder / "run" / "prepared")
     unrelated = ("model.dim=64", "train.batch_tokens=100", "seed=5", "name=other", "decode.beam=1", "runtime.threads=1")
@@ -185,7 +185,7 @@ def test_current_corpus_is_not_made_again(folder: Path, capsys: pytest.CaptureFi
         ("data.train.0.tsv=other.tsv", "other.tsv replaces "),
     ],
 )
-def test_why_stale_names_what_changed(
+def test_why_stale_names_the_changed_settings_and_texts(
     folder: Path, monkeypatch: pytest.MonkeyPatch, override: str, reason: str
 ) -> None:
     assert why_stale(recipe(folder)) == "there is none yet"
@@ -196,7 +196,7 @@ def test_why_stale_names_what_changed(
     assert reason in str(why_stale(recipe(folder, override)))
 
 
-def test_content_counts_and_not_name_or_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_staleness_depends_on_content_and_not_on_name_or_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prepare(recipe(folder), QUIET)
     train = folder / "train.tsv"
     os.utime(train, (1, 1))
@@ -211,7 +211,7 @@ def test_content_counts_and_not_name_or_time(folder: Path, monkeypatch: pytest.M
     assert "nowhere.tsv is missing" in str(why_stale(recipe(folder, f"data.train.0.tsv={folder / 'nowhere.tsv'}")))
 
 
-def test_second_look_reads_no_text(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_second_check_reads_no_text(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prepare(recipe(folder), QUIET)
 
     def refuse(path: Path) -> None:
@@ -221,14 +221,14 @@ def test_second_look_reads_no_text(folder: Path, monkeypatch: pytest.MonkeyPatch
     assert why_stale(recipe(folder)) is None
 
 
-def test_damaged_corpus_is_made_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_corpus_is_prepared_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     prepare(recipe(folder), QUIET)
     (folder / "run" / "prepared" / "train" / "source.tokens.npy").write_bytes(b"")
     assert len(prepare(recipe(folder), Console()).train) == 300
     assert "source.tokens.npy: missing or damaged" in capsys.readouterr().err
 
 
-def test_a_changed_byte_in_any_file_of_the_corpus_is_found(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_changed_byte_in_any_file_of_the_corpus_is_detected(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     directory = folder / "run" / "prepared"
     prepare(recipe(folder), QUIET)
     files = [path for path in sorted(directory.rglob("*")) if path.is_file() and path.name != "manifest.json"]
@@ -247,7 +247,7 @@ def test_a_changed_byte_in_any_file_of_the_corpus_is_found(folder: Path, capsys:
     assert path.read_bytes() == content
 
 
-def test_older_format_is_made_again_and_newer_is_left_alone(folder: Path) -> None:
+def test_older_format_is_prepared_again_and_newer_is_refused(folder: Path) -> None:
     prepare(recipe(folder), QUIET)
     path = folder / "run" / "prepared" / "manifest.json"
     content = json.loads(path.read_text())
@@ -260,7 +260,7 @@ def test_older_format_is_made_again_and_newer_is_left_alone(folder: Path) -> Non
             prepare(recipe(folder), QUIET, force)
 
 
-def test_a_folder_of_other_things_is_not_replaced(folder: Path) -> None:
+def test_folder_with_other_files_is_not_replaced(folder: Path) -> None:
     precious = folder / "thesis"
     precious.mkdir()
     (precious / "chapter.txt").write_text("years of work")
@@ -272,7 +272,7 @@ def test_a_folder_of_other_things_is_not_replaced(folder: Path) -> None:
         prepare(recipe(folder, f"prepared={precious / 'chapter.txt'}"), QUIET)
 
 
-def test_nothing_left_says_the_counts(folder: Path) -> None:
+def test_corpus_without_pairs_is_refused_with_the_counts(folder: Path) -> None:
     write_tsv(folder / "train.tsv", [("", "x"), ("a", "a"), ("b", "b")])
     with pytest.raises(DataError, match=r": 3 pairs read, none kept\. empty \(.*\): 1; copy \(.*\): 2\. See "):
         prepare(recipe(folder), QUIET)
@@ -289,7 +289,7 @@ def test_nothing_left_says_the_counts(folder: Path) -> None:
     assert not (folder / "run" / "prepared").exists()
 
 
-def test_errors_in_the_text_are_placed_and_leave_nothing(folder: Path) -> None:
+def test_errors_in_the_text_name_the_line_and_leave_no_corpus(folder: Path) -> None:
     with (folder / "train.tsv").open("ab") as file:
         file.write(b"caff\xe8\tx\n")
     with pytest.raises(DataError, match=r"train\.tsv:301: not UTF-8"):
@@ -303,7 +303,7 @@ def test_errors_in_the_text_are_placed_and_leave_nothing(folder: Path) -> None:
     assert list((folder / "run").iterdir()) == []
 
 
-def test_full_disk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_leaves_no_corpus(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -313,7 +313,7 @@ def test_full_disk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert list((folder / "run").iterdir()) == []
 
 
-def test_text_that_changes_meanwhile(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_that_changes_during_preparation_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write = write_valid_text
 
     def write_and_touch(*arguments: object) -> None:
@@ -326,7 +326,7 @@ def test_text_that_changes_meanwhile(folder: Path, monkeypatch: pytest.MonkeyPat
     assert list((folder / "run").iterdir()) == []
 
 
-def test_killed_prepare_is_recovered_from(folder: Path) -> None:
+def test_prepare_recovers_from_a_killed_one(folder: Path) -> None:
     write_tsv(folder / "train.tsv", pairs(20_000))
     script = (
         "import sys; from pathlib import Path; from nmt.config import load_recipe\n"
@@ -383,7 +383,7 @@ def test_prepare_waits_for_the_process_that_holds_the_lock(folder: Path, capsys:
     assert len(PreparedCorpus.open(folder / "run" / "prepared").train) == 300
 
 
-def test_texts_that_overlap_are_counted_recorded_and_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_overlapping_texts_are_counted_recorded_and_reported(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     train, valid, test = pairs(300), pairs(20, seed=2), pairs(10, seed=3)
     valid[3] = train[5]
     valid[4] = (f"  {train[6][0]}\u200b", "another translation")
@@ -407,7 +407,7 @@ def test_texts_that_overlap_are_counted_recorded_and_named(folder: Path, capsys:
         prepare(chosen, Console(quiet=True))  # current; the warning is repeated
 
 
-def test_another_test_text_is_compared_though_the_corpus_is_current(
+def test_overlap_of_another_test_text_is_checked_with_a_current_corpus(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     prepare(recipe(folder), QUIET)
@@ -434,7 +434,7 @@ def test_texts_without_overlap_give_no_warning(folder: Path, capsys: pytest.Capt
     assert capsys.readouterr().err == ""
 
 
-def test_report(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_is_formatted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_tsv(folder / "train.tsv", [*pairs(300), ("", "x")])
     prepare(recipe(folder), Console())
     output = capsys.readouterr()
@@ -467,7 +467,7 @@ def tuned(folder: Path, *overrides: str) -> Recipe:
 
 
 @pytest.mark.parametrize("shared", ["true", "false"])
-def test_the_tokenizer_of_the_initial_model_is_taken_over(folder: Path, shared: str) -> None:
+def test_tokenizer_of_the_initial_model_is_used(folder: Path, shared: str) -> None:
     base = start(folder, f"tokenizer.shared={shared}", "model.tied_embeddings=none")
     corpus = prepare(tuned(folder), QUIET)
     assert corpus.tokenizers.shared == (shared == "true")
@@ -478,7 +478,7 @@ def test_the_tokenizer_of_the_initial_model_is_taken_over(folder: Path, shared: 
     assert why_stale(tuned(folder)) is None
 
 
-def test_another_tokenizer_makes_another_corpus(folder: Path) -> None:
+def test_corpus_with_another_tokenizer_is_stale(folder: Path) -> None:
     base = start(folder)
     first = prepare(tuned(folder), QUIET)
     assert why_stale(recipe(folder)) is not None  # without a start, a tokenizer is learnt
@@ -501,14 +501,16 @@ def test_another_tokenizer_makes_another_corpus(folder: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("force", [True, False])
-def test_a_tokenizer_that_is_stated_must_be_the_models(folder: Path, stated: str, problem: str, force: bool) -> None:
+def test_tokenizer_settings_other_than_those_of_the_initial_model_are_refused(
+    folder: Path, stated: str, problem: str, force: bool
+) -> None:
     start(folder)
     prepare(tuned(folder, "tokenizer.vocab_size=340", "tokenizer.type=unigram"), QUIET)
     with pytest.raises(ConfigError, match=problem):
         prepare(tuned(folder, stated), QUIET, force)
 
 
-def test_tags_must_be_known_to_the_tokenizer_taken_over(folder: Path) -> None:
+def test_tags_unknown_to_the_initial_tokenizer_are_refused(folder: Path) -> None:
     start(folder)
     tagged = "data.train=[{{tsv: {}, tag: {}}}]".format
     prepare(tuned(folder, tagged(folder / "train.tsv", "back")), QUIET)

@@ -390,7 +390,7 @@ def test_changed_recipe_is_refused_before_preparation(texts: Path, tmp_path: Pat
     assert contents(run) == before
 
 
-def test_run_that_saved_nothing_binds_to_no_recipe(texts: Path, tmp_path: Path) -> None:
+def test_run_without_checkpoints_accepts_another_recipe(texts: Path, tmp_path: Path) -> None:
     run = RunDirectory(tmp_path / "run")
     run.open(recipe(texts, run.path))  # as a training does that is killed before its first checkpoint
     assert load_recipe(run.recipe).model.dim == 16

@@ -99,7 +99,7 @@ class TestCommand:
         assert done.stderr == "error: --n-best: found 5, but a beam of 2 returns at most 2; widen the beam\n"
 
     @pytest.mark.parametrize("option", ["--length-penalty", "--batch-tokens"])
-    def test_settings_have_no_option_of_their_own(self, model: Path, option: str) -> None:
+    def test_settings_have_no_separate_options(self, model: Path, option: str) -> None:
         done = run_command("translate", "-m", model, option, "1")
         assert done.exit_code == 2
         assert f"No such option: {option}" in done.stderr
@@ -167,7 +167,7 @@ class TestInput:
         ids=["utf-16", "utf-16 without mark", "gb18030", "zip", "png", "safetensors", "damaged gzip"],
     )
     @pytest.mark.parametrize("option", ["-i", "--reference", "--prefixes", "--glossary"])
-    def test_what_is_not_utf8_text_is_refused(
+    def test_input_other_than_utf8_text_is_refused(
         self, model: Path, tmp_path: Path, content: bytes, message: str, option: str
     ) -> None:
         file, output = tmp_path / "file", write_lines(tmp_path / "out.txt", "before")

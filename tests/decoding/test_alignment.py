@@ -34,7 +34,7 @@ class TestWordLinks:
         weights[3] = torch.tensor([0.0, 0.0, 0.0, 0.5, 0.5, 0.0])
         assert word_links(weights, SOURCE, target) == [(0, 0), (1, 1), (2, 2)]
 
-    def test_a_chinese_token_can_be_several_words(self) -> None:
+    def test_chinese_token_is_aligned_as_several_words(self) -> None:
         weights = torch.tensor([[0.0, 0.9, 0.1], [0.8, 0.1, 0.1], [0.1, 0.1, 0.8]])
         assert word_links(weights, [b" Good", b" morning"], [" 早上".encode(), "好".encode(), "。".encode()]) == [
             (1, 0), (1, 1), (0, 2),
@@ -60,11 +60,11 @@ class TestRows:
         torch.testing.assert_close(found, (a[0, :2] + a[1, :2]) / 2 + b[0, 1:])
 
     @pytest.mark.parametrize(("layers", "expected"), [(1, 0), (2, 0), (6, 4)])
-    def test_usual_heads_are_the_last_layer_but_one(self, layers: int, expected: int) -> None:
+    def test_default_heads_are_those_of_the_second_last_layer(self, layers: int, expected: int) -> None:
         settings = tiny_model(0, decoder_layers=layers).settings
         assert usual_heads(settings) == AlignmentHeads(heads=((expected, 0), (expected, 1)))
 
-    def test_attention_holds_all_layers_and_heads(self) -> None:
+    def test_attention_has_all_layers_and_heads(self) -> None:
         tokenizer = Tokenizer.train(["the cat sleeps il gatto dorme"] * 20, TokenizerSettings(vocab_size=275))
         model = tiny_model(3, vocabulary=len(tokenizer))
         languages = Languages(source="en", target="it")

@@ -72,7 +72,7 @@ class TestWords:
         assert attended(source, 0, 0, 0, 0, 0, 0.9, 0.1) == "Neill"
         assert attended([b" the", b" ", "😀".encode(), b"!"], 0, 0, 0.9, 0, 0.1) == "😀"
 
-    def test_without_spaces_a_token_is_a_word(self) -> None:
+    def test_tokens_are_words_in_languages_without_spaces(self) -> None:
         source = [" 我喜欢".encode(), "曦晟".encode(), "。".encode()]
         assert attended(source, 0.2, 0.5, 0.2, 0.1) == "曦晟"
 
@@ -96,7 +96,7 @@ class TestText:
         assert UNK in ids
         assert text_with_words(tokenizer, ids, [word] * ids.count(UNK)).strip() == expected
 
-    def test_each_unknown_gets_its_word(self, tokenizer: Tokenizer) -> None:
+    def test_each_unknown_is_replaced_by_its_word(self, tokenizer: Tokenizer) -> None:
         ids = tokenizer.encode("Ł gatto Ü 曦")
         assert text_with_words(tokenizer, ids, ["Łukasz", "Ümit", "曦"]).strip() == "Łukasz gatto Ümit 曦"
         assert text_with_words(tokenizer, [UNK, UNK], ["A", "B"]) == "A B"
@@ -177,7 +177,7 @@ def test_unknown_words_are_copied_only_with_unknown_copy(translator: Translator)
 
 @MANY
 @given(LINES_WITH_ITEMS)
-def test_copying_loses_no_protected_text(spelling: Translator, line: str) -> None:
+def test_copying_keeps_protected_text(spelling: Translator, line: str) -> None:
     copying, usual = (
         next(spelling.translate([line], spelling.options(overrides=[*SHORT_OUTPUT, *overrides])))
         for overrides in (COPY, [])

@@ -42,7 +42,9 @@ def test_messages_have_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(("quiet", "silent", "expected"), [(True, False, "warning: b\nerror: c\n"), (False, True, "")])
-def test_quiet_and_silent(capsys: pytest.CaptureFixture[str], quiet: bool, silent: bool, expected: str) -> None:
+def test_quiet_and_silent_suppress_messages(
+    capsys: pytest.CaptureFixture[str], quiet: bool, silent: bool, expected: str
+) -> None:
     console = Console(quiet, silent)
     console.info("a")
     console.warn("b")

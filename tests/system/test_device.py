@@ -60,7 +60,7 @@ def test_a_chosen_allocator_configuration_is_kept(monkeypatch: pytest.MonkeyPatc
     assert "expandable_segments:True" not in os.environ.values()
 
 
-def test_an_unavailable_device_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unavailable_device_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, cuda=False, mps=True)
     with pytest.raises(ConfigError) as caught:
         device_module.choose_device(RuntimeSettings(device="cuda"))
@@ -78,7 +78,7 @@ def test_an_unavailable_device_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
         ("bf16", CPU, False, True),
     ],
 )
-def test_precision(
+def test_precision_follows_the_settings(
     monkeypatch: pytest.MonkeyPatch, precision: str, device: torch.device, supported: bool, expected: bool
 ) -> None:
     pretend(monkeypatch, cuda=True, mps=True, bf16=supported)
@@ -86,7 +86,7 @@ def test_precision(
     assert device_module.computes_in_bf16(chosen, device) is expected
 
 
-def test_autocast() -> None:
+def test_autocast_follows_the_precision() -> None:
     product = torch.ones(2, 2)
     with device_module.autocast(RuntimeSettings(precision="bf16"), CPU):
         assert (product @ product).dtype == torch.bfloat16
@@ -96,7 +96,7 @@ def test_autocast() -> None:
     assert isinstance(device_module.autocast(RuntimeSettings(), CPU), contextlib.nullcontext)
 
 
-def test_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_follow_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     before = torch.get_num_threads()
     try:
@@ -122,7 +122,7 @@ def test_default_thread_count_is_omp_num_threads_unless_torchrun_sets_it(
     assert device_module.thread_count(RuntimeSettings(threads=5)) == 5
 
 
-def test_cores_of_a_container(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cores_of_a_container_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _process: {3, 5}, raising=False)
     assert device_module.available_cores() == 2
@@ -200,7 +200,7 @@ def test_other_errors_are_not_out_of_memory(error: Exception) -> None:
         ),
     ],
 )
-def test_train_refuses_what_the_machine_lacks_before_it_prepares(
+def test_train_refuses_unavailable_devices_before_preparation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, override: str, problem: str
 ) -> None:
     monkeypatch.setattr("torch.backends.mps.is_available", lambda: False)

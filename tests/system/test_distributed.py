@@ -8,7 +8,7 @@ from nmt.errors import ConfigError, ModelError
 from nmt.system import device, distributed
 
 
-def test_one_process_needs_no_collectives(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_collectives_of_one_process_return_their_input(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
         monkeypatch.delenv(name, raising=False)
     with distributed.connect(RuntimeSettings()), distributed.rank_zero_first():
@@ -38,7 +38,7 @@ def test_all_gather_restores_the_order_before_shard(monkeypatch: pytest.MonkeyPa
         assert distributed.all_gather(own) == [-number for number in work]
 
 
-def test_an_incomplete_environment_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_incomplete_environment_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("WORLD_SIZE", "8")
@@ -83,7 +83,7 @@ def test_more_processes_than_devices_are_refused(monkeypatch: pytest.MonkeyPatch
         pass
 
 
-def test_a_lost_connection_is_a_model_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_connection_raises_model_error(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, rank=0, size=2, gpus=0)
     monkeypatch.setattr(distributed, "_init_process_group", lambda _: None)
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)

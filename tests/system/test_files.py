@@ -40,7 +40,7 @@ def write_and_raise(directory: Path, error: BaseException) -> None:
         raise error
 
 
-def test_content_appears_at_the_end(tmp_path: Path) -> None:
+def test_directory_appears_when_complete(tmp_path: Path) -> None:
     target = tmp_path / "deep" / "corpus"
     with staged_directory(target) as staging:
         (staging / "part").mkdir()
@@ -58,7 +58,7 @@ def test_permissions_are_those_of_a_plain_mkdir(tmp_path: Path) -> None:
     assert (tmp_path / "corpus").stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
-def test_replaces_what_was_there(tmp_path: Path) -> None:
+def test_write_directory_replaces_the_old_one(tmp_path: Path) -> None:
     for content in ("old", "new"):
         with staged_directory(tmp_path / "corpus") as staging:
             (staging / content).write_text(content)
@@ -67,7 +67,7 @@ def test_replaces_what_was_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError("bug"), KeyboardInterrupt()])
-def test_an_exception_leaves_all_as_it_was(tmp_path: Path, error: BaseException) -> None:
+def test_exception_leaves_the_old_directory(tmp_path: Path, error: BaseException) -> None:
     (tmp_path / "corpus").mkdir()
     (tmp_path / "corpus" / "old").write_text("old")
     with pytest.raises(type(error)):
@@ -76,14 +76,14 @@ def test_an_exception_leaves_all_as_it_was(tmp_path: Path, error: BaseException)
     assert names(tmp_path / "corpus") == ["old"]
 
 
-def test_full_disk(tmp_path: Path) -> None:
+def test_full_disk_is_a_data_error(tmp_path: Path) -> None:
     expected = r"corpus: cannot write it: No space left on device; free some space, or name another folder"
     with pytest.raises(DataError, match=expected):
         write_and_raise(tmp_path / "corpus", OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
     assert names(tmp_path) == []
 
 
-def test_parent_is_a_file(tmp_path: Path) -> None:
+def test_parent_that_is_a_file_is_a_data_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(
         DataError, match=r"corpus: cannot write it: .*/file is a file, not a folder; name another folder"
@@ -127,7 +127,7 @@ def test_a_directory_exists_at_every_moment_while_it_is_replaced(tmp_path: Path)
 
 def test_without_exchange_two_renames_replace_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "_exchange", lambda _one, _other: False)
-    test_replaces_what_was_there(tmp_path)
+    test_write_directory_replaces_the_old_one(tmp_path)
 
 
 def test_folders_named_like_a_staging_folder_are_kept(tmp_path: Path) -> None:
@@ -244,7 +244,7 @@ def test_directories_with_foreign_entries_are_refused(tmp_path: Path, kind: str)
         check_directory(tmp_path / "model", MODEL)
 
 
-def test_a_link_in_place_of_an_own_file_is_refused(tmp_path: Path) -> None:
+def test_link_in_place_of_an_own_file_is_refused(tmp_path: Path) -> None:
     weights = write_model(tmp_path / "model") / "model.safetensors"
     weights.rename(tmp_path / "weights")
     weights.symlink_to(tmp_path / "weights")
@@ -252,7 +252,7 @@ def test_a_link_in_place_of_an_own_file_is_refused(tmp_path: Path) -> None:
         check_directory(tmp_path / "model", MODEL)
 
 
-def test_places_that_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsuitable_output_paths_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = write_model(tmp_path / "model")
     (tmp_path / "link").symlink_to(model)
     (tmp_path / "loop").symlink_to("loop")
@@ -302,7 +302,7 @@ def test_a_foreign_file_that_appears_during_the_writing_is_kept(tmp_path: Path) 
     assert names(tmp_path) == ["model"]
 
 
-def test_runs_are_recognised(tmp_path: Path) -> None:
+def test_run_directories_are_recognised(tmp_path: Path) -> None:
     run = tmp_path / "run"
     (run / "prepared").mkdir(parents=True)
     (run / "prepared" / "manifest.json").write_text("{}")
@@ -360,7 +360,7 @@ def test_replace_file_copies_where_the_owner_cannot_be_kept(tmp_path: Path, monk
     assert names(tmp_path) == ["out"]
 
 
-def test_files_that_are_refused(tmp_path: Path) -> None:
+def test_unsuitable_output_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "loop").symlink_to("loop")
@@ -394,7 +394,7 @@ def test_files_that_are_refused(tmp_path: Path) -> None:
         check_file(tmp_path / "link")
 
 
-def test_replace_link(tmp_path: Path) -> None:
+def test_replace_link_sets_the_new_target(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         replace_link(tmp_path / "last", tmp_path / name)
@@ -419,7 +419,7 @@ def test_a_held_lock_is_reported(tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
-def test_waiting_for_a_lock(tmp_path: Path) -> None:
+def test_lock_waits_for_its_release(tmp_path: Path) -> None:
     inside, waited, failures = 0, 0, 0
 
     def count(_message: str) -> None:

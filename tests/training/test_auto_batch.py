@@ -148,7 +148,7 @@ def test_worst_batches_of_a_small_corpus_have_all_length_groups(recipe: Recipe, 
         assert len(batch.groups) == recipe.train.length_groups
 
 
-def test_number_found_by_auto_is_recorded_with_the_run(
+def test_batch_tokens_of_auto_are_recorded_with_the_run(
     recipe: Recipe, corpus: PreparedCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = iter([1000, 2000, 3000, 4000])

@@ -16,7 +16,7 @@ def transformer() -> Transformer:
 
 
 @pytest.mark.parametrize("decay", [0.3, 0.9])
-def test_it_is_its_definition(decay: float) -> None:
+def test_moving_average_equals_its_definition(decay: float) -> None:
     """After t steps weight w_k counts (1 - d_k) · d_{k+1} · … · d_t, and the first weights what is left of 1."""
     model = transformer()
     average = MovingAverage(model, decay)
@@ -38,7 +38,7 @@ def test_it_is_its_definition(decay: float) -> None:
         torch.testing.assert_close(parameter.double(), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_it_is_a_model_of_its_own() -> None:
+def test_moving_average_shares_no_weight_with_the_model() -> None:
     model = transformer()
     model.encoder.requires_grad_(False)
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
@@ -51,7 +51,7 @@ def test_it_is_a_model_of_its_own() -> None:
     assert average.model.output.weight is average.model.source_embedding.tokens.weight
 
 
-def test_weights_that_stay_average_to_themselves() -> None:
+def test_moving_average_of_constant_weights_is_constant() -> None:
     model = transformer()
     average = MovingAverage(model, 0.9)
     for step in range(1, 10):

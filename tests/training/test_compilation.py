@@ -74,7 +74,7 @@ def test_compiled_equals_eager_for_batches_of_all_shapes_and_is_compiled_once(ch
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="compiling for a CPU needs g++")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's
-def test_compiling_a_model_leaves_other_models_alone() -> None:
+def test_compiling_a_model_does_not_compile_others() -> None:
     methods = dict(vars(MultiHeadAttention))
     compile_layers(build(), CPU)
     assert dict(vars(MultiHeadAttention)) == methods

@@ -164,7 +164,7 @@ def test_monitor_warns_once_for_each_rise() -> None:
     assert "lower train.schedule's rate" in message
 
 
-def test_finite_divergence_is_warned_about_and_perplexity_is_bounded(
+def test_finite_divergence_gives_a_warning_and_bounded_perplexity(
     texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     overrides = ("train.schedule.rate=1e3", "train.stop.steps=6", "train.validate_every=6", "train.log_every=2")

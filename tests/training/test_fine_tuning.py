@@ -33,7 +33,7 @@ def frozen(model: Transformer) -> set[str]:
     return {name for name, weight in model.named_parameters() if not weight.requires_grad}
 
 
-def test_patterns_choose_by_name() -> None:
+def test_patterns_freeze_weights_by_name() -> None:
     model = transformer()
     freeze(model, ("encoder.*", "decoder_norm.bias"))
     expected = {name for name in dict(model.named_parameters()) if name.startswith("encoder.")}
@@ -48,26 +48,26 @@ def test_patterns_choose_by_name() -> None:
     }
 
 
-def test_without_patterns_all_learn() -> None:
+def test_no_patterns_freeze_no_weight() -> None:
     model = transformer()
     freeze(model, ())
     assert frozen(model) == set()
 
 
 @pytest.mark.parametrize("pattern", ["source_embedding.*", "target_embedding.*", "output.weight", "*embedding*"])
-def test_a_tied_matrix_answers_to_each_of_its_names(pattern: str) -> None:
+def test_tied_matrix_is_frozen_by_each_of_its_names(pattern: str) -> None:
     model = transformer("all")
     freeze(model, (pattern,))
     assert not model.output.weight.requires_grad
 
 
-def test_matrices_that_are_not_tied_are_frozen_apart() -> None:
+def test_untied_matrices_are_frozen_separately() -> None:
     model = transformer("none")
     freeze(model, ("source_embedding.*",))
     assert frozen(model) == {"source_embedding.tokens.weight"}
 
 
-def test_a_pattern_without_a_match_is_named() -> None:
+def test_pattern_without_a_match_is_refused() -> None:
     with pytest.raises(ConfigError) as caught:
         freeze(transformer(), ("encoder.*", "encodr.*"))
     assert str(caught.value) == (
@@ -76,12 +76,12 @@ def test_a_pattern_without_a_match_is_named() -> None:
     )
 
 
-def test_capitals_matter() -> None:
+def test_patterns_are_case_sensitive() -> None:
     with pytest.raises(ConfigError, match="no weight matches 'Encoder"):
         freeze(transformer(), ("Encoder.*",))
 
 
-def test_something_must_be_left_to_learn() -> None:
+def test_freezing_all_weights_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"train.freeze: \*coder\*, \*embedding\* match every weight, so there"):
         freeze(transformer(), ("*coder*", "*embedding*"))
 
@@ -129,7 +129,7 @@ def test_resumed_fine_tuning_equals_uninterrupted_fine_tuning(
     assert metrics(tmp_path / "whole") == metrics(chosen.run)
 
 
-def test_frozen_weights_stay_bit_for_bit(uninterrupted: Path, texts: Path, tmp_path: Path) -> None:
+def test_frozen_weights_do_not_change(uninterrupted: Path, texts: Path, tmp_path: Path) -> None:
     overrides = ("train.freeze=['encoder*', '*embedding*']", "train.weight_decay=0.1", "train.ema=0.5")
     chosen = fine_tuning(texts, tmp_path, uninterrupted, *overrides)
     prepare(chosen, QUIET)

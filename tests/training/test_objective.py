@@ -34,7 +34,7 @@ def objective(dropout: float, r_drop: float = 0.0) -> Objective:
     return Objective(transformer(dropout), SMOOTHING, r_drop)
 
 
-def test_two_passes_under_two_draws_of_dropout() -> None:
+def test_r_drop_uses_two_dropout_masks() -> None:
     of = objective(0.3, r_drop=5.0)
     torch.manual_seed(7)
     loss, likelihood = of(BATCH)
@@ -48,7 +48,7 @@ def test_two_passes_under_two_draws_of_dropout() -> None:
     assert loss > r_drop_loss((first, second), of.model.output.weight, targets, SMOOTHING, 0.0)[0]
 
 
-def test_without_dropout_two_passes_are_one() -> None:
+def test_r_drop_without_dropout_equals_one_pass() -> None:
     twice, once = objective(0.0, r_drop=5.0), objective(0.0)
     losses = [of(BATCH) for of in (twice, once)]
     assert losses[0][0].item() == pytest.approx(losses[1][0].item(), rel=1e-6)
@@ -59,7 +59,7 @@ def test_without_dropout_two_passes_are_one() -> None:
         torch.testing.assert_close(a.grad, b.grad, rtol=1e-4, atol=1e-6)
 
 
-def test_what_is_validated_is_one_pass() -> None:
+def test_r_drop_in_evaluation_mode_equals_one_pass() -> None:
     twice, once = objective(0.3, r_drop=5.0).eval(), objective(0.3).eval()
     with torch.no_grad():
         assert twice(BATCH) == once(BATCH)

@@ -46,7 +46,9 @@ words = st.lists(st.integers(4, 11), max_size=6)
 
 
 @given(st.lists(st.lists(st.tuples(words, words), min_size=1, max_size=5), min_size=1, max_size=4), st.integers(1, 80))
-def test_cut_parts_are_small_and_complete(groups: list[list[tuple[list[int], list[int]]]], largest: int) -> None:
+def test_cut_parts_are_within_the_limit_and_complete(
+    groups: list[list[tuple[list[int], list[int]]]], largest: int
+) -> None:
     batch = groups_of(*groups)
     parts = cut(batch, largest)
     assert all(size_of(part) <= largest or sentences_in(part) == 1 for part in parts)
@@ -127,7 +129,7 @@ def test_update_in_parts_equals_the_whole_update(limit: int, backward: bool, err
     assert adjustments.largest_batch < size_of(batches[1])
 
 
-def test_dropout_in_parts_is_a_function_of_the_step_and_the_cut_alone() -> None:
+def test_dropout_in_parts_is_a_function_of_step_and_cut() -> None:
     def weights_after(adjustments: Adjustments, limit: int) -> Updater:
         of = make_updater(tiny_recipe(dropout=0.3, **CALM))
         SmallMemory(of, limit, backward=True)
@@ -140,7 +142,7 @@ def test_dropout_in_parts_is_a_function_of_the_step_and_the_cut_alone() -> None:
     assert difference(failed, weights_after(Adjustments(), limit=1000)) > 0
 
 
-def test_single_pair_that_does_not_fit_is_an_error() -> None:
+def test_single_pair_that_does_not_fit_raises() -> None:
     of = make_updater(tiny_recipe(**CALM))
     SmallMemory(of, 10, backward=False)
     with pytest.raises(
@@ -158,7 +160,7 @@ def test_other_errors_are_not_out_of_memory_errors() -> None:
         raise RuntimeError("shapes do not match")
 
 
-def test_memory_that_is_full_of_something_else_is_explained() -> None:
+def test_memory_explained_raises_config_error() -> None:
     with (
         pytest.raises(ConfigError, match=r"memory of cpu is full.*lower decode\.batch_tokens"),
         memory_explained(torch.device("cpu")),
@@ -194,7 +196,7 @@ print(cut_update.adjustments.largest_batch, difference(little, plenty), cut_upda
 """
 
 
-def test_a_processor_that_runs_out_of_memory_for_real(repository: Path) -> None:
+def test_update_within_a_limited_address_space_is_split(repository: Path) -> None:
     """The whole batch takes more than 400 MB; the process may take 250 MB more than it has before."""
     result = subprocess.run(
         [sys.executable, "-c", LITTLE_MEMORY, str(250_000_000)],

@@ -35,7 +35,7 @@ def shrinks(name: str) -> bool:
     return name.endswith(".weight") and "norm" not in name
 
 
-def test_it_is_adamw_as_its_paper_writes_it() -> None:
+def test_optimizer_equals_adamw_of_the_paper() -> None:
     """Algorithm 2 of Loshchilov & Hutter 2019 in float64, a weight at a time."""
     model = transformer().double()
     optimizer = make_optimizer(model, SETTINGS, CPU)
@@ -60,7 +60,7 @@ def test_it_is_adamw_as_its_paper_writes_it() -> None:
         torch.testing.assert_close(parameter.detach(), expected[name], rtol=1e-9, atol=1e-12, msg=name)
 
 
-def test_norms_biases_and_positions_do_not_shrink() -> None:
+def test_norms_biases_and_positions_have_no_weight_decay() -> None:
     model = transformer()
     optimizer = make_optimizer(model, SETTINGS, CPU)
     shrinking, others = ([id(weight) for weight in group["params"]] for group in optimizer.param_groups)
@@ -73,7 +73,7 @@ def test_norms_biases_and_positions_do_not_shrink() -> None:
     assert [group["weight_decay"] for group in optimizer.param_groups] == [0.3, 0.0]
 
 
-def test_without_decay_it_is_adam_to_the_bit() -> None:
+def test_optimizer_without_decay_equals_adam() -> None:
     ours, plain = transformer(), transformer()
     settings = TrainSettings(adam_betas=(0.8, 0.95), adam_epsilon=1e-6)
     optimizers = [
@@ -90,7 +90,7 @@ def test_without_decay_it_is_adam_to_the_bit() -> None:
 
 
 @pytest.mark.parametrize("frozen", [False, True])
-def test_saved_and_loaded_it_goes_on_to_the_bit(tmp_path: Path, frozen: bool) -> None:
+def test_loaded_optimizer_continues_bit_for_bit(tmp_path: Path, frozen: bool) -> None:
     def begin() -> tuple[Transformer, torch.optim.AdamW]:
         model = transformer()
         model.encoder.requires_grad_(not frozen)

@@ -112,7 +112,7 @@ def test_saved_state_is_resumed_exactly(run: RunDirectory, tokenizers: Tokenizer
         assert all(torch.equal(before[key], after[key]) and before[key].dtype == after[key].dtype for key in before)
 
 
-def test_a_checkpoint_is_a_model_directory(run: RunDirectory, tokenizers: Tokenizers) -> None:
+def test_checkpoint_is_a_model_directory(run: RunDirectory, tokenizers: Tokenizers) -> None:
     loaded, optimizer = trained(tokenizers)
     directory = run.save(loaded, optimizer, Progress(step=3))
     opened = load_model(directory, torch.device("cpu"))
@@ -192,7 +192,7 @@ def test_checkpoint_of_a_newer_format_is_an_error(run: RunDirectory, tokenizers:
         resume(run, loaded.model, optimizer)
 
 
-def test_a_full_disk_leaves_the_last_checkpoint(run: RunDirectory, tokenizers: Tokenizers) -> None:
+def test_full_disk_keeps_the_last_checkpoint(run: RunDirectory, tokenizers: Tokenizers) -> None:
     """Where the disk is full, a file may not grow; here, no file may grow beyond 2,000 bytes."""
     program = f"""
 import resource, signal, sys
@@ -221,7 +221,9 @@ except NMTError as error:
     assert links(run) == {"last": "checkpoints/step-00000001"}
 
 
-def test_no_space_for_the_moments(run: RunDirectory, tokenizers: Tokenizers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_while_saving_moments_leaves_no_checkpoint(
+    run: RunDirectory, tokenizers: Tokenizers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     loaded, optimizer = trained(tokenizers)
 
     def no_space(*_arguments: object) -> None:
@@ -242,7 +244,7 @@ def test_leftovers_of_a_killed_save_are_removed(run: RunDirectory) -> None:
     assert list(run.checkpoints.iterdir()) == []
 
 
-def test_a_real_disk_that_is_full(run: RunDirectory, tokenizers: Tokenizers, tmp_path: Path) -> None:
+def test_full_file_system_keeps_the_last_checkpoint(run: RunDirectory, tokenizers: Tokenizers, tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96k", "tmpfs", str(disk)], capture_output=True)
@@ -290,7 +292,7 @@ def test_an_older_damaged_checkpoint_is_set_aside_too(run: RunDirectory, tokeniz
     assert load_model(run.path / "best", torch.device("cpu"))
 
 
-def test_a_checkpoint_of_another_version_is_explained(run: RunDirectory, tokenizers: Tokenizers) -> None:
+def test_checkpoint_of_another_version_is_refused(run: RunDirectory, tokenizers: Tokenizers) -> None:
     loaded, optimizer = trained(tokenizers)
     directory = run.save(loaded, optimizer, Progress(step=3))
     content = json.loads((directory / "progress.json").read_text())
@@ -318,7 +320,7 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("when", range(8))
-def test_a_kill_while_a_checkpoint_is_replaced_loses_nothing(
+def test_kill_while_a_checkpoint_is_replaced_keeps_it(
     run: RunDirectory, tokenizers: Tokenizers, monkeypatch: pytest.MonkeyPatch, when: int
 ) -> None:
     """A validation after the fact writes the checkpoint of the same step again; the kill comes at any step of that."""
@@ -381,9 +383,7 @@ def test_roll_back_removes_later_checkpoints_and_log_lines(run: RunDirectory, to
     ("line", "shown"),
     [('{"type": "train", "st', '\'{"type": "train", "st\''), ("[1]", "'[1]'"), ('{"step": "2"}', "step"), ("", "''")],
 )
-def test_a_line_of_metrics_that_was_damaged_by_hand(
-    run: RunDirectory, tokenizers: Tokenizers, line: str, shown: str
-) -> None:
+def test_damaged_line_of_metrics_is_refused(run: RunDirectory, tokenizers: Tokenizers, line: str, shown: str) -> None:
     loaded, optimizer = trained(tokenizers)
     run.log({"type": "train", "step": 1})
     with run.metrics.file.open("a") as stream:
@@ -398,7 +398,7 @@ def test_a_line_of_metrics_that_was_damaged_by_hand(
     assert run.metrics.file.read_text() == before
 
 
-def test_half_a_line_is_never_left_by_a_full_disk(run: RunDirectory) -> None:
+def test_full_disk_leaves_no_partial_line_of_metrics(run: RunDirectory) -> None:
     run.log({"type": "train", "step": 1})
     whole = run.metrics.file.read_bytes()
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -434,7 +434,7 @@ def test_metrics_after_the_checkpoint_are_dropped(run: RunDirectory, tokenizers:
     assert logged(run)[-1] == {"type": "train", "step": 3}
 
 
-def test_a_validation_that_the_checkpoint_does_not_know_is_dropped(run: RunDirectory, tokenizers: Tokenizers) -> None:
+def test_validation_after_the_checkpoint_is_dropped(run: RunDirectory, tokenizers: Tokenizers) -> None:
     loaded, optimizer = trained(tokenizers)
     for record in ({"type": "train", "step": 2}, {"type": "validation", "step": 2}):
         run.log(record)
@@ -443,9 +443,7 @@ def test_a_validation_that_the_checkpoint_does_not_know_is_dropped(run: RunDirec
     assert logged(run) == [{"type": "train", "step": 2}]
 
 
-def test_a_restart_empties_checkpoints_that_lie_elsewhere(
-    run: RunDirectory, tokenizers: Tokenizers, tmp_path: Path
-) -> None:
+def test_restart_empties_linked_checkpoints(run: RunDirectory, tokenizers: Tokenizers, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     run.path.mkdir(exist_ok=True)
@@ -630,7 +628,7 @@ def test_progress_is_plain_json() -> None:
     assert json.loads(json.dumps(asdict(progress)))["best"] == [[0.1 + 0.2, 1]]
 
 
-def test_files_of_others_among_the_checkpoints_stay(run: RunDirectory) -> None:
+def test_foreign_files_among_the_checkpoints_are_kept(run: RunDirectory) -> None:
     (run.checkpoints / ".DS_Store").write_text("x")
     open_run(run, recipe(run.path))
     assert (run.checkpoints / ".DS_Store").exists()

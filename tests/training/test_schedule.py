@@ -63,7 +63,7 @@ def rate(schedule: Schedule, step: int, dim: int = 64, steps: int | None = STEPS
     ],
     ids=str,
 )
-def test_by_hand(schedule: Schedule, step: int, expected: float) -> None:
+def test_rates_by_hand(schedule: Schedule, step: int, expected: float) -> None:
     assert rate(schedule, step) == pytest.approx(expected, rel=1e-12, abs=1e-15)
 
 
@@ -91,7 +91,7 @@ SCHEDULES = st.one_of(
 
 @settings(max_examples=100, deadline=None)
 @given(SCHEDULES, st.integers(1, 1024))
-def test_never_negative_and_highest_at_warmup(schedule: Schedule, dim: int) -> None:
+def test_rates_are_nonnegative_and_highest_at_the_end_of_warmup(schedule: Schedule, dim: int) -> None:
     curve = [rate(schedule, step, dim) for step in range(1, STEPS + 1)]
     warmup = max(1, schedule.warmup)
     peak = curve[warmup - 1]
@@ -109,13 +109,13 @@ def test_never_negative_and_highest_at_warmup(schedule: Schedule, dim: int) -> N
 
 @settings(max_examples=50, deadline=None)
 @given(st.floats(0.01, 10), WARMUPS, st.integers(1, 1024))
-def test_noams_peak(factor: float, warmup: int, dim: int) -> None:
+def test_noam_peak_equals_its_formula(factor: float, warmup: int, dim: int) -> None:
     assert rate(Noam(factor=factor, warmup=warmup), warmup, dim) == pytest.approx(factor * (dim * warmup) ** -0.5)
 
 
 @settings(max_examples=100, deadline=None)
 @given(FALLING)
-def test_falls_to_its_floor_without_a_jump(schedule: Falling) -> None:
+def test_rates_fall_to_the_minimum_without_a_jump(schedule: Falling) -> None:
     """However few steps the fall takes, none of them is steeper than a half cosine's steepest, pi/2 times its mean."""
     assert rate(schedule, STEPS) == pytest.approx(schedule.floor * schedule.rate, abs=1e-12)
     assert rate(schedule, 10 * STEPS) == rate(schedule, STEPS)
@@ -150,7 +150,7 @@ def torchs(
     return rates
 
 
-def test_cosine_is_torchs() -> None:
+def test_cosine_equals_torch() -> None:
     """Its warm-up and its half cosine, joined: torch counts from 0, so that its step t is our step t."""
 
     def make(optimizer: torch.optim.Optimizer) -> torch.optim.lr_scheduler.LRScheduler:
@@ -168,7 +168,7 @@ def test_cosine_is_torchs() -> None:
     [Noam(warmup=50), InverseSqrt(name="inverse_sqrt", warmup=50), Linear(name="linear", warmup=50, floor=0.1)],
     ids=lambda schedule: schedule.name,
 )
-def test_with_torchs_own_formulas(schedule: Schedule) -> None:
+def test_rates_equal_torch_lambda_lr(schedule: Schedule) -> None:
     """LambdaLR with each formula as its paper writes it."""
     formulas: dict[str, tuple[float, Callable[[int], float]]] = {
         "noam": (2.0, lambda t: 64**-0.5 * min(max(t, 1) ** -0.5, t * 50**-1.5)),
@@ -181,7 +181,7 @@ def test_with_torchs_own_formulas(schedule: Schedule) -> None:
 
 
 @pytest.mark.parametrize("name", ["demo-en-it", "demo-en-zh", "tatoeba-en-it-cpu", "tatoeba-en-zh-cpu"])
-def test_the_recipes_that_held_the_rate_have_the_same_rates_as_before(repository: Path, name: str) -> None:
+def test_shipped_wsd_recipes_hold_the_rate_for_30_percent(repository: Path, name: str) -> None:
     """They were written as flat until 30 % of all steps and straight down from there."""
     chosen = load_recipe(repository / "recipes" / f"{name}.yaml").train
     schedule, steps = chosen.schedule, chosen.stop.steps
@@ -194,6 +194,6 @@ def test_the_recipes_that_held_the_rate_have_the_same_rates_as_before(repository
         assert learning_rate(chosen, 128, step) == pytest.approx(expected, rel=1e-12, abs=1e-15)
 
 
-def test_the_rate_does_not_depend_on_where_training_stops_unless_it_falls_to_there() -> None:
+def test_only_rates_that_fall_to_the_last_step_depend_on_it() -> None:
     for schedule in (Noam(), InverseSqrt(name="inverse_sqrt"), Constant(name="constant", warmup=7)):
         assert rate(schedule, 50, steps=100) == rate(schedule, 50, steps=None)

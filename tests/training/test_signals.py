@@ -11,7 +11,7 @@ STOPPING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
 
 @pytest.mark.parametrize("number", STOPPING)
-def test_the_first_signal_is_noted_a_second_interrupt_raises(number: signal.Signals) -> None:
+def test_first_signal_is_recorded_and_second_interrupt_raises(number: signal.Signals) -> None:
     before = signal.getsignal(number)
     with handled_signals() as interruption:
         assert interruption.signal is None
@@ -26,7 +26,7 @@ def test_the_first_signal_is_noted_a_second_interrupt_raises(number: signal.Sign
     assert signal.getsignal(number) is before
 
 
-def test_handlers_come_back_after_an_exception() -> None:
+def test_handlers_are_restored_after_an_exception() -> None:
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(ZeroDivisionError), handled_signals():
         raise ZeroDivisionError

@@ -83,7 +83,7 @@ def test_fused_adam_equals_plain_adam() -> None:
     assert difference(fused, plain) < 1e-5
 
 
-def test_clipping_shortens_to_the_limit_and_no_less() -> None:
+def test_clipping_scales_the_gradient_to_the_limit() -> None:
     for limit, expected in ((1e-3, 1e-3), (1e3, None), (None, None)):
         of = make_updater(tiny_recipe(clip_norm=limit))
         lengths: list[float] = []
@@ -99,7 +99,7 @@ def test_clipping_shortens_to_the_limit_and_no_less() -> None:
         assert lengths == [pytest.approx(expected if expected else before, rel=1e-3)]
 
 
-def test_the_rate_follows_the_schedule() -> None:
+def test_rate_follows_the_schedule() -> None:
     chosen = tiny_recipe(schedule={"name": "noam", "factor": 1.0, "warmup": 3}, stop={"steps": 9})
     of = make_updater(chosen)
     rates = [of.update([batch_of(PAIRS)], step).rate for step in range(1, 6)]
@@ -107,7 +107,7 @@ def test_the_rate_follows_the_schedule() -> None:
     assert of.optimizer.param_groups[0]["lr"] == rates[-1]
 
 
-def test_rate_zero_changes_nothing() -> None:
+def test_rate_of_zero_changes_no_weight() -> None:
     of = make_updater(tiny_recipe(schedule={"name": "linear", "rate": 0.1, "warmup": 1}, stop={"steps": 5}))
     before = weights(of)
     of.update([batch_of(PAIRS)], 5)
@@ -125,7 +125,7 @@ def test_dropout_depends_on_seed_step_and_batch_only() -> None:
     assert one_loss(1, noise=1, batches=2) != 2 * one_loss(1, noise=1)
 
 
-def test_evaluation_mode_is_left_and_learning_helps() -> None:
+def test_update_sets_training_mode_and_reduces_the_loss() -> None:
     of = make_updater(tiny_recipe(dropout=0.1, label_smoothing=0.0))
     of.model.eval()
     losses = [of.update([batch_of(PAIRS)], step).loss for step in range(1, 61)]
@@ -140,7 +140,7 @@ def test_evaluation_mode_is_left_and_learning_helps() -> None:
 @pytest.mark.filterwarnings(
     "ignore::DeprecationWarning", "ignore:The .grad attribute of a Tensor:UserWarning"
 )  # torch's
-def test_compiled_updates_are_the_others_to_rounding() -> None:
+def test_compiled_updates_equal_eager_updates_to_rounding() -> None:
     chosen = tiny_recipe(dropout=0.25, adam_epsilon=1e-3, accumulate=2, ema=0.9)
     eager = make_updater(chosen)
     compiled = make_updater(chosen.model_copy(update={"runtime": RuntimeSettings(compile=True)}))
@@ -159,7 +159,7 @@ def test_compiled_updates_are_the_others_to_rounding() -> None:
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
 @pytest.mark.parametrize("where", ["loss", "gradient"])
-def test_update_that_is_not_finite_changes_nothing(value: float, where: str) -> None:
+def test_non_finite_update_changes_no_weight(value: float, where: str) -> None:
     of = make_updater(tiny_recipe(ema=0.9, weight_decay=0.1))
     assert of.average is not None
     for step in (1, 2):

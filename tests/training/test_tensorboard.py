@@ -31,7 +31,7 @@ def train_record(step: int, loss: float) -> dict[str, object]:
 
 
 @needs_tensorboard
-def test_numbers_become_curves(tmp_path: Path) -> None:
+def test_records_are_written_as_curves(tmp_path: Path) -> None:
     board = TensorBoard(tmp_path / "tensorboard")
     board.truncate(0)
     for step in (1, 2):
@@ -45,7 +45,7 @@ def test_numbers_become_curves(tmp_path: Path) -> None:
 
 
 @needs_tensorboard
-def test_steps_that_are_made_again_replace_the_old_ones(tmp_path: Path) -> None:
+def test_repeated_steps_replace_earlier_ones(tmp_path: Path) -> None:
     """Killed after step 4, and gone on from the checkpoint of step 2: in the same process, or in another one."""
     first, second = TensorBoard(tmp_path / "a"), TensorBoard(tmp_path / "a")
     first.truncate(0)
@@ -59,12 +59,12 @@ def test_steps_that_are_made_again_replace_the_old_ones(tmp_path: Path) -> None:
 
 
 @needs_tensorboard
-def test_nothing_is_written_before_there_is_something_to_say(tmp_path: Path) -> None:
+def test_no_file_is_written_before_the_first_record(tmp_path: Path) -> None:
     TensorBoard(tmp_path / "a").truncate(5)
     assert not (tmp_path / "a").exists()
 
 
-def test_where_it_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_tensorboard_is_a_config_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"train.tensorboard: .* not installed; run pip install '\.\[tensorboard\]'"):
         TensorBoard(tmp_path / "a")

@@ -13,7 +13,7 @@ from nmt.training.utilization import matrix_rate, operations, utilization
 CPU = torch.device("cpu")
 
 
-def test_operations_equal_a_count_by_hand() -> None:
+def test_operations_by_hand() -> None:
     """Width 4, inner 8: a layer has 4·(4·4+4) + 2 norms of 8 + (4·8+8) + (8·4+4) = 172 weights in the encoder.
 
     In the decoder, one attention of 80 and one norm of 8 more: 260. The output has 11·4 = 44.

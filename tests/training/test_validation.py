@@ -55,7 +55,7 @@ def split_of(tokenizers: Tokenizers) -> PreparedSplit:
 
 
 @pytest.mark.parametrize("budget", [1, 16, 1000])
-def test_mean_loss_equals_that_of_all_tokens_one_by_one(tokenizers: Tokenizers, updater: Updater, budget: int) -> None:
+def test_mean_loss_equals_the_mean_over_single_tokens(tokenizers: Tokenizers, updater: Updater, budget: int) -> None:
     split, model, total, count = split_of(tokenizers), updater.model, 0.0, 0
     found = mean_loss(updater.validation_objective(), split, budget, updater.recipe.runtime)
     model.eval()
