@@ -1,4 +1,4 @@
-"""What people do: predicates with the tags that keep their combinations sensible.
+"""Predicates of actions, with tags that restrict their combinations.
 
 Tags: `adult` and `young` restrict the subject; `m`, `n` and `e` the part of the day (morning, noon or
 afternoon, evening); `moment` excludes the progressive; `alone` excludes company; `P:x` names a fit place.

@@ -1,4 +1,4 @@
-"""Filler: round numbers of tokens, and not a word learnt from it."""
+"""Padding of a batch to round token counts; it changes no update."""
 
 import pytest
 import torch

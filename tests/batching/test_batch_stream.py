@@ -1,4 +1,4 @@
-"""From token store to tensors, by hand-worked examples, and the endless sequence of batches."""
+"""Collation of stored tokens to tensors, by hand, and the infinite stream of batches."""
 
 import threading
 from collections import Counter
@@ -25,7 +25,7 @@ START = DataPosition()
 
 
 def tokenizers() -> Tokenizers:
-    blank = Tokenizer(None)  # batching asks for nothing but the special symbols
+    blank = Tokenizer(None)  # batching uses only the special symbols
     return Tokenizers(blank, blank)
 
 

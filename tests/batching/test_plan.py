@@ -1,4 +1,4 @@
-"""The plan of an epoch: what it holds, what it never exceeds, and what it depends on."""
+"""The plan of an epoch: its contents, its limits, and its dependence on seed and epoch."""
 
 import gzip
 from collections import Counter
@@ -70,7 +70,7 @@ def test_pair_counts_equal_the_weights_on_average() -> None:
 
 
 def test_epoch_is_never_empty() -> None:
-    """With few pairs and small weights, chance alone would leave some epochs without any."""
+    """With few pairs of small weight, independent draws would leave some epochs empty."""
     lengths = lengths_of([(3, 3), (4, 4)], [0.01, 0.02])
     assert all(shown(plan_epoch(lengths, 16, 1, epoch)).total() >= 1 for epoch in range(50))
 
@@ -122,7 +122,7 @@ def test_cut_into_groups_limits_long_sources() -> None:
 @examples(max_examples=40, deadline=None)
 @given(SIZES, st.integers(1, 200))
 def test_cut_into_groups_fills_the_budget(sizes: list[tuple[int, int]], budget: int) -> None:
-    """No batch could have taken the pair that comes after it."""
+    """No batch has space for the first pair of the next one."""
     lengths = lengths_of(sizes)
     ordered = np.lexsort((lengths.source, lengths.target))
     batches = cut_into_groups(ordered, lengths, budget)
@@ -178,7 +178,7 @@ def test_epochs_have_different_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = (set(shown(plan_epoch(lengths, 50, 1, epoch, 0))) for epoch in (0, 1))
     assert len(first) == 16
     assert first != second
-    # neighbours come together
+    # neighbouring pairs are in the same part
     assert {i // 4 * 4 for i in first} <= first
 
 

@@ -1,4 +1,4 @@
-"""Reading ahead changes nothing but who waits, and ends when it should."""
+"""Prefetching: the same batches as the stream, errors, positions, and the end of the thread."""
 
 import subprocess
 import sys
@@ -91,7 +91,7 @@ def test_next_returns_the_seconds_of_waiting(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("ending", ["raise KeyboardInterrupt", "sys.exit(3)"])
 def test_thread_ends_with_the_program(ending: str) -> None:
-    """Whatever ends the program, in the midst of it, also while a plan is being made."""
+    """The program ends in each way, also while an epoch is being planned."""
     program = f"""
 import sys, time
 from nmt.batching import batch_stream as streams

@@ -1,4 +1,4 @@
-"""Sampled segmentations in batches: a function of (seed, epoch, pair, side), and never too long."""
+"""Sampled segmentations in batches: a function of (seed, epoch, pair, side), of limited length."""
 
 from pathlib import Path
 
@@ -48,7 +48,7 @@ def pairs_at(split: PreparedSplit, indices: list[int]) -> tuple[Pairs, np.ndarra
 def test_resegmentation_is_a_function_of_seed_epoch_pair_and_side(split: PreparedSplit, tokenizers: Tokenizers) -> None:
     variation = resegmentation_of(tokenizers)
     together = variation.of(*pairs_at(split, list(range(40))), epoch=3)
-    # the longest with each, so that the bound is the same
+    # with the longest pair in each batch, the length limit is the same
     longest = int(np.argmax(together[0].lengths))
     for i in (0, 7, 39):
         alone = variation.of(*pairs_at(split, [i, longest]), epoch=3)

@@ -1,4 +1,4 @@
-"""Averaging: the mean of the weights of the chosen checkpoints, and what is refused."""
+"""`nmt average`: the mean of the weights of the chosen checkpoints, and refusals."""
 
 import json
 from pathlib import Path
@@ -68,7 +68,7 @@ def assert_mean_of(seeds: list[int], directory: Path) -> None:
 def test_average_of_a_run_is_the_mean_of_its_checkpoints(
     run: Path, tmp_path: Path, last: int | None, best: int | None, seeds: list[int]
 ) -> None:
-    """The checkpoint of an interruption is left out, so that an interrupted run averages to the same model."""
+    """The checkpoint of an interruption is excluded, so that an interrupted run has the same average."""
     average([run], tmp_path / "model", QUIET, last, best)
     assert_mean_of(seeds, tmp_path / "model")
     content = json.loads((tmp_path / "model" / "config.json").read_text())
@@ -77,7 +77,7 @@ def test_average_of_a_run_is_the_mean_of_its_checkpoints(
 
 
 def test_average_of_models_is_the_mean_of_their_weights(run: Path, tmp_path: Path) -> None:
-    """A run stands for its best checkpoint."""
+    """A run is averaged as its best checkpoint."""
     save_model(tmp_path / "a", model(7))
     other = SHAPE.model_copy(update={"dropout": 0.5})  # the same weights, trained with dropout
     save_model(tmp_path / "b", model(8, other))

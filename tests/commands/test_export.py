@@ -1,4 +1,4 @@
-"""Export: the other programs must translate exported models as nmt translates the originals."""
+"""`nmt export`: other programs translate exported models as nmt translates the originals."""
 
 import importlib
 import json
@@ -51,7 +51,7 @@ def model(seed: int = 4, two: bool = False, **settings: object) -> LoadedModel:
     shape = ModelSettings.model_validate({**SMALL, "tied_embeddings": "none", **settings})
     transformer = Transformer(shape, len(SHARED), len(tokenizers.target)).eval()
     with torch.no_grad():
-        for parameter in transformer.parameters():  # so that no bias is zero and no norm one
+        for parameter in transformer.parameters():  # no bias is zero and no norm weight is one
             parameter.add_(torch.randn_like(parameter) * 0.2)
         if isinstance(transformer.decoder_norm, torch.nn.LayerNorm) and shape.tied_embeddings == "none":
             transformer.decoder_norm.bias += 1
@@ -111,7 +111,9 @@ class TestCTranslate2:
     def test_int8_weights_are_smaller_and_recorded(
         self, saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("nmt.commands.export.ROUNDED", Tolerance(0.5, 0.0))  # random weights are not easily rounded
+        monkeypatch.setattr(
+            "nmt.commands.export.ROUNDED", Tolerance(0.5, 0.0)
+        )  # quantization of random weights has large errors
         export(saved, tmp_path / "int8", "ctranslate2", "int8", None, QUIET)
         export(saved, tmp_path / "float32", "ctranslate2", "float32", None, QUIET)
         table = ctranslate2.POSITIONS * 16 * 4  # positions stay float32
@@ -146,7 +148,7 @@ class TestCTranslate2:
         assert (tmp_path / "ct2" / "model.bin").is_file(), "what was there stays"
 
     def test_the_export_works_without_nmt(self, exported: Path) -> None:
-        """As its own users would: pieces in, pieces out, `</s>` and `<s>` added by the program."""
+        """Pieces in, pieces out; the program adds `</s>` and `<s>`."""
         program = importlib.import_module("ctranslate2").Translator(str(exported), intra_threads=1)
         names = symbols(SHARED)
         ids = SHARED.encode(SENTENCES[0])
@@ -441,7 +443,7 @@ HF_VARIANTS = [
 
 class TestHuggingFace:
     @pytest.mark.parametrize("settings", HF_VARIANTS, ids=lambda settings: "-".join(map(str, settings.values())))
-    @pytest.mark.filterwarnings("default")  # transformers emits warnings of its own
+    @pytest.mark.filterwarnings("default")  # transformers emits warnings
     def test_every_supported_kind_translates_equally(
         self, settings: dict[str, object], few: Path, tmp_path: Path
     ) -> None:
@@ -472,7 +474,7 @@ class TestHuggingFace:
             check_fits(ModelSettings.model_validate({"tied_embeddings": "all", **settings}))
 
     def test_hidden_dimensions_are_permuted_to_their_sinusoids(self, tmp_path: Path) -> None:
-        """Embedding and position, added there, are ours with sines before cosines; no transformers needed."""
+        """The sum of embedding and position equals that of nmt with sines before cosines."""
         from safetensors.torch import load_file
 
         loaded = model(norm="post", tied_embeddings="all")

@@ -1,4 +1,4 @@
-"""prepare: from text files to a corpus that says how it was made, is made once, and survives what happens to files."""
+"""`nmt prepare`: the corpus, its manifest, staleness, interruptions and damaged files."""
 
 import errno
 import fcntl
@@ -207,7 +207,7 @@ def test_staleness_depends_on_content_and_not_on_name_or_time(folder: Path, monk
     train.write_bytes(content[:-2] + b"X\n")
     assert "train.tsv has changed" in str(why_stale(recipe(folder)))
     train.unlink()
-    assert why_stale(recipe(folder)) is None  # the corpus outlives its text
+    assert why_stale(recipe(folder)) is None  # the corpus stays current without its text
     assert "nowhere.tsv is missing" in str(why_stale(recipe(folder, f"data.train.0.tsv={folder / 'nowhere.tsv'}")))
 
 
@@ -449,7 +449,7 @@ def test_report_is_formatted(folder: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 def start(folder: Path, *overrides: str) -> Path:
-    """Return a model directory without weights, whose tokenizer was learnt from other text."""
+    """Return a model directory without weights, whose tokenizer was trained on other text."""
     base = folder / "base"
     write_tsv(folder / "base.tsv", pairs(300, seed=5))
     text = f"data.train=[{{tsv: {folder / 'base.tsv'}, tag: back}}]"
@@ -481,7 +481,7 @@ def test_tokenizer_of_the_initial_model_is_used(folder: Path, shared: str) -> No
 def test_corpus_with_another_tokenizer_is_stale(folder: Path) -> None:
     base = start(folder)
     first = prepare(tuned(folder), QUIET)
-    assert why_stale(recipe(folder)) is not None  # without a start, a tokenizer is learnt
+    assert why_stale(recipe(folder)) is not None  # without an initial model, a tokenizer is trained
     other = prepare(recipe(folder, f"run={folder / 'x'}", "tokenizer.vocab_size=330"), QUIET)
     other.tokenizers.save(base)
     assert why_stale(tuned(folder)) == f"{base / 'tokenizer.model'} has changed"

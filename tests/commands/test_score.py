@@ -1,4 +1,4 @@
-"""The score stage: files in, report out."""
+"""`nmt score`: reports of files, and refusals."""
 
 import gzip
 import io

@@ -39,7 +39,7 @@ def load(path: Path, text: str, *overrides: str) -> Recipe:
 
 
 def problems(path: Path, text: str, *overrides: str) -> list[str]:
-    """The lines of the error for a recipe, without the first one and the file name."""
+    """Return the lines of the error message of a recipe, without the first one and the file name."""
     with pytest.raises(ConfigError) as caught:
         load(path, text, *overrides)
     head, *lines = str(caught.value).split("\n")
@@ -306,7 +306,7 @@ def test_messages_of_mistakes_in_data_train(path: Path, train: str, problem: str
 
 @pytest.mark.parametrize("run", [".", "''", "./"])
 def test_run_in_the_folder_of_the_recipe_is_refused(path: Path, run: str) -> None:
-    """A run contains a file recipe.yaml, which would replace the one that was read."""
+    """The recipe.yaml of the run would replace the recipe."""
     [problem] = problems(path, SMALLEST.replace("runs/small", run))
     assert problem == "line 5: run: found no name, expected the path of a file, or of a folder of its own"
 
@@ -444,7 +444,7 @@ junk = st.recursive(
 
 
 def keys_of(data: Any, above: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The locations of all values in a document."""
+    """Return the locations of all values in a document."""
     entries = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
     return [above, *(location for key, value in entries for location in keys_of(value, (*above, key)))]
 
@@ -495,7 +495,7 @@ START = {"dim": 128, "heads": 2, "tied_embeddings": "target", "dropout": 0.3}
 
 @pytest.fixture
 def start(path: Path) -> Path:
-    """The part of a trained run that the recipe loader reads."""
+    """Return the part of a trained run that the recipe loader reads."""
     best = path.parent / "base" / "best"
     best.mkdir(parents=True)
     (best / "config.json").write_text(json.dumps({"format_version": 1, "model": START}))
@@ -611,11 +611,11 @@ def test_error_of_a_command_names_the_line_of_the_key(path: Path) -> None:
         load_recipe(path, ["runtime.device=mps"], check=check)
 
 
-# hostile values
+# extreme values
 
 
 def keys_in(entry: dict[str, Any], sections: dict[str, Any], path: str) -> Iterator[str]:
-    """The dotted keys of a schema."""
+    """Return the dotted keys of a schema."""
     for branch in (entry, entry.get("items", {}), *entry.get("anyOf", ()), *entry.get("oneOf", ())):
         if "$ref" in branch:
             inner = sections[branch["$ref"].rpartition("/")[2]]["properties"]

@@ -1,4 +1,4 @@
-"""docs/recipe.md: complete, up to date, with examples that are valid."""
+"""docs/recipe.md is complete and up to date, and its examples are valid."""
 
 import json
 import runpy

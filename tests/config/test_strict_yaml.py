@@ -1,4 +1,4 @@
-"""YAML read without surprises, and written so that it reads back the same."""
+"""Strict YAML: types of values, error messages, and reading inverts writing."""
 
 import math
 import os

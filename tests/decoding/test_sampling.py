@@ -1,4 +1,4 @@
-"""Sampling against the probabilities that the model itself gives, and the same sentence in any company."""
+"""Sampling: frequencies equal the probabilities of the model, and samples do not depend on the batch."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""Greedy and beam search against brute force, a decoder without a cache, and each sentence by itself."""
+"""Greedy and beam search equal brute force, a decoder without cache, and single-sentence search."""
 
 import math
 

@@ -123,7 +123,7 @@ def test_unknown_words_are_those_that_the_heads_attend_to(monkeypatch: pytest.Mo
     line = "the ŁÜ sleeps on the ÇÉ"
 
     def diagonal(runner: object, heads: object, pairs: Sequence[Pair], budget: int) -> list[Tensor]:
-        """The n-th `<unk>` of the target attends to the n-th of the source."""
+        """Return attention of the n-th `<unk>` of the target to the n-th of the source."""
         tables = []
         for source, target in pairs:
             table = torch.zeros(len(target), len(source) + 1)
@@ -187,7 +187,7 @@ def test_copying_keeps_protected_text(spelling: Translator, line: str) -> None:
 
 def test_other_engines_refuse_unknown_copy() -> None:
     own = spelling_model(byte_fallback=False)
-    engine = TorchEngine([own.model], RuntimeSettings(device="cpu"))  # stands for any other program's
+    engine = TorchEngine([own.model], RuntimeSettings(device="cpu"))  # in place of an engine of another program
     exported = Translator(ExportedModel(engine, own.tokenizers, own.languages, own.decode))
     with pytest.raises(ConfigError, match=r"decode\.unknown: copy: CTranslate2 cannot do that; translate with"):
         list(exported.translate(["a"], exported.options(overrides=COPY)))

@@ -1,4 +1,4 @@
-"""Warnings about texts whose score means little."""
+"""Warnings about texts whose scores are not meaningful."""
 
 from nmt.evaluation.diagnosis import empty_line_warnings, hypothesis_warnings
 

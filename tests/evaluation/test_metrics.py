@@ -44,16 +44,16 @@ def chrf_by_formula(hypotheses: list[str], references: list[str], words: int = 0
     """Popović 2015, 2017: F-beta of the orders' mean precision and mean recall, spaces left out."""
     precisions, recalls = [], []
     for order, by_words in [*((n, False) for n in range(1, 7)), *((n, True) for n in range(1, words + 1))]:
-        matches = produced = wanted = 0
+        matches = produced = expected = 0
         for hypothesis, reference in zip(hypotheses, references, strict=True):
             ours, theirs = (
                 ngrams(text.split() if by_words else text.replace(" ", ""), order) for text in (hypothesis, reference)
             )
             matches += (ours & theirs).total()
             produced += ours.total()
-            wanted += theirs.total()
+            expected += theirs.total()
         precisions.append(matches / produced)
-        recalls.append(matches / wanted)
+        recalls.append(matches / expected)
     precision, recall = sum(precisions) / len(precisions), sum(recalls) / len(recalls)
     return 100 * (1 + beta**2) * precision * recall / (beta**2 * precision + recall)
 

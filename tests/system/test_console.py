@@ -1,4 +1,4 @@
-"""Messages: no character of a name or of a text reaches the terminal as a command."""
+"""Messages: control characters in names and texts are escaped."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Device, precision, threads and seeds: defaults, and what is refused."""
+"""Device, precision, threads and seeds: defaults and refusals."""
 
 import contextlib
 import os

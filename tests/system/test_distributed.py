@@ -1,4 +1,4 @@
-"""Processes that work together: collectives, and the environment in which torchrun starts them."""
+"""Collectives, and the environment that torchrun sets."""
 
 import pytest
 import torch

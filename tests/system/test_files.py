@@ -1,4 +1,4 @@
-"""Writing: what may be replaced, that a name appears only with all its content, and that nothing is left behind."""
+"""Atomic writes: replaceable outputs, complete contents, no temporary files left, and locks."""
 
 import errno
 import hashlib
@@ -116,7 +116,7 @@ def test_files_get_the_permissions_of_the_umask(tmp_path: Path) -> None:
 
 
 def test_a_directory_exists_at_every_moment_while_it_is_replaced(tmp_path: Path) -> None:
-    """On systems that can exchange two names; elsewhere readers hold a lock."""
+    """Only on systems that can exchange two names; elsewhere readers hold a lock."""
     for name in ("new", "old"):
         (tmp_path / name).mkdir()
         (tmp_path / name / name).write_text(name)
@@ -147,7 +147,7 @@ def test_leftovers_of_a_killed_process_are_removed(tmp_path: Path) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
-        # the other process lives: what it writes is not touched
+        # the other process is alive: its files are kept
         with staged_directory(tmp_path / "corpus"):
             pass
         assert len(names(tmp_path)) == 2
@@ -182,7 +182,7 @@ def test_many_writers_at_once_leave_one_whole_directory(tmp_path: Path) -> None:
     assert len({(tmp_path / "corpus" / name).read_text() for name in "abc"}) == 1
 
 
-# which directories may be replaced
+# replaceable directories
 
 
 def write_model(directory: Path, **changes: object) -> Path:
@@ -282,7 +282,7 @@ def test_unsuitable_output_paths_are_refused(tmp_path: Path, monkeypatch: pytest
     check_directory(tmp_path / "link", MODEL, through_link=True)
     check_directory(run / "prepared", PREPARED, inside_run=True)
     monkeypatch.chdir(run)
-    check_directory(run, RUN)  # a run is not replaced, but filled
+    check_directory(run, RUN)  # a run is not replaced; files are added to it
     monkeypatch.chdir(model)
     with pytest.raises(ConfigError, match="it is the current folder"):
         check_directory(model, MODEL)
@@ -313,7 +313,7 @@ def test_run_directories_are_recognised(tmp_path: Path) -> None:
         check_directory(run, RUN)
     (run / "checkpoints" / "step-00000001").mkdir(parents=True)
     (run / "lock").write_text("")
-    check_directory(run, RUN)  # as older versions left it
+    check_directory(run, RUN)  # as older versions wrote it
     mark_directory(run, RUN)
     (run / "lock").unlink()
     check_directory(run, RUN)

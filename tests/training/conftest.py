@@ -1,4 +1,4 @@
-"""Every test has a current directory of its own, where `runs/latest` is written."""
+"""Each test has a separate current directory, because training writes `runs/latest` there."""
 
 from pathlib import Path
 

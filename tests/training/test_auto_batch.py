@@ -29,7 +29,7 @@ QUIET = Console(quiet=True)
 def recipe(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Recipe:
     folder = tmp_path_factory.mktemp("auto_batch")
     rows = (repository / "data" / "demo" / "train.tsv").read_text(encoding="utf-8").splitlines()[:1500]
-    # a few pairs are long, a few lopsided
+    # a few pairs are long, a few have sides of very different lengths
     rows = [row.split("\t")[:2] for row in rows]
     rows += [[" ".join(source for source, _ in rows[i : i + 8]), rows[i][1]] for i in range(0, 80, 8)]
     (folder / "train.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in rows), encoding="utf-8")
@@ -74,7 +74,7 @@ def test_largest_fitting_solves_a_linear_peak(free: int, most: int, growth: floa
 
 
 def test_largest_fitting_never_tries_beyond_the_limit_of_a_curved_peak() -> None:
-    """A line through the first two peaks is far off here."""
+    """A line through the first two peaks overestimates the largest size."""
     sizes = []
 
     def curved(size: int) -> float:
@@ -123,7 +123,7 @@ def test_trial_updates_leave_the_weights_unchanged(recipe: Recipe, corpus: Prepa
 
 
 def test_worst_batches_need_at_least_as_much_as_any_batch_of_an_epoch(recipe: Recipe, corpus: PreparedCorpus) -> None:
-    """No batch that a training reads needs more, and they are batches that some epoch could have."""
+    """No batch of an epoch needs more memory, and an epoch can contain such batches."""
     count = recipe.train.length_groups
     lengths = SentenceLengths.of(corpus.train)
     stream = BatchStream(corpus.train, lengths, 1024 // count, recipe.seed, count)

@@ -1,4 +1,4 @@
-"""The moving average of the weights, by its definition in float64."""
+"""The moving average of the weights equals its definition in float64."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ def transformer() -> Transformer:
 
 @pytest.mark.parametrize("decay", [0.3, 0.9])
 def test_moving_average_equals_its_definition(decay: float) -> None:
-    """After t steps weight w_k counts (1 - d_k) · d_{k+1} · … · d_t, and the first weights what is left of 1."""
+    """After t steps w_k has the coefficient (1 - d_k) · d_{k+1} · … · d_t, and w_0 the remainder to 1."""
     model = transformer()
     average = MovingAverage(model, decay)
     history = [[parameter.detach().double() for parameter in model.parameters()]]

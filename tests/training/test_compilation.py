@@ -1,4 +1,4 @@
-"""Compiled layers compute what the others do, whatever comes, and are compiled once."""
+"""Compiled layers equal eager layers for batches of all shapes and are compiled once."""
 
 import copy
 import shutil

@@ -1,4 +1,4 @@
-"""Updates that are not finite are skipped; after several in a row training rolls back; rising losses are reported."""
+"""Non-finite updates are skipped; several in a row cause a rollback; rising losses give warnings."""
 
 import json
 import re
@@ -58,7 +58,7 @@ def test_update_with_nan_gradient_is_skipped_and_kept(
 def test_resumed_run_with_skipped_updates_equals_uninterrupted_run(
     texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
 ) -> None:
-    """Adam counts the updates that were made, not the steps."""
+    """The step count of Adam excludes skipped updates."""
     break_gradients(monkeypatch, lambda progress: progress.step in (2, 7, 8))
     train_run(texts, tmp_path / "whole")
     with monkeypatch.context() as patch:

@@ -1,4 +1,4 @@
-"""Beginning with a trained model, and leaving parts of it as they are."""
+"""Fine-tuning: training from an initial model, and frozen weights."""
 
 import shutil
 from pathlib import Path
@@ -87,7 +87,7 @@ def test_freezing_all_weights_is_refused() -> None:
 
 
 def fine_tuning(texts: Path, tmp_path: Path, start: Path, *overrides: str) -> Recipe:
-    """Return the recipe of another text without a word on model and tokenizer, starting from another run."""
+    """Return a recipe without sections `model` and `tokenizer` that starts from another run."""
     write_tsv(tmp_path / "other.tsv", reversal_pairs(120, 7))
     content = yaml.safe_load((texts / "recipe.yaml").read_text())
     del content["model"], content["tokenizer"], content["prepared"]
@@ -106,7 +106,7 @@ def test_init_from_loads_weights_and_tokenizer_of_a_run(uninterrupted: Path, tex
     start = load_file(uninterrupted / "best" / "model.safetensors")
     found = load_file(tmp_path / "tuned" / "last" / "model.safetensors")
     assert start.keys() == found.keys()
-    for name, weight in start.items():  # a rate of next to nothing leaves them as they are
+    for name, weight in start.items():  # a rate close to zero does not change them
         torch.testing.assert_close(found[name], weight, rtol=0, atol=1e-9)
     assert (tmp_path / "tuned" / "last" / "tokenizer.model").read_bytes() == (
         uninterrupted / "best" / "tokenizer.model"
@@ -123,7 +123,7 @@ def test_resumed_fine_tuning_equals_uninterrupted_fine_tuning(
     train(chosen, QUIET)
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
-    # the recipe that the run keeps says the same
+    # the recipe in the run has the same settings
     train(load_recipe(chosen.run / "recipe.yaml"), QUIET)
     assert same_tensors(tmp_path / "whole", chosen.run)
     assert metrics(tmp_path / "whole") == metrics(chosen.run)

@@ -1,4 +1,4 @@
-"""The promise that nothing is lost: a training killed again and again is, bit for bit, the one that never was."""
+"""A run that is killed repeatedly equals an uninterrupted run bit for bit."""
 
 import os
 import subprocess
@@ -59,7 +59,7 @@ for kind in [*kinds, None]:
 
 
 def write_recipe(folder: Path) -> Path:
-    """Write texts and a recipe with everything on that the next update depends on."""
+    """Write texts and a recipe that enables every setting on which the next update depends."""
     for name, count, seed in (("train", 300, 1), ("valid", 4, 2), ("test", 6, 3)):
         write_tsv(folder / f"{name}.tsv", reversal_pairs(count, seed))
     dropout = {"dropout": 0.1, "attention_dropout": 0.1, "feed_forward_dropout": 0.1}

@@ -1,4 +1,4 @@
-"""The objective: the model with its loss, in one pass or in two that shall agree."""
+"""The training objective: cross-entropy of one pass, or R-Drop of two passes."""
 
 import pytest
 import torch
@@ -35,26 +35,26 @@ def objective(dropout: float, r_drop: float = 0.0) -> Objective:
 
 
 def test_r_drop_uses_two_dropout_masks() -> None:
-    of = objective(0.3, r_drop=5.0)
+    training_objective = objective(0.3, r_drop=5.0)
     torch.manual_seed(7)
-    loss, likelihood = of(BATCH)
+    loss, likelihood = training_objective(BATCH)
     torch.manual_seed(7)
-    first, second = of._hidden(BATCH), of._hidden(BATCH)
+    first, second = training_objective._hidden(BATCH), training_objective._hidden(BATCH)
     assert not torch.equal(first, second)
     targets = torch.cat([group.target_out.flatten() for group in BATCH.groups])
-    expected = r_drop_loss((first, second), of.model.output.weight, targets, SMOOTHING, 5.0)
+    expected = r_drop_loss((first, second), training_objective.model.output.weight, targets, SMOOTHING, 5.0)
     assert (loss, likelihood) == expected
-    # predictions that differ cost more than those that agree
-    assert loss > r_drop_loss((first, second), of.model.output.weight, targets, SMOOTHING, 0.0)[0]
+    # different predictions of the passes increase the loss
+    assert loss > r_drop_loss((first, second), training_objective.model.output.weight, targets, SMOOTHING, 0.0)[0]
 
 
 def test_r_drop_without_dropout_equals_one_pass() -> None:
     twice, once = objective(0.0, r_drop=5.0), objective(0.0)
-    losses = [of(BATCH) for of in (twice, once)]
+    losses = [training_objective(BATCH) for training_objective in (twice, once)]
     assert losses[0][0].item() == pytest.approx(losses[1][0].item(), rel=1e-6)
-    for of, (loss, _) in zip((twice, once), losses, strict=True):
+    for training_objective, (loss, _) in zip((twice, once), losses, strict=True):
         loss.backward()
-        assert of.model.output.weight.grad is not None
+        assert training_objective.model.output.weight.grad is not None
     for a, b in zip(twice.parameters(), once.parameters(), strict=True):
         torch.testing.assert_close(a.grad, b.grad, rtol=1e-4, atol=1e-6)
 

@@ -1,4 +1,4 @@
-"""A batch that does not fit is cut, and learnt as if it had fitted."""
+"""Out of memory: a batch that does not fit is cut, and the update equals that of the whole batch."""
 
 import subprocess
 import sys
@@ -67,7 +67,7 @@ def test_cut_without_a_limit_returns_the_batch() -> None:
 
 @dataclass
 class SmallMemory:
-    """Makes an updater fail for batches of more than `limit` tokens, in the forward or within the backward pass."""
+    """Raise OutOfMemoryError for batches of more than `limit` tokens, in the forward or in the backward pass."""
 
     of: Updater
     limit: int
@@ -123,7 +123,7 @@ def test_update_in_parts_equals_the_whole_update(limit: int, backward: bool, err
         if step == 1:
             learnt_from = memory.failures
     assert difference(whole, small) < 1e-5
-    # what did not fit once is not tried again
+    # a size that did not fit is not tried again
     assert memory.failures == learnt_from >= 1
     assert adjustments.largest_batch is not None
     assert adjustments.largest_batch < size_of(batches[1])
@@ -137,8 +137,8 @@ def test_dropout_in_parts_is_a_function_of_step_and_cut() -> None:
         return of
 
     failed = weights_after(Adjustments(), limit=55)
-    knew = weights_after(Adjustments(largest_batch=45), limit=55)
-    assert difference(failed, knew) == 0
+    with_known_limit = weights_after(Adjustments(largest_batch=45), limit=55)
+    assert difference(failed, with_known_limit) == 0
     assert difference(failed, weights_after(Adjustments(), limit=1000)) > 0
 
 
@@ -197,7 +197,7 @@ print(cut_update.adjustments.largest_batch, difference(little, plenty), cut_upda
 
 
 def test_update_within_a_limited_address_space_is_split(repository: Path) -> None:
-    """The whole batch takes more than 400 MB; the process may take 250 MB more than it has before."""
+    """The whole batch needs more than 400 MB; the limit is 250 MB above the present size of the process."""
     result = subprocess.run(
         [sys.executable, "-c", LITTLE_MEMORY, str(250_000_000)],
         cwd=repository,

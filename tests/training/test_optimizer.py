@@ -1,4 +1,4 @@
-"""The optimizer: decoupled weight decay by the paper's own formulas, and which weights it leaves alone."""
+"""The optimizer: AdamW by the formulas of its paper, and the weights without decay."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def shrinks(name: str) -> bool:
 
 
 def test_optimizer_equals_adamw_of_the_paper() -> None:
-    """Algorithm 2 of Loshchilov & Hutter 2019 in float64, a weight at a time."""
+    """Algorithm 2 of Loshchilov & Hutter 2019 in float64, one weight at a time."""
     model = transformer().double()
     optimizer = make_optimizer(model, SETTINGS, CPU)
     expected = {name: weight.detach().clone() for name, weight in model.named_parameters()}

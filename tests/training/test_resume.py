@@ -1,4 +1,4 @@
-"""An interrupted training resumes as if it had not been interrupted, and only with its own recipe and text."""
+"""Resumed runs equal uninterrupted runs, and other recipes and texts are refused."""
 
 import os
 import signal
@@ -72,7 +72,7 @@ def test_resumed_run_with_accumulated_batches_equals_uninterrupted_run(
 def test_resumed_run_with_subword_sampling_equals_uninterrupted_run(
     uninterrupted: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Batches that are not the plain ones, that were read ahead, and that are read again."""
+    """The sampled batches were prefetched before the interruption and are read again."""
     overrides = ("train.subword_sampling=0.3", "train.stop.steps=8")
     train_run(texts, tmp_path / "a", *overrides)
     interrupt_at(monkeypatch, 3)
@@ -85,7 +85,7 @@ def test_resumed_run_with_subword_sampling_equals_uninterrupted_run(
 def test_auto_batch_tokens_are_recorded_and_reused(
     uninterrupted: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As if the number had been given: nothing of the trial is left. Later it is not looked for again."""
+    """The run equals one with the number in its recipe, and the search is not repeated."""
     train_run(texts, tmp_path / "auto", "train.batch_tokens=auto", "train.stop.steps=1")
     found = load_recipe(tmp_path / "auto" / "recipe.yaml").train.budget
     train_run(texts, tmp_path / "given", f"train.batch_tokens={found}", "train.stop.steps=2")
@@ -112,7 +112,7 @@ def test_finished_run_stops_at_once_and_writes_nothing(
 def test_lowered_limit_adds_the_missing_validation(
     texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Interrupted at 5 and told to end there: the validation comes when the checkpoint is there already."""
+    """The run was interrupted at step 5, which is now the limit: its checkpoint exists, its validation does not."""
     run = tmp_path / "run"
     interrupt_at(monkeypatch, 5)
     train_run(texts, run)
@@ -172,7 +172,7 @@ def test_keep_last_counts_across_an_interruption(texts: Path, tmp_path: Path, mo
 def test_resumed_run_with_r_drop_equals_uninterrupted_run(
     uninterrupted: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """R-Drop is not lost when validation has looked at the model: all losses stay above those of one pass."""
+    """Validation does not disable R-Drop: all losses stay above those of one pass."""
     train_run(texts, tmp_path / "whole", "train.r_drop=5", "train.log_every=1", "train.schedule.rate=1e-9")
     train_run(texts, tmp_path / "plain", "train.log_every=1", "train.schedule.rate=1e-9")
     losses = [[r["loss"] for r in metrics(tmp_path / run) if r["type"] == "train"] for run in ("whole", "plain")]

@@ -1,4 +1,4 @@
-"""The run directory: saving, going on, refusing, and tidying up."""
+"""The run directory: saving, resuming, refusals, and removal of old checkpoints."""
 
 import contextlib
 import errno
@@ -72,7 +72,7 @@ def open_run(run: RunDirectory, recipe: Recipe) -> None:
 
 
 def trained(tokenizers: Tokenizers, steps: int = 3, seed: int = 1) -> tuple[LoadedModel, torch.optim.Adam]:
-    """Return a model that has made some steps on nonsense."""
+    """Return a model and an optimizer after some steps on random data."""
     torch.manual_seed(seed)
     model = Transformer(SHAPE, 40, 40)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01, fused=True)
@@ -91,11 +91,11 @@ def links(run: RunDirectory) -> dict[str, str]:
 
 def test_saved_state_is_resumed_exactly(run: RunDirectory, tokenizers: Tokenizers) -> None:
     loaded, optimizer = trained(tokenizers)
-    window = IntervalSums(
+    interval = IntervalSums(
         loss=1 / 3, likelihood=0.1, gradient_norm=2.5, steps=2, target_tokens=9, padded_target_tokens=11, seconds=0.7
     )
     progress = Progress(
-        3, 1, 2, 7, 1234, 5.25, 2, 1, [(20.1, 2), (1 / 7, 3)], window, "x", Adjustments(0.5, 99), 0, 3, 2, 1
+        3, 1, 2, 7, 1234, 5.25, 2, 1, [(20.1, 2), (1 / 7, 3)], interval, "x", Adjustments(0.5, 99), 0, 3, 2, 1
     )
     directory = run.save(loaded, optimizer, progress)
     assert directory == run.path / "checkpoints" / "step-00000003"
@@ -273,7 +273,7 @@ def test_full_file_system_keeps_the_last_checkpoint(run: RunDirectory, tokenizer
 
 
 def test_an_older_damaged_checkpoint_is_set_aside_too(run: RunDirectory, tokenizers: Tokenizers) -> None:
-    """Even the best of all, which `best` links to; then that means the best that is there."""
+    """Also the checkpoint that `best` links to; the link then names the best remaining one."""
     loaded, optimizer = trained(tokenizers)
     best = [(0.9, 2), (0.8, 4), (0.7, 6)]
     for step in (2, 4, 6):
@@ -316,14 +316,14 @@ def write_progress(directory: Path, content: object) -> None:
 
 
 class Killed(BaseException):
-    """Stands for the end of the process: nothing in it is run after this."""
+    """Simulates the end of the process."""
 
 
 @pytest.mark.parametrize("when", range(8))
 def test_kill_while_a_checkpoint_is_replaced_keeps_it(
     run: RunDirectory, tokenizers: Tokenizers, monkeypatch: pytest.MonkeyPatch, when: int
 ) -> None:
-    """A validation after the fact writes the checkpoint of the same step again; the kill comes at any step of that."""
+    """A later validation rewrites the checkpoint of the same step; the kill comes at any call within."""
     loaded, optimizer = trained(tokenizers)
     before, after = Progress(step=3), Progress(step=3, validated_at=3)
     run.save(loaded, optimizer, before)

@@ -1,4 +1,4 @@
-"""Learning rates: numbers worked by hand, and what every schedule promises."""
+"""Learning rate schedules: values by hand, equality with torch, and properties."""
 
 import math
 from collections.abc import Callable
@@ -116,7 +116,7 @@ def test_noam_peak_equals_its_formula(factor: float, warmup: int, dim: int) -> N
 @settings(max_examples=100, deadline=None)
 @given(FALLING)
 def test_rates_fall_to_the_minimum_without_a_jump(schedule: Falling) -> None:
-    """However few steps the fall takes, none of them is steeper than a half cosine's steepest, pi/2 times its mean."""
+    """No step of the decay is steeper than the steepest step of a half cosine, pi/2 times its mean."""
     assert rate(schedule, STEPS) == pytest.approx(schedule.floor * schedule.rate, abs=1e-12)
     assert rate(schedule, 10 * STEPS) == rate(schedule, STEPS)
     share = schedule.decay if isinstance(schedule, WarmupStableDecay) else 1.0
@@ -151,7 +151,7 @@ def torchs(
 
 
 def test_cosine_equals_torch() -> None:
-    """Its warm-up and its half cosine, joined: torch counts from 0, so that its step t is our step t."""
+    """torch's warm-up followed by its half cosine; torch counts from 0, so that its step t is our step t."""
 
     def make(optimizer: torch.optim.Optimizer) -> torch.optim.lr_scheduler.LRScheduler:
         rise = torch.optim.lr_scheduler.LinearLR(optimizer, 1e-9, 1.0, total_iters=100)
@@ -182,7 +182,7 @@ def test_rates_equal_torch_lambda_lr(schedule: Schedule) -> None:
 
 @pytest.mark.parametrize("name", ["demo-en-it", "demo-en-zh", "tatoeba-en-it-cpu", "tatoeba-en-zh-cpu"])
 def test_shipped_wsd_recipes_hold_the_rate_for_30_percent(repository: Path, name: str) -> None:
-    """They were written as flat until 30 % of all steps and straight down from there."""
+    """They hold the rate for 30 % of all steps and decay linearly from there."""
     chosen = load_recipe(repository / "recipes" / f"{name}.yaml").train
     schedule, steps = chosen.schedule, chosen.stop.steps
     assert isinstance(schedule, WarmupStableDecay)

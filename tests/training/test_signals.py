@@ -1,4 +1,4 @@
-"""The first signal is noted, a second Ctrl-C ends; afterwards signals mean what they meant before."""
+"""The first signal is recorded, a second Ctrl-C raises; afterwards the previous handlers are restored."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ def test_first_signal_is_recorded_and_second_interrupt_raises(number: signal.Sig
         assert interruption.signal is None
         os.kill(os.getpid(), number)
         assert interruption.signal == number
-        # those who manage machines often send more than one; that shall not disturb the saving
+        # schedulers often send several signals, which must not interrupt the saving
         signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGHUP)
         assert interruption.signal == number
@@ -66,7 +66,7 @@ def test_signal_cancels_long_work() -> None:
         assert interruption.unless_stopped(lambda: work(interruption, signal.SIGUSR1)) == "result"
         assert interruption.unless_stopped(lambda: work(interruption, signal.SIGTERM)) is None
         assert done == [1, 2, 1]
-        # what is begun after the signal is not broken off by another
+        # work that starts after the signal is not cancelled
         assert interruption.unless_stopped(lambda: work(interruption, signal.SIGTERM)) == "result"
         with pytest.raises(ZeroDivisionError):
             interruption.unless_stopped(lambda: 1 // 0)

@@ -1,4 +1,4 @@
-"""One update: many batches as if they were one, clipping, and Adam by its own formulas."""
+"""One update: accumulation equals one batch, clipping, and Adam by its formulas."""
 
 import math
 import shutil
@@ -85,40 +85,42 @@ def test_fused_adam_equals_plain_adam() -> None:
 
 def test_clipping_scales_the_gradient_to_the_limit() -> None:
     for limit, expected in ((1e-3, 1e-3), (1e3, None), (None, None)):
-        of = make_updater(tiny_recipe(clip_norm=limit))
+        updater = make_updater(tiny_recipe(clip_norm=limit))
         lengths: list[float] = []
 
         def note(
-            _optimizer: object, _args: object, _options: object, of: Updater = of, to: list[float] = lengths
+            _optimizer: object, _args: object, _options: object, updater: Updater = updater, to: list[float] = lengths
         ) -> None:
-            to.append(torch.stack([p.grad.norm() for p in of.model.parameters() if p.grad is not None]).norm().item())
+            to.append(
+                torch.stack([p.grad.norm() for p in updater.model.parameters() if p.grad is not None]).norm().item()
+            )
 
-        of.optimizer.register_step_pre_hook(note)
-        before = of.update([batch_of(PAIRS)], 1).gradient_norm
+        updater.optimizer.register_step_pre_hook(note)
+        before = updater.update([batch_of(PAIRS)], 1).gradient_norm
         assert before > 1e-3
         assert lengths == [pytest.approx(expected if expected else before, rel=1e-3)]
 
 
 def test_rate_follows_the_schedule() -> None:
     chosen = tiny_recipe(schedule={"name": "noam", "factor": 1.0, "warmup": 3}, stop={"steps": 9})
-    of = make_updater(chosen)
-    rates = [of.update([batch_of(PAIRS)], step).rate for step in range(1, 6)]
+    updater = make_updater(chosen)
+    rates = [updater.update([batch_of(PAIRS)], step).rate for step in range(1, 6)]
     assert rates == [learning_rate(chosen.train, 8, step) for step in range(1, 6)]
-    assert of.optimizer.param_groups[0]["lr"] == rates[-1]
+    assert updater.optimizer.param_groups[0]["lr"] == rates[-1]
 
 
 def test_rate_of_zero_changes_no_weight() -> None:
-    of = make_updater(tiny_recipe(schedule={"name": "linear", "rate": 0.1, "warmup": 1}, stop={"steps": 5}))
-    before = weights(of)
-    of.update([batch_of(PAIRS)], 5)
-    assert all(torch.equal(before[name], tensor) for name, tensor in weights(of).items())
+    updater = make_updater(tiny_recipe(schedule={"name": "linear", "rate": 0.1, "warmup": 1}, stop={"steps": 5}))
+    before = weights(updater)
+    updater.update([batch_of(PAIRS)], 5)
+    assert all(torch.equal(before[name], tensor) for name, tensor in weights(updater).items())
 
 
 def test_dropout_depends_on_seed_step_and_batch_only() -> None:
     def one_loss(step: int, noise: int, batches: int = 1) -> float:
-        of = make_updater(tiny_recipe(dropout=0.3))
+        updater = make_updater(tiny_recipe(dropout=0.3))
         torch.manual_seed(noise)
-        return of.update([batch_of(PAIRS)] * batches, step).loss
+        return updater.update([batch_of(PAIRS)] * batches, step).loss
 
     assert one_loss(1, noise=1) == one_loss(1, noise=2)
     assert one_loss(1, noise=1) != one_loss(2, noise=1)
@@ -126,13 +128,13 @@ def test_dropout_depends_on_seed_step_and_batch_only() -> None:
 
 
 def test_update_sets_training_mode_and_reduces_the_loss() -> None:
-    of = make_updater(tiny_recipe(dropout=0.1, label_smoothing=0.0))
-    of.model.eval()
-    losses = [of.update([batch_of(PAIRS)], step).loss for step in range(1, 61)]
-    assert of.model.training
+    updater = make_updater(tiny_recipe(dropout=0.1, label_smoothing=0.0))
+    updater.model.eval()
+    losses = [updater.update([batch_of(PAIRS)], step).loss for step in range(1, 61)]
+    assert updater.model.training
     assert losses[-1] < losses[0] / 3
-    assert isinstance(of.recipe.train.schedule, Constant)
-    assert of.recipe.train.stop == Stop()
+    assert isinstance(updater.recipe.train.schedule, Constant)
+    assert updater.recipe.train.stop == Stop()
 
 
 @pytest.mark.slow
@@ -146,13 +148,15 @@ def test_compiled_updates_equal_eager_updates_to_rounding() -> None:
     compiled = make_updater(chosen.model_copy(update={"runtime": RuntimeSettings(compile=True)}))
     for step in (1, 2, 3):
         batches = [batch_of(PAIRS[:step]), batch_of(PAIRS[step:])]
-        ours, theirs = (of.update(batches, step) for of in (compiled, eager))
+        ours, theirs = (updater.update(batches, step) for updater in (compiled, eager))
         assert ours.loss == pytest.approx(theirs.loss, rel=1e-5)
         assert ours.gradient_norm == pytest.approx(theirs.gradient_norm, rel=1e-4)
     assert difference(compiled, eager) < 1e-5
     assert weights(compiled).keys() == weights(eager).keys()
     with torch.inference_mode():  # as validation does, between two updates
-        found, expected = (of.model.eval().encode(batches[0].groups[0].source, None) for of in (compiled, eager))
+        found, expected = (
+            updater.model.eval().encode(batches[0].groups[0].source, None) for updater in (compiled, eager)
+        )
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
     assert compiled.update(batches, 4).loss == pytest.approx(eager.update(batches, 4).loss, rel=1e-5)
 
@@ -160,20 +164,20 @@ def test_compiled_updates_equal_eager_updates_to_rounding() -> None:
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
 @pytest.mark.parametrize("where", ["loss", "gradient"])
 def test_non_finite_update_changes_no_weight(value: float, where: str) -> None:
-    of = make_updater(tiny_recipe(ema=0.9, weight_decay=0.1))
-    assert of.average is not None
+    updater = make_updater(tiny_recipe(ema=0.9, weight_decay=0.1))
+    assert updater.average is not None
     for step in (1, 2):
-        assert of.update([batch_of(PAIRS)], step).finite
+        assert updater.update([batch_of(PAIRS)], step).finite
 
-    before = all_tensors(of)
-    spoil(of, value, where)
-    update = of.update([batch_of(PAIRS), batch_of(PAIRS)], 3)
+    before = all_tensors(updater)
+    spoil(updater, value, where)
+    update = updater.update([batch_of(PAIRS), batch_of(PAIRS)], 3)
     assert not update.finite
-    assert all(torch.equal(a, b) for a, b in zip(before, all_tensors(of), strict=True))
-    assert all(parameter.grad is None for parameter in of.model.parameters())
+    assert all(torch.equal(a, b) for a, b in zip(before, all_tensors(updater), strict=True))
+    assert all(parameter.grad is None for parameter in updater.model.parameters())
 
 
 def test_adjustments_scale_the_rate() -> None:
-    of = make_updater(tiny_recipe())
-    assert of.update([batch_of(PAIRS)], 1, Adjustments(rate=0.25)).rate == 0.0025
-    assert of.optimizer.param_groups[0]["lr"] == 0.0025
+    updater = make_updater(tiny_recipe())
+    assert updater.update([batch_of(PAIRS)], 1, Adjustments(rate=0.25)).rate == 0.0025
+    assert updater.optimizer.param_groups[0]["lr"] == 0.0025

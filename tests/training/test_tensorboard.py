@@ -1,4 +1,4 @@
-"""TensorBoard: what it shows, also after a training has gone back."""
+"""TensorBoard: the curves, also after a rollback."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +15,7 @@ needs_tensorboard = pytest.mark.skipif(
 
 
 def shown(folder: Path) -> dict[str, list[tuple[int, float]]]:
-    """Return the curves as TensorBoard itself reads them."""
+    """Return the curves as TensorBoard reads them."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     curves: dict[str, list[tuple[int, float]]] = {}
@@ -46,7 +46,7 @@ def test_records_are_written_as_curves(tmp_path: Path) -> None:
 
 @needs_tensorboard
 def test_repeated_steps_replace_earlier_ones(tmp_path: Path) -> None:
-    """Killed after step 4, and gone on from the checkpoint of step 2: in the same process, or in another one."""
+    """Training continues from the checkpoint of step 2 after step 4, in the same process or in another one."""
     first, second = TensorBoard(tmp_path / "a"), TensorBoard(tmp_path / "a")
     first.truncate(0)
     for step in (1, 2, 3, 4):

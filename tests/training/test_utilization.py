@@ -1,4 +1,4 @@
-"""The share of the machine that a training uses."""
+"""Utilization: the rate of operations of training relative to matrix products."""
 
 from types import SimpleNamespace
 

@@ -26,9 +26,9 @@ def make_updater(recipe: Recipe, double: bool = False) -> Updater:
     return Updater(model.double() if double else model, recipe, CPU)
 
 
-def weights(of: Updater) -> dict[str, Tensor]:
+def weights(updater: Updater) -> dict[str, Tensor]:
     """Return a copy of the weights."""
-    return {name: parameter.detach().clone() for name, parameter in of.model.named_parameters()}
+    return {name: parameter.detach().clone() for name, parameter in updater.model.named_parameters()}
 
 
 def difference(a: Updater, b: Updater) -> float:
@@ -37,11 +37,14 @@ def difference(a: Updater, b: Updater) -> float:
     return max((tensor - theirs[name]).abs().max().item() for name, tensor in weights(a).items())
 
 
-def all_tensors(of: Updater) -> list[Tensor]:
+def all_tensors(updater: Updater) -> list[Tensor]:
     """Return a copy of the weights, their moving average, and the moments."""
-    assert of.average is not None
-    moments = [tensor for state in of.optimizer.state.values() for tensor in state.values()]
-    return [tensor.detach().clone() for tensor in (*of.model.parameters(), *of.average.model.parameters(), *moments)]
+    assert updater.average is not None
+    moments = [tensor for state in updater.optimizer.state.values() for tensor in state.values()]
+    return [
+        tensor.detach().clone()
+        for tensor in (*updater.model.parameters(), *updater.average.model.parameters(), *moments)
+    ]
 
 
 def same_tensors(a: Updater, b: Updater) -> bool:
@@ -49,21 +52,21 @@ def same_tensors(a: Updater, b: Updater) -> bool:
     return all(torch.equal(ours, theirs) for ours, theirs in zip(all_tensors(a), all_tensors(b), strict=True))
 
 
-def spoil(of: Updater, value: float, where: str) -> None:
+def spoil(updater: Updater, value: float, where: str) -> None:
     """Make the loss or a gradient of all further updates not finite."""
     if where == "loss":
-        plain = of.objective.forward
+        plain = updater.objective.forward
 
         def spoiled(batch: Batch) -> tuple[Tensor, Tensor]:
             loss, likelihood = plain(batch)
             return loss + value, likelihood
 
-        of.objective.forward = spoiled  # type: ignore[method-assign]
+        updater.objective.forward = spoiled  # type: ignore[method-assign]
     else:
-        of.model.encoder_norm.weight.register_hook(lambda gradient: gradient * value)
+        updater.model.encoder_norm.weight.register_hook(lambda gradient: gradient * value)
 
 
-def unspoil(of: Updater) -> None:
+def unspoil(updater: Updater) -> None:
     """Undo `spoil`."""
-    vars(of.objective).pop("forward", None)
-    (of.model.encoder_norm.weight._backward_hooks or {}).clear()
+    vars(updater.objective).pop("forward", None)
+    (updater.model.encoder_norm.weight._backward_hooks or {}).clear()

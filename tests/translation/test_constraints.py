@@ -133,7 +133,7 @@ def test_diff_lists_missing_and_surplus_content(tokenizer: Tokenizer) -> None:
 
 
 class UnconstrainedEngine:
-    """Returns the same translation of every sentence, whatever the constraints."""
+    """An engine that ignores the constraints and returns the same translation of every sentence."""
 
     longest = None
 

@@ -1,4 +1,4 @@
-"""Forced scoring, alignments, ensembles and minimum Bayes risk: lines in, lines out, whatever they contain."""
+"""Forced scoring, alignments, ensembles and minimum Bayes risk of lines of text."""
 
 import io
 import itertools
@@ -180,7 +180,7 @@ class TestMinimumBayesRisk:
 
 
 def test_other_programs_refuse_unsupported_options(loaded: LoadedModel) -> None:
-    engine = TorchEngine([loaded.model], CPU)  # in place of another program's
+    engine = TorchEngine([loaded.model], CPU)  # in place of an engine of another program
     exported = Translator(ExportedModel(engine, loaded.tokenizers, loaded.languages, loaded.decode), CPU)
     with pytest.raises(ConfigError, match="--alignment: CTranslate2 cannot do that; translate with the model itself"):
         list(exported.translate(["a"], replace(exported.options(), alignment=True)))

@@ -85,7 +85,7 @@ class TestStream:
         server.start()
         with open(to_us[1], "wb", buffering=0) as ask, open(from_us[0], "rb") as answer:
             for line in SENTENCES:
-                # the second half of a line may come late
+                # the second half of a line may arrive later
                 ask.write(line.encode()[:4])
                 time.sleep(0.01)
                 ask.write(line.encode()[4:] + b"\n")
@@ -112,7 +112,7 @@ class TestStream:
     @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a disk that is always full")
     def test_full_disk_is_an_error(self, translator: Translator) -> None:
         source = io.BytesIO(b"a dog\n")
-        # closing the file must not fail once more
+        # closing the file must not raise again
         with (
             open_output(Path("/dev/full"), {}) as output,
             pytest.raises(DataError, match=r"cannot write .* No space"),
@@ -300,7 +300,7 @@ class TestInterrupted:
 
 
 class TestCommand:
-    """`nmt translate` itself."""
+    """The command `nmt translate`."""
 
     def test_unused_packages_are_not_imported(self, model: Path, repository: Path) -> None:
         """Imports take half of the time of a short translation."""

@@ -1,4 +1,4 @@
-"""Resumable output: wherever a process is interrupted, the complete file is the same."""
+"""Resumable output: the complete file does not depend on interruptions."""
 
 import os
 import stat
@@ -29,7 +29,7 @@ WHOLE = "".join(map(made, BATCHES)).encode()
 def write(
     file: Path, count: int = len(BATCHES), fingerprint: Fingerprint = FINGERPRINT, batches: list[list[bytes]] = BATCHES
 ) -> None:
-    """Write so many of the remaining batches; if there are more, stop as if interrupted."""
+    """Write the next `count` batches; if more remain, stop as an interruption does."""
     with resumable_file(file, fingerprint) as output:
         for number, batch in enumerate(output.remaining(batches)):
             if number == count:
@@ -285,7 +285,7 @@ print(len(ends) - 1, ends.count(-signal.SIGKILL), ends.count(3))
 
 @pytest.mark.parametrize("kind", ["killed", "full"])
 def test_killed_processes_and_full_disks_resume(tmp_path: Path, repository: Path, kind: str) -> None:
-    """Killed at random moments, or out of space again and again, each time a little later."""
+    """The process is killed at random times, or fails with a full disk later each time."""
     file = tmp_path / "out.txt"
     command = [sys.executable, "-c", DRIVER, str(file), kind]
     done = subprocess.run(command, env={"PYTHONPATH": str(repository)}, capture_output=True, text=True, check=False)

@@ -356,7 +356,7 @@ class TestPrefixes:
         assert [one.alignment for one in found] == [[], [], []]
 
     def test_other_programs_refuse_prefixes(self, loaded: LoadedModel) -> None:
-        engine = TorchEngine([loaded.model], RuntimeSettings(device="cpu"))  # in place of another program's
+        engine = TorchEngine([loaded.model], RuntimeSettings(device="cpu"))  # in place of an engine of another program
         exported = Translator(ExportedModel(engine, loaded.tokenizers, loaded.languages, loaded.decode))
         with pytest.raises(
             ConfigError, match="--prefixes: CTranslate2 cannot do that; translate with the model itself"

@@ -30,7 +30,7 @@ def test_dropout_has_the_expected_share_scale_mean_and_variance(p: float) -> Non
 
 
 def test_masks_of_neighbouring_values_are_independent() -> None:
-    """Although one random draw serves eight numbers."""
+    """One random draw gives the masks of eight values."""
     torch.manual_seed(2)
     rate = 128 / 256
     dropped = (Dropout(0.5)(torch.ones(80_000)) == 0).float().view(-1, 8)
