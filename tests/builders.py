@@ -97,7 +97,7 @@ def tiny_tokenizers(lines: Sequence[str] = SENTENCES, vocab_size: int = 300, **s
 
 
 def tiny_loaded_model(tokenizers: Tokenizers | None = None, language: str = "it") -> LoadedModel:
-    """Return a random model with its tokenizers: its outputs are nonsense that ends by itself."""
+    """Return a random model with its tokenizers; most of its outputs end before the length limit."""
     tokenizers = tokenizers or tiny_tokenizers()
     torch.manual_seed(4)
     shape = ModelSettings.model_validate({**TINY_SHAPE, "tied_embeddings": "none"})

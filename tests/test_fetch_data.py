@@ -101,7 +101,7 @@ def test_the_split_does_not_depend_on_the_export(fetch: ModuleType, data: Path) 
     assert set(parts_of(data / "b")["test"]) <= set(parts_of(data / "a")["test"])
 
 
-def test_the_same_export_gives_the_same_bytes(fetch: ModuleType, export, data: Path, tmp_path: Path) -> None:
+def test_conversion_is_reproducible(fetch: ModuleType, export, data: Path, tmp_path: Path) -> None:
     fetch.fill(export, data, tmp_path / "none")
     record = json.loads((data / "tatoeba-en-it" / "fetched.json").read_text())
     (data / "again").mkdir()
@@ -157,9 +157,7 @@ def test_shared_folders_are_linked(fetch: ModuleType, export, data: Path, tmp_pa
     assert not (data / "tatoeba-en-it").is_symlink()
 
 
-def test_a_failed_download_is_explained_and_leaves_nothing(
-    fetch: ModuleType, export, data: Path, tmp_path: Path
-) -> None:
+def test_failed_download_raises_and_leaves_no_file(fetch: ModuleType, export, data: Path, tmp_path: Path) -> None:
     (tmp_path / "ita-eng.zip").unlink()
     with pytest.raises(
         fetch.FetchError, match=r"cannot download file://.*No such file or directory.*Check the network"

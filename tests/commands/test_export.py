@@ -419,10 +419,10 @@ class TestParity:
         ids = SHARED.encode(SENTENCES[1])
         ours = TorchEngine([loaded.model], ONE_THREAD)
         first = ours.search([ids], options, 1)[0][0].tokens[0]
-        twin = 50 if first != 50 else 51
+        duplicate = 50 if first != 50 else 51
         with torch.no_grad():
-            loaded.model.output.weight[twin] = loaded.model.output.weight[first]
-        other = twin if ours.search([ids], options, 1)[0][0].tokens[0] == first else first
+            loaded.model.output.weight[duplicate] = loaded.model.output.weight[first]
+        other = duplicate if ours.search([ids], options, 1)[0][0].tokens[0] == first else first
         found = Hypothesis([other], -1.0, -1.0)
         assert check_parity(loaded, self.Changed(loaded, found, 1), SENTENCES, EXACT).same["greedy"] == 5
 

@@ -206,7 +206,7 @@ class TestInput:
 
 
 class TestOutput:
-    def test_private_file_stays_private(self, model: Path, tmp_path: Path) -> None:
+    def test_output_keeps_private_permissions(self, model: Path, tmp_path: Path) -> None:
         source, output = write_lines(tmp_path / "in.txt", "a dog"), tmp_path / "out.txt"
         output.touch(0o600)
         assert run_command("translate", "-m", model, "-i", source, "-o", output).exit_code == 0

@@ -109,7 +109,7 @@ def test_hypotheses_do_not_depend_on_the_other_sentences(
 
 @pytest.mark.parametrize("length_penalty", [0, 1])
 @pytest.mark.parametrize("beam", [1, 2, 4])
-def test_without_phrases_it_equals_beam_search(beam: int, length_penalty: float) -> None:
+def test_constrained_search_without_phrases_equals_beam_search(beam: int, length_penalty: float) -> None:
     for seed in range(6):
         model = tiny_model(seed, vocabulary=9)
         source, mask = padded([[4, 5, 6, 7, 3], [8, 3], [5, 5, 3]])

@@ -91,7 +91,7 @@ def test_parent_that_is_a_file_is_a_data_error(tmp_path: Path) -> None:
         write_and_raise(tmp_path / "file" / "corpus", ValueError("not reached"))
 
 
-def test_symbolic_link_stays_a_link(tmp_path: Path) -> None:
+def test_symbolic_link_is_kept(tmp_path: Path) -> None:
     (tmp_path / "big_disk").mkdir()
     (tmp_path / "corpus").symlink_to(tmp_path / "big_disk" / "corpus")
     for content in ("old", "new"):
@@ -115,7 +115,7 @@ def test_files_get_the_permissions_of_the_umask(tmp_path: Path) -> None:
     assert (tmp_path / "model").stat().st_mode & 0o777 == 0o750
 
 
-def test_a_directory_exists_at_every_moment_while_it_is_replaced(tmp_path: Path) -> None:
+def test_directory_exists_at_any_time_during_its_replacement(tmp_path: Path) -> None:
     """Only on systems that can exchange two names; elsewhere readers hold a lock."""
     for name in ("new", "old"):
         (tmp_path / name).mkdir()
@@ -160,7 +160,7 @@ def test_leftovers_of_a_killed_process_are_removed(tmp_path: Path) -> None:
     assert names(tmp_path / "corpus") == ["whole"]
 
 
-def test_many_writers_at_once_leave_one_whole_directory(tmp_path: Path) -> None:
+def test_concurrent_writers_leave_one_complete_directory(tmp_path: Path) -> None:
     failures: list[BaseException] = []
 
     def write(content: str) -> None:

@@ -73,7 +73,7 @@ def test_largest_fitting_solves_a_linear_peak(free: int, most: int, growth: floa
     assert largest_fitting(linear, free, most, growth) == expected
 
 
-def test_largest_fitting_never_tries_beyond_the_limit_of_a_curved_peak() -> None:
+def test_largest_fitting_does_not_exceed_the_limit_of_a_curved_peak() -> None:
     """A line through the first two peaks overestimates the largest size."""
     sizes = []
 

@@ -123,16 +123,16 @@ def train_run(command: list[str]) -> str:
     return done.stderr
 
 
-def alone(texts: Path, run: Path, *overrides: str) -> Path:
+def train_in_one_process(texts: Path, run: Path, *overrides: str) -> Path:
     train(load_recipe(texts / "recipe.yaml", [f"run={run}", *overrides]), QUIET)
     return run
 
 
 def metrics(run: Path) -> list[dict[str, Any]]:
     """Return the log records without measured times, and without padding, which is smaller in shards."""
-    left_out = ("seconds", "target_tokens_per_second", "loader_wait", "utilization", "padding")
+    excluded = ("seconds", "target_tokens_per_second", "loader_wait", "utilization", "padding")
     records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in record.items() if key not in left_out} for record in records]
+    return [{key: value for key, value in record.items() if key not in excluded} for record in records]
 
 
 def tensors(run: Path) -> dict[str, torch.Tensor]:
@@ -166,10 +166,10 @@ def test_ranks_read_disjoint_shards_of_an_epoch(texts: Path, size: int, groups: 
     lengths = SentenceLengths.of(corpus.train)
     identities = SentenceLengths(lengths.source, lengths.target, lengths.weights)
 
-    def read(share: RankShard) -> tuple[list[int], list[int], int]:
+    def read(shard: RankShard) -> tuple[list[int], list[int], int]:
         """Return the pairs read in an epoch, the target tokens of each batch, and the number of empty batches."""
         seen: list[int] = []
-        stream = BatchStream(corpus.train, identities, 16, 1, groups, shard=share)
+        stream = BatchStream(corpus.train, identities, 16, 1, groups, shard=shard)
         plain = stream._read
         stream._read = lambda indices: (seen.extend(indices.tolist()), plain(indices))[1]  # type: ignore[method-assign]
         tokens, empty = [], 0
@@ -180,15 +180,15 @@ def test_ranks_read_disjoint_shards_of_an_epoch(texts: Path, size: int, groups: 
         return seen, tokens, empty
 
     whole, whole_tokens, none_empty = read(RankShard())
-    shares = [read(RankShard(rank, size)) for rank in range(size)]
-    together = [pair for seen, _, _ in shares for pair in seen]
+    shards = [read(RankShard(rank, size)) for rank in range(size)]
+    together = [pair for seen, _, _ in shards for pair in seen]
     assert sorted(together) == sorted(whole)
     assert len(set(whole[: len(corpus.train)])) == len(corpus.train)
     # the shards of each batch add up to the batch, and their sizes are balanced
-    assert np.sum([tokens for _, tokens, _ in shares], axis=0).tolist() == whole_tokens
+    assert np.sum([tokens for _, tokens, _ in shards], axis=0).tolist() == whole_tokens
     assert none_empty == 0
-    assert sum(empty for _, _, empty in shares) > 0 or groups * 3 > size
-    counts = [len(seen) for seen, _, _ in shares]
+    assert sum(empty for _, _, empty in shards) > 0 or groups * 3 > size
+    counts = [len(seen) for seen, _, _ in shards]
     assert max(counts) - min(counts) <= 0.3 * len(whole) / size + 3
 
 
@@ -238,28 +238,28 @@ def test_ranks_that_find_different_checkpoints_are_an_error(tmp_path: Path, monk
     ids=["ddp", "fsdp"],
 )
 def test_several_ranks_equal_one_process(texts: Path, tmp_path: Path, count: int, overrides: tuple[str, ...]) -> None:
-    said = train_run(forked_ranks(texts, count, tmp_path / "many", *overrides))
-    assert said.count(f"parameters on {count} × cpu") == 1  # only rank 0 prints
-    assert said.count("stopped after step 12") == 1
-    assert "Warning" not in said
-    assert_close(alone(texts, tmp_path / "one", *overrides), tmp_path / "many")
+    messages = train_run(forked_ranks(texts, count, tmp_path / "many", *overrides))
+    assert messages.count(f"parameters on {count} × cpu") == 1  # only rank 0 prints
+    assert messages.count("stopped after step 12") == 1
+    assert "Warning" not in messages
+    assert_close(train_in_one_process(texts, tmp_path / "one", *overrides), tmp_path / "many")
 
 
 @pytest.mark.slow
 def test_fsdp_resumes_a_single_process_and_back(texts: Path, tmp_path: Path) -> None:
     until_5, until_8 = (("data.test=null", f"train.stop.steps={steps}") for steps in (5, 8))
-    alone(texts, tmp_path / "many", *until_5)
+    train_in_one_process(texts, tmp_path / "many", *until_5)
     train_run(forked_ranks(texts, 2, tmp_path / "many", "runtime.parallel=fsdp", *until_8))
-    alone(texts, tmp_path / "many")
-    alone(texts, tmp_path / "one", *until_5)
-    alone(texts, tmp_path / "one", *until_8)
-    assert_close(alone(texts, tmp_path / "one"), tmp_path / "many")
+    train_in_one_process(texts, tmp_path / "many")
+    train_in_one_process(texts, tmp_path / "one", *until_5)
+    train_in_one_process(texts, tmp_path / "one", *until_8)
+    assert_close(train_in_one_process(texts, tmp_path / "one"), tmp_path / "many")
 
 
 # failures of a rank
 
 
-def start_and_hit(command: list[str], run: Path, number: signal.Signals) -> int:
+def start_and_signal(command: list[str], run: Path, number: signal.Signals) -> int:
     """Start a job, send a signal to rank 1 after its next checkpoint, and return the exit status."""
     before = RunDirectory(run).saved()
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as job:
@@ -285,11 +285,11 @@ def test_stopped_and_killed_ranks_resume_to_the_same_run(texts: Path, tmp_path: 
     )
     train_run(forked_ranks(texts, 3, tmp_path / "undisturbed", *long))
     run = tmp_path / "run"
-    assert start_and_hit(torchrun(texts, 3, run, *long), run, signal.SIGTERM) != 0
+    assert start_and_signal(torchrun(texts, 3, run, *long), run, signal.SIGTERM) != 0
     stopped_at = json.loads((run / "last" / "progress.json").read_text())["step"]
     assert 15 <= stopped_at < 45
     restarting = torchrun(texts, 3, run, *long, options=("--max-restarts=1",))
-    assert start_and_hit(restarting, run, signal.SIGKILL) == 0
+    assert start_and_signal(restarting, run, signal.SIGKILL) == 0
     assert metrics(run) == metrics(tmp_path / "undisturbed")
     ours, theirs = tensors(run), tensors(tmp_path / "undisturbed")
     assert all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items())
@@ -331,14 +331,16 @@ def test_faults_of_one_rank_are_handled_by_all(texts: Path, tmp_path: Path) -> N
     """After an OOM of one rank all ranks split large batches; after a NaN in one rank all skip the update."""
     run = tmp_path / "many"
     limits = ("train.stop.steps=8", "data.test=null")
-    said = train_run(forked_ranks(texts, 2, run, *limits, patch=FAULTY))
-    assert "step 6: loss nan" in said
+    messages = train_run(forked_ranks(texts, 2, run, *limits, patch=FAULTY))
+    assert "step 6: loss nan" in messages
     progress = json.loads((run / "last" / "progress.json").read_text())
     assert (progress["step"], progress["skipped"]) == (8, 1)
     assert progress["adjustments"]["largest_batch"] < 64
     assert [record["step"] for record in metrics(run) if record["type"] == "skipped"] == [6]
     assert {path.parent.name for path in run.glob("skipped*/step-00000006.json")} == {"skipped", "skipped-1"}
     # before step 6, splitting does not change the losses
-    lone = alone(texts, tmp_path / "one", *limits)
-    before = [[r["loss"] for r in metrics(of) if r["type"] == "train" and r["step"] < 6] for of in (run, lone)]
+    single = train_in_one_process(texts, tmp_path / "one", *limits)
+    before = [
+        [r["loss"] for r in metrics(folder) if r["type"] == "train" and r["step"] < 6] for folder in (run, single)
+    ]
     assert before[0] == pytest.approx(before[1], rel=1e-5)

@@ -38,8 +38,10 @@ def test_deferred_update_skips_the_same_steps_as_an_eager_one(where: str, value:
             for updater in (eager, deferred):
                 spoil(updater, value, where)
         updates = [updater.update([batch_of(PAIRS), batch_of(PAIRS[:2])], step) for updater in (eager, deferred)]
-        ours, theirs = ((repr(f.loss), repr(f.likelihood), repr(f.gradient_norm), f.rate, f.finite) for f in updates)
-        assert ours == theirs
+        eager_values, deferred_values = (
+            (repr(f.loss), repr(f.likelihood), repr(f.gradient_norm), f.rate, f.finite) for f in updates
+        )
+        assert eager_values == deferred_values
         assert updates[0].finite == (step != 3)
         assert same_tensors(eager, deferred)
         if step == 3:

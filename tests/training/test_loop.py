@@ -65,7 +65,7 @@ def test_length_groups_equal_accumulated_smaller_batches(texts: Path, tmp_path: 
     assert groups != pytest.approx(one, rel=1e-3)
 
 
-def test_run_directory_holds_checkpoints_links_and_log(uninterrupted: Path) -> None:
+def test_run_directory_contains_checkpoints_links_and_log(uninterrupted: Path) -> None:
     assert [(record["type"], record["step"]) for record in metrics(uninterrupted)] == [
         ("train", 3),
         ("validation", 4),

@@ -537,7 +537,7 @@ def test_last_step_of_a_falling_schedule_may_not_change(tmp_path: Path, name: st
     assert "train.stop (except train.stop.steps)" in message
 
 
-def test_restart_removes_what_training_wrote(run: RunDirectory, tokenizers: Tokenizers) -> None:
+def test_restart_removes_the_files_of_training(run: RunDirectory, tokenizers: Tokenizers) -> None:
     loaded, optimizer = trained(tokenizers)
     run.save(loaded, optimizer, Progress(step=3, best=[(1.0, 3)]))
     run.log({"type": "train", "step": 3})

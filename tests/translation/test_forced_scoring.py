@@ -148,7 +148,7 @@ class TestAlignment:
 
 
 class TestEnsemble:
-    def test_a_model_with_itself_translates_as_alone(self, loaded: LoadedModel, tmp_path: Path) -> None:
+    def test_ensemble_of_a_model_with_itself_equals_the_model(self, loaded: LoadedModel, tmp_path: Path) -> None:
         save_model(tmp_path, loaded)
         alone, twice = (Translator.load(tmp_path, CPU, others=others) for others in ((), (tmp_path,)))
         for one, both in zip(alone.translate(SENTENCES), twice.translate(SENTENCES), strict=True):

@@ -143,7 +143,7 @@ def test_second_process_is_refused(tmp_path: Path) -> None:
     assert file.read_bytes() == WHOLE
 
 
-def test_link_stays_a_link(tmp_path: Path) -> None:
+def test_symbolic_link_is_kept(tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     (tmp_path / "out.txt").symlink_to(tmp_path / "disk" / "real.txt")
     write(tmp_path / "out.txt")
@@ -165,7 +165,9 @@ def test_mode_and_owner_of_the_file_are_kept(tmp_path: Path, mode: int) -> None:
         os.chown(file, 12345, 54321)
     before = file.stat()
     partial, journal = interrupted(file, 2)
-    assert [stat.S_IMODE(path.stat().st_mode) & 0o077 for path in (partial, journal)] == [0, 0], "nobody else reads it"
+    assert [stat.S_IMODE(path.stat().st_mode) & 0o077 for path in (partial, journal)] == [0, 0], (
+        "readable by the owner only"
+    )
     write(file)
     after = file.stat()
     assert file.read_bytes() == WHOLE

@@ -228,7 +228,7 @@ class TestAlternatives:
 
 class TestBatches:
     @given(st.lists(st.integers(1, 50), max_size=40), st.integers(1, 200), st.integers(0, 9))
-    def test_batches_hold_all_within_the_budget(self, lengths: list[int], budget: int, most: int) -> None:
+    def test_batches_contain_all_lines_within_the_budget(self, lengths: list[int], budget: int, most: int) -> None:
         batches = length_batches(lengths, budget, most)
         assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
         for batch in batches:
