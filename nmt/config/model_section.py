@@ -1,19 +1,21 @@
 """The section on the Transformer."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from nmt.config.recipe_errors import SettingError
 from nmt.config.section import PositiveInt, Probability, Section
+
+Layers = Annotated[int, Field(ge=1, le=1000)]  # deep models of the literature have up to 1,000 (Wang et al. 2022)
 
 
 class ModelSettings(Section):
     """The Transformer: its size and its variants."""
 
-    encoder_layers: PositiveInt = 6
+    encoder_layers: Layers = 6
     """Depth of the encoder."""
-    decoder_layers: PositiveInt = 6
+    decoder_layers: Layers = 6
     """Depth of the decoder."""
     dim: PositiveInt = 512
     """Width D of the model."""

@@ -233,10 +233,14 @@ class Training:
         if at_log:
             self.run.log(record)
             self.display.log(record, progress)
-            warning = self.monitor.warning(interval.likelihood / interval.target_tokens)
-            if warning is not None:
-                self.console.warn(f"step {progress.step:,}: {warning}")
+            self._warn_of_divergence(interval.likelihood / interval.target_tokens)
             progress.interval = IntervalSums()
+
+    def _warn_of_divergence(self, likelihood: float) -> None:
+        """Print a warning if this mean negative log-likelihood per token, in nats, shows that training diverges."""
+        warning = self.monitor.warning(likelihood)
+        if warning is not None:
+            self.console.warn(f"step {self.progress.step:,}: {warning}")
 
     def _roll_back(self, reason: str) -> None:
         """Return to the checkpoint of the last validation, at half the rate. Raises ModelError if that has failed."""
@@ -309,6 +313,7 @@ class Training:
         progress.best = sorted([*progress.best, (value, progress.step)], reverse=True)[: settings.keep_best]
         progress.seconds += seconds
         self.display.validation(progress, validation, improved)
+        self._warn_of_divergence(validation.loss)
         self.run.log(
             {
                 "type": "validation",

@@ -585,12 +585,12 @@ def test_the_size_of_a_model_is_computed_without_building_it(settings: dict[str,
 @pytest.mark.parametrize(
     ("model", "found"),
     [
-        ("{encoder_layers: 100_000}", "315 billion parameters, 1,174 GiB"),
+        ("{encoder_layers: 1000, dim: 8192}", "306 billion parameters, 1,138 GiB"),
         ("{dim: 2_000_000}", "288,119 billion parameters"),
         ("{feed_forward: 2_000_000_000}", "24,600 billion parameters"),
         ("{positions: learned, max_positions: 2_000_000_000}", "2,048 billion parameters"),
         ("{positions: relative, max_distance: 2_000_000_000}", "4,608 billion parameters"),
-        ("{encoder_layers: 2_000_000_000, dim: 2_000_000_000}", "billion parameters"),
+        ("{encoder_layers: 1000, dim: 2_000_000_000}", "billion parameters"),
     ],
 )
 def test_impossible_sizes_are_refused_with_the_computed_size(path: Path, model: str, found: str) -> None:
@@ -598,6 +598,12 @@ def test_impossible_sizes_are_refused_with_the_computed_size(path: Path, model: 
     assert problem.startswith("line 6: model: these sizes give ")
     assert found in problem
     assert problem.endswith("possible: reduce encoder_layers, decoder_layers, dim or feed_forward")
+
+
+def test_more_layers_than_any_model_has_are_refused(path: Path) -> None:
+    """However narrow the model is: so many small modules take minutes to build."""
+    [problem] = problems(path, SMALLEST + "model: {encoder_layers: 100_000, dim: 16, heads: 2}\n")
+    assert problem == "line 6: model.encoder_layers: found 100000, expected 1000 or less"
 
 
 def test_error_of_a_command_names_the_line_of_the_key(path: Path) -> None:

@@ -96,10 +96,10 @@ def test_manifest_read_equals_the_written_one(tmp_path: Path) -> None:
         ({"format_version": 99}, "found format version 99, expected 1; prepare it again with nmt prepare --force"),
         ({"format_version": "1"}, "not the manifest of a prepared corpus, or a damaged one"),
         ({"format": "something else"}, "not the manifest of a prepared corpus"),
-        ({"train": {}}, "damaged; prepare it anew"),
-        ({"inputs": [{}]}, "damaged; prepare it anew"),
-        ({"overlaps": [{}]}, "damaged; prepare it anew"),
-        ({"files": 3}, "damaged; prepare it anew"),
+        ({"train": {}}, "damaged; prepare it again"),
+        ({"inputs": [{}]}, "damaged; prepare it again"),
+        ({"overlaps": [{}]}, "damaged; prepare it again"),
+        ({"files": 3}, "damaged; prepare it again"),
     ],
 )
 def test_other_manifests_are_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:

@@ -7,7 +7,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,6 @@ from nmt.training.loss import Objective
 from nmt.training.progress import Adjustments, Progress
 from nmt.training.resume import check_same_step
 from nmt.training.run import RunDirectory
-from tests.builders import worker_process
 
 QUIET = Console(quiet=True)
 WORDS = ["ba", "ce", "di", "fo", "gu", "la", "me", "ni", "po", "ru"]
@@ -259,6 +257,7 @@ def test_fsdp_resumes_a_single_process_and_back(texts: Path, tmp_path: Path) -> 
 # failures of a rank
 
 
+<<<<<<< HEAD
 def start_and_signal(command: list[str], run: Path, number: signal.Signals) -> int:
     """Start a job, send a signal to rank 1 after its next checkpoint, and return the exit status."""
     before = RunDirectory(run).saved()
@@ -271,6 +270,44 @@ def start_and_signal(command: list[str], run: Path, number: signal.Signals) -> i
             return job.wait()
         finally:
             job.kill()
+=======
+SIGNAL_TO_SELF = '''
+"""`nmt`, except that the second rank sends itself a signal at one update, once."""
+
+import os
+import sys
+from pathlib import Path
+
+from nmt.__main__ import main
+from nmt.system import distributed
+from nmt.training.step import Updater
+
+sent, number, at = Path(sys.argv.pop(1)), int(sys.argv.pop(1)), int(sys.argv.pop(1))
+dispatch = Updater.dispatch
+
+
+def interrupted(updater, batches, step, adjustments):
+    if distributed.rank() == 1 and step == at and not sent.exists():
+        sent.touch()
+        os.kill(os.getpid(), number)
+    return dispatch(updater, batches, step, adjustments)
+
+
+Updater.dispatch = interrupted
+main()
+'''
+
+
+def run_with_signal(command: list[str], folder: Path, number: signal.Signals, step: int) -> int:
+    """Run a torchrun command of which the second rank gets a signal at an update; return the exit code."""
+    script = folder / "interrupted.py"
+    script.write_text(SIGNAL_TO_SELF)
+    module = command.index("nmt")
+    arguments = [str(script), str(folder / f"sent-{number}"), str(int(number)), str(step)]
+    started = [*command[: module - 1], *arguments, *command[module + 1 :]]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    return subprocess.run(started, stderr=subprocess.DEVNULL, env=environment, check=False).returncode
+>>>>>>> 3e3b172 (Divergence is also warned about at a validation; at most 1,000 layers; a rank that interrupts itself in place of a race)
 
 
 @pytest.mark.slow
@@ -285,11 +322,19 @@ def test_stopped_and_killed_ranks_resume_to_the_same_run(texts: Path, tmp_path: 
     )
     train_run(forked_ranks(texts, 3, tmp_path / "undisturbed", *long))
     run = tmp_path / "run"
+<<<<<<< HEAD
     assert start_and_signal(torchrun(texts, 3, run, *long), run, signal.SIGTERM) != 0
     stopped_at = json.loads((run / "last" / "progress.json").read_text())["step"]
     assert 15 <= stopped_at < 45
     restarting = torchrun(texts, 3, run, *long, options=("--max-restarts=1",))
     assert start_and_signal(restarting, run, signal.SIGKILL) == 0
+=======
+    assert run_with_signal(torchrun(texts, 3, run, *long), tmp_path, signal.SIGTERM, step=20) != 0
+    assert json.loads((run / "last" / "progress.json").read_text())["step"] == 20
+    restarting = torchrun(texts, 3, run, *long, options=("--max-restarts=1",))
+    assert run_with_signal(restarting, tmp_path, signal.SIGKILL, step=35) == 0
+    assert (tmp_path / f"sent-{signal.SIGKILL}").exists()
+>>>>>>> 3e3b172 (Divergence is also warned about at a validation; at most 1,000 layers; a rank that interrupts itself in place of a race)
     assert metrics(run) == metrics(tmp_path / "undisturbed")
     ours, theirs = tensors(run), tensors(tmp_path / "undisturbed")
     assert all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items())
