@@ -257,20 +257,6 @@ def test_fsdp_resumes_a_single_process_and_back(texts: Path, tmp_path: Path) -> 
 # failures of a rank
 
 
-<<<<<<< HEAD
-def start_and_signal(command: list[str], run: Path, number: signal.Signals) -> int:
-    """Start a job, send a signal to rank 1 after its next checkpoint, and return the exit status."""
-    before = RunDirectory(run).saved()
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as job:
-        try:
-            while RunDirectory(run).saved() == before:
-                assert job.poll() is None
-                time.sleep(0.01)
-            os.kill(worker_process(job, 1), number)
-            return job.wait()
-        finally:
-            job.kill()
-=======
 SIGNAL_TO_SELF = '''
 """`nmt`, except that the second rank sends itself a signal at one update, once."""
 
@@ -307,7 +293,6 @@ def run_with_signal(command: list[str], folder: Path, number: signal.Signals, st
     started = [*command[: module - 1], *arguments, *command[module + 1 :]]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     return subprocess.run(started, stderr=subprocess.DEVNULL, env=environment, check=False).returncode
->>>>>>> 3e3b172 (Divergence is also warned about at a validation; at most 1,000 layers; a rank that interrupts itself in place of a race)
 
 
 @pytest.mark.slow
@@ -322,19 +307,11 @@ def test_stopped_and_killed_ranks_resume_to_the_same_run(texts: Path, tmp_path: 
     )
     train_run(forked_ranks(texts, 3, tmp_path / "undisturbed", *long))
     run = tmp_path / "run"
-<<<<<<< HEAD
-    assert start_and_signal(torchrun(texts, 3, run, *long), run, signal.SIGTERM) != 0
-    stopped_at = json.loads((run / "last" / "progress.json").read_text())["step"]
-    assert 15 <= stopped_at < 45
-    restarting = torchrun(texts, 3, run, *long, options=("--max-restarts=1",))
-    assert start_and_signal(restarting, run, signal.SIGKILL) == 0
-=======
     assert run_with_signal(torchrun(texts, 3, run, *long), tmp_path, signal.SIGTERM, step=20) != 0
     assert json.loads((run / "last" / "progress.json").read_text())["step"] == 20
     restarting = torchrun(texts, 3, run, *long, options=("--max-restarts=1",))
     assert run_with_signal(restarting, tmp_path, signal.SIGKILL, step=35) == 0
     assert (tmp_path / f"sent-{signal.SIGKILL}").exists()
->>>>>>> 3e3b172 (Divergence is also warned about at a validation; at most 1,000 layers; a rank that interrupts itself in place of a race)
     assert metrics(run) == metrics(tmp_path / "undisturbed")
     ours, theirs = tensors(run), tensors(tmp_path / "undisturbed")
     assert all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items())

@@ -164,14 +164,9 @@ def test_monitor_warns_once_for_each_rise() -> None:
     assert "lower train.schedule's rate" in message
 
 
-<<<<<<< HEAD
-def test_finite_divergence_gives_a_warning_and_bounded_perplexity(
-    texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-=======
 @pytest.mark.parametrize("log_every", [2, 100])
-def test_finite_divergence_is_warned_about_and_perplexity_is_bounded(
+def test_finite_divergence_gives_a_warning_and_bounded_perplexity(
     texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], log_every: int
->>>>>>> 3e3b172 (Divergence is also warned about at a validation; at most 1,000 layers; a rank that interrupts itself in place of a race)
 ) -> None:
     """In the rows of training and, where no row of training is due, in those of validation."""
     steps = ("train.stop.steps=6", "train.validate_every=6", f"train.log_every={log_every}")
