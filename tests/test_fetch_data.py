@@ -166,7 +166,12 @@ def test_failed_download_raises_and_leaves_no_file(fetch: ModuleType, export, da
     assert list(data.iterdir()) == []
 
 
-@pytest.mark.parametrize("content", [b"<html>busy</html>", packed("a\tb", name="_about2.txt"), packed("a\tb")[:60]])
+# ids of their own: those of the content would hold the time at which it was packed, and differ between test processes
+@pytest.mark.parametrize(
+    "content",
+    [b"<html>busy</html>", packed("a\tb", name="_about2.txt"), packed("a\tb")[:60]],
+    ids=["a page", "another archive", "half an archive"],
+)
 def test_other_files_than_the_export_are_refused(
     fetch: ModuleType, export, data: Path, tmp_path: Path, content: bytes
 ) -> None:
