@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,10 @@ if worker := os.environ.get("PYTEST_XDIST_WORKER"):
     if hasattr(os, "sched_setaffinity"):
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # a background job of a shell script ignores Ctrl-C, and so would every process that a test interrupts
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # the duration of an example depends on the machine
 settings.register_profile("nmt", deadline=None, suppress_health_check=[HealthCheck.too_slow])
