@@ -315,8 +315,8 @@ def test_large_header_of_the_weights_is_refused_unread(saved: Path) -> None:
 @pytest.mark.parametrize(
     "sizes",
     [
-        {"encoder_layers": 100_000},
-        {"decoder_layers": 2**31 - 1},
+        {"encoder_layers": 1000},
+        {"decoder_layers": 1000},
         {"dim": 2**30, "heads": 2**30},
         {"feed_forward": 2**31 - 1},
         {"dim": 2**31 - 2, "heads": 1, "feed_forward": 2**31 - 1},
@@ -330,6 +330,14 @@ def test_sizes_beyond_the_weights_are_refused_before_allocation(saved: Path, siz
     model = json.loads((saved / "config.json").read_text())["model"]
     edit_configuration(saved, model={**model, **sizes})
     with pytest.raises(ModelError, match=r"config\.json: model: its sizes and the tokenizer need [\d,]+ weights, but"):
+        load_model(saved, CPU)
+
+
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+def test_more_layers_than_a_recipe_permits_are_refused(saved: Path, side: str) -> None:
+    model = json.loads((saved / "config.json").read_text())["model"]
+    edit_configuration(saved, model={**model, f"{side}_layers": 2**31 - 1})
+    with pytest.raises(ModelError, match=rf"config\.json: model\.{side}_layers: .*less than or equal to 1000"):
         load_model(saved, CPU)
 
 
