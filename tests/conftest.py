@@ -18,9 +18,10 @@ if worker := os.environ.get("PYTEST_XDIST_WORKER"):
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # a background job of a shell script ignores Ctrl-C, and so would every process that a test interrupts
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        # a background job and nohup ignore signals, and so would every process that a test interrupts
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 # the duration of an example depends on the machine
 settings.register_profile("nmt", deadline=None, suppress_health_check=[HealthCheck.too_slow])
