@@ -195,8 +195,8 @@ def test_other_errors_are_not_out_of_memory(error: Exception) -> None:
         ("train.freeze=[encoding.*]", r"--set train\.freeze=.*: train\.freeze: no weight matches 'encoding\.\*'"),
         ("runtime.device=mps", "--set runtime.device=mps: runtime.device: mps is not available here; this machine has"),
         (
-            "model.encoder_layers=20_000_000",
-            r"recipe\.yaml:9: model: these sizes give 44\.5 billion parameters, ",
+            "model.feed_forward=20_000_000",
+            r"recipe\.yaml:9: model: these sizes give 1\.3 billion parameters, ",
         ),
     ],
 )
