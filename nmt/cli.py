@@ -262,6 +262,26 @@ def export(
         run_stage(model, output, to, quantization, lines, console)
 
 
+@app.command()
+def report(
+    run: Annotated[Path, Argument(metavar="RUN", help="The run to describe.")],
+    output: Annotated[Path, Option("--output", "-o", metavar="FILE", help="The page to write.")] = Path("report.html"),
+    compare: Annotated[Path | None, Option(metavar="RUN", help="Another run, to compare with.")] = None,
+    lines: Annotated[
+        list[int] | None,
+        Option("--line", min=1, metavar="N", help="A line of the test text to draw in detail; can be repeated."),
+    ] = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Write one HTML page about a run: its course, data, quality and attention."""
+    with errors_explained(debug, quiet) as console:
+        from nmt.commands.report import ReportRequest
+        from nmt.commands.report import report as run_stage
+
+        run_stage(ReportRequest(run, output, compare, lines or ()), console)
+
+
 @contextmanager
 def errors_explained(debug: bool, quiet: bool) -> Iterator["Console"]:
     """Yield the console of a command; turn its exceptions into a message and an exit code.

@@ -14,7 +14,7 @@ from pathlib import Path
 from nmt.errors import ConfigError, DataError
 from nmt.evaluation.diagnosis import empty_line_warnings, hypothesis_warnings, language_warnings
 from nmt.evaluation.metrics import METRICS, RESAMPLES, compute
-from nmt.evaluation.report import ScoreReport
+from nmt.evaluation.score_report import ScoreReport
 from nmt.evaluation.significance import Comparison, compare
 from nmt.text.corpus import decode_line, open_text, read_lines
 from nmt.text.languages import detect_language, target_language

@@ -1,0 +1,35 @@
+"""`nmt report`: one HTML page about a run."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nmt.report.data_section import data_section
+from nmt.report.page import Section, render_page
+from nmt.report.run_section import run_section
+from nmt.system.console import Console
+from nmt.system.files import check_file, replace_text
+
+
+@dataclass(frozen=True)
+class ReportRequest:
+    """The command line."""
+
+    run: Path
+    output: Path
+    compare: Path | None = None
+    """Another run."""
+    lines: Sequence[int] = ()
+    """Lines of the test text whose attention and search are drawn, counted from 1."""
+
+
+def report(request: ReportRequest, console: Console) -> None:
+    """Write the page of a run. Raises NMTError."""
+    output = check_file(request.output)
+    page = render_page(f"Run {request.run.name}", _sections(request))
+    replace_text(output, page)
+    console.info(f"wrote {request.output}")
+
+
+def _sections(request: ReportRequest) -> list[Section]:
+    return [run_section(request.run), data_section(request.run)]

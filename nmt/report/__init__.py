@@ -1,0 +1,1 @@
+"""The page of `nmt report`: its sections, charts and layout."""

@@ -1,0 +1,117 @@
+"""The page: one HTML file that requests nothing from a network.
+
+Each section is a tab. All text that comes from users passes through `escape`, or through `json_for_script` where the
+page's scripts read it.
+"""
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+from nmt.report.charts import Chart
+
+__all__ = ["Section", "escape", "json_for_script", "render_page", "table"]
+
+_PLACE = re.compile(r'<div data-chart="([^"]*)"></div>')
+
+
+@dataclass(frozen=True)
+class Section:
+    """A tab of the page."""
+
+    id: str
+    """A word: the fragment of its address, and the prefix of the ids in its html."""
+    title: str
+    html: str
+    """With `<div data-chart="NAME"></div>` where the chart of that name is placed."""
+    charts: Mapping[str, Chart] = field(default_factory=dict)
+    data: Mapping[str, Any] = field(default_factory=dict)
+    """JSON for the section's own script."""
+    assets: tuple[str, ...] = ()
+    """Names of the .css and .js files in nmt/report/ that this section needs, besides those of the page."""
+
+
+def json_for_script(content: object) -> str:
+    """Return JSON that cannot end the `<script>` element around it. Raises ValueError for NaN and infinity."""
+    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[object]], caption: str = "") -> str:
+    """Return an HTML table; all cells are escaped, numbers are aligned to the right, None is an empty cell."""
+    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
+    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
+    name = f"<caption>{escape(caption)}</caption>" if caption else ""
+    content = f"<table>{name}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div class="scroll" tabindex="0">{content}</div>'
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return f"<td>{'' if value is None else escape(str(value))}</td>"
+    text = f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+    return f'<td class="number">{text}</td>'
+
+
+def render_page(title: str, sections: Sequence[Section]) -> str:
+    """Return the page as HTML. Raises NMTError if the chart library is not installed."""
+    names = list(dict.fromkeys(["page.css", "page.js", *(name for section in sections for name in section.assets)]))
+    styles = "\n".join(_asset(name) for name in names if name.endswith(".css"))
+    scripts = [_asset(name) for name in names if name.endswith(".js")]
+    hashes = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
+    policy = f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; font-src data:; "
+    policy += "base-uri 'none'; form-action 'none'"
+    tabs = "".join(f'<a href="#{section.id}">{escape(section.title)}</a>' for section in sections)
+    body = "".join(_render_section(section) for section in sections)
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{escape(title)}</title>
+<style>{styles}</style>
+</head>
+<body>
+<header><h1>{escape(title)}</h1><nav id="tabs" aria-label="Sections">{tabs}</nav></header>
+<main>{body}</main>
+{"".join(f"<script>{script}</script>" for script in scripts)}
+</body>
+</html>
+"""
+
+
+def _render_section(section: Section) -> str:
+    def place(match: re.Match[str]) -> str:
+        chart = section.charts[match[1]]
+        numbers = table(chart.columns, chart.rows)
+        return (
+            f'<figure data-chart="{escape(match[1])}"><figcaption><strong>{escape(chart.title)}</strong> '
+            f'{escape(chart.summary)}</figcaption><div class="chart"></div>'
+            f"<details><summary>Numbers of this chart</summary>{numbers}</details></figure>"
+        )
+
+    html = _PLACE.sub(place, section.html)
+    charts = {name: chart.specification for name, chart in section.charts.items()}
+    content = json_for_script({"charts": charts, "data": section.data})
+    return (
+        f'<section id="{section.id}" aria-labelledby="{section.id}-title"><h2 id="{section.id}-title">'
+        f'{escape(section.title)}</h2>{html}<script type="application/json">{content}</script></section>'
+    )
+
+
+def _asset(name: str) -> str:
+    return files("nmt.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _digest(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
