@@ -13,8 +13,10 @@ from nmt.config import ModelSettings
 from nmt.decoding.batch_runner import BatchRunner, OnProgress
 from nmt.decoding.forced_decoding import Head, Pair, force_all
 from nmt.decoding.step_model import Ensemble
+from nmt.model.attention_weights import AttentionWeights, attention_weights
 from nmt.model.checkpoint import AlignmentHeads, LoadedModel
 from nmt.text.normalize import normalize
+from nmt.text.tokenizer import BOS, EOS
 from nmt.text.words import words, words_of_pieces
 
 Links = list[tuple[int, int]]
@@ -23,25 +25,26 @@ Links = list[tuple[int, int]]
 
 @dataclass(frozen=True)
 class Attention:
-    """The attention of the decoder to the source in every layer and head, for a given translation.
+    """The attention of a model in every layer and head while it predicts a given translation.
 
-    `weights` is (layers, heads, T + 1, S + 1): row t is the attention while the model predicts target token t from the
-    t tokens before it, the last row that of `</s>`; the last column is the source's `</s>`. `source` and `target` are
-    the pieces.
+    `source` and `target` are the pieces. The source's positions in `weights` are these and `</s>`; the target's are
+    `<s>` and these: at position t the decoder predicts target piece t, or `</s>` at the last one.
     """
 
-    weights: Tensor
+    weights: AttentionWeights
     source: list[str]
     target: list[str]
 
 
 def attention(loaded: LoadedModel, source: str, target: str) -> Attention:
-    """Return the attention of a model to a sentence while it predicts a given translation."""
-    tokenizers, settings = loaded.tokenizers, loaded.model.settings
+    """Return the attention of a model to a sentence and to the prefixes of a given translation."""
+    tokenizers, device = loaded.tokenizers, loaded.model.device
     source_ids, target_ids = tokenizers.source.encode(source), tokenizers.target.encode(target)
-    runner = BatchRunner([loaded.model])
-    (((forced,)),) = force_all(runner, [(source_ids, target_ids)], 1, [all_heads(settings)])
-    weights = forced.attention.view(settings.decoder_layers, settings.heads, len(target_ids) + 1, len(source_ids) + 1)
+    weights = attention_weights(
+        loaded.model,
+        torch.tensor([*source_ids, EOS], device=device),
+        torch.tensor([BOS, *target_ids], device=device),
+    )
     source_pieces, target_pieces = tokenizers.source.pieces, tokenizers.target.pieces
     return Attention(weights, [source_pieces[i] for i in source_ids], [target_pieces[i] for i in target_ids])
 

@@ -4,22 +4,20 @@ B sentences, S source length, T target length, both with `</s>`; D width, H head
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from threading import get_ident
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from nmt.batching.batch import pad
 from nmt.decoding.batch_runner import BatchRunner, Models, OnProgress, length_batches
 from nmt.decoding.step_model import Ensemble
 from nmt.errors import DataError
-from nmt.model.layers import DecoderLayer
+from nmt.model.attention_weights import decode_with_attention
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import BOS, EOS, Tokenizers
 
@@ -116,14 +114,12 @@ def _force_one_model(model: Transformer, pairs: Sequence[Pair], heads: Sequence[
     target_out, _ = pad([[*ids, EOS] for _, ids in pairs])
     mask = None if mask is None else mask.to(model.device)
     memory = model.encode(source.to(model.device), mask)
-    with _captured_queries(model, {layer for layer, _ in heads}) as queries:
-        hidden = model.decode(target_in.to(model.device), memory, mask)  # (B, T, D)
+    layers = {layer for layer, _ in heads}
+    hidden, attention = decode_with_attention(model, target_in.to(model.device), memory, mask, layers)  # (B, T, D)
     log_probs = _log_probs(model, hidden.flatten(0, 1), target_out.flatten().to(model.device)).view(target_out.shape)
     weights = torch.zeros(len(heads), *target_out.shape, source.size(1))  # (C, B, T, S)
-    for layer, query in queries.items():
-        attention = _decoder_layer(model, layer).cross_attention
-        mask_of_keys = None if mask is None else mask[:, None, None, :]
-        of_heads = attention.cross_weights(query.view_as(hidden), memory, mask_of_keys).float().cpu()  # (B, H, T, S)
+    for layer, of_layer in attention.items():
+        of_heads = of_layer.float().cpu()  # (B, H, T, S)
         for place, (chosen_layer, head) in enumerate(heads):
             if chosen_layer == layer:
                 weights[place] = of_heads[:, head]
@@ -140,35 +136,3 @@ def _log_probs(model: Transformer, hidden: Tensor, tokens: Tensor) -> Tensor:
         logits = model.logits(rows).float()
         blocks.append(logits.gather(1, targets.unsqueeze(1)).squeeze(1) - logits.logsumexp(1))
     return torch.cat(blocks)
-
-
-@contextmanager
-def _captured_queries(model: Transformer, layers: Iterable[int]) -> Iterator[dict[int, Tensor]]:
-    """Collect, within the block, the input of the query projection of the cross-attention in these layers, (N, D) each.
-
-    Only calls of this thread count: others may run the same model.
-    """
-    queries: dict[int, Tensor] = {}
-    thread = get_ident()
-
-    def capture(layer: int) -> Callable[[nn.Module, tuple[Tensor]], None]:
-        def hook(module: nn.Module, inputs: tuple[Tensor]) -> None:
-            if get_ident() == thread:
-                (queries[layer],) = inputs
-
-        return hook
-
-    handles = [
-        _decoder_layer(model, layer).cross_attention.query.register_forward_pre_hook(capture(layer)) for layer in layers
-    ]
-    try:
-        yield queries
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def _decoder_layer(model: Transformer, layer: int) -> DecoderLayer:
-    found = model.decoder[layer]
-    assert isinstance(found, DecoderLayer)
-    return found

@@ -133,6 +133,16 @@ class MultiHeadAttention(nn.Module):
         """Return the weights (B, H, T, S) with which x (B, T, D) attends to memory (B, S, D)."""
         return self.weights(self._split_heads(self.query(x)), self.project_memory(memory)[0], mask)
 
+    def self_weights(self, x: Tensor, causal: bool = False) -> Tensor:
+        """Return the weights (B, H, T, T) with which the tokens of x (B, T, D) attend to their own sentence.
+
+        No sentence may be padded, unless `causal`: then the rows of tokens before the padding are right.
+        """
+        projected = self.positions.rotate(self._project(x.flatten(0, 1)), [(x.size(0), x.size(1))])
+        q, k, _ = (self._split_heads(part.reshape(x.shape)) for part in projected.chunk(3, dim=-1))
+        distances = _distances(q, k)
+        return self.weights(q, k, distances <= 0 if causal else None, self._encoded(distances))
+
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Return keys and values of memory (B, S, D), each (B, H, S, d)."""
         keys, values = self.key_value(memory).chunk(2, dim=-1)
@@ -173,10 +183,8 @@ class MultiHeadAttention(nn.Module):
             if self.has_kernels:
                 attended = F.scaled_dot_product_attention(q, k, v, visible, dropout, is_causal=causal)
             else:
-                at_query, at_key = (torch.arange(x.size(2), device=x.device) for x in (q, k))
-                distances = (at_key - at_query[:, None]).unsqueeze(0)  # (1, T, S)
-                visible = distances <= 0 if causal else mask
-                attended = self.attend(q, k, v, visible, distances if self.positions.uses_distances else None)
+                distances = _distances(q, k)
+                attended = self.attend(q, k, v, distances <= 0 if causal else mask, self._encoded(distances))
             outputs.append(attended.transpose(1, 2).flatten(2))  # (B, H, T, d) -> (B, T, D)
         return pack(outputs)
 
@@ -189,5 +197,15 @@ class MultiHeadAttention(nn.Module):
             output = self.attend(q, k, v, mask, distances)
         return output.transpose(1, 2).reshape(-1, self.dim)
 
+    def _encoded(self, distances: Tensor) -> Tensor | None:
+        """Return the distances if the position encoding uses them."""
+        return distances if self.positions.uses_distances else None
+
     def _split_heads(self, x: Tensor) -> Tensor:
         return x.view(*x.shape[:2], self.heads, -1).transpose(1, 2)  # (B, T, D) -> (B, H, T, d)
+
+
+def _distances(q: Tensor, k: Tensor) -> Tensor:
+    """Return the distances (1, T, S) from the positions of queries (B, H, T, d) to those of keys (B, H, S, d)."""
+    at_query, at_key = (torch.arange(x.size(2), device=x.device) for x in (q, k))
+    return (at_key - at_query[:, None]).unsqueeze(0)

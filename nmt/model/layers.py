@@ -128,8 +128,15 @@ class DecoderLayer(nn.Module):
 
     def forward(self, x: Tensor, packing: Packing, memory: Tensor, memory_packing: Packing) -> Tensor:
         """Map all target positions at once, (N, D) to (N, D); memory is (M, D)."""
+        return self.attend_to_source(self.attend_to_target(x, packing), packing, memory, memory_packing)
+
+    def attend_to_target(self, x: Tensor, packing: Packing) -> Tensor:
+        """Apply the first sublayer of `forward`, (N, D) to (N, D)."""
         output = self.self_attention.self_attend(self.self_attention_sublayer.before(x), packing, causal=True)
-        x = self.self_attention_sublayer.after(x, output)
+        return self.self_attention_sublayer.after(x, output)
+
+    def attend_to_source(self, x: Tensor, packing: Packing, memory: Tensor, memory_packing: Packing) -> Tensor:
+        """Apply the other two sublayers of `forward`, (N, D) to (N, D); memory is (M, D)."""
         entered = self.cross_attention_sublayer.before(x)
         output = self.cross_attention.cross_attend(entered, packing, memory, memory_packing)
         x = self.cross_attention_sublayer.after(x, output)

@@ -73,9 +73,13 @@ class TestRows:
         ids, target = tokenizer.encode("the cat"), tokenizer.encode("gatto")
         assert "".join(found.source) == "▁the▁cat"
         assert "".join(found.target) == "▁gatto"
-        assert found.weights.shape == (2, 2, len(target) + 1, len(ids) + 1)
+        sizes = {"encoder": (len(ids) + 1,) * 2, "decoder": (len(target) + 1,) * 2}
+        sizes["cross"] = (len(target) + 1, len(ids) + 1)
+        for name, size in sizes.items():
+            layers = model.settings.encoder_layers if name == "encoder" else 2
+            assert getattr(found.weights, name).shape == (layers, 2, *size)
         ((forced,),) = force_all(BatchRunner([model]), [(ids, target)], 1, [[(1, 0)]])
-        torch.testing.assert_close(found.weights[1, 0], forced.attention[0])
+        torch.testing.assert_close(found.weights.cross[1, 0], forced.attention[0])
 
 
 def anchor_text(draw: random.Random) -> list[Pair]:

@@ -97,12 +97,16 @@ class ReferenceTransformer:
                     self.place(name, positions, (t, s), (queries[t, part], keys[s, part], values[s, part]))
                     for s in visible[t]
                 ]
-                exponentials = [torch.exp(self.score(name, head, query, key)) for query, key, _ in pairs]
-                weights = [exponential / sum(exponentials) for exponential in exponentials]
+                weights = self.attention_weights(name, head, pairs)
                 terms = [weight * value for weight, (_, _, value) in zip(weights, pairs, strict=True)]
                 heads.append(torch.stack(terms).sum(0))
             rows.append(torch.cat(heads))
         return self.linear(f"{name}.output", torch.stack(rows))
+
+    def attention_weights(self, name: str, head: int, pairs: list[tuple[Tensor, Tensor, Tensor]]) -> list[Tensor]:
+        """Return the weights of one query over its visible keys: the softmax of the scores (section 3.2.1)."""
+        exponentials = [torch.exp(self.score(name, head, query, key)) for query, key, _ in pairs]
+        return [exponential / sum(exponentials) for exponential in exponentials]
 
     def score(self, name: str, head: int, query: Tensor, key: Tensor) -> Tensor:
         """Return the score of a query and a key, (d) each: before the softmax of section 3.2.1."""

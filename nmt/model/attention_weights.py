@@ -1,0 +1,75 @@
+"""Attention weights of every layer and head, in plain torch: for alignments, the coverage penalty and figures.
+
+A forward pass does not return them, since its kernels never hold the whole matrices. The functions here apply the
+sublayers of the same layers one by one, and compute the weights from what enters each attention.
+
+B sentences, S source length, T target length, both with `<s>` or `</s>`; D width, H heads, L layers.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nmt.model.layers import DecoderLayer, EncoderLayer
+from nmt.model.packing import Packing
+from nmt.model.transformer import Transformer
+
+
+@dataclass(frozen=True)
+class AttentionWeights:
+    """The weights of one sentence pair; each row of a head sums to 1, a row is a query, a column a key."""
+
+    encoder: Tensor  # (L, H, S, S) from source to source
+    decoder: Tensor  # (L, H, T, T) from target to target, 0 to the right of the diagonal
+    cross: Tensor  # (L, H, T, S) from target to source
+
+
+@torch.inference_mode()
+def attention_weights(model: Transformer, source: Tensor, target_in: Tensor) -> AttentionWeights:
+    """Return all weights while a model reads source ids (S) and the target ids (T) behind `<s>` (teacher forcing).
+
+    The model must be in evaluation mode.
+    """
+    assert not model.training, "dropout would change the weights"
+    ids, width = source.unsqueeze(0), model.settings.dim
+    packing = Packing.of([ids])
+    x = model.source_embedding([ids])
+    encoder, decoder, cross = [], [], []
+    for layer in model.encoder:
+        assert isinstance(layer, EncoderLayer)
+        encoder.append(layer.attention.self_weights(layer.attention_sublayer.before(x).view(1, -1, width)))
+        x = layer(x, packing)
+    memory = model.encoder_norm(x)
+    memory_packing, packing = packing, Packing.of([target_in.unsqueeze(0)])
+    x = model.target_embedding([target_in.unsqueeze(0)])
+    for layer in model.decoder:
+        assert isinstance(layer, DecoderLayer)
+        entered = layer.self_attention_sublayer.before(x).view(1, -1, width)
+        decoder.append(layer.self_attention.self_weights(entered, causal=True))
+        x = layer.attend_to_target(x, packing)
+        entered = layer.cross_attention_sublayer.before(x).view(1, -1, width)
+        cross.append(layer.cross_attention.cross_weights(entered, memory.unsqueeze(0), None))
+        x = layer.attend_to_source(x, packing, memory, memory_packing)
+    return AttentionWeights(*(torch.cat(weights).float().cpu() for weights in (encoder, decoder, cross)))
+
+
+def decode_with_attention(
+    model: Transformer, target_in: Tensor, memory: Tensor, source_mask: Tensor | None, layers: Collection[int]
+) -> tuple[Tensor, dict[int, Tensor]]:
+    """Return what `Transformer.decode` does, (B, T, D), and the weights (B, H, T, S) from target to source in `layers`.
+
+    Target ids are (B, T), memory is (B, S, D), the mask (B, S).
+    """
+    packing, memory_packing = Packing.of([target_in]), Packing.of([memory], [source_mask])
+    shape = (*target_in.shape, model.settings.dim)
+    x, weights = model.target_embedding([target_in]), {}
+    for number, layer in enumerate(model.decoder):
+        assert isinstance(layer, DecoderLayer)
+        x = layer.attend_to_target(x, packing)
+        if number in layers:
+            entered = layer.cross_attention_sublayer.before(x).view(shape)
+            weights[number] = layer.cross_attention.cross_weights(entered, memory, memory_packing.masks[0])
+        x = layer.attend_to_source(x, packing, memory.flatten(0, 1), memory_packing)
+    return model.decoder_norm(x).view(shape), weights
