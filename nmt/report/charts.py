@@ -1,50 +1,199 @@
-"""Charts of the page: a specification for the chart library, and the same numbers as text."""
+"""Charts of the page: a specification for plotly.js, and the same numbers as a table for screen readers and print.
 
+The specifications have no colours: the page adds those of the light or dark theme. The Python part of plotly is not
+imported; the page contains the script from its package. plotly.js reads text as HTML, so that all text is escaped.
+"""
+
+import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from html import escape
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from nmt.errors import ConfigError
 
 Number = int | float
+Cell = str | Number | None
+
+MOST_POINTS = 1000
+"""Points of a series that are drawn; more cannot be told apart on a screen."""
+MOST_ROWS = 100
+"""Rows in the table of a line chart."""
+_DASHES = ("solid", "dash", "dot", "dashdot")
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart, and its alternative as text for screen readers and print."""
+    """A chart, and its alternative as text."""
 
     title: str
     summary: str
     """One sentence: what the chart shows, in numbers."""
     columns: tuple[str, ...]
-    rows: tuple[tuple[str | Number | None, ...], ...]
+    rows: tuple[tuple[Cell, ...], ...]
     """The table of its numbers."""
     specification: Mapping[str, Any]
-    """For the chart library, without colours: the page sets those of the light or dark theme."""
+    """`data` and `layout` of plotly.js."""
+    note: str = ""
+    """What the table or the chart leaves out."""
 
 
 @dataclass(frozen=True)
 class Series:
-    """A named sequence of points; None is a gap."""
+    """A named sequence of points with increasing x; None and infinite values are gaps."""
 
     name: str
     x: Sequence[Number]
     y: Sequence[Number | None]
+    style: Literal["line", "points", "best"] = "line"
+    """`best` marks its points with stars."""
 
 
-def line_chart(title: str, summary: str, axes: tuple[str, str], series: Sequence[Series]) -> Chart:
-    """Return lines over a common horizontal axis; `axes` are the labels of the horizontal and the vertical one."""
-    rows = tuple((one.name, x, y) for one in series for x, y in zip(one.x, one.y, strict=True))
-    return Chart(title, summary, ("series", *axes), rows, {})
+def chart_script() -> str:
+    """Return the chart library's script. Raises ConfigError if the extra `report` is not installed."""
+    found = find_spec("plotly")
+    folders = [] if found is None else found.submodule_search_locations or []
+    script = next(
+        (path for path in (Path(one, "package_data/plotly.min.js") for one in folders) if path.exists()), None
+    )
+    if script is None:
+        raise ConfigError(
+            "plotly, which draws the charts, is not installed; run pip install '.[report]' in the checkout"
+        )
+    return script.read_text(encoding="utf-8")
+
+
+def line_chart(
+    title: str, summary: str, axes: tuple[str, str], series: Sequence[Series], logarithmic: bool = False
+) -> Chart:
+    """Return lines over a common horizontal axis.
+
+    `axes` are the labels of the horizontal and the vertical axis; `logarithmic` concerns the vertical one. Series of
+    more than `MOST_POINTS` points are thinned out: their extremes remain.
+    """
+    traces = []
+    for index, one in enumerate(series):
+        x, y = thinned(one.x, one.y)
+        trace: dict[str, Any] = {"type": "scatter", "name": escape(one.name), "x": x, "y": y}
+        if one.style == "line":
+            # a single point has no line
+            trace |= {"mode": "lines" if len(x) > 30 else "lines+markers", "line": {"dash": _DASHES[index % 4]}}
+        else:
+            marker = {"symbol": "star", "size": 14} if one.style == "best" else {"size": 8}
+            trace |= {"mode": "markers", "marker": marker}
+        traces.append(trace)
+    layout = _layout(axes)
+    layout["xaxis"]["rangemode"] = "tozero"
+    if logarithmic:
+        layout["yaxis"] |= {"type": "log"}
+    lines = [one for one in series if one.style != "best"]
+    steps = sorted({x for one in lines for x in one.x})
+    shown = [steps[round(i * (len(steps) - 1) / (MOST_ROWS - 1))] for i in range(MOST_ROWS)]
+    shown = steps if len(steps) <= MOST_ROWS else shown
+    values = [dict(zip(one.x, one.y, strict=True)) for one in lines]
+    rows = tuple((x, *(_finite(value.get(x)) for value in values)) for x in shown)
+    note = f"The table has {len(shown):,} of {len(steps):,} points." if len(shown) < len(steps) else ""
+    columns = (axes[0], *(one.name for one in lines))
+    return Chart(title, summary, columns, rows, {"data": traces, "layout": layout}, note)
 
 
 def bar_chart(
-    title: str, summary: str, axes: tuple[str, str], series: Sequence[tuple[str, Mapping[str, Number]]]
+    title: str, summary: str, axes: tuple[str, str], series: Sequence[tuple[str, Mapping[str, Number | None]]]
 ) -> Chart:
-    """Return bars, side by side for several series; each series maps the name of a bar to its length."""
-    rows = tuple((name, bar, value) for name, bars in series for bar, value in bars.items())
-    return Chart(title, summary, ("series", *axes), rows, {})
+    """Return horizontal bars, beside each other for several series; a series maps the names of bars to lengths."""
+    names = list(dict.fromkeys(name for _, bars in series for name in bars))
+    places = [escape(name) for name in names]
+    traces = [
+        {"type": "bar", "orientation": "h", "name": escape(label), "y": places,
+         "x": [_finite(bars.get(name)) for name in names]}
+        for label, bars in series
+    ]  # fmt: skip
+    layout = _layout((axes[1], ""))
+    layout["yaxis"] |= {"autorange": "reversed", "type": "category"}
+    layout["height"] = 110 + 26 * len(names) * max(1, len(series))
+    layout["hovermode"] = "y unified"
+    rows = tuple((name, *(_finite(bars.get(name)) for _, bars in series)) for name in names)
+    columns = (axes[0], *(label or axes[1] for label, _ in series))
+    return Chart(title, summary, columns, rows, {"data": traces, "layout": layout})
 
 
-def histogram(title: str, summary: str, axes: tuple[str, str], series: Sequence[tuple[str, Sequence[Number]]]) -> Chart:
-    """Return the distributions of values over common intervals; each series is a name and its values."""
-    rows = tuple((name, "values", len(values)) for name, values in series)
-    return Chart(title, summary, ("series", *axes), rows, {})
+def histogram(
+    title: str,
+    summary: str,
+    axes: tuple[str, str],
+    series: Sequence[tuple[str, npt.ArrayLike]],
+    edges: npt.ArrayLike | None = None,
+) -> Chart:
+    """Return the share of values in each interval, in percent, for one or more series of values.
+
+    Without `edges`, the intervals are equal and end at the 99.5th percentile; the last one also holds all above. An
+    interval holds its lower edge, and not its upper one.
+    """
+    arrays = [(name, np.asarray(values, dtype=np.float64)) for name, values in series]
+    bounds = common_edges([values for _, values in arrays]) if edges is None else np.asarray(edges, dtype=np.float64)
+    names = [f"{low:g}–{high:g}" for low, high in itertools.pairwise(bounds.tolist())]
+    names[-1] = f"≥ {bounds[-2]:g}"
+    shares = {}
+    for name, values in arrays:
+        counts = np.histogram(np.clip(values, bounds[0], bounds[-1]), bounds)[0]
+        shares[name] = [rounded(100 * float(count) / max(1, len(values))) for count in counts]
+    traces = [
+        {"type": "bar", "name": escape(name), "x": bounds[:-1].tolist(), "y": share, "width": np.diff(bounds).tolist(),
+         "offset": 0, "customdata": names, "opacity": 1 if len(arrays) == 1 else 0.6,
+         "hovertemplate": "%{customdata}: %{y:.2f} %"}
+        for name, share in shares.items()
+    ]  # fmt: skip
+    layout = _layout(axes) | {"barmode": "overlay", "hovermode": "closest"}
+    rows = tuple(zip(names, *shares.values(), strict=True))
+    return Chart(title, summary, (axes[0], *shares), rows, {"data": traces, "layout": layout})
+
+
+def common_edges(arrays: Sequence[npt.NDArray[np.float64]]) -> npt.NDArray[np.float64]:
+    """Return the edges of at most 40 equal intervals of a round width, from 0 or below to the 99.5th percentile."""
+    values = np.concatenate([array[np.isfinite(array)] for array in arrays] or [np.zeros(1)])
+    low, high = (0.0, 1.0) if not len(values) else (min(0.0, float(values.min())), float(np.quantile(values, 0.995)))
+    width = max(high - low, 1e-9) / 40
+    unit = 10.0 ** math.floor(math.log10(width))
+    width = next(factor * unit for factor in (1, 2, 2.5, 5, 10) if factor * unit >= width * (1 - 1e-9))
+    if all(np.array_equal(array, np.floor(array)) for array in arrays):
+        width = max(1.0, math.ceil(width))
+    first, last = math.floor(low / width), math.floor(high / width) + 1
+    return np.round(np.arange(first, max(last, first + 1) + 1) * width, 9)
+
+
+def thinned(
+    x: Sequence[Number], y: Sequence[Number | None], most: int = MOST_POINTS
+) -> tuple[list[Number], list[Number | None]]:
+    """Return at most `most` points, with the first, the last, and the lowest and highest of each part."""
+    if len(x) <= most:
+        return list(x), [_finite(value) for value in y]
+    values = np.array([math.nan if value is None else value for value in y], dtype=np.float64)
+    kept = {0, len(x) - 1}
+    for part in np.array_split(np.arange(len(x)), (most - 2) // 2):
+        usable = part[np.isfinite(values[part])]
+        if len(usable):
+            kept |= {int(usable[values[usable].argmin()]), int(usable[values[usable].argmax()])}
+    indices = sorted(kept)
+    return [x[i] for i in indices], [_finite(y[i]) for i in indices]
+
+
+def rounded(value: float, digits: int = 6) -> float:
+    """Return a number with a few significant digits, which shortens the page."""
+    return float(f"{value:.{digits}g}")
+
+
+def _finite(value: Number | None) -> Number | None:
+    if value is None or not math.isfinite(value):
+        return None
+    return value if isinstance(value, int) else rounded(value)
+
+
+def _layout(axes: tuple[str, str]) -> dict[str, Any]:
+    x, y = ({"title": {"text": escape(label)}, "automargin": True} for label in axes)
+    return {"xaxis": x, "yaxis": y, "hovermode": "x unified"}

@@ -14,7 +14,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from nmt.report.charts import Chart
+from nmt.report.charts import Chart, chart_script
 
 __all__ = ["Section", "escape", "json_for_script", "render_page", "table"]
 
@@ -62,10 +62,10 @@ def _cell(value: object) -> str:
 
 
 def render_page(title: str, sections: Sequence[Section]) -> str:
-    """Return the page as HTML. Raises NMTError if the chart library is not installed."""
+    """Return the page as HTML. Raises ConfigError if the chart library is not installed."""
     names = list(dict.fromkeys(["page.css", "page.js", *(name for section in sections for name in section.assets)]))
     styles = "\n".join(_asset(name) for name in names if name.endswith(".css"))
-    scripts = [_asset(name) for name in names if name.endswith(".js")]
+    scripts = [chart_script(), *(_asset(name) for name in names if name.endswith(".js"))]
     hashes = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
     policy = f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; font-src data:; "
     policy += "base-uri 'none'; form-action 'none'"
@@ -82,7 +82,8 @@ def render_page(title: str, sections: Sequence[Section]) -> str:
 <style>{styles}</style>
 </head>
 <body>
-<header><h1>{escape(title)}</h1><nav id="tabs" aria-label="Sections">{tabs}</nav></header>
+<header><div class="title"><h1>{escape(title)}</h1><button type="button" id="theme" hidden>Dark theme</button></div>
+<nav aria-label="Sections"><div id="tabs">{tabs}</div></nav></header>
 <main>{body}</main>
 {"".join(f"<script>{script}</script>" for script in scripts)}
 </body>
@@ -92,13 +93,7 @@ def render_page(title: str, sections: Sequence[Section]) -> str:
 
 def _render_section(section: Section) -> str:
     def place(match: re.Match[str]) -> str:
-        chart = section.charts[match[1]]
-        numbers = table(chart.columns, chart.rows)
-        return (
-            f'<figure data-chart="{escape(match[1])}"><figcaption><strong>{escape(chart.title)}</strong> '
-            f'{escape(chart.summary)}</figcaption><div class="chart"></div>'
-            f"<details><summary>Numbers of this chart</summary>{numbers}</details></figure>"
-        )
+        return _render_chart(match[1], section.charts[match[1]])
 
     html = _PLACE.sub(place, section.html)
     charts = {name: chart.specification for name, chart in section.charts.items()}
@@ -106,6 +101,15 @@ def _render_section(section: Section) -> str:
     return (
         f'<section id="{section.id}" aria-labelledby="{section.id}-title"><h2 id="{section.id}-title">'
         f'{escape(section.title)}</h2>{html}<script type="application/json">{content}</script></section>'
+    )
+
+
+def _render_chart(name: str, chart: Chart) -> str:
+    label = escape(f"{chart.title}. {chart.summary}")
+    return (
+        f'<figure data-chart="{escape(name)}"><figcaption><strong>{escape(chart.title)}</strong> '
+        f'{escape(chart.summary)}</figcaption><div class="chart" role="img" aria-label="{label}"></div>'
+        f"<details><summary>Numbers</summary>{table(chart.columns, chart.rows, chart.note)}</details></figure>"
     )
 
 
