@@ -6,6 +6,7 @@ from pathlib import Path
 
 from nmt.report.data_section import data_section
 from nmt.report.page import Section, render_page
+from nmt.report.run_records import RunRecords, read_run
 from nmt.report.run_section import run_section
 from nmt.system.console import Console
 from nmt.system.files import check_file, replace_text
@@ -26,10 +27,11 @@ class ReportRequest:
 def report(request: ReportRequest, console: Console) -> None:
     """Write the page of a run. Raises NMTError."""
     output = check_file(request.output)
-    page = render_page(f"Run {request.run.name}", _sections(request))
+    run = read_run(request.run)
+    page = render_page(run.name, _sections(request, run))
     replace_text(output, page)
     console.info(f"wrote {request.output}")
 
 
-def _sections(request: ReportRequest) -> list[Section]:
-    return [run_section(request.run), data_section(request.run)]
+def _sections(request: ReportRequest, run: RunRecords) -> list[Section]:
+    return [run_section(run), data_section(request.run)]

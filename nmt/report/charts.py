@@ -188,6 +188,15 @@ def rounded(value: float, digits: int = 6) -> float:
     return float(f"{value:.{digits}g}")
 
 
+def short(value: float) -> str:
+    """Return a number for reading.
+
+    >>> short(0.0012345), short(18725.93)
+    ('0.001234', '18,726')
+    """
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
 def _finite(value: Number | None) -> Number | None:
     if value is None or not math.isfinite(value):
         return None

@@ -14,9 +14,9 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from nmt.report.charts import Chart, chart_script
+from nmt.report.charts import Chart, chart_script, short
 
-__all__ = ["Section", "escape", "json_for_script", "render_page", "table"]
+__all__ = ["Section", "definitions", "escape", "json_for_script", "render_page", "table"]
 
 _PLACE = re.compile(r'<div data-chart="([^"]*)"></div>')
 
@@ -54,10 +54,19 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]], caption: str
     return f'<div class="scroll" tabindex="0">{content}</div>'
 
 
+def definitions(items: Sequence[tuple[str, str, str]]) -> str:
+    """Return a list of short facts, each with its name, its value and a note; all are escaped."""
+    entries = "".join(
+        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}{f'<small>{escape(note)}</small>' if note else ''}</dd></div>"
+        for name, value, note in items
+    )
+    return f'<dl class="cards">{entries}</dl>'
+
+
 def _cell(value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return f"<td>{'' if value is None else escape(str(value))}</td>"
-    text = f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+    text = f"{value:,}" if isinstance(value, int) else short(value)
     return f'<td class="number">{text}</td>'
 
 

@@ -1,10 +1,164 @@
-"""The section Run: the course of the training, its recipe and its environment."""
+"""The section Run: the course of the training, its recipe, and how to repeat it."""
 
+import json
+import math
+import shlex
 from pathlib import Path
 
-from nmt.report.page import Section, escape
+from nmt.config import Recipe
+from nmt.config.recorded import Difference, differences
+from nmt.report.page import Section, definitions, escape, table
+from nmt.report.run_charts import run_charts
+from nmt.report.run_records import RunRecords, mean, number, unsmoothed_loss
+from nmt.system.console import counted
+from nmt.training.display import format_seconds
+
+_MOST_SKIPPED_SHOWN = 20
 
 
-def run_section(run: Path) -> Section:
-    """Return the section of a run directory."""
-    return Section("run", "Run", f"<p>{escape(str(run))}</p>")
+def run_section(run: RunRecords) -> Section:
+    """Return the section of a run."""
+    charts = run_charts(run)
+    places = "".join(f'<div data-chart="{name}"></div>' for name in charts)
+    problems = "".join(f'<p class="warning">{escape(problem)}</p>' for problem in run.problems)
+    html = (
+        f"{problems}{_overview(run)}{_remarks(run)}<h3>Course</h3>"
+        f'<div class="charts">{places}</div>{_interventions(run)}{_recipe(run)}{_environment(run)}{_repetition(run)}'
+    )
+    return Section("run", "Run", html, charts)
+
+
+def _overview(run: RunRecords) -> str:
+    last = (run.train or run.validations or [{}])[-1]
+    seconds, best = number(last, "seconds"), run.best
+    items = [("State", run.state, ""), ("Step", f"{run.last_step:,}", f"epoch {number(last, 'epoch') or 0:.2f}")]
+    if seconds is not None:
+        items.append(("Training time", format_seconds(seconds), "hours:minutes:seconds, pauses not counted"))
+    if best is not None:
+        items.append(("Best validation", f"BLEU {best['bleu']:.2f}", f"chrF {best['chrf']:.2f}, step {best['step']:,}"))
+    items += [(f"Test {score['name']}", f"{score['value']:.2f}", "best checkpoint") for score in run.test_scores]
+    return definitions(items)
+
+
+def _remarks(run: RunRecords) -> str:
+    """Return what in the log needs attention, as a list."""
+    found = [remark for rule in (_stability, _fit, _speed) for remark in rule(run)]
+    if not found:
+        return "<p>Nothing in the log is unusual.</p>"
+    return f"<ul>{''.join(f'<li>{escape(remark)}</li>' for remark in found)}</ul>"
+
+
+def _stability(run: RunRecords) -> list[str]:
+    remarks = []
+    if run.skipped:
+        remarks.append(f"{counted(len(run.skipped), 'update')} skipped, because the loss or gradient was not finite.")
+    rate = 1.0 if run.progress is None else run.progress.adjustments.rate
+    if rate < 1:
+        remarks.append(f"After divergence the training continued with {rate:g} of the learning rate.")
+    if run.progress is not None and run.progress.adjustments.largest_batch is not None:
+        largest = run.progress.adjustments.largest_batch
+        remarks.append(f"Batches of more than {largest:,} tokens did not fit in memory and were processed in parts.")
+    losses = [loss for record in run.train if (loss := unsmoothed_loss(record)) is not None]
+    if losses and losses[-1] > 1.2 * min(losses) + 0.1:
+        remarks.append(f"The training loss rose from {min(losses):.3f} to {losses[-1]:.3f} at the end: it diverges.")
+    return remarks
+
+
+def _fit(run: RunRecords) -> list[str]:
+    if not run.validations:
+        return ["There is no validation, so the log does not show how well the model translates other text."]
+    best, last = run.best, run.validations[-1]
+    losses = [(loss, record["step"]) for record in run.validations if (loss := number(record, "loss")) is not None]
+    lowest, step = min(losses, default=(0.0, 0))
+    if losses and losses[-1][0] > 1.02 * lowest + 0.01:
+        return [
+            f"The validation loss is lowest at step {step:,} ({lowest:.3f}) and rises to {losses[-1][0]:.3f}: the "
+            "model overfits; more text, more dropout or fewer steps help."
+        ]
+    if best is not None and best["step"] == last["step"] and len(run.validations) > 1:
+        return ["The last validation is the best one: with more steps the model may still improve."]
+    return []
+
+
+def _speed(run: RunRecords) -> list[str]:
+    remarks = []
+    padding, waiting = (mean(run.train, key) for key in ("padding", "loader_wait"))
+    if padding > 0.3:
+        remarks.append(f"{padding:.0%} of the target tokens in batches are padding; more length groups have less.")
+    if waiting > 0.1:
+        remarks.append(f"In {waiting:.0%} of the time no batch was ready: reading the corpus is slower than the model.")
+    return remarks
+
+
+def _interventions(run: RunRecords) -> str:
+    """Return the skipped updates and rollbacks."""
+    head = "<h3>Skipped updates and rollbacks</h3>"
+    rollbacks = 0 if run.progress is None else round(-math.log2(run.progress.adjustments.rate))
+    rollbacks = max(rollbacks, len(run.rollbacks))
+    if not run.skipped and not rollbacks:
+        return f"{head}<p>None.</p>"
+    text = f"{counted(len(run.skipped), 'update')} skipped; {counted(rollbacks, 'rollback')} to an earlier checkpoint."
+    rows = [(one["step"], str(one.get("loss", "")), str(one.get("gradient_norm", ""))) for one in run.skipped]
+    shown = table(("step", "loss", "gradient norm"), rows[:_MOST_SKIPPED_SHOWN]) if rows else ""
+    batches = f" Their batches are in {run.path / 'skipped'}." if (run.path / "skipped").is_dir() else ""
+    return f"{head}<p>{escape(text + batches)}</p>{shown}"
+
+
+def _recipe(run: RunRecords) -> str:
+    head, full = "<h3>Recipe</h3>", ""
+    if run.recipe_text:
+        full = (
+            f'<details><summary>The whole recipe</summary><pre tabindex="0">{escape(run.recipe_text)}</pre></details>'
+        )
+    if run.recipe is None:
+        return f"{head}{full}"
+    rows = [(change.key, _as_text(change.now), _as_text(change.before)) for change in changed_settings(run.recipe)]
+    return f"{head}<p>Settings that differ from the defaults.</p>{table(('key', 'value', 'default'), rows)}{full}"
+
+
+def changed_settings(recipe: Recipe) -> list[Difference]:
+    """Return the settings that are not the defaults; `before` is the default."""
+    now = recipe.model_dump(mode="json")
+    required = {"name": recipe.name, "languages": recipe.languages, "run": recipe.run}
+    # the texts have no default, so that each one is a difference
+    default = Recipe.model_validate({**required, "data": {"train": recipe.data.train}}).model_dump(mode="json")
+    schedule = recipe.train.schedule
+    name = default["train"]["schedule"]["name"]
+    default["train"]["schedule"] = {**type(schedule)(name=schedule.name).model_dump(mode="json"), "name": name}  # type: ignore[arg-type]
+    default.update(name=None, languages=None, run=None)
+    default["data"]["train"] = None
+    return [change for change in differences(default, now) if not change.key.endswith(".oversample") or change.now != 1]
+
+
+def _as_text(value: object) -> str:
+    return "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _environment(run: RunRecords) -> str:
+    """Return versions and device, the signatures of the scores, and the digests of corpus and model."""
+    rows = [(name, _as_text(value)) for name, value in run.environment.items()]
+    if run.recipe is not None:
+        rows += [(f"runtime.{name}", _as_text(value)) for name, value in run.recipe.runtime.model_dump().items()]
+        rows.append(("seed", str(run.recipe.seed)))
+    rows += [(f"signature of {score['name']}", str(score.get("signature", ""))) for score in run.test_scores]
+    if run.progress is not None:
+        rows.append(("fingerprint of the corpus", run.progress.corpus))
+    if run.model_digest:
+        rows.append(("digest of the best model", run.model_digest))
+    note = "" if run.environment else "<p>The versions of the programs are not recorded in this run.</p>"
+    return f"<h3>Environment and signatures</h3>{note}{table(('item', 'value'), rows)}"
+
+
+def _repetition(run: RunRecords) -> str:
+    recipe, again = str(run.path / "recipe.yaml"), f"run={run.path}-again"
+    command = f"nmt train --config {shlex.quote(recipe)} --set {shlex.quote(again)}"
+    note = "On the same machine, with the same versions and number of threads, it gives the same model."
+    missing = [] if run.recipe is None else [path for path in texts_of(run.recipe) if not path.exists()]
+    lost = f'<p class="warning">No longer there: {escape(", ".join(map(str, missing)))}</p>' if missing else ""
+    return f'<h3>To train it again</h3><pre tabindex="0">{escape(command)}</pre><p>{note}</p>{lost}'
+
+
+def texts_of(recipe: Recipe) -> list[Path]:
+    """Return the files that the recipe reads."""
+    corpora = (*recipe.data.train, recipe.data.valid, recipe.data.test)
+    return [path for corpus in corpora if corpus is not None for path in corpus.files.values()]

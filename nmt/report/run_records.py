@@ -1,0 +1,204 @@
+"""What a run directory holds about its training, read without changing it and without torch."""
+
+import contextlib
+import json
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nmt.config import Recipe, load_recipe
+from nmt.errors import ModelError, NMTError
+from nmt.system.files import RUN, is_directory_of, lock
+from nmt.training.progress import Progress, read_progress
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class RunRecords:
+    """The log, the recipe and the results of a run; what is missing or damaged is named in `problems`."""
+
+    path: Path
+    train: list[Record]
+    """Lines of the log of type train, one for each logging interval, in the order of steps; likewise those below."""
+    validations: list[Record]
+    skipped: list[Record]
+    rollbacks: list[Record]
+    recipe: Recipe | None
+    recipe_text: str
+    progress: Progress | None
+    """Of the newest checkpoint."""
+    environment: dict[str, Any]
+    """Versions and device, as far as the run records them."""
+    best_step: int | None
+    """Of the checkpoint to which the link `best` leads."""
+    model_digest: str
+    """Of the best checkpoint, or the last one; empty if it records none."""
+    test_scores: list[Record]
+    holder: str
+    """The process that trains now, empty if none does."""
+    problems: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The name in the recipe, else that of the folder."""
+        return self.recipe.name if self.recipe is not None else self.path.resolve().name
+
+    @property
+    def state(self) -> str:
+        """Whether it trains now, has reached a limit, or was interrupted."""
+        if self.holder:
+            return "training now"
+        if self.recipe is None or self.progress is None:
+            return "interrupted" if self.progress is None else "not training"
+        stop, progress = self.recipe.train.stop, self.progress
+        limits = (
+            ("steps", stop.steps, progress.step),
+            ("epochs", stop.epochs, progress.epoch),
+            ("hours", stop.hours, progress.seconds / 3600),
+            ("patience", stop.patience, progress.validations_without_gain),
+        )
+        reached = [name for name, limit, value in limits if limit is not None and value >= limit]
+        return f"complete ({', '.join(reached)})" if reached else "interrupted"
+
+    @property
+    def last_step(self) -> int:
+        """The last step in the log or in a checkpoint."""
+        logged: list[int] = [record["step"] for record in (*self.train[-1:], *self.validations[-1:])]
+        return max([*logged, 0 if self.progress is None else self.progress.step])
+
+    @property
+    def best(self) -> Record | None:
+        """The validation of the best checkpoint; without that link, the best by `train.best_metric`."""
+        linked = [record for record in self.validations if self.best_step == record["step"]]
+        metric = "bleu" if self.recipe is None else self.recipe.train.best_metric
+        sign = -1 if metric == "loss" else 1
+        values = [(number(record, metric), record) for record in self.validations]
+        ordered = sorted(((sign * value, record) for value, record in values if value is not None), key=lambda p: p[0])
+        return next(iter([*linked, *(record for _, record in ordered[-1:])]), None)
+
+
+def read_run(path: Path) -> RunRecords:
+    """Read a run directory of this or an earlier version. Raises ModelError if it is none, or if nothing is logged."""
+    if not is_directory_of(path, RUN):
+        found = "no folder of this name" if not path.is_dir() else "this folder is not a run"
+        raise ModelError(f"{path}: {found}; expected the folder that 'run' in a recipe names, such as runs/demo-en-it")
+    problems: list[str] = []
+    records = _read_log(path / "metrics.jsonl", problems)
+    if not records:
+        raise ModelError(
+            f"{path}: nothing is logged yet; a report needs the first line of metrics.jsonl, which nmt train writes "
+            "after train.log_every steps"
+        )
+    recipe, text = _read_recipe(path / "recipe.yaml", problems)
+    of_type = {kind: _ordered(records, kind) for kind in ("train", "validation", "skipped", "rollback")}
+    return RunRecords(
+        path, of_type["train"], of_type["validation"], of_type["skipped"], of_type["rollback"], recipe, text,
+        _read_last_progress(path), _read_environment(path), _best_step(path), _model_digest(path),
+        _read_test_scores(path / "test.json", problems),
+        _holder(path / "lock"), tuple(problems),
+    )  # fmt: skip
+
+
+def mean(records: Sequence[Record], key: str) -> float:
+    """Return the mean of the numbers that records have under a key, 0 if they have none."""
+    values = [value for record in records if (value := number(record, key)) is not None]
+    return sum(values) / len(values) if values else 0.0
+
+
+def number(record: Record, key: str) -> float | None:
+    """Return a finite number of a record, else None."""
+    value = record.get(key)
+    return value if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def unsmoothed_loss(record: Record) -> float | None:
+    """Return the mean negative log-likelihood per target token in nats, of which every log holds the perplexity."""
+    perplexity = number(record, "perplexity")
+    return math.log(perplexity) if perplexity is not None and perplexity > 0 else None
+
+
+def _read_log(file: Path, problems: list[str]) -> list[Record]:
+    """Return the lines that are records with a step and a type."""
+    if not file.exists():
+        return []
+    lines = file.read_bytes().split(b"\n")
+    records, damaged = [], []
+    for index, line in enumerate(lines, start=1):
+        record = None
+        with contextlib.suppress(ValueError, RecursionError):
+            record = json.loads(line) if line.strip() else None
+        if isinstance(record, dict) and isinstance(record.get("step"), int) and isinstance(record.get("type"), str):
+            records.append(record)
+        elif line.strip():
+            damaged.append(index)
+    if damaged == [len(lines)]:
+        problems.append(f"The last line of {file.name} is incomplete: the process was killed while it was written.")
+    elif damaged:
+        problems.append(
+            f"{file.name}:{damaged[0]}: not a record of nmt train; {len(damaged):,} such lines are ignored."
+        )
+    return records
+
+
+def _ordered(records: Sequence[Record], kind: str) -> list[Record]:
+    """Return the records of a type by step, the last one of each step."""
+    by_step = {record["step"]: record for record in records if record["type"] == kind}
+    return [by_step[step] for step in sorted(by_step)]
+
+
+def _read_recipe(file: Path, problems: list[str]) -> tuple[Recipe | None, str]:
+    try:
+        return load_recipe(file), file.read_text(encoding="utf-8")
+    except (NMTError, OSError, ValueError) as error:
+        problems.append(f"The recipe cannot be read: {error}")
+        return None, file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+
+
+def _read_last_progress(path: Path) -> Progress | None:
+    for checkpoint in sorted((path / "checkpoints").glob("step-*"), reverse=True):
+        with contextlib.suppress(NMTError):
+            return read_progress(checkpoint)
+    return None
+
+
+def _best_step(path: Path) -> int | None:
+    found = re.fullmatch(r"step-(\d{8})", (path / "best").resolve().name)
+    return int(found[1]) if found else None
+
+
+def _model_digest(path: Path) -> str:
+    with contextlib.suppress(OSError, ValueError):
+        best = path / ("best" if (path / "best").exists() else "last")
+        content = json.loads((best / "config.json").read_bytes())
+        return str(content.get("digest", "")) if isinstance(content, dict) else ""
+    return ""
+
+
+def _read_environment(path: Path) -> dict[str, Any]:
+    with contextlib.suppress(OSError, ValueError):
+        content = json.loads((path / "run.json").read_bytes())
+        environment = content.get("environment") if isinstance(content, dict) else None
+        return environment if isinstance(environment, dict) else {}
+    return {}
+
+
+def _read_test_scores(file: Path, problems: list[str]) -> list[Record]:
+    try:
+        scores = json.loads(file.read_bytes())
+        return [score for score in scores if number(score, "value") is not None]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, TypeError, AttributeError):
+        problems.append(f"{file.name} is damaged; nmt train writes it again when training ends.")
+        return []
+
+
+def _holder(file: Path) -> str:
+    """Return the process that holds the lock of a training, empty if none does."""
+    with contextlib.suppress(OSError), file.open(encoding="utf-8", errors="replace") as stream:
+        return (stream.read(200) or "a process") if lock(stream.fileno()) == "busy" else ""
+    return ""
