@@ -97,6 +97,17 @@ class Data(Section):
     filters: Filters = Filters()
     """Rules that exclude training pairs."""
 
+    @property
+    def prepared_texts(self) -> dict[str, CorpusFile]:
+        """The texts of a prepared corpus by key: `data.train.0`, …, `data.valid`."""
+        texts = {f"data.train.{number}": corpus for number, corpus in enumerate(self.train)}
+        return texts if self.valid is None else texts | {"data.valid": self.valid}
+
+    @property
+    def tags(self) -> list[str]:
+        """The tags in those texts, sorted."""
+        return sorted({corpus.tag for corpus in self.prepared_texts.values() if corpus.tag is not None})
+
 
 class TokenizerSettings(Section):
     """The SentencePiece model that splits text into pieces."""

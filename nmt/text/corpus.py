@@ -88,7 +88,11 @@ def read_lines(path: Path) -> Iterator[str]:
             try:
                 yield raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
             except UnicodeDecodeError as error:
-                raise DataError(_not_utf8(path, number, raw, error)) from None
+                raise DataError(
+                    f"{path}:{number}: not UTF-8: found the byte 0x{raw[error.start]:02X} at byte {error.start + 1} of "
+                    "the line. Correct the line, or convert the file; if it is Latin-1: iconv -f LATIN1 -t UTF-8 FILE "
+                    "> NEWFILE"
+                ) from None
 
 
 def read_pairs(corpus: CorpusFile) -> Iterator[SentencePair]:
@@ -98,9 +102,7 @@ def read_pairs(corpus: CorpusFile) -> Iterator[SentencePair]:
     """
     if corpus.tsv is not None:
         return _read_tsv(corpus.tsv, corpus.columns)
-    assert corpus.source is not None
-    assert corpus.target is not None
-    return _read_two_files(corpus.source, corpus.target)
+    return _read_two_files(*corpus.files.values())
 
 
 def open_file(path: Path) -> io.BufferedReader:
@@ -111,7 +113,10 @@ def open_file(path: Path) -> io.BufferedReader:
             raise DataError(f"{path}: expected a text file, found {kind}")
         return path.open("rb")
     except FileNotFoundError:
-        raise DataError(f"{path}: no such file{_how_to_fetch(path)}") from None
+        folders = pairwise(path.parts[:-1])
+        fetched = any(above == "data" and folder.startswith(_DOWNLOADED_FOLDERS) for above, folder in folders)
+        advice = "; run `make data` to fetch the corpora that the shipped recipes use" if fetched else ""
+        raise DataError(f"{path}: no such file{advice}") from None
     except OSError as error:
         raise DataError(f"{path}: cannot read it: {error.strerror}") from None
     except ValueError:
@@ -119,15 +124,20 @@ def open_file(path: Path) -> io.BufferedReader:
 
 
 def _read_tsv(path: Path, columns: tuple[int, int]) -> Iterator[SentencePair]:
-    source, target = columns[0] - 1, columns[1] - 1
+    source, target = columns
     needed = max(columns)
     for number, line in enumerate(read_lines(path), start=1):
         fields = line.split("\t")
         if len(fields) < needed:
-            if line and not line.isspace():
-                raise DataError(_too_few_columns(path, number, fields, columns))
+            if line.strip():
+                found = "1 column (no tab)" if len(fields) == 1 else f"{len(fields)} columns"
+                raise DataError(
+                    f"{path}:{number}: found {found}, expected at least {needed}, since the source is column {source} "
+                    f"and the target column {target}: {line if len(line) <= 60 else line[:60] + '…'!r}. "
+                    "Separate the columns with one tab, or set `columns` of this corpus in the recipe"
+                )
             fields = [""] * needed
-        yield SentencePair(fields[source], fields[target])
+        yield SentencePair(fields[source - 1], fields[target - 1])
 
 
 def _read_two_files(source: Path, target: Path) -> Iterator[SentencePair]:
@@ -161,12 +171,8 @@ class _TextStream(io.RawIOBase):
         return self._stream.isatty()
 
     def readinto(self, buffer: "WriteableBuffer") -> int:
-        view = memoryview(buffer).cast("B")
-        while not self._rest:
-            chunk = next(self._chunks, None)
-            if chunk is None:
-                return 0
-            self._rest = chunk
+        view = memoryview(buffer)
+        self._rest = self._rest or next(filter(None, self._chunks), b"")
         size = min(len(view), len(self._rest))
         view[:size], self._rest = self._rest[:size], self._rest[size:]
         return size
@@ -257,27 +263,3 @@ def _decodes(block: bytes, encoding: str) -> bool:
     except UnicodeDecodeError:
         return False
     return sum(character.isprintable() or character.isspace() for character in text) > 0.95 * len(text)
-
-
-def _too_few_columns(path: Path, number: int, fields: list[str], columns: tuple[int, int]) -> str:
-    found = "1 column (no tab)" if len(fields) == 1 else f"{len(fields)} columns"
-    start = "\t".join(fields)
-    shown = repr(start if len(start) <= 60 else start[:60] + "…")
-    return (
-        f"{path}:{number}: found {found}, expected at least {max(columns)}, "
-        f"since the source is column {columns[0]} and the target column {columns[1]}: {shown}. "
-        "Separate the columns with one tab, or set `columns` of this corpus in the recipe"
-    )
-
-
-def _not_utf8(path: Path, number: int, raw: bytes, error: UnicodeDecodeError) -> str:
-    return (
-        f"{path}:{number}: not UTF-8: found the byte 0x{raw[error.start]:02X} at byte {error.start + 1} of the line. "
-        "Correct the line, or convert the file; if it is Latin-1: iconv -f LATIN1 -t UTF-8 FILE > NEWFILE"
-    )
-
-
-def _how_to_fetch(path: Path) -> str:
-    folders = path.parts[:-1]
-    fetched = any(above == "data" and folder.startswith(_DOWNLOADED_FOLDERS) for above, folder in pairwise(folders))
-    return "; run `make data` to fetch the corpora that the shipped recipes use" if fetched else ""

@@ -25,66 +25,43 @@ UNSPACED = HAN + KANA
 UNSPACED_TEXT = "\u2ff0-\u2fff\u3001-\u312f\u3190-\u31ff\u4dc0-\u4dff\ufe30-\ufe4f\uff01-\uff9f" + UNSPACED
 """Those letters and all other characters of such text: punctuation, full-width forms, phonetic signs."""
 
-SCRIPTS = {
-    "Latin": "A-Za-zªºÀ-ÖØ-öø-ʯᴀ-ᴥᵢ-ᵥᵫ-ᶚḀ-ỿↃↄⱠ-ⱿꜢ-ꟿꬰ-ꭤꭦ-ꭨﬀ-ﬆＡ-Ｚａ-ｚ",
-    "Arabic": "\u0620-\u064a\u066e-\u06d3\u06d5-\u06ff\u0750-\u077f\u0870-\u08ff\ufb50-\ufdff\ufe70-\ufefc",
-    "Armenian": "\u0531-\u0588\ufb13-\ufb17",
-    "Bengali": "\u0980-\u09ff",
-    "Cyrillic": "\u0400-\u052f\u1c80-\u1c8f\u1d2b\u2de0-\u2dff\ua640-\ua69f",
-    "Devanagari": "\u0900-\u097f\ua8e0-\ua8ff",
-    "Ethiopic": "\u1200-\u139f\u2d80-\u2ddf\uab01-\uab2f",
-    "Georgian": "\u10a0-\u10ff\u1c90-\u1cbf\u2d00-\u2d2f",
-    "Greek": "\u0370-\u03ff\u1d26-\u1d2a\u1f00-\u1fff\uab65",
-    "Gujarati": "\u0a80-\u0aff",
-    "Gurmukhi": "\u0a00-\u0a7f",
-    "Han": HAN,
-    "Hangul": HANGUL,
-    "Hebrew": "\u0590-\u05ff\ufb1d-\ufb4f",
-    "Japanese": KANA + HAN,
-    "Kannada": "\u0c80-\u0cff",
-    "Khmer": "\u1780-\u17ff",
-    "Lao": "\u0e80-\u0eff",
-    "Malayalam": "\u0d00-\u0d7f",
-    "Myanmar": "\u1000-\u109f\ua9e0-\ua9ff\uaa60-\uaa7f",
-    "Sinhala": "\u0d80-\u0dff",
-    "Tamil": "\u0b80-\u0bff",
-    "Telugu": "\u0c00-\u0c7f",
-    "Thai": "\u0e00-\u0e7f",
-    "Tibetan": "\u0f00-\u0fff",
+_SCRIPTS = {
+    "Latin": (
+        "A-Za-zªºÀ-ÖØ-öø-ʯᴀ-ᴥᵢ-ᵥᵫ-ᶚḀ-ỿↃↄⱠ-ⱿꜢ-ꟿꬰ-ꭤꭦ-ꭨﬀ-ﬆＡ-Ｚａ-ｚ",
+        "af br ca co cs cy da de en eo es et eu fi fo fr fy ga gd gl hr ht hu id is it la lb lt lv mi "
+        "ms mt nb nl nn no oc pl pt rm ro sc sk sl so sq st sv sw tl tr vi xh yo zu",
+    ),
+    "Arabic": (
+        "\u0620-\u064a\u066e-\u06d3\u06d5-\u06ff\u0750-\u077f\u0870-\u08ff\ufb50-\ufdff\ufe70-\ufefc",
+        "ar fa ur ps",
+    ),
+    "Armenian": ("\u0531-\u0588\ufb13-\ufb17", "hy"),
+    "Bengali": ("\u0980-\u09ff", "bn as"),
+    "Cyrillic": ("\u0400-\u052f\u1c80-\u1c8f\u1d2b\u2de0-\u2dff\ua640-\ua69f", "ru uk be bg mk ky mn"),
+    "Devanagari": ("\u0900-\u097f\ua8e0-\ua8ff", "hi mr ne sa"),
+    "Ethiopic": ("\u1200-\u139f\u2d80-\u2ddf\uab01-\uab2f", "am ti"),
+    "Georgian": ("\u10a0-\u10ff\u1c90-\u1cbf\u2d00-\u2d2f", "ka"),
+    "Greek": ("\u0370-\u03ff\u1d26-\u1d2a\u1f00-\u1fff\uab65", "el"),
+    "Gujarati": ("\u0a80-\u0aff", "gu"),
+    "Gurmukhi": ("\u0a00-\u0a7f", "pa"),
+    "Han": (HAN, "zh yue cmn wuu lzh"),
+    "Hangul": (HANGUL, "ko"),
+    "Hebrew": ("\u0590-\u05ff\ufb1d-\ufb4f", "he yi"),
+    "Japanese": (KANA + HAN, "ja"),
+    "Kannada": ("\u0c80-\u0cff", "kn"),
+    "Khmer": ("\u1780-\u17ff", "km"),
+    "Lao": ("\u0e80-\u0eff", "lo"),
+    "Malayalam": ("\u0d00-\u0d7f", "ml"),
+    "Myanmar": ("\u1000-\u109f\ua9e0-\ua9ff\uaa60-\uaa7f", "my"),
+    "Sinhala": ("\u0d80-\u0dff", "si"),
+    "Tamil": ("\u0b80-\u0bff", "ta"),
+    "Telugu": ("\u0c00-\u0c7f", "te"),
+    "Thai": ("\u0e00-\u0e7f", "th"),
+    "Tibetan": ("\u0f00-\u0fff", "bo dz"),
 }
-"""The letters of each script."""
-
-_LANGUAGES = {
-    "Latin": "af br ca co cs cy da de en eo es et eu fi fo fr fy ga gd gl hr ht hu id is it la lb lt lv mi ms mt "
-    "nb nl nn no oc pl pt rm ro sc sk sl so sq st sv sw tl tr vi xh yo zu",
-    "Arabic": "ar fa ur ps",
-    "Armenian": "hy",
-    "Bengali": "bn as",
-    "Cyrillic": "ru uk be bg mk ky mn",
-    "Devanagari": "hi mr ne sa",
-    "Ethiopic": "am ti",
-    "Georgian": "ka",
-    "Greek": "el",
-    "Gujarati": "gu",
-    "Gurmukhi": "pa",
-    "Han": "zh yue cmn wuu lzh",
-    "Hangul": "ko",
-    "Hebrew": "he yi",
-    "Japanese": "ja",
-    "Kannada": "kn",
-    "Khmer": "km",
-    "Lao": "lo",
-    "Malayalam": "ml",
-    "Myanmar": "my",
-    "Sinhala": "si",
-    "Tamil": "ta",
-    "Telugu": "te",
-    "Thai": "th",
-    "Tibetan": "bo dz",
-}
-"""Languages that are written in one script. Others (sr, kk, uz) have none in this table."""
-
-_SCRIPT_OF = {language: script for script, languages in _LANGUAGES.items() for language in languages.split()}
+"""The letters of each script, and the languages that are written in it alone; others (sr, kk, uz) are not listed."""
+SCRIPTS = {script: letters for script, (letters, _) in _SCRIPTS.items()}
+_SCRIPT_OF = {language: script for script, (_, languages) in _SCRIPTS.items() for language in languages.split()}
 _ALIASES = {"zho": "zh", "chi": "zh", "jpn": "ja", "jp": "ja", "kor": "ko"}
 
 _EAST_ASIAN = {"zh": ("Chinese", "zh"), "ja": ("Japanese", "ja-mecab"), "ko": ("Korean", "ko-mecab")}

@@ -11,29 +11,28 @@ _EXAMPLES = 5
 
 @dataclass(frozen=True)
 class Overlap:
-    """How many sentences of a held-out text occur in another text; both are normalized before they are compared."""
+    """How many sentences of a held-out text occur in another text; both are normalized before they are compared.
+
+    Of all `sentences` of the text (`validation` or `test`), the source of `sources` occurs within the other one
+    (`training` or `validation`), that of `pairs` with the same translation; `examples` are some of these sources.
+    """
 
     text: str
-    """`validation` or `test`."""
     within: str
-    """`training` or `validation`."""
     sentences: int
-    """Sentences of the held-out text."""
     sources: int
-    """Those whose source occurs in the other text."""
     pairs: int
-    """Those that occur there with the same translation."""
     examples: tuple[str, ...]
-    """Some of these sources."""
 
     def __str__(self) -> str:
         share = self.sources / self.sentences
         lines = [
             f"{self.sources:,} of {self.sentences:,} {self.text} sentences ({share:.1%}) are also in the {self.within} "
             f"text, {self.pairs:,} of them with the same translation; scores on them are too good. Remove them from "
-            "one of the texts:"
+            "one of the texts:",
+            *(example if len(example) <= 80 else f"{example[:80]}…" for example in self.examples),
         ]
-        return "\n  ".join(lines + [example if len(example) <= 80 else f"{example[:80]}…" for example in self.examples])
+        return "\n  ".join(lines)
 
 
 class OverlapCounter:

@@ -9,6 +9,7 @@ Nothing is random: the same text and settings give the same corpus, so runs with
 """
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -25,15 +26,7 @@ from nmt.text.corpus import SentencePair, read_pairs
 from nmt.text.filters import RULES, PairFilter
 from nmt.text.normalize import normalize
 from nmt.text.overlap import Overlap, OverlapCounter
-from nmt.text.prepared import (
-    Ids,
-    Manifest,
-    PreparedSplit,
-    SideCounts,
-    SplitCounts,
-    SplitWriter,
-    write_valid_text,
-)
+from nmt.text.prepared import Ids, Manifest, PreparedSplit, SideCounts, SplitCounts, SplitWriter, write_valid_text
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 
 _BATCH_PAIRS = 10_000
@@ -57,10 +50,8 @@ def write_corpus(recipe: Recipe, directory: Path, console: Console) -> Manifest:
 
     Raises DataError with file and line for text that cannot be read, ConfigError for a tokenizer that cannot be made.
     """
-    inputs, test_inputs = (
-        provenance.record(provenance.input_files(recipe)),
-        provenance.record(provenance.files_of_test_text(recipe)),
-    )
+    inputs = provenance.record(provenance.input_files(recipe))
+    test_inputs = provenance.record(provenance.files_of_test_text(recipe))
     valid_pairs = [] if recipe.data.valid is None else list(read_pairs(recipe.data.valid))
     readers = corpus_readers(recipe, valid_pairs)
     if recipe.train.init_from is None:
@@ -91,15 +82,6 @@ def write_corpus(recipe: Recipe, directory: Path, console: Console) -> Manifest:
     return manifest
 
 
-@dataclass(frozen=True, slots=True)
-class CleanPair:
-    """A normalized pair and the corpus that it was read from."""
-
-    source: str
-    target: str
-    corpus: CorpusFile
-
-
 class CorpusReader:
     """One pass over corpora: normalizes all pairs, counts them, and applies the filters on text."""
 
@@ -110,8 +92,11 @@ class CorpusReader:
         """Held-out texts to compare the pairs with."""
         self._corpora = corpora
 
-    def pairs(self, advance: Callable[[int], None]) -> Iterator[CleanPair]:
-        """Yield the pairs that the filters on text keep; `advance` is called with the number of pairs just read."""
+    def pairs(self, advance: Callable[[int], None]) -> Iterator[tuple[SentencePair, CorpusFile]]:
+        """Yield the normalized pairs that the filters on text keep, each with its corpus.
+
+        `advance` is called with the number of pairs just read.
+        """
         for corpus in self._corpora:
             for pair in read_pairs(corpus):
                 self.pairs_read += 1
@@ -121,7 +106,7 @@ class CorpusReader:
                 for counter in self.counters:
                     counter.add(source, target)
                 if self.filter.text_reason(source, target) is None:
-                    yield CleanPair(source, target, corpus)
+                    yield SentencePair(source, target), corpus
 
     def nothing_kept(self) -> DataError:
         """Return the error for corpora of which no pair was kept."""
@@ -152,8 +137,7 @@ def count_overlaps(recipe: Recipe, console: Console) -> tuple[Overlap, ...]:
     readers = corpus_readers(recipe, [] if recipe.data.valid is None else list(read_pairs(recipe.data.valid)))
     for reader in readers:
         with console.progress("comparing the texts", None, "pairs") as advance:
-            for _ in reader.pairs(advance):
-                pass
+            deque(reader.pairs(advance), maxlen=0)  # for the counters
     return tuple(counter.overlap() for reader in readers for counter in reader.counters)
 
 
@@ -173,7 +157,7 @@ def initial_tokenizers(recipe: Recipe, initial: Path) -> Tokenizers:
                 f"tokenizer.{key}: found {stated}, but the tokenizer of train.init_from has {found[key]}; "
                 f"leave the section tokenizer out: it comes with {initial}"
             )
-    for tag in _tags(recipe):
+    for tag in recipe.data.tags:
         try:
             tokenizers.source.tag_id(tag)
         except ModelError:
@@ -184,11 +168,6 @@ def initial_tokenizers(recipe: Recipe, initial: Path) -> Tokenizers:
     return tokenizers
 
 
-def _tags(recipe: Recipe) -> list[str]:
-    corpora = [*recipe.data.train, *([recipe.data.valid] if recipe.data.valid is not None else [])]
-    return sorted({corpus.tag for corpus in corpora if corpus.tag is not None})
-
-
 def _train_tokenizers(recipe: Recipe, console: Console) -> tuple[Tokenizers, int]:
     """Train the tokenizer(s); returns also the number of pairs in the training text."""
     settings, total = recipe.tokenizer, 0
@@ -197,7 +176,7 @@ def _train_tokenizers(recipe: Recipe, console: Console) -> tuple[Tokenizers, int
         nonlocal total
         reader, kept = CorpusReader(recipe, recipe.data.train, recipe.data.filters), 0
         with console.progress("reading", total or None, "pairs") as advance:
-            for pair in reader.pairs(advance):
+            for pair, _ in reader.pairs(advance):
                 kept += 1
                 yield from (getattr(pair, side) for side in sides)
         total = reader.pairs_read
@@ -207,9 +186,9 @@ def _train_tokenizers(recipe: Recipe, console: Console) -> tuple[Tokenizers, int
         console.info(f"training a tokenizer of {settings.vocab_size:,} pieces on {text} of {kept:,} pairs")
 
     if settings.shared:
-        shared = Tokenizer.train(lines(("source", "target")), settings, _tags(recipe))
+        shared = Tokenizer.train(lines(("source", "target")), settings, recipe.data.tags)
         return Tokenizers(shared, shared), total
-    source = Tokenizer.train(lines(("source",)), settings, _tags(recipe))
+    source = Tokenizer.train(lines(("source",)), settings, recipe.data.tags)
     return Tokenizers(source, Tokenizer.train(lines(("target",)), settings)), total
 
 
@@ -223,47 +202,34 @@ class _SplitEncoder:
 
     def encode(self, reader: CorpusReader, directory: Path, total: int | None) -> SplitCounts:
         """Write the pairs that pass all filters, and return their counts."""
-        source, target = (_SideEncoder(one, self.threads) for one in (self.tokenizers.source, self.tokenizers.target))
-        progress = self.console.progress(f"encoding {directory.name}", total, "pairs")
+        sides = (self.tokenizers.source, self.tokenizers.target)
+        spelled_of = [tokenizer.spelled() for tokenizer in sides]
+        counts = np.zeros((2, 3), dtype=np.int64)  # of each side: tokens, characters, characters without a piece
         kept = 0
+        progress = self.console.progress(f"encoding {directory.name}", total, "pairs")
         with SplitWriter(directory, self.tokenizers) as writer, progress as advance:
             pairs = reader.pairs(advance)
             while batch := list(islice(pairs, _BATCH_PAIRS)):
-                source_ids = source.encode([pair.source for pair in batch])
-                target_ids = target.encode([pair.target for pair in batch])
-                lengths = zip(map(len, source_ids), map(len, target_ids), strict=True)
-                keep = [i for i, (s, t) in enumerate(lengths) if reader.filter.length_reason(s, t) is None]
+                texts = [[pair.source for pair, _ in batch], [pair.target for pair, _ in batch]]
+                ids = [side.encode_batch(own, self.threads) for side, own in zip(sides, texts, strict=True)]
+                lengths = enumerate(zip(map(len, ids[0]), map(len, ids[1]), strict=True))
+                keep = [i for i, (s, t) in lengths if reader.filter.length_reason(s, t) is None]
                 kept += len(keep)
-                source.count([batch[i].source for i in keep], [source_ids[i] for i in keep])
-                target.count([batch[i].target for i in keep], [target_ids[i] for i in keep])
-                tagged = [self._tagged(source_ids[i], batch[i].corpus.tag) for i in keep]
-                writer.extend(tagged, [target_ids[i] for i in keep], [batch[i].corpus.oversample for i in keep])
+                texts, ids = [[own[i] for i in keep] for own in texts], [[own[i] for i in keep] for own in ids]
+                for row, own_texts, own_ids, spelled in zip(counts, texts, ids, spelled_of, strict=True):
+                    row[0] += sum(map(len, own_ids))
+                    row[1] += sum(map(len, own_texts))
+                    row[2] += sum(int(spelled[sentence].sum()) for sentence in own_ids)
+                corpora = [batch[i][1] for i in keep]
+                tagged = [self._tagged(*pair) for pair in zip(ids[0], corpora, strict=True)]
+                writer.extend(tagged, ids[1], [corpus.oversample for corpus in corpora])
         if not kept:
             raise reader.nothing_kept()
-        return SplitCounts(reader.pairs_read, kept, reader.filter.counts, source.counts(), target.counts())
+        source, target = (SideCounts(*row) for row in counts.tolist())
+        return SplitCounts(reader.pairs_read, kept, reader.filter.counts, source, target)
 
-    def _tagged(self, ids: Ids, tag: str | None) -> Ids:
-        return ids if tag is None else np.insert(ids, 0, self.tokenizers.source.tag_id(tag))
-
-
-class _SideEncoder:
-    """Encodes one side of the text and counts its tokens and characters."""
-
-    def __init__(self, tokenizer: Tokenizer, threads: int | None) -> None:
-        self._tokenizer, self._threads = tokenizer, threads
-        self._spelled_ids = tokenizer.spelled()
-        self._tokens = self._characters = self._spelled = 0
-
-    def encode(self, texts: list[str]) -> list[Ids]:
-        return self._tokenizer.encode_batch(texts, self._threads)
-
-    def count(self, texts: list[str], ids: list[Ids]) -> None:
-        self._tokens += sum(map(len, ids))
-        self._characters += sum(map(len, texts))
-        self._spelled += sum(int(self._spelled_ids[sentence].sum()) for sentence in ids)
-
-    def counts(self) -> SideCounts:
-        return SideCounts(self._tokens, self._characters, self._spelled)
+    def _tagged(self, ids: Ids, corpus: CorpusFile) -> Ids:
+        return ids if corpus.tag is None else np.insert(ids, 0, self.tokenizers.source.tag_id(corpus.tag))
 
 
 def length_limit(split: PreparedSplit) -> MaxLength:

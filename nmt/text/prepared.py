@@ -12,14 +12,14 @@
 It is written to a sibling directory and renamed when it is complete.
 """
 
+import contextlib
 import json
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -96,8 +96,19 @@ class Manifest:
     @classmethod
     def read(cls, directory: Path) -> "Manifest":
         """Read `manifest.json`. Raises DataError: absent, damaged, or of another format version."""
-        content = _read_manifest(directory)
-        path, version = directory / "manifest.json", content["format_version"]
+        path = directory / "manifest.json"
+        try:
+            content = json.loads(path.read_bytes())
+        except FileNotFoundError:
+            raise DataError(f"{directory}: no prepared corpus here; make it with nmt prepare") from None
+        except OSError as error:
+            raise DataError(f"{path}: cannot read it: {error.strerror}") from None
+        except ValueError:
+            content = None
+        marked = isinstance(content, dict) and content.get("format") == PREPARED.format
+        version = content.get("format_version") if marked else None
+        if not isinstance(version, int):
+            raise DataError(f"{path}: not the manifest of a prepared corpus, or a damaged one")
         if version != FORMAT_VERSION:
             raise DataError(f"{path}: found format version {version}, expected {FORMAT_VERSION}; {_REMEDY}")
         try:
@@ -108,23 +119,6 @@ class Manifest:
 
 
 _MANIFEST = TypeAdapter(Manifest)
-
-
-def _read_manifest(directory: Path) -> dict[str, Any]:
-    """Return the manifest of any format version as JSON values."""
-    path = directory / "manifest.json"
-    try:
-        content = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise DataError(f"{directory}: no prepared corpus here; make it with nmt prepare") from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot read it: {error.strerror}") from None
-    except ValueError:
-        content = None
-    marked = isinstance(content, dict) and content.get("format") == PREPARED.format
-    if not marked or not isinstance(content.get("format_version"), int):
-        raise DataError(f"{path}: not the manifest of a prepared corpus, or a damaged one")
-    return dict(content)
 
 
 @dataclass(frozen=True)
@@ -150,7 +144,9 @@ class TokenStore(Sequence[Ids]):
     """The sentences of one side as ids, without `<s>` and `</s>`, read from disk on access."""
 
     def __init__(self, tokens: npt.NDArray[Any], offsets: npt.NDArray[np.int64]) -> None:
-        self._tokens, self._offsets = tokens, offsets
+        self._tokens = tokens
+        self.offsets = offsets
+        """The start of each sentence and the end of the last one: (N+1,), mapped from disk."""
 
     @classmethod
     def open(cls, directory: Path, side: str) -> "TokenStore":
@@ -162,29 +158,24 @@ class TokenStore(Sequence[Ids]):
         return cls(tokens, offsets)
 
     def __len__(self) -> int:
-        return len(self._offsets) - 1
+        return len(self.offsets) - 1
 
     def __getitem__(self, index: Any) -> Any:
         """Return the ids of sentence `index` as int32 (length,)."""
         i = range(len(self))[index]
-        return self._tokens[self._offsets[i] : self._offsets[i + 1]].astype(np.int32)
-
-    @property
-    def offsets(self) -> npt.NDArray[np.int64]:
-        """The start of each sentence and the end of the last one: (N+1,), mapped from disk."""
-        return self._offsets
+        return self._tokens[self.offsets[i] : self.offsets[i + 1]].astype(np.int32)
 
     def check(self, vocabulary: int) -> None:
         """Raise ValueError for offsets that do not increase and for ids that are not in the vocabulary."""
-        if self._offsets[0] != 0 or (np.diff(self._offsets) < 0).any():
+        if self.offsets[0] != 0 or (np.diff(self.offsets) < 0).any():
             raise ValueError("offsets that do not increase")
         if len(self._tokens) and not (self._tokens.min() >= 0 and self._tokens.max() < vocabulary):
             raise ValueError(f"ids that are not in its vocabulary of {vocabulary:,} pieces")
 
     def gather(self, indices: npt.NDArray[np.int64]) -> "Sentences":
         """Return the sentences at some indices."""
-        starts = self._offsets[indices]
-        lengths = self._offsets[indices + 1] - starts
+        starts = self.offsets[indices]
+        lengths = self.offsets[indices + 1] - starts
         # for each token its index in its sentence, plus the start of the sentence in the store
         first = np.cumsum(lengths) - lengths
         positions = np.arange(int(lengths.sum())) + np.repeat(starts - first, lengths)
@@ -240,9 +231,8 @@ class PreparedCorpus:
             raise DataError(f"{error}; {_REMEDY}") from None
         train = PreparedSplit.open(directory / "train")
         valid = None if manifest.valid is None else PreparedSplit.open(directory / "valid")
-        if len(train) != manifest.train.kept:
-            found = f"holds {len(train)} pairs, but its manifest {manifest.train.kept}"
-            raise DataError(f"{directory}: {found}; {_REMEDY}")
+        if len(train) != (kept := manifest.train.kept):
+            raise DataError(f"{directory}: holds {len(train)} pairs, but its manifest {kept}; {_REMEDY}")
         sources, references = ([], []) if valid is None else _read_valid_text(directory)
         corpus = cls(train, valid, sources, references, tokenizers, manifest)
         if verify:
@@ -261,36 +251,27 @@ class PreparedCorpus:
                     raise DataError(f"{directory / name}: damaged: the {side} holds {error}; {_REMEDY}") from None
 
 
-class SplitWriter:
+class SplitWriter(contextlib.ExitStack):
     """Appends pairs to the files of a split, of which only lengths and weights are held in RAM.
 
     Used as a context manager, on whose exit the files are complete.
     """
 
     def __init__(self, directory: Path, tokenizers: Tokenizers) -> None:
+        super().__init__()
         directory.mkdir()
-        self._directory = directory
+        self._weights = array("f")
+        self.callback(lambda: np.save(directory / "weights.npy", np.frombuffer(self._weights, dtype=np.float32)))
         self._source = _SideWriter(directory, "source", len(tokenizers.source))
         self._target = _SideWriter(directory, "target", len(tokenizers.target))
-        self._weights = array("f")
+        self.callback(self._source.close)
+        self.callback(self._target.close)
 
     def extend(self, sources: Sequence[Ids], targets: Sequence[Ids], weights: Sequence[float]) -> None:
         """Add pairs."""
         self._source.extend(sources)
         self._target.extend(targets)
         self._weights.extend(weights)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self._source.close()
-        finally:
-            self._target.close()
-        np.save(self._directory / "weights.npy", np.frombuffer(self._weights, dtype=np.float32))
 
 
 class _SideWriter:
@@ -320,8 +301,7 @@ class _SideWriter:
         np.save(self._offsets_path, offsets)
 
     def _write_header(self, length: int) -> None:
-        description = np.lib.format.dtype_to_descr(self._dtype)
-        header = {"descr": description, "fortran_order": False, "shape": (length,)}
+        header = {"descr": self._dtype.str, "fortran_order": False, "shape": (length,)}
         np.lib.format.write_array_header_1_0(self._file, header)
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -46,9 +47,7 @@ def recorded_settings(recipe: Recipe) -> dict[str, Any]:
             "valid": None if data.valid is None else _corpus_settings(data.valid),
             "filters": data.filters.model_dump(),
         },
-        "tokenizer": recipe.tokenizer.model_dump()
-        if initial is None
-        else [path.name for path in tokenizer_files(initial)],
+        "tokenizer": [path.name for path in tokenizer_files(initial)] if initial else recipe.tokenizer.model_dump(),
     }
     plain: dict[str, Any] = json.loads(json.dumps(settings))
     return plain
@@ -62,10 +61,8 @@ def _corpus_settings(corpus: CorpusFile) -> dict[str, Any]:
 
 def input_files(recipe: Recipe) -> dict[str, Path]:
     """Return the files that preparation reads by their keys: the texts, and the tokenizers of the initial model."""
-    corpora = {f"data.train.{number}": corpus for number, corpus in enumerate(recipe.data.train)}
-    if recipe.data.valid is not None:
-        corpora["data.valid"] = recipe.data.valid
-    files = {f"{key}.{name}": path for key, corpus in corpora.items() for name, path in corpus.files.items()}
+    texts = recipe.data.prepared_texts
+    files = {f"{key}.{name}": path for key, corpus in texts.items() for name, path in corpus.files.items()}
     if recipe.train.init_from is not None:
         files |= {f"train.init_from {path.name}": path for path in tokenizer_files(recipe.train.init_from)}
     return files
@@ -90,8 +87,7 @@ def record(files: dict[str, Path]) -> tuple[InputFile, ...]:
 
 def _record(path: Path) -> InputFile:
     with open_file(path) as file:
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-    status = path.stat()
+        status, sha256 = os.fstat(file.fileno()), hashlib.file_digest(file, "sha256").hexdigest()
     return InputFile(str(path), status.st_size, status.st_mtime_ns, sha256)
 
 
