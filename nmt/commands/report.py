@@ -34,4 +34,4 @@ def report(request: ReportRequest, console: Console) -> None:
 
 
 def _sections(request: ReportRequest, run: RunRecords) -> list[Section]:
-    return [run_section(run), data_section(request.run)]
+    return [run_section(run), data_section(run)]

@@ -1,10 +1,196 @@
 """The section Data: what the filters dropped, and the lengths and pieces of the prepared corpus."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from nmt.report.page import Section, escape
+import numpy as np
+import numpy.typing as npt
+
+from nmt.errors import DataError, NMTError
+from nmt.report.charts import Chart, Series, bar_chart, histogram, line_chart, short
+from nmt.report.page import Section, definitions, escape, table
+from nmt.report.run_records import RunRecords
+from nmt.text.filters import RULES
+from nmt.text.languages import target_language
+from nmt.text.prepared import Manifest, PreparedCorpus, Sentences, TokenStore
+from nmt.text.tokenizer import Tokenizer
+from nmt.text.words import words
+
+PAIRS_MEASURED = 200_000
+"""Sentence pairs whose lengths and pieces are counted; a larger corpus is sampled, always in the same way."""
+SENTENCES_READ = 5_000
+"""Sentences of each side whose words are counted."""
+_RARE = 10
+"""A piece that occurs less often is hardly trained."""
 
 
-def data_section(run: Path) -> Section:
-    """Return the section of the corpus of a run."""
-    return Section("data", "Data", f"<p>{escape(str(run))}</p>")
+def data_section(run: RunRecords) -> Section:
+    """Return the section of the prepared corpus of a run; it states the reason if the corpus cannot be read."""
+    directory = run.path / "prepared"
+    if not directory.exists() and run.recipe is not None:
+        directory = run.recipe.prepared_directory
+    try:
+        corpus = PreparedCorpus.open(directory)
+        sides = _measure(corpus, directory)
+    except (NMTError, OSError) as error:
+        text = f"The prepared corpus of this run cannot be read, so nothing is known about its text: {error}."
+        return Section("data", "Data", f'<p class="warning">{escape(text)}</p>')
+    charts = _charts(corpus.manifest, sides)
+    return Section("data", "Data", _html(corpus.manifest, sides, charts), charts)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """Measurements of one side of the training text."""
+
+    name: str
+    """Such as `source (en)`."""
+    unit: str
+    """`word`, or `character` for languages without spaces between words."""
+    lengths: npt.NDArray[np.int64]
+    """Pieces in each sentence of the sample."""
+    pieces_per_unit: npt.NDArray[np.float64]
+    """Of each sentence that was read."""
+    counts: npt.NDArray[np.int64]
+    """(V,) occurrences of each piece in the sample, most frequent first."""
+
+
+def _measure(corpus: PreparedCorpus, directory: Path) -> tuple[_Side, _Side]:
+    """Count lengths and pieces in a sample. Raises DataError for a damaged corpus."""
+    split, languages = corpus.train, corpus.manifest.settings.get("languages", {})
+    total = len(split)
+    sample = np.arange(total)
+    if total > PAIRS_MEASURED:
+        sample = np.sort(np.random.default_rng(0).choice(total, PAIRS_MEASURED, replace=False))
+
+    def measure(side: str, store: TokenStore, tokenizer: Tokenizer) -> _Side:
+        code = str(languages.get(side, ""))
+        sentences = _gather(store, sample, len(tokenizer), directory)
+        unspaced = target_language(code).unspaced
+        counts = np.sort(np.bincount(sentences.ids, minlength=len(tokenizer)))[::-1]
+        ratios = _pieces_per_word(sentences, tokenizer)
+        return _Side(f"{side} ({code})", "character" if unspaced else "word", sentences.lengths, ratios, counts)
+
+    return (
+        measure("source", split.source, corpus.tokenizers.source),
+        measure("target", split.target, corpus.tokenizers.target),
+    )
+
+
+def _gather(store: TokenStore, sample: npt.NDArray[np.int64], vocabulary: int, directory: Path) -> Sentences:
+    try:
+        sentences = store.gather(sample)
+    except (ValueError, IndexError):
+        raise DataError(f"{directory}: damaged: offsets that do not increase") from None
+    if len(sentences.ids) and not 0 <= sentences.ids.min() <= sentences.ids.max() < vocabulary:
+        raise DataError(f"{directory}: damaged: ids that are not in its vocabulary of {vocabulary:,} pieces")
+    return sentences
+
+
+def _pieces_per_word(sentences: Sentences, tokenizer: Tokenizer) -> npt.NDArray[np.float64]:
+    """Return the pieces for each word of evenly spaced sentences; a Chinese character is a word."""
+    step = -(-len(sentences.lengths) // SENTENCES_READ) or 1
+    ends = np.cumsum(sentences.lengths)
+    ratios = []
+    for index in range(0, len(ends), step):
+        ids = sentences.ids[ends[index] - sentences.lengths[index] : ends[index]].tolist()
+        count = len(words(tokenizer.decode(ids)))
+        if count:
+            ratios.append(len(ids) / count)
+    return np.array(ratios)
+
+
+def _html(manifest: Manifest, sides: Sequence[_Side], charts: dict[str, Chart]) -> str:
+    train, sample = manifest.train, len(sides[0].lengths)
+    dropped = train.read - train.kept
+    items = [
+        ("Pairs kept", f"{train.kept:,}", f"of {train.read:,} read"),
+        ("Pairs dropped", f"{dropped:,}", f"{dropped / max(1, train.read):.2%}"),
+    ]
+    for side, counts in zip(sides, (train.source, train.target), strict=True):
+        items.append((f"Tokens, {side.name}", f"{counts.tokens:,}", f"{counts.tokens / max(1, train.kept):.1f} a pair"))
+    used = "all pairs" if sample == train.kept else f"a sample of {sample:,} of {train.kept:,} pairs"
+    read = min(SENTENCES_READ, len(sides[0].pieces_per_unit))
+    note = f"Lengths and pieces are those of {used}; words are counted in {read:,} sentences of each side."
+    overlaps = "".join(f'<p class="warning">{escape(str(one))}</p>' for one in manifest.overlaps if one.sources)
+    places = "".join(f'<div data-chart="{name}"></div>' for name in charts)
+    return (
+        f"{definitions(items)}{overlaps}<h3>Filters</h3>{_filters(manifest)}<h3>Lengths and pieces</h3>"
+        f'<p>{note}</p><div class="charts">{places}</div><h3>Vocabulary</h3>{_vocabulary(manifest, sides)}'
+    )
+
+
+def _filters(manifest: Manifest) -> str:
+    """Return a table of the pairs read, dropped by each rule, and kept."""
+    splits = [("training", manifest.train)]
+    if manifest.valid is not None:
+        splits.append(("validation", manifest.valid))
+    rows: list[tuple[str | int, ...]] = [("read", "", *(split.read for _, split in splits))]
+    for rule, meaning in RULES.items():
+        rows.append((f"dropped: {rule}", meaning, *(split.refused.get(rule, 0) for _, split in splits)))
+    rows.append(("kept", "", *(split.kept for _, split in splits)))
+    return table(("pairs", "rule", *(name for name, _ in splits)), rows)
+
+
+def _vocabulary(manifest: Manifest, sides: Sequence[_Side]) -> str:
+    """Return a table of how the pieces fit the text."""
+    rows: list[tuple[object, ...]] = []
+    counts = (manifest.train.source, manifest.train.target)
+    rows.append(("pieces in the vocabulary", *(len(side.counts) for side in sides)))
+    rows.append(("pieces that occur", *(int((side.counts > 0).sum()) for side in sides)))
+    rows.append((f"pieces that occur {_RARE} times or more", *(int((side.counts >= _RARE).sum()) for side in sides)))
+    rows.append(("characters without a piece", *(f"{one.spelled / max(1, one.characters):.3%}" for one in counts)))
+    rows.append(("characters a piece", *(f"{one.characters / max(1, one.tokens):.2f}" for one in counts)))
+    means = (side.pieces_per_unit.mean() if len(side.pieces_per_unit) else 0.0 for side in sides)
+    values = [f"{mean:.2f} a {side.unit}" for mean, side in zip(means, sides, strict=True)]
+    rows.append(("pieces", *values))
+    return table(("", *(side.name for side in sides)), rows)
+
+
+def _charts(manifest: Manifest, sides: Sequence[_Side]) -> dict[str, Chart]:
+    charts = {}
+    dropped = {rule: count for rule, count in manifest.train.refused.items() if count}
+    if dropped:
+        most = max(dropped, key=lambda rule: dropped[rule])
+        summary = f"{sum(dropped.values()):,} of {manifest.train.read:,}; most by the rule {most} ({dropped[most]:,})."
+        charts["dropped"] = bar_chart("Training pairs dropped", summary, ("rule", "pairs"), [("", dropped)])
+    lengths = [(side.name, side.lengths) for side in sides]
+    charts["lengths"] = histogram(
+        "Sentence length", _quantiles(lengths, "pieces"), ("pieces in a sentence", "% of sentences"), lengths
+    )
+    ratio = sides[1].lengths / np.maximum(sides[0].lengths, 1)
+    charts["ratio"] = histogram(
+        "Length ratio", _quantiles([("target/source", ratio)], ""), ("target pieces / source pieces", "% of pairs"),
+        [("target/source", ratio)],
+    )  # fmt: skip
+    ratios = [(f"{side.name}, a {side.unit}", side.pieces_per_unit) for side in sides]
+    charts["pieces"] = histogram(
+        "Pieces for each word", _quantiles(ratios, "pieces"), ("pieces", "% of sentences"), ratios
+    )
+    charts["coverage"] = _coverage(sides)
+    return charts
+
+
+def _quantiles(series: Sequence[tuple[str, npt.NDArray[np.float64] | npt.NDArray[np.int64]]], unit: str) -> str:
+    parts = []
+    for name, values in series:
+        if len(values):
+            median, high, top = (short(float(value)) for value in np.quantile(values, [0.5, 0.99, 1]))
+            parts.append(f"{name}: median {median}, 99 % at most {high}, largest {top} {unit}".rstrip())
+    text = "; ".join(parts)
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _coverage(sides: Sequence[_Side]) -> Chart:
+    """Return the share of the text that the most frequent pieces cover."""
+    lines, parts = [], []
+    for side in sides:
+        used = side.counts[side.counts > 0]
+        share = 100 * np.cumsum(used) / max(1, used.sum())
+        lines.append(Series(side.name, list(range(1, len(used) + 1)), share.tolist()))
+        enough = int(np.searchsorted(share, 95)) + 1
+        parts.append(f"{side.name}: the {enough:,} most frequent pieces are 95 % of the text")
+    text = "; ".join(parts)
+    summary = f"{text[:1].upper()}{text[1:]}."
+    return line_chart("Vocabulary coverage", summary, ("most frequent pieces", "% of tokens"), lines)

@@ -25,7 +25,14 @@
   };
   const { colour } = window.report;
 
-  /* Charts */
+  /* Charts. The library takes most of the time that the page needs, so that it is run after the first paint. */
+
+  function runLibrary() {
+    if (window.Plotly) return;
+    const script = document.createElement("script");
+    script.textContent = document.getElementById("library").textContent;
+    document.head.append(script);
+  }
 
   function themed(layout) {
     const axis = { gridcolor: colour("line"), linecolor: colour("line"), zerolinecolor: colour("line") };
@@ -73,7 +80,10 @@
       }
     }
   }, { rootMargin: "300px" });
-  document.querySelectorAll("figure[data-chart]").forEach((figure) => near.observe(figure));
+  requestAnimationFrame(() => setTimeout(() => {
+    runLibrary();
+    document.querySelectorAll("figure[data-chart]").forEach((figure) => near.observe(figure));
+  }));
 
   /* Tabs: links without this script */
 
@@ -154,6 +164,7 @@
     sections.forEach((section) => { section.hidden = false; });
     setTheme("light");
     sections.forEach(start);
+    runLibrary();
     drawAll();
     for (const place of drawn.keys()) Plotly.relayout(place, { width: Math.min(660, place.clientWidth) });
   });

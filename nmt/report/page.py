@@ -46,11 +46,18 @@ def json_for_script(content: object) -> str:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]], caption: str = "") -> str:
-    """Return an HTML table; all cells are escaped, numbers are aligned to the right, None is an empty cell."""
-    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
-    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
-    name = f"<caption>{escape(caption)}</caption>" if caption else ""
-    content = f"<table>{name}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    """Return an HTML table; all cells are escaped, and None is an empty cell.
+
+    A column with a number in it is aligned to the right.
+    """
+    rows = [tuple(row) for row in rows]
+    numeric = {index for row in rows for index, cell in enumerate(row) if isinstance(cell, int | float)}
+    names = [' class="number"' if index in numeric else "" for index in range(len(columns))]
+    head = "".join(f'<th scope="col"{name}>{escape(text)}</th>' for name, text in zip(names, columns, strict=True))
+    lines = (zip(names, row, strict=True) for row in rows)
+    body = "".join(f"<tr>{''.join(f'<td{name}>{_text(cell)}</td>' for name, cell in line)}</tr>" for line in lines)
+    title = f"<caption>{escape(caption)}</caption>" if caption else ""
+    content = f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     return f'<div class="scroll" tabindex="0">{content}</div>'
 
 
@@ -63,19 +70,18 @@ def definitions(items: Sequence[tuple[str, str, str]]) -> str:
     return f'<dl class="cards">{entries}</dl>'
 
 
-def _cell(value: object) -> str:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return f"<td>{'' if value is None else escape(str(value))}</td>"
-    text = f"{value:,}" if isinstance(value, int) else short(value)
-    return f'<td class="number">{text}</td>'
+def _text(value: object) -> str:
+    if isinstance(value, float):
+        return short(value)
+    return "" if value is None else f"{value:,}" if isinstance(value, int) else escape(str(value))
 
 
 def render_page(title: str, sections: Sequence[Section]) -> str:
     """Return the page as HTML. Raises ConfigError if the chart library is not installed."""
     names = list(dict.fromkeys(["page.css", "page.js", *(name for section in sections for name in section.assets)]))
     styles = "\n".join(_asset(name) for name in names if name.endswith(".css"))
-    scripts = [chart_script(), *(_asset(name) for name in names if name.endswith(".js"))]
-    hashes = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
+    library, scripts = chart_script(), [_asset(name) for name in names if name.endswith(".js")]
+    hashes = " ".join(f"'sha256-{_digest(script)}'" for script in (library, *scripts))
     policy = f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; font-src data:; "
     policy += "base-uri 'none'; form-action 'none'"
     tabs = "".join(f'<a href="#{section.id}">{escape(section.title)}</a>' for section in sections)
@@ -94,6 +100,7 @@ def render_page(title: str, sections: Sequence[Section]) -> str:
 <header><div class="title"><h1>{escape(title)}</h1><button type="button" id="theme" hidden>Dark theme</button></div>
 <nav aria-label="Sections"><div id="tabs">{tabs}</div></nav></header>
 <main>{body}</main>
+<script type="text/plain" id="library">{library}</script>
 {"".join(f"<script>{script}</script>" for script in scripts)}
 </body>
 </html>
