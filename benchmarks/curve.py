@@ -1,6 +1,7 @@
 """Print the validation curve and the test scores of runs as Markdown: python benchmarks/curve.py runs/NAME…"""
 
 import json
+import math
 import sys
 from pathlib import Path
 
@@ -8,7 +9,7 @@ COLUMNS = ("time", "step", "target tokens", "valid loss", "valid BLEU", "valid c
 
 
 def curve(run: Path) -> list[tuple[str, ...]]:
-    """Return a row for each validation; training loss and speed cover the steps since the previous validation."""
+    """Return a row for each validation; training loss (not smoothed) and speed cover the steps since the last."""
     rows = []
     intervals: list[dict[str, float]] = []
     for line in (run / "metrics.jsonl").read_text(encoding="utf-8").split("\n"):
@@ -16,7 +17,7 @@ def curve(run: Path) -> list[tuple[str, ...]]:
         if record["type"] == "train":
             intervals.append(record)
         elif record["type"] == "validation":
-            loss = sum(interval["loss"] for interval in intervals) / len(intervals)
+            loss = sum(math.log(interval["perplexity"]) for interval in intervals) / len(intervals)
             speed = sorted(interval["target_tokens_per_second"] for interval in intervals)[len(intervals) // 2]
             rows.append(
                 (

@@ -7,9 +7,8 @@ from typing import Any
 from rich.live import Live
 from rich.text import Text
 
-from nmt.config import TrainSettings
-from nmt.system.console import Console
-from nmt.training.progress import Progress
+from nmt.config import Stop, TrainSettings
+from nmt.system.console import AdvanceTo, Console
 from nmt.training.validation import Validation
 
 HEAD = "     step   epoch    loss  perplexity      rate  tokens/s   MFU  wait       left"
@@ -18,9 +17,9 @@ HEAD = "     step   epoch    loss  perplexity      rate  tokens/s   MFU  wait   
 class TrainingDisplay:
     """A table of 80 columns.
 
-    The loss is the training loss, with label smoothing; perplexity is that of the plain likelihood, and so comparable
-    with validation. MFU is the share of the machine's matrix rate (`nmt.training.utilization`), wait the share of time
-    in which no batch was ready.
+    The loss, in nats per target token and without label smoothing, is the same quantity in training and validation. MFU
+    is the share of the machine's matrix rate (`nmt.training.utilization`), wait the share of time in which no batch was
+    ready.
     """
 
     def __init__(self, console: Console, settings: TrainSettings) -> None:
@@ -39,22 +38,34 @@ class TrainingDisplay:
             yield
         self._live = None
 
-    def update(self, record: dict[str, Any], progress: Progress) -> None:
+    def update(self, record: dict[str, Any]) -> None:
         """Refresh the live row with the means of the current interval, after each step."""
         if self._live is not None:
             self._print_head()
-            self._live.update(Text(self._row(record, progress), style="cyan"))
+            self._live.update(Text(self._row(record), style="cyan"))
 
-    def log(self, record: dict[str, Any], progress: Progress) -> None:
-        """Print the means of a complete interval."""
-        self._print(self._row(record, progress))
+    def log(self, record: dict[str, Any]) -> None:
+        """Print the means of a complete interval, in place of the live row."""
+        if self._live is not None:
+            self._live.update("")
+        self._print(self._row(record))
 
-    def validation(self, progress: Progress, validation: Validation, improved: bool) -> None:
-        """Print a validation, marked if it is the best by `train.best_metric`."""
+    @contextmanager
+    def validating(self, sentences: int) -> Iterator[AdvanceTo]:
+        """Show the progress of a validation in place of the live row."""
+        if self._live is not None:
+            self._live.update("", refresh=True)
+            self._live.stop()
+        with self.console.progress_through("validating", sentences, "sentences") as show:
+            yield show
+        if self._live is not None:
+            self._live.start()
+
+    def validation(self, step: int, validation: Validation, improved: bool) -> None:
+        """Print a validation, marked if it is the best by `train.best_metric`, and a sample of the translations."""
         best = f"  best {self.settings.best_metric}" if improved else ""
         self._print(
-            f"{progress.step:>9,}  valid  loss {validation.loss:.3f}  "
-            f"perplexity {format_perplexity(validation.perplexity)}  "
+            f"{step:>9,}   valid {_loss_columns(validation.loss, validation.perplexity)}  "
             f"BLEU {validation.bleu:.2f}  chrF {validation.chrf:.2f}{best}"
         )
 
@@ -68,26 +79,28 @@ class TrainingDisplay:
             self.console.info(HEAD)
             self._has_head = True
 
-    def _row(self, record: dict[str, Any], progress: Progress) -> str:
-        loss = f"{record['loss']:.3f}" if record["loss"] < 1000 else f"{record['loss']:.1e}"
+    def _row(self, record: dict[str, Any]) -> str:
+        left = seconds_left(self.settings.stop, record["step"], record["epoch"], record["seconds"])
         return (
-            f"{record['step']:>9,} {record['epoch']:>7.2f} {loss:>7} "
-            f"{format_perplexity(record['perplexity']):>11} "
+            f"{record['step']:>9,} {record['epoch']:>7.2f} {_loss_columns(record['loss'], record['perplexity'])} "
             f"{record['rate']:>9.2e} {record['target_tokens_per_second']:>9,.0f} {record['utilization']:>5.0%} "
-            f"{record['loader_wait']:>5.1%} {self.time_left(progress):>10}"
+            f"{record['loader_wait']:>5.1%} {'unknown' if left is None else format_seconds(left):>10}"
         )
 
-    def time_left(self, progress: Progress) -> str:
-        """Return the time until the first limit on time, steps or epochs, as 1:23:45."""
-        stop = self.settings.stop
-        left = []
-        if stop.hours is not None:
-            left.append(stop.hours * 3600 - progress.seconds)
-        if stop.steps is not None and progress.step:
-            left.append((stop.steps - progress.step) * progress.seconds / progress.step)
-        if stop.epochs is not None and progress.epoch:
-            left.append((stop.epochs - progress.epoch) * progress.seconds / progress.epoch)
-        return format_seconds(max(0.0, min(left))) if left else "until stopped"
+
+def seconds_left(stop: Stop, step: int, epochs: float, seconds: float) -> float | None:
+    """Return the seconds until the first limit on steps, epochs or time, after so many; None if there is no such limit.
+
+    Epochs are counted with their fraction.
+    """
+    parts = [(step, stop.steps), (epochs, stop.epochs), (seconds, stop.hours and stop.hours * 3600)]
+    left = [(limit - done) * seconds / done for done, limit in parts if limit is not None and done > 0]
+    return max(0.0, min(left)) if left else None
+
+
+def _loss_columns(loss: float, perplexity: float) -> str:
+    """Return both as columns of 7 and 11 characters."""
+    return f"{format(loss, '.3f' if loss < 1000 else '.1e'):>7} {format_perplexity(perplexity):>11}"
 
 
 def format_perplexity(value: float) -> str:

@@ -227,12 +227,13 @@ class Training:
             "rate": rate,
             "utilization": round(utilization(self._operations, tokens, interval.seconds, self._machine_rate), 4),
             "target_tokens": progress.target_tokens,
-            "seconds": round(progress.seconds, 1),
+            "seconds": round(progress.seconds, 3),
         }
-        self.display.update(record, progress)
-        if at_log:
+        if not at_log:
+            self.display.update(record)
+        else:
             self.run.log(record)
-            self.display.log(record, progress)
+            self.display.log(record)
             self._warn_of_divergence(interval.likelihood / interval.target_tokens)
             progress.interval = IntervalSums()
 
@@ -307,12 +308,9 @@ class Training:
 
     def _log_validation(self, validation: Validation, seconds: float) -> None:
         progress, settings = self.progress, self.recipe.train
-        value = validation.metric(settings.best_metric)
-        improved = not progress.best or value > progress.best[0][0]
-        progress.validations_without_gain = 0 if improved else progress.validations_without_gain + 1
-        progress.best = sorted([*progress.best, (value, progress.step)], reverse=True)[: settings.keep_best]
+        improved = progress.rank(validation.metric(settings.best_metric), validation.loss, settings.keep_best)
         progress.seconds += seconds
-        self.display.validation(progress, validation, improved)
+        self.display.validation(progress.step, validation, improved)
         self._warn_of_divergence(validation.loss)
         self.run.log(
             {
@@ -324,7 +322,7 @@ class Training:
                 "bleu": validation.bleu,
                 "chrf": validation.chrf,
                 "target_tokens": progress.target_tokens,
-                "seconds": round(progress.seconds, 1),
+                "seconds": round(progress.seconds, 3),
             }
         )
 

@@ -24,7 +24,9 @@ class IntervalSums:
     """Sums over the updates since the last line of the log."""
 
     loss: float = 0.0
+    """The objective that is optimized, with label smoothing; logged as `objective`."""
     likelihood: float = 0.0
+    """The negative log-likelihood, logged as `loss`."""
     gradient_norm: float = 0.0
     steps: int = 0
     source_tokens: int = 0
@@ -35,9 +37,10 @@ class IntervalSums:
     """Seconds in which no batch was ready."""
 
     def means(self) -> dict[str, float]:
-        """Return losses per target token, and the rest per step, per second, or as a share."""
+        """Return `loss` (cross-entropy, as in a validation) and `objective` per target token, in nats, and the rest."""
         return {
-            "loss": self.loss / self.target_tokens,
+            "loss": self.likelihood / self.target_tokens,
+            "objective": self.loss / self.target_tokens,
             "perplexity": perplexity(self.likelihood / self.target_tokens),
             "gradient_norm": self.gradient_norm / self.steps,
             "padding": 1 - self.target_tokens / self.padded_target_tokens,
@@ -84,6 +87,21 @@ class Progress:
     rollbacks: int = 0
     """Rollbacks to the checkpoint of step `rolled_back_to` since it was written."""
     rolled_back_to: int = 0
+    best_loss: float | None = None
+    """Validation loss of the best step; None if an earlier version did not record it."""
+
+    def rank(self, metric: float, loss: float, keep: int) -> bool:
+        """Record the validation of this step among the `keep` best; return whether it is the best.
+
+        A lower loss decides between equal metrics: BLEU is 0 at the start of a training that makes progress.
+        """
+        first = self.best[0][0] if self.best else -math.inf
+        improved = metric > first or (metric == first and (self.best_loss is None or loss < self.best_loss))
+        place = 0 if improved else max(1, sum(other >= metric for other, _ in self.best))
+        self.best = [*self.best[:place], (metric, self.step), *self.best[place:]][:keep]
+        self.best_loss = loss if improved else self.best_loss
+        self.validations_without_gain = 0 if improved else self.validations_without_gain + 1
+        return improved
 
 
 def read_progress(directory: Path) -> Progress:

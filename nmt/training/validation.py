@@ -39,8 +39,8 @@ class Validation:
         return perplexity(self.loss)
 
     def metric(self, name: str) -> float:
-        """Return the named metric, negated if lower is better."""
-        return {"loss": -self.loss, "bleu": self.bleu, "chrf": self.chrf}[name]
+        """Return the named metric, negated if lower is better; scores as they are shown, with two decimals."""
+        return {"loss": -self.loss, "bleu": round(self.bleu, 2), "chrf": round(self.chrf, 2)}[name]
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,26 @@
 """The table that a training prints."""
 
+import pytest
+
 from nmt.config import Stop, TrainSettings
-from nmt.training.display import TrainingDisplay, format_seconds
-from nmt.training.progress import Progress
-from tests.training.runs import (
-    QUIET,
-)
+from nmt.system.console import Console
+from nmt.training.display import HEAD, TrainingDisplay, format_seconds, seconds_left
+from nmt.training.validation import Validation
+
+RECORD = {
+    "step": 123_456,
+    "epoch": 12.345,
+    "loss": 2.0,
+    "perplexity": 7.39,
+    "rate": 1e-3,
+    "target_tokens_per_second": 123_456.0,
+    "utilization": 1.0,
+    "loader_wait": 0.5,
+    "seconds": 60.0,
+}
 
 
-def test_time_left_is_that_to_the_first_limit() -> None:
+def test_seconds_are_shown_as_hours_minutes_and_seconds() -> None:
     assert [format_seconds(seconds) for seconds in (0, 59.6, 3725, 360_000)] == [
         "0:00:00",
         "0:01:00",
@@ -16,9 +28,31 @@ def test_time_left_is_that_to_the_first_limit() -> None:
         "100:00:00",
     ]
 
-    def left(stop: Stop, progress: Progress) -> str:
-        return TrainingDisplay(QUIET, TrainSettings(stop=stop)).time_left(progress)
 
-    assert left(Stop(steps=100), Progress(step=25, seconds=60)) == "0:03:00"
-    assert left(Stop(steps=100, hours=0.025), Progress(step=25, seconds=60)) == "0:00:30"
-    assert left(Stop(steps=None, patience=2), Progress(step=25, seconds=60)) == "until stopped"
+def test_time_left_is_that_to_the_first_limit() -> None:
+    assert seconds_left(Stop(steps=100), 25, 0.5, 60) == 180
+    assert seconds_left(Stop(steps=100, hours=0.025), 25, 0.5, 60) == 30
+    assert seconds_left(Stop(steps=None, patience=2), 25, 0.5, 60) is None
+    assert seconds_left(Stop(steps=20), 25, 0.5, 60) == 0
+
+
+def test_time_left_counts_fractions_of_epochs() -> None:
+    """The default limit of 100,000 steps is far beyond two epochs."""
+    assert seconds_left(Stop(epochs=2), 25, 0.5, 60) == 180
+    assert seconds_left(Stop(epochs=2), 75, 1.5, 60) == 20
+
+
+def test_rows_have_80_columns_and_losses_stand_below_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+    display = TrainingDisplay(Console(), TrainSettings())
+    display.log(RECORD)
+    display.log({**RECORD, "loss": 5000.0, "perplexity": 1e300})
+    display.validation(123_456, Validation(2.0, 100.0, 100.0), improved=True)
+    display.validation(123_456, Validation(5000.0, 0.0, 0.0), improved=False)
+    head, *rows = capsys.readouterr().err.splitlines()
+    assert head == HEAD
+    assert len(head) == 80
+    assert max(map(len, rows)) <= 80
+    columns = slice(head.index(" epoch") + len(" epoch"), head.index("perplexity") + len("perplexity"))
+    assert [row[columns].split(maxsplit=1) for row in rows] == 2 * [["2.000", "7.39"], ["5.0e+03", "> 1,000,000"]]
+    assert rows[2].endswith("best bleu")
+    assert "best" not in rows[3]

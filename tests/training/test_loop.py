@@ -1,6 +1,7 @@
 """The training loop: determinism, the log, stop limits, and checkpoints."""
 
 import json
+import math
 import os
 import signal
 from itertools import pairwise
@@ -16,12 +17,13 @@ from nmt.commands.prepare import prepare
 from nmt.commands.train import train
 from nmt.config import MaxLength, load_recipe
 from nmt.errors import ConfigError
-from nmt.model.checkpoint import load_model
+from nmt.model.checkpoint import load_model, seal
 from nmt.system.console import Console
 from nmt.training import loop
 from nmt.training import step as step_module
 from nmt.training.oom import size_of
 from nmt.training.run import RunDirectory
+from nmt.training.validation import Validation
 from tests.builders import SOURCE_WORDS, TARGET_WORDS, reversal_pairs, write_reversal_task, write_tsv
 from tests.training.runs import (
     CPU,
@@ -166,7 +168,59 @@ def test_training_stops_after_validations_without_gain(
     assert (outcome.step, outcome.reason) == (8, "no better loss in 2 validations")
     # a loss of 2.0 occurs at step 4 and, without gain, at step 8
     assert saved_steps(tmp_path / "run") == [4, 8]
-    assert [value for value, _ in progress(tmp_path / "run")["best"]] == [-2.0, -2.0]
+    assert progress(tmp_path / "run")["best"] == [[-2.0, 4], [-2.0, 8]]
+    assert os.readlink(tmp_path / "run" / "best") == "checkpoints/step-00000004"
+
+
+def test_loss_decides_between_equal_scores(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """BLEU stays 0 while the loss falls: no validation fails, and the log marks the step of the link `best`."""
+    losses = iter([3.0, 2.5, 2.0, 2.2, 2.1, 1.0])
+    monkeypatch.setattr(loop, "mean_loss", lambda *_: next(losses))
+    monkeypatch.setattr(Validation, "metric", lambda *_: 0.0)
+    overrides = ("train.stop.patience=2", "train.validate_every=2")
+    outcome = train(recipe(texts, tmp_path / "run", *overrides), Console())
+    assert (outcome.step, outcome.reason) == (10, "no better bleu in 2 validations")
+    assert os.readlink(tmp_path / "run" / "best") == "checkpoints/step-00000006"
+    marked = [line.split()[0] for line in capsys.readouterr().err.splitlines() if line.endswith("best bleu")]
+    assert marked == ["2", "4", "6"]
+
+
+def test_losses_of_the_log_are_cross_entropies_and_objective_is_smoothed(texts: Path, tmp_path: Path) -> None:
+    """Without dropout and at a rate of nearly zero, training and validation on the same text have the same loss."""
+    (tmp_path / "text").mkdir()
+    chosen = write_reversal_task(tmp_path / "text", 40, 40)
+    (tmp_path / "text" / "valid.tsv").write_text((tmp_path / "text" / "train.tsv").read_text())
+    overrides = ("model.dropout=0", "train.label_smoothing=0.3", "train.stop={steps: null, epochs: 1}",
+                 "train.log_every=1", "train.length_groups=1", "train.schedule.rate=1e-30")  # fmt: skip
+    train(load_recipe(chosen, overrides), QUIET)
+    records = metrics(tmp_path / "text" / "run")
+    ends = [0, *(record["target_tokens"] for record in records if record["type"] == "train")]
+    tokens = [after - before for before, after in pairwise(ends)]
+    training = [record for record in records if record["type"] == "train"]
+    mean = {
+        name: sum(n * record[name] for n, record in zip(tokens, training, strict=True)) / sum(tokens)
+        for name in ("loss", "objective")
+    }
+    assert mean["loss"] == pytest.approx(records[-1]["loss"], rel=1e-5)
+    assert mean["objective"] != pytest.approx(mean["loss"], rel=1e-3)
+    assert all(record["perplexity"] == pytest.approx(math.exp(record["loss"])) for record in records)
+
+
+def test_run_of_an_earlier_version_without_objective_resumes(texts: Path, tmp_path: Path) -> None:
+    train_run(texts, tmp_path / "run", "train.stop.steps=8")
+    file = tmp_path / "run" / "metrics.jsonl"
+    records = [json.loads(line) for line in file.read_text().splitlines()]
+    before = [{key: value for key, value in record.items() if key != "objective"} for record in records]
+    file.write_text("".join(f"{json.dumps(record)}\n" for record in before))
+    checkpoint = tmp_path / "run" / "last"
+    content = json.loads((checkpoint / "progress.json").read_text())
+    del content["best_loss"]
+    (checkpoint / "progress.json").write_text(json.dumps(content))
+    seal(checkpoint)
+    assert train_run(texts, tmp_path / "run").step == 12
+    assert [json.loads(line) for line in file.read_text().splitlines()][: len(before)] == before
 
 
 def test_run_without_validation_text_writes_checkpoints(

@@ -95,7 +95,7 @@ def test_saved_state_is_resumed_exactly(run: RunDirectory, tokenizers: Tokenizer
         loss=1 / 3, likelihood=0.1, gradient_norm=2.5, steps=2, target_tokens=9, padded_target_tokens=11, seconds=0.7
     )
     progress = Progress(
-        3, 1, 2, 7, 1234, 5.25, 2, 1, [(20.1, 2), (1 / 7, 3)], interval, "x", Adjustments(0.5, 99), 0, 3, 2, 1
+        3, 1, 2, 7, 1234, 5.25, 2, 1, [(20.1, 2), (1 / 7, 3)], interval, "x", Adjustments(0.5, 99), 0, 3, 2, 1, 0.7
     )
     directory = run.save(loaded, optimizer, progress)
     assert directory == run.path / "checkpoints" / "step-00000003"
