@@ -8,7 +8,7 @@ Difference(missing=('%s',), surplus=('{0}',))
 'Apri {0}.'
 
 Each must occur as often as in the source. Accelerators (`&File`) are not protected, since their letter depends on the
-word. Numbers are only compared: 1,000.5 is 1.000,5 in other languages, and "2" may become "due".
+word. Numbers are only compared (`nmt.text.numerals`).
 """
 
 import re
@@ -32,9 +32,6 @@ _KINDS: dict[Kind, str] = {
 _ITEM = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in _KINDS.items()))
 _MARK = re.compile(r"[:@<{$%&]|www\.")
 """A match in every protected item, but in few lines."""
-_NUMBER = re.compile(r"\d+(?:[.,:'’\u202f ]\d+)*")
-_SMALL = 12
-"""Numbers up to this are often written as words, and are not compared."""
 
 
 class Item(NamedTuple):
@@ -67,22 +64,6 @@ def compare(source: str, text: str) -> Difference:
         return Difference((), ())
     required, found = Counter(item.text for item in in_source), Counter(item.text for item in in_text)
     return Difference(tuple((required - found).elements()), tuple((found - required).elements()))
-
-
-def lost_numbers(source: str, text: str) -> list[str]:
-    """Return the numbers above twelve that are in the source more often than in the text, by their digits alone.
-
-    >>> lost_numbers("1,000.5 miles in 1984, 2 to 13", "1.000,5 miglia nel 1983, da due")
-    ['1984', '13']
-    """
-    required, lost = _numbers(normalize(source)), []
-    found = Counter(map(_digits, _numbers(text) if required else ()))
-    for number in required:
-        if found[_digits(number)]:
-            found[_digits(number)] -= 1
-        elif _is_large(_digits(number)):
-            lost.append(number)
-    return lost
 
 
 def repair(source: str, text: str) -> str:
@@ -134,17 +115,3 @@ def _without_spaces_in_tags(source: str, text: str) -> str:
         elif source[item.end : item.end + 1].strip():
             text = re.sub(rf"(?<={tag}) (?=\S)", "", text)
     return text
-
-
-def _numbers(line: str) -> list[str]:
-    """Return the numbers outside protected items."""
-    return _NUMBER.findall(_ITEM.sub(" ; ", line) if _MARK.search(line) else line)
-
-
-def _is_large(digits: str) -> bool:
-    digits = digits.lstrip("0")
-    return len(digits) > 2 or int(digits or "0") > _SMALL  # int() refuses thousands of digits
-
-
-def _digits(number: str) -> str:
-    return re.sub(r"\D", "", number)

@@ -15,7 +15,8 @@ from nmt.decoding.unknown import text_with_words
 from nmt.text.glossary import Glossary, missing_terms
 from nmt.text.languages import UNSPACED, target_language
 from nmt.text.normalize import normalize
-from nmt.text.protection import compare, items, lost_numbers, repair
+from nmt.text.numerals import lost_numbers
+from nmt.text.protection import compare, items, repair
 from nmt.text.tokenizer import UNK, Tokenizer
 from nmt.text.typography import apply_typography
 
