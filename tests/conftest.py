@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def repository() -> Path:
     """The folder that holds pyproject.toml."""
     return REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def warm_programs(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with `python`, `nmt` and `torchrun` that have imported everything; see `warm_commands`."""
+    from tests import warm_commands
+
+    folder = tmp_path_factory.mktemp("bin")
+    with warm_commands.warm_programs(repository, folder):
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def warm_python(warm_programs: Path) -> str:
+    """A Python that starts with torch and nmt imported, for processes whose imports are not what is tested."""
+    return str(warm_programs / "python")
 
 
 @pytest.fixture(scope="session")

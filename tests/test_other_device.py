@@ -12,7 +12,15 @@ import yaml
 from nmt.commands import train as command
 from nmt.commands.prepare import prepare
 from nmt.commands.train import train
-from nmt.config import DecodeSettings, Languages, ModelSettings, RuntimeSettings, TokenizerSettings, load_recipe
+from nmt.config import (
+    DecodeSettings,
+    Languages,
+    MaxLength,
+    ModelSettings,
+    RuntimeSettings,
+    TokenizerSettings,
+    load_recipe,
+)
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
 from nmt.system.console import Console
@@ -33,14 +41,16 @@ VARIANTS: list[dict[str, Any]] = [
 ]
 
 
+SHORT_OUTPUT = MaxLength(factor=1, extra=2)  # a random model rarely predicts the end
+
+
 def loaded_on(device: torch.device, seed: int = 0, **variant: Any) -> LoadedModel:
     tokenizer = Tokenizer.train(WORDS * 4, TokenizerSettings(vocab_size=285))
     torch.manual_seed(seed)
-    settings = ModelSettings(encoder_layers=2, decoder_layers=2, dim=32, feed_forward=64, heads=4, **variant)
-    model = Transformer(settings, len(tokenizer), len(tokenizer)).to(device)
-    return LoadedModel(
-        model, Tokenizers(tokenizer, tokenizer), Languages(source="en", target="it"), DecodeSettings(beam=3)
-    )
+    shape = ModelSettings(encoder_layers=2, decoder_layers=2, dim=32, feed_forward=64, heads=4, **variant)
+    model = Transformer(shape, len(tokenizer), len(tokenizer)).to(device)
+    settings = DecodeSettings(beam=3, max_length=SHORT_OUTPUT)
+    return LoadedModel(model, Tokenizers(tokenizer, tokenizer), Languages(source="en", target="it"), settings)
 
 
 def translations(translator: Translator, overrides: list[str], **options: int) -> list[Any]:

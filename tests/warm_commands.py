@@ -1,93 +1,194 @@
-"""`nmt` and `torchrun` for shell scripts of tests, without the seconds that importing torch takes for each command.
+"""`python`, `nmt` and `torchrun` for tests, without the seconds that importing torch takes for each process.
 
-A server imports everything once. The two executables send it their arguments, environment, folder and open files, and
-each command runs in a fork of the server: a process of its own that reads and writes the same pipes and files.
+A server imports everything once. The executables send it their arguments, environment, folder and open files, and each
+command runs in a fork of the server: a process of its own, of one thread, that reads and writes the same pipes and
+files. The executable passes on the signals that it receives, and ends as the command does, also by a signal; if it is
+killed, so is the command.
 """
 
+import atexit
+import contextlib
 import fcntl
+import gc
+import importlib
 import json
 import os
+import runpy
 import signal
 import socket
 import subprocess
 import sys
+import threading
+import traceback
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, NoReturn
 
+IMPORTED = [
+    "nmt.cli", "nmt.commands.train", "nmt.commands.translate", "nmt.commands.export", "nmt.commands.score", "sacrebleu",
+    "torch._dynamo", "torch.distributed.fsdp", "torch.distributed.run",
+]  # fmt: skip
+"""What trainings, translations and scores import."""
 CLIENT = """#!{python} -IS
-import json, os, socket, sys
+import json, os, signal, socket, sys
 
+FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)  # until there is a command that gets them
 with os.scandir("/proc/self/fd") as entries:  # more than three for a process substitution of the shell
     files = [int(entry.name) for entry in entries]
 files = [file for file in files if os.path.exists(f"/proc/self/fd/{{file}}")]  # without that of the folder itself
 server = socket.socket(socket.AF_UNIX)
 server.connect({address!r})
-request = json.dumps([{program!r}, sys.argv[1:], dict(os.environ), os.getcwd(), files]).encode()
+ignored = [number for number in FORWARDED if signal.getsignal(number) == signal.SIG_IGN]
+request = {{
+    "program": {program!r}, "arguments": sys.argv[1:], "environment": dict(os.environ), "folder": os.getcwd(),
+    "files": files, "ignored": ignored,
+}}
+request = json.dumps(request).encode()
 socket.send_fds(server, [len(request).to_bytes(8, "big")], files)
 server.sendall(request)
-sys.exit(int(server.makefile("rb").read() or 1))
+server.recv(1)  # the command runs
+for number in FORWARDED:
+    signal.signal(number, lambda number, _: server.send(bytes([number])))
+signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
+code = int(server.makefile("rb").read() or 1)
+if code < 0:
+    if -code in FORWARDED:
+        signal.signal(-code, signal.SIG_DFL)
+    os.kill(os.getpid(), -code)
+os._exit(code)
 """
 
 
-def start_server(folder: Path, programs: Path) -> "subprocess.Popen[bytes]":
-    """Write executables `nmt` and `torchrun` into a folder and start their server; `folder` holds the package nmt."""
-    address = str(programs / "server")
-    for program in ("nmt", "torchrun"):
-        client = programs / program
-        client.write_text(CLIENT.format(python=sys.executable, address=address, program=program))
+@contextmanager
+def warm_programs(repository: Path, folder: Path) -> Iterator[None]:
+    """Write the executables into a folder and run their server, which imports the package of the repository.
+
+    Elsewhere than on Linux the executables import everything by themselves.
+    """
+    address = str(folder / "server")
+    for program, module in (("python", ""), ("nmt", "-m nmt"), ("torchrun", "-m torch.distributed.run")):
+        client = folder / program
+        client.write_text(
+            CLIENT.format(python=sys.executable, address=address, program=program)
+            if sys.platform == "linux"
+            else f'#!/bin/sh\nPYTHONPATH="{repository}:$PYTHONPATH" exec {sys.executable} {module} "$@"\n'
+        )
         client.chmod(0o755)
+    if sys.platform != "linux":
+        yield
+        return
     server = subprocess.Popen(
         [sys.executable, __file__, address],
-        env={**os.environ, "PYTHONPATH": str(folder), "OPENBLAS_NUM_THREADS": "1"}, cwd=folder, stdout=subprocess.PIPE,
-    )  # fmt: skip
-    assert server.stdout is not None
-    assert server.stdout.readline() == b"ready\n"
-    return server
+        env={**os.environ, "PYTHONPATH": str(repository), "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+        cwd=repository,
+        stdout=subprocess.PIPE,
+    )
+    with server:
+        assert server.stdout is not None
+        assert server.stdout.readline() == b"ready\n"
+        yield
+        server.kill()
 
 
 def serve(address: str) -> None:
     """Run each command in a fork, until this process is terminated."""
-    import torch.distributed.run
-
-    import nmt.__main__
-    import nmt.commands.export
-    import nmt.commands.score
-    import nmt.commands.train
-    import nmt.commands.translate
-
-    run = {"nmt": nmt.__main__.main, "torchrun": torch.distributed.run.main}
+    for module in IMPORTED:
+        importlib.import_module(module)
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(address)
-    listener.listen()
+    listener.listen(100)
+    gc.collect()
+    gc.freeze()  # a collection in a fork would copy all pages
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # handlers that ended need no wait
     print("ready", flush=True)
     while True:
         client, _ = listener.accept()
-        if os.fork():
-            client.close()
-            continue
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        header, files, _, _ = socket.recv_fds(client, 8, 200)
-        program, arguments, environment, folder, numbers = json.loads(
-            client.makefile("rb").read(int.from_bytes(header, "big"))
-        )
-        command = os.fork()
-        if not command:
+        if not os.fork():
             listener.close()
-            client.close()
-            files = [fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 300) for file in files]  # above all numbers in use
-            for number, file in zip(numbers, files, strict=True):
-                os.dup2(file, number)
-            sys.stdin, sys.stdout = open(0), open(1, "w")  # noqa: SIM115
-            sys.stderr = open(2, "w", buffering=1)  # noqa: SIM115
-            os.environ.clear()
-            os.environ.update(environment)
-            os.chdir(folder)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            _handle(client)
+        client.close()
+
+
+def _handle(client: socket.socket) -> NoReturn:
+    """Run a command in a fork of this process, pass signals on to it, and send its exit code."""
+    header, files, _, _ = socket.recv_fds(client, 8, 200)
+    request = client.makefile("rb").read(int.from_bytes(header, "big"))
+    command = os.fork()
+    if not command:
+        client.close()
+        _run(json.loads(request), files)
+    for file in files:
+        os.close(file)
+    process = os.pidfd_open(command)
+    client.sendall(b"+")
+
+    def pass_on() -> None:
+        with contextlib.suppress(ProcessLookupError):
+            while number := client.recv(1):
+                signal.pidfd_send_signal(process, number[0])
+            signal.pidfd_send_signal(process, signal.SIGKILL)  # the executable was killed
+
+    threading.Thread(target=pass_on, daemon=True).start()
+    code = os.waitstatus_to_exitcode(os.waitpid(command, 0)[1])
+    with contextlib.suppress(BrokenPipeError):
+        client.sendall(str(code).encode())
+    os._exit(0)
+
+
+def _run(request: dict[str, Any], files: list[int]) -> NoReturn:
+    """Run a command in this process with the files, environment and folder of its executable."""
+    copies = [fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 300) for file in files]  # above all numbers in use
+    for file in files:
+        os.close(file)
+    for number, copy in zip(request["files"], copies, strict=True):
+        os.dup2(copy, number)
+        os.close(copy)
+    sys.stdin, sys.stdout = open(0), open(1, "w")  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1)  # noqa: SIM115
+    for number in request["ignored"]:
+        signal.signal(number, signal.SIG_IGN)
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    os.chdir(request["folder"])
+    program, arguments, code = request["program"], request["arguments"], 0
+    try:
+        if program == "python":
+            _run_python(arguments)
+        else:
             sys.argv = [program, *arguments]
-            run[program]()
-            sys.exit(0)
-        code = os.waitstatus_to_exitcode(os.waitpid(command, 0)[1])
-        client.sendall(str(code if code >= 0 else 128 - code).encode())
-        os._exit(0)
+            sys.modules["torch.distributed.run" if program == "torchrun" else "nmt.cli"].main()
+    except SystemExit as end:
+        code = end.code
+    except Exception:
+        traceback.print_exc()
+        code = 1
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    os._exit(code if isinstance(code, int) else int(code is not None))  # destroying all modules takes 0.3 s
+
+
+def _run_python(arguments: list[str]) -> None:
+    """Run `-c CODE`, `-m MODULE` or a script, as `python` does."""
+    if arguments[0] == "-u":  # torchrun's
+        del arguments[0]
+    sys.path[:1] = ["", *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    if arguments[0] == "-c":
+        sys.argv = ["-c", *arguments[2:]]
+        sys.modules["__main__"] = module = types.ModuleType("__main__")
+        exec(compile(arguments[1], "<string>", "exec"), vars(module))
+    elif arguments[0] == "-m":
+        sys.argv = arguments[1:]
+        if "." in arguments[1]:
+            sys.modules.pop(arguments[1], None)  # it runs again, as the main module
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = arguments
+        sys.path[0] = str(Path(arguments[0]).resolve().parent)
+        runpy.run_path(arguments[0], run_name="__main__")
 
 
 if __name__ == "__main__":

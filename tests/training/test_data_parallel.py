@@ -6,7 +6,7 @@ import os
 import random
 import signal
 import subprocess
-import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -72,22 +72,11 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def overridden(overrides: tuple[str, ...]) -> list[str]:
-    return [word for override in overrides for word in ("--set", override)]
-
-
-def torchrun(texts: Path, count: int, run: Path, *overrides: str, options: tuple[str, ...] = ()) -> list[str]:
-    """Return the command that trains in `count` processes."""
-    program = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={count}", *options]
-    recipe = str(texts / "recipe.yaml")
-    return [*program, "-m", "nmt", "train", "-c", recipe, *overridden((f"run={run}", *overrides))]
-
-
 RANKS = '''
-"""Start the ranks of a job as forks of a process that has imported everything."""
+"""Start the ranks of a job as forks of this process, without torchrun."""
 
 import os, socket, sys
-import nmt.cli, nmt.commands.train, sacrebleu, torch._dynamo, torch.distributed.fsdp
+import nmt.cli
 
 _, count, patch, *arguments = sys.argv
 with socket.socket() as probe:
@@ -107,18 +96,34 @@ sys.exit(any([os.waitpid(rank, 0)[1] for rank in ranks]))
 '''
 
 
-def forked_ranks(texts: Path, count: int, run: Path, *overrides: str, patch: str = "") -> list[str]:
-    """Return the command that trains in `count` processes without torchrun; each first executes the code in `patch`."""
-    recipe = str(texts / "recipe.yaml")
-    arguments = ["train", "-c", recipe, *overridden((f"run={run}", *overrides))]
-    return [sys.executable, "-c", RANKS, str(count), patch, *arguments]
+@dataclass(frozen=True)
+class Ranks:
+    """Start trainings of several processes."""
+
+    programs: Path
+    texts: Path
+
+    def train(self, count: int, run: Path, *overrides: str, patch: str = "") -> str:
+        """Train in `count` processes, each of which first executes the code in `patch`; return the standard error."""
+        command = [self.programs / "python", "-c", RANKS, str(count), patch, *self._arguments(run, overrides)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+    def torchrun(self, options: list[str], script: list[str], run: Path, *overrides: str) -> int:
+        """Run torchrun with a script in place of the module nmt; return its exit code."""
+        command = [self.programs / "torchrun", "--standalone", *options, *script, *self._arguments(run, overrides)]
+        environment = {**os.environ, "PYTHON_EXEC": str(self.programs / "python")}
+        return subprocess.run(command, stderr=subprocess.DEVNULL, env=environment, check=False).returncode
+
+    def _arguments(self, run: Path, overrides: tuple[str, ...]) -> list[str]:
+        changes = [word for override in (f"run={run}", *overrides) for word in ("--set", override)]
+        return ["train", "-c", str(self.texts / "recipe.yaml"), *changes]
 
 
-def train_run(command: list[str]) -> str:
-    """Run a command that must succeed and return its standard error."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stderr
+@pytest.fixture
+def ranks(warm_programs: Path, texts: Path) -> Ranks:
+    return Ranks(warm_programs, texts)
 
 
 def train_in_one_process(texts: Path, run: Path, *overrides: str) -> Path:
@@ -235,8 +240,10 @@ def test_ranks_that_find_different_checkpoints_are_an_error(tmp_path: Path, monk
     ],
     ids=["ddp", "fsdp"],
 )
-def test_several_ranks_equal_one_process(texts: Path, tmp_path: Path, count: int, overrides: tuple[str, ...]) -> None:
-    messages = train_run(forked_ranks(texts, count, tmp_path / "many", *overrides))
+def test_several_ranks_equal_one_process(
+    ranks: Ranks, texts: Path, tmp_path: Path, count: int, overrides: tuple[str, ...]
+) -> None:
+    messages = ranks.train(count, tmp_path / "many", *overrides)
     assert messages.count(f"parameters on {count} × cpu") == 1  # only rank 0 prints
     assert messages.count("stopped after step 12") == 1
     assert "Warning" not in messages
@@ -244,10 +251,10 @@ def test_several_ranks_equal_one_process(texts: Path, tmp_path: Path, count: int
 
 
 @pytest.mark.slow
-def test_fsdp_resumes_a_single_process_and_back(texts: Path, tmp_path: Path) -> None:
+def test_fsdp_resumes_a_single_process_and_back(ranks: Ranks, texts: Path, tmp_path: Path) -> None:
     until_5, until_8 = (("data.test=null", f"train.stop.steps={steps}") for steps in (5, 8))
     train_in_one_process(texts, tmp_path / "many", *until_5)
-    train_run(forked_ranks(texts, 2, tmp_path / "many", "runtime.parallel=fsdp", *until_8))
+    ranks.train(2, tmp_path / "many", "runtime.parallel=fsdp", *until_8)
     train_in_one_process(texts, tmp_path / "many")
     train_in_one_process(texts, tmp_path / "one", *until_5)
     train_in_one_process(texts, tmp_path / "one", *until_8)
@@ -284,34 +291,24 @@ main()
 '''
 
 
-def run_with_signal(command: list[str], folder: Path, number: signal.Signals, step: int) -> int:
-    """Run a torchrun command of which the second rank gets a signal at an update; return the exit code."""
-    script = folder / "interrupted.py"
-    script.write_text(SIGNAL_TO_SELF)
-    module = command.index("nmt")
-    arguments = [str(script), str(folder / f"sent-{number}"), str(int(number)), str(step)]
-    started = [*command[: module - 1], *arguments, *command[module + 1 :]]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    return subprocess.run(started, stderr=subprocess.DEVNULL, env=environment, check=False).returncode
-
-
 @pytest.mark.slow
-def test_stopped_and_killed_ranks_resume_to_the_same_run(texts: Path, tmp_path: Path) -> None:
+def test_stopped_and_killed_ranks_resume_to_the_same_run(ranks: Ranks, tmp_path: Path) -> None:
     """Bit for bit, with dropout; three ranks, because the rounding of a sum of three depends on its order."""
-    long = (
-        "train.stop.steps=45",
-        "train.validate_every=15",
-        "train.keep_best=99",
-        "model.dropout=0.1",
-        "data.test=null",
-    )
-    train_run(forked_ranks(texts, 3, tmp_path / "undisturbed", *long))
-    run = tmp_path / "run"
-    assert run_with_signal(torchrun(texts, 3, run, *long), tmp_path, signal.SIGTERM, step=20) != 0
-    assert json.loads((run / "last" / "progress.json").read_text())["step"] == 20
-    restarting = torchrun(texts, 3, run, *long, options=("--max-restarts=1",))
-    assert run_with_signal(restarting, tmp_path, signal.SIGKILL, step=35) == 0
-    assert (tmp_path / f"sent-{signal.SIGKILL}").exists()
+    settings = ("train.keep_best=99", "model.dropout=0.1", "data.test=null")
+    ranks.train(3, tmp_path / "undisturbed", *settings)
+    run, script = tmp_path / "run", tmp_path / "interrupted.py"
+    script.write_text(SIGNAL_TO_SELF)
+
+    def torchrun(number: signal.Signals, step: int, *options: str) -> int:
+        sent = tmp_path / f"sent-{number}"
+        arguments = [str(script), str(sent), str(int(number)), str(step)]
+        code = ranks.torchrun(["--nproc-per-node=3", *options], arguments, run, *settings)
+        assert sent.exists()
+        return code
+
+    assert torchrun(signal.SIGTERM, 6) != 0
+    assert json.loads((run / "last" / "progress.json").read_text())["step"] == 6
+    assert torchrun(signal.SIGKILL, 10, "--max-restarts=1") == 0
     assert metrics(run) == metrics(tmp_path / "undisturbed")
     ours, theirs = tensors(run), tensors(tmp_path / "undisturbed")
     assert all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items())
@@ -349,11 +346,11 @@ Updater.dispatch, Objective.forward = noting, failing
 
 
 @pytest.mark.slow
-def test_faults_of_one_rank_are_handled_by_all(texts: Path, tmp_path: Path) -> None:
+def test_faults_of_one_rank_are_handled_by_all(ranks: Ranks, texts: Path, tmp_path: Path) -> None:
     """After an OOM of one rank all ranks split large batches; after a NaN in one rank all skip the update."""
     run = tmp_path / "many"
     limits = ("train.stop.steps=8", "data.test=null")
-    messages = train_run(forked_ranks(texts, 2, run, *limits, patch=FAULTY))
+    messages = ranks.train(2, run, *limits, patch=FAULTY)
     assert "step 6: loss nan" in messages
     progress = json.loads((run / "last" / "progress.json").read_text())
     assert (progress["step"], progress["skipped"]) == (8, 1)
