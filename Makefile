@@ -13,7 +13,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 
-.PHONY: help setup demo demo-en-it demo-en-zh test check data schema clean
+.PHONY: help setup demo demo-en-it demo-en-zh figures test check data schema clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,13 @@ demo-en-zh: $(READY)
 	show 'cut -f 1 data/demo/test.tsv | nmt translate --model runs/demo-en-zh > runs/demo-en-zh/test.out'; \
 	show 'nmt score runs/demo-en-zh/test.out <(cut -f 3 data/demo/test.tsv) --target-lang zh'; \
 	show 'printf "%s\n" "Marco has an umbrella." "Where does Anna buy fruit?" | nmt translate --model runs/demo-en-zh'
+
+figures: $(READY) ## Draw the figures of both demo runs into runs/figures/; train what is missing
+	@$(show); \
+	for pair in en-it en-zh; do \
+		test -e runs/demo-$$pair/best || show "nmt train --config recipes/demo-$$pair.yaml"; \
+		show "nmt figures runs/figures/demo-$$pair --model runs/demo-$$pair"; \
+	done
 
 test: $(READY) ## Run all tests in two processes
 	@python -m pytest --quiet -n 2 --dist loadfile

@@ -282,6 +282,37 @@ def report(
         run_stage(ReportRequest(run, output, compare, lines or ()), console)
 
 
+@app.command()
+def figures(
+    directory: Annotated[Path, Argument(metavar="DIR", help="The folder to write.")],
+    recipe: Annotated[
+        Path | None,
+        Option("--recipe", "-c", metavar="RECIPE", help="Draw masks and padding of this recipe's prepared corpus."),
+    ] = None,
+    model: Annotated[
+        Path | None,
+        Option(
+            "--model", "-m", metavar="DIR", help="Draw the attention of a model; of a run also its curves and text."
+        ),
+    ] = None,
+    text: Annotated[str | None, Option(help="The sentence whose attention is drawn.", metavar="SENTENCE")] = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Draw the classic figures of the Transformer, as PNG and SVG.
+
+    Position encodings, schedules, label smoothing, masks, padding, attention and training curves.
+    """
+    with errors_explained(debug, quiet) as console:
+        from nmt.report import check_matplotlib
+
+        check_matplotlib()
+        from nmt.commands.figures import FigureRequest
+        from nmt.commands.figures import figures as run_stage
+
+        run_stage(FigureRequest(directory, recipe, model, text), console)
+
+
 @contextmanager
 def errors_explained(debug: bool, quiet: bool) -> Iterator["Console"]:
     """Yield the console of a command; turn its exceptions into a message and an exit code.

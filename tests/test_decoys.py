@@ -19,6 +19,7 @@ from tests.builders import run_command, write_lines, write_reversal_task
 MINE = "mine\n"
 FOREIGN_MARKERS = {
     "config.json": json.dumps({"model_type": "bert", "format_version": 1, "files": {}}),
+    "figures.json": json.dumps({"format": "my figures", "format_version": 1, "files": {}}),
     "nmt.json": json.dumps({"name": "no machine translation"}),
     "manifest.json": json.dumps({"format": "web app manifest", "format_version": 1}),
     "run.json": json.dumps({"format": "training plan", "format_version": 1}),
@@ -85,7 +86,7 @@ def fresh_folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a recipe and what each command writes: run, prepared, model, export, text.out."""
+    """A folder with a recipe and what each command writes: run, prepared, model, export, figures, text.out."""
     folder = tmp_path_factory.mktemp("trained")
     recipe = write_reversal_task(folder)
     write_lines(folder / "text", "ba ce di", "fo gu")
@@ -96,6 +97,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
             ("train", "--config", recipe),
             ("average", "run", "-o", "model"),
             ("export", "run", "export", "--to", "ctranslate2"),
+            ("figures", "figures"),
             ("translate", "--model", "run", "-i", "text", "-o", "text.out"),
         ):
             if arguments[0] == "export":
@@ -113,13 +115,21 @@ def command(name: str, trained: Path, output: Path) -> list[str | Path]:
     return {
         "average": ["average", trained / "run", "-o", output],
         "export": ["export", trained / "run", output, "--to", "ctranslate2"],
+        "figures": ["figures", output],
         "prepare": ["prepare", *recipe, "--set", f"prepared={output}", "--force"],
         "train": ["train", *recipe, "--set", f"run={output}"],
         "restart": ["train", *recipe, "--set", f"run={output}", "--restart"],
     }[name]
 
 
-OWN = {"average": "model", "export": "export", "prepare": "prepared", "train": "run", "restart": "run"}
+OWN = {
+    "average": "model",
+    "export": "export",
+    "figures": "figures",
+    "prepare": "prepared",
+    "train": "run",
+    "restart": "run",
+}
 
 
 def refused(arguments: list[str | Path], folder: Path) -> str:
@@ -184,7 +194,7 @@ def test_own_output_is_replaced(trained: Path, name: str) -> None:
         assert {path.name for path in folder.iterdir()} <= {"out", "runs"}
 
 
-@pytest.mark.parametrize("name", ["average", "export"])
+@pytest.mark.parametrize("name", ["average", "export", "figures"])
 @pytest.mark.parametrize("place", ["last", "best", "checkpoints/step-00000012", "checkpoints/new", "new", "prepared"])
 def test_outputs_inside_a_run_are_refused(trained: Path, name: str, place: str) -> None:
     with fresh_folder() as folder:

@@ -76,6 +76,7 @@ _RUN = (
 MODEL = DirectoryKind("a model", "config.json", version=2, keys=("languages", "model", "decode"))
 EXPORT = DirectoryKind("an exported model", "nmt.json", version=2, keys=("languages", "quantization", "decode"))
 PREPARED = DirectoryKind("a prepared corpus", "manifest.json", format="nmt prepared corpus", files=_PREPARED)
+FIGURES = DirectoryKind("a folder of figures", "figures.json", format="nmt figures")
 RUN = DirectoryKind(
     "a run",
     "run.json",
@@ -373,7 +374,7 @@ def check_file(file: Path, inputs: Iterable[Path] = ()) -> Path:
     run = _run_above(place)
     if run is not None:
         refuse(f"{run} is a run, whose files nmt train keeps")
-    for kind in (MODEL, EXPORT, PREPARED):
+    for kind in (MODEL, EXPORT, PREPARED, FIGURES):
         if is_directory_of(place.parent, kind):
             refuse(f"{place.parent} is {kind.name}, which it would damage")
     if place.exists():

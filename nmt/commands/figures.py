@@ -1,0 +1,149 @@
+"""`nmt figures`: the classic figures of the Transformer, drawn from the code that training uses."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nmt.config import Recipe, load_recipe
+from nmt.decoding.alignment import Attention, attention
+from nmt.errors import ConfigError, DataError
+from nmt.model.checkpoint import resolve_model, seal
+from nmt.report.corpus_figures import corpus_drawings, pieces_of_masks
+from nmt.report.fonts import LabelFonts, fonts_for
+from nmt.report.formula_figures import formula_drawings
+from nmt.report.model_figures import attention_drawings, training_curves
+from nmt.report.plotting import Drawing, drawing_style, write_drawing
+from nmt.system.console import Console
+from nmt.system.files import FIGURES, FORMAT_VERSION, replace_directory
+from nmt.text.prepared import PreparedCorpus
+from nmt.translation.translator import Translator
+
+_BUDGET = 1024
+"""Padded target tokens in a length group, where the recipe leaves them to be measured."""
+_WORDS = range(4, 10)
+"""Words in the sentence that is chosen for the attention."""
+
+
+@dataclass(frozen=True)
+class FigureRequest:
+    """The command line."""
+
+    output: Path
+    recipe: Path | None = None
+    model: Path | None = None
+    text: str | None = None
+    """The sentence whose attention is drawn; None for one of the validation text."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What there is to draw; a key of `left_out` names figures, its value is the reason why they cannot be drawn."""
+
+    recipe: Recipe | None
+    corpus: PreparedCorpus | None
+    attention: Attention | None
+    metrics: list[Mapping[str, Any]]
+    left_out: dict[str, str]
+
+
+def figures(request: FigureRequest, console: Console) -> None:
+    """Write each figure as PNG and SVG, and `figures.json` with their titles and captions. Raises NMTError."""
+    files = [path for path in (request.recipe, request.model) if path is not None]
+    with replace_directory(request.output, FIGURES, files) as staging:
+        inputs = read_inputs(request)
+        fonts = fonts_for(_labels(inputs))
+        with drawing_style(fonts):
+            drawings = draw(inputs, fonts)
+            for drawing in drawings:
+                write_drawing(drawing, staging)
+        content = {
+            "format": FIGURES.format,
+            "format_version": FORMAT_VERSION,
+            "figures": [
+                {"name": one.name, "title": one.title, "caption": one.caption, "code": one.code} for one in drawings
+            ],
+            "left_out": inputs.left_out,
+        }
+        (staging / FIGURES.marker).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")
+        seal(staging, FIGURES.marker)
+    console.info(f"wrote {len(drawings)} figures, as PNG and SVG, to {request.output}")
+    for names, reason in inputs.left_out.items():
+        console.info(f"left out: {names}: {reason}")
+    if fonts.warning is not None:
+        console.warn(fonts.warning)
+
+
+def read_inputs(request: FigureRequest) -> Inputs:
+    """Return what a request names, and what it leaves out. Raises NMTError for a recipe or a model that is no such."""
+    left_out: dict[str, str] = {}
+    run = request.model if request.model is not None and (request.model / "recipe.yaml").is_file() else None
+    path = request.recipe if request.recipe is not None or run is None else run / "recipe.yaml"
+    recipe = None if path is None else load_recipe(path)
+    corpus = None
+    if recipe is None:
+        left_out["masks, padding, the schedule of the recipe"] = "no recipe; add --recipe RECIPE"
+    else:
+        try:
+            corpus = PreparedCorpus.open(recipe.prepared_directory)
+        except DataError as error:
+            left_out["masks, padding"] = str(error)
+    found = None
+    if request.model is None:
+        left_out["attention"] = "no model; add --model MODEL"
+    else:
+        text = _sentence(corpus) if request.text is None else request.text
+        if text is None:
+            left_out["attention"] = "no validation text to take a sentence from; add --text SENTENCE"
+        else:
+            found = _attention(request.model, text)
+    metrics = _metrics(run)
+    if not metrics:
+        left_out["training"] = "no run; add --model RUN"
+    return Inputs(recipe, corpus, found, metrics, left_out)
+
+
+def draw(inputs: Inputs, fonts: LabelFonts) -> list[Drawing]:
+    """Return all figures that the inputs suffice for."""
+    recipe = inputs.recipe
+    train, dim = (None, 0) if recipe is None else (recipe.train, recipe.model.dim)
+    drawings = formula_drawings(train, dim)
+    if inputs.corpus is not None and train is not None:
+        budget = _BUDGET if train.batch_tokens == "auto" else train.group_budget
+        drawings += corpus_drawings(inputs.corpus, budget, fonts)
+    if inputs.attention is not None:
+        drawings += attention_drawings(inputs.attention, fonts)
+    if (curves := training_curves(inputs.metrics)) is not None:
+        drawings.append(curves)
+    return drawings
+
+
+def _attention(model: Path, text: str) -> Attention:
+    """Return the attention of a model to a sentence and its translation."""
+    translator = Translator.load(resolve_model(model))
+    (translation,) = translator.translate([text])
+    if not text.strip() or not translation.text:
+        raise ConfigError("--text: the sentence, or its translation, is empty; give another one")
+    return attention(translator.models[0], text, translation.text)
+
+
+def _sentence(corpus: PreparedCorpus | None) -> str | None:
+    """Return the first validation sentence of a length that fits in a figure, else the shortest one."""
+    sources = [] if corpus is None else [line for line in corpus.valid_sources if line.strip()]
+    fitting = (line for line in sources if len(line.split()) in _WORDS)
+    return next(fitting, min(sources, key=len, default=None))
+
+
+def _metrics(run: Path | None) -> list[Mapping[str, Any]]:
+    """Return the lines of a run's metrics.jsonl, without one that is still being written."""
+    file = None if run is None else run / "metrics.jsonl"
+    if file is None or not file.is_file():
+        return []
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines(keepends=True) if line[-1] == "\n"]
+
+
+def _labels(inputs: Inputs) -> list[str]:
+    """Return the texts that figures show."""
+    texts = [] if inputs.attention is None else [*inputs.attention.source, *inputs.attention.target]
+    return texts if inputs.corpus is None else [*texts, *pieces_of_masks(inputs.corpus)]

@@ -1,0 +1,42 @@
+"""Masks and padding of batches, counted independently."""
+
+import numpy as np
+import pytest
+import torch
+
+from nmt.batching.plan import EpochPlan, SentenceLengths, padding_share
+from nmt.report.corpus_figures import batch_plans, visible_source, visible_target
+from tests.builders import batch_of
+
+
+def random_lengths(count: int) -> SentenceLengths:
+    random = np.random.default_rng(3)
+    source = random.integers(3, 40, count)
+    return SentenceLengths(source, source + random.integers(0, 5, count), np.ones(count, dtype=np.float32))
+
+
+def test_masks_hide_padding_and_later_tokens() -> None:
+    (group,) = batch_of([([4, 5, 6], [7, 8]), ([9], [4])]).groups
+    assert visible_source(group).tolist() == [[1, 1, 1, 1], [1, 1, 0, 0]]
+    np.testing.assert_array_equal(visible_target(5), torch.ones(5, 5).tril().numpy())
+
+
+def test_each_way_to_cut_batches_uses_every_pair_once() -> None:
+    for plan in batch_plans(random_lengths(500), 400).values():
+        assert sorted(np.concatenate(plan.groups).tolist()) == list(range(500))
+
+
+def test_shares_of_padding_are_counted_and_fall_from_left_to_right() -> None:
+    lengths = random_lengths(500)
+    plans = batch_plans(lengths, 400)
+
+    def counted(plan: EpochPlan) -> float:
+        padded = [max(lengths.target[pair] for pair in group) * len(group) for group in plan.groups]
+        return float(1 - np.asarray(lengths.target[np.arange(500)]).sum() / sum(padded))
+
+    shares = [padding_share(plan, lengths)[1] for plan in plans.values()]
+    assert shares == pytest.approx([counted(plan) for plan in plans.values()])
+    assert shares[0] > 0.3
+    assert max(shares[1:]) < 0.1
+    *_, ours = plans.values()
+    assert max(lengths.target[group].max() * len(group) for group in ours.groups) <= 400
