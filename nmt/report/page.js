@@ -133,7 +133,7 @@
   }
 
   function selectFromAddress() {
-    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const target = document.getElementById(location.hash.slice(1));
     const index = target ? sections.findIndex((section) => section.contains(target)) : 0;
     select(Math.max(0, index), false);
     if (target && index >= 0 && target !== sections[index]) target.scrollIntoView();

@@ -22,14 +22,9 @@ def run_charts(run: RunRecords) -> dict[str, Chart]:
 
 def _loss(run: RunRecords) -> Chart | None:
     train = _series("training", run.train, unsmoothed_loss)
-    name = "training"
-    if not any(value is not None for value in train.y):
-        name = "training, with label smoothing"
-        train = _series(name, run.train, lambda record: number(record, "loss"))
     lines = [train, _series("validation", run.validations, lambda record: number(record, "loss"))]
     summary = _from_to(lines, ".3f")
-    if name == "training":
-        summary += " Both without label smoothing, in nats per target token; dropout is active in training only."
+    summary += " Both are without label smoothing; only the training loss is computed with dropout."
     return _with_best(run, "Loss", summary, "nats per target token", lines, "loss")
 
 

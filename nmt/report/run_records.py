@@ -116,7 +116,11 @@ def number(record: Record, key: str) -> float | None:
 
 
 def unsmoothed_loss(record: Record) -> float | None:
-    """Return the mean negative log-likelihood per target token in nats, of which every log holds the perplexity."""
+    """Return the mean negative log-likelihood per target token, in nats.
+
+    It is computed from the perplexity, which every log holds: `loss` includes label smoothing in logs without
+    `objective`.
+    """
     perplexity = number(record, "perplexity")
     return math.log(perplexity) if perplexity is not None and perplexity > 0 else None
 
