@@ -17,7 +17,7 @@ from nmt.model.attention_weights import AttentionWeights, attention_weights
 from nmt.model.checkpoint import AlignmentHeads, LoadedModel
 from nmt.text.normalize import normalize
 from nmt.text.tokenizer import BOS, EOS
-from nmt.text.words import words, words_of_pieces
+from nmt.text.words import is_punctuation, words, words_of_pieces
 
 Links = list[tuple[int, int]]
 """Pairs of a source word and a target word, both counted from 0, in the order of the target."""
@@ -140,15 +140,29 @@ def word_links(weights: Tensor, source: Sequence[bytes], target: Sequence[bytes]
 
     Source and target are the bytes of the tokens. The weights of a word's tokens are added; a target word that attends
     to `</s>` more than to any word has no link.
+
+    Tokens of punctuation do not count, neither as queries nor as keys, because heads without a task attend to them: a
+    word as `Anna?` is aligned by `Anna` alone. A target word of punctuation only, such as `。`, is linked with the
+    source word whose punctuation it attends to most.
     """
     source_count, of_source = words_of_pieces(source)
     target_count, of_target = words_of_pieces(target)
     if not source_count:
         return []
-    columns = torch.zeros(len(of_source) + 1, source_count + 1)  # (S + 1, words + 1)
-    columns[:-1, :-1], columns[-1, -1] = _membership(of_source, source_count), 1
-    by_word = _membership(of_target, target_count).T @ weights @ columns
-    return [(i, j) for j, i in enumerate(by_word.argmax(1).tolist()) if i < source_count]
+    marks_of_source, marks_of_target = (
+        torch.tensor([is_punctuation(one) for one in side], dtype=torch.bool) for side in (source, target)
+    )
+    source_table, target_table = _membership(of_source, source_count), _membership(of_target, target_count)
+    spelled = target_table[~marks_of_target].any(0)  # (words), True at words with more than punctuation
+    rows = target_table * (~marks_of_target.unsqueeze(1) | ~spelled)  # (T, words)
+    lettered, marks = (source_table * kept.unsqueeze(1) for kept in (~marks_of_source, marks_of_source))
+    links: Links = []
+    for j, attended in enumerate((rows.T @ weights).unbind()):  # (S + 1)
+        by_word = attended[:-1] @ (lettered if spelled[j] else marks)
+        i = int(by_word.argmax())
+        if by_word[i] > attended[-1]:
+            links.append((i, j))
+    return links
 
 
 def _membership(words: Sequence[range], count: int) -> Tensor:

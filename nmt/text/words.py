@@ -5,6 +5,7 @@
 """
 
 import re
+import unicodedata
 from collections.abc import Sequence
 
 from nmt.text.languages import UNSPACED_TEXT
@@ -46,6 +47,16 @@ def words_of_pieces(pieces: Sequence[bytes]) -> tuple[int, list[range]]:
         ranges.append(range(own[0], own[-1] + 1))
         begin += len(piece)
     return count, ranges
+
+
+def is_punctuation(piece: bytes) -> bool:
+    """Whether a piece, in UTF-8, has punctuation and no letter, digit, symbol or part of a character.
+
+    >>> is_punctuation(b"?"), is_punctuation(b" l'"), is_punctuation(b" ")
+    (True, False, False)
+    """
+    categories = {unicodedata.category(character)[0] for character in piece.decode("utf-8", "surrogateescape")}
+    return "P" in categories and categories <= {"P", "Z"}
 
 
 def _size(text: str) -> int:

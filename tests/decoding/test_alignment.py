@@ -42,6 +42,35 @@ class TestWordLinks:
         reverse = torch.tensor([[0.7, 0.1, 0.2]])
         assert word_links(reverse, ["早上".encode(), "好".encode()], [b" Good"]) == [(0, 0)]
 
+    def test_punctuation_neither_aligns_a_word_nor_attracts_links(self) -> None:
+        source, target = [b" Where", b" is", b" Anna", b"?"], [b" Dov", b"'", b" \xc3\xa8", b" Anna", b"?"]
+        weights = torch.tensor(
+            [
+                # Where  is   Anna  ?   </s>
+                [0.3, 0.1, 0.0, 0.6, 0.0],  # Dov: a head without a task attends to the question mark
+                [0.0, 0.9, 0.0, 0.0, 0.1],  # '
+                [0.1, 0.3, 0.0, 0.6, 0.0],  # è
+                [0.0, 0.0, 0.5, 0.4, 0.1],  # Anna
+                [0.9, 0.0, 0.0, 0.0, 0.1],  # ?
+            ]
+        )
+        assert word_links(weights, source, target) == [(0, 0), (1, 1), (2, 2)]
+
+    def test_word_of_punctuation_is_linked_with_the_punctuation_of_a_word(self) -> None:
+        source, target = [b" Well", b",", b" yes", b"."], ["好".encode(), "，".encode(), "是".encode(), "。".encode()]
+        weights = torch.tensor(
+            [
+                # Well  ,   yes   .   </s>
+                [0.8, 0.0, 0.0, 0.0, 0.2],
+                [0.7, 0.2, 0.0, 0.0, 0.1],
+                [0.0, 0.0, 0.9, 0.0, 0.1],
+                [0.0, 0.1, 0.3, 0.5, 0.1],
+            ]
+        )
+        assert word_links(weights, source, target) == [(0, 0), (0, 1), (1, 2), (1, 3)]
+        weights[3] = torch.tensor([0.0, 0.0, 0.2, 0.1, 0.7])
+        assert word_links(weights, source, target) == [(0, 0), (0, 1), (1, 2)]
+
     def test_empty_sides_have_no_links(self) -> None:
         assert word_links(torch.zeros(0, 3), [b" a", b" b"], []) == []
         assert word_links(torch.ones(2, 1), [], [b" a", b" b"]) == []

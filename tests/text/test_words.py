@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from nmt.config import TokenizerSettings
 from nmt.text.normalize import normalize
 from nmt.text.tokenizer import UNK, Tokenizer
-from nmt.text.words import words, words_of_pieces
+from nmt.text.words import is_punctuation, words, words_of_pieces
 
 LINES = ["The cat sleeps on the mat, of course.", "我喜欢 New York。", "今天下雨，我们在家。", "ガラス か\u3099 1,5 km"]
 TOKENIZER = Tokenizer.train(LINES * 20, TokenizerSettings(vocab_size=304))
@@ -33,6 +33,15 @@ def test_pieces_by_hand() -> None:
     count, touched = words_of_pieces(pieces)
     assert count == 5
     assert [list(each) for each in touched] == [[0], [0], [], [1], [1], [2, 3], [4], [4], []]
+
+
+@pytest.mark.parametrize(
+    ("piece", "expected"),
+    [("?", True), (" '", True), ("。", True), ("—", True), ("l'", False), ("5", False), ("€", False), (" ", False)],
+)
+def test_punctuation_is_recognised(piece: str, expected: bool) -> None:
+    assert is_punctuation(piece.encode()) is expected
+    assert not is_punctuation("。".encode()[:2]), "a part of a character"
 
 
 @settings(max_examples=300, deadline=None)
