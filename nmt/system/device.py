@@ -4,11 +4,14 @@ import contextlib
 import ctypes
 import hashlib
 import os
+import platform
 import sys
+from importlib.metadata import version
 from typing import get_args
 
 import torch
 
+from nmt import __version__
 from nmt.config import Recipe, RuntimeSettings
 from nmt.config.recipe_errors import SettingError
 from nmt.errors import ConfigError
@@ -34,6 +37,22 @@ def choose_device(settings: RuntimeSettings) -> torch.device:
     if name not in names:
         raise SettingError("runtime.device", f"{name} is not available here; this machine has: {', '.join(names)}")
     return _prepare_cuda() if name == "cuda" else torch.device(name)
+
+
+def environment(settings: RuntimeSettings) -> dict[str, str | int]:
+    """Return what results depend on besides a recipe: versions of the program and its libraries, device, threads."""
+    device = choose_device(settings)
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
+    versions = {package: version(package) for package in ("torch", "sentencepiece", "sacrebleu")}
+    return {
+        "nmt": __version__,
+        "python": platform.python_version(),
+        **versions,
+        "system": platform.system(),
+        "device": f"{device.type} ({name})",
+        "precision": "bf16" if computes_in_bf16(settings, device) else "fp32",
+        "threads": torch.get_num_threads(),
+    }
 
 
 def check_machine(recipe: Recipe) -> None:

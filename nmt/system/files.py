@@ -174,11 +174,11 @@ def is_directory_of(directory: Path, kind: DirectoryKind) -> bool:
     return True
 
 
-def mark_directory(directory: Path, kind: DirectoryKind) -> None:
-    """Write the marker of a kind that has a format name, if the directory does not carry it yet."""
-    if not (directory / kind.marker).exists():
-        content = {"format": kind.format, "format_version": kind.version}
-        replace_text(directory / kind.marker, json.dumps(content, indent=2) + "\n")
+def mark_directory(directory: Path, kind: DirectoryKind, content: dict[str, Any] | None = None) -> None:
+    """Write the marker of a kind that has a format name, with further content, unless it is there with this content."""
+    marker = {"format": kind.format, "format_version": kind.version, **(content or {})}
+    if _read_marker(directory, kind) != marker:
+        replace_text(directory / kind.marker, json.dumps(marker, indent=2) + "\n")
 
 
 def _read_marker(directory: Path, kind: DirectoryKind) -> dict[str, Any]:

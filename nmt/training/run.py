@@ -1,6 +1,6 @@
 """The run directory: all that a training writes, and all that it needs to resume.
 
-run.json                       the marker: format and version
+run.json                       the marker: format, version, and the environment in which the run was last opened
 recipe.yaml                    the recipe with all defaults filled in
 metrics.jsonl                  one JSON object a line: type "train", "validation" or "skipped"
 skipped/step-00000123.json     the batch of an update whose loss or gradient was not finite; skipped-1/… are those of
@@ -39,6 +39,7 @@ from nmt.model.checkpoint import (
 )
 from nmt.model.transformer import Transformer
 from nmt.system import distributed
+from nmt.system.device import environment
 from nmt.system.files import RUN, lock_file, mark_directory, replace_link, replace_text, staged_directory
 from nmt.training.optimizer import load_optimizer, optimizer_tensors
 from nmt.training.progress import PROGRESS_FILE, Progress, read_progress
@@ -99,7 +100,8 @@ class RunDirectory:
         if self.rank:
             return
         self.path.mkdir(parents=True, exist_ok=True)
-        mark_directory(self.path, RUN)
+        machine = {**environment(recipe.runtime), "processes": distributed.world_size()}
+        mark_directory(self.path, RUN, {"environment": machine})
         if restart:
             self._clear()
         self.checkpoints.resolve().mkdir(parents=True, exist_ok=True)

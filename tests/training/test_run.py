@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -119,6 +120,16 @@ def test_checkpoint_is_a_model_directory(run: RunDirectory, tokenizers: Tokenize
     assert torch.equal(opened.model.output.weight, loaded.model.output.weight)
     assert links(run) == {"last": "checkpoints/step-00000003"}
     assert sorted(path.name for path in run.path.iterdir()) == ["checkpoints", "last", "recipe.yaml", "run.json"]
+
+
+def test_marker_records_the_environment_of_the_last_start(run: RunDirectory) -> None:
+    marker = json.loads((run.path / "run.json").read_text())
+    assert marker["environment"]["torch"] == version("torch")
+    assert marker["environment"]["threads"] == torch.get_num_threads()
+    assert marker["environment"]["device"].startswith("cpu")
+    (run.path / "run.json").write_text(json.dumps(marker | {"environment": {"torch": "1.0"}}))
+    run.open(recipe(run.path))
+    assert json.loads((run.path / "run.json").read_text()) == marker
 
 
 def test_moved_run_keeps_its_links(run: RunDirectory, tokenizers: Tokenizers, tmp_path: Path) -> None:
