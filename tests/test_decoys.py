@@ -263,6 +263,44 @@ def test_translate_refuses_other_files(trained: Path, prepare: Callable[[Path], 
         refused(translate(trained, folder / "out"), folder)
 
 
+# report -o FILE
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o664])
+def test_report_keeps_permissions_links_and_other_files(trained: Path, mode: int) -> None:
+    with fresh_folder() as folder:
+        (folder / "file").write_text(MINE)
+        (folder / "file").chmod(mode)
+        (folder / "link").symlink_to("file")
+        make_decoy(folder / ".file.partial", "file")
+        result = run_command("report", trained / "run", "-o", folder / "link")
+        assert result.exit_code == 0, result.output
+        assert (folder / "file").read_text().startswith("<!DOCTYPE html>")
+        assert (folder / "file").stat().st_mode & 0o777 == mode
+        assert {path.name for path in folder.iterdir()} == {"file", "link", ".file.partial"}
+        assert (folder / ".file.partial").read_text() == MINE
+
+
+@pytest.mark.parametrize("kind", ["read-only", "loop", "folder", "fifo"])
+def test_report_refuses_other_files(trained: Path, kind: str) -> None:
+    with fresh_folder() as folder:
+        make_decoy(folder / "out", kind)
+        refused(["report", trained / "run", "-o", folder / "out"], folder)
+
+
+@pytest.mark.parametrize("place", ["run/report.html", "run/metrics.jsonl", "model/config.json", "prepared/report.html"])
+def test_report_is_not_written_into_directories_of_nmt(trained: Path, place: str) -> None:
+    refused(["report", trained / "run", "-o", trained / place], trained)
+
+
+def test_report_does_not_change_the_run(trained: Path) -> None:
+    before = snapshot(trained)
+    with fresh_folder():
+        assert run_command("report", trained / "run").exit_code == 0
+        assert Path("report.html").exists()
+    assert snapshot(trained) == before
+
+
 def test_modes_of_outputs_follow_the_umask(trained: Path) -> None:
     """Other accounts can read outputs if the umask permits it."""
     for path in trained.rglob("*"):

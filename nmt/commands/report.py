@@ -9,7 +9,7 @@ from nmt.report.page import Section, render_page
 from nmt.report.run_records import RunRecords, read_run
 from nmt.report.run_section import run_section
 from nmt.system.console import Console
-from nmt.system.files import check_file, replace_text
+from nmt.system.files import check_file, write_output
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,10 @@ class ReportRequest:
 
 def report(request: ReportRequest, console: Console) -> None:
     """Write the page of a run. Raises NMTError."""
-    output = check_file(request.output)
+    check_file(request.output)  # before the work
     run = read_run(request.run)
     page = render_page(run.name, _sections(request, run))
-    replace_text(output, page)
+    write_output(request.output, page)
     console.info(f"wrote {request.output}")
 
 

@@ -346,8 +346,23 @@ def _exchange(one: Path, other: Path) -> bool:
 def replace_text(file: Path, text: str) -> None:
     """Write a file in one of nmt's directories atomically. Raises DataError for an error of the file system."""
     partial = file.with_name(f".{file.name}.partial")
+    with contextlib.suppress(OSError):
+        partial.unlink()  # of a process that was killed
+    _write_through(partial, file, text)
+
+
+def write_output(file: Path, text: str) -> None:
+    """Write a file that the user named, atomically.
+
+    Raises ConfigError if it must not be replaced (see `check_file`), DataError for an error of the file system.
+    """
+    place = check_file(file)
+    # in a folder of the user, a fixed name could be the name of another file
+    _write_through(place.with_name(f".{place.name}.{secrets.token_hex(8)}.partial"), place, text)
+
+
+def _write_through(partial: Path, file: Path, text: str) -> None:
     try:
-        partial.unlink(missing_ok=True)  # of a process that was killed
         with partial.open("x", encoding="utf-8") as stream:
             stream.write(text)
             stream.flush()
