@@ -11,6 +11,7 @@ from typing import Any
 
 from nmt.config import Recipe, load_recipe
 from nmt.errors import ModelError, NMTError
+from nmt.system.console import counted
 from nmt.system.files import RUN, is_directory_of, lock
 from nmt.training.progress import Progress, read_progress
 
@@ -143,7 +144,7 @@ def _read_log(file: Path, problems: list[str]) -> list[Record]:
         problems.append(f"The last line of {file.name} is incomplete: the process was killed while it was written.")
     elif damaged:
         problems.append(
-            f"{file.name}:{damaged[0]}: not a record of nmt train; {len(damaged):,} such lines are ignored."
+            f"{file.name}:{damaged[0]}: not a record of nmt train; {counted(len(damaged), 'line')} ignored."
         )
     return records
 

@@ -70,7 +70,8 @@ def _fit(run: RunRecords) -> list[str]:
     best, last = run.best, run.validations[-1]
     losses = [(loss, record["step"]) for record in run.validations if (loss := number(record, "loss")) is not None]
     lowest, step = min(losses, default=(0.0, 0))
-    if losses and losses[-1][0] > 1.02 * lowest + 0.01:
+    latest = min(losses[-3:], default=(0.0, 0))[0]  # of three, since one may be chance
+    if latest > 1.02 * lowest + 0.01:
         return [
             f"The validation loss is lowest at step {step:,} ({lowest:.3f}) and rises to {losses[-1][0]:.3f}: the "
             "model overfits; more text, more dropout or fewer steps help."
@@ -99,7 +100,8 @@ def _interventions(run: RunRecords) -> str:
         return f"{head}<p>None.</p>"
     text = f"{counted(len(run.skipped), 'update')} skipped; {counted(rollbacks, 'rollback')} to an earlier checkpoint."
     rows = [(one["step"], str(one.get("loss", "")), str(one.get("gradient_norm", ""))) for one in run.skipped]
-    shown = table(("step", "loss", "gradient norm"), rows[:_MOST_SKIPPED_SHOWN]) if rows else ""
+    left_out = f"{_MOST_SKIPPED_SHOWN} of {len(rows):,}" if len(rows) > _MOST_SKIPPED_SHOWN else ""
+    shown = table(("step", "loss", "gradient norm"), rows[:_MOST_SKIPPED_SHOWN], left_out) if rows else ""
     batches = f" Their batches are in {run.path / 'skipped'}." if (run.path / "skipped").is_dir() else ""
     return f"{head}<p>{escape(text + batches)}</p>{shown}"
 

@@ -1,0 +1,42 @@
+"""`nmt report`: the page of a run, its place, and refusals."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.builders import run_command
+
+
+def test_page_is_written_into_the_current_folder(
+    uninterrupted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run_command("report", uninterrupted)
+    assert result.exit_code == 0, result.output
+    assert result.stdout == ""
+    assert "wrote report.html" in result.stderr
+    page = Path("report.html").read_text(encoding="utf-8")
+    assert "<title>reversal</title>" in page
+    assert len(page.encode()) < 6e6
+    assert {path.name for path in tmp_path.iterdir()} == {"report.html"}
+
+
+def test_link_to_a_run_is_followed(uninterrupted: Path, tmp_path: Path) -> None:
+    output = tmp_path / "page.html"
+    assert run_command("report", uninterrupted.parent / "runs" / "latest", "-o", output).exit_code == 0
+    assert output.exists()
+
+
+def test_folder_that_is_no_run_and_missing_library_are_errors(
+    uninterrupted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "page.html"
+    result = run_command("report", tmp_path, "-o", output)
+    assert result.exit_code == 2
+    assert "this folder is not a run" in result.stderr
+    monkeypatch.setitem(sys.modules, "plotly", None)
+    result = run_command("report", uninterrupted, "-o", output)
+    assert result.exit_code == 2
+    assert "pip install '.[report]'" in result.stderr
+    assert not output.exists()

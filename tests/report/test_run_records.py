@@ -1,0 +1,119 @@
+"""Reading a run: complete, training, interrupted, damaged, of an earlier version, or none at all."""
+
+import json
+import math
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from nmt.errors import ModelError
+from nmt.report.run_records import read_run, unsmoothed_loss
+from nmt.system.files import lock_file
+from tests.report.run_files import train_line, validation_line, write_run
+
+
+def test_lines_are_sorted_into_kinds_in_the_order_of_steps(tmp_path: Path) -> None:
+    skipped = {"type": "skipped", "step": 15, "loss": "nan", "gradient_norm": "inf"}
+    lines = [train_line(10, 3.0), train_line(20, 2.0), skipped, validation_line(20, 1.9, 7.0), train_line(20, 2.5)]
+    run = read_run(write_run(tmp_path / "run", lines))
+    assert [(record["step"], record["loss"]) for record in run.train] == [(10, 3.0), (20, 2.5)]
+    assert [record["step"] for record in run.validations] == [20]
+    assert run.skipped == [skipped]
+    assert (run.name, run.last_step, run.problems) == ("test", 20, ())
+
+
+def test_incomplete_last_line_of_a_killed_process_is_left_out(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", [train_line(10, 3.0)])
+    with (run / "metrics.jsonl").open("ab") as stream:
+        stream.write(json.dumps(train_line(20, 2.0)).encode()[:40] + "…".encode()[:1])
+    found = read_run(run)
+    assert [record["step"] for record in found.train] == [10]
+    assert found.problems == (
+        "The last line of metrics.jsonl is incomplete: the process was killed while it was written.",
+    )
+
+
+@pytest.mark.parametrize("line", ["{", "[]", '{"type": "train"}', '{"step": 1}', "\x00\x00", "[" * 100_000])
+def test_other_damaged_lines_are_named(tmp_path: Path, line: str) -> None:
+    run = write_run(tmp_path / "run", [train_line(10, 3.0)])
+    log = run / "metrics.jsonl"
+    log.write_text(f"{line}\n" + log.read_text())
+    assert read_run(run).problems == ("metrics.jsonl:1: not a record of nmt train; 1 line ignored.",)
+
+
+def test_run_of_an_earlier_version_is_read(repository: Path, tmp_path: Path) -> None:
+    with tarfile.open(repository / "tests" / "data" / "run-0.1.0.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    run = read_run(tmp_path / "reversal" / "run")
+    assert (run.name, run.last_step, run.best_step) == ("reversal", 4, 4)
+    assert run.recipe is not None
+    assert [score["name"] for score in run.test_scores] == ["BLEU", "chrF2"]
+    assert not run.environment
+    loss = unsmoothed_loss(run.train[0])
+    assert loss == pytest.approx(math.log(run.train[0]["perplexity"]))
+    assert loss < run.train[0]["loss"]  # which includes label smoothing there
+
+
+def test_state_of_a_run(uninterrupted: Path, tmp_path: Path) -> None:
+    assert read_run(uninterrupted).state == "complete (steps)"
+    copy = tmp_path / "run"
+    shutil.copytree(uninterrupted, copy, symlinks=True)
+    recipe = copy / "recipe.yaml"
+    recipe.write_text(recipe.read_text().replace("steps: 12", "steps: 100"))
+    assert read_run(copy).state == "interrupted"
+    with lock_file(copy / "lock", lambda holder: None, lambda message: None):
+        assert read_run(copy).state == "training now"
+    assert read_run(copy).state == "interrupted"
+    assert read_run(uninterrupted).environment["threads"] >= 1
+
+
+@pytest.mark.parametrize(("metric", "best"), [("bleu", 20), ("chrf", 20), ("loss", 30)])
+def test_best_validation_is_that_of_the_metric_without_a_link(tmp_path: Path, metric: str, best: int) -> None:
+    lines = [validation_line(10, 3.0, 5.0), validation_line(20, 2.0, 9.0), validation_line(30, 1.0, 8.0)]
+    run = write_run(tmp_path / "run", lines)
+    recipe = run / "recipe.yaml"
+    recipe.write_text(recipe.read_text().replace("best_metric: bleu", f"best_metric: {metric}"))
+    found = read_run(run).best
+    assert found is not None
+    assert found["step"] == best
+
+
+def test_best_validation_is_that_of_the_link(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", [validation_line(10, 3.0, 5.0), validation_line(20, 2.0, 5.0)])
+    (run / "checkpoints" / "step-00000020").mkdir()
+    (run / "best").symlink_to("checkpoints/step-00000020")
+    found = read_run(run).best
+    assert found is not None
+    assert found["step"] == 20
+
+
+def test_missing_or_unreadable_recipe_is_a_problem_and_no_error(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", [train_line(10, 3.0)], recipe="train: {stop: 4")
+    found = read_run(run)
+    assert found.recipe is None
+    assert found.name == "run"
+    assert "The recipe cannot be read" in found.problems[0]
+    assert found.recipe_text == "train: {stop: 4"
+    (run / "recipe.yaml").unlink()
+    assert read_run(run).recipe_text == ""
+
+
+@pytest.mark.parametrize(
+    "content", ["{", "[]", "[1]", "null", '[{"name": "BLEU"}]', '[{"name": "BLEU", "value": null}]']
+)
+def test_damaged_test_scores_are_left_out(tmp_path: Path, content: str) -> None:
+    run = write_run(tmp_path / "run", [train_line(10, 3.0)])
+    (run / "test.json").write_text(content)
+    assert read_run(run).test_scores == []
+
+
+def test_what_is_not_a_run_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="nowhere: no folder of this name; expected the folder that 'run' in a recipe"):
+        read_run(tmp_path / "nowhere")
+    (tmp_path / "photos").mkdir()
+    with pytest.raises(ModelError, match="photos: this folder is not a run"):
+        read_run(tmp_path / "photos")
+    with pytest.raises(ModelError, match=r"nothing is logged yet; .*train\.log_every steps"):
+        read_run(write_run(tmp_path / "run", []))
