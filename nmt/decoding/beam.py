@@ -6,6 +6,7 @@ C candidates of a row, V vocabulary.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -37,8 +38,23 @@ class Candidates:
     tokens: Tensor
 
 
+class BeamObserver(Protocol):
+    """Receives each step of a beam search, to record it."""
+
+    def record(self, active: ActiveBeams, candidates: Candidates, extended: ActiveBeams, rows: Tensor) -> None:
+        """Receive the hypotheses of a step, their best extensions, those that are extended further, and their rows.
+
+        The tensors must not be changed.
+        """
+
+
 def beam_search(
-    state: DecoderState, device: torch.device, limits: Tensor, rules: Sequence[Rule], options: SearchOptions
+    state: DecoderState,
+    device: torch.device,
+    limits: Tensor,
+    rules: Sequence[Rule],
+    options: SearchOptions,
+    observer: BeamObserver | None = None,
 ) -> list[list[Hypothesis]]:
     """Return the n best hypotheses of each sentence, best first, for length limits (B).
 
@@ -63,7 +79,10 @@ def beam_search(
         for sentence, hypothesis in finished_hypotheses(active, candidates, options):
             finished[sentence].add(hypothesis)
             bounds[sentence] = finished[sentence].worst * penalty_at_limit[sentence]
-        active, rows = extend(active, candidates, bounds, options.beam)
+        extended, rows = extend(active, candidates, bounds, options.beam)
+        if observer is not None:
+            observer.record(active, candidates, extended, rows)
+        active = extended
         if active.sentences.numel():
             state.select(rows.to(device))
     return [best.result() for best in finished]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from nmt.decoding.beam import beam_search, best_tokens
+from nmt.decoding.beam import BeamObserver, beam_search, best_tokens
 from nmt.decoding.constrained import beam_width, constrained_search
 from nmt.decoding.hypothesis import NO_CONSTRAINTS, Constraints, Hypothesis, not_a_number
 from nmt.decoding.options import SearchOptions
@@ -26,11 +26,13 @@ def search(
     source_mask: Tensor | None,
     options: SearchOptions,
     constraints_of: Sequence[Constraints] | None = None,
+    observer: BeamObserver | None = None,
 ) -> list[list[Hypothesis]]:
     """Return up to n_best hypotheses of each sentence, best first; fewer only if no more exist.
 
     Source ids (B, S) and mask (B, S), True at tokens, are the input of the encoder; no mask means no padding. The
-    result of a sentence does not depend on the other sentences of the batch, except for rounding.
+    result of a sentence does not depend on the other sentences of the batch, except for rounding. An observer receives
+    the steps of a beam search; with it, a beam of 1 is one as well, and sampling and required phrases are excluded.
     Raises ModelError if the model's numbers are NaN, ConfigError for constraints that cannot be met.
     """
     if not source.size(0):
@@ -41,6 +43,7 @@ def search(
     shortest = torch.tensor([options.shortest_output(length) for length in lengths])
     rules = rules_for(options, constraints_of, limits, shortest)
     with_phrases = any(constraints.phrases for constraints in constraints_of)
+    assert observer is None or (options.sampling is None and not with_phrases), "no beam search"
     if options.sampling is not None:
         if with_phrases:
             raise ConfigError("decode.sampling: samples cannot contain required phrases; set it to null to search")
@@ -50,8 +53,10 @@ def search(
     if with_phrases:
         state = model.start(source, source_mask, beam_width(constraints_of, options))
         return constrained_search(state, model.device, limits, rules, constraints_of, options)
-    search_plain = greedy_search if options.beam == 1 else beam_search
-    return search_plain(model.start(source, source_mask, options.beam), model.device, limits, rules, options)
+    state = model.start(source, source_mask, options.beam)
+    if options.beam == 1 and observer is None:
+        return greedy_search(state, model.device, limits, rules, options)
+    return beam_search(state, model.device, limits, rules, options, observer)
 
 
 def greedy_search(

@@ -1,0 +1,91 @@
+"""The tree of a beam search: every hypothesis that was considered, recorded while the search runs.
+
+B sentences, K beam, N rows, as in `nmt.decoding.beam`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from nmt.decoding.beam import ActiveBeams, Candidates
+from nmt.decoding.hypothesis import Hypothesis
+from nmt.decoding.options import SearchOptions
+from nmt.decoding.search import search
+from nmt.decoding.step_model import StepModel
+from nmt.text.tokenizer import EOS
+
+Fate = Literal["active", "finished", "pruned", "hopeless"]
+"""What became of a candidate: extended in the next step; ended by `</s>`; not among the best; among them, but no
+extension of it can still be among the n best."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A candidate of a step: a hypothesis of the step before and one more token."""
+
+    parent: int
+    """The number of the node that it extends; -1 for `<s>`."""
+    step: int
+    """From 1: the length of the hypothesis, with `</s>`."""
+    token: int
+    log_prob: float
+    """Of the token after its prefix."""
+    total: float
+    """Of the whole hypothesis: the sum of `log_prob` from `<s>` to here."""
+    fate: Fate
+
+
+@dataclass
+class BeamTree:
+    """A `BeamObserver` that records the tree of one sentence; nodes are in the order of steps, the best first."""
+
+    beam: int
+    nodes: list[Node] = field(default_factory=list)
+    _of_rows: list[int] = field(default_factory=lambda: [-1])  # the node of each active hypothesis
+
+    def record(self, active: ActiveBeams, candidates: Candidates, extended: ActiveBeams, rows: Tensor) -> None:
+        """Add the candidates of a step."""
+        step = active.prefixes.size(1)
+        before = active.log_probs.tolist()
+        chosen = list(zip(rows.tolist(), extended.prefixes[:, -1].tolist(), strict=True))
+        places, others = {}, 0
+        columns = (candidates.log_probs[0].tolist(), candidates.rows[0].tolist(), candidates.tokens[0].tolist())
+        for rank, (total, row, token) in enumerate(zip(*columns, strict=True)):
+            if total == float("-inf"):
+                continue
+            fate: Fate = "pruned"
+            if token == EOS:
+                fate = "finished" if rank < self.beam else "pruned"
+            else:
+                # the K best that do not end are extended, unless they are hopeless
+                fate = "pruned" if others >= self.beam else "hopeless"
+                others += 1
+                if (row, token) in chosen:
+                    fate = "active"
+                    places[row, token] = len(self.nodes)
+            self.nodes.append(Node(self._of_rows[row], step, token, total - before[row], total, fate))
+        self._of_rows = [places[one] for one in chosen]
+
+    def path(self, number: int) -> list[int]:
+        """Return the numbers of the nodes from the first token to a node."""
+        path: list[int] = []
+        while number >= 0:
+            path.append(number)
+            number = self.nodes[number].parent
+        return path[::-1]
+
+    def node_of(self, tokens: Sequence[int]) -> int:
+        """Return the number of the node at which a hypothesis with these tokens, without `</s>`, ends."""
+        ends = (i for i, one in enumerate(self.nodes) if one.fate == "finished" and one.step == len(tokens) + 1)
+        return next(i for i in ends if [self.nodes[j].token for j in self.path(i)[:-1]] == list(tokens))
+
+
+def search_tree(model: StepModel, ids: Sequence[int], options: SearchOptions) -> tuple[BeamTree, list[Hypothesis]]:
+    """Search the translation of one sentence, ids without `</s>`, and return the tree and the n best hypotheses."""
+    tree = BeamTree(options.beam)
+    source = torch.tensor([[*ids, EOS]], device=model.device)
+    (found,) = search(model, source, None, options, observer=tree)
+    return tree, found
