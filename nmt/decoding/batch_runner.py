@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import chain
 from typing import TypeVar
 
 import torch
@@ -107,3 +108,9 @@ def length_batches(lengths: Sequence[int], budget: int, most: float = math.inf) 
         else:
             batches.append([index])
     return batches
+
+
+def in_order(batches: Sequence[Sequence[int]], found: Sequence[Sequence[Result]]) -> list[Result]:
+    """Return the results of all sentences in their order, for the results of batches of their indices."""
+    results = dict(zip(chain.from_iterable(batches), chain.from_iterable(found), strict=True))
+    return [results[i] for i in range(len(results))]

@@ -15,9 +15,9 @@ from torch import Tensor
 from nmt.batching.batch import pad
 from nmt.config import RuntimeSettings
 from nmt.decoding.alignment import usual_heads
-from nmt.decoding.batch_runner import BatchRunner, Models, OnProgress, length_batches
+from nmt.decoding.batch_runner import BatchRunner, Models, OnProgress, in_order, length_batches
 from nmt.decoding.constrained import beam_width
-from nmt.decoding.forced_decoding import Forced, force_all
+from nmt.decoding.forced_decoding import force_all
 from nmt.decoding.hypothesis import NO_CONSTRAINTS, Constraints, Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import search
@@ -48,7 +48,6 @@ class Engine(Protocol):
         self,
         sentences: Sequence[Sequence[int]],
         options: SearchOptions,
-        budget: int,
         constraints_of: Sequence[Constraints] | None = None,
         on_progress: OnProgress | None = None,
     ) -> list[list[Hypothesis]]:
@@ -67,6 +66,7 @@ class TorchEngine:
         Raises ConfigError for 8-bit weights if this machine cannot compute with them.
         """
         self.runner = BatchRunner([model.eval() for model in models], runtime, processes)
+        self.longest = step_model(self.runner.models).longest
         self._to_pack = [] if computes_in_bf16(runtime, self.runner.device) else list(self.runner.models)
         if runtime.precision == "int8" and not all(self._pack(eight_bits=True)):
             raise ConfigError(
@@ -74,26 +74,23 @@ class TorchEngine:
                 "the model for CTranslate2 with --quantization int8"
             )
 
-    @property
-    def longest(self) -> int | None:
-        """The most tokens of a sentence: learned positions are limited."""
-        return step_model(self.runner.models).longest
-
     def search(
         self,
         sentences: Sequence[Sequence[int]],
         options: SearchOptions,
-        budget: int,
         constraints_of: Sequence[Constraints] | None = None,
         on_progress: OnProgress | None = None,
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence, in the precision of the runtime."""
         if len(sentences) >= _MIN_SENTENCES_TO_PACK:
             self._pack(eight_bits=False)
-        if len(self.runner.models) > 1:
-            _check_supported_by_ensembles(options)
-        run = search_and_rescore if needs_rescoring(options) else search_all
-        return run(self.runner, sentences, options, budget, constraints_of, on_progress)
+        for key, unused in (("coverage_penalty", 0.0), ("repetition_penalty", 1.0)):
+            if len(self.runner.models) > 1 and getattr(options, key) != unused:
+                raise ConfigError(
+                    f"decode.{key}: found {getattr(options, key)}, but models that translate together cannot do that; "
+                    f"add --set decode.{key}={unused:g}, or give one --model"
+                )
+        return search_all(self.runner, sentences, options, constraints_of, on_progress)
 
     def _pack(self, eight_bits: bool) -> list[bool]:
         """Pack the weights of models once; return whether each could be packed."""
@@ -101,63 +98,54 @@ class TorchEngine:
         return [model.prepack(eight_bits) for model in to_pack]
 
 
-def _check_supported_by_ensembles(options: SearchOptions) -> None:
-    for key, unused in (("coverage_penalty", 0.0), ("repetition_penalty", 1.0)):
-        if getattr(options, key) != unused:
-            raise ConfigError(
-                f"decode.{key}: found {getattr(options, key)}, but models that translate together cannot do that; "
-                f"add --set decode.{key}={unused:g}, or give one --model"
-            )
-
-
-class Limits(NamedTuple):
-    """The most that a batch may hold, and the number of processes among which batches are divided."""
-
-    tokens: int
-    """Padded source tokens times the width of the search."""
-    hypotheses: int
-    """Sentences times the width of the search."""
-    processes: int
-
-
 def search_all(
     runner: BatchRunner,
     sentences: Sequence[Sequence[int]],
     options: SearchOptions,
-    budget: int,
     constraints_of: Sequence[Constraints] | None = None,
     on_progress: OnProgress | None = None,
 ) -> list[list[Hypothesis]]:
     """Return the hypotheses of each sentence, best first, for source ids without `</s>`.
 
-    A batch holds at most `budget` padded source tokens times beam, or half a sentence more; a longer sentence is
-    searched alone. A batch that does not fit into the memory of the device is halved. `constraints_of` holds the
-    constraints of each sentence. Raises ConfigError if not even one sentence fits.
+    A batch holds at most `options.batch_tokens` padded source tokens times beam, or half a sentence more; a longer
+    sentence is searched alone. A batch that does not fit into the memory of the device is halved. `constraints_of`
+    holds the constraints of each sentence. Raises ConfigError if not even one sentence fits.
     """
     constraints_of = constraints_of or [NO_CONSTRAINTS] * len(sentences)
-    limits = Limits(budget, _CPU_HYPOTHESES if runner.device.type == "cpu" else budget, runner.processes)
-    batches = _batches(sentences, constraints_of, options, limits)
+    rescored, searched = needs_rescoring(options), options
+    if rescored and options.coverage_penalty:  # it ranks all hypotheses that the beam has finished
+        searched = options.model_copy(update={"n_best": options.beam})
+    batches = _batches(sentences, constraints_of, searched, runner)
     items = [[(sentences[i], constraints_of[i]) for i in batch] for batch in batches]
-    found = runner.run(partial(_search_batch, options=options), items, on_progress)
-    results: list[list[Hypothesis]] = [[] for _ in sentences]
-    for batch, of_batch in zip(batches, found, strict=True):
-        for i, hypotheses in zip(batch, of_batch, strict=True):
-            results[i] = hypotheses
-    return results
+    found = in_order(batches, runner.run(partial(_search_batch, options=searched), items, on_progress))
+    return _rescore(runner, sentences, found, options) if rescored else found
 
 
 def _batches(
-    sentences: Sequence[Sequence[int]], constraints_of: Sequence[Constraints], options: SearchOptions, limits: Limits
+    sentences: Sequence[Sequence[int]],
+    constraints_of: Sequence[Constraints],
+    options: SearchOptions,
+    runner: BatchRunner,
 ) -> list[list[int]]:
     """Cut sentences into batches; those with required phrases, whose search is slower and wider, among themselves."""
     plain = [i for i, constraints in enumerate(constraints_of) if not constraints.phrases]
     constrained = [i for i, constraints in enumerate(constraints_of) if constraints.phrases]
     widths = (options.width, beam_width([constraints_of[i] for i in constrained], options))
+    hypotheses = _CPU_HYPOTHESES if runner.device.type == "cpu" else options.batch_tokens
+    limits = Limits(options.batch_tokens, hypotheses, runner.processes)
     return [
         [indices[i] for i in batch]
         for indices, width in zip((plain, constrained), widths, strict=True)
         for batch in balanced_batches([len(sentences[i]) + 1 for i in indices], width, limits)
     ]
+
+
+class Limits(NamedTuple):
+    """The most source tokens and sentences of a batch, times the width of the search, and the number of processes."""
+
+    tokens: int
+    hypotheses: int
+    processes: int
 
 
 def balanced_batches(lengths: Sequence[int], width: int, limits: Limits) -> Iterator[list[int]]:
@@ -202,29 +190,29 @@ def needs_rescoring(options: SearchOptions) -> bool:
     return options.sampling is None and (options.coverage_penalty > 0 or options.repetition_penalty != 1)
 
 
-def search_and_rescore(
+def _rescore(
     runner: BatchRunner,
     sentences: Sequence[Sequence[int]],
+    found: Sequence[Sequence[Hypothesis]],
     options: SearchOptions,
-    budget: int,
-    constraints_of: Sequence[Constraints] | None = None,
-    on_progress: OnProgress | None = None,
 ) -> list[list[Hypothesis]]:
-    """Return the hypotheses of each sentence as `search_all` does, with what forced decoding adds. One model only.
+    """Return the n best hypotheses of each sentence with what forced decoding by one model adds.
 
-    With a coverage penalty β, all hypotheses that the beam has finished are ranked again by `normalized` + β times
-    `coverage`, and the n best are kept. In Wu et al. 2016 (eq. 14) it also prunes; here it only ranks what is finished.
-    With a repetition penalty, which lowers the log-probabilities that the search adds up, `log_prob` becomes that of
-    the model, and the ranking stays.
+    With a coverage penalty β, hypotheses are ranked again by `normalized` + β times `coverage`. In Wu et al. 2016
+    (eq. 14) it also prunes; here it only ranks what is finished. With a repetition penalty, which lowers the
+    log-probabilities that the search adds up, `log_prob` becomes that of the model, and the ranking stays.
     """
-    by_coverage = options.coverage_penalty > 0
-    widened = options.model_copy(update={"n_best": options.beam}) if by_coverage else options
-    found = search_all(runner, sentences, widened, budget, constraints_of, on_progress)
-    heads = [usual_heads(model.settings).heads if by_coverage else () for model in runner.models]
+    heads = [usual_heads(model.settings).heads if options.coverage_penalty else () for model in runner.models]
     pairs = [(ids, hypothesis.tokens) for ids, of_one in zip(sentences, found, strict=True) for hypothesis in of_one]
-    forced = (one for (one,) in force_all(runner, pairs, budget, heads))
-    rescored = [[_rescored(hypothesis, next(forced), options) for hypothesis in of_one] for of_one in found]
-    return [sorted(of_one, key=lambda one: -one.normalized)[: options.n_best] for of_one in rescored]
+    forced = (one for (one,) in force_all(runner, pairs, options.batch_tokens, heads))
+
+    def rescored(hypothesis: Hypothesis) -> Hypothesis:
+        own = next(forced)
+        added = options.coverage_penalty * coverage(own.attention) if options.coverage_penalty else 0.0
+        log_prob = hypothesis.log_prob if options.repetition_penalty == 1 else own.log_prob
+        return Hypothesis(hypothesis.tokens, log_prob, hypothesis.normalized + added)
+
+    return [sorted(map(rescored, of_one), key=lambda one: -one.normalized)[: options.n_best] for of_one in found]
 
 
 def coverage(attention: Tensor) -> float:
@@ -234,9 +222,3 @@ def coverage(attention: Tensor) -> float:
     receives a total attention of 1 or more, else negative.
     """
     return float(attention.mean(0).sum(0).clamp(_MIN_ATTENTION, 1.0).log().sum())
-
-
-def _rescored(hypothesis: Hypothesis, forced: Forced, options: SearchOptions) -> Hypothesis:
-    added = options.coverage_penalty * coverage(forced.attention) if len(forced.attention) else 0.0
-    log_prob = hypothesis.log_prob if options.repetition_penalty == 1 else forced.log_prob
-    return Hypothesis(hypothesis.tokens, log_prob, hypothesis.normalized + added)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from nmt.batching.batch import pad
-from nmt.decoding.batch_runner import BatchRunner, Models, OnProgress, length_batches
+from nmt.decoding.batch_runner import BatchRunner, Models, OnProgress, in_order, length_batches
 from nmt.decoding.step_model import Ensemble
 from nmt.errors import DataError
 from nmt.model.attention_weights import decode_with_attention
@@ -30,9 +30,6 @@ Head = tuple[int, int]
 _ROWS = 1024
 """Target tokens whose logits over the whole vocabulary are in memory at a time."""
 
-_Result = tuple[list[float], npt.NDArray[np.float32]]
-"""Log-probabilities and attention of a sentence; arrays are pickled faster than tensors."""
-
 
 @dataclass(frozen=True)
 class Forced:
@@ -40,9 +37,17 @@ class Forced:
 
     token_log_probs: list[float]
     """n + 1 natural logarithms: the last is that of `</s>`."""
-    attention: Tensor
-    """Weights (C, n + 1, S) on the CPU: row t is the attention while the model predicts token t, from `<s>` and the
-    t tokens before it; the last row is that of `</s>`. The last column is the source's `</s>`. Each row sums to 1."""
+    weights: npt.NDArray[np.float32]
+    """The attention as an array, which is pickled faster than a tensor."""
+
+    @property
+    def attention(self) -> Tensor:
+        """Weights (C, n + 1, S) on the CPU: row t is the attention while the model predicts token t.
+
+        It predicts it from `<s>` and the t tokens before it; the last row is that of `</s>`. The last column is the
+        source's `</s>`. Each row sums to 1.
+        """
+        return torch.from_numpy(self.weights)
 
     @property
     def log_prob(self) -> float:
@@ -95,20 +100,16 @@ def force_all(
     assert not any(model.training for model in runner.models), "dropout would change the probabilities"
     batches = length_batches([max(map(len, pair)) + 1 for pair in pairs], budget)
     function = partial(_force_batch, heads=heads or [()] * len(runner.models))
-    results: dict[int, list[Forced]] = {}
-    found = runner.run(function, [[pairs[i] for i in batch] for batch in batches], on_progress)
-    for batch, of_models in zip(batches, found, strict=True):
-        for i, own in zip(batch, zip(*of_models, strict=True), strict=True):
-            results[i] = [Forced(log_probs, torch.from_numpy(attention)) for log_probs, attention in own]
-    return [results[i] for i in range(len(pairs))]
+    return in_order(batches, runner.run(function, [[pairs[i] for i in batch] for batch in batches], on_progress))
 
 
-def _force_batch(models: Models, pairs: Sequence[Pair], heads: Sequence[Sequence[Head]]) -> list[list[_Result]]:
-    return [_force_one_model(model, pairs, own) for model, own in zip(models, heads, strict=True)]
+def _force_batch(models: Models, pairs: Sequence[Pair], heads: Sequence[Sequence[Head]]) -> list[list[Forced]]:
+    of_models = [_force_one_model(model, pairs, own) for model, own in zip(models, heads, strict=True)]
+    return [list(of_pair) for of_pair in zip(*of_models, strict=True)]
 
 
 @torch.inference_mode()
-def _force_one_model(model: Transformer, pairs: Sequence[Pair], heads: Sequence[Head]) -> list[_Result]:
+def _force_one_model(model: Transformer, pairs: Sequence[Pair], heads: Sequence[Head]) -> list[Forced]:
     source, mask = pad([[*ids, EOS] for ids, _ in pairs])
     target_in, _ = pad([[BOS, *ids] for _, ids in pairs])
     target_out, _ = pad([[*ids, EOS] for _, ids in pairs])
@@ -124,7 +125,7 @@ def _force_one_model(model: Transformer, pairs: Sequence[Pair], heads: Sequence[
             if chosen_layer == layer:
                 weights[place] = of_heads[:, head]
     return [
-        (by_token[: len(target) + 1], weights[:, row, : len(target) + 1, : len(ids) + 1].numpy().copy())
+        Forced(by_token[: len(target) + 1], weights[:, row, : len(target) + 1, : len(ids) + 1].numpy().copy())
         for row, ((ids, target), by_token) in enumerate(zip(pairs, log_probs.tolist(), strict=True))
     ]
 

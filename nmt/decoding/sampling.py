@@ -1,21 +1,69 @@
-"""Sampling: translations drawn at random, token by token.
+"""Greedy search and sampling, which extend each hypothesis by one token at a time.
 
-B sentences, K samples of each, N active samples, L length of the prefix with `<s>`, T longest output, V vocabulary.
+B sentences, K samples of each, N active hypotheses, L length of the prefix with `<s>`, T longest output, V vocabulary.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from nmt.config import Sampling
+from nmt.decoding.beam import best_tokens
 from nmt.decoding.hypothesis import Hypothesis, not_a_number
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.rules import Rule
 from nmt.decoding.step_model import DecoderState
 from nmt.system.device import seed_for
 from nmt.text.tokenizer import BOS, EOS
+
+Choose = Callable[[Iterator[Tensor], Tensor, Tensor], tuple[Tensor, Tensor]]
+"""From blocks of logits (n, V), prefixes (N, L) and indices (N) of hypotheses: their next tokens and log-probabilities."""
+
+
+def extend_to_end(
+    state: DecoderState, device: torch.device, count: int, longest: int, choose: Choose, options: SearchOptions
+) -> list[Hypothesis]:
+    """Return this number of hypotheses, extended independently by one chosen token at a time until each has ended.
+
+    `longest` is the length at which all have ended. Raises ModelError for log-probabilities that are NaN.
+    """
+    generated = torch.full((count, 1 + longest), EOS)
+    generated[:, 0] = BOS
+    log_probs = torch.zeros(count, dtype=torch.float64)
+    active = torch.arange(count)  # the hypotheses that have not ended
+    for length in range(1, longest + 1):
+        prefixes = generated[active, :length]  # (N, L)
+        tokens, of_tokens = choose(state.step(prefixes[:, -1].to(device)), prefixes, active)
+        generated[active, length] = tokens
+        log_probs[active] += of_tokens
+        rows = (tokens != EOS).nonzero().squeeze(1)
+        if not rows.numel():
+            break
+        if rows.numel() < active.numel():
+            active = active[rows]
+            state.select(rows.to(device))
+    if log_probs.isnan().any():
+        raise not_a_number()
+    return [
+        Hypothesis(ids[:end], log_prob, log_prob / options.penalty(end + 1))
+        for ids, log_prob in zip(generated[:, 1:].tolist(), log_probs.tolist(), strict=True)
+        for end in [ids.index(EOS)]
+    ]
+
+
+def greedy_search(
+    state: DecoderState, device: torch.device, limits: Tensor, rules: Sequence[Rule], options: SearchOptions
+) -> list[list[Hypothesis]]:
+    """Return the hypothesis of each sentence that takes the most probable token at each step, for length limits (B)."""
+
+    def most_probable(logits: Iterator[Tensor], prefixes: Tensor, active: Tensor) -> tuple[Tensor, Tensor]:
+        log_probs, tokens = best_tokens(logits, rules, prefixes, active, 1)
+        return tokens.squeeze(1), log_probs.squeeze(1)
+
+    found = extend_to_end(state, device, limits.numel(), int(limits.max()), most_probable, options)
+    return [[hypothesis] for hypothesis in found]
 
 
 def sample_search(
@@ -26,37 +74,22 @@ def sample_search(
     Samples are independent, so that two may be equal. Rules and temperature change the distribution that is drawn from;
     `log_prob` is that of the model itself.
     """
-    assert options.sampling is not None
+    sampling = options.sampling
+    assert sampling is not None
     count, samples, longest = noise.shape
     noise = noise.flatten(0, 1)  # (B·K, T)
-    generated = torch.full((count * samples, 1 + longest), EOS)
-    generated[:, 0] = BOS
-    log_probs = torch.zeros(count * samples, dtype=torch.float64)
-    active = torch.arange(count * samples)  # the samples that have not ended
-    state.select(torch.arange(count, device=device).repeat_interleave(samples))
-    for length in range(1, longest + 1):
-        prefix = generated[active, :length]  # (N, L)
-        logits = torch.cat(list(state.step(prefix[:, -1].to(device)))).float()  # (N, V)
-        model_log_probs = logits.log_softmax(-1)
+
+    def drawn(blocks: Iterator[Tensor], prefixes: Tensor, active: Tensor) -> tuple[Tensor, Tensor]:
+        logits = torch.cat(list(blocks)).float()  # (N, V)
+        log_probs = logits.log_softmax(-1)
         for rule in rules:
-            rule.apply(logits, prefix, active // samples)
-        tokens = draw(logits, noise[active, length - 1].to(device), options.sampling).unsqueeze(1)  # (N, 1)
-        generated[active, length] = tokens.squeeze(1).cpu()
-        log_probs[active] += model_log_probs.gather(1, tokens).squeeze(1).cpu()
-        if log_probs[active].isnan().any():
-            raise not_a_number()
-        rows = (generated[active, length] != EOS).nonzero().squeeze(1)
-        if not rows.numel():
-            break
-        if rows.numel() < active.numel():
-            active = active[rows]
-            state.select(rows.to(device))
-    hypotheses = [
-        Hypothesis(ids[:end], log_prob, log_prob / options.penalty(end + 1))
-        for ids, log_prob in zip(generated[:, 1:].tolist(), log_probs.tolist(), strict=True)
-        for end in [ids.index(EOS)]
-    ]
-    of_sentences = (hypotheses[i : i + samples] for i in range(0, len(hypotheses), samples))
+            rule.apply(logits, prefixes, active // samples)
+        tokens = draw(logits, noise[active, prefixes.size(1) - 1].to(device), sampling)  # (N)
+        return tokens.cpu(), log_probs.gather(1, tokens.unsqueeze(1)).squeeze(1).cpu()
+
+    state.select(torch.arange(count, device=device).repeat_interleave(samples))
+    found = extend_to_end(state, device, count * samples, longest, drawn, options)
+    of_sentences = (found[i : i + samples] for i in range(0, len(found), samples))
     return [sorted(of_one, key=lambda hypothesis: -hypothesis.log_prob) for of_one in of_sentences]
 
 

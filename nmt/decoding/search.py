@@ -1,6 +1,6 @@
-"""Search for the best translations of one batch; greedy search.
+"""Search for the best translations of one batch.
 
-B sentences, S source length, L length of the prefix with `<s>`, V vocabulary.
+B sentences, S source length.
 """
 
 from collections.abc import Sequence
@@ -8,15 +8,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from nmt.decoding.beam import BeamObserver, beam_search, best_tokens
+from nmt.decoding.beam import BeamObserver, beam_search
 from nmt.decoding.constrained import beam_width, constrained_search
-from nmt.decoding.hypothesis import NO_CONSTRAINTS, Constraints, Hypothesis, not_a_number
+from nmt.decoding.hypothesis import NO_CONSTRAINTS, Constraints, Hypothesis
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.rules import Rule, rules_for
-from nmt.decoding.sampling import noise_for, sample_search
-from nmt.decoding.step_model import DecoderState, StepModel
+from nmt.decoding.rules import rules_for
+from nmt.decoding.sampling import greedy_search, noise_for, sample_search
+from nmt.decoding.step_model import StepModel
 from nmt.errors import ConfigError
-from nmt.text.tokenizer import BOS, EOS
 
 
 @torch.inference_mode()
@@ -57,35 +56,6 @@ def search(
     if options.beam == 1 and observer is None:
         return greedy_search(state, model.device, limits, rules, options)
     return beam_search(state, model.device, limits, rules, options, observer)
-
-
-def greedy_search(
-    state: DecoderState, device: torch.device, limits: Tensor, rules: Sequence[Rule], options: SearchOptions
-) -> list[list[Hypothesis]]:
-    """Return the hypothesis of each sentence that takes the most probable token at each step, for length limits (B)."""
-    count, longest = limits.numel(), int(limits.max())
-    generated = torch.full((count, 1 + longest), EOS)
-    generated[:, 0] = BOS
-    log_probs = torch.zeros(count, dtype=torch.float64)
-    active = torch.arange(count)  # the sentences whose hypothesis has not ended
-    for length in range(1, longest + 1):
-        prefix = generated[active, :length]  # (N, L)
-        values, tokens = best_tokens(state.step(prefix[:, -1].to(device)), rules, prefix, active, 1)
-        log_probs[active] += values.squeeze(1)
-        generated[active, length] = tokens.squeeze(1)
-        rows = (tokens.squeeze(1) != EOS).nonzero().squeeze(1)
-        if not rows.numel():
-            break
-        if rows.numel() < active.numel():
-            active = active[rows]
-            state.select(rows.to(device))
-    if log_probs.isnan().any():
-        raise not_a_number()
-    return [
-        [Hypothesis(ids[:end], log_prob, log_prob / options.penalty(end + 1))]
-        for ids, log_prob in zip(generated[:, 1:].tolist(), log_probs.tolist(), strict=True)
-        for end in [ids.index(EOS)]
-    ]
 
 
 def _length_limits(

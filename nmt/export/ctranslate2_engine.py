@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from nmt.config import DecodeSettings, Languages, RuntimeSettings
-from nmt.decoding.batch_runner import OnProgress, length_batches
+from nmt.decoding.batch_runner import OnProgress, in_order, length_batches
 from nmt.decoding.engine import Engine
 from nmt.decoding.hypothesis import NO_CONSTRAINTS, Constraints, Hypothesis, not_a_number
 from nmt.decoding.options import SearchOptions
@@ -73,18 +73,12 @@ class CTranslate2Engine:
         self._source = symbols(export.tokenizers.source)
         self._target = symbols(export.tokenizers.target)
         self._ids = {symbol: i for i, symbol in enumerate(self._target)}
-        self._longest = export.longest
-
-    @property
-    def longest(self) -> int | None:
-        """Largest number of tokens of a sentence, with `</s>`; None for no limit."""
-        return self._longest
+        self.longest = export.longest
 
     def search(
         self,
         sentences: Sequence[Sequence[int]],
         options: SearchOptions,
-        budget: int,
         constraints_of: Sequence[Constraints] | None = None,
         on_progress: OnProgress | None = None,
     ) -> list[list[Hypothesis]]:
@@ -92,16 +86,16 @@ class CTranslate2Engine:
         _check(options)
         if constraints_of and any(constraints != NO_CONSTRAINTS for constraints in constraints_of):
             raise ConfigError("CTranslate2 does not support constraints; translate with the original model")
-        results: list[list[Hypothesis]] = [[] for _ in sentences]
-        batches = length_batches([len(ids) + 1 for ids in sentences], budget // options.beam)
-        sources = [[self._source[i] for i in ids] for ids in sentences]
-        started = [self._start([sources[i] for i in batch], options) for batch in batches]
-        for number, (batch, found) in enumerate(zip(batches, started, strict=True), start=1):
-            for i, result in zip(batch, found, strict=True):
-                results[i] = self._hypotheses(sources[i], result.result(), options)
+        batches = length_batches([len(ids) + 1 for ids in sentences], options.batch_tokens // options.beam)
+        sources = [[[self._source[token] for token in sentences[i]] for i in batch] for batch in batches]
+        started = [self._start(of_batch, options) for of_batch in sources]
+        found = []
+        for of_batch, results in zip(sources, started, strict=True):
+            pairs = zip(of_batch, results, strict=True)
+            found.append([self._hypotheses(source, result.result(), options) for source, result in pairs])
             if on_progress is not None:
-                on_progress(number / len(batches))
-        return results
+                on_progress(len(found) / len(batches))
+        return in_order(batches, found)
 
     def _start(self, sentences: Sequence[list[str]], options: SearchOptions) -> list[Any]:
         """Queue a batch, longest sentence first; that one determines the length limit, without `</s>`."""
@@ -124,7 +118,7 @@ class CTranslate2Engine:
 
     def _limit(self, source: list[str], options: SearchOptions) -> int:
         limit = options.longest_output(len(source) + 1)
-        return limit if self._longest is None else min(limit, self._longest)
+        return limit if self.longest is None else min(limit, self.longest)
 
     def _hypotheses(self, source: list[str], result: Any, options: SearchOptions) -> list[Hypothesis]:
         """Cut translations at the length limit, and rank them by our normalization instead of L^α."""

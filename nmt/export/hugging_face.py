@@ -247,11 +247,10 @@ class HuggingFaceEngine:
         self,
         sentences: Sequence[Sequence[int]],
         options: SearchOptions,
-        budget: int,
         constraints_of: Sequence[Constraints] | None = None,
         on_progress: OnProgress | None = None,
     ) -> list[list[Hypothesis]]:
-        """Return the best hypothesis of each sentence; the budget is not used."""
+        """Return the best hypothesis of each sentence."""
         return [[self._best(ids, options)] for ids in sentences]
 
     def _best(self, ids: Sequence[int], options: SearchOptions) -> Hypothesis:

@@ -93,9 +93,9 @@ def check_parity(loaded: LoadedModel, engine: Engine, lines: Sequence[str], tole
         raise DataError("--lines: every line is empty; expected sentences to compare translations of")
     same, largest = {}, 0.0
     for name, beam in (("greedy", 1), ("with a beam of 4", 4)):
-        options = SearchOptions(beam=beam, length_penalty=0.0, forbidden=())
+        options = SearchOptions(beam=beam, length_penalty=0.0, forbidden=(), batch_tokens=1)
         sentences = [ids for _, ids in numbered]
-        expected, found = (one.search(sentences, options, 1) for one in (original, engine))
+        expected, found = (one.search(sentences, options) for one in (original, engine))
         compared = [
             _Line(number, ids, best[0], other[0])
             for (number, ids), best, other in zip(numbered, expected, found, strict=True)

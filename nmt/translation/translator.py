@@ -309,7 +309,7 @@ class Translator:
         """Search under constraints; returns the translations of each segment as text, best first."""
         sentences = [segment.ids for segment in required]
         constraints_of = list(required.values())
-        hypotheses_of = self._engine.search(sentences, search, search.batch_tokens, constraints_of, task.on_progress)
+        hypotheses_of = self._engine.search(sentences, search, constraints_of, task.on_progress)
         found = dict(zip(required, hypotheses_of, strict=True))
         copied = {} if UNK in search.forbidden else self._copied_words(required, found, search.batch_tokens)
         return {

@@ -154,7 +154,7 @@ class TestCTranslate2:
         ids = SHARED.encode(SENTENCES[0])
         (result,) = program.translate_batch([[names[i] for i in ids]], beam_size=1, disable_unk=True)
         options = SearchOptions(beam=1, forbidden=(UNK,))
-        expected = TorchEngine([model().model], ONE_THREAD).search([ids], options, 1)[0][0].tokens
+        expected = TorchEngine([model().model], ONE_THREAD).search([ids], options)[0][0].tokens
         assert result.hypotheses[0] == [names[i] for i in expected]
 
     @pytest.mark.parametrize(
@@ -215,9 +215,11 @@ class TestEngine:
         ours, theirs = TorchEngine([model().model], ONE_THREAD), open_in_ctranslate2(exported, ONE_THREAD).engine
         sentences = [SHARED.encode(sentence)[:count] for sentence in SENTENCES for count in (1, 5, 9)]
         options = SearchOptions(beam=1, forbidden=())
-        expected = ours.search(sentences, options, 1)
+        expected = ours.search(sentences, options)
         for budget in (1, 40, 1000):
-            for one, other in zip(expected, theirs.search(sentences, options, budget), strict=True):
+            for one, other in zip(
+                expected, theirs.search(sentences, options.model_copy(update={"batch_tokens": budget})), strict=True
+            ):
                 assert one[0].tokens == other[0].tokens
                 assert one[0].log_prob == pytest.approx(other[0].log_prob, abs=1e-3)
                 assert one[0].normalized == pytest.approx(other[0].normalized, abs=1e-3)
@@ -233,7 +235,7 @@ class TestEngine:
             forbidden=(),
         )
         ids = SHARED.encode(SENTENCES[0])
-        (found,) = open_in_ctranslate2(exported, ONE_THREAD).engine.search([ids], options, 1000)
+        (found,) = open_in_ctranslate2(exported, ONE_THREAD).engine.search([ids], options)
         assert len(found) == 4
         assert [one.normalized for one in found] == sorted((one.normalized for one in found), reverse=True)
         transformer = model().model.requires_grad_(False)
@@ -250,9 +252,9 @@ class TestEngine:
     def test_forbidden_tokens_do_not_occur(self, exported: Path) -> None:
         ids = [SHARED.encode(sentence) for sentence in SENTENCES]
         engine = open_in_ctranslate2(exported, ONE_THREAD).engine
-        free = engine.search(ids, SearchOptions(beam=1, forbidden=()), 1000)
+        free = engine.search(ids, SearchOptions(beam=1, forbidden=()))
         common = max(set(free[0][0].tokens), key=free[0][0].tokens.count)
-        bound = engine.search(ids, SearchOptions(beam=1, forbidden=(PAD, UNK, BOS, common)), 1000)
+        bound = engine.search(ids, SearchOptions(beam=1, forbidden=(PAD, UNK, BOS, common)))
         assert all(common not in found[0].tokens for found in bound)
 
     @pytest.mark.parametrize(
@@ -263,9 +265,9 @@ class TestEngine:
         save_model(tmp_path / "model", loaded)
         ids = [SHARED.encode(sentence) for sentence in SENTENCES]
         options = SearchOptions(beam=1, forbidden=(), **rule)  # type: ignore[arg-type]
-        theirs = open_in_ctranslate2(tmp_path / "model", ONE_THREAD).engine.search(ids, options, 1000)
-        ours = TorchEngine([loaded.model], ONE_THREAD).search(ids, options, 1000)
-        free = TorchEngine([loaded.model], ONE_THREAD).search(ids, SearchOptions(beam=1, forbidden=()), 1000)
+        theirs = open_in_ctranslate2(tmp_path / "model", ONE_THREAD).engine.search(ids, options)
+        ours = TorchEngine([loaded.model], ONE_THREAD).search(ids, options)
+        free = TorchEngine([loaded.model], ONE_THREAD).search(ids, SearchOptions(beam=1, forbidden=()))
         assert [found[0].tokens for found in ours] != [found[0].tokens for found in free], (
             "the rule was never in the way"
         )
@@ -294,7 +296,7 @@ class TestEngine:
     ) -> None:
         engine = open_in_ctranslate2(exported, ONE_THREAD).engine
         with pytest.raises(ConfigError, match=message):
-            engine.search([[7]], SearchOptions(**setting), 100)  # type: ignore[arg-type]
+            engine.search([[7]], SearchOptions(**setting))  # type: ignore[arg-type]
 
     def test_options_without_support_are_refused(self, exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ctranslate2_engine, "_SUPPORTED", {"beam"})
@@ -302,7 +304,7 @@ class TestEngine:
         with pytest.raises(
             ConfigError, match=r"max_length: found .*extra=3, which CTranslate2 does not support; leave"
         ):
-            engine.search([[7]], SearchOptions(max_length=MaxLength(extra=3)), 100)
+            engine.search([[7]], SearchOptions(max_length=MaxLength(extra=3)))
 
     def test_missing_devices_are_refused(self, exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("ctranslate2.get_cuda_device_count", lambda: 0)
@@ -382,10 +384,8 @@ class TestParity:
         def __init__(self, loaded: LoadedModel, change: Hypothesis | None, beam: int) -> None:
             self._ours, self._change, self._beam = TorchEngine([loaded.model], ONE_THREAD), change, beam
 
-        def search(
-            self, sentences: Sequence[Sequence[int]], options: SearchOptions, budget: int
-        ) -> list[list[Hypothesis]]:
-            found = self._ours.search(sentences, options, budget)
+        def search(self, sentences: Sequence[Sequence[int]], options: SearchOptions) -> list[list[Hypothesis]]:
+            found = self._ours.search(sentences, options)
             if self._change is not None and options.beam == self._beam:
                 found[1] = [self._change]
             return found
@@ -403,7 +403,7 @@ class TestParity:
         loaded = model()
         options = SearchOptions(beam=1, length_penalty=0.0, forbidden=())
         ids = SHARED.encode(SENTENCES[1])
-        right = TorchEngine([loaded.model], ONE_THREAD).search([ids], options, 1)[0][0]
+        right = TorchEngine([loaded.model], ONE_THREAD).search([ids], options)[0][0]
         tokens = len(right.tokens) + 1
         for shift, fine in ((0.5e-4 * tokens, True), (2e-4 * tokens, False), (float("nan"), False)):
             changed = self.Changed(loaded, replace(right, log_prob=right.log_prob - shift), 1)
@@ -418,11 +418,11 @@ class TestParity:
         options = SearchOptions(beam=1, length_penalty=0.0, forbidden=())
         ids = SHARED.encode(SENTENCES[1])
         ours = TorchEngine([loaded.model], ONE_THREAD)
-        first = ours.search([ids], options, 1)[0][0].tokens[0]
+        first = ours.search([ids], options)[0][0].tokens[0]
         duplicate = 50 if first != 50 else 51
         with torch.no_grad():
             loaded.model.output.weight[duplicate] = loaded.model.output.weight[first]
-        other = duplicate if ours.search([ids], options, 1)[0][0].tokens[0] == first else first
+        other = duplicate if ours.search([ids], options)[0][0].tokens[0] == first else first
         found = Hypothesis([other], -1.0, -1.0)
         assert check_parity(loaded, self.Changed(loaded, found, 1), SENTENCES, EXACT).same["greedy"] == 5
 

@@ -147,7 +147,7 @@ def test_best_heads_are_the_accurate_ones(monkeypatch: pytest.MonkeyPatch, at_in
             weights = torch.rand(len(heads[0]), len(target) + 1, len(source) + 1, generator=noise) / 10
             for place, token in enumerate(target):
                 weights[1 if token % 2 else 2, place + at_input, source.index(token - 100)] += 1
-            found.append([Forced([], weights)])
+            found.append([Forced([], weights.numpy())])
         return found
 
     monkeypatch.setattr(alignment_heads, "force_all", forced_with_known_heads)

@@ -27,7 +27,12 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
 def test_search_reports_progress_after_each_batch(threads: int) -> None:
     shares: list[float] = []
     # 4 tokens each with the end, a beam of 5: two sentences in a batch
-    search_all(BatchRunner([tiny_model(1, vocabulary=10)]), SENTENCES, SearchOptions(), 40, on_progress=shares.append)
+    search_all(
+        BatchRunner([tiny_model(1, vocabulary=10)]),
+        SENTENCES,
+        SearchOptions(batch_tokens=40),
+        on_progress=shares.append,
+    )
     assert shares == [0.25, 0.5, 0.75, 1.0]
 
 

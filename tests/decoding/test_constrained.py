@@ -102,7 +102,7 @@ def test_hypotheses_do_not_depend_on_the_other_sentences(
     model = tiny_model(5, vocabulary=12)
     options = SearchOptions(beam=beam, max_length=MaxLength(factor=1.5, extra=3))
     texts, constraints_of = [ids for ids, _ in sentences], [Constraints(phrases=phrases) for _, phrases in sentences]
-    together = search_all(BatchRunner([model]), texts, options, 1000, constraints_of)
+    together = search_all(BatchRunner([model]), texts, options, constraints_of)
     for ids, constraints, found in zip(texts, constraints_of, together, strict=True):
         assert_same(found, constrained(model, [*ids, 3], constraints, options))
 

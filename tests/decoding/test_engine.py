@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from nmt.config import MaxLength, Sampling
+from nmt.decoding import engine
 from nmt.decoding.batch_runner import BatchRunner
-from nmt.decoding.engine import coverage, needs_rescoring, search_all, search_and_rescore
+from nmt.decoding.engine import coverage, needs_rescoring, search_all
 from nmt.decoding.forced_decoding import force_all
 from nmt.decoding.options import SearchOptions
 from tests.builders import tiny_model
@@ -40,8 +41,8 @@ def test_coverage_penalty_ranks_by_the_formula(weight: float) -> None:
     changed = 0
     for seed in range(4):
         runner = BatchRunner([tiny_model(seed, vocabulary=9)])
-        everything = search_all(runner, SENTENCES, options_with(n_best=4), 100)
-        found = search_and_rescore(runner, SENTENCES, options_with(coverage_penalty=weight), 100)
+        everything = search_all(runner, SENTENCES, options_with(n_best=4))
+        found = search_all(runner, SENTENCES, options_with(coverage_penalty=weight))
         for ids, finished, ranked in zip(SENTENCES, everything, found, strict=True):
             pairs = [(ids, one.tokens) for one in finished]
             expected = []
@@ -67,8 +68,10 @@ def test_coverage_penalty_ranks_by_the_formula(weight: float) -> None:
 def test_log_prob_excludes_the_repetition_penalty(beam: int) -> None:
     runner = BatchRunner([tiny_model(1, vocabulary=9)])
     options = options_with(beam=beam, n_best=1, repetition_penalty=1.5)
-    searched = search_all(runner, SENTENCES, options, 100)
-    found = search_and_rescore(runner, SENTENCES, options, 100)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "needs_rescoring", lambda _: False)
+        searched = search_all(runner, SENTENCES, options)
+    found = search_all(runner, SENTENCES, options)
     differing = 0
     for ids, (lowered,), (own,) in zip(SENTENCES, searched, found, strict=True):
         ((forced,),) = force_all(runner, [(ids, own.tokens)], 100)

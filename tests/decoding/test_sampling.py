@@ -23,9 +23,9 @@ from tests.builders import padded, tiny_model
 from tests.decoding.reference_search import assert_same, brute_force, only, sequence_log_prob
 
 
-def options_for(n_best: int, extra: int = 4, **sampling: float) -> SearchOptions:
-    settings = Sampling.model_validate(sampling)
-    return SearchOptions(beam=1, n_best=n_best, max_length=MaxLength(factor=1, extra=extra), sampling=settings)
+def options_for(n_best: int, extra: int = 4, batch_tokens: int = 8192, **sampling: float) -> SearchOptions:
+    settings, limit = Sampling.model_validate(sampling), MaxLength(factor=1, extra=extra)
+    return SearchOptions(beam=1, n_best=n_best, max_length=limit, sampling=settings, batch_tokens=batch_tokens)
 
 
 @settings(max_examples=12, deadline=None)
@@ -40,18 +40,20 @@ def test_samples_do_not_depend_on_the_batch(
 ) -> None:
     runner = BatchRunner([tiny_model(5, vocabulary=12)])
     options = options_for(3, **sampling)
-    alone = {tuple(ids): only(search_all(runner, [ids], options, 1000)) for ids in sentences}
+    alone = {tuple(ids): only(search_all(runner, [ids], options)) for ids in sentences}
     order.shuffle(sentences)  # type: ignore[attr-defined]
-    for ids, found in zip(sentences, search_all(runner, sentences, options, budget), strict=True):
+    for ids, found in zip(
+        sentences, search_all(runner, sentences, options_for(3, batch_tokens=budget, **sampling)), strict=True
+    ):
         assert_same(found, alone[tuple(ids)])
 
 
 def test_samples_do_not_depend_on_their_number() -> None:
     runner = BatchRunner([tiny_model(2, vocabulary=12)])
-    few, many = ([one.tokens for one in only(search_all(runner, [[4, 5]], options_for(n), 9))] for n in (3, 9))
+    few, many = ([one.tokens for one in only(search_all(runner, [[4, 5]], options_for(n)))] for n in (3, 9))
     assert Counter(map(tuple, few)) <= Counter(map(tuple, many))
     assert len(set(map(tuple, many))) > 1
-    other = [one.tokens for one in only(search_all(runner, [[4, 5]], options_for(9, seed=2), 9))]
+    other = [one.tokens for one in only(search_all(runner, [[4, 5]], options_for(9, seed=2)))]
     assert other != many
 
 

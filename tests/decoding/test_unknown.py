@@ -32,7 +32,7 @@ def translator() -> Translator:
     """A random model that sometimes generates `<unk>`: its vocabulary has no capitals, few letters, and no bytes."""
     model = spelling_model(byte_fallback=False)
     ((usual,),) = search_all(
-        BatchRunner([model.model]), [model.tokenizers.source.encode("ŁÜ ÇÉ")], SearchOptions(beam=1), 100
+        BatchRunner([model.model]), [model.tokenizers.source.encode("ŁÜ ÇÉ")], SearchOptions(beam=1)
     )
     weight = model.model.output.weight
     with torch.no_grad():

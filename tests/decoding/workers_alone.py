@@ -15,7 +15,7 @@ import torch
 
 from nmt.config import RuntimeSettings
 from nmt.decoding.batch_runner import BatchRunner
-from nmt.decoding.engine import search_all, search_and_rescore
+from nmt.decoding.engine import search_all
 from nmt.decoding.forced_decoding import force_all
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.workers import WorkerPool, _receive
@@ -43,11 +43,11 @@ def runners(*seeds: int) -> tuple[BatchRunner, BatchRunner]:
 @pytest.mark.parametrize("beam", [1, 3])
 @pytest.mark.parametrize("seeds", [[5], [5, 6]])
 def test_search_in_workers_equals_search_in_one_process(beam: int, seeds: list[int]) -> None:
-    options = SearchOptions(beam=beam, n_best=beam)
+    options = SearchOptions(beam=beam, n_best=beam, batch_tokens=60)
     alone, shared = runners(*seeds)
     for count in (0, 1, 60):
-        expected = search_all(alone, sentences(count), options, 60)
-        found = search_all(shared, sentences(count), options, 60)
+        expected = search_all(alone, sentences(count), options)
+        found = search_all(shared, sentences(count), options)
         assert [[one.tokens for one in of] for of in found] == [[one.tokens for one in of] for of in expected]
 
 
@@ -63,15 +63,15 @@ def test_forced_decoding_in_workers_equals_that_in_one_process(seeds: list[int],
 
 
 def test_rescoring_in_workers_equals_rescoring_in_one_process() -> None:
-    options = SearchOptions(beam=3, coverage_penalty=0.3)
-    expected, found = (search_and_rescore(runner, sentences(40), options, 60) for runner in runners(5))
+    options = SearchOptions(beam=3, coverage_penalty=0.3, batch_tokens=60)
+    expected, found = (search_all(runner, sentences(40), options) for runner in runners(5))
     assert [of_one[0].tokens for of_one in found] == [of_one[0].tokens for of_one in expected]
 
 
 def test_progress_of_workers_is_reported() -> None:
     shares: list[float] = []
     _, shared = runners(5)
-    search_all(shared, sentences(60), SearchOptions(), 60, on_progress=shares.append)
+    search_all(shared, sentences(60), SearchOptions(batch_tokens=60), on_progress=shares.append)
     assert shares == sorted(shares)
     assert len(shares) > 2
     assert shares[-1] == 1.0

@@ -171,7 +171,7 @@ class TestLongLines:
         def measuring(model: Transformer, sentences: Sequence[Sequence[int]], *rest: object) -> object:
             nonlocal longest
             longest = max([longest, *map(len, sentences)])
-            return search_all(model, sentences[:1], *rest[:2]) * len(sentences)  # type: ignore[arg-type]
+            return search_all(model, sentences[:1], *rest[:1]) * len(sentences)  # type: ignore[arg-type]
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(engine, "search_all", measuring)
@@ -274,7 +274,7 @@ class TestBatches:
 
         monkeypatch.setattr(engine, "search", full)
         with pytest.raises(ConfigError, match="a sentence of 3 tokens with a beam of 5 does not fit"):
-            search_all(BatchRunner([loaded.model]), [[5, 6]], SearchOptions(), 100)
+            search_all(BatchRunner([loaded.model]), [[5, 6]], SearchOptions())
 
 
 class TestModel:
@@ -334,7 +334,7 @@ class TestPrefixes:
         for line in SENTENCES:
             for prefix in self.PREFIXES:
                 constraints = Constraints(tuple(tokenizer.encode(prefix)))
-                ((best,),) = translator._engine.search([tokenizer.encode(line)], options.search, 100, [constraints])
+                ((best,),) = translator._engine.search([tokenizer.encode(line)], options.search, [constraints])
                 (begun,) = translator.translate_lines([line], options, [prefix])
                 assert begun.text == tokenizer.decode(best.tokens)
                 assert begun.log_prob == pytest.approx(best.log_prob, abs=1e-4)
