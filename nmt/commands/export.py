@@ -3,20 +3,20 @@
 The exported model must translate as the original does before the output directory is replaced.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 import torch
 
 from nmt.config import RuntimeSettings
+from nmt.decoding.engine import Engine
 from nmt.errors import ConfigError
 from nmt.export.ctranslate2 import write_ctranslate2
 from nmt.export.ctranslate2_engine import CTranslate2Engine
 from nmt.export.exported import is_export, read_export
 from nmt.export.hugging_face import HuggingFaceEngine, write_hugging_face
 from nmt.export.parity import EXACT, LINES, ROUNDED, Parity, check_parity
-from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
+from nmt.model.checkpoint import load_model, resolve_model
 from nmt.system.console import Console
 from nmt.system.files import EXPORT, check_directory, replace_directory
 from nmt.text.corpus import read_lines
@@ -44,22 +44,14 @@ def export(model: Path, output: Path, to: Format, quantization: str, lines: Path
     compared = LINES if lines is None else list(read_lines(lines))
     loaded = load_model(resolve_model(model), torch.device("cpu"))
     with replace_directory(output, EXPORT, inputs) as staging:
+        engine: Engine
         if to == "hf":
-            parity = _to_hugging_face(staging, loaded, compared)
+            write_hugging_face(staging, loaded)
+            engine = HuggingFaceEngine(staging)
+            engine.check_tokenizer(loaded.tokenizers, compared)
         else:
-            parity = _to_ctranslate2(staging, loaded, quantization, compared)
+            write_ctranslate2(staging, loaded, quantization)
+            engine = CTranslate2Engine(staging, read_export(staging), RuntimeSettings(device="cpu"))
+        parity = check_parity(loaded, engine, compared, EXACT if quantization == "float32" else ROUNDED)
     console.info(f"exported {model} to {output}; {parity}")
     return parity
-
-
-def _to_ctranslate2(directory: Path, loaded: LoadedModel, quantization: str, lines: Sequence[str]) -> Parity:
-    write_ctranslate2(directory, loaded, quantization)
-    engine = CTranslate2Engine(directory, read_export(directory), RuntimeSettings(device="cpu"))
-    return check_parity(loaded, engine, lines, EXACT if quantization == "float32" else ROUNDED)
-
-
-def _to_hugging_face(directory: Path, loaded: LoadedModel, lines: Sequence[str]) -> Parity:
-    write_hugging_face(directory, loaded)
-    engine = HuggingFaceEngine(directory)
-    engine.check_tokenizer(loaded.tokenizers, lines)
-    return check_parity(loaded, engine, lines, EXACT)

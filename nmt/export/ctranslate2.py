@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.errors import ConfigError
-from nmt.export.exported import library, symbols, write_export
+from nmt.export.exported import library, write_export
 from nmt.model.attention import MultiHeadAttention
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.layers import DecoderLayer, Embedding, EncoderLayer, FeedForward, Sublayer
@@ -41,38 +41,31 @@ def write_ctranslate2(directory: Path, loaded: LoadedModel, quantization: str) -
             "translate with the model itself"
         )
     activations = specs.common_spec.Activation
+    activation_of = {"relu": activations.RELU, "gelu": activations.GELU, "swiglu": activations.SWISH}
     shape = {
         "pre_norm": settings.norm == "pre",
-        "activation": {"relu": activations.RELU, "gelu": activations.GELU, "swiglu": activations.SWISH}[
-            settings.activation
-        ],
+        "activation": activation_of[settings.activation],
         "ffn_glu": settings.activation == "swiglu",
         "rms_norm": settings.normalization == "rms",
         "relative_position": settings.positions == "relative",
     }
-    if (
-        settings.positions == "rotary"
-    ):  # 0: the whole head; pairs are taken from its two halves, as in model/positions.py
+    if settings.positions == "rotary":
+        # 0: the whole head; pairs are taken from its two halves, as in model/positions.py
         shape |= {"rotary_dim": 0, "rotary_interleave": False, "rotary_base": 10000.0}
     encoder = specs.TransformerEncoderSpec(settings.encoder_layers, settings.heads, **shape)
     decoder = specs.TransformerDecoderSpec(settings.decoder_layers, settings.heads, **shape)
     spec = specs.TransformerSpec(encoder, decoder)
     _copy_weights(spec, loaded.model)
-    spec.register_source_vocabulary(symbols(loaded.tokenizers.source))
-    spec.register_target_vocabulary(symbols(loaded.tokenizers.target))
+    spec.register_source_vocabulary(loaded.tokenizers.source.symbols)
+    spec.register_target_vocabulary(loaded.tokenizers.target.symbols)
     spec.config.layer_norm_epsilon = _EPSILON
     spec.config.add_source_eos = True
     spec.validate()
     spec.optimize(quantization=quantization)
     spec.save(str(directory))
     loaded.tokenizers.save(directory)
-    write_export(directory, loaded, "ctranslate2", quantization, _longest(loaded))
-
-
-def _longest(loaded: LoadedModel) -> int | None:
-    """Return the largest number of tokens, with `</s>`, of a sentence or a translation; None for no limit."""
-    settings = loaded.model.settings
-    return POSITIONS if settings.positions == "sinusoidal" else settings.longest
+    longest = POSITIONS if settings.positions == "sinusoidal" else settings.longest
+    write_export(directory, loaded, "ctranslate2", quantization, longest)
 
 
 def _copy_weights(spec: Any, model: Transformer) -> None:
@@ -110,8 +103,8 @@ def _self_attention(spec: Any, attention: MultiHeadAttention, sublayer: Sublayer
     _linear(spec.linear[1], attention.output)
     positions = attention.positions
     if isinstance(positions, Relative):
-        spec.relative_position_keys = _array(_both_directions(positions.key_vectors, positions.max_distance))
-        spec.relative_position_values = _array(_both_directions(positions.value_vectors, positions.max_distance))
+        spec.relative_position_keys = _both_directions(positions.key_vectors, positions.max_distance)
+        spec.relative_position_values = _both_directions(positions.value_vectors, positions.max_distance)
 
 
 def _cross_attention(spec: Any, attention: MultiHeadAttention, sublayer: Sublayer) -> None:
@@ -120,10 +113,9 @@ def _cross_attention(spec: Any, attention: MultiHeadAttention, sublayer: Sublaye
         _linear(linear_spec, linear)
 
 
-def _both_directions(positions: Tensor, longest: int) -> Tensor:
+def _both_directions(vectors: Tensor, longest: int) -> Any:
     """Return vectors of the distances -k … k, (2k + 1, d): zeros for the positive ones in causal attention."""
-    missing = 2 * longest + 1 - positions.size(0)
-    return torch.cat([positions, positions.new_zeros(missing, positions.size(1))])
+    return _array(nn.functional.pad(vectors, (0, 0, 0, 2 * longest + 1 - len(vectors))))
 
 
 def _feed_forward(spec: Any, feed_forward: FeedForward, sublayer: Sublayer) -> None:

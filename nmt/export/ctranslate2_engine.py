@@ -28,7 +28,7 @@ from nmt.decoding.hypothesis import NO_CONSTRAINTS, Constraints, Hypothesis, not
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError, ModelError
 from nmt.export.ctranslate2 import write_ctranslate2
-from nmt.export.exported import Export, is_export, library, read_export, symbols
+from nmt.export.exported import Export, is_export, library, read_export
 from nmt.model.checkpoint import load_model, resolve_model
 from nmt.system.device import available_cores, local_rank
 from nmt.text.tokenizer import EOS, Tokenizers
@@ -70,8 +70,8 @@ class CTranslate2Engine:
             )
         except (RuntimeError, ValueError) as error:
             raise ModelError(f"{directory}: CTranslate2 cannot load it: {error}") from None
-        self._source = symbols(export.tokenizers.source)
-        self._target = symbols(export.tokenizers.target)
+        self._source = export.tokenizers.source.symbols
+        self._target = export.tokenizers.target.symbols
         self._ids = {symbol: i for i, symbol in enumerate(self._target)}
         self.longest = export.longest
 

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import sentencepiece
 from pydantic import ValidationError
 
 from nmt.config import DecodeSettings, Languages
 from nmt.errors import ConfigError, ModelError
 from nmt.model.checkpoint import FORMAT_VERSION, LoadedModel, read_sealed, seal
-from nmt.text.tokenizer import Tokenizer, Tokenizers
+from nmt.text.tokenizer import Tokenizers
 
 EXPORT_FILE = "nmt.json"
 _EXTRAS = {"ctranslate2": "ct2", "transformers": "hf"}
@@ -73,13 +72,6 @@ def read_export(directory: Path) -> Export:
         )
     except (KeyError, ValidationError) as error:
         raise ModelError(f"{file}: cannot read it: {error}; export the model anew") from None
-
-
-def symbols(tokenizer: Tokenizer) -> list[str]:
-    """Return the name of each id in SentencePiece's file; names are unique, unlike those of `Tokenizer.pieces`."""
-    processor = sentencepiece.SentencePieceProcessor()
-    processor.LoadFromSerializedProto(tokenizer.to_bytes())
-    return [processor.id_to_piece(i) for i in range(len(tokenizer))]
 
 
 def library(name: str) -> Any:

@@ -13,9 +13,9 @@ S source length, T target length, D width, V vocabulary.
 """
 
 import json
+import re
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +27,25 @@ from nmt.decoding.batch_runner import OnProgress
 from nmt.decoding.hypothesis import Constraints, Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError, ModelError
-from nmt.export.exported import library, symbols, write_export
+from nmt.export.exported import library, write_export
 from nmt.model.attention import MultiHeadAttention
 from nmt.model.checkpoint import WEIGHTS_FILE, LoadedModel, write_tensors
-from nmt.model.layers import DecoderLayer, EncoderLayer, FeedForward
+from nmt.model.layers import FeedForward
 from nmt.text.normalize import normalize
 from nmt.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers
 
 POSITIONS = 2048
 """Rows in the table of positions, which transformers computes when it loads the model."""
-Named = Iterator[tuple[str, Tensor]]
+_NAMES = (
+    (r"^(encoder|decoder)_norm$", r"\1.layer_norm"),
+    (r"^(encoder|decoder)\.(?=\d)", r"\1.layers."),
+    (r"\b(self_)?attention(?=$|_sublayer)", "self_attn"),
+    (r"\bcross_attention(?=$|_sublayer)", "encoder_attn"),
+    (r"\.feed_forward$", ""),
+    (r"\bfeed_forward_sublayer\.norm$", "final_layer_norm"),
+    (r"_sublayer\.norm$", "_layer_norm"),
+)
+"""Patterns in the names of our modules, and what transformers has instead, in the order of their application."""
 
 
 def write_hugging_face(directory: Path, loaded: LoadedModel) -> None:
@@ -45,7 +54,9 @@ def write_hugging_face(directory: Path, loaded: LoadedModel) -> None:
     Raises ConfigError with the key that neither architecture supports.
     """
     check_fits(loaded.model.settings)
-    write_tensors({name: tensor.contiguous() for name, tensor in _weights(loaded)}, directory / WEIGHTS_FILE)
+    with torch.no_grad():
+        weights = {name: weight.cpu().clone().contiguous() for name, weight in _weights(loaded)}
+    write_tensors(weights, directory / WEIGHTS_FILE)
     for name, content in _configurations(loaded).items():
         (directory / name).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     for name, tokenizer in (("source.spm", loaded.tokenizers.source), ("target.spm", loaded.tokenizers.target)):
@@ -73,81 +84,39 @@ def check_fits(settings: ModelSettings) -> None:
             )
 
 
-def _weights(loaded: LoadedModel) -> Named:
+def _weights(loaded: LoadedModel) -> Iterator[tuple[str, Tensor]]:
     """Yield the weights with their names in transformers, a tied matrix once."""
     model, tied = loaded.model, loaded.model.settings.tied_embeddings
-    order = _Permutation.of(model.settings.dim)
-    target = order.of_inputs(model.target_embedding.tokens.weight)
+    order = torch.cat([torch.arange(0, model.settings.dim, 2), torch.arange(1, model.settings.dim, 2)])  # (D)
+    target = model.target_embedding.tokens.weight[:, order]
     if tied == "all":
         yield "model.shared.weight", target
     else:
-        yield "model.encoder.embed_tokens.weight", order.of_inputs(model.source_embedding.tokens.weight)
+        yield "model.encoder.embed_tokens.weight", model.source_embedding.tokens.weight[:, order]
         yield "model.decoder.embed_tokens.weight", target
     if tied == "none":
-        yield "lm_head.weight", order.of_inputs(model.output.weight)
+        yield "lm_head.weight", model.output.weight[:, order]
     yield "final_logits_bias", torch.zeros(1, len(loaded.tokenizers.target))
-    for side, layers, norm in (
-        ("encoder", model.encoder, model.encoder_norm),
-        ("decoder", model.decoder, model.decoder_norm),
-    ):
-        if not isinstance(norm, nn.Identity):
-            yield from order.norm(f"model.{side}.layer_norm", norm)
-        for number, layer in enumerate(layers):
-            at = f"model.{side}.layers.{number}"
-            assert isinstance(layer, EncoderLayer | DecoderLayer)
-            if isinstance(layer, EncoderLayer):
-                yield from order.attention(f"{at}.self_attn", layer.attention)
-                yield from order.norm(f"{at}.self_attn_layer_norm", layer.attention_sublayer.norm)
-            else:
-                yield from order.attention(f"{at}.self_attn", layer.self_attention)
-                yield from order.norm(f"{at}.self_attn_layer_norm", layer.self_attention_sublayer.norm)
-                yield from order.attention(f"{at}.encoder_attn", layer.cross_attention)
-                yield from order.norm(f"{at}.encoder_attn_layer_norm", layer.cross_attention_sublayer.norm)
-            yield from order.feed_forward(at, layer.feed_forward)
-            yield from order.norm(f"{at}.final_layer_norm", layer.feed_forward_sublayer.norm)
-
-
-@dataclass(frozen=True)
-class _Permutation:
-    """The permutation of hidden dimensions that moves all sines before all cosines."""
-
-    indices: Tensor  # (D)
-
-    @classmethod
-    def of(cls, dim: int) -> "_Permutation":
-        return cls(torch.cat([torch.arange(0, dim, 2), torch.arange(1, dim, 2)]))
-
-    def of_inputs(self, weight: Tensor) -> Tensor:
-        """Return a matrix (…, D) whose input is hidden states, or a table of embeddings."""
-        return weight.detach().cpu()[:, self.indices]
-
-    def of_outputs(self, tensor: Tensor) -> Tensor:
-        """Return a matrix (D, …) or a vector (D) whose output is hidden states."""
-        return tensor.detach().cpu()[self.indices]
-
-    def norm(self, name: str, norm: nn.Module) -> Named:
-        assert isinstance(norm, nn.LayerNorm)
-        yield f"{name}.weight", self.of_outputs(norm.weight)
-        yield f"{name}.bias", self.of_outputs(norm.bias)
-
-    def attention(self, name: str, attention: MultiHeadAttention) -> Named:
-        keys, values = attention.key_value.weight.chunk(2)
-        key_bias, value_bias = attention.key_value.bias.detach().cpu().chunk(2)
-        for part, weight, bias in (
-            ("q", attention.query.weight, attention.query.bias.detach().cpu()),
-            ("k", keys, key_bias),
-            ("v", values, value_bias),
-        ):
-            yield f"{name}.{part}_proj.weight", self.of_inputs(weight)
-            yield f"{name}.{part}_proj.bias", bias.clone()
-        yield f"{name}.out_proj.weight", self.of_outputs(attention.output.weight)
-        yield f"{name}.out_proj.bias", self.of_outputs(attention.output.bias)
-
-    def feed_forward(self, name: str, feed_forward: FeedForward) -> Named:
-        yield f"{name}.fc1.weight", self.of_inputs(feed_forward.inner.weight)
-        yield f"{name}.fc1.bias", feed_forward.inner.bias.detach().cpu()
-        yield f"{name}.fc2.weight", self.of_outputs(feed_forward.outer.weight)
-        yield f"{name}.fc2.bias", self.of_outputs(feed_forward.outer.bias)
+    for ours, module in model.named_modules():
+        name = ours
+        for pattern, theirs in _NAMES:
+            name = re.sub(pattern, theirs, name)
+        if isinstance(module, nn.LayerNorm):
+            yield f"model.{name}.weight", module.weight[order]
+            yield f"model.{name}.bias", module.bias[order]
+        elif isinstance(module, MultiHeadAttention):
+            weights = (module.query.weight, *module.key_value.weight.chunk(2))
+            biases = (module.query.bias, *module.key_value.bias.chunk(2))
+            for part, weight, bias in zip("qkv", weights, biases, strict=True):
+                yield f"model.{name}.{part}_proj.weight", weight[:, order]
+                yield f"model.{name}.{part}_proj.bias", bias
+            yield f"model.{name}.out_proj.weight", module.output.weight[order]
+            yield f"model.{name}.out_proj.bias", module.output.bias[order]
+        elif isinstance(module, FeedForward):
+            yield f"model.{name}.fc1.weight", module.inner.weight[:, order]
+            yield f"model.{name}.fc1.bias", module.inner.bias
+            yield f"model.{name}.fc2.weight", module.outer.weight[order]
+            yield f"model.{name}.fc2.bias", module.outer.bias[order]
 
 
 def _configurations(loaded: LoadedModel) -> dict[str, dict[str, Any]]:
@@ -210,7 +179,7 @@ def _configurations(loaded: LoadedModel) -> dict[str, dict[str, Any]]:
 
 
 def _ids(tokenizer: Tokenizer) -> dict[str, Any]:
-    return {symbol: i for i, symbol in enumerate(symbols(tokenizer))}
+    return {symbol: i for i, symbol in enumerate(tokenizer.symbols)}
 
 
 class HuggingFaceEngine:

@@ -27,10 +27,7 @@ class SegmentationSampler:
     """Samples segmentations. `amount` is α for a unigram tokenizer, the probability of a lost merge for BPE."""
 
     def __init__(self, tokenizer: Tokenizer, amount: float) -> None:
-        table = tokenizer.table
-        self._surface = table.surfaces
-        self._marks = table.controls
-        self._bytes = table.bytes
+        self._table = table = tokenizer.table
         self._byte_ids = {byte: index for index, byte in table.bytes.items()}
         self._ids = {piece: i for i, piece in enumerate(table.surfaces) if piece}
         if tokenizer.merges:
@@ -44,7 +41,7 @@ class SegmentationSampler:
         Ids with `<unk>`, or with bytes that form no character, have no text and are returned as they are.
         """
         start = 0
-        while start < len(ids) and ids[start] in self._marks:
+        while start < len(ids) and ids[start] in self._table.controls:
             start += 1
         text = self._spelled(ids[start:])
         if not text:
@@ -57,11 +54,10 @@ class SegmentationSampler:
         """Return the text with its space marks, None if the ids have none."""
         parts: list[bytes] = []
         for i in ids:
-            surface = self._surface[i]
-            if surface:
+            if surface := self._table.surfaces[i]:
                 parts.append(surface.encode())
-            elif i in self._bytes:
-                parts.append(bytes([self._bytes[i]]))
+            elif i in self._table.bytes:
+                parts.append(bytes([self._table.bytes[i]]))
             else:
                 return None
         try:

@@ -48,11 +48,21 @@ class Tokenizer:
 
         Raises ConfigError if `tokenizer.vocab_size` is too large or too small for the text, DataError if there is none.
         """
-        source = _TrainingLines(lines)
-        model = io.BytesIO()
+        count, failure, model = 0, None, io.BytesIO()
+
+        def read() -> Iterator[str]:
+            nonlocal count, failure
+            try:
+                for text in filter(None, map(_escape, lines)):
+                    count += 1
+                    yield text
+            except BaseException as error:
+                failure = error  # SentencePiece raises a RuntimeError in its place
+                raise
+
         try:
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=iter(source),
+                sentence_iterator=read(),
                 model_writer=model,
                 model_type=settings.type,
                 vocab_size=settings.vocab_size,
@@ -71,10 +81,12 @@ class Tokenizer:
                 minloglevel=2,
             )
         except RuntimeError as error:
-            if source.failure is not None:
-                raise source.failure from None
+            if failure is not None:
+                raise failure from None
             if "sentences_.empty()" in str(error):
-                raise DataError(_no_text(source.count)) from None
+                too_long = f"every line is longer than {_LONGEST_LINE} bytes; put one sentence a line"
+                found = too_long if count else "every line is empty"
+                raise DataError(f"there is no text to train the tokenizer on: {found}") from None
             raise ConfigError(_explain(str(error), settings)) from None
         return cls.from_bytes(model.getvalue())
 
@@ -104,9 +116,14 @@ class Tokenizer:
         return int(self._processor.get_piece_size())
 
     @property
+    def symbols(self) -> list[str]:
+        """The names in SentencePiece's file by id, which are unique."""
+        return [self._processor.id_to_piece(i) for i in range(len(self))]
+
+    @property
     def pieces(self) -> list[str]:
         """All pieces by id, with `▁` for spaces."""
-        return [self._processor.id_to_piece(i).replace(_REPLACEMENT, _SPACE_MARK) for i in range(len(self))]
+        return [symbol.replace(_REPLACEMENT, _SPACE_MARK) for symbol in self.symbols]
 
     def tag_id(self, tag: str) -> int:
         """Return the id of the symbol `<tag>`. Raises ModelError if the tokenizer was trained without that tag."""
@@ -128,10 +145,10 @@ class Tokenizer:
     def table(self) -> "PieceTable":
         """The pieces with their scores."""
         processor, ids = self._processor, range(len(self))
-        found = {i: int(processor.id_to_piece(i)[3:5], 16) for i in ids if processor.is_byte(i)}
+        symbols = self.symbols
+        found = {i: int(symbols[i][3:5], 16) for i in ids if processor.is_byte(i)}
         controls = frozenset(i for i in ids if processor.is_control(i))
-        spells = (i not in found and i not in controls and i != UNK for i in ids)
-        surfaces = [processor.id_to_piece(i) if text else "" for i, text in zip(ids, spells, strict=True)]
+        surfaces = ["" if i in found or i in controls or i == UNK else symbols[i] for i in ids]
         return PieceTable(surfaces, [processor.get_score(i) for i in ids], found, controls)
 
     def encode(self, text: str) -> list[int]:
@@ -179,11 +196,8 @@ class Tokenizer:
     def spelled(self) -> npt.NDArray[np.bool_]:
         """Return (V,) bools: True for ids of (the first byte of) a character without a piece."""
         table = np.zeros(len(self), dtype=np.bool_)
-        table[UNK] = True
-        for i in range(len(self)):
-            # the second and later bytes of a character are 10xxxxxx
-            if self._processor.is_byte(i) and int(self._processor.id_to_piece(i)[3:5], 16) >> 6 != 0b10:
-                table[i] = True
+        # the second and later bytes of a character are 10xxxxxx
+        table[[UNK, *(i for i, byte in self.table.bytes.items() if byte >> 6 != 0b10)]] = True
         return table
 
 
@@ -215,11 +229,9 @@ class Tokenizers:
 
     def save(self, directory: Path) -> None:
         """Write `tokenizer.model`, or `tokenizer.source.model` and `tokenizer.target.model`."""
-        if self.shared:
-            (directory / "tokenizer.model").write_bytes(self.source.to_bytes())
-        else:
-            (directory / "tokenizer.source.model").write_bytes(self.source.to_bytes())
-            (directory / "tokenizer.target.model").write_bytes(self.target.to_bytes())
+        sides = {"": self.source} if self.shared else {".source": self.source, ".target": self.target}
+        for side, tokenizer in sides.items():
+            (directory / f"tokenizer{side}.model").write_bytes(tokenizer.to_bytes())
 
     @classmethod
     def load(cls, directory: Path) -> "Tokenizers":
@@ -232,26 +244,6 @@ def tokenizer_files(directory: Path) -> list[Path]:
     """Return the tokenizer files of a directory: one if it is shared, else those of source and target."""
     shared = directory / "tokenizer.model"
     return [shared] if shared.exists() else [directory / f"tokenizer.{side}.model" for side in ("source", "target")]
-
-
-class _TrainingLines:
-    """Lines for the trainer. Stores an error of reading, which SentencePiece would convert to a RuntimeError."""
-
-    def __init__(self, lines: Iterable[str]) -> None:
-        self._lines = lines
-        self.count = 0
-        self.failure: BaseException | None = None
-
-    def __iter__(self) -> Iterator[str]:
-        try:
-            for line in self._lines:
-                text = _escape(line)
-                if text:
-                    self.count += 1
-                    yield text
-        except BaseException as error:
-            self.failure = error
-            raise
 
 
 def _escape(text: str) -> str:
@@ -267,12 +259,6 @@ def _load_file(path: Path) -> Tokenizer:
         raise ModelError(f"{path}: cannot read it: {error.strerror}") from None
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from None
-
-
-def _no_text(lines: int) -> str:
-    too_long = f"every line is longer than {_LONGEST_LINE} bytes; put one sentence a line"
-    found = too_long if lines else "every line is empty"
-    return f"there is no text to train the tokenizer on: {found}"
 
 
 def _explain(message: str, settings: TokenizerSettings) -> str:

@@ -21,8 +21,6 @@ from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError, DamagedError, DataError, ModelError
 from nmt.export import ctranslate2, ctranslate2_engine, parity
 from nmt.export.ctranslate2_engine import open_in_ctranslate2
-from nmt.export.exported import symbols
-from nmt.export.hugging_face import check_fits, write_hugging_face
 from nmt.export.parity import EXACT, Tolerance, check_parity
 from nmt.model.checkpoint import LoadedModel, load_model, save_model
 from nmt.model.transformer import Transformer
@@ -150,7 +148,7 @@ class TestCTranslate2:
     def test_the_export_works_without_nmt(self, exported: Path) -> None:
         """Pieces in, pieces out; the program adds `</s>` and `<s>`."""
         program = importlib.import_module("ctranslate2").Translator(str(exported), intra_threads=1)
-        names = symbols(SHARED)
+        names = SHARED.symbols
         ids = SHARED.encode(SENTENCES[0])
         (result,) = program.translate_batch([[names[i] for i in ids]], beam_size=1, disable_unk=True)
         options = SearchOptions(beam=1, forbidden=(UNK,))
