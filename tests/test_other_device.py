@@ -27,6 +27,7 @@ from nmt.system.console import Console
 from nmt.text.glossary import Glossary
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 from nmt.training import loop
+from nmt.translation.forced_scoring import score_given
 from nmt.translation.translator import Translator
 from tests.other_device import OTHER, OtherDevice
 
@@ -103,7 +104,8 @@ def test_ensemble_forced_scoring_alignment_and_glossary_on_another_device_equal_
         runtime = RuntimeSettings(device="cpu")
         translator = Translator(loaded_on(device), runtime)
         ensemble = Translator(loaded_on(device), runtime, [loaded_on(device, seed=1)])
-        forced = [[(piece, round(log_prob, 3)) for piece, log_prob in one] for one in translator.score_given(pairs)]
+        scored = score_given(translator, *zip(*pairs, strict=True), translator.options())
+        forced = [[(piece, round(log_prob, 3)) for piece, log_prob in one.tokens] for one in scored]
         options = replace(translator.options(beam=2), glossary=Glossary.read(tmp_path / "terms.tsv"))
         with_terms = [one.text for one in translator.translate(WORDS[:2], options)]
         return translations(ensemble, []), forced, translator.align(pairs), with_terms

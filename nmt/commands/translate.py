@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -16,8 +17,8 @@ from nmt.system.device import reuse_freed_memory, set_threads, thread_count
 from nmt.system.distributed import connect, rank
 from nmt.system.files import check_file, digest_of
 from nmt.text.glossary import Glossary
-from nmt.translation.forced_scoring import score_given_stream
-from nmt.translation.pipeline import ParallelLines, open_input, translate_stream
+from nmt.translation.forced_scoring import score_batch
+from nmt.translation.pipeline import ParallelLines, open_input, process_lines, translate_stream
 from nmt.translation.sinks import Fingerprint, is_stream, open_output
 from nmt.translation.translator import LINE_BATCH_SIZE, TranslateOptions, Translator
 from nmt.translation.verify import verify_lines
@@ -91,7 +92,9 @@ def translate(
                 output.write([], f"{printable(report.as_text())}\n")
                 report.check()
             elif request.reference is not None:
-                score_given_stream(translator, source, output, options, request.as_json, console)
+                process_lines(
+                    "scoring", source, output, partial(score_batch, translator, options, request.as_json), console
+                )
             else:
                 translate_stream(translator, source, output, options, request.as_json, console)
 

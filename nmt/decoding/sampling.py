@@ -19,7 +19,7 @@ from nmt.system.device import seed_for
 from nmt.text.tokenizer import BOS, EOS
 
 Choose = Callable[[Iterator[Tensor], Tensor, Tensor], tuple[Tensor, Tensor]]
-"""From blocks of logits (n, V), prefixes (N, L) and indices (N) of hypotheses: next tokens and log-probabilities (N)."""
+"""From blocks of logits (n, V), prefixes (N, L) and indices (N) of hypotheses: next tokens, log-probabilities (N)."""
 
 
 def extend_to_end(

@@ -2,15 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from nmt.decoding.alignment import Links, pharaoh
 from nmt.decoding.batch_runner import OnProgress
-from nmt.system.console import Console
+from nmt.decoding.forced_decoding import force_texts
 from nmt.text.normalize import normalize
-from nmt.translation.pipeline import BatchResult, LineBatch, LineInput, process_lines
+from nmt.translation.pipeline import BatchResult, LineBatch
 from nmt.translation.result import plain_json
-from nmt.translation.sinks import Output
 from nmt.translation.translator import TranslateOptions, Translator
 
 
@@ -52,34 +50,18 @@ def score_given(
 
     Raises ConfigError if another program translates, DataError for text that the model cannot represent.
     """
-    pairs = list(zip(lines, map(normalize, texts), strict=True))
-    tokens = translator.score_given(pairs, options.search.batch_tokens, on_progress)
+    pairs, batch_tokens = list(zip(lines, map(normalize, texts), strict=True)), options.search.batch_tokens
+    runner = translator.require_torch("--reference")
+    tokens = force_texts(runner, translator.tokenizers, pairs, batch_tokens, on_progress)
     links: Sequence[Links | None] = [None] * len(pairs)
     if options.alignment:
-        links = translator.align(pairs, options.search.batch_tokens, on_progress)
-    return [
-        ScoredTranslation(line, text, own, linked)
-        for (line, text), own, linked in zip(pairs, tokens, links, strict=True)
-    ]
+        links = translator.align(pairs, batch_tokens, on_progress)
+    return [ScoredTranslation(*pair, own, linked) for pair, own, linked in zip(pairs, tokens, links, strict=True)]
 
 
-def score_given_stream(
-    translator: Translator,
-    source: LineInput,
-    output: Output,
-    options: TranslateOptions,
-    as_json: bool,
-    console: Console,
-) -> None:
-    """Write a row, or with `as_json` a JSON object, for each line of a stream and the parallel line.
-
-    Raises as `score_given` and `process_lines` do.
-    """
-    process_lines("scoring", source, output, partial(_score_batch, translator, options, as_json), console)
-
-
-def _score_batch(
+def score_batch(
     translator: Translator, options: TranslateOptions, as_json: bool, batch: LineBatch, on_progress: OnProgress
 ) -> BatchResult:
+    """Return a row, or with `as_json` a JSON object, for each line and its parallel line, as `score_given` does."""
     scored = score_given(translator, batch.texts, batch.parallel, options, on_progress)
     return BatchResult("".join((one.as_json() if as_json else one.as_text()) + "\n" for one in scored))

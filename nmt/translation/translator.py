@@ -15,7 +15,6 @@ from nmt.config import RuntimeSettings, Sampling, override_decode
 from nmt.decoding.alignment import Links, align, joined_links
 from nmt.decoding.batch_runner import BatchRunner, OnProgress
 from nmt.decoding.engine import Engine, TorchEngine
-from nmt.decoding.forced_decoding import force_texts
 from nmt.decoding.hypothesis import Constraints, Hypothesis
 from nmt.decoding.mbr import by_utility
 from nmt.decoding.options import SearchOptions
@@ -103,14 +102,10 @@ class Translator:
         others: Sequence[LoadedModel] = (),
         process_count: int = 1,
     ) -> None:
-        self._runtime = runtime or RuntimeSettings()
+        runtime = runtime or RuntimeSettings()
         self.models = (loaded, *others) if isinstance(loaded, LoadedModel) else ()
         """The torch models; empty if another program translates."""
-        self._tokenizers = loaded.tokenizers
-        self._decode = loaded.decode
-        longest = [model.longest_source for model in (loaded, *others)]
-        self._recorded_longest = [tokens for tokens in longest if tokens is not None]
-        self.languages = loaded.languages
+        self.tokenizers, self.languages, self._decode = loaded.tokenizers, loaded.languages, loaded.decode
         self._engine: Engine
         self._runner: BatchRunner | None = None
         self.precision: Literal["fp32", "bf16", "int8"] | None = None
@@ -118,15 +113,18 @@ class Translator:
         self.computed_by = "CTranslate2"
         """The program, and with torch the device and the precision."""
         if isinstance(loaded, LoadedModel):
-            engine = TorchEngine([one.model for one in self.models], self._runtime, process_count)
-            self._engine, self._runner = engine, engine.runner
-            device = loaded.model.device
-            self.precision = "bf16" if computes_in_bf16(self._runtime, device) else "fp32"
-            if self._runtime.precision == "int8":
-                self.precision = "int8"
+            self._engine = engine = TorchEngine([one.model for one in self.models], runtime, process_count)
+            self._runner, device = engine.runner, loaded.model.device
+            floating: Literal["fp32", "bf16"] = "bf16" if computes_in_bf16(runtime, device) else "fp32"
+            self.precision = "int8" if runtime.precision == "int8" else floating
             self.computed_by = f"torch, {device.type}, {self.precision}"
         else:
             self._engine = loaded.engine
+        recorded = [model.longest_source for model in (loaded, *others) if model.longest_source is not None]
+        self._longest_source = min(recorded, default=_LONGEST_SOURCE)
+        """The most source tokens, without `</s>`, of a segment."""
+        if self._engine.longest is not None:
+            self._longest_source = max(1, min(self._longest_source, self._engine.longest - 1))
 
     @classmethod
     def load(
@@ -167,9 +165,8 @@ class Translator:
             beam = max(decode.beam, n_best)
         if beam is not None:
             decode = override_decode(decode, [f"decode.beam={beam}"])
-        samples = n_best
+        samples = max(decode.mbr or 0, n_best)
         if decode.mbr is not None:
-            samples = max(decode.mbr, n_best)
             decode = decode.model_copy(update={"sampling": decode.sampling or Sampling()})
         return TranslateOptions(SearchOptions.from_settings(decode, samples), n_best, self._longest_source)
 
@@ -210,40 +207,25 @@ class Translator:
         """
         return align(self.require_torch("--alignment"), self.models, pairs, batch_tokens, on_progress)
 
-    def score_given(
-        self, pairs: Sequence[tuple[str, str]], batch_tokens: int = 4096, on_progress: OnProgress | None = None
-    ) -> list[list[tuple[str, float]]]:
-        """Return the pieces of given translations with their log-probabilities, as `force_texts` does.
-
-        Raises ConfigError if another program translates, DataError for text that the model cannot represent.
-        """
-        return force_texts(self.require_torch("--reference"), self._tokenizers, pairs, batch_tokens, on_progress)
-
     def require_torch(self, option: str) -> BatchRunner:
         """Return the runner of the torch models. Raises ConfigError about the option if another program translates."""
         if self._runner is None:
             raise ConfigError(f"{option}: {self.computed_by} cannot do that; translate with the model itself")
         return self._runner
 
-    @property
-    def _longest_source(self) -> int:
-        """The most source tokens, without `</s>`, of a segment."""
-        longest = min(self._recorded_longest, default=_LONGEST_SOURCE)
-        return longest if self._engine.longest is None else max(1, min(longest, self._engine.longest - 1))
-
     def _output_constraints(self, options: TranslateOptions) -> OutputConstraints:
         if options.glossary is not None:
             self.require_torch("--glossary")
         if options.search.unknown == "copy":
             self.require_torch("decode.unknown: copy")
-        target, language, search = self._tokenizers.target, self.languages.target, options.search
+        target, language, search = self.tokenizers.target, self.languages.target, options.search
         return OutputConstraints(target, language, options.glossary, search.protect, search.typography)
 
     def _split(self, line: str, prefix: str, options: TranslateOptions) -> list[Segment]:
         """Step 1: split a line into segments of at most `longest_source` tokens; the first has the line's prefix."""
         if prefix:
             self.require_torch("--prefixes")
-        source = self._tokenizers.source
+        source = self.tokenizers.source
         tag = [] if options.tag is None else [source.tag_id(options.tag)]
 
         def encode(text: str) -> list[int]:
@@ -291,10 +273,8 @@ class Translator:
         links_of: dict[Segment, tuple[str, str, Links]] = {}
         if task.options.alignment:
             best = [(segment.text, alternatives[0].text) for segment, alternatives in found.items()]
-            aligned = zip(
-                found, best, self.align(best, task.options.search.batch_tokens, task.on_progress), strict=True
-            )
-            links_of = {segment: (*pair, links) for segment, pair, links in aligned}
+            links = self.align(best, task.options.search.batch_tokens, task.on_progress)
+            links_of = {segment: (*pair, own) for segment, pair, own in zip(found, best, links, strict=True)}
         translations = {}
         for (line, prefix), segments in segments_of.items():
             joined = join_alternatives(line, [one.text for one in segments], [found[one] for one in segments])
@@ -312,24 +292,18 @@ class Translator:
         hypotheses_of = self._engine.search(sentences, search, constraints_of, task.on_progress)
         found = dict(zip(required, hypotheses_of, strict=True))
         copied = {} if UNK in search.forbidden else self._copied_words(required, found, search.batch_tokens)
+
+        def text(segment: Segment, rank: int) -> str:
+            ids = found[segment][rank].tokens[len(required[segment].prefix) :]
+            return task.output.text(segment.text, ids, segment.prefix, copied.get((segment, rank)))
+
         return {
-            segment: [
-                Alternative(
-                    task.output.text(
-                        segment.text, one.tokens[len(constraints.prefix) :], segment.prefix, copied.get((segment, rank))
-                    ),
-                    one.log_prob,
-                )
-                for rank, one in enumerate(found[segment])
-            ]
-            for segment, constraints in required.items()
+            segment: [Alternative(text(segment, rank), one.log_prob) for rank, one in enumerate(hypotheses)]
+            for segment, hypotheses in found.items()
         }
 
     def _copied_words(
-        self,
-        required: Mapping[Segment, Constraints],
-        found: Mapping[Segment, Sequence[Hypothesis]],
-        batch_tokens: int,
+        self, required: Mapping[Segment, Constraints], found: Mapping[Segment, Sequence[Hypothesis]], batch_tokens: int
     ) -> dict[tuple[Segment, int], list[str]]:
         """Return the source words that replace the `<unk>` after the prefix, for each segment and rank that has any."""
         tokens_of = {(segment, rank): one.tokens for segment in found for rank, one in enumerate(found[segment])}

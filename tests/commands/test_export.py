@@ -21,6 +21,7 @@ from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError, DamagedError, DataError, ModelError
 from nmt.export import ctranslate2, ctranslate2_engine, parity
 from nmt.export.ctranslate2_engine import open_in_ctranslate2
+from nmt.export.hugging_face import check_fits, write_hugging_face
 from nmt.export.parity import EXACT, Tolerance, check_parity
 from nmt.model.checkpoint import LoadedModel, load_model, save_model
 from nmt.model.transformer import Transformer

@@ -5,6 +5,7 @@ import itertools
 import json
 import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,8 +24,8 @@ from nmt.system.device import choose_device
 from nmt.text.normalize import normalize
 from nmt.text.tokenizer import EOS
 from nmt.text.words import words
-from nmt.translation.forced_scoring import score_given, score_given_stream
-from nmt.translation.pipeline import LineInput, ParallelLines
+from nmt.translation.forced_scoring import score_batch, score_given
+from nmt.translation.pipeline import LineInput, ParallelLines, process_lines
 from nmt.translation.sinks import StreamOutput
 from nmt.translation.translator import Translator
 from tests.builders import SENTENCES, log_probs_without_cache, tiny_loaded_model
@@ -47,7 +48,9 @@ def through_stream(translator: Translator, data: bytes, texts: list[str], as_jso
     output = io.BytesIO()
     options = replace(translator.options(), alignment=as_json)
     lines = LineInput(io.BytesIO(data), ParallelLines("--reference", texts))
-    score_given_stream(translator, lines, StreamOutput(output), options, as_json, Console(quiet=True))
+    process_lines(
+        "scoring", lines, StreamOutput(output), partial(score_batch, translator, options, as_json), Console(quiet=True)
+    )
     return output.getvalue()
 
 

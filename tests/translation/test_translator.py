@@ -330,7 +330,7 @@ class TestPrefixes:
 
     def test_text_equals_decoded_tokens_with_the_prefix(self, translator: Translator) -> None:
         options = translator.options(overrides=[*SHORT_OUTPUT, "decode.protect=false", "decode.typography=false"])
-        tokenizer = translator._tokenizers.target
+        tokenizer = translator.tokenizers.target
         for line in SENTENCES:
             for prefix in self.PREFIXES:
                 constraints = Constraints(tuple(tokenizer.encode(prefix)))
