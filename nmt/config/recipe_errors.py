@@ -31,8 +31,7 @@ _BETTER_BOOLS = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 _UNIONS = {("train", "schedule"), ("train", "batch_tokens")}
 """Keys of several types. After them pydantic's locations name the type, such as `noam`, which no recipe contains."""
 _LONGEST_SHOWN = 60
-_MOST_SHOWN = 40
-"""Problems listed in one error."""
+_MOST_SHOWN = 40  # problems listed in one error
 
 
 class SettingError(ConfigError, ValueError):

@@ -56,8 +56,7 @@ def with_old_keys(data: Any, location: Location = ()) -> Any:
 class Difference(NamedTuple):
     """A setting that is not as it was recorded."""
 
-    key: str
-    """The dotted key, as in `train.stop.steps`; the entries of a list are numbered from 0."""
+    key: str  # the dotted key, as in `train.stop.steps`; the entries of a list are numbered from 0
     before: Any
     now: Any
 

@@ -26,13 +26,10 @@ from nmt.errors import ConfigError
 
 Location = tuple[int | str, ...]
 
-LARGEST_FILE = 2**20
-"""Bytes. A recipe of a thousand corpora has a tenth of it."""
-MOST_VALUES = 10_000
-"""Values in a recipe, with each use of an alias counted: aliases of aliases grow exponentially."""
-_LONGEST_NUMBER = 100
-_LONGEST_SHOWN = 60
-"""Digits. Python refuses to convert thousands of digits."""
+LARGEST_FILE = 2**20  # bytes; a recipe of a thousand corpora has a tenth of it
+MOST_VALUES = 10_000  # values in a recipe, with each use of an alias counted: aliases of aliases grow exponentially
+_LONGEST_NUMBER = 100  # digits; Python refuses to convert thousands of them
+_LONGEST_SHOWN = 60  # characters
 
 _NULL = re.compile(r"^(~|null|Null|NULL|)$")
 _BOOL = re.compile(r"^(true|True|TRUE|false|False|FALSE)$")

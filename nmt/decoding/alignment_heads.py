@@ -19,10 +19,8 @@ _SENTENCES, _LONGEST = 2000, 100
 """More sentences hardly change the choice; longer ones need much RAM, which holds the weights of all heads."""
 _MIN_SENTENCES, _MIN_DICE = 3, 0.5
 """Tokens are partners if at least this many sentences contain both and their Dice coefficient is at least this."""
-_MOST_OF_A_KIND = 10
-"""Anchors of one kind, so that no single name decides."""
-_MIN_KINDS = 10
-"""With fewer kinds of anchors no heads are chosen."""
+_MOST_OF_A_KIND = 10  # anchors of one kind, so that no single name decides
+_MIN_KINDS = 10  # with fewer kinds of anchors no heads are chosen
 
 
 @dataclass(frozen=True)

@@ -23,12 +23,10 @@ from nmt.decoding.rules import Rule
 from nmt.decoding.step_model import DecoderState
 from nmt.text.tokenizer import BOS, EOS
 
-MAX_WIDTH = 16
-"""The beam is widened to the number of phrase tokens up to this."""
+MAX_WIDTH = 16  # the beam is widened to the number of phrase tokens up to this
 
 Phrase = tuple[int, ...]
-Scored = tuple[float, int, int]
-"""log_prob of a token, the active hypothesis that it extends, and the token."""
+Scored = tuple[float, int, int]  # log_prob of a token, the active hypothesis that it extends, and the token
 
 
 @dataclass(frozen=True)
@@ -41,10 +39,8 @@ class PhraseProgress:
 
     missing: tuple[Phrase, ...]
     """Phrases that are not generated yet. No token counts for two phrases; a phrase may be required twice."""
-    begun: Phrase = ()
-    """The longest suffix of the hypothesis that is the beginning of a missing phrase."""
-    completed_tokens: int = 0
-    """Number of tokens of the completed phrases."""
+    begun: Phrase = ()  # the longest suffix of the hypothesis that is the beginning of a missing phrase
+    completed_tokens: int = 0  # number of tokens of the completed phrases
     phrase_ended: bool = False
     """Whether the last token is the last one of a phrase, even if that is the beginning of a longer one."""
 

@@ -27,14 +27,11 @@ from nmt.model.transformer import Transformer
 from nmt.system.device import computes_in_bf16, is_out_of_memory, release_cached_memory
 from nmt.text.tokenizer import EOS
 
-_MIN_SENTENCES_TO_PACK = 5
-"""Fewer sentences are translated faster than weights are packed."""
+_MIN_SENTENCES_TO_PACK = 5  # fewer sentences are translated faster than weights are packed
 _CPU_HYPOTHESES = 480
 """The most hypotheses of a batch on a CPU: the caches of more do not fit into the processor's cache."""
-_MIN_PROCESS_TOKENS = 1024
-"""The fewest source tokens times beam for which one more process pays."""
-_MIN_ATTENTION = 1e-12
-"""The least attention to a source token that counts, because its logarithm is taken."""
+_MIN_PROCESS_TOKENS = 1024  # the fewest source tokens times beam for which one more process pays
+_MIN_ATTENTION = 1e-12  # the least attention to a source token that counts, because its logarithm is taken
 
 
 class Engine(Protocol):

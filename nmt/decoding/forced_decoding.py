@@ -21,24 +21,19 @@ from nmt.model.attention_weights import decode_with_attention
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import BOS, EOS, Tokenizers
 
-Pair = tuple[Sequence[int], Sequence[int]]
-"""Source ids and target ids, both without `</s>`."""
+Pair = tuple[Sequence[int], Sequence[int]]  # source ids and target ids, both without `</s>`
 
-Head = tuple[int, int]
-"""A head of the attention from decoder to source: layer and head, both from 0."""
+Head = tuple[int, int]  # a head of the attention from decoder to source: layer and head, both from 0
 
-_ROWS = 1024
-"""Target tokens whose logits over the whole vocabulary are in memory at a time."""
+_ROWS = 1024  # target tokens whose logits over the whole vocabulary are in memory at a time
 
 
 @dataclass(frozen=True)
 class Forced:
     """Log-probabilities and attention of one model for a given translation of n tokens."""
 
-    token_log_probs: list[float]
-    """n + 1 natural logarithms: the last is that of `</s>`."""
-    weights: npt.NDArray[np.float32]
-    """The attention as an array, which is pickled faster than a tensor."""
+    token_log_probs: list[float]  # n + 1 natural logarithms: the last is that of `</s>`
+    weights: npt.NDArray[np.float32]  # the attention as an array, which is pickled faster than a tensor
 
     @property
     def attention(self) -> Tensor:

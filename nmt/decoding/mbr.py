@@ -12,10 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-_ORDERS = range(1, 7)
-"""Lengths of the character n-grams."""
-_BETA = 2.0
-"""The weight of recall relative to precision."""
+_ORDERS = range(1, 7)  # lengths of the character n-grams
+_BETA = 2.0  # the weight of recall relative to precision
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

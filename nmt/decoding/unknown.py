@@ -18,8 +18,7 @@ from nmt.text.tokenizer import UNK, Tokenizer
 _INSIDE = rf"[^\s!-/:-@\[-`{{-~¡«·»¿\u2010-\u2029\u2030-\u205e\u3001-\u3004\u3008-\u3020\uff01-\uff0f{UNSPACED}]"
 """A character of a word in a script with spaces: anything but spaces and punctuation, for the sake of names."""
 _WORD = re.compile(f"{_INSIDE}+")
-_PLACE = "\ufdd1"
-"""Placeholder for `<unk>`, a code point that no normalized text contains."""
+_PLACE = "\ufdd1"  # placeholder for `<unk>`, a code point that no normalized text contains
 _PLACE_IN_WORD = re.compile(f"{_INSIDE}*{_PLACE}{_INSIDE}*")
 
 

@@ -23,8 +23,7 @@ from nmt.model.layers import DecoderLayer, Embedding, EncoderLayer, FeedForward,
 from nmt.model.positions import Learned, Relative, Sinusoidal, sinusoids
 from nmt.model.transformer import Transformer
 
-POSITIONS = 2048
-"""Rows in the table of sinusoids, the longest possible sentence and translation."""
+POSITIONS = 2048  # rows in the table of sinusoids, the longest possible sentence and translation
 _EPSILON = 1e-5
 
 

@@ -39,8 +39,7 @@ _SUPPORTED = {
     "batch_tokens", "mbr", "unknown", "protect", "typography",
 }  # fmt: skip
 """The search options that CTranslate2 supports, and those that only the translator uses."""
-_SUPPORTED_BY_GREEDY = {"no_repeat_ngram", "repetition_penalty"}
-"""Search options that it supports with a beam of 1."""
+_SUPPORTED_BY_GREEDY = {"no_repeat_ngram", "repetition_penalty"}  # search options that it supports with a beam of 1
 
 
 class CTranslate2Engine:

@@ -27,10 +27,8 @@ class Export:
     languages: Languages
     decode: DecodeSettings
     tokenizers: Tokenizers
-    longest: int | None
-    """Largest number of tokens, with `</s>`, of a sentence or a translation; None for no limit."""
-    longest_source: int | None
-    """As `LoadedModel.longest_source`; None in exports of earlier versions."""
+    longest: int | None  # largest number of tokens, with `</s>`, of a sentence or a translation; None for no limit
+    longest_source: int | None  # as `LoadedModel.longest_source`; None in exports of earlier versions
 
 
 def is_export(directory: Path) -> bool:

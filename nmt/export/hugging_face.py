@@ -34,8 +34,7 @@ from nmt.model.layers import FeedForward
 from nmt.text.normalize import normalize
 from nmt.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers
 
-POSITIONS = 2048
-"""Rows in the table of positions, which transformers computes when it loads the model."""
+POSITIONS = 2048  # rows in the table of positions, which transformers computes when it loads the model
 _NAMES = (
     (r"^(encoder|decoder)_norm$", r"\1.layer_norm"),
     (r"^(encoder|decoder)\.(?=\d)", r"\1.layers."),

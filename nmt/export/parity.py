@@ -29,24 +29,19 @@ LINES = (
     "你好!请问火车站在哪里?",
     "Ünïcödé 🙂 ▁ <s>",
 )  # fmt: skip
-_LONGEST = 100
-"""Tokens of a line that are translated."""
+_LONGEST = 100  # tokens of a line that are translated
 
 
 @dataclass(frozen=True)
 class Tolerance:
     """The differences that are allowed."""
 
-    log_prob: float
-    """Largest difference of the log-probabilities of a translation, per token."""
-    fraction: float
-    """Smallest fraction of lines with the same translation."""
+    log_prob: float  # largest difference of the log-probabilities of a translation, per token
+    fraction: float  # smallest fraction of lines with the same translation
 
 
-EXACT = Tolerance(1e-4, 1.0)
-"""For fp32, where only the order of sums differs."""
-ROUNDED = Tolerance(0.1, 0.5)
-"""For weights of fewer bits."""
+EXACT = Tolerance(1e-4, 1.0)  # for fp32, where only the order of sums differs
+ROUNDED = Tolerance(0.1, 0.5)  # for weights of fewer bits
 
 
 @dataclass(frozen=True)
@@ -54,10 +49,8 @@ class Parity:
     """The result of the comparison."""
 
     lines: int
-    same: dict[str, int]
-    """Number of lines with the same translation, for each search."""
-    difference: float
-    """Largest difference of log_prob per token, over equal translations."""
+    same: dict[str, int]  # number of lines with the same translation, for each search
+    difference: float  # largest difference of log_prob per token, over equal translations
 
     def __str__(self) -> str:
         same = ", ".join(f"{count} of {self.lines} {search}" for search, count in self.same.items())

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
 _CHUNK_BYTES = 1 << 16
 _GZIP_MAGIC = b"\x1f\x8b"
-_GZIP_CONTAINER = 31
-"""zlib's `wbits` for a gzip header and trailer."""
+_GZIP_CONTAINER = 31  # zlib's `wbits` for a gzip header and trailer
 _SUSPICIOUS_SHARE, _SUSPICIOUS_BYTES = 0.3, 8
 """Text with at least this share, and this many, of invalid or control bytes in its first block is refused."""
 _CONTROLS = bytes({*range(0x20), 0x7F} - {*b"\t\n\v\f\r\x1b"})
@@ -46,8 +45,7 @@ _BYTE_ORDER_MARKS = {
     codecs.BOM_UTF16_BE: "UTF-16",
 }
 _WIDE_ENCODINGS = ("UTF-32LE", "UTF-32BE", "UTF-16LE", "UTF-16BE")
-_DOWNLOADED_FOLDERS = ("tatoeba-", "more-en-", "flores200", "newstest")
-"""Folders below `data/` that `make data` fills."""
+_DOWNLOADED_FOLDERS = ("tatoeba-", "more-en-", "flores200", "newstest")  # folders below `data/` that `make data` fills
 
 
 @dataclass(frozen=True, slots=True)

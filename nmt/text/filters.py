@@ -6,8 +6,7 @@ from hashlib import blake2b
 from nmt.config import Filters, Languages
 from nmt.text.languages import SCRIPTS, script_of
 
-FREE_TOKENS = 10
-"""Difference in length that is permitted whatever the ratio, for short sentences."""
+FREE_TOKENS = 10  # difference in length that is permitted whatever the ratio, for short sentences
 
 RULES = {
     "empty": "a side without text",

@@ -20,8 +20,7 @@ KANA = (
     "\U0001aff0-\U0001afff\U0001b000-\U0001b16f"
 )
 HANGUL = "\u1100-\u11ff\u3131-\u318e\ua960-\ua97f\uac00-\ud7a3\ud7b0-\ud7ff\uffa0-\uffdc"
-UNSPACED = HAN + KANA
-"""Letters of Chinese and Japanese, which are written without spaces between words."""
+UNSPACED = HAN + KANA  # letters of Chinese and Japanese, which are written without spaces between words
 UNSPACED_TEXT = "\u2ff0-\u2fff\u3001-\u312f\u3190-\u31ff\u4dc0-\u4dff\ufe30-\ufe4f\uff01-\uff9f" + UNSPACED
 """Those letters and all other characters of such text: punctuation, full-width forms, phonetic signs."""
 

@@ -29,16 +29,13 @@ from nmt.text.overlap import Overlap, OverlapCounter
 from nmt.text.prepared import Ids, Manifest, PreparedSplit, SideCounts, SplitCounts, SplitWriter, write_valid_text
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 
-_BATCH_PAIRS = 10_000
-"""Pairs that are encoded at once."""
-_PAIRS_SHOWN = 1_000
-"""Pairs between two updates of the progress bar, which is slow to draw."""
+_BATCH_PAIRS = 10_000  # pairs that are encoded at once
+_PAIRS_SHOWN = 1_000  # pairs between two updates of the progress bar, which is slow to draw
 
 _NO_FILTERS = Filters(max_ratio=1e9, keep_duplicates=True, keep_copies=True, keep_any_script=True)
 """For the validation text, which must be like what users send: only pairs without a loss are left out."""
 
-_LIMIT_PAIRS = 1_000_000
-"""Pairs, spread over the text, from whose lengths the limit on translations is computed."""
+_LIMIT_PAIRS = 1_000_000  # pairs, spread over the text, from whose lengths the limit on translations is computed
 _LIMIT_FACTORS = np.arange(1.0, 6.05, 0.1)
 _LIMIT_COVERAGE, _LIMIT_MARGIN = 0.9999, 1.1
 """Share of the pairs below the line, and the factor between the line and the limit."""

@@ -72,17 +72,14 @@ class SplitCounts:
 class Manifest:
     """The description of a prepared corpus: settings, inputs, counts, digests."""
 
-    settings: dict[str, Any]
-    """The part of the recipe that the result depends on."""
+    settings: dict[str, Any]  # the part of the recipe that the result depends on
     inputs: tuple[InputFile, ...]
-    fingerprint: str
-    """SHA-256 of the settings and of the digests of all inputs: equal if and only if the corpus is."""
+    fingerprint: str  # SHA-256 of the settings and of the digests of all inputs: equal if and only if the corpus is
     train: SplitCounts
     valid: SplitCounts | None
     max_length: MaxLength | None = None
     """Limit on the length of translations, from the lengths in the training text; None if an older nmt wrote it."""
-    test: tuple[InputFile, ...] = ()
-    """The test text that `overlaps` compares; the corpus itself does not depend on it."""
+    test: tuple[InputFile, ...] = ()  # the test text that `overlaps` compares; the corpus itself does not depend on it
     overlaps: tuple[Overlap, ...] = ()
     files: dict[str, str] = field(default_factory=dict)
     """SHA-256 of every other file of the prepared corpus; empty if an older nmt wrote it."""

@@ -30,10 +30,8 @@ PAD, UNK, BOS, EOS = range(4)
 _SPACE_MARK, _REPLACEMENT = "▁", "\ufdd0"
 _TRAINING_SENTENCES = 2_000_000
 """More text changes the pieces little and needs more RAM; SentencePiece draws a sample, always the same."""
-_LONGEST_LINE = 4192
-"""Bytes. SentencePiece ignores longer lines."""
-_TRAINING_THREADS = 8
-"""Fixed, because sums of floats, and with them the pieces, depend on the number of threads."""
+_LONGEST_LINE = 4192  # bytes; SentencePiece ignores longer lines
+_TRAINING_THREADS = 8  # fixed, because sums of floats, and with them the pieces, depend on the number of threads
 
 
 class Tokenizer:

@@ -51,10 +51,8 @@ class OutputConstraints:
     A phrase that is long or has no spelling is represented by the token `<unk>`, which `text` replaces by the phrase.
     """
 
-    tokenizer: Tokenizer
-    """The target tokenizer."""
-    language: str
-    """The target language code."""
+    tokenizer: Tokenizer  # the target tokenizer
+    language: str  # the target language code
     glossary: Glossary | None
     protect: bool
     typography: bool

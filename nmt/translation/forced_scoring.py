@@ -18,8 +18,7 @@ class ScoredTranslation:
 
     source: str
     text: str
-    tokens: list[tuple[str, float]]
-    """Pieces, the last `</s>`, and the natural logarithms of their probabilities."""
+    tokens: list[tuple[str, float]]  # pieces, the last `</s>`, and the natural logarithms of their probabilities
     alignment: Links | None = None
 
     @property

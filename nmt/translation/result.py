@@ -34,12 +34,9 @@ class Translation:
     text: str
     log_prob: float
     alternatives: tuple[Alternative, ...] = ()
-    segments: int = 1
-    """The number of segments that a long line was split into."""
-    diff: ContentDiff = NO_DIFF
-    """Required content that is missing, and content that occurs too often."""
-    alignment: Links | None = None
-    """Pairs of aligned words if requested; `nmt.text.words` defines a word."""
+    segments: int = 1  # the number of segments that a long line was split into
+    diff: ContentDiff = NO_DIFF  # required content that is missing, and content that occurs too often
+    alignment: Links | None = None  # pairs of aligned words if requested; `nmt.text.words` defines a word
 
     def as_json(self) -> str:
         """Return one line: {"source", "text", "log_prob", "alternatives": [{"text", "log_prob"}, …]}.

@@ -34,8 +34,7 @@ from nmt.translation.result import Alternative, Translation, join_alternatives
 
 LINE_BATCH_SIZE = 2048
 """Lines read before any is translated: enough to sort by length, few enough to need little memory."""
-_LONGEST_SOURCE = 200
-"""The longest source, in tokens, of models that do not record the longest one in their training."""
+_LONGEST_SOURCE = 200  # the longest source, in tokens, of models that do not record the longest one in their training
 
 
 @dataclass(frozen=True)
@@ -43,15 +42,12 @@ class TranslateOptions:
     """How to translate. `Translator.options` returns those that the model's recipe sets."""
 
     search: SearchOptions
-    n_best: int
-    """The number of translations of each line: with minimum Bayes risk, fewer than the search returns."""
+    n_best: int  # the number of translations of each line: with minimum Bayes risk, fewer than the search returns
     longest_source: int
     """Lines of more tokens are split into segments: models translate longer input than in their training badly."""
     glossary: Glossary | None = None
-    alignment: bool = False
-    """Whether to align words of source and translation."""
-    tag: str | None = None
-    """A tag of the training text to put before each segment, such as `backtranslated`."""
+    alignment: bool = False  # whether to align words of source and translation
+    tag: str | None = None  # a tag of the training text to put before each segment, such as `backtranslated`
 
     def __post_init__(self) -> None:
         if self.longest_source < 1:
@@ -75,8 +71,7 @@ class Segment:
 
     text: str
     prefix: str
-    ids: list[int] = field(compare=False)
-    """Source tokens without `</s>`."""
+    ids: list[int] = field(compare=False)  # source tokens without `</s>`
 
 
 @dataclass(frozen=True)

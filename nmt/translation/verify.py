@@ -10,32 +10,27 @@ from nmt.text.corpus import decode_line
 from nmt.translation.result import Translation
 from nmt.translation.translator import TranslateOptions, Translator
 
-SAMPLE_LINES = 500
-"""The number of different lines, sampled from the whole input, that are translated three times."""
+SAMPLE_LINES = 500  # the number of different lines, sampled from the whole input, that are translated three times
 
 
 @dataclass(frozen=True)
 class Trial:
     """A comparison of translations in other batches with those in the usual batches."""
 
-    batches: str
-    """The other batches, as a phrase of the report."""
+    batches: str  # the other batches, as a phrase of the report
     lines: int
     different: tuple[tuple[Translation, Translation], ...]
     """The usual and the other translation of each line whose texts differ."""
-    largest: float
-    """The largest difference of log_prob between translations of the same text, in nats."""
+    largest: float  # the largest difference of log_prob between translations of the same text, in nats
 
 
 @dataclass(frozen=True)
 class Verification:
     """The result of all trials."""
 
-    lines: int
-    """The number of different nonblank lines in the sample."""
+    lines: int  # the number of different nonblank lines in the sample
     computed_by: str
-    is_fp32: bool
-    """Whether rounding explains no more than a tie."""
+    is_fp32: bool  # whether rounding explains no more than a tie
     trials: tuple[Trial, ...]
 
     @property
