@@ -104,7 +104,7 @@ def search_all(
 ) -> list[list[Hypothesis]]:
     """Return the hypotheses of each sentence, best first, for source ids without `</s>`.
 
-    A batch holds at most `options.batch_tokens` padded source tokens times beam, or half a sentence more; a longer
+    A batch holds at most `options.batch_tokens` padded source tokens times beam, or less than a sentence more; a longer
     sentence is searched alone. A batch that does not fit into the memory of the device is halved. `constraints_of`
     holds the constraints of each sentence. Raises ConfigError if not even one sentence fits.
     """

@@ -241,7 +241,8 @@ class TestBatches:
         batches = list(balanced_batches(lengths, width, limits))
         assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
         for batch in batches:
-            assert len(batch) == 1 or (len(batch) - 0.5) * max(lengths[i] for i in batch) * width <= tokens
+            shared = len(batch) - 1 + 1 / processes  # sentences that divide evenly among the processes
+            assert len(batch) == 1 or shared * max(lengths[i] for i in batch) * width <= tokens
             assert len(batch) * width <= max(60 + width, width)
         hands = min(processes, max(1, sum(lengths) * width // 1024))
         rounds = [batches[i : i + hands] for i in range(0, len(batches), hands)]
