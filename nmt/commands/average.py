@@ -14,7 +14,6 @@ from nmt.errors import ConfigError, ModelError
 from nmt.model.checkpoint import CONFIG_FILE, LoadedModel, load_model, resolve_model, seal, write_model_files
 from nmt.system.console import Console, counted
 from nmt.system.files import MODEL, check_directory, replace_directory
-from nmt.text.tokenizer import Tokenizers
 from nmt.training.progress import read_progress
 from nmt.training.run import RunDirectory
 
@@ -86,15 +85,11 @@ def mean(directories: Sequence[Path]) -> LoadedModel:
 
 def _check_same_shape(one: tuple[Path, LoadedModel], other: tuple[Path, LoadedModel]) -> None:
     (here, a), (there, b) = one, other
-    settings, others = a.model.settings.model_dump(), b.model.settings.model_dump()
-    for key, value in settings.items():
+    others = dict(b.model.settings)
+    for key, value in a.model.settings:
         if others[key] != value and not key.endswith("dropout"):
             raise ModelError(
                 f"{there}: model.{key} is {others[key]}, but {value} in {here}; average models of one shape"
             )
-    if _bytes(a.tokenizers) != _bytes(b.tokenizers):
+    if a.tokenizers.different_side(b.tokenizers):
         raise ModelError(f"{there}: its tokenizer differs from that of {here}; average models that share a tokenizer")
-
-
-def _bytes(tokenizers: Tokenizers) -> tuple[bytes, bytes]:
-    return tokenizers.source.to_bytes(), tokenizers.target.to_bytes()

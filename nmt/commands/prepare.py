@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from nmt.config import Recipe
@@ -26,12 +27,12 @@ def prepare(recipe: Recipe, console: Console, force: bool = False) -> PreparedCo
     initial = recipe.train.init_from
     if initial is not None and initial.is_dir():  # it may be gone when a run is resumed
         initial_tokenizers(recipe, initial)  # check the recipe against it, also if the corpus is current
-    found = None if force else _current_corpus(recipe)
-    if not isinstance(found, PreparedCorpus):
+    found = "--force" if force else _current_corpus(recipe)
+    if isinstance(found, str):
         with _sole_writer(directory, console):
-            # another process may have prepared it meanwhile
-            found = "--force" if force else _current_corpus(recipe)
-            if not isinstance(found, PreparedCorpus):
+            if not force:  # another process may have prepared it meanwhile
+                found = _current_corpus(recipe)
+            if isinstance(found, str):
                 console.info(f"preparing {directory} ({found})")
                 return _prepare(recipe, console)
     console.info(f"{directory}: the prepared corpus is current")
@@ -50,8 +51,7 @@ def _current_corpus(recipe: Recipe) -> PreparedCorpus | str:
         return str(error)
 
 
-def _check_replaceable(directory: Path) -> None:
-    check_directory(directory, PREPARED, inside_run=True, through_link=True)
+_check_replaceable = partial(check_directory, kind=PREPARED, inside_run=True, through_link=True)
 
 
 @contextmanager
@@ -59,15 +59,12 @@ def _sole_writer(directory: Path, console: Console) -> Iterator[None]:
     """Hold the lock on a prepared corpus; wait, with a message, while another process holds it."""
     _check_replaceable(directory)
     place = real_path(directory)
-
-    def wait(holder: str) -> None:
-        console.info(f"{directory}: {holder} is preparing it; waiting")
-
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(f"{directory}: cannot write it: {error.strerror}; name another folder as `prepared`") from None
-    with lock_file(place.with_name(f".{place.name}.lock"), wait, console.warn):
+    lock = place.with_name(f".{place.name}.lock")
+    with lock_file(lock, lambda holder: console.info(f"{directory}: {holder} is preparing it; waiting"), console.warn):
         yield
 
 

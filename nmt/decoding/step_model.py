@@ -94,11 +94,9 @@ class EnsembleState:
 
 def check_same_vocabulary(directories: Sequence[Path], models: Sequence[LoadedModel]) -> None:
     """Raise ModelError if the tokenizers of a model are not, byte for byte, those of the first one."""
-    first = models[0].tokenizers
     for directory, model in zip(directories[1:], models[1:], strict=True):
-        for side in ("source", "target"):
-            if getattr(model.tokenizers, side).to_bytes() != getattr(first, side).to_bytes():
-                raise ModelError(
-                    f"--model {directory}: its {side} tokenizer is not that of {directories[0]}, so their token ids do "
-                    "not mean the same; models that translate together must be trained from one prepared corpus"
-                )
+        if side := models[0].tokenizers.different_side(model.tokenizers):
+            raise ModelError(
+                f"--model {directory}: its {side} tokenizer is not that of {directories[0]}, so their token ids do not "
+                "mean the same; models that translate together must be trained from one prepared corpus"
+            )

@@ -4,6 +4,7 @@ S source tokens of a sentence, without `</s>`; U tokens of its translation that 
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
@@ -43,8 +44,8 @@ def words_attended(weights: Tensor, source: Sequence[bytes]) -> list[str]:
     text = b"".join(source).decode("utf-8", "replace")
     begins, ends = list(range(len(text))), list(range(1, len(text) + 1))
     for word in _WORD.finditer(text):
-        for place in range(word.start(), word.end()):
-            begins[place], ends[place] = word.start(), word.end()
+        start, end = word.span()
+        begins[start:end], ends[start:end] = [start] * len(word[0]), [end] * len(word[0])
     words = []
     for start, end in pairwise([0, *(len(part.decode("utf-8", "ignore")) for part in accumulate(source))]):
         start += text.startswith(" ", start)  # a token that only begins a word counts for that word
@@ -66,8 +67,8 @@ def text_with_words(tokenizer: Tokenizer, ids: Sequence[int], words: Sequence[st
 
 def _heaviest(words: Sequence[str], weights: Sequence[float]) -> str:
     """Return the word with the greatest sum of weights, "" if there is none."""
-    sums: dict[str, float] = {}
+    sums: dict[str, float] = defaultdict(float)
     for word, weight in zip(words, weights, strict=True):
-        if word:
-            sums[word] = sums.get(word, 0.0) + weight
+        sums[word] += weight
+    sums.pop("", None)
     return max(sums, key=lambda word: sums[word], default="")

@@ -19,7 +19,7 @@ import traceback
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import islice
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
@@ -74,7 +74,9 @@ class WorkerPool(Generic[Context]):
 
         def send_next(pipe: Connection) -> None:
             for index, item in islice(tasks, 1):
-                _send(pipe, pickle.dumps((function, item)))
+                task = pickle.dumps((function, item))
+                with _death_explained():
+                    pipe.send_bytes(task)
                 running[pipe] = index
 
         try:
@@ -86,7 +88,8 @@ class WorkerPool(Generic[Context]):
                 while index not in finished:
                     ready = wait(list(running))
                     for pipe in [pipe for pipe in running if pipe in ready]:
-                        finished[running.pop(pipe)] = _receive(pipe)
+                        with _death_explained():
+                            finished[running.pop(pipe)] = pipe.recv_bytes()
                         send_next(pipe)
                 result, error = pickle.loads(finished.pop(index))
                 if error is not None:
@@ -136,25 +139,16 @@ class WorkerPool(Generic[Context]):
             return pickle.dumps((None, error))
 
 
-def _send(pipe: Connection, data: bytes) -> None:
+@contextmanager
+def _death_explained() -> Iterator[None]:
+    """Turn the error of a pipe whose worker was killed into ModelError."""
     try:
-        pipe.send_bytes(data)
-    except OSError:
-        raise _worker_died() from None
-
-
-def _receive(pipe: Connection) -> bytes:
-    try:
-        return pipe.recv_bytes()
-    except (EOFError, OSError):  # killed before or during its write
-        raise _worker_died() from None
-
-
-def _worker_died() -> ModelError:
-    return ModelError(
-        "a worker process died: it was killed, perhaps because the machine ran out of memory; give fewer --threads or "
-        "a smaller decode.batch_tokens"
-    )
+        yield
+    except (EOFError, OSError):
+        raise ModelError(
+            "a worker process died: it was killed, perhaps because the machine ran out of memory; give fewer --threads "
+            "or a smaller decode.batch_tokens"
+        ) from None
 
 
 def _kill(workers: list[_Worker]) -> None:

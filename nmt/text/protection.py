@@ -3,7 +3,7 @@
 >>> [item.text for item in items("Mail <b>{name}</b> at a@b.org, or see https://b.org/x.")]
 ['<b>', '{name}', '</b>', 'a@b.org', 'https://b.org/x']
 >>> compare("{0} of %s files", "{0} {0} di file")
-Difference(missing=('%s',), surplus=('{0}',))
+ContentDiff(missing=('%s',), surplus=('{0}',))
 >>> repair("Open {0}.", "Apri { 0 }.")
 'Apri {0}.'
 
@@ -43,11 +43,14 @@ class Item(NamedTuple):
     end: int
 
 
-class Difference(NamedTuple):
-    """Items that occur in the source more often than in the translation, and less often."""
+class ContentDiff(NamedTuple):
+    """Required content that a translation lacks, and content that it has more often than its source."""
 
-    missing: tuple[str, ...]
-    surplus: tuple[str, ...]
+    missing: tuple[str, ...] = ()
+    surplus: tuple[str, ...] = ()
+
+
+NO_DIFF = ContentDiff()
 
 
 def items(line: str) -> list[Item]:
@@ -57,13 +60,13 @@ def items(line: str) -> list[Item]:
     return [Item(found[0], found.lastgroup, *found.span()) for found in _ITEM.finditer(line)]  # type: ignore[arg-type]
 
 
-def compare(source: str, text: str) -> Difference:
+def compare(source: str, text: str) -> ContentDiff:
     """Return the items that a translation of a line lacks, and those that it has too often."""
     in_source, in_text = items(normalize(source)), items(text)
     if not in_source and not in_text:
-        return Difference((), ())
+        return NO_DIFF
     required, found = Counter(item.text for item in in_source), Counter(item.text for item in in_text)
-    return Difference(tuple((required - found).elements()), tuple((found - required).elements()))
+    return ContentDiff(tuple((required - found).elements()), tuple((found - required).elements()))
 
 
 def repair(source: str, text: str) -> str:

@@ -225,6 +225,11 @@ class Tokenizers:
         """Whether both sides use one vocabulary."""
         return self.source is self.target
 
+    def different_side(self, other: "Tokenizers") -> str | None:
+        """Return the side, source or target, whose tokenizer is not, byte for byte, that of the others; else None."""
+        pairs = {"source": (self.source, other.source), "target": (self.target, other.target)}
+        return next((side for side, (one, two) in pairs.items() if one.to_bytes() != two.to_bytes()), None)
+
     def save(self, directory: Path) -> None:
         """Write `tokenizer.model`, or `tokenizer.source.model` and `tokenizer.target.model`."""
         sides = {"": self.source} if self.shared else {".source": self.source, ".target": self.target}

@@ -16,7 +16,7 @@ from nmt.text.glossary import Glossary, missing_terms
 from nmt.text.languages import UNSPACED, target_language
 from nmt.text.normalize import normalize
 from nmt.text.numerals import lost_numbers
-from nmt.text.protection import compare, items, repair
+from nmt.text.protection import NO_DIFF, ContentDiff, compare, items, repair
 from nmt.text.tokenizer import UNK, Tokenizer
 from nmt.text.typography import apply_typography
 
@@ -24,16 +24,6 @@ LONGEST_PHRASE = 8
 """A term of more tokens is represented by `<unk>` during the search, which is much faster than spelling it."""
 
 _BRACKETS = {"'": "'", '"': '"', "(": ")", "[": "]", "“": "”", "‘": "’", "«": "»", "`": "`"}
-
-
-class ContentDiff(NamedTuple):
-    """Required content that a translation lacks, and content that it has more often than its source."""
-
-    missing: tuple[str, ...] = ()
-    surplus: tuple[str, ...] = ()
-
-
-NO_DIFF = ContentDiff()
 
 
 class _Phrase(NamedTuple):
@@ -129,7 +119,7 @@ class OutputConstraints:
         joined = self._unspaced and with_context[: len(context)] == context
         return _Phrase(term, tuple(with_context[len(context) :] if joined else ids), joined)
 
-    @property
+    @cached_property
     def _unspaced(self) -> bool:
         return target_language(self.language).unspaced
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from nmt.decoding.alignment import Links, pharaoh
+from nmt.text.protection import NO_DIFF, ContentDiff
 from nmt.text.segment import join_segments
-from nmt.translation.constraints import NO_DIFF, ContentDiff
 
 # valid in JSON strings, but line ends to some readers, or impossible in UTF-8
 _ESCAPED_IN_JSON = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")

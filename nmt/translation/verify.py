@@ -1,8 +1,10 @@
 """Check on lines of the user that a translation does not depend on the other lines."""
 
+import heapq
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 from nmt.errors import DataError, ModelError
 from nmt.system.console import Console, counted
@@ -99,11 +101,7 @@ def _compare(batches: str, usual: Sequence[Translation], other: Sequence[Transla
 
 
 def _sample(lines: Iterable[bytes], count: int) -> list[bytes]:
-    """Return `count` lines, each with the same probability, in order (Vitter 1985, algorithm R)."""
+    """Return `count` lines, each with the same probability, in order: those with the smallest random numbers."""
     random_source = random.Random(1)
-    sample: dict[int, tuple[int, bytes]] = {}
-    for number, line in enumerate(lines):
-        place = number if number < count else random_source.randrange(number + 1)
-        if place < count:
-            sample[place] = number, line
-    return [line for _, line in sorted(sample.values())]
+    numbered = ((random_source.random(), number, line) for number, line in enumerate(lines))
+    return [line for _, number, line in sorted(heapq.nsmallest(count, numbered), key=itemgetter(1))]

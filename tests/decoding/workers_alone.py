@@ -18,7 +18,7 @@ from nmt.decoding.batch_runner import BatchRunner
 from nmt.decoding.engine import search_all
 from nmt.decoding.forced_decoding import force_all
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.workers import WorkerPool, _receive
+from nmt.decoding.workers import WorkerPool, _death_explained
 from nmt.errors import ConfigError, ModelError
 from tests.builders import tiny_model
 
@@ -109,8 +109,8 @@ def test_worker_killed_while_it_writes_raises() -> None:
     mine, theirs = Pipe()
     os.write(theirs.fileno(), (100).to_bytes(4, "big") + b"not a hundred bytes")
     theirs.close()
-    with pytest.raises(ModelError, match="a worker process died"):
-        _receive(mine)
+    with pytest.raises(ModelError, match="a worker process died"), _death_explained():
+        mine.recv_bytes()
 
 
 def test_worker_killed_while_it_waits_raises() -> None:

@@ -15,9 +15,9 @@ from nmt.decoding import engine
 from nmt.decoding.hypothesis import Hypothesis
 from nmt.system.console import Console
 from nmt.text.glossary import Glossary, missing_terms
-from nmt.text.protection import compare
+from nmt.text.protection import NO_DIFF, compare
 from nmt.text.tokenizer import UNK, Tokenizer
-from nmt.translation.constraints import LONGEST_PHRASE, NO_DIFF, OutputConstraints
+from nmt.translation.constraints import LONGEST_PHRASE, OutputConstraints
 from nmt.translation.pipeline import LineInput, translate_stream
 from nmt.translation.sinks import StreamOutput
 from nmt.translation.translator import TranslateOptions, Translator
