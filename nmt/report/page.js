@@ -59,6 +59,29 @@
     drawn.set(place, { data, layout });
     Plotly.react(place, data, themed(layout), { displaylogo: false, displayModeBar: false, responsive: true });
     place.dataset.drawn = "";
+    place.addEventListener("keydown", showPoint);
+    place.addEventListener("blur", () => Plotly.Fx.unhover(place));
+  }
+
+  /* Arrow keys show the values of one point after the other, as the pointer does. */
+  function showPoint(event) {
+    const place = event.currentTarget;
+    if (!drawn.has(place)) return;
+    const { data, layout } = drawn.get(place);
+    const longest = data.reduce((found, trace, curve) => (trace.x.length > data[found].x.length ? curve : found), 0);
+    const last = data[longest].x.length - 1;
+    const now = Number(place.dataset.point ?? -1);
+    const next = {
+      ArrowRight: Math.min(last, now + 1), ArrowLeft: Math.max(0, now - 1), Home: 0, End: last,
+    }[event.key];
+    if (next === undefined) return;
+    event.preventDefault();
+    place.dataset.point = next;
+    const point = {
+      "x unified": { xval: data[longest].x[next] },
+      "y unified": { yval: next },
+    }[layout.hovermode] || [{ curveNumber: longest, pointNumber: next }];
+    Plotly.Fx.hover(place, point, "xy");
   }
 
   function drawAll() {

@@ -124,7 +124,7 @@ def _render_chart(name: str, chart: Chart) -> str:
     label = escape(f"{chart.title}. {chart.summary}")
     return (
         f'<figure data-chart="{escape(name)}"><figcaption><strong>{escape(chart.title)}</strong> '
-        f'{escape(chart.summary)}</figcaption><div class="chart" role="img" aria-label="{label}"></div>'
+        f'{escape(chart.summary)}</figcaption><div class="chart" role="img" tabindex="0" aria-label="{label}"></div>'
         f"<details><summary>Numbers</summary>{table(chart.columns, chart.rows, chart.note)}</details></figure>"
     )
 

@@ -102,6 +102,19 @@ def test_charts_show_values_at_the_pointer(browser: Page, file: Path) -> None:
     assert "training" in browser.run(f"{chart}.querySelector('.hoverlayer').textContent")
 
 
+def test_arrow_keys_show_the_values_of_a_chart(browser: Page, file: Path) -> None:
+    browser.open(file)
+    chart = "document.querySelector('figure[data-chart=loss] .chart')"
+    browser.wait_for(f"'drawn' in {chart}.dataset")
+    browser.run(f"{chart}.focus()")
+    for key, step in (("ArrowRight", 3), ("ArrowRight", 6), ("End", 12), ("ArrowLeft", 9)):
+        browser.press(key)
+        browser.wait_for(f"{chart}.querySelector('.hoverlayer').textContent.startsWith('{step}training')")
+    browser.run(f"{chart}.blur()")
+    browser.wait_for(f"!{chart}.querySelector('.hoverlayer text')")
+    assert browser.faults == []
+
+
 def test_theme_is_that_of_the_system_until_it_is_chosen(browser: Page, file: Path) -> None:
     background = "getComputedStyle(document.body).backgroundColor"
     text = "document.querySelector('.chart[data-drawn] .xtick text').style.fill"

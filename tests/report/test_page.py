@@ -107,7 +107,7 @@ def test_every_chart_has_a_name_a_sentence_and_its_numbers() -> None:
     chart = line_chart("Loss", "It falls.", ("step", "nats"), [Series("training", [10, 20], [2.5, 1234.5])])
     page = render_page("x", [Section("run", "Run", '<div data-chart="loss"></div>', {"loss": chart})])
     figure = page[page.index("<figure") : page.index("</figure>")]
-    assert 'role="img" aria-label="Loss. It falls."' in figure
+    assert 'role="img" tabindex="0" aria-label="Loss. It falls."' in figure
     assert "<strong>Loss</strong> It falls." in figure
     cells = re.findall(r'<td class="number">([^<]*)</td>', figure)
     assert cells == ["10", "2.5", "20", "1,234"]
