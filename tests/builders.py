@@ -198,7 +198,7 @@ def write_reversal_task(
             "validate_every": 4,
             "log_every": 3,
         },
-        "runtime": {"device": "cpu", "threads": 1},
+        "runtime": {"device": "cpu", "precision": "fp32", "threads": 1},
         "run": "run",
         "prepared": "prepared",
     }

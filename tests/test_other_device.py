@@ -137,7 +137,7 @@ def test_training_on_another_device_equals_cpu(
             "log_every": 1,
             "validate_every": 2,
         },
-        "runtime": {"device": "cpu", "threads": 1},
+        "runtime": {"device": "cpu", "precision": "fp32", "threads": 1},
         "prepared": "prepared",
         "run": "here",
     }

@@ -18,6 +18,7 @@ from nmt.text.corpus import SentencePair, read_pairs
 from nmt.text.prepared import PreparedCorpus
 from nmt.text.provenance import why_stale
 from nmt.training.auto_batch import choose_batch_tokens
+from nmt.training.auto_precision import choose_precision
 from nmt.training.dry_run import estimate, render
 from nmt.training.initialization import check_compiler, check_freeze, initial_model
 from nmt.training.loop import open_training
@@ -58,6 +59,7 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> Outcome:
             with memory_explained(choose_device(recipe.runtime)):
                 if restart:
                     initial_model(recipe, corpus.tokenizers)  # fails before the old run is removed
+                recipe = choose_precision(recipe, run, restart, console.info)
                 recipe = choose_batch_tokens(recipe, corpus, run, restart, console.info)
                 with distributed.rank_zero_first():
                     run.open(recipe, restart)
@@ -78,6 +80,7 @@ def dry_run(recipe: Recipe, console: Console) -> str:
     else:
         with run.locked(), distributed.rank_zero_first():
             corpus = prepared_corpus(recipe, run, console, restart=False)
+    recipe = choose_precision(recipe, run, restart=False, say=console.info)
     recipe = choose_batch_tokens(recipe, corpus, run, restart=False, say=console.info)
     if run.rank:
         return ""

@@ -24,7 +24,8 @@ class RuntimeSettings(Section):
     device: Literal["auto", "cuda", "mps", "cpu"] = "auto"
     """Device to compute on; auto takes the first of cuda, mps and cpu that is present."""
     precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
-    """Type of the numbers; auto is bf16 on GPUs that support it, else fp32. int8 is for translation on CPUs only."""
+    """Type of the numbers in matrix products. auto is bf16 on GPUs that support it, and for training on CPUs whose bf16
+    products are faster (a run keeps its choice); else fp32. int8 is for translation on CPUs only."""
     threads: Annotated[int | None, Field(ge=1, le=1024, examples=[4])] = None
     """CPU threads of each process; null takes OMP_NUM_THREADS if that is set, else one for each core."""
     compile: bool = False

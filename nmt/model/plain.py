@@ -19,6 +19,7 @@ _LOGIT_ROWS = 64  # rows whose logits stay in a CPU's cache until the search has
 class PlainKernels:
     """Plain torch; a subclass overrides the methods that it computes faster, with results equal up to rounding."""
 
+    has_bf16: bool = False  # whether a CPU multiplies bf16 numbers natively, under bf16 autocast
     encoder_tokens: int | None = None  # source tokens to encode at a time with prepacked weights; None for any number
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -174,7 +174,7 @@ def autocast(settings: RuntimeSettings, device: torch.device) -> contextlib.Abst
 
 
 def computes_in_bf16(settings: RuntimeSettings, device: torch.device) -> bool:
-    """Return whether matrix products run in bf16. `auto` never chooses it on a CPU, where it may be emulated."""
+    """Return whether matrix products run in bf16. On a CPU `auto` is fp32 here; training replaces it by its choice."""
     if settings.precision == "auto":
         return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
     return settings.precision == "bf16"

@@ -76,9 +76,10 @@ def evaluate(
 ) -> Evaluation:
     """Translate lines as `nmt translate` does and score them against one reference each; each line gets the tag.
 
-    The settings are those of the model (`loaded.decode`). Collective: every rank returns the whole result.
+    The settings are those of the model (`loaded.decode`), the precision is `auto`. Collective: every rank returns the
+    whole result.
     """
-    translator = Translator(loaded, runtime)
+    translator = Translator(loaded, runtime.model_copy(update={"precision": "auto"}))
     options = translator.options() if tag is None else replace(translator.options(), tag=tag)
     own = [translation.text for translation in translator.translate(distributed.shard(sources), options)]
     translations = distributed.all_gather(own)

@@ -14,7 +14,7 @@ from nmt.model.transformer import Transformer
 
 # the operators of torch.ops without which a flag of CPUKernels is False
 OPERATORS = [
-    ("mkldnn", "_linear_pointwise", {"has_linear", "has_packed"}),
+    ("mkldnn", "_linear_pointwise", {"has_linear", "has_packed", "has_bf16"}),
     ("mkldnn", "_reorder_linear_weight", {"has_packed"}),
     ("onednn", "qlinear_prepack", {"has_eight_bits"}),
     ("onednn", "qlinear_pointwise", {"has_eight_bits"}),

@@ -40,7 +40,7 @@ def recipe(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Recipe
         "tokenizer": {"vocab_size": 600},
         "model": {"encoder_layers": 2, "decoder_layers": 2, "dim": 32, "feed_forward": 128, "heads": 2},
         "train": {"batch_tokens": "auto", "stop": {"steps": 2}},
-        "runtime": {"device": "cpu", "threads": 1},
+        "runtime": {"device": "cpu", "precision": "fp32", "threads": 1},
         "run": "run",
         "prepared": "prepared",
     }

@@ -63,7 +63,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "log_every": 1,
         },
         "decode": {"batch_tokens": 60},
-        "runtime": {"device": "cpu", "threads": 1},
+        "runtime": {"device": "cpu", "precision": "fp32", "threads": 1},
         "run": "run",
         "prepared": "prepared",
     }

@@ -34,7 +34,7 @@ def file(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
         "tokenizer": {"vocab_size": 500},
         "model": {"encoder_layers": 1, "decoder_layers": 1, "dim": 16, "feed_forward": 32, "heads": 2},
         "train": {"batch_tokens": 256, "accumulate": 2, "stop": {"steps": 2, "epochs": 3}},
-        "runtime": {"device": "cpu", "threads": 1},
+        "runtime": {"device": "cpu", "precision": "fp32", "threads": 1},
         "run": "run",
         "prepared": "prepared",
     }

@@ -89,7 +89,7 @@ def write_recipe(folder: Path) -> Path:
             "keep_last": 2,
         },
         "decode": {"beam": 1, "max_length": {"factor": 1, "extra": 5}},
-        "runtime": {"device": "cpu", "threads": 1},
+        "runtime": {"device": "cpu", "precision": "fp32", "threads": 1},
         "run": "run",
         "prepared": "prepared",
     }

@@ -1,4 +1,4 @@
-"""Faster kernels for CPUs: oneDNN products, attention to short sentences, cheap dropout masks.
+"""Faster kernels for CPUs: oneDNN products in fp32 and bf16, attention to short sentences, cheap dropout masks.
 
 Each operator of torch that is private, and so may change with any release, is looked up when the kernels are chosen.
 Where one is missing, plain torch computes instead, and the other kernels stay in use.
@@ -26,6 +26,10 @@ class CPUKernels(PlainKernels):
             and torch.backends.cpu.get_cpu_capability() == "AVX512"  # below, MKL is as fast
         )
         self.has_linear = avx512 and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+        # where bf16 is emulated, it is slower than fp32
+        self.has_bf16 = self.has_linear and any(
+            getattr(torch.cpu, test, bool)() for test in ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+        )
         self.has_packed = self.has_linear and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
         self.has_eight_bits = (
             avx512
@@ -35,8 +39,16 @@ class CPUKernels(PlainKernels):
         )
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Multiply by oneDNN, which is twice as fast as MKL on processors with AVX-512."""
-        return linear(x, weight, bias) if self.has_linear else super().linear(x, weight, bias)
+        """Multiply by oneDNN, which is twice as fast as MKL on processors with AVX-512.
+
+        Under bf16 autocast the operands and the result are rounded to bf16, the sums are fp32.
+        """
+        if not self.has_linear:
+            return super().linear(x, weight, bias)
+        if self.has_bf16 and torch.is_autocast_enabled("cpu"):
+            x, weight = x.bfloat16(), weight.bfloat16()
+            bias = None if bias is None else bias.bfloat16()
+        return linear(x, weight, bias)
 
     def outer_product(self, left: Tensor, right: Tensor) -> Tensor:
         """Multiply by oneDNN, the narrower operand transposed."""
@@ -50,7 +62,7 @@ class CPUKernels(PlainKernels):
         self, queries: Tensor, keys_values: Tensor, packings: tuple[Packing, Packing], heads: int, causal: bool
     ) -> Tensor | None:
         """Attend by batched products of small matrices, which is faster than torch's kernel for short sentences."""
-        if not short_attention.fits(queries, packings):
+        if not short_attention.fits(queries, packings, self.has_bf16):
             return None
         return short_attention.packed_attention(queries, keys_values, packings, heads, causal)
 

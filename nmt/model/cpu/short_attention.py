@@ -18,11 +18,11 @@ _TORCH_SOFTMAX_KEYS = 16  # from here on torch's softmax, which handles short ro
 _BMM_KEYS = 7  # from here on a batched product with a single query is faster than multiplying and summing
 
 
-def fits(queries: Tensor, packings: tuple[Packing, Packing]) -> bool:
-    """Whether `packed_attention` is faster than torch's attention."""
+def fits(queries: Tensor, packings: tuple[Packing, Packing], bf16: bool) -> bool:
+    """Whether `packed_attention` is faster than torch's attention; `bf16` if the processor multiplies bf16 numbers."""
     return (
         queries.device.type == "cpu"
-        and queries.dtype == torch.float32
+        and (queries.dtype == torch.float32 or (bf16 and queries.dtype == torch.bfloat16))
         and max(length for packing in packings for _, length in packing.shapes) <= MAX_LENGTH
         and not torch.compiler.is_compiling()
     )
@@ -44,7 +44,7 @@ class _PackedAttention(torch.autograd.Function):
     def forward(
         ctx: Any, queries: Tensor, keys_values: Tensor, packings: tuple[Packing, Packing], heads: int, causal: bool
     ) -> Tensor:
-        output, saved = torch.empty(queries.shape), []
+        output, saved = torch.empty_like(queries), []
         to, of = packings
         groups = zip(to.unpack(queries), of.unpack(keys_values), of.masks, to.unpack(output), strict=True)
         for query, key_value, mask, group_output in groups:
@@ -64,7 +64,8 @@ class _PackedAttention(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         gradient, (to, of), saved = gradients[0].contiguous(), ctx.packings, ctx.saved_tensors
-        query_gradient, key_value_gradient = torch.empty(gradient.shape), torch.empty(ctx.rows, 2 * gradient.size(1))
+        query_gradient = torch.empty_like(gradient)
+        key_value_gradient = gradient.new_empty(ctx.rows, 2 * gradient.size(1))
         groups = zip(to.unpack(gradient), to.unpack(query_gradient), of.unpack(key_value_gradient), strict=True)
         for number, (group_gradient, to_query, to_key_value) in enumerate(groups):
             q, k, v, weights = saved[4 * number : 4 * number + 4]
@@ -74,7 +75,7 @@ class _PackedAttention(torch.autograd.Function):
             to_scores = to_weights.sub_((to_weights * weights).sum(-1, keepdim=True)).mul_(weights)
             to_scores.mul_(q.size(2) ** -0.5)
             _merge_heads_into(to_query, torch.bmm(to_scores, k).unsqueeze(0), ctx.heads)
-            to_keys_values = torch.empty(2, *k.shape)
+            to_keys_values = k.new_empty(2, *k.shape)
             torch.bmm(to_scores.transpose(1, 2), q, out=to_keys_values[0])
             torch.bmm(weights.transpose(1, 2), g, out=to_keys_values[1])
             _merge_heads_into(to_key_value, to_keys_values, ctx.heads)

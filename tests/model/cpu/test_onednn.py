@@ -79,12 +79,29 @@ def test_result_can_be_changed_in_place(kernels: PlainKernels) -> None:
     torch.testing.assert_close(weight.grad.double(), reference.grad, rtol=1e-5, atol=1e-4)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_other_precisions_are_computed_by_torch(kernels: PlainKernels, dtype: torch.dtype) -> None:
-    x, weight = torch.randn(40, 24, dtype=dtype), torch.randn(36, 24, dtype=dtype)
+def test_float64_is_computed_by_torch(kernels: PlainKernels) -> None:
+    x, weight = torch.randn(40, 24, dtype=torch.float64), torch.randn(36, 24, dtype=torch.float64)
     assert torch.equal(kernels.linear(x, weight), F.linear(x, weight))
+
+
+@pytest.mark.parametrize("rows", [3, 40])  # below and above the least number for oneDNN
+def test_autocast_rounds_operands_and_results_to_bf16(kernels: PlainKernels, rows: int) -> None:
+    """bf16 has 8 significant bits: rounding changes a number by at most 1/256 of it; sums are fp32."""
+    torch.manual_seed(3)
+    x = torch.randn(rows, 300, requires_grad=True)
+    weight, bias = torch.randn(36, 300, requires_grad=True), torch.randn(36, requires_grad=True)
     with torch.autocast("cpu", torch.bfloat16):
-        assert kernels.linear(x.float(), weight.float()).dtype == torch.bfloat16
+        output = kernels.linear(x, weight, bias)
+    assert output.dtype == torch.bfloat16
+    rounded = [tensor.detach().bfloat16().double().requires_grad_() for tensor in (x, weight, bias)]
+    expected = F.linear(*rounded)
+    torch.testing.assert_close(output.double(), expected, rtol=2**-8, atol=1e-3)
+    direction = torch.randn_like(output)
+    output.backward(direction)
+    expected.backward(direction.double())
+    for ours, theirs in zip((x, weight, bias), rounded, strict=True):
+        assert ours.grad.dtype == torch.float32
+        torch.testing.assert_close(ours.grad.double(), theirs.grad, rtol=2**-8, atol=0.05)
 
 
 def test_linear_of_no_rows_has_no_rows(kernels: PlainKernels) -> None:

@@ -86,3 +86,19 @@ def test_step_attention_equals_torch(sentences: int, queries: int, keys: int, ma
         mask[..., 0] = True
     expected = F.scaled_dot_product_attention(q.double(), k.double(), v.double(), mask)
     torch.testing.assert_close(step_attention(q, k, v, mask).double(), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_packed_attention_in_bf16_equals_fp32_up_to_rounding(causal: bool) -> None:
+    torch.manual_seed(5)
+    packing = Packing([(3, 9), (2, 4)], [None, None])
+    queries, memory = torch.randn(35, 2 * DIM), torch.randn(35, 4 * DIM)
+    direction, results = torch.randn(35, 2 * DIM), []
+    for dtype in (torch.float32, torch.bfloat16):
+        q, kv = (tensor.to(dtype, copy=True).requires_grad_() for tensor in (queries, memory))
+        output = packed_attention(q, kv, (packing, packing), HEADS, causal)
+        output.backward(direction.to(dtype))
+        assert output.dtype == q.grad.dtype == kv.grad.dtype == dtype
+        results.append([output.float(), q.grad.float(), kv.grad.float()])
+    for in_fp32, in_bf16 in zip(*results, strict=True):
+        torch.testing.assert_close(in_bf16, in_fp32, rtol=0.05, atol=0.1)

@@ -1,0 +1,51 @@
+"""`precision: auto` on a CPU: training computes in bf16 if a trial shows that its products are faster than in fp32."""
+
+import time
+from collections.abc import Callable
+
+import torch
+
+from nmt.config import ModelSettings, Recipe, RuntimeSettings, load_recipe
+from nmt.model.kernels import kernels
+from nmt.system import distributed
+from nmt.system.device import autocast, choose_device
+from nmt.training.run import RunDirectory
+
+_ROWS = 1024
+_TRIALS = 8
+_LEAST_GAIN = 1.2  # attention, norms and the optimizer do not become faster
+
+
+def choose_precision(recipe: Recipe, run: RunDirectory, restart: bool, say: Callable[[str], None]) -> Recipe:
+    """Return the recipe with fp32 or bf16 as `runtime.precision` where it is auto and the device a CPU.
+
+    An existing run keeps its precision, so that it resumes bit for bit also on another machine. Collective.
+    """
+    runtime = recipe.runtime
+    if runtime.precision != "auto" or choose_device(runtime).type != "cpu":
+        return recipe
+    if not restart and run.saved() and run.recipe.exists():
+        # runs of versions without this choice recorded auto and computed in fp32
+        bf16, reason = load_recipe(run.recipe).runtime.precision == "bf16", f"as recorded in {run.path}"
+    else:
+        gain = -distributed.all_reduce_max(-bf16_gain(recipe.model))[0]
+        bf16, reason = gain >= _LEAST_GAIN, f"whose matrix products are {gain:.1f} times as fast as in fp32"
+    if bf16:
+        say(f"runtime.precision: auto is bf16, {reason}")
+    chosen = runtime.model_copy(update={"precision": "bf16" if bf16 else "fp32"})
+    return recipe.model_copy(update={"runtime": chosen})
+
+
+def bf16_gain(model: ModelSettings) -> float:
+    """Return how many times as fast as in fp32 a feed-forward product is in bf16; 0 where bf16 is emulated."""
+    if not kernels.has_bf16:
+        return 0.0
+    x, weight = torch.ones(_ROWS, model.dim), torch.ones(model.feed_forward, model.dim)
+    fastest = dict.fromkeys(("fp32", "bf16"), float("inf"))
+    for _ in range(_TRIALS):  # in turn, as other processes may use the CPU
+        for precision in fastest:
+            with torch.no_grad(), autocast(RuntimeSettings.model_validate({"precision": precision}), x.device):
+                started = time.perf_counter()
+                kernels.linear(x, weight)
+                fastest[precision] = min(fastest[precision], time.perf_counter() - started)
+    return fastest["fp32"] / fastest["bf16"]
