@@ -19,7 +19,7 @@ from nmt.errors import ConfigError, DataError
 from nmt.system.console import AdvanceTo, Console, counted
 from nmt.system.distributed import rank, scatter_map
 from nmt.text.corpus import decode_line, open_text, read_lines
-from nmt.translation.sinks import Fingerprint, Output, ResumableFile
+from nmt.translation.sinks import Fingerprint, ResumableFile, StreamOutput
 from nmt.translation.translator import LINE_BATCH_SIZE, TranslateOptions, Translator
 
 LINE_BATCH_BYTES = 1 << 20
@@ -178,7 +178,7 @@ def _is_readable(stream: BinaryIO) -> bool:
 def process_lines(
     label: str,
     source: LineInput,
-    output: Output,
+    output: StreamOutput,
     process: Callable[[LineBatch, OnProgress], BatchResult],
     console: Console,
 ) -> list[int]:
@@ -228,7 +228,7 @@ class _Progress:
 def translate_stream(
     translator: Translator,
     source: LineInput,
-    output: Output,
+    output: StreamOutput,
     options: TranslateOptions,
     as_json: bool,
     console: Console,

@@ -16,9 +16,8 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, NamedTuple
 
 from nmt.config.recorded import differences
 from nmt.errors import ConfigError, DataError
@@ -32,50 +31,32 @@ Fingerprint = dict[str, Any]
 """Everything apart from the input that determines the output, as JSON, under the names that users know."""
 
 
-class Output(Protocol):
-    """Takes the results of line batches, in order."""
-
-    lines: int
-    """The number of input lines that are processed."""
-    is_terminal: bool
-
-    def remaining(self, batches: Iterable[list[bytes]]) -> Iterator[list[bytes]]:
-        """Return batches of input lines without those that are processed."""
-
-    def write(self, lines: Sequence[bytes], text: str) -> None:
-        """Write the result of input lines. Raises DataError if the disk fails, BrokenPipeError for a closed pipe."""
-
-
 class StreamOutput:
-    """A pipe, a terminal or a device: nothing to resume."""
+    """Takes the results of line batches, in order: a pipe, a terminal or a device, where nothing can be resumed."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
-        self.lines = 0
+        self.lines = 0  # input lines that are processed
         self.is_terminal = stream.isatty()
 
     def remaining(self, batches: Iterable[list[bytes]]) -> Iterator[list[bytes]]:
-        """Return all batches."""
+        """Return batches of input lines without those that are processed."""
         return iter(batches)
 
     def write(self, lines: Sequence[bytes], text: str) -> None:
-        """Write the text."""
-        write_all(self._stream, text.encode())
+        """Write the result of input lines. Raises DataError if the disk fails, BrokenPipeError for a closed pipe."""
+        _write_all(self._stream, text.encode())
         self.lines += len(lines)
 
 
-class ResumableFile:
+class ResumableFile(StreamOutput):
     """A file that is being written by one process. `resumable_file` opens and closes it."""
-
-    is_terminal = False
 
     def __init__(
         self, partial: Path, stream: BinaryIO, journal: BinaryIO, done: "_Done", fingerprint: Fingerprint
     ) -> None:
-        self._partial = partial
-        self._stream = stream
-        self._journal = journal
-        self._input = hashlib.sha256()
+        super().__init__(stream)
+        self._partial, self._journal, self._input = partial, journal, hashlib.sha256()
         self.lines, self._bytes, self._expected_input = done.lines, done.bytes, done.input
         stream.truncate(done.bytes)
         journal.truncate(done.journal_bytes)
@@ -107,7 +88,7 @@ class ResumableFile:
     def write(self, lines: Sequence[bytes], text: str) -> None:
         """Write and sync the text, then record it in the journal."""
         data = text.encode()
-        write_all(self._stream, data)
+        _write_all(self._stream, data)
         with _disk_errors():
             os.fsync(self._stream.fileno())
         self._hash(lines)
@@ -121,11 +102,11 @@ class ResumableFile:
             self._input.update(b"\n".join(lines) + b"\n")
 
     def _record(self, entry: Mapping[str, Any]) -> None:
-        write_all(self._journal, (json.dumps(entry, ensure_ascii=False) + "\n").encode())
+        _write_all(self._journal, (json.dumps(entry, ensure_ascii=False) + "\n").encode())
 
 
 @contextmanager
-def open_output(path: Path | None, fingerprint: Fingerprint, resumable: bool = True) -> Iterator[Output]:
+def open_output(path: Path | None, fingerprint: Fingerprint, resumable: bool = True) -> Iterator[StreamOutput]:
     """Open a file, by default stdout; in the first process only, the others write nothing.
 
     Raises DataError if it cannot be opened, and as `resumable_file` does.
@@ -167,13 +148,16 @@ def resumable_file(file: Path, fingerprint: Fingerprint) -> Iterator[ResumableFi
     file is of other work or is being written by another process; DataError if it cannot be written.
     """
     file = check_file(file)
-    partial, journal_path = partial_of(file), journal_of(partial_of(file))
+    partial, journal_path = (file.with_name(f"{file.name}.{kind}") for kind in ("partial", "partial.journal"))
     with contextlib.ExitStack() as files:
         stream = files.enter_context(_open_beside(file, partial))
-        _lock(partial, stream.fileno())
+        if lock(stream.fileno()) == "busy":
+            raise ConfigError(f"{partial}: another process is writing it; wait for its end, or name another output")
+        if not has_name(stream.fileno(), partial):
+            raise ConfigError(f"{partial}: another process has just finished it")
         output = None
         try:
-            done = _read_journal(partial, fingerprint)
+            done = _read_journal(partial, journal_path, fingerprint)
             journal = files.enter_context(_open_beside(file, journal_path))
             output = ResumableFile(partial, stream, journal, done, fingerprint)
             yield output
@@ -189,17 +173,7 @@ def resumable_file(file: Path, fingerprint: Fingerprint) -> Iterator[ResumableFi
         journal_path.unlink(missing_ok=True)
 
 
-def partial_of(file: Path) -> Path:
-    """Return the file that holds incomplete output."""
-    return file.with_name(file.name + ".partial")
-
-
-def journal_of(partial: Path) -> Path:
-    """Return the file that records the batches of a partial file."""
-    return partial.with_name(partial.name + ".journal")
-
-
-def write_all(stream: BinaryIO, data: bytes) -> None:
+def _write_all(stream: BinaryIO, data: bytes) -> None:
     """Write without a buffer, in which data that a full disk refused would fail again at exit."""
     raw = getattr(stream, "raw", stream)
     rest = memoryview(data)
@@ -227,8 +201,7 @@ def _open_beside(file: Path, path: Path) -> BinaryIO:
         raise DataError(f"{file}: cannot write it: {path.name}: {error.strerror}; name another output") from None
 
 
-@dataclass(frozen=True)
-class _Done:
+class _Done(NamedTuple):
     """The state after the last batch that both files hold."""
 
     lines: int = 0
@@ -237,9 +210,8 @@ class _Done:
     journal_bytes: int = 0
 
 
-def _read_journal(partial: Path, fingerprint: Fingerprint) -> _Done:
+def _read_journal(partial: Path, journal: Path, fingerprint: Fingerprint) -> _Done:
     """Return how much of a partial file is complete. Raises ConfigError if it, or the journal, is of other work."""
-    journal = journal_of(partial)
     data, size = journal.read_bytes() if journal.exists() else b"", partial.stat().st_size
     if not data and not size:
         return _Done()
@@ -276,11 +248,3 @@ def _read_journal(partial: Path, fingerprint: Fingerprint) -> _Done:
                 break
             done = _Done(entry["lines"], entry["bytes"], entry["input"], done.journal_bytes + len(line))
     return done
-
-
-def _lock(partial: Path, descriptor: int) -> None:
-    """Lock the file until it is closed. Raises ConfigError if another process holds the lock, or has just finished."""
-    if lock(descriptor) == "busy":
-        raise ConfigError(f"{partial}: another process is writing it; wait for its end, or name another output")
-    if not has_name(descriptor, partial):
-        raise ConfigError(f"{partial}: another process has just finished it")
