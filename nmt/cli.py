@@ -188,22 +188,45 @@ def translate(
 def score(
     hypothesis: Annotated[Path, Argument(metavar="HYP", help="The translations; - reads standard input.")],
     references: Annotated[list[Path], Argument(metavar="REF", help="One or more reference translations.")],
-    source: Annotated[Path | None, Option("--source", help="The source text of the translations.")] = None,
-    target_lang: Annotated[str | None, Option(help="Language of the translations, such as zh.")] = None,
+    source: Annotated[
+        Path | None, Option(help="The source text of the translations; needed by comet.", metavar="FILE")
+    ] = None,
+    target_lang: Annotated[str | None, Option(help="Language of the translations, such as zh.", metavar="CODE")] = None,
     metric: Annotated[
-        list[str] | None, Option(help="bleu, chrf, chrf++ or ter; can be repeated; default: bleu and chrf.")
+        list[str] | None,
+        Option(
+            help="bleu, chrf, chrf++, ter, comet or comet:MODEL; can be repeated; default: bleu and chrf.",
+            metavar="NAME",
+        ),
+    ] = None,
+    system: Annotated[
+        list[Path] | None,
+        Option(help="Translations by another system, scored in the same table; can be repeated.", metavar="FILE"),
     ] = None,
     baseline: Annotated[
-        Path | None, Option(help="Other translations, to test the difference for significance.")
+        Path | None, Option(help="Translations to test the others against for significance.", metavar="FILE")
     ] = None,
     confidence: Annotated[bool, Option("--confidence", help="Add 95 % confidence intervals.")] = False,
-    json: Annotated[bool, Option("--json", help="Print one JSON object.")] = False,
+    by: Annotated[
+        Literal["length"] | None,
+        Option(help="Also score groups of lines, by the length of the source or reference."),
+    ] = None,
+    sentences: Annotated[
+        Path | None, Option(help="Write the scores of each line, as TSV or .json.", metavar="FILE")
+    ] = None,
+    diagnose: Annotated[
+        Path | None, Option(help="Write the faults that are counted on stderr, as TSV or .json.", metavar="FILE")
+    ] = None,
+    table: Annotated[
+        Literal["text", "markdown", "tsv", "json"], Option("--format", help="The format of the scores.")
+    ] = "text",
+    json: Annotated[bool, Option("--json", help="The same as --format json.")] = False,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Score translations against references: BLEU, chrF and TER.
+    """Score translations against references: BLEU, chrF, TER and COMET.
 
-    The scores and their signatures are those of sacreBLEU.
+    The scores and their signatures are those of sacreBLEU and of COMET's own package.
     """
     with errors_explained(debug, quiet) as console:
         from nmt.commands.score import ScoreOptions
@@ -211,12 +234,15 @@ def score(
         from nmt.system.console import printable
 
         metrics = tuple(metric or ScoreOptions().metrics)
-        report = score_stage(hypothesis, references, ScoreOptions(metrics, target_lang, confidence, source, baseline))
+        options = ScoreOptions(
+            metrics, target_lang, confidence, source, tuple(system or ()), baseline, by is not None, sentences, diagnose
+        )
+        report = score_stage(hypothesis, references, options, console)
         for warning in report.warnings:
             console.warn(warning)
         if report.language.notice:
             console.info(report.language.notice)
-        print(report.as_json() if json else printable(report.as_text()))
+        print(printable(report.formatted("json" if json else table)))
 
 
 @app.command()

@@ -6,18 +6,25 @@ BLEU   34.21  nrefs:1|case:mixed|eff:no|tok:zh|smooth:exp|version:2.6.0
 chrF2  30.02  nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:2.6.0
 """
 
+import json
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from nmt.errors import ConfigError, DataError
+from nmt.evaluation.buckets import length_buckets
 from nmt.evaluation.diagnosis import empty_line_warnings, hypothesis_warnings, language_warnings
-from nmt.evaluation.metrics import METRICS, RESAMPLES, compute
-from nmt.evaluation.score_report import ScoreReport
-from nmt.evaluation.significance import Comparison, compare
+from nmt.evaluation.findings import Finding, diagnose, summary
+from nmt.evaluation.metrics import METRICS, RESAMPLES, Measurement, measure
+from nmt.evaluation.score_report import BucketScores, ScoreReport, SystemScores
+from nmt.evaluation.significance import compare
+from nmt.system.console import Advance, Console
+from nmt.system.files import check_file, replace_text
 from nmt.text.corpus import decode_line, open_text, read_lines
-from nmt.text.languages import detect_language, target_language
+from nmt.text.languages import TargetLanguage, detect_language, known_language
 
 STANDARD_INPUT = Path("-")
 
@@ -33,52 +40,173 @@ class ScoreOptions:
     confidence: bool = False
     """Whether to estimate 95 % intervals."""
     source: Path | None = None
-    """The text that was translated; used only to find copies."""
+    """The text that was translated: for COMET, buckets by its length, and to find copies and lost numbers."""
+    systems: tuple[Path, ...] = ()
+    """Hypotheses of other systems, scored in the same table."""
     baseline: Path | None = None
-    """Another system's hypotheses, to compare with."""
+    """Hypotheses to compare all others with."""
+    by_length: bool = False
+    """Whether to score lines of similar length separately."""
+    sentences: Path | None = None
+    """The file to write the scores of each line to; JSON lines if its name ends with .json or .jsonl, else TSV."""
+    findings: Path | None = None
+    """The file to write the findings of each line to, in the same formats."""
 
 
 _DEFAULTS = ScoreOptions()
 
 
-def score(hypothesis: Path, references: Sequence[Path], options: ScoreOptions = _DEFAULTS) -> ScoreReport:
+@dataclass(frozen=True, slots=True)
+class _Texts:
+    """The lines of all files."""
+
+    hypotheses: dict[Path, list[str]]
+    """The texts of the systems and of the baseline."""
+    references: list[list[str]]
+    source: list[str] | None
+    language: TargetLanguage
+
+
+def score(
+    hypothesis: Path,
+    references: Sequence[Path],
+    options: ScoreOptions = _DEFAULTS,
+    console: Console | None = None,
+) -> ScoreReport:
     """Score a file of translations, or standard input for the path `-`, against one or more references.
 
-    Raises DataError for files that are empty or differ in length, ConfigError for an unknown metric or for a tokenizer
-    that is not installed.
+    The console shows the progress if it is a terminal. Raises DataError for files that are empty or differ in length,
+    ConfigError for an unknown metric or language, or for a tokenizer or model that is not installed.
     """
     metrics = _known_metrics(options.metrics)
-    files = [path for path in (*references, options.source, options.baseline) if path is not None]
-    if [hypothesis, *files].count(STANDARD_INPUT) > 1:
-        raise ConfigError("standard input can be read only once, but - names two texts; name a file for one")
-    hypotheses = _read(hypothesis)
-    lines = {path: _read_parallel(path, hypothesis, hypotheses) for path in dict.fromkeys(files)}
-    texts = [lines[path] for path in references]
-    source = lines[options.source] if options.source is not None else None
-
-    target = target_language(options.target_language) if options.target_language else detect_language(texts[0])
-    scores = tuple(compute(name, hypotheses, texts, target, RESAMPLES if options.confidence else 0) for name in metrics)
+    lines, texts = _read_texts(hypothesis, references, options)
+    measured = _measure(texts, metrics, console)
+    findings = {
+        path: tuple(diagnose(own, texts.language, texts.references, texts.source))
+        for path, own in texts.hypotheses.items()
+    }
+    buckets = length_buckets(texts.source or texts.references[0]) if options.by_length else []
+    systems, names = [], _short_names(texts.hypotheses)
+    for path in (hypothesis, *options.systems, *([] if options.baseline is None else [options.baseline])):
+        own = measured[path]
+        scores = tuple(measurement.score(RESAMPLES if options.confidence else 0) for measurement in own)
+        by_length = tuple(
+            BucketScores(bucket.name, len(bucket.lines), tuple(one.score_of(bucket.lines) for one in own))
+            for bucket in buckets
+        )
+        systems.append(SystemScores(names[path], scores, (), findings[path], by_length))
+    if options.baseline is not None:
+        base = measured[options.baseline]
+        for place, path in enumerate((hypothesis, *options.systems)):
+            systems[place] = replace(systems[place], comparisons=tuple(map(compare, measured[path], base)))
+    if options.sentences is not None:
+        _write_rows(options.sentences, _sentence_rows(texts, measured))
+    if options.findings is not None:
+        _write_rows(options.findings, _finding_rows(texts, findings))
     warnings = [warning for path in references for warning in empty_line_warnings(str(path), lines[path])]
-    warnings += language_warnings(str(references[0]), texts[0], target)
-    warnings += hypothesis_warnings(_name(hypothesis), hypotheses, texts, source)
-    if any(hypotheses) and any(score.name == "BLEU" and score.value == 0 for score in scores):
+    warnings += language_warnings(str(references[0]), texts.references[0], texts.language)
+    warnings += _hypothesis_warnings(texts, findings, options.findings)
+    if any(lines[hypothesis]) and any(score.name == "BLEU" and score.value == 0 for score in systems[0].scores):
         warnings.append(
             f"BLEU is 0: no line of {_name(hypothesis)} has four words in a row, or no word is the reference's; BLEU "
             "counts runs of one to four words, so lines as short as that need chrF"
         )
-    comparisons: tuple[Comparison, ...] = ()
-    if options.baseline is not None:
-        baseline = lines[options.baseline]
-        warnings += hypothesis_warnings(_name(options.baseline), baseline, texts, source)
-        comparisons = compare(metrics, hypotheses, baseline, texts, target)
-    return ScoreReport(len(hypotheses), target, scores, comparisons, tuple(warnings))
+    length_of = "reference" if texts.source is None else "source"
+    return ScoreReport(len(lines[hypothesis]), texts.language, tuple(systems), tuple(warnings), length_of)
+
+
+def _read_texts(
+    hypothesis: Path, references: Sequence[Path], options: ScoreOptions
+) -> tuple[dict[Path, list[str]], _Texts]:
+    """Read all files after the names and the language are checked; also return their lines by path."""
+    language = None if options.target_language is None else known_language(options.target_language, "--target-lang")
+    others = [*options.systems, *([] if options.baseline is None else [options.baseline])]
+    files = [*references, *others, *([] if options.source is None else [options.source])]
+    if [hypothesis, *files].count(STANDARD_INPUT) > 1:
+        raise ConfigError("standard input can be read only once, but - names two texts; name a file for one")
+    for output in (options.sentences, options.findings):
+        if output is not None:
+            check_file(output, [path for path in (hypothesis, *files) if path != STANDARD_INPUT])
+    hypotheses = _read(hypothesis)
+    lines = {path: _read_parallel(path, hypothesis, hypotheses) for path in dict.fromkeys(files)}
+    lines[hypothesis] = hypotheses
+    return lines, _Texts(
+        {path: lines[path] for path in dict.fromkeys((hypothesis, *others))},
+        [lines[path] for path in references],
+        None if options.source is None else lines[options.source],
+        language or detect_language(lines[references[0]]),
+    )
+
+
+def _measure(texts: _Texts, metrics: Sequence[str], console: Console | None) -> dict[Path, list[Measurement]]:
+    """Compute the statistics of all systems; the progress is shown on terminals only."""
+    with ExitStack() as stack:
+        advance: Advance = lambda lines: None  # noqa: E731
+        if console is not None and console.live:
+            count = sum(map(len, texts.hypotheses.values())) * len(metrics)
+            advance = stack.enter_context(console.progress("scoring", count, "lines"))
+        return {
+            path: [measure(name, own, texts.references, texts.language, texts.source, advance) for name in metrics]
+            for path, own in texts.hypotheses.items()
+        }
+
+
+def _hypothesis_warnings(
+    texts: _Texts, findings: Mapping[Path, Sequence[Finding]], listed: Path | None
+) -> Iterator[str]:
+    for path, own in texts.hypotheses.items():
+        yield from hypothesis_warnings(_name(path), own, texts.references, texts.source)
+        if counts := summary(findings[path]):
+            place = f"see {listed}" if listed else "--diagnose FILE lists them"
+            yield f"{_name(path)}: faults in {counts}; {place}"
+
+
+def _short_names(paths: Iterable[Path]) -> dict[Path, str]:
+    """Return the file names, with folders if two are equal."""
+    names = {path: "standard input" if path == STANDARD_INPUT else path.name for path in paths}
+    return names if len(set(names.values())) == len(names) else {path: _name(path) for path in names}
+
+
+def _sentence_rows(texts: _Texts, measured: Mapping[Path, Sequence[Measurement]]) -> Iterator[dict[str, Any]]:
+    """Yield a row for each line and system: its scores and its texts."""
+    scores = {path: [(one.name, one.line_scores()) for one in own] for path, own in measured.items()}
+    for index in range(len(texts.references[0])):
+        for path, own in texts.hypotheses.items():
+            row: dict[str, Any] = {"line": index + 1, "system": _name(path)}
+            row |= {name: round(values[index], 4) for name, values in scores[path]}
+            yield row | _line_texts(texts, own, index)
+
+
+def _finding_rows(texts: _Texts, findings: Mapping[Path, Sequence[Finding]]) -> Iterator[dict[str, Any]]:
+    """Yield a row for each finding."""
+    for path, own in findings.items():
+        for one in own:
+            row = {"line": one.line, "system": _name(path), "kind": one.kind, "detail": one.detail}
+            yield row | _line_texts(texts, texts.hypotheses[path], one.line - 1)
+
+
+def _line_texts(texts: _Texts, hypotheses: Sequence[str], index: int) -> dict[str, str]:
+    source = {} if texts.source is None else {"source": texts.source[index]}
+    return {"hypothesis": hypotheses[index], "reference": texts.references[0][index], **source}
+
+
+def _write_rows(file: Path, rows: Iterable[dict[str, Any]]) -> None:
+    """Write rows with the same keys: as JSON lines for a name that ends with .json or .jsonl, else as TSV."""
+    if file.suffix in (".json", ".jsonl"):
+        replace_text(file, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+        return
+    lines: list[str] = []
+    for row in rows:
+        lines += ["\t".join(row)] if not lines else []
+        lines.append("\t".join(" ".join(str(value).split()) for value in row.values()))
+    replace_text(file, "".join(f"{line}\n" for line in lines))
 
 
 def _known_metrics(names: Sequence[str]) -> list[str]:
     for name in names:
-        if name.lower() not in METRICS:
+        if name.lower() not in METRICS and not name.lower().startswith("comet:"):
             raise ConfigError(f"--metric {name}: no such metric, expected one of {', '.join(METRICS)}")
-    return list(dict.fromkeys(name.lower() for name in names))
+    return list(dict.fromkeys(name if ":" in name else name.lower() for name in names))
 
 
 def _name(path: Path) -> str:

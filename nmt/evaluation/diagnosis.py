@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from nmt.text.languages import HAN, TargetLanguage, detect_language
 
 _EMPTY_SHARE = 0.05
-_COPIED_SHARE = 0.5
+_COPIED_SHARE = 0.05
 _TOKENIZED_SHARE = 0.2
 """Text is reported as tokenized if this share of its lines looks so, and three times the share in the references:
 French has a space before `?`, and a test set may itself be tokenized."""
@@ -33,7 +33,7 @@ def hypothesis_warnings(
     broken = sum("\ufffd" in line for line in hypotheses)
     if broken:
         yield f"{name} has {broken} lines with U+FFFD, which replaces bytes that are not UTF-8"
-    copied = _share_equal(hypotheses, source) if source is not None else 0.0
+    copied = 0.0 if source is None else _share_copied(hypotheses, references, source)
     if copied >= _COPIED_SHARE:
         yield f"{name}: {copied:.0%} of its lines are the source, untranslated"
     if any(_share_equal(hypotheses, lines) == 1.0 for lines in references):
@@ -57,6 +57,13 @@ def empty_line_warnings(name: str, lines: Sequence[str]) -> Iterator[str]:
 def _share_tokenized(lines: Sequence[str]) -> float:
     nonempty = [line for line in lines if line.strip()]
     return sum(_TOKENIZED.search(line) is not None for line in nonempty) / max(1, len(nonempty))
+
+
+def _share_copied(hypotheses: Sequence[str], references: Sequence[Sequence[str]], source: Sequence[str]) -> float:
+    """Return the share of lines that equal their source, which no reference does."""
+    rows = zip(hypotheses, source, *references, strict=True)
+    copies: int = sum(line.strip() == given.strip() not in map(str.strip, others) for line, given, *others in rows)
+    return copies / len(hypotheses)
 
 
 def _share_equal(lines: Sequence[str], others: Sequence[str]) -> float:

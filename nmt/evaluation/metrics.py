@@ -1,11 +1,13 @@
-"""BLEU, chrF and TER, computed by sacreBLEU so that they are comparable with published scores.
+"""BLEU, chrF and TER, computed by sacreBLEU so that they are comparable with published scores, and COMET.
 
-BLEU (Papineni et al. 2002), chrF2 and chrF2++ (Popović 2015, 2017), TER (Snover et al. 2006), by sacreBLEU (Post 2018).
+BLEU (Papineni et al. 2002), chrF2 and chrF2++ (Popović 2015, 2017), TER (Snover et al. 2006), by sacreBLEU (Post 2018);
+COMET (Rei et al. 2020) by its own package. All are functions of the sum of statistics of the lines: `measure` computes
+these once, and a `Measurement` gives the scores of the text, of any part of it, and of single lines.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from nmt.errors import ConfigError
 from nmt.text.languages import TargetLanguage
@@ -14,10 +16,12 @@ if TYPE_CHECKING:  # importing sacrebleu is slow, and `nmt score --help` does no
     from sacrebleu.metrics.base import Metric
     from sacrebleu.metrics.bleu import BLEU
 
-METRICS = ("bleu", "chrf", "chrf++", "ter")
+METRICS = ("bleu", "chrf", "chrf++", "ter", "comet")
 RESAMPLES = 1000
 """Bootstrap samples, as in sacreBLEU's own command line."""
 
+_LINES_AT_ONCE = 20
+"""Lines between two reports of progress: TER takes about a second for 200 lines of Chinese."""
 _EXTRA_PACKAGES = {"ja-mecab": ("Japanese", "sacrebleu[ja]"), "ko-mecab": ("Korean", "sacrebleu[ko]")}
 
 
@@ -41,7 +45,81 @@ class Score:
     @property
     def lower_is_better(self) -> bool:
         """Whether it counts errors."""
-        return self.name == "TER"
+        return is_error_rate(self.name)
+
+
+def is_error_rate(name: str) -> bool:
+    """Return whether a smaller value of the metric of this name is better."""
+    return name == "TER"
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The statistics of each line of a text under one metric."""
+
+    scorer: "Metric"
+    sentence_scorer: "Metric"
+    """The same metric for single lines: BLEU without the n-gram orders that are longer than the line."""
+    statistics: list[list[float]]
+
+    @property
+    def name(self) -> str:
+        """The name of the metric with its parameters, such as chrF2."""
+        return str(self.scorer._aggregate_and_compute(self.statistics[:1]).name)
+
+    def score(self, resamples: int = 0) -> Score:
+        """Return the score of the text; with bootstrap samples also its confidence interval."""
+        result = self.scorer._aggregate_and_compute(self.statistics)
+        confidence = None
+        if resamples:
+            from sacrebleu.significance import _bootstrap_resample
+
+            self.scorer.n_bootstrap = resamples
+            self.scorer.seed, samples = _bootstrap_resample(self.statistics, self.scorer, resamples)
+            result.estimate_ci(samples)
+            # the bootstrap returns NumPy numbers
+            confidence = Confidence(float(result._mean), float(result._ci))
+        return Score(result.name, float(result.score), str(self.scorer.get_signature()), confidence)
+
+    def score_of(self, lines: Sequence[int]) -> float:
+        """Return the score of the lines with these indices as one text; there must be at least one."""
+        return float(self.scorer._aggregate_and_compute([self.statistics[line] for line in lines]).score)
+
+    def line_scores(self) -> list[float]:
+        """Return the score of each line alone, as `sacrebleu --sentence-level` prints it."""
+        return [float(self.sentence_scorer._aggregate_and_compute([line]).score) for line in self.statistics]
+
+
+def measure(
+    metric: str,
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    language: TargetLanguage,
+    source: Sequence[str] | None = None,
+    advance: Callable[[int], None] = lambda lines: None,
+) -> Measurement:
+    """Compute the statistics of each line for one of `METRICS`.
+
+    `references` holds one sequence for each reference translation, each as long as `hypotheses`; only COMET needs the
+    source. `advance` is called with the number of lines just done.
+    Raises ConfigError for an unknown metric, or if a package or a model that it needs is not installed.
+    """
+    assert hypotheses, "callers refuse an empty corpus"
+    assert all(len(lines) == len(hypotheses) for lines in references)
+    if metric.lower().startswith("comet"):
+        from nmt.evaluation.comet import load_comet
+
+        comet = load_comet(metric)
+        statistics = comet.line_statistics(hypotheses, references, source)
+        advance(len(hypotheses))
+        return Measurement(cast("Metric", comet), cast("Metric", comet), statistics)
+    scorer = make_scorer(metric, language)
+    statistics = []
+    for start in range(0, len(hypotheses), _LINES_AT_ONCE):
+        part = slice(start, start + _LINES_AT_ONCE)
+        statistics += scorer._extract_corpus_statistics(hypotheses[part], [lines[part] for lines in references])
+        advance(len(hypotheses[part]))
+    return Measurement(scorer, make_scorer(metric, language, effective_order=True), statistics)
 
 
 def compute(
@@ -51,46 +129,39 @@ def compute(
     language: TargetLanguage,
     resamples: int = 0,
 ) -> Score:
-    """Score a corpus with one of `METRICS`.
+    """Score a corpus with one of `METRICS` that need no source; arguments and errors as in `measure`.
 
-    `references` holds one sequence for each reference translation, each as long as `hypotheses`.
     `resamples` is the number of bootstrap samples for `confidence`; 0 leaves it out.
-    Raises ConfigError for an unknown metric, or if the language's tokenizer is not installed.
     """
-    assert hypotheses, "callers refuse an empty corpus"
-    assert all(len(lines) == len(hypotheses) for lines in references)
-    scorer = make_scorer(metric, language)
-    result = scorer.corpus_score(hypotheses, references, n_bootstrap=resamples or 1)
-    # the bootstrap returns NumPy numbers
-    confidence = Confidence(float(result._mean), float(result._ci)) if resamples else None
-    return Score(result.name, float(result.score), str(scorer.get_signature()), confidence)
+    return measure(metric, hypotheses, references, language).score(resamples)
 
 
-def make_scorer(metric: str, language: TargetLanguage) -> "Metric":
-    """Return the sacreBLEU metric for the target language."""
+def make_scorer(metric: str, language: TargetLanguage, effective_order: bool = False) -> "Metric":
+    """Return the sacreBLEU metric for the target language, BLEU optionally with the effective n-gram order."""
     from sacrebleu.metrics.chrf import CHRF
-    from sacrebleu.metrics.ter import TER
 
     match metric.lower():
         case "bleu":
-            return _make_bleu(language)
+            return _make_bleu(language, effective_order)
         case "chrf" | "chrf2":
             return CHRF()
         case "chrf++" | "chrf2++":
             return CHRF(word_order=2)
         case "ter":
+            from nmt.evaluation.ter import BatchedTER
+
             # Tercom splits Han into characters only when it also normalizes
-            return TER(normalized=language.unspaced, asian_support=language.unspaced)
+            return BatchedTER(normalized=language.unspaced, asian_support=language.unspaced)
         case _:
             raise ConfigError(f"unknown metric '{metric}'; known: {', '.join(METRICS)}")
 
 
-def _make_bleu(language: TargetLanguage) -> "BLEU":
+def _make_bleu(language: TargetLanguage, effective_order: bool) -> "BLEU":
     from sacrebleu.metrics.bleu import BLEU
 
     try:
         # force: no warning of tokenized text, for which `diagnosis` has a better one
-        return BLEU(tokenize=language.tokenizer, force=True)
+        return BLEU(tokenize=language.tokenizer, force=True, effective_order=effective_order)
     except RuntimeError:
         name, package = _EXTRA_PACKAGES[language.tokenizer]
         raise ConfigError(

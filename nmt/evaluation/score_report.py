@@ -1,63 +1,209 @@
-"""The report of `nmt score`: scores, comparison with a baseline, warnings; as JSON or as text."""
+"""The report of `nmt score`: scores of one or more systems, their comparison with a baseline, warnings."""
 
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from typing import Literal
 
-from nmt.evaluation.metrics import RESAMPLES, Score
+from nmt.evaluation.findings import Finding
+from nmt.evaluation.metrics import Score
 from nmt.evaluation.significance import Comparison
 from nmt.text.languages import TargetLanguage
+
+_WIDTH = 80
+"""Wider rows are cut in two lines, the second one with the signature."""
+
+
+@dataclass(frozen=True, slots=True)
+class BucketScores:
+    """The scores of the lines of one length, in the order of the metrics."""
+
+    words: str
+    lines: int
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SystemScores:
+    """The scores of one system."""
+
+    name: str
+    scores: tuple[Score, ...]
+    comparisons: tuple[Comparison, ...] = ()
+    """With the baseline, one for each score; none for the baseline itself."""
+    findings: tuple[Finding, ...] = ()
+    by_length: tuple[BucketScores, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreReport:
-    """The scores of one system."""
+    """The scores of the systems, the first one of which is HYP; the last one is the baseline, if there is one."""
 
     lines: int
     language: TargetLanguage
-    scores: tuple[Score, ...]
-    comparisons: tuple[Comparison, ...] = ()
-    """One for each score, if there is a baseline."""
+    systems: tuple[SystemScores, ...]
     warnings: tuple[str, ...] = ()
     """Reasons to distrust the scores."""
+    length_of: str = "reference"
+    """The text whose length makes the buckets."""
+
+    @property
+    def scores(self) -> tuple[Score, ...]:
+        """The scores of HYP."""
+        return self.systems[0].scores
+
+    @property
+    def comparisons(self) -> tuple[Comparison, ...]:
+        """The comparisons of HYP with the baseline."""
+        return self.systems[0].comparisons
+
+    def formatted(self, name: Literal["text", "markdown", "tsv", "json"]) -> str:
+        """Return the report in the format of this name."""
+        formats = {"text": self.as_text, "markdown": self.as_markdown, "tsv": self.as_tsv, "json": self.as_json}
+        return formats[name]()
 
     def as_json(self) -> str:
-        """Return the report as one JSON object."""
-        report = asdict(self)
-        report["language"]["tokenizer"] = self.language.tokenizer
-        for entry, comparison in zip(report["comparisons"], self.comparisons, strict=True):
-            entry["difference"] = comparison.difference
+        """Return the report as one JSON object: the scores of HYP, then those of all systems."""
+        systems = [_system_as_json(system) for system in self.systems]
+        language = asdict(self.language) | {"tokenizer": self.language.tokenizer}
+        own = {key: value for key, value in systems[0].items() if key != "name"}
+        report = {"lines": self.lines, "language": language, **own, "warnings": self.warnings}
+        if len(systems) > 1:
+            report["systems"] = systems
         return json.dumps(report, ensure_ascii=False, indent=2)
 
     def as_text(self) -> str:
-        """Return one line a score (name, value, interval, signature), then the comparison."""
-        text = _align([_score_row(score) for score in self.scores])
+        """Return a line a score (name, value, interval, signature), or for several systems a block a metric."""
+        if len(self.systems) == 1:
+            blocks = [_one_system(self.scores)]
+        else:
+            blocks = [self._metric_block(index) for index in range(len(self.scores))]
+        return "\n\n".join([*blocks, *(f"{title}\n{align(rows, indent=2)}" for title, rows in self._by_length())])
+
+    def as_markdown(self) -> str:
+        """Return a table with a row a system, then the signatures."""
+        head = ["system", *(f"{score.name} ↓" if score.lower_is_better else score.name for score in self.scores)]
+        rows = [head, *([_cell(system.name), *map(_cell, _values(system))] for system in self.systems)]
+        signatures = [f"* {score.name}: `{self._signature(index)}`" for index, score in enumerate(self.scores)]
+        tables = [f"{title}:\n\n{_markdown(rows)}" for title, rows in self._by_length()]
+        return "\n\n".join([_markdown(rows), "\n".join(signatures), *tables])
+
+    def as_tsv(self) -> str:
+        """Return a row a system, metric and bucket, with a head; cells that do not apply are empty."""
+        head = ["system", "words", "lines", "metric", "value", "margin", "difference", "p", "verdict", "signature"]
+        rows = [head]
+        for system in self.systems:
+            for index, score in enumerate(system.scores):
+                margin = f"{score.confidence.margin:.4f}" if score.confidence else ""
+                comparison = system.comparisons[index] if system.comparisons else None
+                test = (
+                    [f"{comparison.difference:+.4f}", f"{comparison.p_value:.4f}", comparison.verdict]
+                    if comparison
+                    else ["", "", ""]
+                )
+                name = " ".join(system.name.split())
+                rows.append(
+                    [name, "", str(self.lines), score.name, f"{score.value:.4f}", margin, *test, score.signature]
+                )
+                rows += [
+                    [name, part.words, str(part.lines), score.name, f"{part.values[index]:.4f}", *[""] * 4,
+                     score.signature]
+                    for part in system.by_length
+                ]  # fmt: skip
+        return "\n".join("\t".join(row) for row in rows)
+
+    def _metric_block(self, index: int) -> str:
+        """Return the values of one metric: its signature, then a line a system."""
+        score = self.scores[index]
+        notes = ["lower is better"] if score.lower_is_better else []
+        notes += ["with 95 % intervals"] if score.confidence else []
+        rows = [[system.name, *_value_and_verdict(system, index)] for system in self.systems]
         if self.comparisons:
-            head = ["", "system", "baseline", "difference", "p", ""]
-            rows = [head, *(_comparison_row(comparison) for comparison in self.comparisons)]
-            text += f"\n\npaired bootstrap, {RESAMPLES} samples\n" + _align(rows)
-        return text
+            rows[-1][-1] = "baseline"
+        return "\n".join([", ".join([score.name, *notes]), f"  {self._signature(index)}", align(rows, indent=2)])
+
+    def _signature(self, index: int) -> str:
+        return self.comparisons[index].signature if self.comparisons else self.scores[index].signature
+
+    def _by_length(self) -> list[tuple[str, list[list[str]]]]:
+        """Return tables of the scores by length: one of all metrics, or for several systems one a metric."""
+        parts, names = self.systems[0].by_length, [score.name for score in self.scores]
+        if not parts:
+            return []
+        first = [[f"words of the {self.length_of}", "lines"], *([part.words, f"{part.lines:,}"] for part in parts)]
+        if len(self.systems) == 1:
+            values = [[f"{value:.2f}" for value in part.values] for part in parts]
+            return [("By length", [row + more for row, more in zip(first, [names, *values], strict=True)])]
+        tables = []
+        for index, name in enumerate(names):
+            columns = [[one.name, *(f"{part.values[index]:.2f}" for part in one.by_length)] for one in self.systems]
+            rows = [row + [column[place] for column in columns] for place, row in enumerate(first)]
+            tables.append((f"{name} by length", rows))
+        return tables
 
 
-def _score_row(score: Score) -> list[str]:
-    row = [score.name, f"{score.value:.2f}"]
-    if score.confidence is not None:
-        row.append(f"± {score.confidence.margin:.2f} (95 %)")
-    if score.lower_is_better:
-        row.append("lower is better")
-    return [*row, score.signature]
-
-
-def _comparison_row(comparison: Comparison) -> list[str]:
-    verdict = "significant" if comparison.significant else "may be chance"
-    numbers = [f"{comparison.value:.2f}", f"{comparison.baseline:.2f}", f"{comparison.difference:+.2f}"]
-    return [comparison.name, *numbers, f"{comparison.p_value:.3f}", verdict]
-
-
-def _align(rows: Sequence[Sequence[str]]) -> str:
+def align(rows: Iterable[Sequence[str]], indent: int = 0) -> str:
+    """Return rows as lines with aligned columns."""
+    rows = list(rows)
     widths = [max(len(row[i]) for row in rows if i < len(row) - 1) for i in range(max(map(len, rows)) - 1)]
     lines = (
-        "  ".join([*(cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=False)), row[-1]])
+        " " * indent + "  ".join([*(cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=False)), row[-1]])
         for row in rows
     )
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _one_system(scores: Sequence[Score]) -> str:
+    values = [[score.name, _value(score), *(["lower is better"] if score.lower_is_better else [])] for score in scores]
+    rows = [[*row, score.signature] for row, score in zip(values, scores, strict=True)]
+    text = align(rows)
+    if max(map(len, text.split("\n"))) <= _WIDTH:
+        return text
+    lines = align([[*row, ""] for row in values]).split("\n")
+    return "\n".join(f"{line}\n  {score.signature}" for line, score in zip(lines, scores, strict=True))
+
+
+def _value(score: Score) -> str:
+    return f"{score.value:.2f}" + (f" ± {score.confidence.margin:.2f} (95 %)" if score.confidence else "")
+
+
+def _value_and_verdict(system: SystemScores, index: int) -> list[str]:
+    score = system.scores[index]
+    value = f"{score.value:.2f}" + (f" ± {score.confidence.margin:.2f}" if score.confidence else "")
+    if not system.comparisons:
+        return [value, "", ""]
+    comparison = system.comparisons[index]
+    verdict = f"{comparison.verdict} (p = {comparison.p_value:.3f})"
+    return [value, f"{comparison.difference:+.2f}", verdict]
+
+
+def _values(system: SystemScores) -> list[str]:
+    cells = []
+    for index in range(len(system.scores)):
+        value, difference, verdict = _value_and_verdict(system, index)
+        cells.append(f"{value} ({difference}, {verdict.replace(' (', ', ').rstrip(')')})" if verdict else value)
+    return cells
+
+
+def _markdown(rows: Sequence[Sequence[str]]) -> str:
+    head, *body = rows
+    rule = ["---", *["--:"] * (len(head) - 1)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *body))
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _system_as_json(system: SystemScores) -> dict[str, object]:
+    comparisons = [
+        asdict(comparison) | {"difference": comparison.difference, "verdict": comparison.verdict}
+        for comparison in system.comparisons
+    ]
+    counts = Counter(finding.kind for finding in system.findings)
+    report: dict[str, object] = {"name": system.name, "scores": [asdict(score) for score in system.scores]}
+    report |= {"comparisons": comparisons, "findings": counts}
+    if system.by_length:
+        report["by_length"] = [asdict(part) for part in system.by_length]
+    return report

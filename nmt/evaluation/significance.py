@@ -2,9 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
 
-from nmt.evaluation.metrics import RESAMPLES, make_scorer
-from nmt.text.languages import TargetLanguage
+from nmt.evaluation.metrics import RESAMPLES, Measurement, is_error_rate
+
+if TYPE_CHECKING:
+    from sacrebleu.metrics.base import Metric, Signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +20,7 @@ class Comparison:
     p_value: float
     """Probability of a difference at least as large between equally good systems (paired bootstrap, Koehn 2004)."""
     signature: str
+    lower_is_better: bool = False
 
     @property
     def difference(self) -> float:
@@ -24,36 +28,54 @@ class Comparison:
         return self.value - self.baseline
 
     @property
+    def verdict(self) -> str:
+        """The comparison in words, from the view of the system."""
+        if not self.significant:
+            return "no significant difference"
+        return "better" if (self.difference > 0) != self.lower_is_better else "worse"
+
+    @property
     def significant(self) -> bool:
         """Whether the p-value is below 5 %."""
         return self.p_value < 0.05
 
 
-def compare(
-    metrics: Sequence[str],
-    hypotheses: Sequence[str],
-    baseline: Sequence[str],
-    references: Sequence[Sequence[str]],
-    language: TargetLanguage,
-) -> tuple[Comparison, ...]:
-    """Test each metric's difference by paired bootstrap resampling.
+def compare(system: Measurement, baseline: Measurement) -> Comparison:
+    """Test the difference of two systems under one metric by paired bootstrap resampling.
 
     The seed is sacreBLEU's and part of the signature: the same files always give the same p-value.
     """
     from sacrebleu.significance import PairedTest, Result
 
-    # the results are by the names of the scores, in the order of the metrics
-    scorers = {metric: make_scorer(metric, language) for metric in metrics}
-    systems = [("baseline", baseline), ("system", hypotheses)]
-    signatures, results = PairedTest(systems, scorers, references, test_type="bs", n_samples=RESAMPLES)()
-    comparisons = []
-    for name, signature in signatures.items():
-        before, after = results[name]
-        assert isinstance(before, Result)
-        assert isinstance(after, Result)
-        assert after.p_value is not None
-        value, base = float(after.score), float(before.score)
-        # sacreBLEU counts samples above the difference; a system and its copy have none, which is no evidence
-        p_value = float(after.p_value) if value != base else 1.0
-        comparisons.append(Comparison(name, value, base, p_value, str(signature)))
-    return tuple(comparisons)
+    # where sacreBLEU expects the lines of a system, it gets their statistics
+    systems = cast(Any, [("baseline", baseline.statistics), ("system", system.statistics)])
+    metric = cast("Metric", _Precomputed(system.scorer))
+    signatures, results = PairedTest(systems, {"metric": metric}, None, test_type="bs", n_samples=RESAMPLES)()
+    ((name, signature),) = signatures.items()
+    before, after = results[name]
+    assert isinstance(before, Result)
+    assert isinstance(after, Result)
+    assert after.p_value is not None
+    value, base = float(after.score), float(before.score)
+    # sacreBLEU counts samples above the difference; a system and its copy have none, which is no evidence
+    p_value = float(after.p_value) if value != base else 1.0
+    return Comparison(name, value, base, p_value, str(signature), is_error_rate(name))
+
+
+@dataclass(frozen=True)
+class _Precomputed:
+    """A metric of texts that are given as the statistics of their lines."""
+
+    scorer: "Metric"
+
+    def _extract_corpus_statistics(self, statistics: Sequence[list[float]], references: None) -> Sequence[list[float]]:
+        return statistics
+
+    def _aggregate_and_compute(self, statistics: list[list[float]]) -> Any:
+        return self.scorer._aggregate_and_compute(statistics)
+
+    def _compute_score_from_stats(self, statistics: list[float]) -> Any:
+        return self.scorer._compute_score_from_stats(statistics)
+
+    def get_signature(self) -> "Signature":
+        return self.scorer.get_signature()

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
+from nmt.errors import ConfigError
+
 # radicals, iteration marks and numerals, and planes 2 and 3, which Unicode reserves for ideographs
 HAN = "\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3038-\u303b\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003fffd"
 KANA = (
@@ -61,7 +63,13 @@ _SCRIPTS = {
 """The letters of each script, and the languages that are written in it alone; others (sr, kk, uz) are not listed."""
 SCRIPTS = {script: letters for script, (letters, _) in _SCRIPTS.items()}
 _SCRIPT_OF = {language: script for script, (_, languages) in _SCRIPTS.items() for language in languages.split()}
-_ALIASES = {"zho": "zh", "chi": "zh", "jpn": "ja", "jp": "ja", "kor": "ko"}
+_SEVERAL_SCRIPTS = "az bs ha ig jv kk ku mg ny sd sn sr su tg tk tt ug uz"
+"""Languages without a script in this table that are scored as all others."""
+_THREE_LETTERS = (
+    "ara:ar ces:cs chi:zh dan:da deu:de ell:el eng:en fas:fa fin:fi fra:fr heb:he hin:hi hun:hu ind:id ita:it jpn:ja "
+    "kor:ko nld:nl pol:pl por:pt ron:ro rus:ru spa:es swe:sv tha:th tur:tr ukr:uk vie:vi zho:zh"
+)
+_ALIASES = {"jp": "ja"} | {code[:3]: code[4:] for code in _THREE_LETTERS.split()}
 
 _EAST_ASIAN = {"zh": ("Chinese", "zh"), "ja": ("Japanese", "ja-mecab"), "ko": ("Korean", "ko-mecab")}
 """Name and BLEU tokenizer of the languages that `detect_language` finds."""
@@ -73,8 +81,8 @@ _LINES_READ = 2000
 def primary_code(code: str) -> str:
     """Return the language of a code in any usual spelling, without script and region.
 
-    >>> [primary_code(code) for code in ("zh-CN", "zho_Hans", "pt_BR", "IT")]
-    ['zh', 'zh', 'pt', 'it']
+    >>> [primary_code(code) for code in ("zh-CN", "zho_Hans", "pt_BR", "IT", "ita_Latn")]
+    ['zh', 'zh', 'pt', 'it', 'it']
     """
     primary = re.split("[-_]", code.strip().lower())[0]
     return _ALIASES.get(primary, primary)
@@ -125,6 +133,14 @@ def target_language(code: str) -> TargetLanguage:
     """
     primary = primary_code(code)
     return TargetLanguage("zh" if script_of(primary) == "Han" else primary)
+
+
+def known_language(code: str, name: str) -> TargetLanguage:
+    """Return the language of a code. Raises ConfigError, with the name of the option, for a code that is unknown."""
+    known = sorted({*_SCRIPT_OF, *_SEVERAL_SCRIPTS.split()})
+    if primary_code(code) not in known:
+        raise ConfigError(f"{name} {code}: unknown language code, expected one of {' '.join(known)}")
+    return target_language(code)
 
 
 def detect_language(lines: Iterable[str]) -> TargetLanguage:

@@ -8,8 +8,10 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from sacrebleu.metrics import CHRF
 
 from nmt.commands.score import STANDARD_INPUT, ScoreOptions, score
 from nmt.errors import ConfigError, DataError
@@ -70,7 +72,7 @@ def test_language_is_given_or_recognised(tmp_path: Path) -> None:
 def test_language_that_contradicts_the_text_gives_a_warning(hyp: Path, ref: Path, tmp_path: Path) -> None:
     chinese = write(tmp_path / "zh", ["他没有来。"])
     report = score(chinese, [write(tmp_path / "ref", ["她没有来。"])], ScoreOptions(target_language="it"))
-    warning, _no_word_in_common = report.warnings
+    warning, *_no_word_in_common_and_no_latin_letter = report.warnings
     assert warning == f"target language given as it, but {tmp_path / 'ref'} looks Chinese"
     (warning,) = score(hyp, [ref], ScoreOptions(target_language="zh")).warnings
     assert warning == f"target language given as zh, but {ref} does not look Chinese, Japanese or Korean"
@@ -175,8 +177,10 @@ def test_empty_and_missing_files_are_refused(hyp: Path, ref: Path, tmp_path: Pat
 
 
 def test_unknown_metric_is_refused(hyp: Path, ref: Path) -> None:
-    with pytest.raises(ConfigError, match=r"--metric comet: no such metric, expected one of bleu, chrf, chrf\+\+, ter"):
-        score(hyp, [ref], ScoreOptions(metrics=("bleu", "comet")))
+    with pytest.raises(
+        ConfigError, match=r"--metric rouge: no such metric, expected one of bleu, chrf, chrf\+\+, ter, c"
+    ):
+        score(hyp, [ref], ScoreOptions(metrics=("bleu", "rouge")))
 
 
 def test_bleu_of_zero_gives_an_explanation(tmp_path: Path) -> None:
@@ -195,7 +199,9 @@ def test_warnings_come_from_all_files(tmp_path: Path, ref: Path) -> None:
     report = score(empty, [ref], ScoreOptions(source=source, baseline=source))
     assert report.warnings == (
         f"{empty}: 3 of 3 lines are empty",
+        f"{empty}: faults in 3 lines: empty 3; --diagnose FILE lists them",
         f"{source}: 100% of its lines are the source, untranslated",
+        f"{source}: faults in 3 lines: copy 3; --diagnose FILE lists them",
     )
     assert report.scores[0].value == 0
 
@@ -213,25 +219,174 @@ def test_json_contains_the_whole_report(hyp: Path, ref: Path) -> None:
     assert document["warnings"] == [f"{ref} is the reference, word for word"]
 
 
-def test_table_is_formatted(hyp: Path, ref: Path) -> None:
-    report = score(hyp, [ref], ScoreOptions(metrics=("bleu", "ter")))
-    bleu, ter = report.as_text().split("\n")
+def test_scores_are_a_line_each_if_80_columns_suffice(hyp: Path, ref: Path) -> None:
+    report = score(hyp, [ref])
+    bleu, chrf = report.as_text().split("\n")
     assert bleu.split() == ["BLEU", f"{report.scores[0].value:.2f}", report.scores[0].signature]
-    assert ter.startswith(f"TER   {report.scores[1].value:.2f}  lower is better  nrefs:1|case:lc")
+    assert chrf.split() == ["chrF2", f"{report.scores[1].value:.2f}", report.scores[1].signature]
 
 
-def test_table_contains_intervals_and_comparison(hyp: Path, ref: Path) -> None:
-    report = score(hyp, [ref], ScoreOptions(confidence=True, baseline=hyp))
-    bleu, chrf, blank, head, columns, *rows = report.as_text().split("\n")
-    assert report.scores[0].confidence is not None
-    assert f"{report.scores[0].value:.2f}  ± {report.scores[0].confidence.margin:.2f} (95 %)" in bleu
-    assert chrf.startswith("chrF2  ")
-    assert blank == ""
-    assert head == "paired bootstrap, 1000 samples"
-    assert columns.split() == ["system", "baseline", "difference", "p"]
-    value = f"{report.scores[0].value:.2f}"
-    assert rows[0].split() == ["BLEU", value, value, "+0.00", "1.000", "may", "be", "chance"]
-    assert len(rows) == 2
+def test_scores_that_need_more_than_80_columns_are_two_lines_each(hyp: Path, ref: Path) -> None:
+    report = score(hyp, [ref], ScoreOptions(("bleu", "ter"), confidence=True))
+    bleu, ter = report.scores
+    assert bleu.confidence is not None
+    assert ter.confidence is not None
+    assert report.as_text().split("\n") == [
+        f"BLEU  {bleu.value:.2f} ± {bleu.confidence.margin:.2f} (95 %)",
+        f"  {bleu.signature}",
+        f"TER   {ter.value:.2f} ± {ter.confidence.margin:.2f} (95 %)  lower is better",
+        f"  {ter.signature}",
+    ]
+
+
+def test_several_systems_are_compared_with_the_baseline_in_words(tmp_path: Path) -> None:
+    references = [f"il gatto numero {word} dorme sul tappeto rosso" for word in "abcdefghijklmnopqrst"]
+    ref = write(tmp_path / "ref", references)
+    good = write(tmp_path / "good", [*references[:19], "il gatto"])
+    same = write(tmp_path / "same", [line.replace("dorme", "sta") for line in references])
+    bad = write(tmp_path / "bad", [line.replace("gatto numero", "cane") for line in references])
+    options = ScoreOptions(("chrf", "ter"), systems=(same, bad), baseline=same)
+    report = score(good, [ref], options)
+    chrf, ter = report.as_text().split("\n\n")
+    title, signature, *rows = chrf.split("\n")
+    assert (title, signature) == ("chrF2", "  " + report.comparisons[0].signature)
+    value, base = f"{report.scores[0].value:.2f}", report.systems[-1].scores[0].value
+    assert rows[0].split() == ["good", value, f"{report.scores[0].value - base:+.2f}", "better", "(p", "=", "0.001)"]
+    assert rows[1].split(maxsplit=3)[2:] == ["+0.00", "no significant difference (p = 1.000)"]
+    assert rows[2].split()[3] == "worse"
+    assert rows[3].split() == ["same", f"{base:.2f}", "baseline"]
+    assert ter.startswith("TER, lower is better\n")
+    assert "better" in ter.split("\n")[2]
+    # a signature is not cut
+    assert max(len(line) for line in report.as_text().split("\n") if "nrefs:" not in line) <= 80
+    assert len(report.as_markdown().split("\n")) == 2 + 4 + 1 + 2
+    assert "| good | " in report.as_markdown()
+    table = [row.split("\t") for row in report.as_tsv().split("\n")]
+    assert {len(row) for row in table} == {10}
+    assert [row[0] for row in table[1:]] == ["good"] * 2 + ["same"] * 2 + ["bad"] * 2 + ["same"] * 2
+    document = json.loads(report.as_json())
+    assert [system["name"] for system in document["systems"]] == ["good", "same", "bad", "same"]
+    assert document["comparisons"][0]["verdict"] == "better"
+
+
+def test_equal_file_names_have_their_folders(hyp: Path, ref: Path, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    other = write(tmp_path / "other" / "hyp.it", REFERENCES)
+    assert [system.name for system in score(hyp, [ref], ScoreOptions(systems=(other,))).systems] == [
+        str(hyp),
+        str(other),
+    ]
+    assert [system.name for system in score(hyp, [ref], ScoreOptions(systems=(ref,))).systems] == ["hyp.it", "ref.it"]
+
+
+def test_lines_are_scored_by_length(tmp_path: Path) -> None:
+    short, long = ["sì certo", "no"], ["il gatto nero dorme sul tappeto rosso", "il gatto dorme"]
+    hyp, ref = write(tmp_path / "hyp", [short[1], *long]), write(tmp_path / "ref", [short[0], *long])
+    (system,) = score(hyp, [ref], ScoreOptions(("chrf",), by_length=True)).systems
+    assert [(part.words, part.lines) for part in system.by_length] == [("1–5", 2), ("6–10", 1)]
+    assert system.by_length[1].values == (100,)
+    expected = compute("chrf", [short[1], long[1]], [[short[0], long[1]]], target_language("it")).value
+    assert system.by_length[0].values == (pytest.approx(expected),)
+    source = write(tmp_path / "source", ["a " * 61, "b", "c"])
+    report = score(hyp, [ref], ScoreOptions(("chrf",), by_length=True, source=source))
+    assert [part.words for part in report.systems[0].by_length] == ["1–5", "> 60"]
+    assert "words of the source  lines  chrF2" in report.as_text()
+    assert "words of the source" in report.as_markdown()
+    assert "\t> 60\t1\tchrF2\t" in report.as_tsv()
+    assert json.loads(report.as_json())["by_length"][1]["lines"] == 1
+
+
+@pytest.mark.parametrize("name", ["sentences.tsv", "sentences.json"])
+def test_scores_of_single_lines_are_written(hyp: Path, ref: Path, tmp_path: Path, name: str) -> None:
+    score(hyp, [ref], ScoreOptions(("chrf", "ter"), systems=(ref,), sentences=tmp_path / name))
+    lines = (tmp_path / name).read_text(encoding="utf-8").splitlines()
+    if name.endswith("json"):
+        rows = list(map(json.loads, lines))
+    else:
+        head = lines[0].split("\t")
+        rows = [dict(zip(head, line.split("\t"), strict=True)) for line in lines[1:]]
+    assert [(int(row["line"]), row["system"]) for row in rows[:3]] == [(1, str(hyp)), (1, str(ref)), (2, str(hyp))]
+    assert len(rows) == 6
+    chrf = CHRF().sentence_score(HYPOTHESES[1], [REFERENCES[1]]).score
+    assert float(rows[2]["chrF2"]) == pytest.approx(chrf, abs=1e-3)
+    assert (rows[2]["hypothesis"], rows[2]["reference"]) == (HYPOTHESES[1], REFERENCES[1])
+
+
+def test_findings_are_counted_and_written(hyp: Path, ref: Path, tmp_path: Path) -> None:
+    bad = write(tmp_path / "bad", ["Il gatto dorme sul тappeto.", "no no no no no no", REFERENCES[2]])
+    listed = tmp_path / "faults.tsv"
+    report = score(bad, [ref], ScoreOptions(("chrf",), findings=listed))
+    assert report.warnings == (f"{bad}: faults in 2 lines: repetition 1, script 1; see {listed}",)
+    head, *rows = [line.split("\t") for line in listed.read_text(encoding="utf-8").splitlines()]
+    assert head == ["line", "system", "kind", "detail", "hypothesis", "reference"]
+    assert [(row[0], row[2], row[3]) for row in rows] == [
+        ("1", "script", "Cyrillic: т"),
+        ("2", "repetition", "no × 6"),
+    ]
+    assert json.loads(report.as_json())["findings"] == {"script": 1, "repetition": 1}
+    score(hyp, [ref], ScoreOptions(("chrf",), findings=listed))
+    assert listed.read_text(encoding="utf-8") == ""
+
+
+def test_outputs_that_would_replace_an_input_are_refused(hyp: Path, ref: Path) -> None:
+    for option in ("sentences", "findings"):
+        with pytest.raises(ConfigError, match=r"ref\.it"):
+            score(hyp, [ref], ScoreOptions(**{option: ref}))
+    assert ref.read_text(encoding="utf-8").splitlines() == REFERENCES
+
+
+def test_unknown_target_language_is_refused_with_the_known_ones(hyp: Path, ref: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^--target-lang xx: unknown language code, expected one of af am .* zh zu$"):
+        score(hyp, [ref], ScoreOptions(target_language="xx"))
+    assert score(hyp, [ref], ScoreOptions(target_language="ita_Latn")).language.code == "it"
+
+
+def test_comet_scores_with_its_own_package(hyp: Path, ref: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[list[dict[str, str]]] = []
+
+    class Model:
+        def predict(self, samples: list[dict[str, str]], **options: object) -> SimpleNamespace:
+            calls.append(samples)
+            return SimpleNamespace(scores=[0.5, 0.75, 1.0])
+
+    def load(path: str, local_files_only: bool) -> Model:
+        assert local_files_only
+        assert path == str(Path("cache", "checkpoints", "model.ckpt"))
+        return Model()
+
+    def download(name: str, local_files_only: bool) -> str:
+        assert (name, local_files_only) == ("Unbabel/wmt22-comet-da", True)
+        return "cache"
+
+    monkeypatch.setitem(sys.modules, "comet", SimpleNamespace(load_from_checkpoint=load))
+    monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(snapshot_download=download))
+    monkeypatch.setattr("nmt.evaluation.comet.version", lambda package: "2.2.7")
+    options = ScoreOptions(("comet",), source=ref, confidence=True, baseline=hyp)
+    (system, _baseline) = score(hyp, [ref], options).systems
+    assert system.scores[0].name == "COMET"
+    assert system.scores[0].value == pytest.approx(75)
+    assert (
+        system.scores[0].signature
+        == "nrefs:1|bs:1000|seed:12345|model:Unbabel/wmt22-comet-da|comet:2.2.7|version:2.6.0"
+    )
+    assert system.comparisons[0].verdict == "no significant difference"
+    assert calls[0][1] == {"src": REFERENCES[1], "mt": HYPOTHESES[1], "ref": REFERENCES[1]}
+    with pytest.raises(ConfigError, match=r"--metric comet: it compares with the source too; give --source FILE"):
+        score(hyp, [ref], ScoreOptions(("comet",)))
+
+
+def test_missing_comet_is_explained(hyp: Path, ref: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "comet", None)
+    with pytest.raises(ConfigError, match=r"--metric comet: .* pip install 'nmt-toolkit\[comet\]'"):
+        score(hyp, [ref], ScoreOptions(("comet",), source=ref))
+
+    def missing(name: str, local_files_only: bool) -> str:
+        raise OSError(name)
+
+    monkeypatch.setitem(sys.modules, "comet", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(snapshot_download=missing))
+    with pytest.raises(ConfigError, match=r"--metric comet:my/model: my/model is neither .*: comet-score --model my/m"):
+        score(hyp, [ref], ScoreOptions(("comet:my/model",), source=ref))
 
 
 def test_importing_score_imports_no_large_package(repository: Path) -> None:

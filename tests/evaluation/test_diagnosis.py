@@ -40,7 +40,11 @@ def test_untranslated_text_gives_a_warning() -> None:
     source = ["Where is the cat?", "Here I am!"] * 10
     assert warnings(source, PLAIN, source) == ["hyp: 100% of its lines are the source, untranslated"]
     assert warnings(source, PLAIN) == []
-    assert warnings(PLAIN[:11] + source[11:], PLAIN, source) == []
+    assert warnings(PLAIN[:18] + source[18:], PLAIN, source) == ["hyp: 10% of its lines are the source, untranslated"]
+    assert warnings([*PLAIN[:19], source[19]], PLAIN, source) == ["hyp: 5% of its lines are the source, untranslated"]
+    assert warnings([*PLAIN, *PLAIN[:19], source[19]], PLAIN * 2, source * 2) == []
+    names = ["Tom!", "Mary."] * 10
+    assert warnings([*names[:19], "Maria."], names, names) == []
 
 
 def test_copied_reference_gives_a_warning() -> None:

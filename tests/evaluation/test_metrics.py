@@ -5,9 +5,10 @@ import math
 from collections import Counter
 
 import pytest
+from sacrebleu.metrics import BLEU, CHRF, TER
 
 from nmt.errors import ConfigError
-from nmt.evaluation.metrics import Confidence, compute
+from nmt.evaluation.metrics import Confidence, compute, measure
 from nmt.text.languages import target_language
 
 ITALIAN = target_language("it")
@@ -147,8 +148,8 @@ def test_identical_sentences_have_no_confidence_margin() -> None:
 
 
 def test_unknown_metrics_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"unknown metric 'comet'; known: bleu, chrf, chrf\+\+, ter"):
-        compute("comet", ["a"], [["a"]], ITALIAN)
+    with pytest.raises(ConfigError, match=r"unknown metric 'rouge'; known: bleu, chrf, chrf\+\+, ter, comet"):
+        compute("rouge", ["a"], [["a"]], ITALIAN)
 
 
 @pytest.mark.parametrize(
@@ -183,3 +184,33 @@ def test_scores_equal_those_published_for_wmt22(shared_data, system: str) -> Non
         for name, references in [("A", [a]), ("B", [b]), ("all", [a, b])]:
             value = compute(metric, hypotheses, references, CHINESE).value
             assert value == pytest.approx(published[f"{metric}-{name}"], abs=0.01), (metric, name)
+
+
+@pytest.mark.parametrize("metric", ["bleu", "chrf", "chrf++", "ter"])
+def test_line_and_part_scores_equal_sacrebleu(metric: str) -> None:
+    hypotheses, references = [*HYPOTHESES, "sì", ""], [*REFERENCES, "sì sì", "no"]
+    measured = measure(metric, hypotheses, [references], ITALIAN)
+    theirs = {
+        "bleu": BLEU(effective_order=True), "chrf": CHRF(), "chrf++": CHRF(word_order=2), "ter": TER()
+    }[metric]  # fmt: skip
+    expected = [theirs.sentence_score(line, [other]).score for line, other in zip(hypotheses, references, strict=True)]
+    assert measured.line_scores() == pytest.approx(expected)
+    part = compute(metric, [hypotheses[0], hypotheses[2]], [[references[0], references[2]]], ITALIAN)
+    assert measured.score_of([0, 2]) == pytest.approx(part.value)
+
+
+@pytest.mark.parametrize("metric", ["bleu", "chrf", "ter"])
+def test_intervals_and_signatures_equal_sacrebleu(metric: str) -> None:
+    hypotheses, references = HYPOTHESES * 10, REFERENCES[::-1] * 5 + REFERENCES * 5
+    theirs = {"bleu": BLEU(), "chrf": CHRF(), "ter": TER()}[metric]
+    expected = theirs.corpus_score(hypotheses, [references], n_bootstrap=100)
+    score = compute(metric, hypotheses, [references], ITALIAN, resamples=100)
+    assert score.confidence == Confidence(expected._mean, expected._ci)
+    assert (score.value, score.signature) == (expected.score, str(theirs.get_signature()))
+
+
+def test_progress_is_reported_for_all_lines() -> None:
+    done: list[int] = []
+    measure("bleu", HYPOTHESES * 25, [REFERENCES * 25], ITALIAN, advance=done.append)
+    assert sum(done) == 50
+    assert len(done) > 1

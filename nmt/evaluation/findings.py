@@ -1,0 +1,236 @@
+"""Faults of single translations that need no judgement: lost numbers, repetition, another script, copies of the source.
+
+What the source or a reference has too is no fault: `Ha ha ha ha` may be repeated, and a reference may leave a number
+out. Without references more correct translations are reported.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Literal, get_args
+
+from nmt.system.console import counted
+from nmt.text.han_variants import simplified_only, traditional_only
+from nmt.text.languages import HAN, KANA, SCRIPTS, TargetLanguage, script_of
+from nmt.text.normalize import normalize
+from nmt.text.numerals import lost_numbers
+from nmt.text.protection import compare, items
+from nmt.text.words import words
+
+Kind = Literal["empty", "copy", "repetition", "script", "variant", "number", "placeholder", "punctuation"]
+
+KINDS: dict[Kind, str] = {
+    "empty": "empty",
+    "copy": "a copy of the source",
+    "repetition": "words repeated in a loop",
+    "script": "another script than the language's",
+    "variant": "Simplified in place of Traditional Chinese or the reverse",
+    "number": "a number missing or added",
+    "placeholder": "a placeholder, tag, URL or e-mail address missing or added",
+    "punctuation": "ASCII punctuation in Chinese",
+}
+"""What a line with a finding of each kind has, the gravest first."""
+assert tuple(KINDS) == get_args(Kind)
+
+_LETTERS = {name: letters for name, letters in SCRIPTS.items() if name != "Japanese"} | {"Kana": KANA}
+_LONGEST_UNIT = 20
+"""The longest repeated sequence that is looked for, in words."""
+_ASCII_MARK = re.compile(rf"(?<=[{HAN}])(?:[,!?;](?!\d)|[.:](?![.\w/:-]))|[,!?;](?=[{HAN}])")
+_WORD_LOOP = re.compile(r"([^\W\d_]{1,8}?)\1{7,}")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A fault of one line."""
+
+    line: int
+    """From 1."""
+    kind: Kind
+    detail: str
+
+
+def diagnose(
+    hypotheses: Sequence[str],
+    language: TargetLanguage,
+    references: Sequence[Sequence[str]] = (),
+    source: Sequence[str] | None = None,
+) -> list[Finding]:
+    """Return the findings of all lines, in order; the references and the source are parallel to the hypotheses.
+
+    Without a source, numbers and placeholders are compared with the references.
+    """
+    traditional, script = _is_traditional(references), _script_of_text(language, references)
+    findings: list[Finding] = []
+    for index, text in enumerate(hypotheses):
+        line = _Line(
+            normalize(text),
+            None if source is None else normalize(source[index]),
+            [normalize(reference[index]) for reference in references],
+        )
+        if not line.text:
+            if any(line.others):
+                findings.append(Finding(index + 1, "empty", ""))
+            continue
+        details: list[tuple[Kind, str]] = [
+            ("copy", _copy(line)),
+            ("repetition", _repetition(line)),
+            ("script", _script(line, script)),
+            ("variant", _variant(line, traditional) if language.code == "zh" else ""),
+            ("number", _number(line)),
+            ("placeholder", _placeholder(line)),
+            ("punctuation", _punctuation(line) if language.code == "zh" else ""),
+        ]
+        findings += [Finding(index + 1, kind, detail) for kind, detail in details if detail]
+    return findings
+
+
+def summary(findings: Sequence[Finding]) -> str:
+    """Return the number of lines of each kind, such as `3 lines: copy 2, number 1`; empty without findings."""
+    if not findings:
+        return ""
+    count = Counter(finding.kind for finding in findings)
+    kinds = ", ".join(f"{kind} {count[kind]:,}" for kind in KINDS if count[kind])
+    return f"{counted(len({finding.line for finding in findings}), 'line')}: {kinds}"
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A normalized translation with the normalized lines that belong to it."""
+
+    text: str
+    source: str | None
+    references: list[str]
+
+    @property
+    def others(self) -> list[str]:
+        return [*([] if self.source is None else [self.source]), *self.references]
+
+
+def _copy(line: _Line) -> str:
+    """A sentence that equals its source; single words and names may."""
+    if line.source is None or line.text.casefold() != line.source.casefold():
+        return ""
+    if any(reference.casefold() == line.text.casefold() for reference in line.references):
+        return ""
+    letters = re.findall(r"[^\W\d_]{2,}", _without_items(line.text))
+    has_sentence = len(letters) > 2 and any(word.islower() for word in letters)
+    return "equals the source" if has_sentence or (line.references and letters) else ""
+
+
+def _repetition(line: _Line) -> str:
+    unit = _loop(line.text)
+    return unit if unit and not any(_loop(other) for other in line.others) else ""
+
+
+def _loop(text: str) -> str:
+    """Return a unit of words that is repeated at once, four times or more, with the number; else an empty string.
+
+    A single character must be repeated eight times, a unit of three words or more three times.
+    """
+    tokens = words(text.casefold())
+    for length in range(1, min(_LONGEST_UNIT, len(tokens) // 3) + 1):
+        equal = 0
+        for index in range(length, len(tokens) + 1):
+            if index < len(tokens) and tokens[index] == tokens[index - length]:
+                equal += 1
+                continue
+            unit = tokens[index - equal - length : index - equal]
+            enough = 3 if length > 2 else 8 if max(map(len, unit)) == 1 else 4
+            if equal // length + 1 >= enough and any(any(map(str.isalpha, token)) for token in unit):
+                return f"{'' if len(''.join(unit)) == length else ' '}".join(unit) + f" × {equal // length + 1}"
+            equal = 0
+    loop = _WORD_LOOP.search(text)
+    return f"{loop[1]} × {len(loop[0]) // len(loop[1])}" if loop else ""
+
+
+def _script(line: _Line, expected: str | None) -> str:
+    """Letters of a script that neither the language nor the other lines have; or none of the language's script."""
+    if expected is None:
+        return ""
+    text = _without_items(line.text)
+    known = {character for other in line.others for character in other}
+    allowed = {"Latin", "Greek", expected} | ({"Han", "Kana"} if expected == "Japanese" else set())
+    foreign = [
+        f"{name}: {''.join(dict.fromkeys(found))[:10]}"
+        for name, letters in _LETTERS.items()
+        if name not in allowed and (found := [one for one in re.findall(f"[{letters}]", text) if one not in known])
+    ]
+    if foreign:
+        return ", ".join(foreign)
+    own = re.compile(f"[{SCRIPTS[expected]}]")
+    if expected == "Latin" or own.search(text):
+        return ""
+    if line.references:
+        required = all(own.search(reference) for reference in line.references)
+    else:
+        required = len(re.findall(r"\b[a-zà-ÿ]{2,}\b", text)) > 3
+    return f"no {expected} character" if required and any(map(str.isalpha, text)) else ""
+
+
+def _script_of_text(language: TargetLanguage, references: Sequence[Sequence[str]]) -> str | None:
+    """Return the script of a language, of an unknown one that of most letters of the references."""
+    if (script := script_of(language.code)) is not None or not references:
+        return script
+    text = "".join(references[0][:2000])
+    counts = {name: len(re.findall(f"[{letters}]", text)) for name, letters in _LETTERS.items()}
+    name, count = max(counts.items(), key=itemgetter(1))
+    return name if count > 0.9 * sum(counts.values()) and name in SCRIPTS else None
+
+
+def _variant(line: _Line, traditional: bool | None) -> str:
+    if traditional is None:
+        return ""
+    known = set("".join(line.references))
+    found = simplified_only(line.text) if traditional else traditional_only(line.text)
+    wrong = "".join(dict.fromkeys(character for character in found if character not in known))
+    return f"{'Simplified' if traditional else 'Traditional'}: {wrong[:10]}" if wrong else ""
+
+
+def _is_traditional(references: Sequence[Sequence[str]]) -> bool | None:
+    """Return whether Chinese references are in Traditional characters, None without evidence."""
+    text = "".join(line for lines in references for line in lines[:2000])
+    traditional, simplified = len(traditional_only(text)), len(simplified_only(text))
+    return None if traditional == simplified else traditional > simplified
+
+
+def _number(line: _Line) -> str:
+    """Numbers that all other lines have and the text has not, or the reverse."""
+    if not re.search(r"\d", "".join((line.text, *line.others))):
+        return ""
+    missing = _in_all([Counter(lost_numbers(other, line.text)) for other in line.others])
+    if line.source is not None:
+        missing = _in_all([missing, Counter(lost_numbers(line.source, line.text))])
+    added = _in_all([Counter(lost_numbers(line.text, other)) for other in line.others])
+    return _difference(missing, added)
+
+
+def _placeholder(line: _Line) -> str:
+    differences = [compare(other, line.text) for other in line.others]
+    missing = _in_all([Counter(difference.missing) for difference in differences])
+    return _difference(missing, _in_all([Counter(difference.surplus) for difference in differences]))
+
+
+def _in_all(counters: Sequence[Counter[str]]) -> Counter[str]:
+    common = Counter(counters[0]) if counters else Counter()
+    for counter in counters[1:]:
+        common &= counter
+    return common
+
+
+def _difference(missing: Counter[str], added: Counter[str]) -> str:
+    parts = [("missing", missing), ("added", added)]
+    return "; ".join(f"{name} {' '.join(counter.elements())}" for name, counter in parts if counter)
+
+
+def _punctuation(line: _Line) -> str:
+    """ASCII marks beside Han, unless a reference has such marks too; brackets and quotes are a matter of style."""
+    marks = _ASCII_MARK.findall(_without_items(line.text))
+    return "".join(dict.fromkeys(marks)) if marks and not any(map(_ASCII_MARK.search, line.references)) else ""
+
+
+def _without_items(line: str) -> str:
+    for item in reversed(items(line)):
+        line = f"{line[: item.start]} {line[item.end :]}"
+    return line
