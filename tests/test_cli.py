@@ -437,7 +437,10 @@ HOSTILE_COMMANDS = [
     *(["translate", "-m", "run", "-i", "text", option, "?"] for option in ("--glossary", "--prefixes", "--reference")),
     ["score", "?", "text"],
     ["score", "text", "?"],
-    *(["score", "text", "text", option, "?"] for option in ("--metric", "--target-lang", "--source", "--baseline")),
+    *(
+        ["score", "text", "text", option, "?"]
+        for option in ("--metric", "--target-lang", "--source", "--baseline", "--system", "--sentences", "--diagnose")
+    ),
     ["average", "?", "-o", "out"],
     ["average", "run", "-o", "?"],
     ["average", "run", "-o", "out", "--last", "?"],

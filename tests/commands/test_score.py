@@ -360,6 +360,7 @@ def test_comet_scores_with_its_own_package(hyp: Path, ref: Path, monkeypatch: py
 
     monkeypatch.setitem(sys.modules, "comet", SimpleNamespace(load_from_checkpoint=load))
     monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(snapshot_download=download))
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=SimpleNamespace(is_available=lambda: False)))
     monkeypatch.setattr("nmt.evaluation.comet.version", lambda package: "2.2.7")
     options = ScoreOptions(("comet",), source=ref, confidence=True, baseline=hyp)
     (system, _baseline) = score(hyp, [ref], options).systems
@@ -377,7 +378,7 @@ def test_comet_scores_with_its_own_package(hyp: Path, ref: Path, monkeypatch: py
 
 def test_missing_comet_is_explained(hyp: Path, ref: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "comet", None)
-    with pytest.raises(ConfigError, match=r"--metric comet: .* pip install 'nmt-toolkit\[comet\]'"):
+    with pytest.raises(ConfigError, match=r"--metric comet: .* pip install '\.\[comet\]'"):
         score(hyp, [ref], ScoreOptions(("comet",), source=ref))
 
     def missing(name: str, local_files_only: bool) -> str:
