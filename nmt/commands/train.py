@@ -1,5 +1,7 @@
 """`nmt train`: from a recipe to a run with checkpoints, and at the end to scores on the test text."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,7 +13,7 @@ from nmt.decoding.batch_runner import BatchRunner
 from nmt.errors import DataError
 from nmt.model.checkpoint import keep_alignment, load_model, read_configuration
 from nmt.system import distributed
-from nmt.system.console import Console
+from nmt.system.console import Console, counted
 from nmt.system.device import check_machine, choose_device, reuse_freed_memory, set_threads
 from nmt.system.files import replace_link
 from nmt.text.corpus import SentencePair, read_pairs
@@ -55,19 +57,34 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> Outcome:
     with run.locked(console.warn):
         with distributed.rank_zero_first():
             corpus = prepared_corpus(recipe, run, console, restart)
-        with handled_signals() as interruption:
-            with memory_explained(choose_device(recipe.runtime)):
-                if restart:
-                    initial_model(recipe, corpus.tokenizers)  # fails before the old run is removed
-                recipe = choose_precision(recipe, run, restart, console.info)
-                recipe = choose_batch_tokens(recipe, corpus, run, restart, console.info)
-                with distributed.rank_zero_first():
-                    run.open(recipe, restart)
+        with (
+            handled_signals(console.info_at_once) as interruption,
+            memory_explained(choose_device(recipe.runtime)),
+            reported_if_stopped(run, console),
+        ):
+            if restart:
+                initial_model(recipe, corpus.tokenizers)  # fails before the old run is removed
+            recipe = choose_precision(recipe, run, restart, console.info)
+            recipe = choose_batch_tokens(recipe, corpus, run, restart, console.info)
+            with distributed.rank_zero_first():
+                run.open(recipe, restart)
+            with console.status("building the model, measuring the speed of this machine"):
                 training = open_training(with_max_length(recipe, corpus), corpus, run, console)
-                training.print_sizes()
-                reason = training.train(interruption)
-                test = finish(training.recipe, corpus, run, console, interruption, test_pairs)
-            return Outcome(training.progress.step, reason, interruption.signal, test)
+            training.print_sizes()
+            reason = training.train(interruption)
+            test = finish(training.recipe, corpus, run, console, interruption, test_pairs)
+        return Outcome(training.progress.step, reason, interruption.signal, test)
+
+
+@contextmanager
+def reported_if_stopped(run: RunDirectory, console: Console) -> Iterator[None]:
+    """Print which checkpoint remains if a second Ctrl-C stops the training at once."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        last = f"the last checkpoint is {run.saved()[-1]}" if run.saved() else "there is no checkpoint yet"
+        console.info(f"stopped at once; {last}; the same command continues")
+        raise
 
 
 def dry_run(recipe: Recipe, console: Console) -> str:
@@ -154,7 +171,8 @@ def finish(
         link_latest(run.path, console)
     interruption.synchronize()  # also waits until the last checkpoint is on the disk
     if interruption.signal is None and corpus.valid is not None:
-        interruption.unless_stopped(partial(record_alignment, recipe, corpus, run))
+        with console.status("measuring which attention heads align words"):
+            interruption.unless_stopped(partial(record_alignment, recipe, corpus, run))
     if interruption.signal is not None or not test_pairs:
         return None
     return interruption.unless_stopped(partial(evaluate_test, recipe, test_pairs, run, console))
@@ -175,9 +193,10 @@ def evaluate_test(recipe: Recipe, pairs: list[SentencePair], run: RunDirectory, 
     """Translate the test text with the best checkpoint as `nmt translate` does; write translations and scores."""
     assert recipe.data.test is not None
     loaded = load_model(run.best, choose_device(recipe.runtime))
-    console.info(f"translating {len(pairs):,} test sentences with {run.best} …")
+    console.info(f"translating {counted(len(pairs), 'test sentence')} with {run.best} …")
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    result = evaluate(loaded, recipe.runtime, sources, references, recipe.data.test.tag)
+    with console.progress_through("testing", len(pairs), "sentences") as show:
+        result = evaluate(loaded, recipe.runtime, sources, references, recipe.data.test.tag, show)
     if distributed.rank() == 0:
         result.write(run.path / "test.txt", run.path / "test.json")
     for score in result.scores:

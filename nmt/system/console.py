@@ -2,9 +2,10 @@
 
 import os
 import re
+import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 
 from rich.console import Console as RichConsole
 from rich.live import Live
@@ -17,6 +18,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
 Advance = Callable[[int], None]
 """Takes the amount of work just done."""
@@ -34,12 +36,22 @@ def printable(text: str) -> str:
     return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
+def with_relative_paths(text: str) -> str:
+    """Return text in which paths below the current directory are relative to it."""
+    with suppress(FileNotFoundError):  # the directory may be gone
+        text = re.sub(rf"(?<![\w./~-]){re.escape(os.getcwd())}/(?=\S)", "", text)
+    return text
+
+
 class Console:
-    """Prints messages. With `quiet` only warnings and errors, with `silent` nothing."""
+    """Prints messages, on a terminal with breaks between words, and paths relative to the current directory.
+
+    With `quiet` prints only warnings and errors, with `silent` nothing.
+    """
 
     def __init__(self, quiet: bool = False, silent: bool = False) -> None:
         self.quiet = quiet or silent
-        self._rich = RichConsole(stderr=True, highlight=False, soft_wrap=True, markup=False, emoji=False, quiet=silent)
+        self._rich = RichConsole(stderr=True, highlight=False, markup=False, emoji=False, quiet=silent)
 
     @property
     def live(self) -> bool:
@@ -49,15 +61,38 @@ class Console:
     def info(self, message: str) -> None:
         """Print a message."""
         if not self.quiet:
-            self._rich.print(printable(message))
+            self._print(message)
 
     def warn(self, message: str) -> None:
         """Print a warning, even if `quiet`."""
-        self._rich.print(f"warning: {printable(message)}", style="yellow")
+        self._print(f"warning: {message}", "yellow")
 
     def error(self, message: str) -> None:
         """Print an error, even if `quiet`."""
-        self._rich.print(f"error: {printable(message)}", style="red")
+        self._print(f"error: {message}", "red")
+
+    def _print(self, message: str, style: str = "") -> None:
+        text = printable(with_relative_paths(message))
+        self._rich.print(text, style=style, soft_wrap=not self._rich.is_terminal)
+
+    def info_at_once(self, message: str) -> None:
+        """Print a message in a signal handler: past Python's buffer, whose use it may have interrupted."""
+        if not self.quiet and sys.stderr is not None:
+            start = "\r\x1b[2K" if self.live else ""  # erases a live line, and the ^C that the terminal shows
+            with suppress(OSError):
+                os.write(sys.stderr.fileno(), f"{start}{printable(message)}\n".encode())
+
+    def shortened(self, text: str, indent: int) -> str:
+        """Return a line that fits the terminal after so many columns, with … where it is cut; wide characters whole."""
+        line = Text(printable(" ".join(text.split())))
+        line.truncate(max(1, self._rich.width - indent), overflow="ellipsis")
+        return line.plain
+
+    @contextmanager
+    def status(self, label: str) -> Iterator[None]:
+        """Show on a terminal that something is being done, until it is done."""
+        with self._rich.status(printable(label)) if self.live else nullcontext():
+            yield
 
     def table(self, title: str, columns: list[str], rows: list[list[str]]) -> None:
         """Print a small table; all columns but the first are aligned to the right."""
@@ -71,9 +106,9 @@ class Console:
         self._rich.print(table)
 
     @contextmanager
-    def live_line(self) -> Iterator[Live]:
+    def live_line(self, text: str) -> Iterator[Live]:
         """Keep a line at the bottom of the terminal that can be changed; messages are printed above it."""
-        with Live(console=self._rich, refresh_per_second=4, transient=True) as live:
+        with Live(text, console=self._rich, refresh_per_second=4, transient=True) as live:
             yield live
 
     @contextmanager

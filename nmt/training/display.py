@@ -29,12 +29,12 @@ class TrainingDisplay:
         self._has_head = False
 
     @contextmanager
-    def live(self) -> Iterator[None]:
-        """Keep a row up to date at the bottom of a terminal."""
+    def live(self, text: str) -> Iterator[None]:
+        """Keep a row up to date at the bottom of a terminal; it shows a text before the first update."""
         if not self.console.live:
             yield
             return
-        with self.console.live_line() as self._live:
+        with self.console.live_line(text or "waiting for the first update") as self._live:
             yield
         self._live = None
 
@@ -68,6 +68,9 @@ class TrainingDisplay:
             f"{step:>9,}   valid {_loss_columns(validation.loss, validation.perplexity)}  "
             f"BLEU {validation.bleu:.2f}  chrF {validation.chrf:.2f}{best}"
         )
+        for name, text in () if validation.sample is None else validation.sample._asdict().items():
+            start = f"{'':12}{name:<11}"
+            self._print(start + self.console.shortened(text, len(start)))
 
     def _print(self, row: str) -> None:
         self._print_head()

@@ -19,8 +19,8 @@ from nmt.config.schedules import Falling
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
 from nmt.system import distributed
-from nmt.system.console import Console
-from nmt.system.device import choose_device
+from nmt.system.console import Console, counted
+from nmt.system.device import choose_device, computes_in_bf16
 from nmt.text.prepared import PreparedCorpus, PreparedSplit
 from nmt.training.display import TrainingDisplay
 from nmt.training.divergence import (
@@ -38,7 +38,7 @@ from nmt.training.run import RunDirectory
 from nmt.training.signals import Interruption
 from nmt.training.step import DispatchedUpdate, Update, Updater
 from nmt.training.utilization import matrix_rate, operations, utilization
-from nmt.training.validation import Validation, evaluate, mean_loss, sharing_weights
+from nmt.training.validation import Validation, degeneration, evaluate, mean_loss, sharing_weights
 
 
 def open_training(recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory, console: Console) -> "Training":
@@ -84,32 +84,37 @@ class Training:
         """The update whose results have not been read yet."""
 
     def print_sizes(self) -> None:
-        """Print the size of the model and of the data."""
+        """Print what is about to be trained, on what, and where it is written."""
+        recipe, settings, model = self.recipe, self.recipe.train, self.recipe.model
         source_padding, target_padding = padding_share(self.stream.plan(), self.stream.lengths)
-        settings = self.recipe.train
-        groups_per_update = settings.accumulate * settings.length_groups
+        groups = len(self.stream.plan().groups) * self.stream.lengths.parts
+        updates = groups / (settings.accumulate * settings.length_groups)
         device = self.updater.device
-        threads = f" ({torch.get_num_threads()} threads)" if device.type == "cpu" else ""
+        threads = f" ({counted(torch.get_num_threads(), 'thread')})" if device.type == "cpu" else ""
         ranks = f"{distributed.world_size()} × " if distributed.world_size() > 1 else ""
-        self.console.info(
-            f"{self.recipe.name}: {self.model.parameter_count():,} parameters on {ranks}{device}{threads}\n"
-            f"{len(self.stream.lengths):,} pairs in "
-            f"{len(self.stream.plan().groups) * self.stream.lengths.parts / groups_per_update:,.0f} updates an epoch, "
-            f"padding {source_padding:.1%} source, {target_padding:.1%} target"
-        )
+        vocabulary = len(self.corpus.tokenizers.target)
+        resumed = f", resuming after step {self.progress.step:,}" if self.progress.step else ""
+        rows = (
+            ("training", f"{recipe.name}, {recipe.languages.source} → {recipe.languages.target}"),
+            ("model", f"{self.model.parameter_count():,} parameters: {model.encoder_layers} + {model.decoder_layers} "
+                      f"layers, dim {model.dim}, {vocabulary:,} pieces"),
+            ("device", f"{ranks}{device}{threads}, {'bf16' if computes_in_bf16(recipe.runtime, device) else 'fp32'}"),
+            ("text", f"{counted(len(self.stream.lengths), 'pair')} in {updates:,.0f} updates an epoch, "
+                     f"padding {source_padding:.1%} and {target_padding:.1%}"),
+            ("run", f"{self.run.path}{resumed}"),
+        )  # fmt: skip
+        self.console.info("\n".join(f"{name:<10}{value}" for name, value in rows))
         schedule, steps = settings.schedule, settings.stop.steps
         if isinstance(schedule, Falling) and steps is not None and schedule.warmup >= steps:
             self.console.warn(
-                f"train.schedule.warmup: {schedule.warmup:,} steps of warm-up leave none of the {steps:,} steps of "
-                "train.stop.steps for the rate to fall; for more than a trial, set it lower"
+                f"train.schedule.warmup: {counted(schedule.warmup, 'step')} of warm-up leave none of the "
+                f"{counted(steps, 'step')} of train.stop.steps for the rate to fall; set it lower"
             )
-        if self.progress.step:
-            self.console.info(f"resuming {self.run.path} after step {self.progress.step:,}")
 
     def train(self, interruption: Interruption) -> str:
         """Update until a limit is reached or a signal comes; write a checkpoint; return the reason."""
         reason = None
-        with self.display.live():
+        with self.display.live("compiling the model in the first update" if self.recipe.runtime.compile else ""):
             while reason is None:
                 pin = self.updater.device.type == "cuda"
                 with Prefetcher(self.stream, self.recipe.train.accumulate, pin) as feed:
@@ -303,8 +308,10 @@ class Training:
         assert recipe.data.valid is not None
         loaded = self.loaded(sharing_weights(objective.model), greedy)
         tag = recipe.data.valid.tag
-        scores = evaluate(loaded, recipe.runtime, corpus.valid_sources, corpus.valid_references, tag)
-        return Validation(loss, scores.bleu.value, scores.chrf.value)
+        with self.display.validating(len(corpus.valid_sources)) as show:
+            scores = evaluate(loaded, recipe.runtime, corpus.valid_sources, corpus.valid_references, tag, show)
+        fault = degeneration(scores.translations)
+        return Validation(loss, scores.bleu.value, scores.chrf.value, scores.sample, fault)
 
     def _log_validation(self, validation: Validation, seconds: float) -> None:
         progress, settings = self.progress, self.recipe.train
@@ -312,6 +319,8 @@ class Training:
         progress.seconds += seconds
         self.display.validation(progress.step, validation, improved)
         self._warn_of_divergence(validation.loss)
+        if validation.fault is not None:
+            self.console.warn(f"step {progress.step:,}: {validation.fault}; this is usual only when a training begins")
         self.run.log(
             {
                 "type": "validation",

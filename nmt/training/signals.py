@@ -17,7 +17,9 @@ Result = TypeVar("Result")
 class Interruption:
     """The requests that this process received by signals, and those that all ranks have agreed on."""
 
-    def __init__(self) -> None:
+    def __init__(self, notify: Callable[[str], None] = lambda message: None) -> None:
+        """Take a function that prints a message in a signal handler."""
+        self._notify = notify
         self.signal: int | None = None
         """The signal to stop for, the same on all ranks."""
         self.save_requested = False
@@ -32,6 +34,9 @@ class Interruption:
             self._received_saving = True
         elif self._received is None:
             self._received = number
+            name = "" if number == signal.SIGINT else f"{signal.Signals(number).name}: "
+            doing = "stopping and saving" if self._cancellable else "saving after this step"
+            self._notify(f"{name}{doing}; press Ctrl-C{'' if name else ' again'} to stop at once")
         elif number == signal.SIGINT:
             raise KeyboardInterrupt
         if world_size() == 1:
@@ -65,9 +70,12 @@ class _CancelledError(BaseException):
 
 
 @contextmanager
-def handled_signals() -> Iterator[Interruption]:
-    """Handle SIGINT, SIGTERM, SIGHUP and SIGUSR1 within the block, except those that are ignored."""
-    interruption = Interruption()
+def handled_signals(notify: Callable[[str], None] = lambda message: None) -> Iterator[Interruption]:
+    """Handle SIGINT, SIGTERM, SIGHUP and SIGUSR1 within the block, except those that are ignored.
+
+    The first of them that stops is reported to `notify`.
+    """
+    interruption = Interruption(notify)
     before = {number: signal.getsignal(number) for number in (*_STOPPING, _SAVING)}
     # nohup and shell scripts ignore some for their background processes
     handled = {number: handler for number, handler in before.items() if handler != signal.SIG_IGN}

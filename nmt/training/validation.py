@@ -2,9 +2,12 @@
 
 import copy
 import json
+import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,13 +19,26 @@ from nmt.evaluation.metrics import Score, compute
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
 from nmt.system import distributed
+from nmt.system.console import AdvanceTo
 from nmt.system.device import autocast
 from nmt.system.files import replace_text
 from nmt.text.languages import target_language
 from nmt.text.prepared import PreparedSplit
 from nmt.training.loss import Objective
 from nmt.training.progress import perplexity
-from nmt.translation.translator import Translator
+from nmt.translation.translator import LINE_BATCH_SIZE, Translator
+
+_DEGENERATE_SHARE = 0.5
+_REPEATED = re.compile(r"(\S{1,12}?)(?:\s*\1){5,}")
+"""A word, or some characters, six times in a row."""
+
+
+class Sample(NamedTuple):
+    """A sentence with its translation."""
+
+    source: str
+    reference: str
+    output: str
 
 
 @dataclass(frozen=True)
@@ -32,6 +48,9 @@ class Validation:
     loss: float
     bleu: float
     chrf: float
+    sample: Sample | None = None
+    fault: str | None = None
+    """What shows that the translations are degenerate."""
 
     @property
     def perplexity(self) -> float:
@@ -50,6 +69,8 @@ class Evaluation:
     translations: list[str]
     bleu: Score
     chrf: Score
+    sample: Sample
+    """The first sentence of median length, the same at each validation."""
 
     @property
     def scores(self) -> tuple[Score, Score]:
@@ -73,19 +94,41 @@ def evaluate(
     sources: Sequence[str],
     references: Sequence[str],
     tag: str | None = None,
+    show: AdvanceTo = lambda amount, position: None,
 ) -> Evaluation:
     """Translate lines as `nmt translate` does and score them against one reference each; each line gets the tag.
 
-    The settings are those of the model (`loaded.decode`), the precision is `auto`. Collective: every rank returns the
-    whole result.
+    The settings are those of the model (`loaded.decode`), the precision is `auto`; `show` receives the number of lines
+    done, twice. Collective: every rank returns the whole result.
     """
     translator = Translator(loaded, runtime.model_copy(update={"precision": "auto"}))
     options = translator.options() if tag is None else replace(translator.options(), tag=tag)
-    own = [translation.text for translation in translator.translate(distributed.shard(sources), options)]
-    translations = distributed.all_gather(own)
+    own = []
+    for start in range(0, len(sources), distributed.world_size() * LINE_BATCH_SIZE):
+        lines = sources[start : start + distributed.world_size() * LINE_BATCH_SIZE]
+
+        def update(share: float, before: int = start, count: int = len(lines)) -> None:
+            done = before + int(share * count)
+            show(done, done)
+
+        own += translator.translate_lines(distributed.shard(lines), options, on_progress=update)
+    translations = distributed.all_gather([translation.text for translation in own])
     target = target_language(loaded.languages.target)
     bleu, chrf = (compute(metric, translations, [references], target) for metric in ("bleu", "chrf"))
-    return Evaluation(translations, bleu, chrf)
+    median = sorted(range(len(sources)), key=lambda index: len(sources[index]))[len(sources) // 2]
+    return Evaluation(translations, bleu, chrf, Sample(sources[median], references[median], translations[median]))
+
+
+def degeneration(translations: Sequence[str]) -> str | None:
+    """Return what shows that most translations are degenerate: all the same, empty, or one token repeated."""
+    count = len(translations)
+    ((text, same),) = Counter(translations).most_common(1)
+    if same > max(1, _DEGENERATE_SHARE * count):
+        return f"{same:,} of {count:,} translations are {f'the same: {text[:40]!r}' if text else 'empty'}"
+    repetitive = [text for text in translations if _REPEATED.search(text)]
+    if len(repetitive) > _DEGENERATE_SHARE * count:
+        return f"{len(repetitive):,} of {count:,} translations repeat one token: {repetitive[0][:40]!r}"
+    return None
 
 
 def mean_loss(objective: Objective, split: PreparedSplit, budget: int, runtime: RuntimeSettings) -> float:

@@ -1,10 +1,15 @@
 """Messages: control characters in names and texts are escaped."""
 
+import os
+import re
+import sys
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.system.console import Console, printable
+from nmt.system.console import Console, printable, with_relative_paths
 
 ATTACK = "\x1b]0;title\x07\x1b[2J\x9b31m\rname\x7f\u202etxt.exe"
 ESCAPED = r"\x1b]0;title\x07\x1b[2J\x9b31m\rname\x7f\u202etxt.exe"
@@ -51,3 +56,59 @@ def test_quiet_and_silent_suppress_messages(
     console.error("c")
     console.table("", ["d"], [["e"]])
     assert capsys.readouterr().err == expected
+
+
+def on_a_terminal(monkeypatch: pytest.MonkeyPatch, columns: int) -> Console:
+    """Return a console that takes stderr for a terminal of so many columns."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", str(columns))
+    return Console()
+
+
+def plain(text: str) -> str:
+    """Return text without the commands that change colours."""
+    return re.sub(r"\x1b\[[\d;]*m", "", text)
+
+
+def test_lines_break_between_words_on_a_terminal_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    message = "every word of this message is whole, whatever the width of the terminal"
+    Console().info(message)
+    assert capsys.readouterr().err == f"{message}\n"
+    on_a_terminal(monkeypatch, 20).warn(message)
+    lines = plain(capsys.readouterr().err).splitlines()
+    assert max(map(len, lines)) <= 20
+    assert " ".join(line.strip() for line in lines) == f"warning: {message}"
+
+
+def test_paths_below_the_current_directory_are_relative(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    here = os.path.realpath(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert with_relative_paths(f"{here}/run: see '{here}/a b' and run={here}/x") == "run: see 'a b' and run=x"
+    for other in (here, f"/mnt{here}/run", f"{here}-2/run", f"{here}/", "/etc/passwd"):
+        assert with_relative_paths(other) == other
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("short", "short"),
+        ("one two three four", "one two t…"),
+        ("今天天气很好", "今天天气 …"),  # characters of two columns; rich fills half a one
+        ("a\nb\t\x1b[2J", r"a b \x1b[…"),
+    ],
+)
+def test_shortened_text_fits_and_keeps_characters_whole(
+    monkeypatch: pytest.MonkeyPatch, text: str, expected: str
+) -> None:
+    assert on_a_terminal(monkeypatch, 14).shortened(text, 4) == expected
+
+
+def test_message_of_a_signal_handler_is_written_past_the_buffer(capfd: pytest.CaptureFixture[str]) -> None:
+    print("buffered", end="", file=sys.stderr)
+    sys.stderr.flush()
+    Console().info_at_once("now")
+    Console(quiet=True).info_at_once("not this")
+    assert capfd.readouterr().err == "bufferednow\n"

@@ -70,3 +70,24 @@ def test_signal_cancels_long_work() -> None:
         assert interruption.unless_stopped(lambda: work(interruption, signal.SIGTERM)) == "result"
         with pytest.raises(ZeroDivisionError):
             interruption.unless_stopped(lambda: 1 // 0)
+
+
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [
+        (signal.SIGINT, "saving after this step; press Ctrl-C again to stop at once"),
+        (signal.SIGTERM, "SIGTERM: saving after this step; press Ctrl-C to stop at once"),
+    ],
+)
+def test_first_signal_is_answered_at_once(number: signal.Signals, message: str) -> None:
+    messages: list[str] = []
+    with handled_signals(messages.append):
+        signal.raise_signal(signal.SIGUSR1)
+        assert messages == []
+        signal.raise_signal(number)
+        assert messages == [message]
+        signal.raise_signal(signal.SIGTERM)
+        assert messages == [message]
+    with handled_signals(messages.append) as interruption:
+        interruption.unless_stopped(lambda: signal.raise_signal(number))
+    assert "stopping and saving; press Ctrl-C" in messages[1]

@@ -22,7 +22,7 @@ from nmt.model.transformer import Transformer
 from nmt.text.prepared import PreparedSplit
 from nmt.text.tokenizer import BOS, EOS, Tokenizer, Tokenizers
 from nmt.training.step import Updater
-from nmt.training.validation import Validation, evaluate, mean_loss
+from nmt.training.validation import Validation, degeneration, evaluate, mean_loss
 from tests.builders import token_store
 
 LINES = ["il gatto dorme", "la casa è rossa", "the cat sleeps", "the house is red", "una casa per il gatto"] * 4
@@ -92,3 +92,33 @@ def test_metrics_are_higher_for_better_models() -> None:
     assert validation.metric("chrf") == 40.0
     assert validation.metric("loss") > Validation(2.5, 0, 0).metric("loss")
     assert Validation(1e6, 0, 0).perplexity < float("inf")
+
+
+def test_sample_is_the_first_sentence_of_median_length_with_its_translation(
+    tokenizers: Tokenizers, updater: Updater
+) -> None:
+    loaded = LoadedModel(updater.model, tokenizers, Languages(source="it", target="en"), DecodeSettings(beam=1))
+    shown: list[int] = []
+    result = evaluate(
+        loaded, RuntimeSettings(device="cpu"), SOURCES, REFERENCES, show=lambda done, _: shown.append(done)
+    )
+    assert result.sample == ("una casa", "the house", result.translations[4])
+    assert shown[-1] == len(SOURCES)
+
+
+@pytest.mark.parametrize(
+    ("translations", "fault"),
+    [
+        (["a cat", "a dog", "a bird", "a cat"], None),
+        (["", "", "", "a dog"], "3 of 4 translations are empty"),
+        (["the the", "the the", "the the", "a dog"], "3 of 4 translations are the same: 'the the'"),
+        (
+            ["la la la la la la", "x 的的的的的的的", ", , , , , ,", "a dog"],
+            "3 of 4 translations repeat one token: 'la la la la la la'",
+        ),
+        (["very very good", "1,000,000", "哈哈哈"], None),
+        (["a cat"], None),
+    ],
+)
+def test_degenerate_translations_are_recognized(translations: list[str], fault: str | None) -> None:
+    assert degeneration(translations) == fault
