@@ -9,13 +9,12 @@ from typing import Literal
 import torch
 
 from nmt.config import RuntimeSettings
-from nmt.decoding.engine import Engine
 from nmt.errors import ConfigError
 from nmt.export.ctranslate2 import write_ctranslate2
 from nmt.export.ctranslate2_engine import CTranslate2Engine
 from nmt.export.exported import is_export, read_export
 from nmt.export.hugging_face import HuggingFaceEngine, write_hugging_face
-from nmt.export.parity import EXACT, LINES, ROUNDED, Parity, check_parity
+from nmt.export.parity import EXACT, LINES, ROUNDED, Parity, Search, check_parity
 from nmt.model.checkpoint import load_model, resolve_model
 from nmt.system.console import Console
 from nmt.system.files import EXPORT, check_directory, replace_directory
@@ -44,14 +43,15 @@ def export(model: Path, output: Path, to: Format, quantization: str, lines: Path
     compared = LINES if lines is None else list(read_lines(lines))
     loaded = load_model(resolve_model(model), torch.device("cpu"))
     with replace_directory(output, EXPORT, inputs) as staging:
-        engine: Engine
+        search: Search
         if to == "hf":
             write_hugging_face(staging, loaded)
             engine = HuggingFaceEngine(staging)
             engine.check_tokenizer(loaded.tokenizers, compared)
+            search = engine.search
         else:
             write_ctranslate2(staging, loaded, quantization)
-            engine = CTranslate2Engine(staging, read_export(staging), RuntimeSettings(device="cpu"))
-        parity = check_parity(loaded, engine, compared, EXACT if quantization == "float32" else ROUNDED)
+            search = CTranslate2Engine(staging, read_export(staging), RuntimeSettings(device="cpu")).search
+        parity = check_parity(loaded, search, compared, EXACT if quantization == "float32" else ROUNDED)
     console.info(f"exported {model} to {output}; {parity}")
     return parity

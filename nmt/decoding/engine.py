@@ -1,4 +1,4 @@
-"""Search for the translations of many sentences: the interface of all engines, and the engine that uses torch.
+"""Search for the translations of many sentences with torch.
 
 Sentences are sorted by length, cut into batches, searched, and returned in order. With some penalties the hypotheses of
 a search are rescored by forced decoding.
@@ -8,7 +8,7 @@ T target length, S source length, both with `</s>`; H heads.
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -32,26 +32,6 @@ _CPU_HYPOTHESES = 480
 """The most hypotheses of a batch on a CPU: the caches of more do not fit into the processor's cache."""
 _MIN_PROCESS_TOKENS = 1024  # the fewest source tokens times beam for which one more process pays
 _MIN_ATTENTION = 1e-12  # the least attention to a source token that counts, because its logarithm is taken
-
-
-class Engine(Protocol):
-    """Searches for translations of sentences, on token ids."""
-
-    @property
-    def longest(self) -> int | None:
-        """The most tokens of a sentence, `</s>` included; None without a limit."""
-
-    def search(
-        self,
-        sentences: Sequence[Sequence[int]],
-        options: SearchOptions,
-        constraints_of: Sequence[Constraints] | None = None,
-        on_progress: OnProgress | None = None,
-    ) -> list[list[Hypothesis]]:
-        """Return the hypotheses of each sentence, best first, in order; see `search_all`.
-
-        Raises ConfigError for options and constraints that the engine does not support.
-        """
 
 
 class TorchEngine:
@@ -78,7 +58,10 @@ class TorchEngine:
         constraints_of: Sequence[Constraints] | None = None,
         on_progress: OnProgress | None = None,
     ) -> list[list[Hypothesis]]:
-        """Return the hypotheses of each sentence, in the precision of the runtime."""
+        """Return the hypotheses of each sentence, best first, in order; see `search_all`.
+
+        Raises ConfigError for options that ensembles do not support.
+        """
         if len(sentences) >= _MIN_SENTENCES_TO_PACK:
             self._pack(eight_bits=False)
         for key, unused in (("coverage_penalty", 0.0), ("repetition_penalty", 1.0)):

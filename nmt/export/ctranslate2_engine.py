@@ -23,7 +23,6 @@ import torch
 
 from nmt.config import DecodeSettings, Languages, RuntimeSettings
 from nmt.decoding.batch_runner import OnProgress, in_order, length_batches
-from nmt.decoding.engine import Engine
 from nmt.decoding.hypothesis import NO_CONSTRAINTS, Constraints, Hypothesis, not_a_number
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError, ModelError
@@ -81,7 +80,10 @@ class CTranslate2Engine:
         constraints_of: Sequence[Constraints] | None = None,
         on_progress: OnProgress | None = None,
     ) -> list[list[Hypothesis]]:
-        """Return the hypotheses of each sentence. Raises ConfigError for options and constraints without support."""
+        """Return the hypotheses of each sentence, best first, in order, as `TorchEngine.search` does.
+
+        Raises ConfigError for options and constraints without support.
+        """
         _check(options)
         if constraints_of and any(constraints != NO_CONSTRAINTS for constraints in constraints_of):
             raise ConfigError("CTranslate2 does not support constraints; translate with the original model")
@@ -141,7 +143,7 @@ class CTranslate2Engine:
 class ExportedModel:
     """A model exported for another program, with the engine that runs it."""
 
-    engine: Engine
+    engine: CTranslate2Engine
     tokenizers: Tokenizers
     languages: Languages
     decode: DecodeSettings

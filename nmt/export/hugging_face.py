@@ -23,8 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config import ModelSettings
-from nmt.decoding.batch_runner import OnProgress
-from nmt.decoding.hypothesis import Constraints, Hypothesis
+from nmt.decoding.hypothesis import Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError, ModelError
 from nmt.export.exported import library, write_export
@@ -184,8 +183,6 @@ def _ids(tokenizer: Tokenizer) -> dict[str, Any]:
 class HuggingFaceEngine:
     """Search with transformers, one sentence at a time, to check an export."""
 
-    longest = None
-
     def __init__(self, directory: Path) -> None:
         """Load a directory that `write_hugging_face` wrote. Raises ConfigError if transformers is not installed."""
         transformers = library("transformers")
@@ -211,13 +208,7 @@ class HuggingFaceEngine:
                 )
 
     @torch.inference_mode()
-    def search(
-        self,
-        sentences: Sequence[Sequence[int]],
-        options: SearchOptions,
-        constraints_of: Sequence[Constraints] | None = None,
-        on_progress: OnProgress | None = None,
-    ) -> list[list[Hypothesis]]:
+    def search(self, sentences: Sequence[Sequence[int]], options: SearchOptions) -> list[list[Hypothesis]]:
         """Return the best hypothesis of each sentence."""
         return [[self._best(ids, options)] for ids in sentences]
 

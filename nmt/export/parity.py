@@ -4,13 +4,13 @@ Both translate the same lines, by greedy search and with a beam of 4, ranked by 
 and with no token forbidden, so that both searches are the same. Each sentence is a batch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from nmt.config import RuntimeSettings
-from nmt.decoding.engine import Engine, TorchEngine
+from nmt.decoding.engine import TorchEngine
 from nmt.decoding.hypothesis import Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.errors import DataError, ModelError
@@ -18,6 +18,8 @@ from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
 from nmt.text.normalize import normalize
 from nmt.text.tokenizer import BOS, EOS
+
+Search = Callable[[Sequence[Sequence[int]], SearchOptions], list[list[Hypothesis]]]
 
 LINES = (
     "Good morning.",
@@ -76,7 +78,7 @@ class _Line:
         return abs(self.expected.log_prob - self.found.log_prob) / (len(self.expected.tokens) + 1)
 
 
-def check_parity(loaded: LoadedModel, engine: Engine, lines: Sequence[str], tolerance: Tolerance) -> Parity:
+def check_parity(loaded: LoadedModel, exported: Search, lines: Sequence[str], tolerance: Tolerance) -> Parity:
     """Translate all non-empty lines with both. Raises ModelError with the first line that differs too much."""
     original = TorchEngine([loaded.model], RuntimeSettings(device="cpu", precision="fp32"))
     limit = _LONGEST if original.longest is None else min(_LONGEST, original.longest - 1)
@@ -88,7 +90,7 @@ def check_parity(loaded: LoadedModel, engine: Engine, lines: Sequence[str], tole
     for name, beam in (("greedy", 1), ("with a beam of 4", 4)):
         options = SearchOptions(beam=beam, length_penalty=0.0, forbidden=(), batch_tokens=1)
         sentences = [ids for _, ids in numbered]
-        expected, found = (one.search(sentences, options) for one in (original, engine))
+        expected, found = (search(sentences, options) for search in (original.search, exported))
         compared = [
             _Line(number, ids, best[0], other[0])
             for (number, ids), best, other in zip(numbered, expected, found, strict=True)

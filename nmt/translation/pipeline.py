@@ -22,16 +22,14 @@ from nmt.text.corpus import decode_line, open_text, read_lines
 from nmt.translation.sinks import Fingerprint, ResumableFile, StreamOutput
 from nmt.translation.translator import LINE_BATCH_SIZE, TranslateOptions, Translator
 
-LINE_BATCH_BYTES = 1 << 20
-"""A line batch also ends after so many bytes: lines may be long."""
+LINE_BATCH_BYTES = 1 << 20  # a line batch also ends after so many bytes: lines may be long
 _CHUNK_BYTES = 1 << 16
 
 
 class ParallelLines(NamedTuple):
     """A text with a line for each line of the input."""
 
-    option: str
-    """The option that names its file."""
+    option: str  # the option that names its file
     texts: list[str]
 
     @classmethod
@@ -52,15 +50,11 @@ class ParallelLines(NamedTuple):
 class LineBatch(NamedTuple):
     """Consecutive input lines that are processed together."""
 
-    first: int
-    """The number of its first line, from 1."""
-    lines: list[bytes]
-    """Without `\\n`."""
-    parallel: list[str]
-    """The line of the parallel text for each line; "" if there is no such text."""
+    first: int  # the number of its first line, from 1
+    lines: list[bytes]  # without `\n`
+    parallel: list[str]  # the line of the parallel text for each line; "" if there is no such text
     start: int
-    end: int
-    """The part of the input file that it was read from, in bytes; 0 if the input is no file."""
+    end: int  # it was read from the bytes from `start` to `end` of the input file; 0 if the input is no file
 
     @property
     def texts(self) -> list[str]:

@@ -14,14 +14,14 @@ from typing import Any, Literal
 from nmt.config import RuntimeSettings, Sampling, override_decode
 from nmt.decoding.alignment import Links, align, joined_links
 from nmt.decoding.batch_runner import BatchRunner, OnProgress
-from nmt.decoding.engine import Engine, TorchEngine
+from nmt.decoding.engine import TorchEngine
 from nmt.decoding.hypothesis import Constraints, Hypothesis
 from nmt.decoding.mbr import by_utility
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.step_model import check_same_vocabulary
 from nmt.decoding.unknown import words_for_unknown
 from nmt.errors import ConfigError
-from nmt.export.ctranslate2_engine import ExportedModel, open_in_ctranslate2
+from nmt.export.ctranslate2_engine import CTranslate2Engine, ExportedModel, open_in_ctranslate2
 from nmt.export.exported import is_export
 from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
 from nmt.system.device import choose_device, computes_in_bf16
@@ -101,7 +101,7 @@ class Translator:
         self.models = (loaded, *others) if isinstance(loaded, LoadedModel) else ()
         """The torch models; empty if another program translates."""
         self.tokenizers, self.languages, self._decode = loaded.tokenizers, loaded.languages, loaded.decode
-        self._engine: Engine
+        self._engine: TorchEngine | CTranslate2Engine
         self._runner: BatchRunner | None = None
         self.precision: Literal["fp32", "bf16", "int8"] | None = None
         """The precision of the computation; None if another program translates."""

@@ -391,12 +391,12 @@ class TestParity:
 
     def test_a_different_token_fails_the_check(self) -> None:
         loaded = model()
-        check_parity(loaded, self.Changed(loaded, None, 1), SENTENCES, EXACT)
+        check_parity(loaded, self.Changed(loaded, None, 1).search, SENTENCES, EXACT)
         wrong = Hypothesis([7, 7], -3.0, -3.0)
         lines = [SENTENCES[0], "", *SENTENCES[1:]]
         for beam, name in ((1, "greedy"), (4, "with a beam of 4")):
             with pytest.raises(ModelError, match=rf"line 3: .*{name}: 4 of 5 the same, allowed 1\n  source    a dog"):
-                check_parity(loaded, self.Changed(loaded, wrong, beam), lines, EXACT)
+                check_parity(loaded, self.Changed(loaded, wrong, beam).search, lines, EXACT)
 
     def test_a_different_log_prob_fails_the_check(self) -> None:
         loaded = model()
@@ -407,10 +407,12 @@ class TestParity:
         for shift, fine in ((0.5e-4 * tokens, True), (2e-4 * tokens, False), (float("nan"), False)):
             changed = self.Changed(loaded, replace(right, log_prob=right.log_prob - shift), 1)
             if fine:
-                assert check_parity(loaded, changed, SENTENCES, EXACT).difference == pytest.approx(0.5e-4, rel=0.1)
+                assert check_parity(loaded, changed.search, SENTENCES, EXACT).difference == pytest.approx(
+                    0.5e-4, rel=0.1
+                )
             else:
                 with pytest.raises(ModelError, match=r"line 2: .*a token, allowed 0\.0001"):
-                    check_parity(loaded, changed, SENTENCES, EXACT)
+                    check_parity(loaded, changed.search, SENTENCES, EXACT)
 
     def test_tie_passes_the_check(self) -> None:
         loaded = model()
@@ -423,7 +425,7 @@ class TestParity:
             loaded.model.output.weight[duplicate] = loaded.model.output.weight[first]
         other = duplicate if ours.search([ids], options)[0][0].tokens[0] == first else first
         found = Hypothesis([other], -1.0, -1.0)
-        assert check_parity(loaded, self.Changed(loaded, found, 1), SENTENCES, EXACT).same["greedy"] == 5
+        assert check_parity(loaded, self.Changed(loaded, found, 1).search, SENTENCES, EXACT).same["greedy"] == 5
 
     def test_the_built_in_lines_have_several_scripts(self) -> None:
         text = "".join(parity.LINES)
