@@ -6,8 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from nmt.config.recipe_errors import SettingError
-from nmt.config.section import File, PositiveInt, Section
+from nmt.config.section import File, PositiveInt, Section, SettingError
 
 _TOKENIZER_SYMBOL = re.compile("pad|unk|s|0x[0-9]{2}")
 _LANGUAGE_CODE = re.compile("[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")

@@ -12,9 +12,9 @@ from nmt.config import strict_yaml
 from nmt.config.decode_section import DecodeSettings
 from nmt.config.model_section import ModelSettings
 from nmt.config.recipe import Recipe
-from nmt.config.recipe_errors import SettingError, explain, explained
+from nmt.config.recipe_errors import explain, explained
 from nmt.config.recorded import with_new_names
-from nmt.config.section import Section
+from nmt.config.section import Section, SettingError
 from nmt.errors import ConfigError
 
 SectionType = TypeVar("SectionType", bound=Section)

@@ -4,8 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from nmt.config.recipe_errors import SettingError
-from nmt.config.section import PositiveInt, Probability, Section
+from nmt.config.section import PositiveInt, Probability, Section, SettingError
 
 Layers = Annotated[int, Field(ge=1, le=1000)]  # deep models of the literature have up to 1,000 (Wang et al. 2022)
 

@@ -9,9 +9,8 @@ from pydantic import Field, model_validator
 from nmt.config.data_section import Data, Languages, TokenizerSettings
 from nmt.config.decode_section import DecodeSettings
 from nmt.config.model_section import ModelSettings
-from nmt.config.recipe_errors import SettingError
 from nmt.config.schedules import Falling
-from nmt.config.section import File, Section, Text
+from nmt.config.section import File, Section, SettingError, Text
 from nmt.config.train_section import TrainSettings
 
 LARGEST_MODEL = 10**11

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from nmt.config.recorded import new_key, new_value
+from nmt.config.section import SettingError
 from nmt.config.strict_yaml import Document, Location
-from nmt.errors import ConfigError
 
 _EXPECTED = {
     "int_type": "a whole number",
@@ -32,22 +32,6 @@ _UNIONS = {("train", "schedule"), ("train", "batch_tokens")}
 """Keys of several types. After them pydantic's locations name the type, such as `noam`, which no recipe contains."""
 _LONGEST_SHOWN = 60
 _MOST_SHOWN = 40  # problems listed in one error
-
-
-class SettingError(ConfigError, ValueError):
-    """A value that is impossible together with another one, or on this machine.
-
-    `key` is the dotted key to change; where it may be a default, `other` is a key that the recipe certainly contains.
-    """
-
-    def __init__(self, key: str, problem: str, other: str | None = None) -> None:
-        super().__init__(f"{key}: {problem}")
-        self.key, self.problem, self.other = key, problem, other or key
-
-    def location(self, document: Document, section: Location = ()) -> Location:
-        """Return the location of the key, or of the other one if the document does not contain it."""
-        location = (*section, *self.key.split("."))
-        return location if location in document.places else (*section, *self.other.split("."))
 
 
 def explain(error: ValidationError, document: Document, recipe: type[BaseModel]) -> str:

@@ -1,10 +1,13 @@
-"""The base class of all sections of a recipe, and the kinds of values in them."""
+"""The base class of all sections of a recipe, the kinds of values in them, and the error of values that contradict."""
 
 import unicodedata
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from nmt.config.strict_yaml import Document, Location
+from nmt.errors import ConfigError
 
 PositiveInt = Annotated[int, Field(ge=1, lt=2**31)]
 Probability = Annotated[float, Field(ge=0, lt=1)]
@@ -39,3 +42,19 @@ class Section(BaseModel):
     @classmethod
     def _empty_means_defaults(cls, data: Any) -> Any:
         return {} if data is None else data  # `train:` with every key below it commented out
+
+
+class SettingError(ConfigError, ValueError):
+    """A value that is impossible together with another one, or on this machine.
+
+    `key` is the dotted key to change; where it may be a default, `other` is a key that the recipe certainly contains.
+    """
+
+    def __init__(self, key: str, problem: str, other: str | None = None) -> None:
+        super().__init__(f"{key}: {problem}")
+        self.key, self.problem, self.other = key, problem, other or key
+
+    def location(self, document: Document, section: Location = ()) -> Location:
+        """Return the location of the key, or of the other one if the document does not contain it."""
+        location = (*section, *self.key.split("."))
+        return location if location in document.places else (*section, *self.other.split("."))

@@ -13,7 +13,7 @@ import torch
 
 from nmt import __version__
 from nmt.config import Recipe, RuntimeSettings
-from nmt.config.recipe_errors import SettingError
+from nmt.config.section import SettingError
 from nmt.errors import ConfigError
 
 

@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils._triton import has_triton
 
 from nmt.config import Recipe
-from nmt.config.recipe_errors import SettingError
+from nmt.config.section import SettingError
 from nmt.model.attention import MultiHeadAttention
 from nmt.model.checkpoint import WEIGHTS_FILE, load_weights, read_configuration
 from nmt.model.transformer import Transformer

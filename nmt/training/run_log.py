@@ -8,7 +8,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from nmt.config.recipe_errors import SettingError
+from nmt.config.section import SettingError
 from nmt.errors import DataError, ModelError
 
 

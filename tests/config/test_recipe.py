@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.config import ModelSettings, Recipe, load_recipe, recipe_schema, recipe_to_yaml, strict_yaml
-from nmt.config.recipe_errors import SettingError
 from nmt.config.schedules import Noam, WarmupStableDecay
+from nmt.config.section import SettingError
 from nmt.errors import ConfigError
 from nmt.model.transformer import Transformer
 

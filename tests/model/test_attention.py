@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nmt.config import ModelSettings
-from nmt.config.recipe_errors import SettingError
+from nmt.config.section import SettingError
 from nmt.model.attention import Additive, Bilinear, Dot, MultiHeadAttention, ScaledDot
 
 Q, K = torch.tensor([[[[1.0, 2.0]]]]), torch.tensor([[[[3.0, -1.0], [0.0, 1.0]]]])  # one query, two keys
