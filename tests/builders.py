@@ -5,7 +5,6 @@ Everything is a function of its arguments: the same seed gives the same weights 
 
 import io
 import random
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -140,18 +139,6 @@ def translated_stream(translator: Translator, data: bytes, options: TranslateOpt
     output, quiet = io.BytesIO(), Console(quiet=True)
     translate_stream(translator, LineInput(io.BytesIO(data)), StreamOutput(output), options, as_json, quiet)
     return output.getvalue()
-
-
-def worker_process(job: "subprocess.Popen[bytes]", rank: int) -> int:
-    """Return the id of the process of a torchrun job that has the given rank."""
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent == job.pid and f"\0RANK={rank}\0".encode() in b"\0" + (folder / "environ").read_bytes():
-                return int(folder.name)
-        except (OSError, IndexError):
-            continue
-    raise AssertionError(f"no worker of rank {rank}")
 
 
 def tiny_recipe(run: Path = Path("run"), dropout: float = 0.0, **train: object) -> Recipe:

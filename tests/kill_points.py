@@ -3,32 +3,36 @@
 import os
 import signal
 import sys
-from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
 _AGAIN = 5_000
 
 
 def kill_at_call(
-    calls: int, number: signal.Signals = signal.SIGKILL, *, begun: Callable[[], bool] = lambda: True, every: int = 1
+    calls: int, number: signal.Signals = signal.SIGKILL, *, after: tuple[Any, str], times: int = 1
 ) -> None:
-    """Send this process a signal at a function call of the main thread: `calls` calls after `begun` returns true.
+    """Send this process a signal at a function call of the main thread.
 
-    Calls of Python and of C functions count, so system calls are among the points. `begun` is evaluated once in `every`
-    calls. A process that continues, because Python ignores exceptions in a destructor, receives the signal again later.
+    `after` is the owner and the name of a function. From the call of that function given by `times` on, `calls` calls
+    are counted, of Python and of C functions, so system calls are among the points. A process that continues, because
+    Python ignores exceptions in a destructor, receives the signal again later.
     """
-    counted, remaining, started = 0, calls, False
+    owner, name = after
+    function, remaining = getattr(owner, name), calls
 
     def count(_frame: FrameType, event: str, _argument: object) -> None:
-        nonlocal counted, remaining, started
-        if event not in ("call", "c_call"):
-            return
-        counted += 1
-        if not started and counted % every == 0:
-            started = begun()
-        if started:
+        nonlocal remaining
+        if event in ("call", "c_call"):
             if remaining % _AGAIN == 0 and remaining <= 0:
                 os.kill(os.getpid(), number)
             remaining -= 1
 
-    sys.setprofile(count)
+    def counted(*arguments: Any, **options: Any) -> Any:
+        nonlocal times
+        times -= 1
+        if times == 0:
+            sys.setprofile(count)  # only now, since it makes all calls several times slower
+        return function(*arguments, **options)
+
+    setattr(owner, name, counted)

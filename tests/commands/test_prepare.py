@@ -8,7 +8,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import threading
 import time
 from contextlib import ExitStack
@@ -326,18 +325,18 @@ def test_text_that_changes_during_preparation_is_refused(folder: Path, monkeypat
     assert list((folder / "run").iterdir()) == []
 
 
-def test_prepare_recovers_from_a_killed_one(folder: Path) -> None:
+def test_prepare_recovers_from_a_killed_one(folder: Path, warm_python: str) -> None:
     write_tsv(folder / "train.tsv", pairs(20_000))
     script = (
         "import sys; from pathlib import Path; from nmt.config import load_recipe\n"
-        "from nmt.system.console import Console\n"
+        "from nmt.system import files; from nmt.system.console import Console\n"
         "from nmt.commands.prepare import prepare; from tests.kill_points import kill_at_call\n"
         "recipe = load_recipe(Path(sys.argv[1]))\n"
-        "kill_at_call(5000, begun=lambda: any(Path(sys.argv[2]).glob('.prepared.staging-*')), every=50)\n"
+        "kill_at_call(5000, after=(files, '_new_sibling'))\n"
         "prepare(recipe, Console())"
     )
-    command = [sys.executable, "-c", script, str(folder / "recipe.yaml"), str(folder / "run")]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    command = [warm_python, "-c", script, str(folder / "recipe.yaml"), str(folder / "run")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
     left = sorted(path.name.partition("-")[0] for path in (folder / "run").iterdir())
     assert left == [".prepared.lock", ".prepared.staging"]
@@ -349,15 +348,11 @@ def test_prepare_recovers_from_a_killed_one(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_processes_started_at_once_prepare_once_and_wait(folder: Path) -> None:
+def test_processes_started_at_once_prepare_once_and_wait(folder: Path, warm_programs: Path) -> None:
     write_tsv(folder / "train.tsv", pairs(3000))
-    nmt = "import sys; from nmt.cli import main; sys.exit(main())"
-    command = [sys.executable, "-c", nmt, "prepare", "--config", str(folder / "recipe.yaml")]
+    command = [warm_programs / "nmt", "prepare", "--config", folder / "recipe.yaml"]
     with ExitStack() as stack:
-        started = [
-            stack.enter_context(subprocess.Popen(command, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True))
-            for _ in range(4)
-        ]
+        started = [stack.enter_context(subprocess.Popen(command, stderr=subprocess.PIPE, text=True)) for _ in range(4)]
         messages = [process.communicate()[1] for process in started]
     assert [process.returncode for process in started] == [0] * 4, messages
     assert sum("preparing" in text and "(there is none yet)" in text for text in messages) == 1

@@ -5,8 +5,8 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -38,13 +38,20 @@ def _own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # `runs/latest` is written here
 
 
-def start(repository: Path, texts: Path, run: Path, *overrides: str) -> "subprocess.Popen[str]":
-    settings = [part for override in (f"run={run}", *overrides) for part in ("--set", override)]
-    command = [sys.executable, "-m", "nmt.cli", "train", "--config", str(texts / "recipe.yaml"), *settings]
-    environment = {**os.environ, "PYTHONPATH": str(repository)}
-    return subprocess.Popen(
-        command, cwd=run.parent, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start(warm_python: str, texts: Path) -> Start:
+    """Start `nmt train` with the run and other overrides of the recipe, after a patch of the program."""
+
+    def start(run: Path, *overrides: str, patch: str = "") -> "subprocess.Popen[str]":
+        settings = [part for override in (f"run={run}", *overrides) for part in ("--set", override)]
+        command = [warm_python, "-c", f"{patch}\nimport nmt.cli; nmt.cli.main()", "train"]
+        command += ["--config", str(texts / "recipe.yaml"), *settings]
+        return subprocess.Popen(command, cwd=run.parent, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    return start
 
 
 def wait_for(path: Path, process: "subprocess.Popen[str]") -> None:
@@ -53,9 +60,14 @@ def wait_for(path: Path, process: "subprocess.Popen[str]") -> None:
         time.sleep(0.02)
 
 
+def kill(run: Path) -> None:
+    """Kill the process that trains in a run."""
+    os.kill(int((run / "lock").read_text().split()[1]), signal.SIGKILL)
+
+
 SLOW_TO_SAVE = """
-import sys, time
-import nmt.cli, nmt.training.run
+import time
+import nmt.training.run
 
 def seal_slowly(directory, plain=nmt.training.run.seal):
     if "00000004" not in directory.name:
@@ -64,7 +76,6 @@ def seal_slowly(directory, plain=nmt.training.run.seal):
     plain(directory)
 
 nmt.training.run.seal = seal_slowly
-nmt.cli.main()
 """
 
 
@@ -196,10 +207,10 @@ def test_terminal_shows_a_table_of_80_columns(texts: Path, tmp_path: Path, capsy
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_signal_saves_and_the_same_command_resumes(
-    repository: Path, texts: Path, tmp_path: Path, number: signal.Signals, code: int
+    start: Start, texts: Path, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     run = tmp_path / "run"
-    with start(repository, texts, run, "train.stop.steps=100000", "train.validate_every=1000") as process:
+    with start(run, "train.stop.steps=100000", "train.validate_every=1000") as process:
         wait_for(run / "metrics.jsonl", process)
         process.send_signal(number)
         out, err = process.communicate()
@@ -213,9 +224,9 @@ def test_signal_saves_and_the_same_command_resumes(
 
 
 @pytest.mark.slow
-def test_sigusr1_saves_and_training_continues(repository: Path, texts: Path, tmp_path: Path) -> None:
+def test_sigusr1_saves_and_training_continues(start: Start, texts: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    with start(repository, texts, run, "train.stop.steps=100000", "train.validate_every=100000") as process:
+    with start(run, "train.stop.steps=100000", "train.validate_every=100000") as process:
         wait_for(run / "metrics.jsonl", process)
         for _ in range(2):
             before = saved_steps(run)
@@ -223,7 +234,7 @@ def test_sigusr1_saves_and_training_continues(repository: Path, texts: Path, tmp
             while saved_steps(run) == before:
                 assert process.poll() is None
                 time.sleep(0.02)
-        process.kill()
+        kill(run)
         process.communicate()
     first, second = saved_steps(run)
     assert first < second
@@ -233,18 +244,10 @@ def test_sigusr1_saves_and_training_continues(repository: Path, texts: Path, tmp
 
 @pytest.mark.slow
 def test_second_ctrl_c_stops_at_once_without_damage(
-    repository: Path, uninterrupted: Path, texts: Path, tmp_path: Path
+    start: Start, uninterrupted: Path, texts: Path, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    arguments = ["train", "--config", str(texts / "recipe.yaml"), "--set", f"run={run}"]
-    with subprocess.Popen(
-        [sys.executable, "-c", SLOW_TO_SAVE, *arguments],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(repository)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    with start(run, patch=SLOW_TO_SAVE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "saving\n"
         process.send_signal(signal.SIGINT)
@@ -261,12 +264,12 @@ def test_second_ctrl_c_stops_at_once_without_damage(
 
 @pytest.mark.slow
 def test_killed_and_resumed_run_equals_uninterrupted_run(
-    repository: Path, uninterrupted: Path, texts: Path, tmp_path: Path
+    start: Start, uninterrupted: Path, texts: Path, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    with start(repository, texts, run, "train.stop.steps=100000") as process:
+    with start(run, "train.stop.steps=100000") as process:
         wait_for(run / "checkpoints" / "step-00000004", process)
-        process.kill()
+        kill(run)
         process.communicate()
     assert process.returncode == -signal.SIGKILL
     for later in RunDirectory(run).saved():

@@ -3,7 +3,6 @@
 import gzip
 import json
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -140,7 +139,7 @@ class TestCommand:
 class TestInput:
     LINES = ("the cat sleeps", "", "今天下雨。", "a \u2028 dog")
 
-    def test_gzip_is_unpacked(self, model: Path, tmp_path: Path) -> None:
+    def test_gzip_is_unpacked(self, model: Path, tmp_path: Path, warm_programs: Path) -> None:
         plain = write_lines(tmp_path / "in.txt", *self.LINES)
         packed = tmp_path / "packed"
         packed.write_bytes(gzip.compress(plain.read_bytes()))
@@ -149,7 +148,7 @@ class TestInput:
         assert expected.exit_code == 0
         assert (found.exit_code, found.stdout) == (0, expected.stdout), found.stderr
         with packed.open("rb") as stream:
-            command = [sys.executable, "-m", "nmt", "translate", "-m", str(model), "-q", "--device", "cpu"]
+            command = [warm_programs / "nmt", "translate", "-m", model, "-q", "--device", "cpu"]
             piped = subprocess.run(command, stdin=stream, capture_output=True, check=True)
         assert piped.stdout.decode() == expected.stdout
 

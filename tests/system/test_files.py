@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -137,21 +136,21 @@ def test_folders_named_like_a_staging_folder_are_kept(tmp_path: Path) -> None:
     assert names(tmp_path) == [".corpus.staging-mine", "corpus"]
 
 
-def test_leftovers_of_a_killed_process_are_removed(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_process_are_removed(tmp_path: Path, warm_python: str) -> None:
     script = (
-        "import sys, time; from pathlib import Path; from nmt.system.files import staged_directory\n"
+        "import os, sys, time; from pathlib import Path; from nmt.system.files import staged_directory\n"
         "with staged_directory(Path(sys.argv[1])) as staging:\n"
-        "    (staging / 'half').write_text('x'); print('ready', flush=True); time.sleep(60)\n"
+        "    (staging / 'half').write_text('x'); print(os.getpid(), flush=True); time.sleep(60)\n"
     )
-    command = [sys.executable, "-c", script, str(tmp_path / "corpus")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]) as process:
+    command = [warm_python, "-c", script, str(tmp_path / "corpus")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n"
+        writer = int(process.stdout.readline())
         # the other process is alive: its files are kept
         with staged_directory(tmp_path / "corpus"):
             pass
         assert len(names(tmp_path)) == 2
-        process.send_signal(signal.SIGKILL)
+        os.kill(writer, signal.SIGKILL)
         process.wait()
     assert len(names(tmp_path)) == 2
     with staged_directory(tmp_path / "corpus") as staging:

@@ -1,8 +1,6 @@
 """A run that is killed repeatedly equals an uninterrupted run bit for bit."""
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +15,14 @@ from tests.training.runs import QUIET, assert_same_run, train_run
 DRIVER = """
 import os, random, signal, sys
 from pathlib import Path
-# once: each training is a child that has them already
-import nmt.cli, nmt.commands.train, nmt.training.loop, sacrebleu, torch._dynamo
+import nmt.cli, nmt.commands.train, nmt.system.files, nmt.training.loop
 from tests.kill_points import kill_at_call
 
 # takes a quarter of a second of each start, for a figure of the log that depends on the machine
 nmt.training.loop.matrix_rate = lambda *_: 1e9
 recipe, run, seed = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
 choose = random.Random(seed)
-kinds = ["while training"] * int(sys.argv[4]) + ["while saving"] * int(sys.argv[5])
+kinds = ["while starting"] * 2 + ["while training"] * 8 + ["while saving"] * 6
 choose.shuffle(kinds)
 sys.argv[1:] = ["train", "--config", recipe, "--set", f"run={run}", "--quiet"]
 
@@ -38,19 +35,19 @@ def lines():
     return len((run / "metrics.jsonl").read_text().splitlines()) if (run / "metrics.jsonl").exists() else 0
 
 
-def die(kind, enough, delay):
-    # while training: some calls after a few more lines were logged; while saving: some calls after a save has begun
-    if kind == "while saving":
-        kill_at_call(delay % 400, begun=saving, every=10)
-    elif kind == "while training":
-        kill_at_call(delay, begun=lambda: lines() >= enough, every=200)
-
-
+POINTS = {
+    "while starting": (20_000, (nmt.commands.train, "open_training"), [1]),
+    "while training": (20_000, (nmt.training.loop.Training, "step"), range(5, 8)),
+    "while saving": (400, (nmt.system.files, "_new_sibling"), [1, 2, 2]),
+}
 for kind in [*kinds, None]:
-    enough, delay = lines() + choose.choice([0, 1, 1, 2]), choose.randrange(20_000)
+    if kind is not None:
+        most, function, times = POINTS[kind]
+        calls, times = choose.randrange(most), choose.choice(times)
     child = os.fork()
     if not child:
-        die(kind, enough, delay)
+        if kind is not None:
+            kill_at_call(calls, after=function, times=times)
         nmt.cli.main()
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     assert code == (0 if kind is None else -signal.SIGKILL), code
@@ -82,7 +79,7 @@ def write_recipe(folder: Path) -> Path:
             "ema": 0.9,
             "weight_decay": 0.01,
             "schedule": {"name": "cosine", "rate": 0.003, "warmup": 10},
-            "stop": {"steps": 100},
+            "stop": {"steps": 72},
             "validate_every": 4,
             "log_every": 3,
             "keep_best": 2,
@@ -99,7 +96,7 @@ def write_recipe(folder: Path) -> Path:
 
 @pytest.mark.slow
 def test_run_killed_at_random_equals_uninterrupted_run(
-    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    warm_python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     chosen = write_recipe(tmp_path)
@@ -107,21 +104,14 @@ def test_run_killed_at_random_equals_uninterrupted_run(
     uninterrupted = tmp_path / "uninterrupted"
     train_run(tmp_path, uninterrupted)
     killed = tmp_path / "killed"
-    command = [sys.executable, "-c", DRIVER, str(chosen), str(killed), "1", "16", "8"]
-    result = subprocess.run(
-        command,
-        env={**os.environ, "PYTHONPATH": str(repository)},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [warm_python, "-c", DRIVER, str(chosen), str(killed), "1"]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr + result.stdout
     *deaths, end = result.stdout.splitlines()
-    assert len(deaths) == 24
-    assert sum(death.startswith("half written") for death in deaths) >= 5
-    assert len({death.split()[-1] for death in deaths}) >= 10
-    assert end == f"whole {100 // 3 + 100 // 4}"
+    assert len(deaths) == 16
+    assert sum(death.startswith("half written") for death in deaths) >= 4
+    assert len({death.split()[-1] for death in deaths}) >= 8
+    assert end == f"whole {72 // 3 + 72 // 4}"
     assert_same_run(uninterrupted, killed)
     for name in ("test.txt", "test.json"):
         assert (killed / name).read_bytes() == (uninterrupted / name).read_bytes()

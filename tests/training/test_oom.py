@@ -1,10 +1,8 @@
 """Out of memory: a batch that does not fit is cut, and the update equals that of the whole batch."""
 
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 import torch
@@ -172,7 +170,8 @@ LITTLE_MEMORY = """
 import resource, sys
 import torch
 from nmt.config import ModelSettings
-from tests.training.test_oom import *
+from tests.builders import batch_of, tiny_recipe
+from tests.training.updates import PAIRS, difference, make_updater
 
 torch.set_num_threads(1)
 
@@ -196,11 +195,10 @@ print(cut_update.adjustments.largest_batch, difference(little, plenty), cut_upda
 """
 
 
-def test_update_within_a_limited_address_space_is_split(repository: Path) -> None:
+def test_update_within_a_limited_address_space_is_split(warm_python: str) -> None:
     """The whole batch needs more than 400 MB; the limit is 250 MB above the present size of the process."""
     result = subprocess.run(
-        [sys.executable, "-c", LITTLE_MEMORY, str(250_000_000)],
-        cwd=repository,
+        [warm_python, "-c", LITTLE_MEMORY, str(250_000_000)],
         capture_output=True,
         text=True,
         check=False,

@@ -9,7 +9,6 @@ import resource
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from importlib.metadata import version
@@ -205,29 +204,16 @@ def test_checkpoint_of_a_newer_format_is_an_error(run: RunDirectory, tokenizers:
 
 def test_full_disk_keeps_the_last_checkpoint(run: RunDirectory, tokenizers: Tokenizers) -> None:
     """Where the disk is full, a file may not grow; here, no file may grow beyond 2,000 bytes."""
-    program = f"""
-import resource, signal, sys
-sys.path[:0] = {[str(Path(__file__).parents[2])]!r}
-from pathlib import Path
-import torch
-from nmt.errors import NMTError
-from nmt.training.run import Progress, RunDirectory
-from tests.training.test_run import *
-shared = Tokenizers.load(Path({str(run.path)!r}))
-loaded, optimizer = trained(shared)
-run = RunDirectory(Path({str(run.path)!r}))
-run.save(loaded, optimizer, Progress(step=1))
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
-try:
-    run.save(loaded, optimizer, Progress(step=2))
-except NMTError as error:
-    print(error)
-"""
-    tokenizers.save(run.path)
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    checkpoint = run.checkpoint(2)
-    assert result.stdout == f"{checkpoint}: cannot write it: File too large; name another folder\n", result.stderr
+    loaded, optimizer = trained(tokenizers)
+    run.save(loaded, optimizer, Progress(step=1))
+    message = f"{run.checkpoint(2)}: cannot write it: File too large; name another folder"
+    limit, largest = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, largest))
+    try:
+        with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
+            run.save(loaded, optimizer, Progress(step=2))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, largest))
     assert [path.name for path in run.checkpoints.iterdir()] == ["step-00000001"]
     assert links(run) == {"last": "checkpoints/step-00000001"}
 
@@ -316,6 +302,14 @@ def test_checkpoint_of_another_version_is_refused(run: RunDirectory, tokenizers:
             resume(run, loaded.model, optimizer)
         assert f"train.init_from to {directory}" in str(caught.value)
         assert load_model(directory, torch.device("cpu"))
+
+
+@pytest.mark.parametrize("name", [".last.partial", ".best.partial", ".last.0123456789abcdef"])
+def test_links_left_by_a_killed_process_are_removed(run: RunDirectory, name: str) -> None:
+    """Links with random names are of version 0.1.0."""
+    (run.path / name).symlink_to("checkpoints")
+    run.open(recipe(run.path))
+    assert sorted(path.name for path in run.path.iterdir()) == ["checkpoints", "recipe.yaml", "run.json"]
 
 
 def write_progress(directory: Path, content: object) -> None:
@@ -595,27 +589,25 @@ def test_link_is_replaced_atomically(tmp_path: Path, monkeypatch: pytest.MonkeyP
 # the lock
 
 HOLD = """
-import sys, time
+import os, sys, time
 from pathlib import Path
 from nmt.training.run import RunDirectory
 with RunDirectory(Path(sys.argv[1])).locked():
-    print("held", flush=True)
+    print(os.getpid(), flush=True)
     time.sleep(10**6)
 """
 
 
-def test_lock_is_held_until_the_process_ends(run: RunDirectory, repository: Path) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(run.path)], cwd=repository, stdout=subprocess.PIPE, text=True
-    ) as owner:
-        assert owner.stdout is not None
-        assert owner.stdout.readline() == "held\n"
+def test_lock_is_held_until_the_process_ends(run: RunDirectory, warm_python: str) -> None:
+    with subprocess.Popen([warm_python, "-c", HOLD, str(run.path)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        owner = int(process.stdout.readline())
         with pytest.raises(ModelError) as caught, run.locked():
             raise AssertionError("two processes hold the same run")
-        assert f"{run.path}: process {owner.pid} on " in str(caught.value)
+        assert f"{run.path}: process {owner} on " in str(caught.value)
         assert "is training here; stop it, or set 'run' to another folder" in str(caught.value)
-        owner.send_signal(signal.SIGKILL)
-        owner.wait()
+        os.kill(owner, signal.SIGKILL)
+        process.wait()
     with run.locked():
         assert f"process {os.getpid()} on " in (run.path / "lock").read_text()
     with run.locked():

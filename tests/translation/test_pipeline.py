@@ -37,7 +37,6 @@ from tests.builders import (
     translate_bytes,
     translated_stream,
     translated_texts,
-    worker_process,
 )
 
 
@@ -209,59 +208,45 @@ class RecordingConsole(Console):
 DRIVER = """
 import os, random, signal, sys
 import nmt.cli, nmt.commands.translate, nmt.translation.pipeline
-from pathlib import Path
+from nmt.translation.sinks import ResumableFile
 from tests.kill_points import kill_at_call
 
-# imported once: each translation runs in a fork
-output, choose = Path(sys.argv[1]), random.Random(3)
+choose, kills = random.Random(3), int(sys.argv.pop(1))
 nmt.translation.pipeline.LINE_BATCH_SIZE, nmt.translation.pipeline._CHUNK_BYTES = 8, 40
 sys.argv[1:] = ["translate", "--output", *sys.argv[1:]]
-partial = output.with_name(output.name + ".partial")
-
-
-def size():
-    return partial.stat().st_size if partial.exists() else 0
-
-
-for number in range(200):
-    before, delay = size(), choose.randrange(6_000)
+for number in range(kills + 1):
+    calls = choose.randrange(6_000)
     child = os.fork()
     if not child:
-        if number < 15:
+        if number < kills:
+            # after the first line batch of each process, so that the translation gets further
             kill = signal.SIGKILL if number % 5 else signal.SIGINT
-            kill_at_call(delay, kill, begun=lambda: size() > before, every=100)
+            kill_at_call(calls, kill, after=(ResumableFile, "write"))
         nmt.cli.main()
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    print(code, flush=True)
-    if code == 0:
-        break
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 
 
 class TestInterrupted:
-    @pytest.mark.parametrize("layout", [[], ["--n-best", "2"], ["--json"]], ids=["text", "table", "json"])
+    @pytest.mark.parametrize(
+        ("layout", "kills"), [([], 10), (["--n-best", "2"], 5), (["--json"], 5)], ids=["text", "table", "json"]
+    )
     def test_killed_command_resumes_to_the_same_output(
-        self, translator: Translator, model: Path, tmp_path: Path, repository: Path, layout: list[str]
+        self, translator: Translator, model: Path, tmp_path: Path, warm_python: str, layout: list[str], kills: int
     ) -> None:
         odd = [b"", b" ", b"\xff\xfe", b"a dog \r", "\u2028".encode()]
         lines = [b" ".join(b"the cat sleeps on the mat".split()[: n % 7]) + b" moon" * (n % 5) for n in range(150)]
         lines += odd * 5
         (tmp_path / "in.txt").write_bytes(b"\n".join(lines))
-        command = [sys.executable, "-c", DRIVER, str(tmp_path / "out.txt"), "-i", str(tmp_path / "in.txt"), *layout]
+        command = [warm_python, "-c", DRIVER, str(kills), str(tmp_path / "out.txt")]
+        command += ["-i", str(tmp_path / "in.txt"), *layout]
         command += ["-m", str(model), "--threads", "1", "--device", "cpu", "--set", "decode.batch_tokens=60", "-q"]
         command += ["--set", *SHORT_OUTPUT]
-        done = subprocess.run(
-            command,
-            env={**os.environ, "PYTHONPATH": str(repository)},
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         codes = list(map(int, done.stdout.split()))
-        assert codes[-1] == 0, done.stderr
-        assert codes.count(-9) == 12
-        assert set(codes) <= {0, -9, 130, -signal.SIGINT}
+        assert codes.pop() == 0, done.stderr
+        assert codes.count(-signal.SIGKILL) == kills * 4 // 5
+        assert set(codes) <= {-signal.SIGKILL, 130, -signal.SIGINT}
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(pipeline, "LINE_BATCH_SIZE", 8)
             patch.setattr(pipeline, "_CHUNK_BYTES", 40)
@@ -359,65 +344,81 @@ finally:
         assert "translated 400 lines" in done.stderr
 
 
-HANGING_RANK = """
-import os, sys, time
+SMALL_BATCHES = """
 import nmt.cli
 from nmt.translation import pipeline
-from nmt.translation.translator import Translator
 
 pipeline.LINE_BATCH_SIZE, pipeline._CHUNK_BYTES = 16, 200
+"""
+HANGING_RANK = """
+import os, time
+from nmt.translation.translator import Translator
+
 translate_lines, calls = Translator.translate_lines, []
 
 
 def translate_until_the_third_call(translator, *arguments):
     calls.append(arguments)
     if os.environ["RANK"] == "1" and len(calls) == 3:
+        with open("hanging.new", "w") as file:
+            file.write(str(os.getpid()))
+        os.rename("hanging.new", "hanging")
         time.sleep(10**6)
     return translate_lines(translator, *arguments)
 
 
 Translator.translate_lines = translate_until_the_third_call
-nmt.cli.main()
 """
+
+
+def torchrun(programs: Path, script: Path, code: str) -> list[str | Path]:
+    """Return the command that runs code and then `nmt translate` with small line batches in two processes."""
+    script.write_text(f"{SMALL_BATCHES}{code}\nnmt.cli.main()\n")
+    return [programs / "torchrun", "--standalone", "--nproc-per-node=2", script, "translate"]
 
 
 class TestSeveralProcesses:
     @pytest.mark.slow
     @pytest.mark.parametrize("layout", [[], ["--n-best", "2"]], ids=["text", "table"])
     def test_two_processes_write_the_output_of_one(
-        self, translator: Translator, model: Path, tmp_path: Path, layout: list[str]
+        self, translator: Translator, model: Path, tmp_path: Path, warm_programs: Path, layout: list[str]
     ) -> None:
-        lines = [b"the cat" + b" moon" * (n % 7) if n % 9 else [b"", b"\xff", b"\t"][n % 3] for n in range(5000)]
+        lines = [b"the cat" + b" moon" * (n % 7) if n % 9 else [b"", b"\xff", b"\t"][n % 3] for n in range(1001)]
         (tmp_path / "in.txt").write_bytes(b"\n".join(lines))
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "nmt"]
-        command += ["translate", "-i", str(tmp_path / "in.txt"), "-o", str(tmp_path / "out.txt"), "-m", str(model)]
-        done = subprocess.run([*command, *layout, "--device", "cpu"], capture_output=True, text=True, check=False)
+        command = torchrun(warm_programs, tmp_path / "translate.py", "")
+        command += ["-i", tmp_path / "in.txt", "-o", tmp_path / "out.txt", "-m", model, *layout, "--device", "cpu"]
+        environment = {**os.environ, "PYTHON_EXEC": str(warm_programs / "python")}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
-        assert done.stderr.count("translated 5,000 lines") == 1
+        assert done.stderr.count("translated 1,001 lines") == 1
         whole = translate_bytes(translator, (tmp_path / "in.txt").read_bytes(), n_best=2 if layout else 1)
         assert (tmp_path / "out.txt").read_bytes() == whole
 
     @pytest.mark.slow
-    def test_killed_process_ends_all_and_they_resume(self, translator: Translator, model: Path, tmp_path: Path) -> None:
+    def test_killed_process_ends_all_and_they_resume(
+        self, translator: Translator, model: Path, tmp_path: Path, warm_programs: Path
+    ) -> None:
         source, target, partial = (tmp_path / name for name in ("in.txt", "out.txt", "out.txt.partial"))
+        hanging = tmp_path / "hanging"
         source.write_bytes(
             b"".join(b"the cat" + b" moon" * (n % 7) + b" sleeps" * (n % 11) + b"\n" for n in range(400))
         )
-        arguments = ["translate", "-i", str(source), "-o", str(target), "-m", str(model), "--device", "cpu", "-q"]
-        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-        (tmp_path / "hanging.py").write_text(HANGING_RANK)
-        with subprocess.Popen([*torchrun, str(tmp_path / "hanging.py"), *arguments], stderr=subprocess.DEVNULL) as job:
+        arguments = ["-i", source, "-o", target, "-m", model, "--device", "cpu", "-q"]
+        environment = {**os.environ, "PYTHON_EXEC": str(warm_programs / "python")}
+        command = [*torchrun(warm_programs, tmp_path / "hanging.py", HANGING_RANK), *arguments]
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL, env=environment, cwd=tmp_path) as job:
             try:
-                while not (partial.exists() and partial.stat().st_size):
+                while not (partial.exists() and partial.stat().st_size and hanging.exists()):
                     assert job.poll() is None
                     time.sleep(0.01)
-                os.kill(worker_process(job, 1), signal.SIGKILL)
+                os.kill(int(hanging.read_text()), signal.SIGKILL)
                 assert job.wait() != 0
             finally:
                 job.kill()
         assert not target.exists()
         before = partial.stat().st_size
-        done = subprocess.run([*torchrun, "-m", "nmt", *arguments], capture_output=True, text=True, check=False)
+        command = [*torchrun(warm_programs, tmp_path / "translate.py", ""), *arguments]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         assert 0 < before < target.stat().st_size
         assert target.read_bytes() == translate_bytes(translator, source.read_bytes())

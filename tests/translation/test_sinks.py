@@ -3,7 +3,6 @@
 import os
 import stat
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -235,16 +234,11 @@ DRIVER = """
 import os, random, resource, signal, sys
 from pathlib import Path
 from nmt.errors import DataError
-from nmt.translation.sinks import resumable_file
+from nmt.translation.sinks import ResumableFile, resumable_file
 from tests.kill_points import kill_at_call
 
 file, kind, choose = Path(sys.argv[1]), sys.argv[2], random.Random(7)
 BATCHES = [[b"line %d" % (n * 7 + i) for i in range(n % 5 + 1)] for n in range(300)]
-journal = file.with_name(file.name + ".partial.journal")
-
-
-def certain():
-    return journal.stat().st_size if journal.exists() else 0
 
 
 def write(limit=None):
@@ -271,11 +265,11 @@ def small(size):
 
 ends = []
 for number in range(1000):
-    before, delay = certain(), choose.randrange(600)
+    calls, times = choose.randrange(600), choose.randint(1, 12)
     child = os.fork()
     if not child:
-        if kind == "killed" and number < 100:
-            kill_at_call(delay, begun=lambda: certain() > before, every=5)
+        if kind == "killed":
+            kill_at_call(calls, after=(ResumableFile, "write"), times=times)
         small(200 + 1200 * number) if kind == "full" else write()
         os._exit(0)
     ends.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
@@ -286,11 +280,11 @@ print(len(ends) - 1, ends.count(-signal.SIGKILL), ends.count(3))
 
 
 @pytest.mark.parametrize("kind", ["killed", "full"])
-def test_killed_processes_and_full_disks_resume(tmp_path: Path, repository: Path, kind: str) -> None:
+def test_killed_processes_and_full_disks_resume(tmp_path: Path, warm_python: str, kind: str) -> None:
     """The process is killed at random times, or fails with a full disk later each time."""
     file = tmp_path / "out.txt"
-    command = [sys.executable, "-c", DRIVER, str(file), kind]
-    done = subprocess.run(command, env={"PYTHONPATH": str(repository)}, capture_output=True, text=True, check=False)
+    command = [warm_python, "-c", DRIVER, str(file), kind]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     ends, killed, full = map(int, done.stdout.split())
     assert ends == (killed if kind == "killed" else full)
