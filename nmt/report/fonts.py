@@ -96,13 +96,13 @@ def embedded_font(text: str) -> str:
 def _subset(path: Path, characters: set[str]) -> bytes:
     """Return a WOFF font with the glyphs of these characters."""
     options = subset.Options(hinting=False, layout_features=[], flavor="woff")
-    font = TTFont(path, fontNumber=0, lazy=True)
-    subsetter = subset.Subsetter(options)
-    subsetter.populate(unicodes=map(ord, characters))
-    subsetter.subset(font)
-    font.flavor = "woff"
     output = io.BytesIO()
-    font.save(output)
+    with TTFont(path, fontNumber=0, lazy=True) as font:
+        subsetter = subset.Subsetter(options)
+        subsetter.populate(unicodes=map(ord, characters))
+        subsetter.subset(font)
+        font.flavor = "woff"
+        font.save(output)
     return output.getvalue()
 
 
