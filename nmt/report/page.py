@@ -14,6 +14,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
+from nmt.report import check_matplotlib
 from nmt.report.charts import Chart, chart_script, short
 
 __all__ = ["Section", "definitions", "escape", "json_for_script", "render_page", "table"]
@@ -86,6 +87,7 @@ def render_page(title: str, sections: Sequence[Section]) -> str:
     policy += "base-uri 'none'; form-action 'none'"
     tabs = "".join(f'<a href="#{section.id}">{escape(section.title)}</a>' for section in sections)
     body = "".join(_render_section(section) for section in sections)
+    styles += _font_for(body + title)
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -127,6 +129,17 @@ def _render_chart(name: str, chart: Chart) -> str:
         f'{escape(chart.summary)}</figcaption><div class="chart" role="img" tabindex="0" aria-label="{label}"></div>'
         f"<details><summary>Numbers</summary>{table(chart.columns, chart.rows, chart.note)}</details></figure>"
     )
+
+
+def _font_for(text: str) -> str:
+    """Return a style sheet with a font for characters that the fonts of a machine often lack, such as Chinese."""
+    beyond_latin = "".join({character for character in text if ord(character) >= 0x2E80})
+    if not beyond_latin:
+        return ""
+    check_matplotlib()
+    from nmt.report.fonts import embedded_font  # matplotlib is slow to import
+
+    return embedded_font(beyond_latin)
 
 
 def _asset(name: str) -> str:

@@ -129,3 +129,14 @@ def test_page_of_a_run_with_a_hostile_name_and_hostile_texts_is_valid(tmp_path: 
     reader = read(render_page(run.name, [run_section(run), data_section(run)]))
     assert not [tag for tag, _ in reader.elements if tag in ("b", "i", "u", "s")]
     assert "</title><script>x()</script>" in reader.text
+
+
+def test_page_has_a_font_for_the_chinese_characters_in_it() -> None:
+    chart = line_chart("损失", "下降。", ("步", "nats"), [Series("训练", [1], [2.0])])
+    page = render_page(
+        "x", [Section("run", "Run", '<p>猫</p><div data-chart="a"></div>', {"a": chart}, {"text": "睡觉"})]
+    )
+    (covered,) = re.findall(r"@font-face\{[^}]*unicode-range:([^}]*)\}", page)
+    codes = {int(code.removeprefix("U+"), 16) for code in covered.split(",")}
+    assert set(map(ord, "猫睡觉")) <= codes
+    assert "@font-face" not in render_page("x", [Section("run", "Run", "<p>è</p>")])
