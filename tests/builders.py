@@ -4,6 +4,7 @@ Everything is a function of its arguments: the same seed gives the same weights 
 """
 
 import io
+import json
 import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,9 +29,11 @@ from nmt.config import (
     TokenizerSettings,
     TrainSettings,
 )
+from nmt.model import checkpoint
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
 from nmt.system.console import Console
+from nmt.system.files import staged_directory
 from nmt.text.prepared import Sentences, TokenStore
 from nmt.text.tokenizer import BOS, EOS, PAD, Tokenizer, Tokenizers
 from nmt.translation.pipeline import LineInput, translate_stream
@@ -106,6 +109,19 @@ def tiny_loaded_model(tokenizers: Tokenizers | None = None, language: str = "it"
         model.output.weight[EOS] *= 3  # otherwise random models rarely predict the end
     settings = DecodeSettings(beam=2, batch_tokens=512)
     return LoadedModel(model, tokenizers, Languages(source="en", target=language), settings)
+
+
+def save_model(directory: Path, loaded: LoadedModel) -> None:
+    """Write a model directory in place of an earlier one of this name."""
+    with staged_directory(directory) as staging:
+        checkpoint.write_model_files(staging, loaded)
+        checkpoint.seal(staging, loaded.configuration())
+
+
+def seal_again(directory: Path) -> None:
+    """Record the digests of the changed files of a model directory."""
+    content = json.loads((directory / checkpoint.CONFIG_FILE).read_text(encoding="utf-8"))
+    checkpoint.seal(directory, content)
 
 
 def spelling_model(byte_fallback: bool, language: str = "it") -> LoadedModel:

@@ -16,8 +16,8 @@ import typer
 
 from nmt import __version__
 
-TORCH_FREE = "errors config system.console system.files text.corpus text.filters text.normalize text.prepared"
-TORCH_FREE += " text.tokenizer evaluation.metrics commands.prepare commands.score cli"
+TORCH_FREE = "errors config system.console system.files system.ownership text.corpus text.filters text.normalize"
+TORCH_FREE += " text.prepared text.tokenizer evaluation.metrics commands.prepare commands.score cli"
 
 
 def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:

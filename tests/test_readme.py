@@ -18,7 +18,10 @@ PAGES = {
     name: (REPOSITORY / name).read_text(encoding="utf-8")
     for name in (
         "README.md",
-        *(f"docs/{page}.md" for page in ("training", "data", "translating", "report", "gpus", "export", "python", "security")),
+        *(
+            f"docs/{page}.md"
+            for page in ("training", "data", "translating", "report", "gpus", "export", "python", "security")
+        ),
     )
 }
 WRITTEN_BY_EXAMPLES = {"recipe.yaml", "manifest.json", "recipes/mine.yaml", "mine/recipe.yaml"}

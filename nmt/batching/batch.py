@@ -3,8 +3,10 @@
 B sentences, S source length, T target length; all lengths include `</s>` or `<s>`.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from operator import itemgetter
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,12 +18,10 @@ from nmt.text.tokenizer import BOS, EOS, PAD
 
 _MULTIPLE = 64
 
-Pairs = tuple[Sentences, Sentences]
-"""Sources and their targets, without `<s>` and `</s>`."""
+Pairs = tuple[Sentences, Sentences]  # sources and their targets, without `<s>` and `</s>`
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """A length group: sentence pairs of similar length, padded to the longest."""
 
     source: Tensor  # (B, S): w1 … wn </s> <pad>…
@@ -29,18 +29,10 @@ class Group:
     target_out: Tensor  # (B, T): w1 … wn </s> <pad>…
     source_mask: Tensor | None  # (B, S), True at tokens; None if no source is padded
 
-    def to(self, device: torch.device) -> "Group":
-        """Return the group on a device."""
-        source, target_in, target_out = (
-            tensor.to(device, non_blocking=True) for tensor in (self.source, self.target_in, self.target_out)
-        )
-        mask = None if self.source_mask is None else self.source_mask.to(device, non_blocking=True)
-        return Group(source, target_in, target_out, mask)
-
-    def pinned(self) -> "Group":
-        """Return the group in page-locked RAM."""
-        mask = None if self.source_mask is None else self.source_mask.pin_memory()
-        return Group(self.source.pin_memory(), self.target_in.pin_memory(), self.target_out.pin_memory(), mask)
+    def map(self, function: Callable[[Tensor], Tensor]) -> "Group":
+        """Return the group with every tensor mapped."""
+        mask = None if self.source_mask is None else function(self.source_mask)
+        return Group(function(self.source), function(self.target_in), function(self.target_out), mask)
 
 
 @dataclass(frozen=True)
@@ -56,15 +48,51 @@ class Batch:
         """Return the sum over groups of sentences × longest target: the size that a token budget limits."""
         return sum(group.target_out.numel() for group in self.groups)
 
+    @property
+    def padded_tokens(self) -> int:
+        """Return the number of source and target tokens, padding included."""
+        return sum(group.source.numel() for group in self.groups) + self.padded_target_tokens
+
+    @property
+    def sentences(self) -> int:
+        """Return the number of sentence pairs in all groups."""
+        return sum(len(group.source) for group in self.groups)
+
     def to(self, device: torch.device) -> "Batch":
         """Return the batch on a device."""
         if device.type == self.groups[0].source.device.type:
             return self
-        return Batch(tuple(group.to(device) for group in self.groups), self.source_tokens, self.target_tokens)
+        return self._map(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pinned(self) -> "Batch":
         """Return the batch in page-locked RAM, from which `to` copies asynchronously."""
-        return Batch(tuple(group.pinned() for group in self.groups), self.source_tokens, self.target_tokens)
+        return self._map(Tensor.pin_memory)
+
+    def cut(self, largest: int | None) -> "list[Batch]":
+        """Halve the batch recursively until each part holds at most `largest` padded tokens or one pair.
+
+        The parts hold the same pairs in the same groups, so their gradients add up to that of the batch. None cuts
+        nothing.
+        """
+        if largest is None or self.padded_tokens <= largest or self.sentences == 1:
+            return [self]
+        halves: tuple[list[Group], list[Group]] = [], []
+        for number, group in enumerate(self.groups):
+            # the larger half of an odd number goes to alternating sides, so that neither side is empty
+            middle = (len(group.source) + number % 2) // 2
+            for half, rows in zip(halves, (slice(middle), slice(middle, None)), strict=True):
+                if len(group.source[rows]):
+                    half.append(group.map(itemgetter(rows)))
+        return [part for half in halves for part in _counted(tuple(half)).cut(largest)]
+
+    def _map(self, function: Callable[[Tensor], Tensor]) -> "Batch":
+        return replace(self, groups=tuple(group.map(function) for group in self.groups))
+
+
+def _counted(groups: tuple[Group, ...]) -> Batch:
+    """Return a batch of groups, whose tokens are counted."""
+    source_tokens = sum(int((group.source != PAD).sum()) for group in groups)
+    return Batch(groups, source_tokens, sum(int((group.target_out != PAD).sum()) for group in groups))
 
 
 def collate(split: PreparedSplit, groups: Sequence[Sequence[int] | NDArray[np.int64]]) -> Batch:

@@ -5,7 +5,6 @@ each planned while the part before it is read, so that the size of a plan in RAM
 """
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,31 +12,24 @@ from numpy.typing import NDArray
 from nmt.text.prepared import PreparedSplit
 
 Indices = NDArray[np.int64]
+EpochPlan = list[Indices]  # the length groups of an epoch, or of a part of it, in order
 
-_BLOCK = 2**16
+# Most pairs in a part. A larger corpus is split into parts of random blocks of consecutive pairs: its texts are mixed,
+# and the blocks being read stay in the page cache.
 _PART = 2**22
-"""Most pairs in a part. A larger corpus is split into parts of random blocks of consecutive pairs: its texts are mixed,
-and the blocks being read stay in the page cache."""
-
+_BLOCK = 2**16
+# limit on the padded source tokens of a group, as a multiple of its budget: pairs with long sources must fit, too
 _SOURCE_ALLOWANCE = 2
-"""Limit on the padded source tokens of a group, as a multiple of its budget: pairs with long sources must fit, too."""
-
 _GROUPS_MEASURED = 5_000
-
-
-class Lengths(Protocol):
-    """Lengths in tokens, `</s>` included, of the sentences at some indices; for example an array."""
-
-    def __getitem__(self, pairs: Indices, /) -> NDArray[np.int64]: ...
 
 
 @dataclass(frozen=True)
 class StoredLengths:
-    """The lengths of one side of the token store, computed from its mapped offsets on access."""
+    """The lengths of one side of the token store in tokens, `</s>` included, computed from its mapped offsets."""
 
     offsets: NDArray[np.int64]
 
-    def __getitem__(self, pairs: Indices, /) -> NDArray[np.int64]:
+    def __getitem__(self, pairs: Indices) -> NDArray[np.int64]:
         return self.offsets[pairs + 1] - self.offsets[pairs] + 1
 
 
@@ -45,8 +37,8 @@ class StoredLengths:
 class SentenceLengths:
     """The lengths of all pairs in tokens, `</s>` included, and their number of repetitions in an epoch."""
 
-    source: Lengths
-    target: Lengths
+    source: StoredLengths | NDArray[np.int64]
+    target: StoredLengths | NDArray[np.int64]
     weights: NDArray[np.float32]
 
     @classmethod
@@ -64,13 +56,6 @@ class SentenceLengths:
         return -(-len(self) // _PART)
 
 
-@dataclass(frozen=True)
-class EpochPlan:
-    """The length groups of an epoch, or of a part of it, in order: each an array of pair indices."""
-
-    groups: list[Indices]
-
-
 def plan_epoch(lengths: SentenceLengths, budget: int, seed: int, epoch: int, part: int = 0) -> EpochPlan:
     """Divide the corpus into groups of at most `budget` padded target tokens (sentences × longest).
 
@@ -80,18 +65,19 @@ def plan_epoch(lengths: SentenceLengths, budget: int, seed: int, epoch: int, par
     pairs, random = _part(lengths, seed, epoch, part)
     pairs = _repeated(pairs, lengths.weights[pairs], random)
     random.shuffle(pairs)
-    ordered = pairs[_by_length(lengths.source[pairs], lengths.target[pairs])]
+    # by target length, then by source length, ascending and descending in turn: source lengths stay similar where one
+    # target length ends and the next begins; pairs of equal lengths keep their random order, since the sort is stable
+    source, target = lengths.source[pairs], lengths.target[pairs]
+    ordered = pairs[np.lexsort((np.where(target % 2 == 0, source, -source), target))]
     groups = cut_into_groups(ordered, lengths, budget)
-    order = random.permutation(len(groups))
-    return EpochPlan([groups[i] for i in order])
+    return [groups[i] for i in random.permutation(len(groups))]
 
 
 def padding_share(plan: EpochPlan, lengths: SentenceLengths) -> tuple[float, float]:
     """Return the share of padding on the source and on the target side, in the first few thousand (random) groups."""
     shares = []
-    groups = plan.groups[:_GROUPS_MEASURED]
     for side in (lengths.source, lengths.target):
-        sizes = [side[group] for group in groups]
+        sizes = [side[group] for group in plan[:_GROUPS_MEASURED]]
         shares.append(1 - sum(int(size.sum()) for size in sizes) / sum(int(size.max()) * len(size) for size in sizes))
     return shares[0], shares[1]
 
@@ -139,13 +125,3 @@ def _repeated(pairs: Indices, weights: NDArray[np.float32], random: np.random.Ge
         return pairs
     drawn = np.repeat(pairs, np.floor(weights + random.random(len(weights))).astype(np.int64))
     return drawn if len(drawn) else random.choice(pairs, 1)
-
-
-def _by_length(source: NDArray[np.int64], target: NDArray[np.int64]) -> Indices:
-    """Return the order by target length, then by source length, ascending and descending in turn.
-
-    The alternation keeps source lengths similar where one target length ends and the next begins. Pairs of equal
-    lengths keep their random order, since numpy's lexsort is stable.
-    """
-    alternating = np.where(target % 2 == 0, source, -source)
-    return np.lexsort((alternating, target))

@@ -12,8 +12,7 @@ from nmt.text.prepared import Sentences
 from nmt.text.subword_sampling import SegmentationSampler
 from nmt.text.tokenizer import Tokenizers
 
-GROWTH = 1.5
-"""Limit on the padded length of a group, as a multiple of its longest stored sentence."""
+GROWTH = 1.5  # limit on the padded length of a group, as a multiple of its longest stored sentence
 
 
 @dataclass(frozen=True)

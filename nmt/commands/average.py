@@ -3,7 +3,6 @@
 Vaswani et al. (2017, section 6.1) evaluate the mean of the last checkpoints of a training.
 """
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,9 +10,9 @@ import torch
 from torch import Tensor
 
 from nmt.errors import ConfigError, ModelError
-from nmt.model.checkpoint import CONFIG_FILE, LoadedModel, load_model, resolve_model, seal, write_model_files
+from nmt.model.checkpoint import LoadedModel, load_model, resolve_model, seal, write_model_files
 from nmt.system.console import Console, counted
-from nmt.system.files import MODEL, check_directory, replace_directory
+from nmt.system.ownership import MODEL, check_directory, replace_directory
 from nmt.training.progress import read_progress
 from nmt.training.run import RunDirectory
 
@@ -37,11 +36,7 @@ def average(sources: Sequence[Path], output: Path, console: Console, last: int |
     model = mean(directories)
     with replace_directory(output, MODEL, inputs) as staging:
         write_model_files(staging, model)
-        file = staging / CONFIG_FILE
-        content = json.loads(file.read_text(encoding="utf-8"))
-        content["averaged_from"] = [str(directory) for directory in directories]
-        file.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        seal(staging)
+        seal(staging, {**model.configuration(), "averaged_from": list(map(str, directories))})
     console.info(f"averaged {', '.join(str(directory) for directory in directories)} into {output}")
 
 

@@ -17,7 +17,7 @@ from nmt.export.hugging_face import HuggingFaceEngine, write_hugging_face
 from nmt.export.parity import EXACT, LINES, ROUNDED, Parity, Search, check_parity
 from nmt.model.checkpoint import load_model, resolve_model
 from nmt.system.console import Console
-from nmt.system.files import EXPORT, check_directory, replace_directory
+from nmt.system.ownership import EXPORT, check_directory, replace_directory
 from nmt.text.corpus import read_lines
 
 Format = Literal["ctranslate2", "hf"]

@@ -16,7 +16,7 @@ from nmt.report.formula_figures import formula_drawings
 from nmt.report.model_figures import attention_drawings, training_curves
 from nmt.report.plotting import Drawing, drawing_style, write_drawing
 from nmt.system.console import Console
-from nmt.system.files import FIGURES, FORMAT_VERSION, replace_directory
+from nmt.system.ownership import FIGURES, FORMAT_VERSION, replace_directory
 from nmt.text.prepared import PreparedCorpus
 from nmt.translation.translator import Translator
 
@@ -66,8 +66,7 @@ def figures(request: FigureRequest, console: Console) -> None:
             ],
             "left_out": inputs.left_out,
         }
-        (staging / FIGURES.marker).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")
-        seal(staging, FIGURES.marker)
+        seal(staging, content, FIGURES.marker)
     console.info(f"wrote {len(drawings)} figures, as PNG and SVG, to {request.output}")
     for names, reason in inputs.left_out.items():
         console.info(f"left out: {names}: {reason}")

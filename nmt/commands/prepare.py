@@ -9,7 +9,8 @@ from pathlib import Path
 from nmt.config import Recipe
 from nmt.errors import DataError
 from nmt.system.console import Console
-from nmt.system.files import PREPARED, check_directory, lock_file, real_path, staged_directory
+from nmt.system.files import lock_file, real_path, staged_directory
+from nmt.system.ownership import PREPARED, check_directory
 from nmt.text.filters import RULES
 from nmt.text.overlap import Overlap
 from nmt.text.preparation import count_overlaps, initial_tokenizers, write_corpus
@@ -51,7 +52,7 @@ def _current_corpus(recipe: Recipe) -> PreparedCorpus | str:
         return str(error)
 
 
-_check_replaceable = partial(check_directory, kind=PREPARED, inside_run=True, through_link=True)
+_check_replaceable = partial(check_directory, kind=PREPARED)
 
 
 @contextmanager

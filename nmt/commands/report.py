@@ -9,7 +9,7 @@ from nmt.report.page import Section, render_page
 from nmt.report.run_records import RunRecords, read_run
 from nmt.report.run_section import run_section
 from nmt.system.console import Console
-from nmt.system.files import check_file, write_output
+from nmt.system.ownership import check_file, write_output
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,8 @@ from nmt.evaluation.metrics import METRICS, RESAMPLES, Measurement, measure
 from nmt.evaluation.score_report import BucketScores, ScoreReport, SystemScores
 from nmt.evaluation.significance import compare
 from nmt.system.console import Advance, Console
-from nmt.system.files import check_file, replace_text
+from nmt.system.files import replace_text
+from nmt.system.ownership import check_file
 from nmt.text.corpus import decode_line, open_text, read_lines
 from nmt.text.languages import TargetLanguage, detect_language, known_language
 

@@ -14,7 +14,7 @@ from nmt.errors import DataError
 from nmt.model.checkpoint import keep_alignment, load_model, read_configuration
 from nmt.system import distributed
 from nmt.system.console import Console, counted
-from nmt.system.device import check_machine, choose_device, reuse_freed_memory, set_threads
+from nmt.system.device import check_machine, choose_device, memory_explained, reuse_freed_memory, set_threads
 from nmt.system.files import replace_link
 from nmt.text.corpus import SentencePair, read_pairs
 from nmt.text.prepared import PreparedCorpus
@@ -24,7 +24,6 @@ from nmt.training.auto_precision import choose_precision
 from nmt.training.dry_run import estimate, render
 from nmt.training.initialization import check_compiler, check_freeze, initial_model
 from nmt.training.loop import open_training
-from nmt.training.oom import memory_explained
 from nmt.training.resume import check_may_continue, check_run_directory
 from nmt.training.run import RunDirectory
 from nmt.training.run_log import check_tensorboard
@@ -55,8 +54,7 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> Outcome:
     run = RunDirectory(recipe.run)
     test_pairs = check_recipe(recipe, run, restart)
     with run.locked(console.warn):
-        with distributed.rank_zero_first():
-            corpus = prepared_corpus(recipe, run, console, restart)
+        corpus = prepared_corpus(recipe, run, console, restart)
         with (
             handled_signals(console.info_at_once) as interruption,
             memory_explained(choose_device(recipe.runtime)),
@@ -66,8 +64,7 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> Outcome:
                 initial_model(recipe, corpus.tokenizers)  # fails before the old run is removed
             recipe = choose_precision(recipe, run, restart, console.info)
             recipe = choose_batch_tokens(recipe, corpus, run, restart, console.info)
-            with distributed.rank_zero_first():
-                run.open(recipe, restart)
+            distributed.on_rank_zero(lambda: run.open(recipe, restart))
             with console.status("building the model, measuring the speed of this machine"):
                 training = open_training(with_max_length(recipe, corpus), corpus, run, console)
             training.print_sizes()
@@ -95,7 +92,7 @@ def dry_run(recipe: Recipe, console: Console) -> str:
         check_may_continue(recipe, run)
         corpus = PreparedCorpus.open(recipe.prepared_directory)
     else:
-        with run.locked(), distributed.rank_zero_first():
+        with run.locked():
             corpus = prepared_corpus(recipe, run, console, restart=False)
     recipe = choose_precision(recipe, run, restart=False, say=console.info)
     recipe = choose_batch_tokens(recipe, corpus, run, restart=False, say=console.info)
@@ -130,14 +127,27 @@ def check_recipe(recipe: Recipe, run: RunDirectory, restart: bool) -> list[Sente
 
 
 def prepared_corpus(recipe: Recipe, run: RunDirectory, console: Console, restart: bool) -> PreparedCorpus:
-    """Return the prepared corpus of a recipe, prepared again if needed. Raises ConfigError if the run needs another."""
-    if distributed.rank() == 0:
+    """Return the corpus of a recipe, which rank 0 prepares again if needed, or verifies. Collective.
+
+    Raises ConfigError if the run needs another corpus, DataError if a rank finds another one than rank 0.
+    """
+
+    def prepare_or_verify() -> str:
         check_run_directory(recipe)  # again, since the lock is held only now
         if not restart:
             check_may_continue(recipe, run, why_stale(recipe))
-    corpus = prepare(recipe, console)
-    if not restart:
-        check_may_continue(recipe, run)
+        corpus = prepare(recipe, console)
+        if not restart:
+            check_may_continue(recipe, run)
+        return corpus.manifest.fingerprint
+
+    fingerprint = distributed.on_rank_zero(prepare_or_verify)
+    corpus = PreparedCorpus.open(recipe.prepared_directory)
+    if corpus.manifest.fingerprint != fingerprint:
+        raise DataError(
+            f"{recipe.prepared_directory}: rank {distributed.rank()} finds another corpus there than rank 0; "
+            "prepared: must be on a disk that all machines share"
+        )
     return corpus
 
 

@@ -15,7 +15,8 @@ from nmt.model.checkpoint import CONFIG_FILE, resolve_model
 from nmt.system.console import Console, printable
 from nmt.system.device import reuse_freed_memory, set_threads, thread_count
 from nmt.system.distributed import connect, rank
-from nmt.system.files import check_file, digest_of
+from nmt.system.files import digest_of
+from nmt.system.ownership import check_file
 from nmt.text.glossary import Glossary
 from nmt.translation.forced_scoring import score_batch
 from nmt.translation.pipeline import ParallelLines, open_input, process_lines, translate_stream

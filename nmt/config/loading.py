@@ -28,7 +28,7 @@ def load_recipe(path: Path, overrides: Sequence[str] = (), check: Callable[[Reci
     its place.
     """
     document = strict_yaml.read(path)
-    if (path.parent / "checkpoints").is_dir():  # in a run directory: written by nmt, perhaps by an earlier version
+    if _is_run(path.parent):  # written by nmt, perhaps by an earlier version
         document.data = with_new_names(document.data)
     for override in overrides:
         document.override(override)
@@ -55,6 +55,11 @@ def override_decode(settings: DecodeSettings, overrides: Sequence[str]) -> Decod
         return _TranslateSettings.model_validate(document.data).decode if overrides else settings
     except ValidationError as error:
         raise ConfigError("\n".join(explained(error, document, _TranslateSettings))) from None
+
+
+def _is_run(folder: Path) -> bool:
+    """Whether nmt wrote the recipe of a folder; runs of version 0.1.0 have no run.json."""
+    return (folder / "run.json").is_file() or all((folder / name).exists() for name in ("checkpoints", "lock"))
 
 
 class _TranslateSettings(Section):

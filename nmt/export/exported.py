@@ -4,7 +4,6 @@ nmt.json     format version, format, quantization, languages, decode settings, d
 """
 
 import importlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,8 +46,7 @@ def write_export(directory: Path, loaded: LoadedModel, kind: str, quantization: 
         "longest": longest,
         "longest_source": loaded.longest_source,
     }
-    (directory / EXPORT_FILE).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    seal(directory, EXPORT_FILE)
+    seal(directory, content, EXPORT_FILE)
 
 
 def read_export(directory: Path) -> Export:

@@ -4,6 +4,8 @@ B sentences, T queries, S keys, D width, H heads, d = D/H; N target tokens and M
 While decoding step by step: N rows, each the newest token of one hypothesis.
 """
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -83,14 +85,12 @@ class MultiHeadAttention(nn.Module):
         """Attend from every token of x (N, D) to its own sentence, if `causal` up to itself only; return (N, D)."""
         projected = self.positions.rotate(self._project(x), packing.shapes)
         queries, keys_values = torch.split(projected, [self.dim, 2 * self.dim], dim=-1)
-        output: Tensor = self.output(self._attend_packed(queries, keys_values, (packing, packing), causal))
-        return output
+        return cast(Tensor, self.output(self._attend_packed(queries, keys_values, (packing, packing), causal)))
 
     def cross_attend(self, x: Tensor, packing: Packing, memory: Tensor, memory_packing: Packing) -> Tensor:
         """Attend from every token of x (N, D) to its sentence's source in memory (M, D); return (N, D)."""
         packings = (packing, memory_packing)
-        output: Tensor = self.output(self._attend_packed(self.query(x), self.key_value(memory), packings, False))
-        return output
+        return cast(Tensor, self.output(self._attend_packed(self.query(x), self.key_value(memory), packings, False)))
 
     def step_self(self, x: Tensor, layer: int, cache: DecoderCache) -> Tensor:
         """Attend from the newest token of each row, x (N, D), to the tokens of its hypothesis; return (N, D)."""
@@ -100,15 +100,13 @@ class MultiHeadAttention(nn.Module):
         k, v = target.append(layer, keys_values)
         distances = target.distances if self.positions.uses_distances else None
         attended = self._attend_step(self._split_heads(queries), k, v, target.mask, distances)
-        output: Tensor = self.output(target.ungroup(attended))
-        return output
+        return cast(Tensor, self.output(target.ungroup(attended)))
 
     def step_cross(self, x: Tensor, layer: int, cache: DecoderCache) -> Tensor:
         """Attend from the newest token of each row, x (N, D), to its sentence's source; return (N, D)."""
         q = self._split_heads(cache.beams.grid(self.query(x)))
         attended = self._attend_step(q, *cache.source[layer], cache.source_mask)
-        output: Tensor = self.output(cache.beams.rows(attended))
-        return output
+        return cast(Tensor, self.output(cache.beams.rows(attended)))
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, distances: Tensor | None = None) -> Tensor:
         """Return softmax(score(Q, K)) V (B, H, T, d): the definition, which kernels compute faster.

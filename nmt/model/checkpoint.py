@@ -32,17 +32,14 @@ from nmt.errors import DamagedError, ModelError
 from nmt.model.sharding import laid_out_like, whole_tensor
 from nmt.model.transformer import Transformer
 from nmt.system.device import is_out_of_memory
-from nmt.system.files import content_digest, digest_of, replace_text, staged_directory
+from nmt.system.files import content_digest, digest_of, replace_text
 from nmt.text.tokenizer import Tokenizers, tokenizer_files
 
 FORMAT_VERSION = 2  # version 1 allowed config.json without its own digest, and had other names for position vectors
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 _OWN_DIGEST = "digest"  # the key in config.json of the digest of its other content
-_MAX_CONFIG, _MAX_HEADER = (
-    2**20,
-    2**24,
-)  # bytes of config.json and of the header of model.safetensors; far above any need
+_MAX_CONFIG, _MAX_HEADER = 2**20, 2**24  # bytes of config.json and of the header of model.safetensors
 
 
 class AlignmentHeads(Section):
@@ -50,10 +47,9 @@ class AlignmentHeads(Section):
 
     model_config = ConfigDict(strict=False)  # JSON has lists, not tuples
 
-    heads: tuple[tuple[int, int], ...] = Field(min_length=1)
-    """Layer and head, both from 0."""
+    heads: tuple[tuple[int, int], ...] = Field(min_length=1)  # layer and head, both from 0
+    # whether a token is aligned at the position where the decoder reads it, not where it predicts it
     at_input: bool = False
-    """Whether a token is aligned at the position where the decoder reads it, not where it predicts it."""
 
 
 class _Sections(Section):
@@ -79,26 +75,17 @@ class LoadedModel:
     alignment: AlignmentHeads | None = None  # measured when training ends; None before
     longest_source: int | None = None  # tokens of the longest source sentence in training; None if not recorded
 
-
-def save_model(directory: Path, loaded: LoadedModel) -> None:
-    """Write a model directory; an earlier one of this name is replaced when the new one is complete."""
-    with staged_directory(directory) as staging:
-        write_model_files(staging, loaded)
-        seal(staging)
+    def configuration(self) -> dict[str, Any]:
+        """Return the content of config.json, apart from what `seal` adds."""
+        described = {name: getattr(self, name) for name in ("languages", "decode", "alignment", "longest_source")}
+        sections = _Sections(model=self.model.settings, **described)
+        return {"format_version": FORMAT_VERSION, **sections.model_dump()}
 
 
 def write_model_files(directory: Path, loaded: LoadedModel, weights: dict[str, Tensor] | None = None) -> None:
-    """Write weights, tokenizers and configuration into an existing directory; call `seal` when it is complete."""
+    """Write weights and tokenizers into an existing directory; call `seal` when it is complete."""
     write_tensors(weights_of(loaded.model) if weights is None else weights, directory / WEIGHTS_FILE)
     loaded.tokenizers.save(directory)
-    sections = _Sections(
-        languages=loaded.languages,
-        model=loaded.model.settings,
-        decode=loaded.decode,
-        alignment=loaded.alignment,
-        longest_source=loaded.longest_source,
-    )
-    _write_json(directory / CONFIG_FILE, {"format_version": FORMAT_VERSION, **sections.model_dump()})
 
 
 def weights_of(model: Transformer) -> dict[str, Tensor]:
@@ -128,13 +115,8 @@ def load_model(directory: Path, device: torch.device) -> LoadedModel:
 
 def _build(directory: Path, settings: ModelSettings, tokenizers: Tokenizers, device: torch.device) -> Transformer:
     """Return a directory's model. Raises ModelError if its settings need more weights than it has, or more memory."""
-    vocabularies, found = (len(tokenizers.source), len(tokenizers.target)), _count_weights(directory / WEIGHTS_FILE)
-    expected = settings.weight_count(*vocabularies)
-    if expected > found:
-        raise ModelError(
-            f"{directory / CONFIG_FILE}: model: its sizes and the tokenizer need {expected:,} weights, but "
-            f"{WEIGHTS_FILE} has {found:,}; copy the whole directory"
-        )
+    vocabularies = len(tokenizers.source), len(tokenizers.target)
+    check_weight_count(directory, settings, vocabularies)
     try:
         model = Transformer(settings, *vocabularies, initialized=False)
         load_weights(model, directory / WEIGHTS_FILE)
@@ -142,17 +124,27 @@ def _build(directory: Path, settings: ModelSettings, tokenizers: Tokenizers, dev
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
+        size = 4 * settings.weight_count(*vocabularies) / 2**20
         raise ModelError(
-            f"{directory}: not enough memory on this machine for a model of {expected * 4 / 2**20:,.0f} MiB; close "
-            "other programs, or take a smaller model"
+            f"{directory}: not enough memory on this machine for a model of {size:,.0f} MiB; close other programs, or "
+            "take a smaller model"
         ) from None
+
+
+def check_weight_count(directory: Path, settings: ModelSettings, vocabularies: tuple[int, int]) -> None:
+    """Raise ModelError if settings and the sizes of the vocabularies need more weights than a directory has."""
+    expected, found = settings.weight_count(*vocabularies), _count_weights(directory / WEIGHTS_FILE)
+    if expected > found:
+        raise ModelError(
+            f"{directory / CONFIG_FILE}: model: its sizes and the tokenizer need {expected:,} weights, but "
+            f"{WEIGHTS_FILE} has {found:,}; copy the whole directory"
+        )
 
 
 def keep_alignment(directory: Path, alignment: AlignmentHeads) -> None:
     """Record in a model directory which heads align best; an interrupted process leaves the old or the new state."""
     content = {**read_configuration(directory), "alignment": alignment.model_dump()}
-    content[_OWN_DIGEST] = content_digest(content)
-    replace_text(directory / CONFIG_FILE, _as_json(content))
+    replace_text(directory / CONFIG_FILE, _with_own_digest(content))
 
 
 def load_weights(model: Transformer, file: Path) -> None:
@@ -291,18 +283,13 @@ def resolve_model(path: Path) -> Path:
     raise ModelError(f"{path}: neither a model directory ({CONFIG_FILE} is missing) nor a run with a checkpoint")
 
 
-def seal(directory: Path, name: str = CONFIG_FILE) -> None:
-    """Record in config.json, or a file like it, the digest of every file beside it, so that reading finds damage."""
-    configuration = json.loads((directory / name).read_text(encoding="utf-8"))
+def seal(directory: Path, content: dict[str, Any], name: str = CONFIG_FILE) -> None:
+    """Write config.json, or a file like it, with the digests of all files beside it, so that reading finds damage."""
     others = sorted(file.name for file in directory.iterdir() if file.name != name)
-    configuration["files"] = {other: digest_of(directory / other) for other in others}
-    configuration[_OWN_DIGEST] = content_digest(configuration)
-    _write_json(directory / name, configuration)
+    content = {**content, "files": {other: digest_of(directory / other) for other in others}}
+    (directory / name).write_text(_with_own_digest(content), encoding="utf-8")
 
 
-def _write_json(file: Path, content: dict[str, Any]) -> None:
-    file.write_text(_as_json(content), encoding="utf-8")
-
-
-def _as_json(content: dict[str, Any]) -> str:
-    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+def _with_own_digest(content: dict[str, Any]) -> str:
+    """Return a JSON text of some content with its digest."""
+    return json.dumps({**content, _OWN_DIGEST: content_digest(content)}, indent=2, ensure_ascii=False) + "\n"

@@ -5,6 +5,7 @@ N rows, each the newest token of one hypothesis.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import cast
 
 import torch
@@ -34,8 +35,7 @@ class Embedding(nn.Module):
         embedded = self.tokens(pack(groups)) * self.scale
         added = [(self.positions.embed(0, ids.size(1)), ids.shape) for ids in groups]
         positions = [vectors.expand(*shape, -1) for vectors, shape in added if vectors is not None]
-        dropped: Tensor = self.dropout(embedded + pack(positions) if positions else embedded)
-        return dropped
+        return cast(Tensor, self.dropout(embedded + pack(positions) if positions else embedded))
 
     def at(self, ids: Tensor, position: int) -> Tensor:
         """Map ids (N), all at one position, to (N, D)."""
@@ -64,8 +64,7 @@ class FeedForward(nn.Module):
             inner = self.activation(gate) * inner
         else:
             inner = self.activation(inner)
-        outer: Tensor = self.outer(self.dropout(inner))
-        return outer
+        return cast(Tensor, self.outer(self.dropout(inner)))
 
 
 def normalization(settings: ModelSettings) -> nn.Module:
@@ -74,11 +73,7 @@ def normalization(settings: ModelSettings) -> nn.Module:
 
 
 class Sublayer(nn.Module):
-    """Residual connection, norm and dropout around attention or feed-forward f.
-
-    x + dropout(f(norm(x))) with pre-norm, norm(x + dropout(f(x))) with post-norm. So the input of f is `before(x)`, and
-    the result is `after(x, f(before(x)))`; all (..., D).
-    """
+    """Residual connection, norm and dropout around attention or feed-forward f, all (..., D)."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
@@ -90,10 +85,10 @@ class Sublayer(nn.Module):
         """Return the input of f."""
         return cast(Tensor, self.norm(x)) if self.pre else x
 
-    def after(self, x: Tensor, output: Tensor) -> Tensor:
-        """Add the output of f to x."""
-        x = x + self.dropout(output)
-        return x if self.pre else cast(Tensor, self.norm(x))
+    def around(self, f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        """Return x + dropout(f(norm(x))) with pre-norm, norm(x + dropout(f(x))) with post-norm."""
+        output = x + self.dropout(f(self.before(x)))
+        return output if self.pre else cast(Tensor, self.norm(output))
 
 
 class EncoderLayer(nn.Module):
@@ -108,10 +103,8 @@ class EncoderLayer(nn.Module):
 
     def forward(self, x: Tensor, packing: Packing) -> Tensor:
         """Map (M, D) to (M, D)."""
-        output = self.attention.self_attend(self.attention_sublayer.before(x), packing)
-        x = self.attention_sublayer.after(x, output)
-        output = self.feed_forward(self.feed_forward_sublayer.before(x))
-        return self.feed_forward_sublayer.after(x, output)
+        x = self.attention_sublayer.around(partial(self.attention.self_attend, packing=packing), x)
+        return self.feed_forward_sublayer.around(self.feed_forward, x)
 
 
 class DecoderLayer(nn.Module):
@@ -132,22 +125,17 @@ class DecoderLayer(nn.Module):
 
     def attend_to_target(self, x: Tensor, packing: Packing) -> Tensor:
         """Apply the first sublayer of `forward`, (N, D) to (N, D)."""
-        output = self.self_attention.self_attend(self.self_attention_sublayer.before(x), packing, causal=True)
-        return self.self_attention_sublayer.after(x, output)
+        attend = partial(self.self_attention.self_attend, packing=packing, causal=True)
+        return self.self_attention_sublayer.around(attend, x)
 
     def attend_to_source(self, x: Tensor, packing: Packing, memory: Tensor, memory_packing: Packing) -> Tensor:
         """Apply the other two sublayers of `forward`, (N, D) to (N, D); memory is (M, D)."""
-        entered = self.cross_attention_sublayer.before(x)
-        output = self.cross_attention.cross_attend(entered, packing, memory, memory_packing)
-        x = self.cross_attention_sublayer.after(x, output)
-        output = self.feed_forward(self.feed_forward_sublayer.before(x))
-        return self.feed_forward_sublayer.after(x, output)
+        attend = self.cross_attention.cross_attend
+        x = self.cross_attention_sublayer.around(lambda x: attend(x, packing, memory, memory_packing), x)
+        return self.feed_forward_sublayer.around(self.feed_forward, x)
 
     def step(self, x: Tensor, layer: int, cache: DecoderCache) -> Tensor:
         """Map the newest position of each row, (N, D) to (N, D), and append it to the cache of this layer."""
-        output = self.self_attention.step_self(self.self_attention_sublayer.before(x), layer, cache)
-        x = self.self_attention_sublayer.after(x, output)
-        output = self.cross_attention.step_cross(self.cross_attention_sublayer.before(x), layer, cache)
-        x = self.cross_attention_sublayer.after(x, output)
-        output = self.feed_forward(self.feed_forward_sublayer.before(x))
-        return self.feed_forward_sublayer.after(x, output)
+        x = self.self_attention_sublayer.around(partial(self.self_attention.step_self, layer=layer, cache=cache), x)
+        x = self.cross_attention_sublayer.around(partial(self.cross_attention.step_cross, layer=layer, cache=cache), x)
+        return self.feed_forward_sublayer.around(self.feed_forward, x)

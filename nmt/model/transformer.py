@@ -5,6 +5,7 @@ tokens of all groups, packed. While decoding step by step: N rows, each the newe
 """
 
 from collections.abc import Iterator, Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -34,9 +35,9 @@ class Transformer(nn.Module):
         self.encoder = nn.ModuleList([EncoderLayer(settings) for _ in range(settings.encoder_layers)])
         self.decoder = nn.ModuleList([DecoderLayer(settings) for _ in range(settings.decoder_layers)])
         # post-norm layers end in a norm already
-        pre = settings.norm == "pre"
-        self.encoder_norm = normalization(settings) if pre else nn.Identity()
-        self.decoder_norm = normalization(settings) if pre else nn.Identity()
+        self.encoder_norm, self.decoder_norm = (
+            normalization(settings) if settings.norm == "pre" else nn.Identity() for _ in range(2)
+        )
         self.output = Linear(settings.dim, target_vocabulary, bias=False)
         if settings.tied_embeddings != "none":
             self.output.weight = target_tokens.weight
@@ -78,13 +79,11 @@ class Transformer(nn.Module):
             assert isinstance(layer, DecoderLayer)
             x = layer.step(x, number, cache)
         cache.end_step()
-        hidden: Tensor = self.decoder_norm(x)
-        return hidden
+        return cast(Tensor, self.decoder_norm(x))
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Map hidden states (..., D) to unnormalised log-probabilities (..., V) of the next token."""
-        unnormalized: Tensor = self.output(hidden)
-        return unnormalized
+        return cast(Tensor, self.output(hidden))
 
     def start(self, source: Tensor, source_mask: Tensor | None, beam: int) -> "TransformerState":
         """Encode source ids (B, S) with their mask (B, S), to decode with up to K rows for each sentence.
@@ -137,16 +136,14 @@ class Transformer(nn.Module):
         x = self.source_embedding(sources)
         for layer in self.encoder:
             x = layer(x, packing)
-        memory: Tensor = self.encoder_norm(x)
-        return memory  # (M, D)
+        return cast(Tensor, self.encoder_norm(x))  # (M, D)
 
     def _decode(self, targets: Sequence[Tensor], memory: Tensor, memory_packing: Packing) -> Tensor:
         packing = Packing.of(targets)
         x = self.target_embedding(targets)
         for layer in self.decoder:
             x = layer(x, packing, memory, memory_packing)
-        hidden: Tensor = self.decoder_norm(x)
-        return hidden  # (N, D)
+        return cast(Tensor, self.decoder_norm(x))  # (N, D)
 
     def _encode_padded(self, part: Sequence[LengthGroup]) -> list[Tensor]:
         """Return the memory (B, S, D) of each group; one more sentence pads the tokens to a number with a kernel."""

@@ -45,7 +45,7 @@ def batches_of_short_pairs(corpus: PreparedCorpus) -> tuple[Group, Group] | None
         return None
     chosen = np.random.default_rng(_SEED).choice(short, _SENTENCES, replace=False)
     longest = int(lengths.target[chosen].max())
-    groups = plan_epoch(lengths, _SENTENCES * longest, _SEED, epoch=0).groups
+    groups = plan_epoch(lengths, _SENTENCES * longest, _SEED, epoch=0)
     # one of the usual size, with targets as long as the longest of the others
     like = min(groups, key=lambda group: (abs(len(group) - _SENTENCES), -int(lengths.target[group].max())))
     one, other = (collate(corpus.train, [pairs]).groups[0] for pairs in (chosen, like))
@@ -142,10 +142,10 @@ def batch_plans(lengths: SentenceLengths, budget: int) -> dict[str, EpochPlan]:
     ours = plan_epoch(lengths, budget, _SEED, epoch=0)
     order = np.random.default_rng(_SEED).permutation(len(lengths))
     by_length = order[np.lexsort((lengths.source[order], lengths.target[order]))]
-    count = max(1, round(len(lengths) / len(ours.groups)))
+    count = max(1, round(len(lengths) / len(ours)))
     return {
-        f"random,\n{count} sentences": EpochPlan(_cut(order, count)),
-        f"by length,\n{count} sentences": EpochPlan(_cut(by_length, count)),
+        f"random,\n{count} sentences": _cut(order, count),
+        f"by length,\n{count} sentences": _cut(by_length, count),
         "by length,\ntoken budget": ours,
     }
 
@@ -155,4 +155,4 @@ def _cut(order: Indices, count: int) -> list[Indices]:
 
 
 def _padded_tokens(plan: EpochPlan, lengths: SentenceLengths) -> Sequence[int]:
-    return [int(lengths.target[group].max()) * len(group) for group in plan.groups]
+    return [int(lengths.target[group].max()) * len(group) for group in plan]

@@ -12,7 +12,8 @@ from typing import Any
 from nmt.config import Recipe, load_recipe
 from nmt.errors import ModelError, NMTError
 from nmt.system.console import counted
-from nmt.system.files import RUN, is_directory_of, lock
+from nmt.system.files import lock
+from nmt.system.ownership import RUN, is_directory_of
 from nmt.training.progress import Progress, read_progress
 
 Record = dict[str, Any]

@@ -6,6 +6,7 @@ import hashlib
 import os
 import platform
 import sys
+from collections.abc import Iterator
 from importlib.metadata import version
 from typing import get_args
 
@@ -157,6 +158,20 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True
     return isinstance(error, RuntimeError) and any(message in str(error) for message in _OUT_OF_MEMORY_MESSAGES)
+
+
+@contextlib.contextmanager
+def memory_explained(device: torch.device) -> Iterator[None]:
+    """Turn an out-of-memory error that cutting batches cannot solve into a ConfigError."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise ConfigError(
+            f"the memory of {device} is full, and not because of a training batch: make the model smaller, "
+            "lower decode.batch_tokens, or free memory that other programs use"
+        ) from None
 
 
 def available_cores() -> int:

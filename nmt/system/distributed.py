@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -18,14 +18,12 @@ from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
 from nmt.config import RuntimeSettings
-from nmt.errors import ConfigError, ModelError
+from nmt.errors import ConfigError, ModelError, NMTError
 from nmt.system.device import choose_device, environment_number
 
+# for collectives that all ranks reach at about the same time; after it, a rank is assumed to have ended
 _TIMEOUT = timedelta(minutes=10)
-"""For collectives that all ranks reach at about the same time. After it, a rank is assumed to have ended."""
-_LONG_TIMEOUT = timedelta(days=7)
-"""For waiting until rank 0 has finished work that only it does, such as preparing a large corpus."""
-
+_LONG_TIMEOUT = timedelta(days=7)  # for waiting until rank 0 has finished work that only it does
 _SET_BY_TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 Item = TypeVar("Item")
@@ -160,33 +158,46 @@ def scatter_map(items: Iterable[Item], work: Callable[[Item], Result]) -> Iterat
     if world_size() == 1:
         yield from map(work, items)
         return
-    group = dist.new_group(timeout=_LONG_TIMEOUT, backend="gloo")
     remaining = iter(items)
-    while True:
-        next_items = list(islice(remaining, world_size())) if rank() == 0 else []
-        parts = [next_items[i : i + 1] if next_items else None for i in range(world_size())]
-        own: list[list[Item] | None] = [None]
-        dist.scatter_object_list(own, parts if rank() == 0 else None, group=group)
-        if own[0] is None:
-            break
-        done = [work(item) for item in own[0]]
-        results: list[list[Result]] = [[] for _ in range(world_size())]
-        dist.gather_object(done, results if rank() == 0 else None, group=group)
-        for result in results:
-            yield from result
-    dist.destroy_process_group(group)
+    with _patient_group() as group:
+        while True:
+            next_items = list(islice(remaining, world_size())) if rank() == 0 else []
+            parts = [next_items[i : i + 1] if next_items else None for i in range(world_size())]
+            own: list[list[Item] | None] = [None]
+            dist.scatter_object_list(own, parts if rank() == 0 else None, group=group)
+            if own[0] is None:
+                break
+            done = [work(item) for item in own[0]]
+            results: list[list[Result]] = [[] for _ in range(world_size())]
+            dist.gather_object(done, results if rank() == 0 else None, group=group)
+            for result in results:
+                yield from result
+
+
+def on_rank_zero(work: Callable[[], Result]) -> Result:
+    """Do work on rank 0 while the other ranks wait, however long; return its result on all ranks. Collective.
+
+    An NMTError of the work is raised on all ranks.
+    """
+    if world_size() == 1:
+        return work()
+    error: NMTError | None = None
+    outcome: list[Any] = [None, None]  # the result, and the message of the error
+    if rank() == 0:
+        try:
+            outcome[0] = work()
+        except NMTError as caught:
+            error, outcome[1] = caught, str(caught)
+    with _patient_group() as group:
+        dist.broadcast_object_list(outcome, src=0, group=group)
+    if outcome[1] is not None:
+        raise error or NMTError(outcome[1])
+    return cast(Result, outcome[0])
 
 
 @contextmanager
-def rank_zero_first() -> Iterator[None]:
-    """Let rank 0 execute the block before the other ranks, which then find its files on the disk."""
-    if world_size() == 1:
-        yield
-        return
+def _patient_group() -> Iterator[dist.ProcessGroup]:
+    """Return a group whose collectives wait until rank 0 has finished work that only it does. Collective."""
     group = dist.new_group(timeout=_LONG_TIMEOUT, backend="gloo")
-    if rank() > 0:
-        dist.barrier(group)
-    yield
-    if rank() == 0:
-        dist.barrier(group)
+    yield group
     dist.destroy_process_group(group)

@@ -1,8 +1,7 @@
-"""Write files and directories: which ones nmt may replace, atomic replacement, locks.
+"""Atomic replacement of files and directories, and locks.
 
-A directory that nmt writes carries a marker file. It is replaced only if the marker is there and every file in it is
-one that nmt wrote; anything else belongs to the user and is never changed. A new directory or file is written beside
-its destination, synced to the disk and renamed, so that a reader finds the old content or the new content, whole.
+A new directory or file is written beside its destination, synced to the disk and renamed, so that a reader finds the
+old content or the new content, whole. `nmt.system.ownership` decides which ones may be replaced.
 """
 
 import contextlib
@@ -18,196 +17,16 @@ import shutil
 import socket
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 from nmt.errors import ConfigError, DataError
 
-_LARGEST_MARKER = 2**26
-"""Bytes. A larger file is not a marker that nmt wrote, and is not read."""
-
-FORMAT_VERSION = 1
 Report = Callable[[str], None]
 
-
-@dataclass(frozen=True)
-class DirectoryKind:
-    """A kind of directory that nmt writes, and how its files are recognised."""
-
-    name: str
-    """With its article, for messages."""
-    marker: str
-    """A JSON file with an integer `format_version`, and the digest of its other content as `digest` if it has one."""
-    version: int = FORMAT_VERSION
-    """The newest format version that this nmt reads."""
-    format: str | None = None
-    """What the marker holds under `format`; None if it has no such key."""
-    keys: tuple[str, ...] = ()
-    """Other keys that the marker holds, which tell it from a foreign file of this name where `format` is None."""
-    files: str | None = None
-    """A regular expression for the paths below the directory (an empty folder ends in `/`, a symbolic link in `@`).
-    None if the marker lists all files with their SHA-256 digests under `files`."""
-    unmarked: str | None = None
-    """A regular expression for files that may exist before the marker is written."""
-    older: tuple[str, ...] = ()
-    """Entries that together identify a directory written before this kind had a marker."""
-    filled_in_place: bool = False
-    """Whether files in it are written one by one, rather than the directory replaced as a whole."""
-
-
-_TOKENIZERS = r"tokenizer(\.(source|target))?\.model"
-_PREPARED = (
-    rf"({_TOKENIZERS}|manifest\.json|valid\.json|(train|valid)/(weights|(source|target)\.(tokens|offsets))\.npy)"
-)
-_STAGING = r"staging-[0-9a-f]{16}"
-_CHECKPOINT = rf"(\.?(config|progress)\.(json|json\.partial|partial)|\w+\.safetensors|{_TOKENIZERS})?"
-_RUN = (
-    r"run\.json|recipe\.yaml|recipe\.partial|metrics\.jsonl|test\.(txt|json)|lock|\.[\w.]+\.partial",
-    r"(best|last|checkpoints|tensorboard|\.(best|last)\.\w+)@",
-    rf"checkpoints/(((damaged-|\.gone-)?step-\d{{8}}|\.step-\d{{8}}\.{_STAGING})/{_CHECKPOINT})?",
-    r"skipped(-\d+)?/(\.?step-\d{8}\.(json|partial|json\.partial))?",
-    r"tensorboard/(events\.out\.tfevents\.[^/]*)?",
-    rf"prepared@|(prepared|\.prepared\.{_STAGING})/((train|valid)/|{_PREPARED})?|\.prepared\.lock",
-)
-
-MODEL = DirectoryKind("a model", "config.json", version=2, keys=("languages", "model", "decode"))
-EXPORT = DirectoryKind("an exported model", "nmt.json", version=2, keys=("languages", "quantization", "decode"))
-PREPARED = DirectoryKind("a prepared corpus", "manifest.json", format="nmt prepared corpus", files=_PREPARED)
-FIGURES = DirectoryKind("a folder of figures", "figures.json", format="nmt figures")
-RUN = DirectoryKind(
-    "a run",
-    "run.json",
-    format="nmt run",
-    files="|".join(_RUN),
-    unmarked=rf"{_RUN[-1]}|lock|\.run\.json\.partial",
-    older=("recipe.yaml", "checkpoints", "lock"),
-    filled_in_place=True,
-)
-
-
-def check_directory(
-    directory: Path,
-    kind: DirectoryKind,
-    inputs: Iterable[Path] = (),
-    *,
-    inside_run: bool = False,
-    through_link: bool = False,
-) -> None:
-    """Raise ConfigError unless `directory` is absent, empty, or of this kind with nothing but files that nmt wrote.
-
-    It must also not be a symbolic link (unless `through_link`), hold an input or the current directory, or lie inside a
-    run (unless `inside_run`).
-    """
-
-    def refuse(reason: str) -> NoReturn:
-        raise ConfigError(f"{directory}: cannot write {kind.name} here: {reason}; name another folder")
-
-    place = real_path(directory)
-    if directory.is_symlink() and not through_link:
-        refuse("it is a symbolic link")
-    if place.exists() and not place.is_dir():
-        refuse("expected a folder, found a file")
-    if not kind.filled_in_place and place in (cwd := Path.cwd(), *cwd.parents):
-        refuse("it is the current folder, or one that the current folder is in")
-    for path in inputs:
-        if place in (real := real_path(path), *real.parents):
-            refuse(f"it holds {path}, which is read")
-    run = None if inside_run else _run_above(place)
-    if run is not None:
-        refuse(f"{run} is a run, whose files nmt train keeps")
-    reason = why_not_owned(place, kind)
-    if reason is not None:
-        refuse(reason)
-
-
-def _run_above(place: Path) -> Path | None:
-    """Return the run that a path lies in, or None."""
-    for parent in place.parents:
-        if is_directory_of(parent, RUN) or all((parent / name).exists() for name in ("recipe.yaml", "checkpoints")):
-            return parent
-    return None
-
-
-def why_not_owned(directory: Path, kind: DirectoryKind) -> str | None:
-    """Return why nmt may not replace a directory; None if it may, or if there is nothing in it.
-
-    Raises ConfigError if a newer nmt wrote it.
-    """
-    entries = _entries(directory) if directory.exists() else []
-    if all(re.fullmatch(kind.unmarked or "", entry) for entry in entries):
-        return None
-    if not is_directory_of(directory, kind):
-        return f"it holds files, such as {entries[0]}, but is not {kind.name} that nmt wrote"
-    digests = None if kind.files is not None else dict(_read_marker(directory, kind)["files"])
-    for entry in entries:
-        if digests is None:
-            known = re.fullmatch(kind.files or "", entry) is not None
-        else:
-            known = entry == kind.marker or (
-                entry[-1] not in "/@|" and digests.get(entry) == digest_of(directory / entry)
-            )
-        if not known:
-            return f"it holds {entry}, which nmt did not write or which was changed since"
-    return None
-
-
-def is_directory_of(directory: Path, kind: DirectoryKind) -> bool:
-    """Return whether a directory carries the marker of a kind. Raises ConfigError if a newer nmt wrote it."""
-    marker = _read_marker(directory, kind)
-    version, digests, own_digest = marker.get("format_version"), marker.get("files"), content_digest(marker)
-    if (
-        type(version) is not int
-        or kind.format not in (None, marker.get("format"))
-        or any(key not in marker for key in kind.keys)
-        or marker.get("digest", own_digest) != own_digest
-        or (kind.files is None and not (digests and isinstance(digests, dict)))
-    ):
-        return bool(kind.older) and all((directory / name).exists() for name in kind.older)
-    if version > kind.version:
-        raise ConfigError(
-            f"{directory}: a newer nmt wrote it (format version {version}, this nmt reads up to {kind.version}); "
-            "use that nmt, or name another folder"
-        )
-    return True
-
-
-def mark_directory(directory: Path, kind: DirectoryKind, content: dict[str, Any] | None = None) -> None:
-    """Write the marker of a kind that has a format name, with further content, unless it is there with this content."""
-    marker = {"format": kind.format, "format_version": kind.version, **(content or {})}
-    if _read_marker(directory, kind) != marker:
-        replace_text(directory / kind.marker, json.dumps(marker, indent=2) + "\n")
-
-
-def _read_marker(directory: Path, kind: DirectoryKind) -> dict[str, Any]:
-    """Return the marker's content, {} if there is none: only a regular file of a bounded size is read."""
-    try:
-        descriptor = os.open(directory / kind.marker, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with open(descriptor, "rb") as file:
-            status = os.fstat(descriptor)
-            small = stat.S_ISREG(status.st_mode) and status.st_size <= _LARGEST_MARKER
-            content = json.loads(file.read()) if small else None
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return content if isinstance(content, dict) else {}
-
-
-def _entries(directory: Path) -> list[str]:
-    """Return all paths below a directory: empty folders end in `/`, symbolic links in `@`, other special files in `|`.
-
-    Raises OSError for a folder that cannot be listed.
-    """
-    found = []
-    for path in sorted(directory.iterdir()):
-        mode = path.lstat().st_mode
-        below = _entries(path) if stat.S_ISDIR(mode) else []
-        found += [f"{path.name}/{entry}" for entry in below]
-        if not below:
-            kinds = ((stat.S_ISREG, ""), (stat.S_ISDIR, "/"), (stat.S_ISLNK, "@"))
-            found.append(path.name + next((suffix for is_kind, suffix in kinds if is_kind(mode)), "|"))
-    return found
+STAGING = r"staging-[0-9a-f]{16}"  # after the name of a directory, that of the folder in which it is written
 
 
 def digest_of(file: Path) -> str:
@@ -234,19 +53,6 @@ def real_path(path: Path) -> Path:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise ConfigError(f"{str(path)!r}: not a usable path: {reason}; name another one") from None
-
-
-@contextmanager
-def replace_directory(directory: Path, kind: DirectoryKind, inputs: Iterable[Path] = ()) -> Iterator[Path]:
-    """Yield an empty folder that takes the place of `directory` at the end, if `check_directory` permits.
-
-    It checks before and again after the writing, which may take hours. After an exception `directory` is as before.
-    """
-    inputs = tuple(inputs)
-    check_directory(directory, kind, inputs)
-    with staged_directory(directory) as staging:
-        yield staging
-        check_directory(directory, kind, inputs)
 
 
 @contextmanager
@@ -301,7 +107,7 @@ def _create_staging(directory: Path) -> tuple[Path, int]:
 
 def _remove_leftovers(directory: Path) -> None:
     """Remove the staging folders of processes that were killed: those that no process has locked."""
-    leftover = re.compile(re.escape(f".{directory.name}.") + _STAGING)
+    leftover = re.compile(re.escape(f".{directory.name}.") + STAGING)
     for path in directory.parent.iterdir():
         if leftover.fullmatch(path.name):
             with contextlib.suppress(OSError):  # removed meanwhile, or another user's
@@ -348,20 +154,11 @@ def replace_text(file: Path, text: str) -> None:
     partial = file.with_name(f".{file.name}.partial")
     with contextlib.suppress(OSError):
         partial.unlink()  # of a process that was killed
-    _write_through(partial, file, text)
+    write_through(partial, file, text)
 
 
-def write_output(file: Path, text: str) -> None:
-    """Write a file that the user named, atomically.
-
-    Raises ConfigError if it must not be replaced (see `check_file`), DataError for an error of the file system.
-    """
-    place = check_file(file)
-    # in a folder of the user, a fixed name could be the name of another file
-    _write_through(place.with_name(f".{place.name}.{secrets.token_hex(8)}.partial"), place, text)
-
-
-def _write_through(partial: Path, file: Path, text: str) -> None:
+def write_through(partial: Path, file: Path, text: str) -> None:
+    """Write a file that gets its name when it is complete. Raises DataError for an error of the file system."""
     try:
         with partial.open("x", encoding="utf-8") as stream:
             stream.write(text)
@@ -371,35 +168,6 @@ def _write_through(partial: Path, file: Path, text: str) -> None:
     except OSError as error:
         partial.unlink(missing_ok=True)
         raise DataError(f"{file}: cannot write it: {error.strerror}") from None
-
-
-def check_file(file: Path, inputs: Iterable[Path] = ()) -> Path:
-    """Return the file that a path leads to. Raises ConfigError if it must not be replaced.
-
-    That is so for a folder or another special file, a read-only file, a file that is an input, and a file in a
-    directory that nmt writes: a run, a model, an export or a prepared corpus.
-    """
-
-    def refuse(reason: str) -> NoReturn:
-        raise ConfigError(f"{file}: cannot write it: {reason}; name another file")
-
-    place = real_path(file)
-    if place in map(real_path, inputs):
-        refuse("it is also read")
-    run = _run_above(place)
-    if run is not None:
-        refuse(f"{run} is a run, whose files nmt train keeps")
-    for kind in (MODEL, EXPORT, PREPARED, FIGURES):
-        if is_directory_of(place.parent, kind):
-            refuse(f"{place.parent} is {kind.name}, which it would damage")
-    if place.exists():
-        mode = place.stat().st_mode
-        if not stat.S_ISREG(mode):
-            refuse("it is a folder" if stat.S_ISDIR(mode) else "it is not a regular file")
-        # root may write any file; a file without write permission is refused all the same
-        if not (mode & 0o222 and os.access(place, os.W_OK)):
-            refuse("it is read-only")
-    return place
 
 
 def replace_file(partial: Path, file: Path) -> None:
@@ -425,7 +193,9 @@ def replace_file(partial: Path, file: Path) -> None:
 
 def replace_link(link: Path, directory: Path) -> None:
     """Create or replace a symbolic link to a directory atomically; the link is relative where possible."""
-    partial = link.with_name(f".{link.name}.{secrets.token_hex(8)}")
+    partial = link.with_name(f".{link.name}.partial")
+    if partial.is_symlink():
+        partial.unlink()  # of a process that was killed
     partial.symlink_to(os.path.relpath(directory, link.parent), target_is_directory=True)
     partial.replace(link)
 

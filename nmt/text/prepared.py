@@ -28,7 +28,8 @@ from pydantic import TypeAdapter, ValidationError
 from nmt.config import MaxLength
 from nmt.config.recorded import with_new_names
 from nmt.errors import DataError, ModelError
-from nmt.system.files import FORMAT_VERSION, PREPARED, digest_of
+from nmt.system.files import digest_of
+from nmt.system.ownership import FORMAT_VERSION, PREPARED
 from nmt.text.corpus import SentencePair
 from nmt.text.overlap import Overlap
 from nmt.text.tokenizer import Tokenizers

@@ -10,7 +10,7 @@ from typing import Any
 from nmt.config import CorpusFile, Recipe
 from nmt.config.recorded import differences, with_old_keys
 from nmt.errors import DataError
-from nmt.system.files import PREPARED, is_directory_of
+from nmt.system.ownership import PREPARED, is_directory_of
 from nmt.text.corpus import open_file
 from nmt.text.prepared import InputFile, Manifest
 from nmt.text.tokenizer import tokenizer_files

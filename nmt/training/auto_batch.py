@@ -2,7 +2,7 @@
 
 The memory of an update grows about linearly with the tokens of its batch. Two sizes of trial batch determine the line,
 and the line the size at which the memory is full. The trial batches are the largest of an epoch; a larger one of
-another epoch that does not fit is cut (`nmt.training.oom`). (Marian's `mini-batch-fit` has the same purpose.)
+another epoch that does not fit is cut (`Updater.dispatch`). (Marian's `mini-batch-fit` has the same purpose.)
 """
 
 import gc
@@ -12,30 +12,26 @@ from itertools import cycle, islice
 import numpy as np
 import torch
 
-from nmt.batching.batch import Batch, collate, pad_to_multiple
+from nmt.batching.batch import Batch, collate
 from nmt.batching.plan import SentenceLengths, plan_epoch
 from nmt.batching.resegmentation import GROWTH
 from nmt.config import Recipe, load_recipe
 from nmt.errors import ConfigError
-from nmt.model.transformer import Transformer
 from nmt.system import distributed
-from nmt.system.device import autocast, choose_device, is_out_of_memory, release_cached_memory
+from nmt.system.device import choose_device, is_out_of_memory, release_cached_memory
 from nmt.text.prepared import PreparedCorpus
-from nmt.training.initialization import freeze
-from nmt.training.loss import Objective
-from nmt.training.optimizer import MovingAverage, make_optimizer
+from nmt.training.initialization import initial_model
 from nmt.training.resume import with_batch_tokens
 from nmt.training.run import RunDirectory
+from nmt.training.step import Updater
 
+# Tokens of a process beyond which larger batches only make updates rarer: a CPU processes as many tokens a second with
+# 2,048 as with 16,384. Only on CUDA is there a measurement whether fewer fit.
 MOST = {"cpu": 4096, "mps": 4096, "cuda": 32_768}
-"""Tokens of a process beyond which larger batches only make updates rarer: a CPU processes as many tokens a second with
-2,048 as with 16,384. Only on CUDA is there a measurement whether fewer fit."""
-_MARGIN = 0.9
-"""Share of the free memory that trial batches may use; the rest is for fragmentation."""
+_MARGIN = 0.9  # share of the free memory that trial batches may use; the rest is for fragmentation
 _FIRST_TRIAL = 512
 _LEAST = 64
-_MOST_GROUPS = 50_000
-"""Length groups of an epoch among which the largest batch is searched for."""
+_MOST_GROUPS = 50_000  # length groups of an epoch among which the largest batch is searched for
 
 
 def choose_batch_tokens(
@@ -113,39 +109,22 @@ def largest_fitting(peak: Callable[[int], float], free: float, most: int, growth
 
 
 class Trial:
-    """A model for a few updates on this rank alone; it is discarded afterwards."""
+    """An updater for a few updates on this rank alone; it is discarded afterwards."""
 
     def __init__(self, recipe: Recipe, corpus: PreparedCorpus, device: torch.device) -> None:
         self.recipe, self.corpus, self.device = recipe, corpus, device
         self._open()
 
     def _open(self) -> None:
-        settings, tokenizers = self.recipe.train, self.corpus.tokenizers
-        model = Transformer(self.recipe.model, len(tokenizers.source), len(tokenizers.target)).to(self.device)
-        freeze(model, settings.freeze)
-        self.average = None if settings.ema is None else MovingAverage(model, settings.ema)
-        self.model = model
-        self._objective = Objective(model, settings.label_smoothing, settings.r_drop).train()
-        self._optimizer = make_optimizer(model, settings, self.device)
+        model = initial_model(self.recipe, self.corpus.tokenizers, pretrained=False)
+        self.updater = Updater(model, self.recipe, self.device, alone=True)
 
     def update(self, batches: list[Batch]) -> None:
-        """Make one update, with a learning rate of zero. Raises MemoryError if it does not fit into memory."""
-        try:
-            for batch in batches:
-                rounded = pad_to_multiple(batch, self.model.longest) if self.device.type == "cpu" else batch
-                with autocast(self.recipe.runtime, self.device):
-                    loss, _ = self._objective(rounded.to(self.device))
-                (loss / batch.target_tokens).backward()
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.train.clip_norm or float("inf"))
-            self._optimizer.step()
-            if self.average is not None:
-                self.average.update(self.model, 1)
-            self._optimizer.zero_grad(set_to_none=True)
-            return
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
-        raise MemoryError("a trial update does not fit")
+        """Make one update, with a learning rate of zero. Raises DoesNotFitError, as the allocator, or ConfigError."""
+        self.updater.accumulate_gradients(batches, sum(batch.target_tokens for batch in batches), step=1)
+        self.updater.clip_gradients()
+        self.updater.apply_gradients(rate=0.0, step=1)
+        self.updater.optimizer.zero_grad(set_to_none=True)
 
     def peak(self, size: int) -> float:
         """Return the bytes that CUDA reserves for updates on batches of a size; infinity if they do not fit.
@@ -160,14 +139,17 @@ class Trial:
             for batch in batches:
                 self.update([batch] * min(2, self.recipe.train.accumulate))
             return torch.cuda.max_memory_reserved(self.device)
-        except MemoryError:
-            self.close()
-            self._open()
-            return float("inf")
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+        # outside the handler, where the traceback of the failure no longer holds the activations
+        self.close()
+        self._open()
+        return float("inf")
 
     def close(self) -> None:
         """Release all memory."""
-        del self.model, self.average, self._objective, self._optimizer
+        del self.updater
         gc.collect()
         release_cached_memory(self.device)
 
@@ -179,7 +161,7 @@ def worst_batches(recipe: Recipe, corpus: PreparedCorpus, size: int) -> list[Bat
     """
     lengths = SentenceLengths.of(corpus.train)
     count = recipe.train.length_groups
-    groups = plan_epoch(lengths, max(1, size // count), recipe.seed, epoch=0).groups[:_MOST_GROUPS]
+    groups = plan_epoch(lengths, max(1, size // count), recipe.seed, epoch=0)[:_MOST_GROUPS]
     groups += list(islice(cycle(groups), count - 1))  # after the last one comes the next epoch
     shapes = [(len(group), int(lengths.source[group].max()), int(lengths.target[group].max())) for group in groups]
     sentences, source, target = np.array(shapes).T

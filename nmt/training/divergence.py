@@ -8,19 +8,17 @@ from pathlib import Path
 
 from torch import Tensor
 
-from nmt.batching.batch import Batch, Group
+from nmt.batching.batch import Batch
 from nmt.errors import ModelError
 from nmt.system.files import replace_text
 from nmt.text.tokenizer import PAD, Tokenizers
 from nmt.training.progress import Progress
 from nmt.training.step import Update
 
+# updates skipped in a row, after which training returns to the last checkpoint and continues at half the rate
 MOST_SKIPPED = 5
-"""Updates skipped in a row, after which training returns to the last checkpoint and continues at half the rate."""
-MOST_ROLLBACKS = 3
-"""Rollbacks to the same checkpoint."""
-_MOST_KEPT = 20
-"""Batches kept, so that thousands of skipped updates do not fill the disk."""
+MOST_ROLLBACKS = 3  # rollbacks to the same checkpoint
+_MOST_KEPT = 20  # batches kept, so that thousands of skipped updates do not fill the disk
 
 
 class DivergedError(Exception):
@@ -53,24 +51,21 @@ def keep_batches(folder: Path, update: Update, batches: Sequence[Batch], tokeniz
     file = folder / f"step-{update.step:08d}.json"
     folder.mkdir(exist_ok=True)
     if len(list(folder.glob("step-*.json"))) < _MOST_KEPT:
-        pairs = [pair for batch in batches for group in batch.groups for pair in _pairs(group, tokenizers)]
+        pairs = [
+            {
+                "source": tokenizers.source.decode(source),
+                "target": tokenizers.target.decode(target),
+                "source_ids": source,
+                "target_ids": target,
+            }
+            for batch in batches
+            for group in batch.groups
+            for source, target in zip(_unpadded(group.source), _unpadded(group.target_out), strict=True)
+        ]
         results = {"loss": str(update.loss), "gradient_norm": str(update.gradient_norm)}
         content = {"step": update.step, **results, "pairs": pairs}
         replace_text(file, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     return file
-
-
-def _pairs(group: Group, tokenizers: Tokenizers) -> list[dict[str, object]]:
-    sources, targets = _unpadded(group.source), _unpadded(group.target_out)
-    return [
-        {
-            "source": tokenizers.source.decode(source),
-            "target": tokenizers.target.decode(target),
-            "source_ids": source,
-            "target_ids": target,
-        }
-        for source, target in zip(sources, targets, strict=True)
-    ]
 
 
 def _unpadded(ids: Tensor) -> list[list[int]]:

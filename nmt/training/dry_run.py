@@ -6,27 +6,22 @@ from dataclasses import dataclass
 import torch
 
 from nmt.batching.batch_stream import BatchStream
-from nmt.batching.plan import SentenceLengths, padding_share
-from nmt.batching.resegmentation import Resegmentation
-from nmt.config import Recipe, Stop
+from nmt.batching.plan import padding_share
+from nmt.config import Recipe
 from nmt.text.prepared import PreparedCorpus
 from nmt.training.auto_batch import Trial, free_memory
 from nmt.training.display import format_seconds
 
 _TIMED_UPDATES = 3
-_GIBIBYTE = 2**30
 
 
 @dataclass(frozen=True)
 class Memory:
     """Bytes of device memory."""
 
-    state: int
-    """Weights, gradients, Adam's moments, and the moving average of the weights if there is one."""
-    peak: float | None = None
-    """Of an update on the largest batches, with the state; infinity if they do not fit, None if not measured."""
-    free: int | None = None
-    """Available before; None if not measured."""
+    state: int  # weights, gradients, Adam's moments, and the moving average of the weights if there is one
+    peak: float | None = None  # of an update on the largest batches, with the state; infinity if they do not fit
+    free: int | None = None  # available before; None, as the peak, if not measured
 
 
 @dataclass(frozen=True)
@@ -45,68 +40,40 @@ class Estimate:
 
     def times(self) -> dict[str, tuple[float, float]]:
         """Return the updates and the seconds until each predictable limit of `train.stop`."""
-        stop: Stop = self.recipe.train.stop
-        updates = {}
-        if stop.steps is not None:
-            updates["steps"] = float(stop.steps)
-        if stop.epochs is not None:
-            updates["epochs"] = stop.epochs * self.updates_an_epoch
-        if stop.hours is not None:
-            updates["hours"] = stop.hours * 3600 / self.seconds_an_update
-        return {name: (count, count * self.seconds_an_update) for name, count in updates.items()}
+        stop = self.recipe.train.stop
+        updates = {
+            "steps": stop.steps,
+            "epochs": stop.epochs and stop.epochs * self.updates_an_epoch,
+            "hours": stop.hours and stop.hours * 3600 / self.seconds_an_update,
+        }
+        return {name: (count, count * self.seconds_an_update) for name, count in updates.items() if count is not None}
 
 
 def estimate(recipe: Recipe, corpus: PreparedCorpus, device: torch.device) -> Estimate:
     """Make a few trial updates with a model that is discarded. `train.batch_tokens` must be a number."""
-    lengths = SentenceLengths.of(corpus.train)
-    settings = recipe.train
-    stream = BatchStream(
-        corpus.train,
-        lengths,
-        settings.group_budget,
-        recipe.seed,
-        settings.length_groups,
-        resegmentation=Resegmentation.of_recipe(recipe, corpus.tokenizers),
-    )
-    plan = stream.plan()
+    stream = BatchStream.of_recipe(recipe, corpus)
+    padding = padding_share(stream.plan(), stream.lengths)
+    updates_an_epoch = stream.batches_an_epoch / recipe.train.accumulate
     trial = Trial(recipe, corpus, device)
-    memory = _memory(trial)
-    tokens, seconds = _timed(trial, stream)
-    result = Estimate(
-        recipe=recipe,
-        device=device,
-        parameters=trial.model.parameter_count(),
-        memory=memory,
-        pairs=len(lengths),
-        updates_an_epoch=len(plan.groups) * lengths.parts / (settings.length_groups * settings.accumulate),
-        padding=padding_share(plan, lengths),
-        target_tokens_per_second=tokens / seconds,
-        seconds_an_update=seconds / _TIMED_UPDATES,
-    )
-    trial.close()
-    return result
-
-
-def _timed(trial: Trial, stream: BatchStream) -> tuple[int, float]:
-    """Return the target tokens and the seconds of a few updates, after a first one that does not count."""
-    tokens, started = 0, time.perf_counter()
+    parameters, memory = trial.updater.model.parameter_count(), _memory(trial)
+    tokens, started = 0, 0.0
     for number in range(1 + _TIMED_UPDATES):
-        batches = [stream.next() for _ in range(trial.recipe.train.accumulate)]
+        batches = [stream.next() for _ in range(recipe.train.accumulate)]
         trial.update(batches)
-        if number == 0:
+        if number == 0:  # the first one does not count
             started = time.perf_counter()
         else:
             tokens += sum(batch.target_tokens for batch in batches)
-    return tokens, time.perf_counter() - started
+    seconds = time.perf_counter() - started
+    trial.close()
+    speed, pairs = (tokens / seconds, seconds / _TIMED_UPDATES), len(stream.lengths)
+    return Estimate(recipe, device, parameters, memory, pairs, updates_an_epoch, padding, *speed)
 
 
 def _memory(trial: Trial) -> Memory:
-    weights = trained = 0
-    for weight in trial.model.parameters():
-        size = weight.numel() * weight.element_size()
-        weights += size
-        trained += size * weight.requires_grad
-    state = weights * (1 if trial.average is None else 2) + 3 * trained
+    weights = list(trial.updater.model.parameters())
+    copies = 1 if trial.updater.average is None else 2
+    state = sum(weight.nbytes * (copies + 3 * weight.requires_grad) for weight in weights)
     if trial.device.type != "cuda":
         return Memory(state)
     free = free_memory(trial.device)
@@ -117,6 +84,7 @@ def render(result: Estimate) -> str:
     """Return an estimate as text, a line for each figure."""
     recipe, memory, stop = result.recipe, result.memory, result.recipe.train.stop
     accumulated = f" × {recipe.train.accumulate}" if recipe.train.accumulate > 1 else ""
+    speed = f"{result.target_tokens_per_second:,.0f} target tokens/s, {result.seconds_an_update:.2f} s an update"
     rows = [
         ("parameters", f"{result.parameters:,}"),
         ("weights and moments", _gibibytes(memory.state)),
@@ -124,10 +92,7 @@ def render(result: Estimate) -> str:
         ("pairs", f"{result.pairs:,}"),
         ("updates an epoch", f"{result.updates_an_epoch:,.1f}"),
         ("padding", f"{result.padding[0]:.1%} source, {result.padding[1]:.1%} target"),
-        (
-            "speed",
-            f"{result.target_tokens_per_second:,.0f} target tokens/s, {result.seconds_an_update:.2f} s an update",
-        ),
+        ("speed", speed),
         ("an epoch", format_seconds(result.updates_an_epoch * result.seconds_an_update)),
     ]
     if memory.peak is not None and memory.free is not None:
@@ -146,4 +111,4 @@ def render(result: Estimate) -> str:
 
 
 def _gibibytes(amount: float) -> str:
-    return f"{amount / _GIBIBYTE:,.2f} GiB"
+    return f"{amount / 2**30:,.2f} GiB"

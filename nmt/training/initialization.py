@@ -12,7 +12,7 @@ from torch.utils._triton import has_triton
 from nmt.config import Recipe
 from nmt.config.section import SettingError
 from nmt.model.attention import MultiHeadAttention
-from nmt.model.checkpoint import WEIGHTS_FILE, load_weights, read_configuration
+from nmt.model.checkpoint import WEIGHTS_FILE, check_weight_count, load_weights, read_configuration
 from nmt.model.transformer import Transformer
 from nmt.system.device import seed_for
 from nmt.text.tokenizer import Tokenizers
@@ -23,11 +23,15 @@ def initial_model(recipe: Recipe, tokenizers: Tokenizers, pretrained: bool = Tru
 
     Raises ModelError for weights that are damaged or have other shapes, SettingError as `freeze` does.
     """
+    vocabularies = len(tokenizers.source), len(tokenizers.target)
+    initial = recipe.train.init_from if pretrained else None
+    if initial is not None:
+        read_configuration(initial)  # checks the digests of all files
+        check_weight_count(initial, recipe.model, vocabularies)
     torch.manual_seed(seed_for("weights", recipe.seed))
-    model = Transformer(recipe.model, len(tokenizers.source), len(tokenizers.target))
-    if recipe.train.init_from is not None and pretrained:
-        read_configuration(recipe.train.init_from)  # checks the digests of all files
-        load_weights(model, recipe.train.init_from / WEIGHTS_FILE)
+    model = Transformer(recipe.model, *vocabularies)
+    if initial is not None:
+        load_weights(model, initial / WEIGHTS_FILE)
     freeze(model, recipe.train.freeze)
     return model
 

@@ -10,10 +10,8 @@ from typing import Any
 import torch
 
 from nmt.batching.batch import Batch
-from nmt.batching.batch_stream import BatchStream, DataPosition, RankShard
-from nmt.batching.plan import SentenceLengths, padding_share
-from nmt.batching.prefetch import Prefetcher
-from nmt.batching.resegmentation import Resegmentation
+from nmt.batching.batch_stream import BatchStream, DataPosition, Prefetcher
+from nmt.batching.plan import padding_share
 from nmt.config import DecodeSettings, Recipe
 from nmt.config.schedules import Falling
 from nmt.model.checkpoint import LoadedModel
@@ -49,46 +47,36 @@ def open_training(recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory, con
     device = choose_device(recipe.runtime)
     model = initial_model(recipe, corpus.tokenizers, pretrained=not run.saved())
     updater = Updater(model, recipe, device)
-    average = None if updater.average is None else updater.average.model
-    progress = resume(run, model, updater.optimizer, average, console.warn)
+    progress = resume(run, model, updater.optimizer, updater.average, console.warn)
     progress.corpus = corpus.manifest.fingerprint
     if progress.step:
         run.prune(recipe.train.keep_best, recipe.train.keep_last, progress)  # a killed process may not have
-    rate = distributed.world_size() * matrix_rate(device, recipe.runtime)
-    return Training(updater, corpus, run, console, progress, rate)
+    return Training(updater, corpus, run, console, progress)
 
 
 class Training:
     """A run in memory: the model, its optimizer, and the position in the corpus."""
 
     def __init__(
-        self,
-        updater: Updater,
-        corpus: PreparedCorpus,
-        run: RunDirectory,
-        console: Console,
-        progress: Progress,
-        machine_rate: float,
+        self, updater: Updater, corpus: PreparedCorpus, run: RunDirectory, console: Console, progress: Progress
     ) -> None:
         self.recipe: Recipe = updater.recipe
         self.updater, self.corpus, self.run, self.console = updater, corpus, run, console
         self.model = updater.model
-        self.average = None if updater.average is None else updater.average.model
         self.progress = progress
         self.stream = self._open_stream()
         self.epochs_read = self.stream.epochs_read  # of the training; the stream itself reads ahead
         self.display = TrainingDisplay(console, self.recipe.train)
         self.monitor = DivergenceMonitor(len(corpus.tokenizers.target))
-        self._operations, self._machine_rate = operations(self.model), machine_rate
-        self._pending: tuple[DispatchedUpdate, Sequence[Batch]] | None = None
-        """The update whose results have not been read yet."""
+        self._operations = operations(self.model)
+        self._machine_rate = distributed.world_size() * matrix_rate(updater.device, self.recipe.runtime)
+        self._pending: tuple[DispatchedUpdate, Sequence[Batch]] | None = None  # whose results have not been read yet
 
     def print_sizes(self) -> None:
         """Print what is about to be trained, on what, and where it is written."""
         recipe, settings, model = self.recipe, self.recipe.train, self.recipe.model
         source_padding, target_padding = padding_share(self.stream.plan(), self.stream.lengths)
-        groups = len(self.stream.plan().groups) * self.stream.lengths.parts
-        updates = groups / (settings.accumulate * settings.length_groups)
+        updates = self.stream.batches_an_epoch / settings.accumulate
         device = self.updater.device
         threads = f" ({counted(torch.get_num_threads(), 'thread')})" if device.type == "cpu" else ""
         ranks = f"{distributed.world_size()} × " if distributed.world_size() > 1 else ""
@@ -190,12 +178,9 @@ class Training:
             return
         (dispatched, batches), self._pending = self._pending, None
         update = dispatched.synchronized()
-        if update.finite:
-            self._add_up(update)
-        else:
+        if not update.finite:
             self._skip(update, batches)
-
-    def _add_up(self, update: Update) -> None:
+            return
         progress, interval = self.progress, self.progress.interval
         progress.skipped_in_a_row = 0
         progress.target_tokens += update.target_tokens
@@ -224,16 +209,8 @@ class Training:
         """Show the means of the interval, and log them at its end."""
         progress, interval = self.progress, self.progress.interval
         tokens = interval.source_tokens, interval.target_tokens
-        record: dict[str, Any] = {
-            "type": "train",
-            "step": progress.step,
-            "epoch": round(self.epochs_read, 4),
-            **interval.means(),
-            "rate": rate,
-            "utilization": round(utilization(self._operations, tokens, interval.seconds, self._machine_rate), 4),
-            "target_tokens": progress.target_tokens,
-            "seconds": round(progress.seconds, 3),
-        }
+        share = round(utilization(self._operations, tokens, interval.seconds, self._machine_rate), 4)
+        record = self._record("train", {**interval.means(), "rate": rate, "utilization": share})
         if not at_log:
             self.display.update(record)
         else:
@@ -241,6 +218,12 @@ class Training:
             self.display.log(record)
             self._warn_of_divergence(interval.likelihood / interval.target_tokens)
             progress.interval = IntervalSums()
+
+    def _record(self, kind: str, figures: dict[str, float]) -> dict[str, Any]:
+        """Return a line of the log."""
+        progress = self.progress
+        head = {"type": kind, "step": progress.step, "epoch": round(self.epochs_read, 4)}
+        return {**head, **figures, "target_tokens": progress.target_tokens, "seconds": round(progress.seconds, 3)}
 
     def _warn_of_divergence(self, likelihood: float) -> None:
         """Print a warning if this mean negative log-likelihood per token, in nats, shows that training diverges."""
@@ -253,7 +236,7 @@ class Training:
         before = self.progress
         self._pending = None  # computed from weights that are discarded
         check_rollback(before, reason, self.run.skipped)
-        checkpoint = self.run.roll_back(before.validated_at, self.model, self.updater.optimizer, self.average)
+        checkpoint = self.run.roll_back(before.validated_at, self.model, self.updater.optimizer, self.updater.average)
         self.progress = rolled_back(before, checkpoint)
         self.stream = self._open_stream()
         self.epochs_read = self.stream.epochs_read
@@ -263,17 +246,10 @@ class Training:
 
     def _open_stream(self) -> BatchStream:
         """Return the stream of batches from the position of the training."""
-        recipe, progress, tokenizers = self.recipe, self.progress, self.corpus.tokenizers
-        return BatchStream(
-            self.corpus.train,
-            SentenceLengths.of(self.corpus.train),
-            recipe.train.group_budget,
-            recipe.seed,
-            recipe.train.length_groups,
-            DataPosition(progress.epoch, progress.part, progress.group),
-            Resegmentation.of_recipe(recipe, tokenizers),
-            RankShard(distributed.rank(), distributed.world_size()),
-        )
+        stream = BatchStream.of_recipe(self.recipe, self.corpus)
+        stream.position = DataPosition(self.progress.epoch, self.progress.part, self.progress.group)
+        stream.rank, stream.world_size = distributed.rank(), distributed.world_size()
+        return stream
 
     def validate(self, interruption: Interruption) -> None:
         """Measure the model on the validation text, if there is one, log it, and write a checkpoint.
@@ -297,14 +273,8 @@ class Training:
         loss = mean_loss(objective, valid, recipe.train.budget, recipe.runtime)
         if not math.isfinite(loss):
             raise DivergedError(f"step {self.progress.step:,}: the loss on the validation text is {loss:g}")
-        decode = recipe.decode
-        greedy = DecodeSettings(
-            beam=1,
-            max_length=decode.max_length,
-            protect=decode.protect,
-            typography=decode.typography,
-            batch_tokens=decode.batch_tokens,
-        )
+        kept = {name: getattr(recipe.decode, name) for name in ("max_length", "protect", "typography", "batch_tokens")}
+        greedy = DecodeSettings(beam=1, **kept)
         assert recipe.data.valid is not None
         loaded = self.loaded(sharing_weights(objective.model), greedy)
         tag = recipe.data.valid.tag
@@ -321,25 +291,14 @@ class Training:
         self._warn_of_divergence(validation.loss)
         if validation.fault is not None:
             self.console.warn(f"step {progress.step:,}: {validation.fault}; this is usual only when a training begins")
-        self.run.log(
-            {
-                "type": "validation",
-                "step": progress.step,
-                "epoch": round(self.epochs_read, 4),
-                "loss": validation.loss,
-                "perplexity": validation.perplexity,
-                "bleu": validation.bleu,
-                "chrf": validation.chrf,
-                "target_tokens": progress.target_tokens,
-                "seconds": round(progress.seconds, 3),
-            }
-        )
+        figures = {name: getattr(validation, name) for name in ("loss", "perplexity", "bleu", "chrf")}
+        self.run.log(self._record("validation", figures))
 
     def save(self) -> None:
         """Write the checkpoint of the current step."""
         if self.progress.step:
             loaded = self.loaded(self.model, self.recipe.decode)
-            self.run.save(loaded, self.updater.optimizer, self.progress, self.average)
+            self.run.save(loaded, self.updater.optimizer, self.progress, self.updater.average)
 
     def loaded(self, model: Transformer, decode: DecodeSettings) -> LoadedModel:
         """Return a model with all that it needs to translate."""

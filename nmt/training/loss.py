@@ -16,11 +16,11 @@ from nmt.model.kernels import kernels
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import PAD
 
+# logits in memory at a time: on a CPU as many as its caches hold, on a GPU enough to keep it busy
 _CHUNK_LOGITS = {"cpu": 2**22, "cuda": 2**27, "mps": 2**25}
-"""Logits in memory at a time: on a CPU as many as its caches hold, on a GPU enough to keep it busy."""
 
+# from logits (n, V) and targets (n): the sums of losses and likelihoods, and the gradient with respect to logits
 LossFunction = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
-"""From logits (n, V) and targets (n): the sums of losses and likelihoods, and the gradient with respect to logits."""
 
 
 class Objective(nn.Module):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config import TrainSettings
-from nmt.config.schedules import Constant, Cosine, Falling, InverseSqrt, Linear, Noam, WarmupStableDecay
+from nmt.config.schedules import Constant, Cosine, InverseSqrt, Noam, WarmupStableDecay
 from nmt.model.checkpoint import read_tensors
 from nmt.model.positions import Positions
 from nmt.model.sharding import laid_out_like, whole_tensor
@@ -29,21 +29,14 @@ def learning_rate(settings: TrainSettings, dim: int, step: int) -> float:
         return schedule.rate
     if isinstance(schedule, InverseSqrt):
         return schedule.rate * math.sqrt(schedule.warmup / step)
-    assert settings.stop.steps is not None, "checked when the recipe is loaded"
-    decayed = _decayed_share(schedule, settings.stop.steps, step)
-    if isinstance(schedule, Cosine):
-        decayed = (1 - math.cos(math.pi * decayed)) / 2
-    else:
-        assert isinstance(schedule, (Linear, WarmupStableDecay))  # both decay linearly
-    return schedule.rate * (1 - (1 - schedule.floor) * decayed)
-
-
-def _decayed_share(schedule: Falling, steps: int, step: int) -> float:
-    """Return how far the decay has proceeded, from 0 where it begins to 1 at the last step."""
-    begin: float = schedule.warmup
+    steps, begin = settings.stop.steps, float(schedule.warmup)
+    assert steps is not None, "checked when the recipe is loaded"
     if isinstance(schedule, WarmupStableDecay):
         begin = max(begin, steps - schedule.decay * steps)
-    return min(1.0, max(0.0, (step - begin) / max(1.0, steps - begin)))
+    decayed = min(1.0, max(0.0, (step - begin) / max(1.0, steps - begin)))  # from 0 where the decay begins to 1
+    if isinstance(schedule, Cosine):
+        decayed = (1 - math.cos(math.pi * decayed)) / 2
+    return schedule.rate * (1 - (1 - schedule.floor) * decayed)
 
 
 def make_optimizer(model: nn.Module, settings: TrainSettings, device: torch.device) -> torch.optim.AdamW:
@@ -95,27 +88,25 @@ def load_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module, file: Pat
                 state[moment] = laid_out_like(parameter, tensors[f"{moment}/{name}"])
 
 
-class MovingAverage:
-    """An exponential moving average of a model's weights, as a model with frozen weights.
+def start_average(model: Transformer) -> Transformer:
+    """Return a moving average of the weights of a model, at first equal to them: a copy with frozen weights."""
+    return copy.deepcopy(model).requires_grad_(False).eval()
 
-    After each step t, average ← d · average + (1 - d) · weights. d is the decay, but at first the smaller
-    (1+t)/(10+t), so that the random initial weights are soon forgotten.
+
+@torch.no_grad()
+def update_average(
+    average: nn.Module, model: nn.Module, decay: float, step: int, applied: Tensor | None = None
+) -> None:
+    """Add the weights after step 1, 2, 3 … to their exponential moving average.
+
+    average ← d · average + (1 - d) · weights. d is the decay, but at first the smaller (1+t)/(10+t) with the step t, so
+    that the random initial weights are soon forgotten. `applied` is a 0/1 scalar on the device if only the device has
+    the result of the step; 0 changes nothing.
     """
-
-    def __init__(self, model: Transformer, decay: float) -> None:
-        self.model = copy.deepcopy(model).requires_grad_(False).eval()
-        self.decay = decay
-
-    @torch.no_grad()
-    def update(self, model: Transformer, step: int, applied: Tensor | None = None) -> None:
-        """Add the weights after step 1, 2, 3 … to the average.
-
-        `applied` is a 0/1 scalar on the device if only the device has the result of the step; 0 changes nothing.
-        """
-        share = 1 - min(self.decay, (1 + step) / (10 + step))
-        average: list[Tensor] = list(self.model.parameters())
-        weights: list[Tensor] = list(model.parameters())
-        if applied is None:
-            torch._foreach_lerp_(average, weights, share)
-        else:
-            torch._foreach_lerp_(average, weights, [share * applied] * len(average))
+    share = 1 - min(decay, (1 + step) / (10 + step))
+    averages: list[Tensor] = list(average.parameters())
+    weights: list[Tensor] = list(model.parameters())
+    if applied is None:
+        torch._foreach_lerp_(averages, weights, share)
+    else:
+        torch._foreach_lerp_(averages, weights, [share * applied] * len(averages))

@@ -8,10 +8,8 @@ from pathlib import Path
 from nmt.errors import DamagedError, ModelError
 
 PROGRESS_FILE = "progress.json"
-_OLD_NAMES = {"window": "interval", "care": "adjustments"}
-"""Of version 0.1.0."""
-_LARGEST_EXPONENT = 700
-"""exp of more is not a float."""
+_OLD_NAMES = {"window": "interval", "care": "adjustments"}  # of version 0.1.0
+_LARGEST_EXPONENT = 700  # exp of more is not a float
 
 
 def perplexity(likelihood: float) -> float:
@@ -23,18 +21,15 @@ def perplexity(likelihood: float) -> float:
 class IntervalSums:
     """Sums over the updates since the last line of the log."""
 
-    loss: float = 0.0
-    """The objective that is optimized, with label smoothing; logged as `objective`."""
-    likelihood: float = 0.0
-    """The negative log-likelihood, logged as `loss`."""
+    loss: float = 0.0  # the objective that is optimized, with label smoothing; logged as `objective`
+    likelihood: float = 0.0  # the negative log-likelihood, logged as `loss`
     gradient_norm: float = 0.0
     steps: int = 0
     source_tokens: int = 0
     target_tokens: int = 0
     padded_target_tokens: int = 0
     seconds: float = 0.0
-    waited: float = 0.0
-    """Seconds in which no batch was ready."""
+    waited: float = 0.0  # seconds in which no batch was ready
 
     def means(self) -> dict[str, float]:
         """Return `loss` (cross-entropy, as in a validation) and `objective` per target token, in nats, and the rest."""
@@ -53,10 +48,8 @@ class IntervalSums:
 class Adjustments:
     """Deviations from the recipe: a lower rate after divergence, smaller batches after an out-of-memory error."""
 
-    rate: float = 1.0
-    """Factor on the schedule's learning rate."""
-    largest_batch: int | None = None
-    """Padded source and target tokens above which a batch is cut; None cuts nothing."""
+    rate: float = 1.0  # factor on the schedule's learning rate
+    largest_batch: int | None = None  # padded source and target tokens above which a batch is cut; None cuts nothing
 
 
 @dataclass
@@ -65,30 +58,21 @@ class Progress:
 
     step: int = 0
     epoch: int = 0
-    part: int = 0
-    """Of the epoch; 0 unless the corpus is huge."""
-    group: int = 0
-    """Of the part's plan, the next length group to read."""
+    part: int = 0  # of the epoch; 0 unless the corpus is huge
+    group: int = 0  # of the part's plan, the next length group to read
     target_tokens: int = 0
     seconds: float = 0.0
-    validated_at: int = 0
-    """Step of the last validation."""
+    validated_at: int = 0  # step of the last validation
     validations_without_gain: int = 0
-    best: list[tuple[float, int]] = field(default_factory=list)
-    """(metric, step), best first."""
+    best: list[tuple[float, int]] = field(default_factory=list)  # (metric, step), best first
     interval: IntervalSums = field(default_factory=IntervalSums)
-    corpus: str = ""
-    """Fingerprint of the prepared corpus."""
+    corpus: str = ""  # fingerprint of the prepared corpus
     adjustments: Adjustments = Adjustments()
-    skipped: int = 0
-    """Steps that changed nothing, since their loss or gradient was not finite."""
-    skipped_in_a_row: int = 0
-    """The last steps, if they were skipped."""
-    rollbacks: int = 0
-    """Rollbacks to the checkpoint of step `rolled_back_to` since it was written."""
+    skipped: int = 0  # steps that changed nothing, since their loss or gradient was not finite
+    skipped_in_a_row: int = 0  # the last steps, if they were skipped
+    rollbacks: int = 0  # rollbacks to the checkpoint of step `rolled_back_to` since it was written
     rolled_back_to: int = 0
-    best_loss: float | None = None
-    """Validation loss of the best step; None if an earlier version did not record it."""
+    best_loss: float | None = None  # validation loss of the best step; None if an earlier version did not record it
 
     def rank(self, metric: float, loss: float, keep: int) -> bool:
         """Record the validation of this step among the `keep` best; return whether it is the best.

@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-import torch
+from torch.optim import Optimizer
 
 from nmt.config import Recipe, load_recipe
 from nmt.config.recorded import differences
@@ -11,16 +11,16 @@ from nmt.config.schedules import Falling
 from nmt.errors import ConfigError, DamagedError, DataError, ModelError
 from nmt.model.transformer import Transformer
 from nmt.system import distributed
-from nmt.system.files import RUN, check_directory
+from nmt.system.ownership import RUN, check_directory
 from nmt.text.prepared import Manifest
 from nmt.training.progress import Progress, read_progress
 from nmt.training.run import Report, RunDirectory, check_whole, ignore
 
+# keys, with all below them, that do not change any update; train.stop.steps does under a schedule that ends there
 _FREE_TO_CHANGE = (
     "name", "run", "prepared", "runtime", "decode", "data.test", "train.stop", "train.log_every",
     "train.validate_every", "train.keep_best", "train.keep_last", "train.tensorboard",
 )  # fmt: skip
-"""Keys, with all below them, that do not change any update; train.stop.steps does under a schedule that ends there."""
 
 
 def check_run_directory(recipe: Recipe) -> None:
@@ -29,7 +29,7 @@ def check_run_directory(recipe: Recipe) -> None:
     inputs = [path for corpus in corpora if corpus is not None for path in corpus.files.values()]
     if recipe.train.init_from is not None:
         inputs.append(recipe.train.init_from)
-    check_directory(recipe.run, RUN, inputs, through_link=True)
+    check_directory(recipe.run, RUN, inputs)
 
 
 def check_may_continue(recipe: Recipe, run: RunDirectory, stale: str | None = None) -> None:
@@ -100,7 +100,7 @@ def with_batch_tokens(recipe: Recipe, tokens: int) -> Recipe:
 def resume(
     run: RunDirectory,
     model: Transformer,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Optimizer,
     average: Transformer | None = None,
     warn: Report = ignore,
 ) -> Progress:
@@ -109,17 +109,18 @@ def resume(
     Rank 0 renames damaged checkpoints, with a warning, before the others load. Raises DamagedError if all are damaged,
     ModelError if the ranks find different checkpoints.
     """
-    with distributed.rank_zero_first():
-        whole = _set_damaged_aside(run, warn)
-        progress = run.load(whole[-1], model, optimizer, average) if whole else Progress()
-        if not whole:
-            run.truncate_log(progress)
+    distributed.on_rank_zero(lambda: _set_damaged_aside(run, warn))
+    if saved := run.saved():
+        progress = run.load(saved[-1], model, optimizer, average)
+    else:
+        progress = Progress()
+        run.truncate_log(progress)
     check_same_step(run, progress)
     return progress
 
 
-def _set_damaged_aside(run: RunDirectory, warn: Report) -> list[Path]:
-    """Return the checkpoints that are whole, oldest first, after renaming all others."""
+def _set_damaged_aside(run: RunDirectory, warn: Report) -> None:
+    """Rename the checkpoints that are not whole. Raises DamagedError if none is."""
     damaged: dict[Path, DamagedError] = {}
     for directory in run.saved():
         try:
@@ -135,7 +136,6 @@ def _set_damaged_aside(run: RunDirectory, warn: Report) -> list[Path]:
         shutil.rmtree(aside, ignore_errors=True)
         broken.rename(aside)
         warn(f"{damage}; set aside as {aside.name}, resuming from {whole[-1].name}")
-    return whole
 
 
 def check_same_step(run: RunDirectory, progress: Progress) -> None:

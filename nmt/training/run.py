@@ -23,7 +23,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import torch
+from torch.optim import Optimizer
 
 from nmt.config import Recipe, recipe_to_yaml
 from nmt.errors import DamagedError, ModelError
@@ -40,7 +40,8 @@ from nmt.model.checkpoint import (
 from nmt.model.transformer import Transformer
 from nmt.system import distributed
 from nmt.system.device import environment
-from nmt.system.files import RUN, lock_file, mark_directory, replace_link, replace_text, staged_directory
+from nmt.system.files import lock_file, replace_link, replace_text, staged_directory
+from nmt.system.ownership import RUN, mark_directory
 from nmt.training.optimizer import load_optimizer, optimizer_tensors
 from nmt.training.progress import PROGRESS_FILE, Progress, read_progress
 from nmt.training.run_log import MetricsLog, TensorBoard
@@ -94,11 +95,10 @@ class RunDirectory:
     def open(self, recipe: Recipe, restart: bool = False) -> None:
         """Write marker and recipe, complete or remove what killed processes left, and with `restart` remove all else.
 
-        The caller has checked that the run holds only files of nmt, and that the recipe may continue it.
+        For rank 0. The caller has checked that the run holds only files of nmt, and that the recipe may continue it.
         """
-        self.board = TensorBoard(self.path / "tensorboard") if recipe.train.tensorboard and not self.rank else None
-        if self.rank:
-            return
+        if recipe.train.tensorboard:
+            self.board = TensorBoard(self.path / "tensorboard")
         self.path.mkdir(parents=True, exist_ok=True)
         machine = {**environment(recipe.runtime), "processes": distributed.world_size()}
         mark_directory(self.path, RUN, {"environment": machine})
@@ -119,6 +119,8 @@ class RunDirectory:
 
     def _clear_leftovers(self) -> None:
         """Remove what a killed process left, but complete a save that had written all its files."""
+        for leftover in (*self.path.glob(".best.*"), *self.path.glob(".last.*")):
+            leftover.unlink()
         for leftover in self.checkpoints.glob(".gone-step-*"):
             shutil.rmtree(leftover)
         for leftover in self.checkpoints.glob(".step-*"):
@@ -130,11 +132,7 @@ class RunDirectory:
                 shutil.rmtree(leftover)
 
     def save(
-        self,
-        loaded: LoadedModel,
-        optimizer: torch.optim.Optimizer,
-        progress: Progress,
-        average: Transformer | None = None,
+        self, loaded: LoadedModel, optimizer: Optimizer, progress: Progress, average: Transformer | None = None
     ) -> Path:
         """Write the checkpoint of the current step unless it exists, and update the links. Collective.
 
@@ -157,16 +155,12 @@ class RunDirectory:
                         write_tensors(content, staging / name)
                     text = json.dumps(asdict(progress), indent=2) + "\n"
                     (staging / PROGRESS_FILE).write_text(text, encoding="utf-8")
-                    seal(staging)
+                    seal(staging, loaded.configuration())
         self._update_links(progress)
         return directory
 
     def load(
-        self,
-        directory: Path,
-        model: Transformer,
-        optimizer: torch.optim.Optimizer,
-        average: Transformer | None = None,
+        self, directory: Path, model: Transformer, optimizer: Optimizer, average: Transformer | None = None
     ) -> Progress:
         """Load a checkpoint into model, optimizer and average, and truncate the log to it."""
         progress = read_progress(directory)
@@ -179,11 +173,7 @@ class RunDirectory:
         return progress
 
     def roll_back(
-        self,
-        step: int,
-        model: Transformer,
-        optimizer: torch.optim.Optimizer,
-        average: Transformer | None = None,
+        self, step: int, model: Transformer, optimizer: Optimizer, average: Transformer | None = None
     ) -> Progress:
         """Load an earlier checkpoint and remove all later ones. Raises DamagedError if it is damaged."""
         directory = self.checkpoint(step)
@@ -214,8 +204,8 @@ class RunDirectory:
         if self.rank:
             return
         replace_link(self.path / "last", self.checkpoint(progress.step))
-        best = [self.checkpoint(step) for _, step in progress.best]
-        for directory in [directory for directory in best if directory.exists()][:1]:
+        best = (self.checkpoint(step) for _, step in progress.best)
+        if directory := next((directory for directory in best if directory.exists()), None):
             replace_link(self.path / "best", directory)
 
     def log(self, record: dict[str, Any]) -> None:

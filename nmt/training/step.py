@@ -1,25 +1,25 @@
-"""One optimizer update: from batches to changed weights."""
+"""One optimizer update: from batches to changed weights, on one device or on all ranks together."""
 
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import count
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
-from nmt.batching.batch import Batch, pad_to_multiple
+from nmt.batching.batch import Batch, dummy_batch, pad_to_multiple
 from nmt.config import Recipe
 from nmt.errors import ConfigError
-from nmt.model.sharding import whole, whole_tensor
+from nmt.model.sharding import shard, whole, whole_tensor
 from nmt.model.transformer import Transformer
 from nmt.system import distributed
 from nmt.system.device import autocast, is_out_of_memory, release_cached_memory, seed_for
-from nmt.training.data_parallel import gradient_sync, sync_adjustments, wrap_distributed
 from nmt.training.initialization import compile_layers
 from nmt.training.loss import Objective
-from nmt.training.oom import DoesNotFitError, cut, sentences_in, size_of
-from nmt.training.optimizer import MovingAverage, learning_rate, make_optimizer
+from nmt.training.optimizer import learning_rate, make_optimizer, start_average, update_average
 from nmt.training.progress import Adjustments
 
 
@@ -48,10 +48,8 @@ class DispatchedUpdate:
     target_tokens: int
     padded_target_tokens: int
     rate: float
-    adjustments: Adjustments
-    """As passed to `dispatch`, or with a smaller `largest_batch` if a batch did not fit into memory."""
-    results: HostCopy
-    """Loss, negative log-likelihood and gradient norm."""
+    adjustments: Adjustments  # as passed to `dispatch`, or with a smaller `largest_batch` if a batch did not fit
+    results: HostCopy  # loss, negative log-likelihood and gradient norm
 
     def synchronized(self) -> "Update":
         """Wait for the device; return the update with its results."""
@@ -73,6 +71,16 @@ class Update(DispatchedUpdate):
         return math.isfinite(self.loss) and math.isfinite(self.gradient_norm)
 
 
+class DoesNotFitError(MemoryError):
+    """A part of a batch needs more memory than there is; batches are to be cut to `largest_batch` padded tokens."""
+
+    def __init__(self, part: Batch) -> None:
+        super().__init__(f"{part.padded_tokens:,} padded tokens do not fit into memory")
+        # Less than the size that failed, since batches almost as large would fail too; more than half of it, since half
+        # is the size of the parts.
+        self.largest_batch = max(1, part.padded_tokens * 3 // 4)
+
+
 _NO_ADJUSTMENTS = Adjustments()
 
 
@@ -82,25 +90,33 @@ def skips_on_device(device: torch.device) -> bool:
 
 
 class Updater:
-    """Model, objective, optimizer and, with `train.ema`, the moving average of the weights."""
+    """Model, objective, optimizer and, with `train.ema`, the moving average of the weights.
 
-    def __init__(self, model: Transformer, recipe: Recipe, device: torch.device) -> None:
+    With `alone`, it is for `accumulate_gradients` and `apply_gradients` on one rank, without the others.
+    """
+
+    def __init__(self, model: Transformer, recipe: Recipe, device: torch.device, alone: bool = False) -> None:
         self.model = model.to(device)
         self.device = device
         self.recipe = recipe
-        self.average = None if recipe.train.ema is None else MovingAverage(self.model, recipe.train.ema)
+        self.world_size = 1 if alone else distributed.world_size()
+        self.average = None if recipe.train.ema is None else start_average(self.model)
         self.objective = Objective(self.model, recipe.train.label_smoothing, recipe.train.r_drop)
-        if recipe.runtime.compile:
+        if recipe.runtime.compile and not alone:
             compile_layers(self.model, device)
-        self.sharded = distributed.world_size() > 1 and recipe.runtime.parallel == "fsdp"
-        self.distributed_objective = wrap_distributed(self.objective, self.average, self.sharded, device)
+        self.sharded = self.world_size > 1 and recipe.runtime.parallel == "fsdp"
+        self.replica = None if self.world_size == 1 or self.sharded else replicate(self.objective, device)
+        if self.sharded:
+            shard(self.objective, self.model, device)
+            if self.average is not None:
+                shard(self.average, self.average, device)
         self.optimizer = make_optimizer(self.model, recipe.train, device)
+        # whether `dispatch` returns before the device has finished, so that results are best read a step later
         self.deferred = skips_on_device(device) and not self.sharded
-        """Whether `dispatch` returns before the device has finished, so that results are best read a step later."""
 
     def validation_objective(self) -> Objective:
         """Return an objective with the model to validate, unsharded: the trained one, or the average of its weights."""
-        model = whole(self.model if self.average is None else self.average.model)
+        model = whole(self.model if self.average is None else self.average)
         return self.objective if model is self.model else Objective(model, self.objective.smoothing)
 
     def update(self, batches: Sequence[Batch], step: int, adjustments: Adjustments = _NO_ADJUSTMENTS) -> Update:
@@ -126,17 +142,16 @@ class Updater:
 
         while True:
             try:
-                losses = self._accumulate_gradients(batches, target_tokens, step, adjustments.largest_batch)
+                losses = self.accumulate_gradients(batches, target_tokens, step, adjustments.largest_batch)
                 break
             except DoesNotFitError as failure:
-                largest_batch = failure.next_size
+                largest_batch = failure.largest_batch
             self.optimizer.zero_grad(set_to_none=True)  # a part of the batch that failed is in the gradient
             release_cached_memory(self.device)
             adjustments = replace(adjustments, largest_batch=largest_batch)
         adjustments = sync_adjustments(adjustments)
 
-        clip_norm = self.recipe.train.clip_norm or float("inf")
-        norm = whole_tensor(nn.utils.clip_grad_norm_(self.model.parameters(), clip_norm))
+        norm = self.clip_gradients()
         sums = distributed.all_reduce_sum_on_device(losses)
         results = torch.cat([sums, norm.to(sums.dtype).unsqueeze(0)])
         rate = adjustments.rate * learning_rate(self.recipe.train, self.recipe.model.dim, step)
@@ -146,21 +161,22 @@ class Updater:
             loss, _, norm = results.isfinite().unbind()
             applied = (loss & norm).float()
             self.optimizer.found_inf = 1 - applied  # type: ignore[attr-defined]
-            self._apply_gradients(rate, step, applied)
+            self.apply_gradients(rate, step, applied)
         elif update.synchronized().finite:
-            self._apply_gradients(rate, step)
+            self.apply_gradients(rate, step)
         self.optimizer.zero_grad(set_to_none=True)
         return update
 
-    def _accumulate_gradients(
-        self, batches: Sequence[Batch], total: int, step: int, largest_batch: int | None
+    def accumulate_gradients(
+        self, batches: Sequence[Batch], total: int, step: int, largest_batch: int | None = None
     ) -> Tensor:
-        """Accumulate the gradient of all batches; return the sums of losses and negative log-likelihoods, shape (2,).
+        """Accumulate the gradient of all batches, divided by a total of target tokens.
 
-        Batches of more than `largest_batch` tokens are cut. Raises DoesNotFitError if a part does not fit.
+        Returns the sums of losses and negative log-likelihoods, shape (2,). Batches of more than `largest_batch` tokens
+        are cut. Raises DoesNotFitError if a part does not fit, ConfigError if that is a single pair.
         """
         losses = torch.zeros(2, device=self.device)
-        cut_batches = [cut(batch, None if self.sharded else largest_batch) for batch in batches]
+        cut_batches = [batch.cut(None if self.sharded else largest_batch) for batch in batches]
         remaining = sum(map(len, cut_batches))
         for number, parts in zip(count(distributed.rank(), distributed.world_size()), cut_batches, strict=False):
             for index, part in enumerate(parts):
@@ -175,12 +191,13 @@ class Updater:
         in_collective = self.sharded
         try:
             batch = pad_to_multiple(part, self.model.longest) if self.device.type == "cpu" else part
-            with gradient_sync(self.distributed_objective, now=last):
+            # replicas all-reduce their gradients in the last backward pass, shards in each
+            with nullcontext() if self.replica is None or last else self.replica.no_sync():
                 with autocast(self.recipe.runtime, self.device):
-                    loss, likelihood = self.distributed_objective(batch.to(self.device))
-                in_collective = in_collective or (last and distributed.world_size() > 1)
+                    loss, likelihood = (self.replica or self.objective)(batch.to(self.device))
+                in_collective = in_collective or (last and self.world_size > 1)
                 # the all-reduce averages gradients over ranks, where their sum is needed
-                (loss / (total / distributed.world_size())).backward()
+                (loss / (total / self.world_size)).backward()
             return torch.stack((loss.detach(), likelihood))
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
@@ -191,17 +208,42 @@ class Updater:
                 f"train.batch_tokens: a batch does not fit into the memory of {self.device}; this happened while ranks "
                 "exchanged gradients, when it can no longer be cut; lower batch_tokens and raise train.accumulate"
             )
-        if sentences_in(part) == 1:
+        if part.sentences == 1:
             raise ConfigError(
-                f"a single sentence pair of {size_of(part):,} tokens, source and target, does not fit into the memory "
-                f"of {self.device}; lower data.filters.max_tokens, or make the model smaller"
+                f"a single sentence pair of {part.padded_tokens:,} tokens, source and target, does not fit into the "
+                f"memory of {self.device}; lower data.filters.max_tokens, or make the model smaller"
             )
-        raise DoesNotFitError(size_of(part))
+        raise DoesNotFitError(part)
 
-    def _apply_gradients(self, rate: float, step: int, applied: Tensor | None = None) -> None:
+    def clip_gradients(self) -> Tensor:
+        """Clip the gradients to `train.clip_norm`; return their norm before."""
+        clip_norm = self.recipe.train.clip_norm or float("inf")
+        return whole_tensor(nn.utils.clip_grad_norm_(self.model.parameters(), clip_norm))
+
+    def apply_gradients(self, rate: float, step: int, applied: Tensor | None = None) -> None:
         """Step the optimizer and the moving average; `applied` is a 0/1 scalar if the device decides."""
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.step()
-        if self.average is not None:
-            self.average.update(self.model, step, applied)
+        if self.average is not None and self.recipe.train.ema is not None:
+            update_average(self.average, self.model, self.recipe.train.ema, step, applied)
+
+
+def replicate(objective: Objective, device: torch.device) -> DistributedDataParallel:
+    """Return a replica on each rank (DDP, Li et al. 2020), whose backward pass averages gradients over all ranks."""
+    replica = DistributedDataParallel(objective, gradient_as_bucket_view=True)
+    # the only buffers are sinusoids, of different lengths on different ranks; torch is renaming the argument for this
+    replica.broadcast_buffers = False
+    # After its first pass DDP orders its gradient buckets anew, which changes rounding. With that pass made here, the
+    # first update of a resumed run equals the same update of an uninterrupted run.
+    loss, _ = replica(dummy_batch().to(device))
+    loss.backward()
+    objective.zero_grad(set_to_none=True)
+    return replica
+
+
+def sync_adjustments(adjustments: Adjustments) -> Adjustments:
+    """Return the adjustments with the smallest `largest_batch` of all ranks. Collective."""
+    limit = -math.inf if adjustments.largest_batch is None else -float(adjustments.largest_batch)
+    (lowest,) = distributed.all_reduce_max(limit)
+    return adjustments if lowest == limit else replace(adjustments, largest_batch=int(-lowest))

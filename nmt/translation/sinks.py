@@ -23,7 +23,8 @@ from nmt.config.recorded import differences
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import counted
 from nmt.system.distributed import rank
-from nmt.system.files import check_file, has_name, lock, replace_file
+from nmt.system.files import has_name, lock, replace_file
+from nmt.system.ownership import check_file
 
 _FORMAT_VERSION = 2
 

@@ -16,7 +16,7 @@ from nmt.batching import batch_stream as streams
 from nmt.batching import plan
 from nmt.batching.batch import Batch, collate, pad
 from nmt.batching.batch_stream import BatchStream, DataPosition
-from nmt.batching.plan import EpochPlan, SentenceLengths, plan_epoch
+from nmt.batching.plan import EpochPlan, plan_epoch
 from nmt.text.prepared import PreparedSplit
 from nmt.text.tokenizer import BOS, EOS, PAD, Tokenizer, Tokenizers
 from tests.builders import token_store
@@ -38,7 +38,7 @@ def stream_of(count: int, position: DataPosition = START, budget: int = 24) -> B
     random = np.random.default_rng(5)
     pairs = [([4 + i] * random.integers(1, 6), [4 + i] * random.integers(1, 6)) for i in range(count)]
     split = split_of(pairs)
-    return BatchStream(split, SentenceLengths.of(split), budget, 7, position=position)
+    return BatchStream(split, budget, 7, position=position)
 
 
 def content(batch: Batch) -> list[Any]:
@@ -91,7 +91,7 @@ def test_to_the_same_device_returns_the_same_batch() -> None:
 def test_stream_equals_the_plans() -> None:
     stream = stream_of(40)
     for epoch in range(3):
-        groups = plan_epoch(stream.lengths, stream.budget, stream.seed, epoch).groups
+        groups = plan_epoch(stream.lengths, stream.budget, stream.seed, epoch)
         for number, indices in enumerate(groups):
             assert stream.position == DataPosition(epoch, 0, number)
             assert stream.epochs_read == pytest.approx(epoch + number / len(groups))

@@ -24,11 +24,11 @@ def lengths_of(sizes: list[tuple[int, int]], weights: list[float] | None = None)
 
 
 def shown(plan: EpochPlan) -> Counter[int]:
-    return Counter(int(i) for batch in plan.groups for i in batch)
+    return Counter(int(i) for batch in plan for i in batch)
 
 
 def same(a: EpochPlan, b: EpochPlan) -> bool:
-    return [batch.tolist() for batch in a.groups] == [batch.tolist() for batch in b.groups]
+    return [batch.tolist() for batch in a] == [batch.tolist() for batch in b]
 
 
 @examples(max_examples=60, deadline=None)
@@ -39,7 +39,7 @@ def test_epoch_contains_each_pair_once_within_the_budget(
     lengths = lengths_of(sizes)
     plan = plan_epoch(lengths, budget, seed, epoch)
     assert shown(plan) == Counter(range(len(sizes)))
-    for batch in plan.groups:
+    for batch in plan:
         assert len(batch) >= 1
         if len(batch) > 1:
             assert len(batch) * lengths.target[batch].max() <= budget
@@ -89,14 +89,12 @@ def test_plan_is_a_function_of_seed_and_epoch() -> None:
 def test_epochs_have_different_batches() -> None:
     lengths = lengths_of([(5, 5)] * 200)
     first, second = (plan_epoch(lengths, 50, 1, epoch) for epoch in (0, 1))
-    assert {frozenset(batch.tolist()) for batch in first.groups} != {
-        frozenset(batch.tolist()) for batch in second.groups
-    }
+    assert {frozenset(batch.tolist()) for batch in first} != {frozenset(batch.tolist()) for batch in second}
 
 
 def test_batches_are_not_sorted_by_length() -> None:
     lengths = lengths_of([(n, n) for n in range(1, 41) for _ in range(20)])
-    longest = [int(lengths.target[batch].max()) for batch in plan_epoch(lengths, 80, 1, 0).groups]
+    longest = [int(lengths.target[batch].max()) for batch in plan_epoch(lengths, 80, 1, 0)]
     rises = sum(a < b for a, b in pairwise(longest))
     assert 0.3 < rises / len(longest) < 0.7
 
@@ -135,7 +133,7 @@ def test_cut_into_groups_fills_the_budget(sizes: list[tuple[int, int]], budget: 
 
 def test_padding_share_by_hand() -> None:
     lengths = lengths_of([(1, 2), (3, 2), (4, 8), (4, 8)])
-    plan = EpochPlan([np.array([0, 1]), np.array([2, 3])])
+    plan = [np.array([0, 1]), np.array([2, 3])]
     # source: 1 + 3 of 2 · 3 and 8 of 8; target: nothing padded
     assert padding_share(plan, lengths) == (pytest.approx(1 - 12 / 14), 0.0)
 
@@ -167,7 +165,7 @@ def test_parts_of_an_epoch_contain_each_pair_once(
         patch.setattr(plan, "_PART", block * blocks)
         parts = [plan_epoch(lengths, budget, 1, 0, part) for part in range(lengths.parts)]
         assert sum(map(shown, parts), Counter()) == Counter(range(len(sizes)))
-        assert all(sum(map(len, part.groups)) <= block * (blocks + 1) for part in parts)
+        assert all(sum(map(len, part)) <= block * (blocks + 1) for part in parts)
         assert same(parts[-1], plan_epoch(lengths, budget, 1, 0, lengths.parts - 1))
 
 

@@ -11,9 +11,7 @@ import numpy as np
 import pytest
 
 from nmt.batching.batch import Batch
-from nmt.batching.batch_stream import BatchStream, DataPosition
-from nmt.batching.plan import SentenceLengths
-from nmt.batching.prefetch import Prefetcher
+from nmt.batching.batch_stream import BatchStream, DataPosition, Prefetcher
 from nmt.errors import DataError
 from nmt.text.prepared import PreparedSplit
 from tests.builders import token_store
@@ -25,7 +23,7 @@ def stream_of(count: int, position: DataPosition = START) -> BatchStream:
     random = np.random.default_rng(5)
     source, target = (token_store([[4 + i] * int(random.integers(1, 6)) for i in range(count)]) for _ in range(2))
     split = PreparedSplit(source, target, np.ones(count, dtype=np.float32))
-    return BatchStream(split, SentenceLengths.of(split), 24, 7, groups=2, position=position)
+    return BatchStream(split, 24, 7, groups=2, position=position)
 
 
 def content(batch: Batch) -> list[Any]:
@@ -84,7 +82,7 @@ def test_number_of_prefetched_batches_is_limited(monkeypatch: pytest.MonkeyPatch
 
 def test_next_returns_the_seconds_of_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([10.0, 11.5, 20.0, 20.25])
-    monkeypatch.setattr("nmt.batching.prefetch.time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    monkeypatch.setattr("nmt.batching.batch_stream.time", SimpleNamespace(perf_counter=lambda: next(clock)))
     with Prefetcher(stream_of(40), batches=1, pin=False) as feed:
         assert [feed.next().waited, feed.next().waited] == [1.5, 0.25]
 
@@ -95,7 +93,7 @@ def test_thread_ends_with_the_program(ending: str) -> None:
     program = f"""
 import sys, time
 from nmt.batching import batch_stream as streams
-from nmt.batching.prefetch import Prefetcher
+from nmt.batching.batch_stream import Prefetcher
 from tests_batching import stream_of
 plan = streams.plan_epoch
 streams.plan_epoch = lambda *a: (time.sleep(0.3), plan(*a))[1]

@@ -7,7 +7,6 @@ import pytest
 
 from nmt.batching.batch import Pairs
 from nmt.batching.batch_stream import BatchStream
-from nmt.batching.plan import SentenceLengths
 from nmt.batching.resegmentation import GROWTH, Resegmentation
 from nmt.config import CorpusFile, Data, Filters, Languages, Recipe, TokenizerSettings, TrainSettings
 from nmt.errors import ConfigError
@@ -83,8 +82,7 @@ def test_resegmentation_limits_the_growth_of_a_group(
 
 def test_stream_repeats_its_batches_from_any_position(split: PreparedSplit, tokenizers: Tokenizers) -> None:
     def stream(**position: object) -> BatchStream:
-        lengths = SentenceLengths.of(split)
-        return BatchStream(split, lengths, 400, 7, 2, resegmentation=resegmentation_of(tokenizers), **position)  # type: ignore[arg-type]
+        return BatchStream(split, 400, 7, 2, resegmentation=resegmentation_of(tokenizers), **position)  # type: ignore[arg-type]
 
     first = stream()
     for _ in range(20):

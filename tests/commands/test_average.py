@@ -11,12 +11,13 @@ from nmt.cli import app
 from nmt.commands.average import average
 from nmt.config import CorpusFile, Data, DecodeSettings, Languages, ModelSettings, Recipe, TokenizerSettings
 from nmt.errors import ConfigError, ModelError
-from nmt.model.checkpoint import LoadedModel, load_model, save_model
+from nmt.model.checkpoint import LoadedModel, load_model
 from nmt.model.transformer import Transformer
 from nmt.system.console import Console
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 from nmt.training.progress import Progress
 from nmt.training.run import RunDirectory
+from tests.builders import save_model
 
 QUIET = Console(quiet=True)
 CPU = torch.device("cpu")

@@ -23,11 +23,12 @@ from nmt.export import ctranslate2, ctranslate2_engine, parity
 from nmt.export.ctranslate2_engine import open_in_ctranslate2
 from nmt.export.hugging_face import check_fits, write_hugging_face
 from nmt.export.parity import EXACT, Tolerance, check_parity
-from nmt.model.checkpoint import LoadedModel, load_model, save_model
+from nmt.model.checkpoint import LoadedModel, load_model
 from nmt.model.transformer import Transformer
 from nmt.system.console import Console
 from nmt.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers
 from nmt.translation.translator import Translator
+from tests.builders import save_model
 
 SENTENCES = [
     "the cat sleeps on the mat .",

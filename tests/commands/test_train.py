@@ -69,11 +69,11 @@ SLOW_TO_SAVE = """
 import time
 import nmt.training.run
 
-def seal_slowly(directory, plain=nmt.training.run.seal):
+def seal_slowly(directory, content, plain=nmt.training.run.seal):
     if "00000004" not in directory.name:
         print("saving", flush=True)
         time.sleep(10**6)
-    plain(directory)
+    plain(directory, content)
 
 nmt.training.run.seal = seal_slowly
 """
@@ -455,3 +455,11 @@ def test_test_txt_equals_the_output_of_nmt_translate(tmp_path: Path, target: str
     assert written.count("\n") == 4
     assert "{0}" in written
     assert "https://a.org/x" in written
+
+
+def test_another_prepared_corpus_than_that_of_rank_0_is_refused(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nmt.system.distributed.on_rank_zero", lambda work: "the fingerprint of another corpus")
+    with pytest.raises(DataError, match=r"prepared: rank 0 finds another corpus there .* that all machines share"):
+        train_run(texts, tmp_path / "run")

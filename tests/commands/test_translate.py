@@ -11,11 +11,10 @@ import pytest
 
 from nmt.commands.translate import default_model
 from nmt.errors import ModelError
-from nmt.model.checkpoint import save_model
 from nmt.text.words import words
 from nmt.translation import pipeline
 from nmt.translation.translator import Translator
-from tests.builders import SENTENCES, run_command, tiny_loaded_model, write_lines
+from tests.builders import SENTENCES, run_command, save_model, tiny_loaded_model, write_lines
 
 
 @pytest.fixture(scope="module")

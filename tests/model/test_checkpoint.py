@@ -22,11 +22,10 @@ from nmt.model.checkpoint import (
     load_model,
     read_configuration,
     resolve_model,
-    save_model,
-    seal,
 )
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import Tokenizer, Tokenizers
+from tests.builders import save_model, seal_again
 
 CPU = torch.device("cpu")
 LINES = [
@@ -230,7 +229,7 @@ def test_flipped_bit_of_the_configuration_is_refused(saved: Path) -> None:
 
 def test_damaged_weights_with_matching_digests_are_refused(saved: Path) -> None:
     (saved / "model.safetensors").write_bytes(b"\0" * 50)
-    seal(saved)
+    seal_again(saved)
     with pytest.raises(ModelError, match=f"{saved / 'model.safetensors'}: cannot read the weights"):
         load_model(saved, CPU)
 
@@ -307,7 +306,7 @@ def test_large_configuration_is_refused_unread(saved: Path) -> None:
 
 def test_large_header_of_the_weights_is_refused_unread(saved: Path) -> None:
     (saved / "model.safetensors").write_bytes((2**30).to_bytes(8, "little") + bytes(100))
-    seal(saved)
+    seal_again(saved)
     with pytest.raises(ModelError, match=r"safetensors: cannot read the weights: a header of 1,073,741,824 bytes"):
         load_model(saved, CPU)
 
@@ -432,7 +431,7 @@ def test_configuration_without_a_section_is_refused(saved: Path) -> None:
 def test_tokenizer_of_another_size_is_refused(tokenizers: Tokenizers, saved: Path) -> None:
     other = Tokenizer.train(LINES, TokenizerSettings(vocab_size=36, byte_fallback=False, type="bpe"))
     Tokenizers(other, other).save(saved)
-    seal(saved)
+    seal_again(saved)
     with pytest.raises(
         ModelError, match=r"model.safetensors: weight '.*tokens.weight': found \(40, 8\), .* expects \(36, 8\)"
     ):
@@ -442,7 +441,7 @@ def test_tokenizer_of_another_size_is_refused(tokenizers: Tokenizers, saved: Pat
 def test_weights_of_another_model_are_refused(saved: Path) -> None:
     content = {"encoder.0.odd": torch.zeros(3000)}
     save_file(content, saved / "model.safetensors")
-    seal(saved)
+    seal_again(saved)
     with pytest.raises(ModelError, match=r"weight 'decoder.0.*': found nothing, the configuration expects \("):
         load_model(saved, CPU)
 
@@ -450,7 +449,7 @@ def test_weights_of_another_model_are_refused(saved: Path) -> None:
 def test_surplus_weight_is_refused(tokenizers: Tokenizers, saved: Path) -> None:
     loaded = load_model(saved, CPU)
     save_file({**checkpoint.weights_of(loaded.model), "zoo": torch.zeros(3)}, saved / "model.safetensors")
-    seal(saved)
+    seal_again(saved)
     with pytest.raises(ModelError, match=r"weight 'zoo': found \(3,\), the configuration expects nothing"):
         load_model(saved, CPU)
 

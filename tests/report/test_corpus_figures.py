@@ -23,7 +23,7 @@ def test_masks_hide_padding_and_later_tokens() -> None:
 
 def test_each_way_to_cut_batches_uses_every_pair_once() -> None:
     for plan in batch_plans(random_lengths(500), 400).values():
-        assert sorted(np.concatenate(plan.groups).tolist()) == list(range(500))
+        assert sorted(np.concatenate(plan).tolist()) == list(range(500))
 
 
 def test_shares_of_padding_are_counted_and_fall_from_left_to_right() -> None:
@@ -31,7 +31,7 @@ def test_shares_of_padding_are_counted_and_fall_from_left_to_right() -> None:
     plans = batch_plans(lengths, 400)
 
     def counted(plan: EpochPlan) -> float:
-        padded = [max(lengths.target[pair] for pair in group) * len(group) for group in plan.groups]
+        padded = [max(lengths.target[pair] for pair in group) * len(group) for group in plan]
         return float(1 - np.asarray(lengths.target[np.arange(500)]).sum() / sum(padded))
 
     shares = [padding_share(plan, lengths)[1] for plan in plans.values()]
@@ -39,4 +39,4 @@ def test_shares_of_padding_are_counted_and_fall_from_left_to_right() -> None:
     assert shares[0] > 0.3
     assert max(shares[1:]) < 0.1
     *_, ours = plans.values()
-    assert max(lengths.target[group].max() * len(group) for group in ours.groups) <= 400
+    assert max(lengths.target[group].max() * len(group) for group in ours) <= 400

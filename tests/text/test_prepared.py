@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nmt.config import MaxLength
 from nmt.errors import DataError
-from nmt.system.files import PREPARED, is_directory_of
+from nmt.system.ownership import PREPARED, is_directory_of
 from nmt.text.overlap import Overlap
 from nmt.text.prepared import (
     InputFile,

@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from nmt.batching.prefetch import Prefetcher
+from nmt.batching.batch_stream import Prefetcher
 from nmt.commands.train import Outcome, train
 from nmt.config import Recipe, load_recipe
 from nmt.system.console import Console

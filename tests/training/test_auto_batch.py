@@ -9,7 +9,6 @@ import yaml
 
 from nmt.batching.batch import Batch
 from nmt.batching.batch_stream import BatchStream
-from nmt.batching.plan import SentenceLengths
 from nmt.commands.prepare import prepare
 from nmt.config import Recipe, load_recipe
 from nmt.errors import ConfigError
@@ -17,7 +16,6 @@ from nmt.system.console import Console
 from nmt.text.prepared import PreparedCorpus
 from nmt.training import auto_batch
 from nmt.training.auto_batch import Trial, choose_batch_tokens, find_batch_tokens, largest_fitting, worst_batches
-from nmt.training.oom import size_of
 from nmt.training.resume import check_may_continue, with_batch_tokens
 from nmt.training.run import RunDirectory
 
@@ -117,21 +115,20 @@ def test_auto_on_a_gpu_fits_with_a_margin(
 
 def test_trial_updates_leave_the_weights_unchanged(recipe: Recipe, corpus: PreparedCorpus) -> None:
     trial = Trial(recipe, corpus, CPU)
-    before = {name: weight.detach().clone() for name, weight in trial.model.named_parameters()}
+    before = {name: weight.detach().clone() for name, weight in trial.updater.model.named_parameters()}
     trial.update(worst_batches(recipe, corpus, 64))
-    assert all(torch.equal(before[name], weight) for name, weight in trial.model.named_parameters())
+    assert all(torch.equal(before[name], weight) for name, weight in trial.updater.model.named_parameters())
 
 
 def test_worst_batches_need_at_least_as_much_as_any_batch_of_an_epoch(recipe: Recipe, corpus: PreparedCorpus) -> None:
     """No batch of an epoch needs more memory, and an epoch can contain such batches."""
     count = recipe.train.length_groups
-    lengths = SentenceLengths.of(corpus.train)
-    stream = BatchStream(corpus.train, lengths, 1024 // count, recipe.seed, count)
-    batches = [stream.next() for _ in range(len(stream.plan().groups) // count)]
+    stream = BatchStream(corpus.train, 1024 // count, recipe.seed, count)
+    batches = [stream.next() for _ in range(len(stream.plan()) // count)]
     assert len(batches) > 5
 
     def tokens(batch: Batch) -> int:
-        return size_of(batch)
+        return batch.padded_tokens
 
     def weights(batch: Batch) -> int:
         shapes = [(*group.source.shape, group.target_out.size(1)) for group in batch.groups]

@@ -5,7 +5,7 @@ import torch
 
 from nmt.config import ModelSettings
 from nmt.model.transformer import Transformer
-from nmt.training.optimizer import MovingAverage
+from nmt.training.optimizer import start_average, update_average
 
 SHAPE = ModelSettings(encoder_layers=1, decoder_layers=1, dim=8, heads=2, feed_forward=8)
 
@@ -19,7 +19,7 @@ def transformer() -> Transformer:
 def test_moving_average_equals_its_definition(decay: float) -> None:
     """After t steps w_k has the coefficient (1 - d_k) · d_{k+1} · … · d_t, and w_0 the remainder to 1."""
     model = transformer()
-    average = MovingAverage(model, decay)
+    average = start_average(model)
     history = [[parameter.detach().double() for parameter in model.parameters()]]
     decays = [min(decay, (1 + step) / (10 + step)) for step in range(1, 41)]
     assert (decays[0], decays[-1]) == (2 / 11, min(decay, 41 / 50))
@@ -28,12 +28,12 @@ def test_moving_average_equals_its_definition(decay: float) -> None:
             for parameter in model.parameters():
                 parameter.add_(torch.randn_like(parameter))
         history.append([parameter.detach().double() for parameter in model.parameters()])
-        average.update(model, step)
+        update_average(average, model, decay, step)
     counts = [1.0]
     for d in decays:
         counts = [count * d for count in counts] + [1 - d]
     assert sum(counts) == pytest.approx(1)
-    for index, parameter in enumerate(average.model.parameters()):
+    for index, parameter in enumerate(average.parameters()):
         expected = sum(count * weights[index] for count, weights in zip(counts, history, strict=True))
         torch.testing.assert_close(parameter.double(), expected, rtol=1e-5, atol=1e-6)
 
@@ -42,18 +42,18 @@ def test_moving_average_shares_no_weight_with_the_model() -> None:
     model = transformer()
     model.encoder.requires_grad_(False)
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-    average = MovingAverage(model, 0.5)
+    average = start_average(model)
     with torch.no_grad():
-        for parameter in average.model.parameters():
+        for parameter in average.parameters():
             parameter.zero_()
     assert all(torch.equal(before[name], parameter) for name, parameter in model.named_parameters())
-    assert {parameter.requires_grad for parameter in average.model.parameters()} == {False}
-    assert average.model.output.weight is average.model.source_embedding.tokens.weight
+    assert {parameter.requires_grad for parameter in average.parameters()} == {False}
+    assert average.output.weight is average.source_embedding.tokens.weight
 
 
 def test_moving_average_of_constant_weights_is_constant() -> None:
     model = transformer()
-    average = MovingAverage(model, 0.9)
+    average = start_average(model)
     for step in range(1, 10):
-        average.update(model, step)
-    assert all(torch.equal(a, b) for a, b in zip(average.model.parameters(), model.parameters(), strict=True))
+        update_average(average, model, 0.9, step)
+    assert all(torch.equal(a, b) for a, b in zip(average.parameters(), model.parameters(), strict=True))

@@ -17,8 +17,7 @@ import yaml
 from safetensors.torch import load_file
 
 from nmt.batching.batch import dummy_batch
-from nmt.batching.batch_stream import BatchStream, RankShard
-from nmt.batching.plan import SentenceLengths
+from nmt.batching.batch_stream import BatchStream
 from nmt.commands.prepare import prepare
 from nmt.commands.train import train
 from nmt.config import ModelSettings, load_recipe
@@ -27,11 +26,11 @@ from nmt.model.transformer import Transformer
 from nmt.system import distributed
 from nmt.system.console import Console
 from nmt.text.prepared import PreparedCorpus
-from nmt.training.data_parallel import sync_adjustments
 from nmt.training.loss import Objective
 from nmt.training.progress import Adjustments, Progress
 from nmt.training.resume import check_same_step
 from nmt.training.run import RunDirectory
+from nmt.training.step import sync_adjustments
 
 QUIET = Console(quiet=True)
 WORDS = ["ba", "ce", "di", "fo", "gu", "la", "me", "ni", "po", "ru"]
@@ -166,13 +165,11 @@ def assert_close(ours: Path, theirs: Path) -> None:
 @pytest.mark.parametrize("groups", [1, 4])
 def test_ranks_read_disjoint_shards_of_an_epoch(texts: Path, size: int, groups: int) -> None:
     corpus = PreparedCorpus.open(texts / "prepared")
-    lengths = SentenceLengths.of(corpus.train)
-    identities = SentenceLengths(lengths.source, lengths.target, lengths.weights)
 
-    def read(shard: RankShard) -> tuple[list[int], list[int], int]:
+    def read(rank: int, world_size: int) -> tuple[list[int], list[int], int]:
         """Return the pairs read in an epoch, the target tokens of each batch, and the number of empty batches."""
         seen: list[int] = []
-        stream = BatchStream(corpus.train, identities, 16, 1, groups, shard=shard)
+        stream = BatchStream(corpus.train, 16, 1, groups, rank=rank, world_size=world_size)
         plain = stream._read
         stream._read = lambda indices: (seen.extend(indices.tolist()), plain(indices))[1]  # type: ignore[method-assign]
         tokens, empty = [], 0
@@ -182,8 +179,8 @@ def test_ranks_read_disjoint_shards_of_an_epoch(texts: Path, size: int, groups: 
             empty += batch.target_tokens == 0
         return seen, tokens, empty
 
-    whole, whole_tokens, none_empty = read(RankShard())
-    shards = [read(RankShard(rank, size)) for rank in range(size)]
+    whole, whole_tokens, none_empty = read(0, 1)
+    shards = [read(rank, size) for rank in range(size)]
     together = [pair for seen, _, _ in shards for pair in seen]
     assert sorted(together) == sorted(whole)
     assert len(set(whole[: len(corpus.train)])) == len(corpus.train)
@@ -312,6 +309,26 @@ def test_stopped_and_killed_ranks_resume_to_the_same_run(ranks: Ranks, tmp_path:
     assert metrics(run) == metrics(tmp_path / "undisturbed")
     ours, theirs = tensors(run), tensors(tmp_path / "undisturbed")
     assert all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items())
+
+
+FAILING_PREPARATION = """
+import nmt.commands.train
+from nmt.errors import DataError
+from nmt.system import distributed
+
+def fail(recipe, console):
+    assert distributed.rank() == 0
+    raise DataError("train.tsv:3: found no tab")
+
+nmt.commands.train.prepare = fail
+"""
+
+
+def test_only_rank_0_prepares_and_its_error_ends_all_ranks(ranks: Ranks, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError) as failed:
+        ranks.train(2, tmp_path / "run", patch=FAILING_PREPARATION)
+    lines = [line.strip() for line in str(failed.value).splitlines()]
+    assert lines[:3] == ["error: train.tsv:3: found no tab"] * 2 + [""]
 
 
 FAULTY = '''

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from nmt.batching.prefetch import Prefetcher
+from nmt.batching.batch_stream import Prefetcher
 from nmt.commands.train import train
 from nmt.errors import ModelError
 from nmt.model.checkpoint import load_model

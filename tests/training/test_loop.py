@@ -17,14 +17,13 @@ from nmt.commands.prepare import prepare
 from nmt.commands.train import train
 from nmt.config import MaxLength, load_recipe
 from nmt.errors import ConfigError
-from nmt.model.checkpoint import load_model, seal
+from nmt.model.checkpoint import load_model
 from nmt.system.console import Console
 from nmt.training import loop
 from nmt.training import step as step_module
-from nmt.training.oom import size_of
 from nmt.training.run import RunDirectory
 from nmt.training.validation import Validation
-from tests.builders import SOURCE_WORDS, TARGET_WORDS, reversal_pairs, write_reversal_task, write_tsv
+from tests.builders import SOURCE_WORDS, TARGET_WORDS, reversal_pairs, seal_again, write_reversal_task, write_tsv
 from tests.training.runs import (
     CPU,
     QUIET,
@@ -218,7 +217,7 @@ def test_run_of_an_earlier_version_without_objective_resumes(texts: Path, tmp_pa
     content = json.loads((checkpoint / "progress.json").read_text())
     del content["best_loss"]
     (checkpoint / "progress.json").write_text(json.dumps(content))
-    seal(checkpoint)
+    seal_again(checkpoint)
     assert train_run(texts, tmp_path / "run").step == 12
     assert [json.loads(line) for line in file.read_text().splitlines()][: len(before)] == before
 
@@ -268,8 +267,8 @@ def test_batches_above_the_largest_that_fits_are_split(
     plain, failed = step_module.pad_to_multiple, []
 
     def small(batch: Batch, longest: int | None) -> Batch:
-        if size_of(batch) > 100:
-            failed.append(size_of(batch))
+        if batch.padded_tokens > 100:
+            failed.append(batch.padded_tokens)
             raise torch.OutOfMemoryError
         return plain(batch, longest)
 

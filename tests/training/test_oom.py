@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from nmt.batching.batch import Batch
 from nmt.errors import ConfigError
+from nmt.system.device import memory_explained
 from nmt.text.tokenizer import PAD
-from nmt.training.oom import cut, memory_explained, sentences_in, size_of
 from nmt.training.progress import Adjustments
 from nmt.training.step import Updater
 from tests.builders import batch_of, tiny_recipe
@@ -48,19 +48,19 @@ def test_cut_parts_are_within_the_limit_and_complete(
     groups: list[list[tuple[list[int], list[int]]]], largest: int
 ) -> None:
     batch = groups_of(*groups)
-    parts = cut(batch, largest)
-    assert all(size_of(part) <= largest or sentences_in(part) == 1 for part in parts)
+    parts = batch.cut(largest)
+    assert all(part.padded_tokens <= largest or part.sentences == 1 for part in parts)
     assert sorted(row for part in parts for row in sentences(part)) == sentences(batch)
     assert sum(part.source_tokens for part in parts) == batch.source_tokens
     assert sum(part.target_tokens for part in parts) == batch.target_tokens
     assert all(group.source.size(0) for part in parts for group in part.groups)
-    if size_of(batch) <= largest:
+    if batch.padded_tokens <= largest:
         assert parts == [batch]
 
 
 def test_cut_without_a_limit_returns_the_batch() -> None:
     batch = batch_of(PAIRS)
-    assert cut(batch, None) == [batch]
+    assert batch.cut(None) == [batch]
 
 
 @dataclass
@@ -81,7 +81,7 @@ class SmallMemory:
         next(self.of.model.encoder.parameters()).register_hook(self.hook)
 
     def loss(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        self.tried.append(size_of(batch))
+        self.tried.append(batch.padded_tokens)
         if not self.backward:
             self.fail_if_too_large()
         return self.plain(batch)
@@ -124,7 +124,7 @@ def test_update_in_parts_equals_the_whole_update(limit: int, backward: bool, err
     # a size that did not fit is not tried again
     assert memory.failures == learnt_from >= 1
     assert adjustments.largest_batch is not None
-    assert adjustments.largest_batch < size_of(batches[1])
+    assert adjustments.largest_batch < batches[1].padded_tokens
 
 
 def test_dropout_in_parts_is_a_function_of_step_and_cut() -> None:

@@ -29,7 +29,7 @@ from nmt.config import (
     TrainSettings,
 )
 from nmt.errors import ConfigError, DamagedError, DataError, ModelError
-from nmt.model.checkpoint import LoadedModel, load_model, seal
+from nmt.model.checkpoint import LoadedModel, load_model
 from nmt.model.transformer import Transformer
 from nmt.system.files import replace_link
 from nmt.text.tokenizer import Tokenizer, Tokenizers
@@ -37,6 +37,7 @@ from nmt.training.optimizer import optimizer_tensors
 from nmt.training.progress import Adjustments, IntervalSums, Progress
 from nmt.training.resume import check_may_continue, resume
 from nmt.training.run import RunDirectory
+from tests.builders import seal_again
 
 LINES = ["il gatto dorme", "la casa è rossa", "the cat sleeps", "the house is red"] * 5
 SHAPE = ModelSettings(encoder_layers=1, decoder_layers=1, dim=8, heads=2, feed_forward=8)
@@ -304,9 +305,17 @@ def test_checkpoint_of_another_version_is_refused(run: RunDirectory, tokenizers:
         assert load_model(directory, torch.device("cpu"))
 
 
+@pytest.mark.parametrize("name", [".last.partial", ".best.partial", ".last.0123456789abcdef"])
+def test_links_left_by_a_killed_process_are_removed(run: RunDirectory, name: str) -> None:
+    """Links with random names are of version 0.1.0."""
+    (run.path / name).symlink_to("checkpoints")
+    run.open(recipe(run.path))
+    assert sorted(path.name for path in run.path.iterdir()) == ["checkpoints", "recipe.yaml", "run.json"]
+
+
 def write_progress(directory: Path, content: object) -> None:
     (directory / "progress.json").write_text(json.dumps(content))
-    seal(directory)
+    seal_again(directory)
 
 
 # killed in the middle
@@ -316,7 +325,7 @@ class Killed(BaseException):
     """Simulates the end of the process."""
 
 
-@pytest.mark.parametrize("when", range(8))
+@pytest.mark.parametrize("when", range(7))
 def test_kill_while_a_checkpoint_is_replaced_keeps_it(
     run: RunDirectory, tokenizers: Tokenizers, monkeypatch: pytest.MonkeyPatch, when: int
 ) -> None:

@@ -42,8 +42,7 @@ def all_tensors(updater: Updater) -> list[Tensor]:
     assert updater.average is not None
     moments = [tensor for state in updater.optimizer.state.values() for tensor in state.values()]
     return [
-        tensor.detach().clone()
-        for tensor in (*updater.model.parameters(), *updater.average.model.parameters(), *moments)
+        tensor.detach().clone() for tensor in (*updater.model.parameters(), *updater.average.parameters(), *moments)
     ]
 
 

@@ -18,7 +18,7 @@ from nmt.decoding.engine import TorchEngine
 from nmt.decoding.forced_decoding import force_texts
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.export.ctranslate2_engine import ExportedModel
-from nmt.model.checkpoint import CONFIG_FILE, AlignmentHeads, LoadedModel, keep_alignment, load_model, save_model
+from nmt.model.checkpoint import CONFIG_FILE, AlignmentHeads, LoadedModel, keep_alignment, load_model
 from nmt.system.console import Console
 from nmt.system.device import choose_device
 from nmt.text.normalize import normalize
@@ -28,7 +28,7 @@ from nmt.translation.forced_scoring import score_batch, score_given
 from nmt.translation.pipeline import LineInput, ParallelLines, process_lines
 from nmt.translation.sinks import StreamOutput
 from nmt.translation.translator import Translator
-from tests.builders import SENTENCES, log_probs_without_cache, tiny_loaded_model
+from tests.builders import SENTENCES, log_probs_without_cache, save_model, tiny_loaded_model
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 from nmt.commands.translate import TranslateRequest, fingerprint
 from nmt.config import RuntimeSettings
 from nmt.errors import ConfigError, DataError
-from nmt.model.checkpoint import save_model
 from nmt.system.console import AdvanceTo, Console
 from nmt.translation import pipeline
 from nmt.translation.pipeline import LineInput, ParallelLines, open_input, read_batches, translate_stream
@@ -33,6 +32,7 @@ from tests.builders import (
     SHORT_OUTPUT,
     options_with,
     run_command,
+    save_model,
     tiny_loaded_model,
     translate_bytes,
     translated_stream,

@@ -18,7 +18,7 @@ from nmt.decoding.hypothesis import Constraints
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError
 from nmt.export.ctranslate2_engine import ExportedModel
-from nmt.model.checkpoint import LoadedModel, save_model
+from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
 from nmt.text.normalize import normalize
 from nmt.translation import translator as translator_module
@@ -28,6 +28,7 @@ from tests.builders import (
     SENTENCES,
     SHORT_OUTPUT,
     options_with,
+    save_model,
     tiny_loaded_model,
     tiny_tokenizers,
     translate_bytes,

@@ -1,6 +1,6 @@
 """Dropout with cheap random numbers."""
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -13,8 +13,7 @@ def byte_mask_dropout(x: Tensor, p: float) -> Tensor:
     64-bit draw serves eight numbers, and p is rounded to the nearest multiple of 1/256 (0.1 becomes 0.1016; the scale
     follows, so the expectation is exact).
     """
-    dropped: Tensor = _ByteMaskDropout.apply(x, min(255, round(p * 256)))  # type: ignore[no-untyped-call]
-    return dropped
+    return cast(Tensor, _ByteMaskDropout.apply(x, min(255, round(p * 256))))  # type: ignore[no-untyped-call]
 
 
 class _ByteMaskDropout(torch.autograd.Function):
