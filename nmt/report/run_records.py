@@ -50,12 +50,12 @@ class RunRecords:
         return self.recipe.name if self.recipe is not None else self.path.resolve().name
 
     @property
-    def state(self) -> str:
-        """Whether it trains now, has reached a limit, or was interrupted."""
+    def state(self) -> tuple[str, str]:
+        """Whether it trains now, has reached a limit, or was interrupted; with the limits that are reached."""
         if self.holder:
-            return "training now"
+            return "training", "now"
         if self.recipe is None or self.progress is None:
-            return "interrupted" if self.progress is None else "not training"
+            return "interrupted", ""
         stop, progress = self.recipe.train.stop, self.progress
         limits = (
             ("steps", stop.steps, progress.step),
@@ -63,8 +63,8 @@ class RunRecords:
             ("hours", stop.hours, progress.seconds / 3600),
             ("patience", stop.patience, progress.validations_without_gain),
         )
-        reached = [name for name, limit, value in limits if limit is not None and value >= limit]
-        return f"complete ({', '.join(reached)})" if reached else "interrupted"
+        reached = [f"train.stop.{name}" for name, limit, value in limits if limit is not None and value >= limit]
+        return ("complete", ", ".join(reached)) if reached else ("interrupted", "nmt train resumes it")
 
     @property
     def last_step(self) -> int:

@@ -31,9 +31,9 @@ def run_section(run: RunRecords) -> Section:
 def _overview(run: RunRecords) -> str:
     last = (run.train or run.validations or [{}])[-1]
     seconds, best = number(last, "seconds"), run.best
-    items = [("State", run.state, ""), ("Step", f"{run.last_step:,}", f"epoch {number(last, 'epoch') or 0:.2f}")]
+    items = [("State", *run.state), ("Step", f"{run.last_step:,}", f"epoch {number(last, 'epoch') or 0:.2f}")]
     if seconds is not None:
-        items.append(("Training time", format_seconds(seconds), "hours:minutes:seconds, pauses not counted"))
+        items.append(("Training time", format_seconds(seconds), "without pauses"))
     if best is not None:
         items.append(("Best validation", f"BLEU {best['bleu']:.2f}", f"chrF {best['chrf']:.2f}, step {best['step']:,}"))
     items += [(f"Test {score['name']}", f"{score['value']:.2f}", "best checkpoint") for score in run.test_scores]
@@ -139,9 +139,6 @@ def _as_text(value: object) -> str:
 def _environment(run: RunRecords) -> str:
     """Return versions and device, the signatures of the scores, and the digests of corpus and model."""
     rows = [(name, _as_text(value)) for name, value in run.environment.items()]
-    if run.recipe is not None:
-        rows += [(f"runtime.{name}", _as_text(value)) for name, value in run.recipe.runtime.model_dump().items()]
-        rows.append(("seed", str(run.recipe.seed)))
     rows += [(f"signature of {score['name']}", str(score.get("signature", ""))) for score in run.test_scores]
     if run.progress is not None:
         rows.append(("fingerprint of the corpus", run.progress.corpus))

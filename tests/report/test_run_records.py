@@ -57,15 +57,15 @@ def test_run_of_an_earlier_version_is_read(repository: Path, tmp_path: Path) -> 
 
 
 def test_state_of_a_run(uninterrupted: Path, tmp_path: Path) -> None:
-    assert read_run(uninterrupted).state == "complete (steps)"
+    assert read_run(uninterrupted).state == ("complete", "train.stop.steps")
     copy = tmp_path / "run"
     shutil.copytree(uninterrupted, copy, symlinks=True)
     recipe = copy / "recipe.yaml"
     recipe.write_text(recipe.read_text().replace("steps: 12", "steps: 100"))
-    assert read_run(copy).state == "interrupted"
+    assert read_run(copy).state == ("interrupted", "nmt train resumes it")
     with lock_file(copy / "lock", lambda holder: None, lambda message: None):
-        assert read_run(copy).state == "training now"
-    assert read_run(copy).state == "interrupted"
+        assert read_run(copy).state == ("training", "now")
+    assert read_run(copy).state == ("interrupted", "nmt train resumes it")
     assert read_run(uninterrupted).environment["threads"] >= 1
 
 
