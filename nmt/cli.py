@@ -11,17 +11,18 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 from typer import Argument, Option
 
 from nmt import __version__
 from nmt.errors import NMTError
+from nmt.system.help_pages import GENERAL, HelpPage, HelpPages
 
 if TYPE_CHECKING:
     from nmt.system.console import Console
@@ -30,11 +31,13 @@ app = typer.Typer(
     name="nmt",
     help="Train a translator on your own text, translate with it, and measure how good it is.",
     no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,  # plain help: drawing boxes takes longer than all else that --help does
+    cls=HelpPages,
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 USER_ERROR, BUG, INTERRUPTED = 2, 1, 130
 
@@ -43,8 +46,13 @@ Overrides = Annotated[
     list[str] | None,
     Option("--set", help="Change one key of the recipe; can be repeated.", metavar="SECTION.KEY=VALUE"),
 ]
-Quiet = Annotated[bool, Option("--quiet", "-q", help="Print only warnings and errors.")]
-Debug = Annotated[bool, Option("--debug", help="Show the traceback of an error.")]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="Print only warnings and errors.", rich_help_panel=GENERAL)]
+Debug = Annotated[bool, Option("--debug", help="Show the traceback of an error.", rich_help_panel=GENERAL)]
+
+
+def command(example: str) -> Callable[[Function], Function]:
+    """Return a decorator that makes a function a command; its help page ends with the example."""
+    return app.command(cls=HelpPage, epilog=f"Example: {example}")
 
 
 @app.callback(invoke_without_command=True)
@@ -57,7 +65,7 @@ def main_options(
         raise typer.Exit()
 
 
-@app.command()
+@command("nmt prepare --config recipes/demo-en-it.yaml")
 def prepare(
     config: Config,
     overrides: Overrides = None,
@@ -73,7 +81,7 @@ def prepare(
         run_stage(load_recipe(config, overrides or ()), console, force)
 
 
-@app.command()
+@command("nmt train --config recipes/demo-en-it.yaml --set train.stop.hours=1")
 def train(
     config: Config,
     overrides: Overrides = None,
@@ -84,10 +92,11 @@ def train(
 ) -> None:
     """Train the model of the recipe. Prepares the corpus if needed; resumes the run if it exists."""
     with errors_explained(debug, quiet) as console:
-        from nmt.commands.train import check_settings, dry_run
-        from nmt.commands.train import train as train_stage
-        from nmt.config import load_recipe
-        from nmt.system.distributed import connect, is_restarted
+        with console.status("loading torch"):
+            from nmt.commands.train import check_settings, dry_run
+            from nmt.commands.train import train as train_stage
+            from nmt.config import load_recipe
+            from nmt.system.distributed import connect, is_restarted
 
         signal.signal(signal.SIGUSR1, lambda *_: None)  # ignored until there is something to save
         recipe = load_recipe(config, overrides or (), check_settings)
@@ -107,46 +116,100 @@ Models = Annotated[
     Option(
         "--model", "-m", metavar="DIR",
         help="A run or a model directory; default: $NMT_MODEL, else runs/latest. Repeat it to translate with several "
-        "models together.",
-    ),
+        "models together.", rich_help_panel="Input and output"),
 ]  # fmt: skip
-Input = Annotated[Path | None, Option("--input", "-i", help="Read this file instead of stdin.", metavar="FILE")]
-Output = Annotated[Path | None, Option("--output", "-o", help="Write this file instead of stdout.", metavar="FILE")]
-Beam = Annotated[int | None, Option(min=1, help="Hypotheses kept for each sentence; 1 is greedy search.", metavar="K")]
-NBest = Annotated[
-    int, Option(min=1, help="Translations of each line, as rows of line, rank, log_prob, text.", metavar="K")
+Input = Annotated[
+    Path | None,
+    Option(
+        "--input", "-i", help="Read this file instead of stdin.", metavar="FILE", rich_help_panel="Input and output"
+    ),
 ]
-Device = Annotated[str, Option(help="auto, cuda, mps or cpu.", metavar="DEVICE")]
-Threads = Annotated[int | None, Option(min=1, max=1024, help="CPU threads; default: one for each core.", metavar="N")]
-Precision = Annotated[str, Option(help="auto, fp32, bf16, or on CPUs int8.", metavar="TYPE")]
+Output = Annotated[
+    Path | None,
+    Option(
+        "--output", "-o", help="Write this file instead of stdout.", metavar="FILE", rich_help_panel="Input and output"
+    ),
+]
+Beam = Annotated[
+    int | None,
+    Option(min=1, help="Hypotheses kept for each sentence; 1 is greedy search.", metavar="K", rich_help_panel="Search"),
+]
+NBest = Annotated[
+    int,
+    Option(
+        min=1,
+        help="Translations of each line, as rows of line, rank, log_prob, text.",
+        metavar="K",
+        rich_help_panel="Input and output",
+    ),
+]
+Device = Annotated[str, Option(help="auto, cuda, mps or cpu.", metavar="DEVICE", rich_help_panel="Computation")]
+Threads = Annotated[
+    int | None,
+    Option(
+        min=1, max=1024, help="CPU threads; default: one for each core.", metavar="N", rich_help_panel="Computation"
+    ),
+]
+Precision = Annotated[
+    str, Option(help="auto, fp32, bf16, or on CPUs int8.", metavar="TYPE", rich_help_panel="Computation")
+]
 Engine = Annotated[
     Literal["torch", "ct2"] | None,
-    Option(help="The program that translates; default: the one that the model was exported for, else torch."),
+    Option(
+        metavar="torch|ct2",
+        help="The program that translates; default: the one that the model was exported for, else torch.",
+        rich_help_panel="Computation",
+    ),
 ]
 DecodeOverrides = Annotated[
     list[str] | None,
     Option("--set", help="Change a setting of the model, such as decode.length_penalty=0.6; can be repeated.",
-           metavar="decode.KEY=VALUE"),
+           metavar="decode.KEY=VALUE", rich_help_panel="Search"),
 ]  # fmt: skip
 GlossaryFile = Annotated[
-    Path | None, Option(help="Required translations of terms; a line is source term, tab, target term.", metavar="TSV")
+    Path | None,
+    Option(
+        help="Required translations of terms; a line is source term, tab, target term.",
+        metavar="TSV",
+        rich_help_panel="Search",
+    ),
 ]
-Alignment = Annotated[bool, Option("--alignment", help="Add the word alignment, as 0-0 1-2, source word first.")]
+Alignment = Annotated[
+    bool,
+    Option(
+        "--alignment", help="Add the word alignment, as 0-0 1-2, source word first.", rich_help_panel="Input and output"
+    ),
+]
 Reference = Annotated[
     Path | None,
-    Option(help="Score these translations, one for each input line, instead of translating.", metavar="FILE"),
+    Option(
+        help="Score these translations, one for each input line, instead of translating.",
+        metavar="FILE",
+        rich_help_panel="In place of translating",
+    ),
 ]
 Prefixes = Annotated[
     Path | None,
-    Option(help="Required starts of the translations, one for each input line; a start may be empty.", metavar="FILE"),
+    Option(
+        help="Required starts of the translations, one for each input line; a start may be empty.",
+        metavar="FILE",
+        rich_help_panel="Search",
+    ),
 ]
-Json = Annotated[bool, Option("--json", help="Write one JSON object for each line.")]
+Json = Annotated[
+    bool, Option("--json", help="Write one JSON object for each line.", rich_help_panel="Input and output")
+]
 Verify = Annotated[
-    bool, Option("--verify", help="Only check that a line's translation does not depend on the other lines.")
+    bool,
+    Option(
+        "--verify",
+        help="Only check that a line's translation does not depend on the other lines.",
+        rich_help_panel="In place of translating",
+    ),
 ]
 
 
-@app.command()
+@command("nmt translate --model runs/demo-en-it < text.en > text.it")
 def translate(
     model: Models = None,
     source: Input = None,
@@ -184,7 +247,7 @@ def translate(
         translate_stage(request, runtime_settings(device, threads, precision), engine, console)
 
 
-@app.command()
+@command("nmt score out.it test.it --baseline other.it --target-lang it")
 def score(
     hypothesis: Annotated[Path, Argument(metavar="HYP", help="The translations; - reads standard input.")],
     references: Annotated[list[Path], Argument(metavar="REF", help="One or more reference translations.")],
@@ -209,7 +272,7 @@ def score(
     confidence: Annotated[bool, Option("--confidence", help="Add 95 % confidence intervals.")] = False,
     by: Annotated[
         Literal["length"] | None,
-        Option(help="Also score groups of lines, by the length of the source or reference."),
+        Option(metavar="length", help="Also score groups of lines, by the length of the source or reference."),
     ] = None,
     sentences: Annotated[
         Path | None, Option(help="Write the scores of each line, as TSV or .json.", metavar="FILE")
@@ -218,7 +281,8 @@ def score(
         Path | None, Option(help="Write the faults that are counted on stderr, as TSV or .json.", metavar="FILE")
     ] = None,
     table: Annotated[
-        Literal["text", "markdown", "tsv", "json"], Option("--format", help="The format of the scores.")
+        Literal["text", "markdown", "tsv", "json"],
+        Option("--format", metavar="NAME", help="text, markdown, tsv or json."),
     ] = "text",
     json: Annotated[bool, Option("--json", help="The same as --format json.")] = False,
     quiet: Quiet = False,
@@ -245,7 +309,7 @@ def score(
         print(printable(report.formatted("json" if json else table)))
 
 
-@app.command()
+@command("nmt average runs/demo-en-it --best 3 -o averaged")
 def average(
     models: Annotated[list[Path], Argument(metavar="RUN", help="A run, or several models.")],
     output: Annotated[Path, Option("--output", "-o", metavar="DIR", help="The model directory to write.")],
@@ -266,13 +330,15 @@ def average(
         run_stage(models, output, console, last, best)
 
 
-@app.command()
+@command("nmt export runs/demo-en-it exported --to ctranslate2")
 def export(
     model: Annotated[Path, Argument(metavar="MODEL", help="A run or a model directory.")],
     output: Annotated[Path, Argument(metavar="DIR", help="The directory to write.")],
-    to: Annotated[Literal["ctranslate2", "hf"], Option(help="The target library; hf is Hugging Face transformers.")],
+    to: Annotated[
+        Literal["ctranslate2", "hf"], Option(metavar="NAME", help="ctranslate2, or hf for Hugging Face transformers.")
+    ],
     quantization: Annotated[
-        str, Option(help="Type of the weights for ctranslate2: float32, int8, int8_float32, …")
+        str, Option(metavar="TYPE", help="Type of the weights for ctranslate2: float32, int8, int8_float32, …")
     ] = "float32",
     lines: Annotated[Path | None, Option(help="Compare the translations of these lines.", metavar="FILE")] = None,
     quiet: Quiet = False,
@@ -288,7 +354,7 @@ def export(
         run_stage(model, output, to, quantization, lines, console)
 
 
-@app.command()
+@command("nmt report runs/demo-en-it -o report.html")
 def report(
     run: Annotated[Path, Argument(metavar="RUN", help="The run to describe.")],
     output: Annotated[Path, Option("--output", "-o", metavar="FILE", help="The page to write.")] = Path("report.html"),
@@ -308,7 +374,7 @@ def report(
         run_stage(ReportRequest(run, output, compare, lines or ()), console)
 
 
-@app.command()
+@command("nmt figures figures --model runs/demo-en-it")
 def figures(
     directory: Annotated[Path, Argument(metavar="DIR", help="The folder to write.")],
     recipe: Annotated[

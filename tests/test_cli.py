@@ -3,6 +3,8 @@
 import importlib
 import json
 import os
+import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -17,12 +19,14 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 import nmt
 from nmt.cli import app
 from nmt.config import load_recipe
 from nmt.errors import ConfigError, DataError, ModelError
+from nmt.system.help_pages import HelpPages
 from tests.builders import write_reversal_task
 
 TIDY = {"NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "200"}
@@ -76,6 +80,64 @@ def test_help_of_each_command(arguments: list[str]) -> None:
     assert result.stderr == ""
     if arguments[0].startswith("-"):
         assert all(name in result.stdout for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_page_has_headings_whole_summaries_no_types_and_an_example_that_parses(name: str) -> None:
+    page = CliRunner().invoke(app, [name, "--help"], env={**TIDY, "COLUMNS": "80"}).stdout
+    assert max(map(len, page.splitlines())) <= 80
+    assert "General:\n" in page
+    assert not re.search(r"<(?!\s)[^>]*>", page.partition("Example: ")[0])
+    example = " ".join(page.partition("Example: ")[2].split()).partition(" <")[0]
+    arguments = shlex.split(example)
+    assert arguments[:2] == ["nmt", name]
+    group = get_command(app)
+    assert isinstance(group, HelpPages)
+    command = group.commands[name]
+    command.make_context(name, arguments[2:])  # exits if an option does not exist
+    overview = CliRunner().invoke(app, ["--help"], env={**TIDY, "COLUMNS": "80"}).stdout
+    assert command.get_short_help_str() in " ".join(overview.split())
+
+
+def test_help_lists_options_of_translate_below_their_headings() -> None:
+    page = call("translate", "--help").stdout
+    headings = [line.rstrip(":") for line in page.splitlines() if re.fullmatch(r"[A-Z][a-z ]+:", line)]
+    assert headings == ["Input and output", "Search", "Computation", "In place of translating", "General"]
+    assert page.index("Search:") < page.index("--beam") < page.index("Computation:") < page.index("--threads")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["translate", "Hello"], "echo Hello | nmt translate"),
+        (["translate", "--beam", "2", "It's", "me"], """echo 'It'"'"'s me' | nmt translate"""),
+        (["translate", "."], "give the model as --model ."),
+        (["translate", "recipe.yaml"], "give the text as --input recipe.yaml"),
+        (["train", "recipe.yaml"], "give the recipe as --config recipe.yaml"),
+        (["prepare", "-c", "recipe.yaml", "train.stop.steps=1"], "give it as --set train.stop.steps=1"),
+    ],
+    ids=" ".join,
+)
+def test_arguments_of_commands_without_arguments_give_advice(
+    recipe: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+) -> None:
+    monkeypatch.chdir(recipe.parent)
+    result = call(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+
+
+def test_shell_completion_completes_commands_and_options(repository: Path) -> None:
+    for typed, expected in (("nmt tra", {"train", "translate"}), ("nmt train --re", {"--restart"})):
+        environment = {
+            **os.environ,
+            "_NMT_COMPLETE": "complete_bash",
+            "COMP_WORDS": typed,
+            "COMP_CWORD": str(len(typed.split()) - 1),
+        }
+        command = [sys.executable, "-c", "import sys; sys.argv = ['nmt']; from nmt.__main__ import main; main()"]
+        done = subprocess.run(command, cwd=repository, env=environment, capture_output=True, text=True, check=False)
+        assert set(done.stdout.split()) == expected, done.stderr
 
 
 def test_no_arguments_show_the_help() -> None:
