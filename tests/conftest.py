@@ -34,6 +34,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _known_matrix_rate() -> Iterator[None]:
+    """Trainings do not measure the machine, which takes longer than a training of twelve updates."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("nmt.training.loop.matrix_rate", lambda *_: 1e12)
+        yield
+
+
 @pytest.fixture(scope="session")
 def repository() -> Path:
     """The folder that holds pyproject.toml."""

@@ -4,14 +4,13 @@ Tensors after `to(OTHER)` report the device OTHER, but their values are stored o
 both devices fails, as on a GPU. As on a GPU, CPU scalars, copies between devices, and CPU indices are allowed.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map_only
 
 OTHER = torch.device("meta")
 """A device type that every build of torch supports and that nmt does not use."""
@@ -90,7 +89,7 @@ class _ConstructorMode(TorchFunctionMode):
 
 def _run(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Run an operation on the CPU tensors, and wrap the results that belong to the simulated device."""
-    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+    tensors = list(_tensors((*args, *kwargs.values())))
     other_tensors = [tensor for tensor in tensors if isinstance(tensor, OtherTensor)]
     cpu_tensors = [tensor for tensor in tensors if not isinstance(tensor, OtherTensor) and tensor.dim()]
     if other_tensors and cpu_tensors and function not in _MOVES | _INDEXING:
@@ -99,7 +98,8 @@ def _run(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     on_other_device = bool(other_tensors) if requested is None else torch.device(requested) == OTHER
     if function is torch.ops.aten.copy_.default:
         on_other_device = isinstance(args[0], OtherTensor)
-    inner_args, inner_kwargs = tree_map_only(OtherTensor, lambda tensor: tensor.inner, (args, dict(kwargs)))
+    inner_args = _mapped(args, OtherTensor, lambda tensor: tensor.inner)
+    inner_kwargs = {key: _mapped(value, OtherTensor, lambda tensor: tensor.inner) for key, value in kwargs.items()}
     if requested is not None:
         inner_kwargs["device"] = torch.device("cpu")
     result = function(*inner_args, **inner_kwargs)
@@ -108,7 +108,23 @@ def _run(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     if function._schema.is_mutable:
         return _mutated_arguments(function._schema, args, kwargs)
     with torch.inference_mode(False):
-        return tree_map_only(Tensor, OtherTensor, result)
+        return _mapped(result, Tensor, OtherTensor)
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    """Yield all tensors in nested lists and tuples. (The functions of torch for trees are several times slower.)"""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _tensors(item)
+
+
+def _mapped(value: Any, kind: type[Tensor], function: Callable[[Any], Any]) -> Any:
+    """Return nested lists and tuples with a function applied to all tensors of one class."""
+    if isinstance(value, kind):
+        return function(value)
+    return type(value)([_mapped(item, kind, function) for item in value]) if isinstance(value, (list, tuple)) else value
 
 
 def _mutated_arguments(schema: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

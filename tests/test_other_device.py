@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-import yaml
 
 from nmt.commands import train as command
-from nmt.commands.prepare import prepare
 from nmt.commands.train import train
 from nmt.config import (
     DecodeSettings,
@@ -29,6 +27,7 @@ from nmt.text.tokenizer import Tokenizer, Tokenizers
 from nmt.training import loop
 from nmt.translation.forced_scoring import score_given
 from nmt.translation.translator import Translator
+from tests.builders import TINY_SHAPE, write_reversal_task
 from tests.other_device import OTHER, OtherDevice
 
 CPU = torch.device("cpu")
@@ -120,14 +119,8 @@ def test_training_on_another_device_equals_cpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variant: dict[str, Any]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "train.tsv").write_text("".join(f"{a} {b}\t{b} {a}\n" for a in WORDS for b in WORDS))
-    (tmp_path / "valid.tsv").write_text("a dog\ta cat\n")
-    content = {
-        "name": "other",
-        "languages": {"source": "en", "target": "it"},
-        "data": {"train": [{"tsv": "train.tsv"}], "valid": {"tsv": "valid.tsv"}},
-        "tokenizer": {"vocab_size": 285},
-        "model": {"encoder_layers": 1, "decoder_layers": 1, "dim": 16, "feed_forward": 32, "heads": 2, **variant},
+    changes = {
+        "model": {**TINY_SHAPE, **variant, "dropout": 0.0},  # random numbers differ between devices
         "train": {
             "batch_tokens": 64,
             "accumulate": 2,
@@ -137,22 +130,15 @@ def test_training_on_another_device_equals_cpu(
             "log_every": 1,
             "validate_every": 2,
         },
-        "runtime": {"device": "cpu", "precision": "fp32", "threads": 1},
-        "prepared": "prepared",
-        "run": "here",
     }
-    content["model"]["dropout"] = 0.0  # random numbers differ between devices
-    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(content))
-    prepare(load_recipe(tmp_path / "recipe.yaml"), Console(silent=True))
-    train(load_recipe(tmp_path / "recipe.yaml"), Console(silent=True))
+    recipe = write_reversal_task(tmp_path, 40, 2, changes)
+    train(load_recipe(recipe, ["run=here"]), Console(silent=True))
     for module in (command, loop):
         monkeypatch.setattr(module, "choose_device", lambda settings: OTHER)
-    # the measurement for a GPU takes a minute on a CPU
-    monkeypatch.setattr(loop, "matrix_rate", lambda device, runtime: 1e12)
     enabled = torch.is_autocast_enabled  # it rejects the name of the simulated device
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda name="cpu": name != OTHER.type and enabled(name))
     with OtherDevice():
-        train(load_recipe(tmp_path / "recipe.yaml", ["run=there"]), Console(silent=True))
+        train(load_recipe(recipe, ["run=there"]), Console(silent=True))
 
     def losses(run: str) -> list[float]:
         return [json.loads(line)["loss"] for line in (tmp_path / run / "metrics.jsonl").read_text().splitlines()]

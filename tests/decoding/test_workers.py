@@ -17,12 +17,11 @@ from tests.builders import tiny_model
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux only")
-def test_worker_processes_in_a_process_of_one_thread() -> None:
+def test_worker_processes_in_a_process_of_one_thread(warm_python: str, repository: Path) -> None:
     tests = Path(__file__).with_name("workers_alone.py")
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tests)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    command = [warm_python, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tests)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHON_EXEC": warm_python}
+    done = subprocess.run(command, cwd=repository, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     assert " passed" in done.stdout
     assert "skipped" not in done.stdout

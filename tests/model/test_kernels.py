@@ -1,14 +1,11 @@
 """The choice of kernels, and plain torch as the fallback for operators that a build of torch lacks."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
 
 from nmt.config import ModelSettings
 from nmt.model.cpu import CPUKernels
+from nmt.model.kernels import choose_kernels
 from nmt.model.plain import PlainKernels
 from nmt.model.transformer import Transformer
 
@@ -37,17 +34,12 @@ def flags(kernels: CPUKernels) -> dict[str, bool]:
     return {name: value for name, value in vars(kernels).items() if name.startswith("has_")}
 
 
-def test_environment_variable_selects_plain_torch() -> None:
-    code = "from nmt.model.kernels import kernels; print(type(kernels).__name__)"
-    for value, expected in (("off", "PlainKernels"), ("on", "CPUKernels")):
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            env={**os.environ, "NMT_CPU_KERNELS": value},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert done.stdout.strip() == expected
+@pytest.mark.parametrize(("value", "expected"), [("off", PlainKernels), ("on", CPUKernels)])
+def test_environment_variable_selects_plain_torch(
+    monkeypatch: pytest.MonkeyPatch, value: str, expected: type[PlainKernels]
+) -> None:
+    monkeypatch.setenv("NMT_CPU_KERNELS", value)
+    assert type(choose_kernels()) is expected
 
 
 @pytest.mark.parametrize(("namespace", "operator", "lost"), OPERATORS)
