@@ -9,6 +9,7 @@
   const waiting = new Map();
   const repaints = [];
   const drawn = new Map();
+  let printing = null;
 
   window.report = {
     /* Call draw(section element, data of the section) when the section is first shown. */
@@ -41,6 +42,7 @@
       xaxis: { ...axis, ...layout.xaxis },
       yaxis: { ...axis, ...layout.yaxis },
       height: layout.height || 320,
+      width: printing ? Math.min(660, root.clientWidth - 40) : undefined,
       margin: { l: 8, r: 12, t: 8, b: 8, ...layout.margin },
       paper_bgcolor: "rgba(0,0,0,0)",
       plot_bgcolor: "rgba(0,0,0,0)",
@@ -84,7 +86,7 @@
     Plotly.Fx.hover(place, point, "xy");
   }
 
-  function drawAll() {
+  function drawMissing() {
     for (const figure of document.querySelectorAll("figure[data-chart]")) {
       if (!("drawn" in figure.querySelector(".chart").dataset)) draw(figure);
     }
@@ -180,22 +182,21 @@
 
   /* Print: all sections, in light colours */
 
-  let before = null;
   window.addEventListener("beforeprint", () => {
-    before = { theme: root.dataset.theme, tab: sections.findIndex((section) => !section.hidden) };
+    printing = { theme: root.dataset.theme, tab: sections.findIndex((section) => !section.hidden) };
     root.classList.add("printing");
     sections.forEach((section) => { section.hidden = false; });
-    setTheme("light");
     sections.forEach(start);
     runLibrary();
-    drawAll();
-    for (const place of drawn.keys()) Plotly.relayout(place, { width: Math.min(660, place.clientWidth) });
+    setTheme("light");
+    drawMissing();
   });
   window.addEventListener("afterprint", () => {
+    const { theme, tab } = printing;
+    printing = null;
     root.classList.remove("printing");
-    for (const place of drawn.keys()) Plotly.relayout(place, { width: null });
-    setTheme(before.theme);
-    select(before.tab, false);
+    setTheme(theme);
+    select(tab, false);
   });
 
   setTheme();
