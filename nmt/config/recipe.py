@@ -25,6 +25,9 @@ class RuntimeSettings(Section):
     precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
     """Type of the numbers in matrix products. auto is bf16 on GPUs that support it, and for training on CPUs whose bf16
     products are faster (a run keeps its choice); else fp32. int8 is for translation on CPUs only."""
+    deterministic: bool = False
+    """On GPUs, use only algorithms whose results do not vary, so that a run resumed on the same type of GPU equals an
+    uninterrupted one bit for bit; slower. On CPUs this always holds."""
     threads: Annotated[int | None, Field(ge=1, le=1024, examples=[4])] = None
     """CPU threads of each process; null takes OMP_NUM_THREADS if that is set, else one for each core."""
     compile: bool = False

@@ -105,8 +105,6 @@ def update_average(
     """
     share = 1 - min(decay, (1 + step) / (10 + step))
     averages: list[Tensor] = list(average.parameters())
-    weights: list[Tensor] = list(model.parameters())
-    if applied is None:
-        torch._foreach_lerp_(averages, weights, share)
-    else:
-        torch._foreach_lerp_(averages, weights, [share * applied] * len(averages))
+    changes = torch._foreach_sub(list(model.parameters()), averages)
+    torch._foreach_mul_(changes, share if applied is None else share * applied)
+    torch._foreach_add_(averages, changes)

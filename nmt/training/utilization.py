@@ -13,7 +13,7 @@ from torch import Tensor
 from nmt.config import RuntimeSettings
 from nmt.model.kernels import kernels
 from nmt.model.transformer import Transformer
-from nmt.system.device import autocast
+from nmt.system.device import computes_in_bf16
 
 
 def utilization(operations_each: tuple[int, int], tokens: tuple[int, int], seconds: float, rate: float) -> float:
@@ -36,12 +36,14 @@ def matrix_rate(
 ) -> float:
     """Measure the floating-point operations a second of a large matrix product, in the precision of training.
 
-    On a CPU the matrices have `small` rows and columns, elsewhere 8192.
+    On a CPU the matrices have `small` rows and columns, elsewhere 8192. They hold random numbers, since GPUs multiply
+    constants faster, and are of the final type, so that no conversion is measured.
     """
     size = small if device.type == "cpu" else 8192
-    a = torch.ones(size, size, device=device)
+    dtype = torch.bfloat16 if computes_in_bf16(runtime, device) else torch.float32
+    a = torch.randn(size, size, device=device, dtype=dtype, generator=torch.Generator(device).manual_seed(0))
     fastest = float("inf")
-    with torch.no_grad(), autocast(runtime, device):
+    with torch.no_grad():
         for _ in range(6):  # the first ones are slow
             started = time.perf_counter()
             multiply(a, a)

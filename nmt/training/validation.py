@@ -5,6 +5,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -138,7 +139,9 @@ def mean_loss(objective: Objective, split: PreparedSplit, budget: int, runtime: 
     device = next(objective.parameters()).device
     objective.eval()
     sums: list[tuple[float, int]] = []
-    with torch.no_grad(), autocast(runtime, device):
+    # without gradients the layers would be compiled once more
+    eager = torch.compiler.set_stance("force_eager") if runtime.compile else nullcontext()
+    with torch.no_grad(), autocast(runtime, device), eager:
         for batch_indices in distributed.shard(cut_into_groups(by_length, lengths, budget)):
             batch = collate(split, [batch_indices])
             _, likelihood = objective(batch.to(device))

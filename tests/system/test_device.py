@@ -51,6 +51,23 @@ def test_cuda_is_prepared_before_its_first_use(monkeypatch: pytest.MonkeyPatch) 
     assert (cudnn, os.environ["PYTORCH_ALLOC_CONF"]) == ([False], "expandable_segments:True")
 
 
+def test_deterministic_algorithms_are_chosen_on_cuda_only_where_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch, cuda=True, mps=False)
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
+    monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
+    try:
+        device_module.choose_device(RuntimeSettings())
+        device_module.choose_device(RuntimeSettings(device="cpu", deterministic=True))
+        assert not torch.are_deterministic_algorithms_enabled()
+        device_module.choose_device(RuntimeSettings(deterministic=True))
+        assert torch.are_deterministic_algorithms_enabled()
+        assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+        assert torch.utils.deterministic.fill_uninitialized_memory is False
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
 @pytest.mark.parametrize("name", ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"])
 def test_a_chosen_allocator_configuration_is_kept(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     pretend(monkeypatch, cuda=True, mps=False)

@@ -40,3 +40,18 @@ def test_matrix_rate_is_that_of_the_fastest_product(monkeypatch: pytest.MonkeyPa
 
     assert matrix_rate(CPU, RuntimeSettings(), multiply, small=8) == 1024 / 0.5
     assert [product.shape for product in multiplied] == [(8, 8)] * 6
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16)])
+def test_matrix_rate_measures_products_of_random_numbers_of_the_final_type(precision: str, dtype: torch.dtype) -> None:
+    operands: list[Tensor] = []
+
+    def multiply(a: Tensor, b: Tensor) -> Tensor:
+        operands.extend((a, b))
+        return a
+
+    state = torch.get_rng_state()
+    assert matrix_rate(CPU, RuntimeSettings.model_validate({"precision": precision}), multiply, small=8) > 0
+    assert {operand.dtype for operand in operands} == {dtype}
+    assert operands[0].unique().numel() > 32
+    assert torch.equal(state, torch.get_rng_state())
