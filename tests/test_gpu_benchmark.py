@@ -34,7 +34,9 @@ def test_a_failed_check_is_shown_and_ends_with_exit_code_1(
     monkeypatch.setattr(gpu, "VARIANTS", [{}])
     monkeypatch.setattr(gpu, "LARGEST_DIFFERENCE", {"fp32": 0.0})
     outputs = iter(range(100))
-    monkeypatch.setattr(gpu, "search", lambda model, source, *_: [[Hypothesis([next(outputs)], 0.0, 0.0)]] * len(source))
+    monkeypatch.setattr(
+        gpu, "search", lambda model, source, *_: [[Hypothesis([next(outputs)], 0.0, 0.0)]] * len(source)
+    )
     for name in ("machine", "resuming", "out_of_memory", "training_speed", "decoding_speed"):
         function = lambda setup: []  # noqa: E731
         function.__name__ = name
