@@ -59,7 +59,8 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]], caption: str
     body = "".join(f"<tr>{''.join(f'<td{name}>{_text(cell)}</td>' for name, cell in line)}</tr>" for line in lines)
     title = f"<caption>{escape(caption)}</caption>" if caption else ""
     content = f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    return f'<div class="scroll" tabindex="0">{content}</div>'
+    label = escape(f"Table: {caption or ', '.join(filter(None, columns))}")
+    return f'<div class="scroll" role="group" aria-label="{label}" tabindex="0">{content}</div>'
 
 
 def definitions(items: Sequence[tuple[str, str, str]]) -> str:
