@@ -114,15 +114,18 @@ def check_settings(recipe: Recipe) -> None:
 
 def check_recipe(recipe: Recipe, run: RunDirectory, restart: bool) -> list[SentencePair]:
     """Raise ConfigError, DataError or ModelError for all that can be refused without a corpus; return the test text."""
-    if run.rank == 0:
+
+    def check_files() -> None:
         check_run_directory(recipe)
         if not restart:
             check_may_continue(recipe, run)
+        if recipe.train.init_from is not None and (restart or not run.saved()):
+            read_configuration(recipe.train.init_from)  # checks the digests of its files
+
+    distributed.on_rank_zero(check_files)
     check_settings(recipe)
     set_threads(recipe.runtime)
     reuse_freed_memory()
-    if recipe.train.init_from is not None and (restart or not run.saved()):
-        read_configuration(recipe.train.init_from)  # checks the digests of its files
     return read_test(recipe)
 
 

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import random
+import re
 import signal
 import subprocess
 from dataclasses import dataclass
@@ -329,6 +330,16 @@ def test_only_rank_0_prepares_and_its_error_ends_all_ranks(ranks: Ranks, tmp_pat
         ranks.train(2, tmp_path / "run", patch=FAILING_PREPARATION)
     lines = [line.strip() for line in str(failed.value).splitlines()]
     assert lines[:3] == ["error: train.tsv:3: found no tab"] * 2 + [""]
+
+
+def test_foreign_file_in_the_run_is_reported_by_all_ranks(ranks: Ranks, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    with pytest.raises(AssertionError) as failed:
+        ranks.train(2, tmp_path / "run")
+    lines = [line.strip() for line in str(failed.value).splitlines()]
+    assert re.match(r"error: .*/run: cannot write a run here: it holds files, such as notes\.txt", lines[0])
+    assert lines[:3] == [lines[0]] * 2 + [""]
 
 
 FAULTY = '''
