@@ -112,7 +112,7 @@ def fingerprint(
     return {
         "nmt": __version__,
         "model": " ".join(map(digest_of_model, models)),
-        "computed by": translator.computed_by,
+        "computed by": translator.engine.description,
         "output": "JSON" if request.as_json else layout,
         "lines in a batch": str(LINE_BATCH_SIZE),
         **options.fingerprint(),

@@ -44,8 +44,11 @@ class TorchEngine:
         """
         self.runner = BatchRunner([model.eval() for model in models], runtime, processes)
         self.longest = step_model(self.runner.models).longest
-        self._to_pack = [] if computes_in_bf16(runtime, self.runner.device) else list(self.runner.models)
-        if runtime.precision == "int8" and not all(self._pack(eight_bits=True)):
+        in_bf16 = computes_in_bf16(runtime, self.runner.device)
+        self.precision = "int8" if runtime.precision == "int8" else "bf16" if in_bf16 else "fp32"
+        self.description = f"torch, {self.runner.device.type}, {self.precision}"
+        self._to_pack = [] if in_bf16 else list(self.runner.models)
+        if self.precision == "int8" and not all(self._pack(eight_bits=True)):
             raise ConfigError(
                 "--precision int8: this needs a CPU with AVX-512 VNNI and a torch with oneDNN; leave it out, or export "
                 "the model for CTranslate2 with --quantization int8"

@@ -44,6 +44,8 @@ _SUPPORTED_BY_GREEDY = {"no_repeat_ngram", "repetition_penalty"}  # search optio
 class CTranslate2Engine:
     """A model exported for CTranslate2, ready to translate."""
 
+    description, precision = "CTranslate2", None
+
     def __init__(self, directory: Path, export: Export, runtime: RuntimeSettings, parallel: int = 1) -> None:
         """Load the directory that `export` was read from; `parallel` is the number of batches translated at a time.
 

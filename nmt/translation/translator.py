@@ -24,7 +24,7 @@ from nmt.errors import ConfigError
 from nmt.export.ctranslate2_engine import CTranslate2Engine, ExportedModel, open_in_ctranslate2
 from nmt.export.exported import is_export
 from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
-from nmt.system.device import choose_device, computes_in_bf16
+from nmt.system.device import choose_device
 from nmt.text.glossary import Glossary
 from nmt.text.normalize import normalize
 from nmt.text.segment import split_line
@@ -101,25 +101,18 @@ class Translator:
         self.models = (loaded, *others) if isinstance(loaded, LoadedModel) else ()
         """The torch models; empty if another program translates."""
         self.tokenizers, self.languages, self._decode = loaded.tokenizers, loaded.languages, loaded.decode
-        self._engine: TorchEngine | CTranslate2Engine
+        self.engine: TorchEngine | CTranslate2Engine
         self._runner: BatchRunner | None = None
-        self.precision: Literal["fp32", "bf16", "int8"] | None = None
-        """The precision of the computation; None if another program translates."""
-        self.computed_by = "CTranslate2"
-        """The program, and with torch the device and the precision."""
         if isinstance(loaded, LoadedModel):
-            self._engine = engine = TorchEngine([one.model for one in self.models], runtime, process_count)
-            self._runner, device = engine.runner, loaded.model.device
-            floating: Literal["fp32", "bf16"] = "bf16" if computes_in_bf16(runtime, device) else "fp32"
-            self.precision = "int8" if runtime.precision == "int8" else floating
-            self.computed_by = f"torch, {device.type}, {self.precision}"
+            self.engine = engine = TorchEngine([one.model for one in self.models], runtime, process_count)
+            self._runner = engine.runner
         else:
-            self._engine = loaded.engine
+            self.engine = loaded.engine
         recorded = [model.longest_source for model in (loaded, *others) if model.longest_source is not None]
         self._longest_source = min(recorded, default=_LONGEST_SOURCE)
         """The most source tokens, without `</s>`, of a segment."""
-        if self._engine.longest is not None:
-            self._longest_source = max(1, min(self._longest_source, self._engine.longest - 1))
+        if self.engine.longest is not None:
+            self._longest_source = max(1, min(self._longest_source, self.engine.longest - 1))
 
     @classmethod
     def load(
@@ -205,7 +198,7 @@ class Translator:
     def require_torch(self, option: str) -> BatchRunner:
         """Return the runner of the torch models. Raises ConfigError about the option if another program translates."""
         if self._runner is None:
-            raise ConfigError(f"{option}: {self.computed_by} cannot do that; translate with the model itself")
+            raise ConfigError(f"{option}: CTranslate2 cannot do that; translate with the model itself")
         return self._runner
 
     def _output_constraints(self, options: TranslateOptions) -> OutputConstraints:
@@ -284,7 +277,7 @@ class Translator:
         """Search under constraints; returns the translations of each segment as text, best first."""
         sentences = [segment.ids for segment in required]
         constraints_of = list(required.values())
-        hypotheses_of = self._engine.search(sentences, search, constraints_of, task.on_progress)
+        hypotheses_of = self.engine.search(sentences, search, constraints_of, task.on_progress)
         found = dict(zip(required, hypotheses_of, strict=True))
         copied = {} if UNK in search.forbidden else self._copied_words(required, found, search.batch_tokens)
 

@@ -90,7 +90,7 @@ def verify_lines(
         _compare("each alone", usual, alone),
         _compare("in another order, in smaller batches", usual, [restored[i] for i in range(len(sample))]),
     )
-    return Verification(len(sample), translator.computed_by, translator.precision == "fp32", trials)
+    return Verification(len(sample), translator.engine.description, translator.engine.precision == "fp32", trials)
 
 
 def _compare(batches: str, usual: Sequence[Translation], other: Sequence[Translation]) -> Trial:

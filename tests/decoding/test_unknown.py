@@ -119,7 +119,7 @@ def test_unknown_words_are_those_that_the_heads_attend_to(monkeypatch: pytest.Mo
     tokenizer = model.tokenizers.target
     translator = Translator(model, RuntimeSettings(device="cpu"))
     text = tokenizer.encode("il Wu dorme sul Xi")
-    monkeypatch.setattr(translator, "_engine", FixedOutput(text))
+    monkeypatch.setattr(translator, "engine", FixedOutput(text))
     line = "the ŁÜ sleeps on the ÇÉ"
 
     def diagonal(runner: object, heads: object, pairs: Sequence[Pair], budget: int) -> list[Tensor]:

@@ -148,7 +148,7 @@ def test_translate_stream_warns_of_lines_with_missing_content(
     tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     translator = Translator(spelling_model(True))
-    translator._engine = UnconstrainedEngine(tokenizer)
+    translator.engine = UnconstrainedEngine(tokenizer)
     output = io.BytesIO()
     source = io.BytesIO(b"the cat\nthe {0}\n2 cats\n1984\n")
     options = translator.options()
@@ -163,7 +163,7 @@ def test_warning_after_resuming_concerns_later_lines_only(
     tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     translator = Translator(spelling_model(True))
-    translator._engine = UnconstrainedEngine(tokenizer)
+    translator.engine = UnconstrainedEngine(tokenizer)
     output = StreamOutput(io.BytesIO())
     output.lines = 3  # as after resuming
     lines = LineInput(io.BytesIO(b"the cat\nthe {0}\n"))

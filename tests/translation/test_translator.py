@@ -336,7 +336,7 @@ class TestPrefixes:
         for line in SENTENCES:
             for prefix in self.PREFIXES:
                 constraints = Constraints(tuple(tokenizer.encode(prefix)))
-                ((best,),) = translator._engine.search([tokenizer.encode(line)], options.search, [constraints])
+                ((best,),) = translator.engine.search([tokenizer.encode(line)], options.search, [constraints])
                 (begun,) = translator.translate_lines([line], options, [prefix])
                 assert begun.text == tokenizer.decode(best.tokens)
                 assert begun.log_prob == pytest.approx(best.log_prob, abs=1e-4)

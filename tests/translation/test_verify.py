@@ -40,7 +40,7 @@ def test_differences_are_reported_and_refused_in_fp32(
         return [Translation(line, line[: 3 if together else 9], -1.0 - 0.25 * together) for line in lines]
 
     monkeypatch.setattr(translator, "translate_lines", depending_on_the_batch)
-    monkeypatch.setattr(translator, "precision", precision)
+    monkeypatch.setattr(translator.engine, "precision", precision)
     found = verify_lines(
         translator, [b"one", b"two", b"three"], translator.options(overrides=["decode.batch_tokens=3"]), QUIET
     )
