@@ -28,7 +28,6 @@ class RunRecords:
     """Lines of the log of type train, one for each logging interval, in the order of steps; likewise those below."""
     validations: list[Record]
     skipped: list[Record]
-    rollbacks: list[Record]
     recipe: Recipe | None
     recipe_text: str
     progress: Progress | None
@@ -96,9 +95,10 @@ def read_run(path: Path) -> RunRecords:
             "after train.log_every steps"
         )
     recipe, text = _read_recipe(path / "recipe.yaml", problems)
-    of_type = {kind: _ordered(records, kind) for kind in ("train", "validation", "skipped", "rollback")}
+    records += _read_skipped(path)
+    train, validations, skipped = (_ordered(records, kind) for kind in ("train", "validation", "skipped"))
     return RunRecords(
-        path, of_type["train"], of_type["validation"], of_type["skipped"], of_type["rollback"], recipe, text,
+        path, train, validations, skipped, recipe, text,
         _read_last_progress(path), _read_environment(path), _best_step(path), _model_digest(path),
         _read_test_scores(path / "test.json", problems),
         _holder(path / "lock"), tuple(problems),
@@ -147,6 +147,17 @@ def _read_log(file: Path, problems: list[str]) -> list[Record]:
         problems.append(
             f"{file.name}:{damaged[0]}: not a record of nmt train; {counted(len(damaged), 'line')} ignored."
         )
+    return records
+
+
+def _read_skipped(path: Path) -> list[Record]:
+    """Return the updates whose batches are kept; a rollback removes their lines from the log."""
+    records = []
+    for file in path.glob("skipped*/step-*.json"):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            content = json.loads(file.read_bytes())
+            record = {"type": "skipped", "step": int(content["step"])}
+            records.append(record | {key: content.get(key) for key in ("loss", "gradient_norm")})
     return records
 
 

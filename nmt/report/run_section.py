@@ -95,7 +95,6 @@ def _interventions(run: RunRecords) -> str:
     """Return the skipped updates and rollbacks."""
     head = "<h3>Skipped updates and rollbacks</h3>"
     rollbacks = 0 if run.progress is None else round(-math.log2(run.progress.adjustments.rate))
-    rollbacks = max(rollbacks, len(run.rollbacks))
     if not run.skipped and not rollbacks:
         return f"{head}<p>None.</p>"
     text = f"{counted(len(run.skipped), 'update')} skipped; {counted(rollbacks, 'rollback')} to an earlier checkpoint."

@@ -24,6 +24,21 @@ def test_lines_are_sorted_into_kinds_in_the_order_of_steps(tmp_path: Path) -> No
     assert (run.name, run.last_step, run.problems) == ("test", 20, ())
 
 
+def test_updates_skipped_before_a_rollback_are_read_from_their_batches(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run", [train_line(10, 3.0)])
+    for folder in ("skipped", "skipped-1"):
+        (path / folder).mkdir()
+        for step in (12, 13):
+            content = {"step": step, "loss": "nan", "gradient_norm": "inf", "pairs": []}
+            (path / folder / f"step-{step:08d}.json").write_text(json.dumps(content))
+    (path / "skipped" / "step-00000014.json").write_text("{")
+    skipped = read_run(path).skipped
+    assert [(one["step"], one["loss"], one["gradient_norm"]) for one in skipped] == [
+        (12, "nan", "inf"),
+        (13, "nan", "inf"),
+    ]
+
+
 def test_incomplete_last_line_of_a_killed_process_is_left_out(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", [train_line(10, 3.0)])
     with (run / "metrics.jsonl").open("ab") as stream:
