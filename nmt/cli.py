@@ -356,9 +356,23 @@ def export(
 
 @command("nmt report runs/demo-en-it -o report.html")
 def report(
-    run: Annotated[Path, Argument(metavar="RUN", help="The run to describe.")],
+    run: Annotated[
+        Path, Argument(metavar="RUN", help="The run to describe, or with --reference a file of translations.")
+    ],
     output: Annotated[Path, Option("--output", "-o", metavar="FILE", help="The page to write.")] = Path("report.html"),
-    compare: Annotated[Path | None, Option(metavar="RUN", help="Another run, to compare with.")] = None,
+    compare: Annotated[
+        Path | None,
+        Option(metavar="RUN", help="Another run to compare with, or with --reference another file of translations."),
+    ] = None,
+    reference: Annotated[
+        Path | None, Option(metavar="FILE", help="Reference translations for files of translations of any system.")
+    ] = None,
+    source: Annotated[
+        Path | None, Option(metavar="FILE", help="The source text of the files; only with --reference.")
+    ] = None,
+    validation_lines: Annotated[
+        int, Option("--lines", min=0, metavar="N", help="Lines of the validation text to translate for the page.")
+    ] = 200,
     lines: Annotated[
         list[int] | None,
         Option("--line", min=1, metavar="N", help="A line of the test text to draw in detail; can be repeated."),
@@ -366,12 +380,12 @@ def report(
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Write one HTML page about a run: its course, data, quality and attention."""
+    """Write one HTML page about a run: its course, data, quality and attention; or compare two systems."""
     with errors_explained(debug, quiet) as console:
         from nmt.commands.report import ReportRequest
         from nmt.commands.report import report as run_stage
 
-        run_stage(ReportRequest(run, output, compare, lines or ()), console)
+        run_stage(ReportRequest(run, output, compare, lines or (), validation_lines, reference, source), console)
 
 
 @command("nmt figures figures --model runs/demo-en-it")

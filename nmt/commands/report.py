@@ -1,15 +1,20 @@
-"""`nmt report`: one HTML page about a run."""
+"""`nmt report`: one HTML page about a run, or about files of translations."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from nmt.commands.score import read_parallel, read_text
+from nmt.errors import ConfigError
+from nmt.report.comparison_section import comparison_section
 from nmt.report.data_section import data_section
 from nmt.report.page import Section, render_page
+from nmt.report.quality_section import TranslatedText, quality_section
 from nmt.report.run_records import RunRecords, read_run
-from nmt.report.run_section import run_section
+from nmt.report.run_texts import common_texts, run_texts, training_frequencies
 from nmt.system.console import Console
 from nmt.system.ownership import check_file, write_output
+from nmt.text.languages import detect_language
 
 
 @dataclass(frozen=True)
@@ -17,21 +22,59 @@ class ReportRequest:
     """The command line."""
 
     run: Path
+    """A run, or with `reference` a file of translations."""
     output: Path
     compare: Path | None = None
-    """Another run."""
+    """Another run, or with `reference` another file of translations."""
     lines: Sequence[int] = ()
     """Lines of the test text whose attention and search are drawn, counted from 1."""
+    validation_lines: int = 200
+    """Lines of the validation text that are translated."""
+    reference: Path | None = None
+    source: Path | None = None
 
 
 def report(request: ReportRequest, console: Console) -> None:
-    """Write the page of a run. Raises NMTError."""
-    check_file(request.output)  # before the work
-    run = read_run(request.run)
-    page = render_page(run.name, _sections(request, run))
+    """Write the page of a run, or of files of translations. Raises NMTError."""
+    check_file(request.output, [path for path in (request.reference, request.source) if path is not None])
+    if request.reference is not None:
+        text = _text_of_files(request, request.reference)
+        title, sections = " and ".join(text.systems), [quality_section([text])]
+        if request.compare is not None:
+            sections.insert(0, comparison_section([text]))
+    elif request.source is not None:
+        raise ConfigError("--source: the source of a run is known; it belongs to files of translations, as --reference")
+    else:
+        run = read_run(request.run)
+        title, sections = run.name, _sections(request, run, console)
+    page = render_page(title, sections)
     write_output(request.output, page)
     console.info(f"wrote {request.output}")
 
 
-def _sections(request: ReportRequest, run: RunRecords) -> list[Section]:
-    return [run_section(run), data_section(run)]
+def _sections(request: ReportRequest, run: RunRecords, console: Console) -> list[Section]:
+    from nmt.report.run_section import run_section  # needs torch, which pages of files do not
+
+    sections = [run_section(run), data_section(run)]
+    texts, problems = run_texts(run, request.validation_lines, console.info)
+    sections.append(quality_section(texts, problems))
+    if request.compare is not None:
+        other = read_run(request.compare)
+        others, more = run_texts(other, request.validation_lines, console.info)
+        common, missing = common_texts(texts, others)
+        sections.append(comparison_section(common, training_frequencies(run.recipe), [*problems, *more, *missing]))
+    return sections
+
+
+def _text_of_files(request: ReportRequest, reference: Path) -> TranslatedText:
+    """Read files of translations and the texts that are parallel to them. Raises DataError as `nmt score` does."""
+    files = [request.run, *([] if request.compare is None else [request.compare])]
+    names = [file.name for file in files] if len({file.name for file in files}) == len(files) else list(map(str, files))
+    if len(set(names)) < len(files):
+        raise ConfigError(f"--compare {request.compare}: it is the same file as the first one; name another one")
+    translations = read_text(request.run)
+    others = {file: read_parallel(file, request.run, translations) for file in (*files[1:], reference)}
+    source = None if request.source is None else read_parallel(request.source, request.run, translations)
+    systems = dict(zip(names, (translations, *(others[file] for file in files[1:])), strict=True))
+    language = detect_language(others[reference])
+    return TranslatedText("text", "Text", ("", language.code), language, others[reference], systems, source)

@@ -128,8 +128,8 @@ def _read_texts(
     for output in (options.sentences, options.findings):
         if output is not None:
             check_file(output, [path for path in (hypothesis, *files) if path != STANDARD_INPUT])
-    hypotheses = _read(hypothesis)
-    lines = {path: _read_parallel(path, hypothesis, hypotheses) for path in dict.fromkeys(files)}
+    hypotheses = read_text(hypothesis)
+    lines = {path: read_parallel(path, hypothesis, hypotheses) for path in dict.fromkeys(files)}
     lines[hypothesis] = hypotheses
     return lines, _Texts(
         {path: lines[path] for path in dict.fromkeys((hypothesis, *others))},
@@ -214,7 +214,7 @@ def _name(path: Path) -> str:
     return "standard input" if path == STANDARD_INPUT else str(path)
 
 
-def _read(path: Path) -> list[str]:
+def read_text(path: Path) -> list[str]:
     """Read a text; in standard input and in pipes, bytes that are not UTF-8 become U+FFFD."""
     if path == STANDARD_INPUT:
         if sys.stdin is None:
@@ -230,9 +230,9 @@ def _read(path: Path) -> list[str]:
     return lines
 
 
-def _read_parallel(path: Path, hypothesis: Path, hypotheses: Sequence[str]) -> list[str]:
+def read_parallel(path: Path, hypothesis: Path, hypotheses: Sequence[str]) -> list[str]:
     """Read a file that must have as many lines as there are hypotheses."""
-    lines = _read(path)
+    lines = read_text(path)
     if len(lines) == len(hypotheses):
         return lines
     advice = "line n of one must belong to line n of the other"

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from nmt.evaluation.word_counts import FREQUENCIES, FREQUENCY_NAMES, word_list
 from nmt.text.normalize import normalize
 from nmt.text.words import words
 
@@ -33,14 +34,13 @@ def length_buckets(lines: Sequence[str]) -> list[Bucket]:
 
 
 def rarity_buckets(lines: Sequence[str], frequencies: Counter[str]) -> list[Bucket]:
-    """Group lines by how often their rarest word occurs in a text, given as counts of lowercase words.
+    """Group lines by how often their rarest word occurs in some text; empty buckets are left out.
 
-    >>> [bucket.name for bucket in rarity_buckets(["a cat", "a"], Counter(a=30))]
+    >>> [bucket.name for bucket in rarity_buckets(["A cat.", "A..."], Counter(a=30))]
     ['0', '10–99']
     """
-    limits, names = (0, 1, 9, 99, 999), ("0", "1", "2–9", "10–99", "100–999", "≥ 1000")
-    rarest = [min((frequencies[word] for word in words(normalize(line).lower())), default=0) for line in lines]
-    return _grouped(names, [bisect_left(limits, count) for count in rarest])
+    rarest = [min((frequencies[word] for word in word_list(line)), default=0) for line in lines]
+    return _grouped(FREQUENCY_NAMES, [bisect_left(FREQUENCIES, count) for count in rarest])
 
 
 def _grouped(names: Sequence[str], places: Sequence[int]) -> list[Bucket]:

@@ -1,0 +1,174 @@
+"""The section Comparison: two systems on the same text; who wins where, and which words and sentences differ.
+
+What compare-mt (Neubig et al. 2019) and MT-Telescope (Rei et al. 2021) show, with the paired bootstrap of sacreBLEU.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+
+import numpy as np
+import numpy.typing as npt
+
+from nmt.evaluation.buckets import rarity_buckets
+from nmt.evaluation.findings import KINDS, diagnose
+from nmt.evaluation.significance import Comparison, compare
+from nmt.evaluation.word_counts import NgramCount, count_words, distinctive_ngrams, word_accuracy, word_list
+from nmt.report.charts import Chart, bar_chart, histogram
+from nmt.report.line_view import folded, lines_html
+from nmt.report.page import Section, definitions, escape, table
+from nmt.report.quality_section import TranslatedText, length_chart, shown_lines
+
+_SHOWN = 10
+_NGRAMS = 15
+_EQUAL = 0.5
+"""Points of chrF: a line of a smaller difference is equally good."""
+
+Frequencies = tuple[Counter[str], Counter[str]]
+"""Counts of words in the source and in the target of the training text."""
+
+
+def comparison_section(
+    texts: Sequence[TranslatedText], frequencies: Frequencies | None = None, problems: Sequence[str] = ()
+) -> Section:
+    """Return the section of texts with two systems each; without frequencies, words are counted in the text itself."""
+    html = "".join(f'<p class="warning">{escape(problem)}</p>' for problem in problems)
+    charts: dict[str, Chart] = {}
+    for text in texts:
+        parts = {
+            "lengths": length_chart(text, list(text.systems), -1),
+            "differences": _difference_chart(text),
+            **_frequency_charts(text, frequencies),
+        }
+        charts |= {f"{text.id}-{name}": chart for name, chart in parts.items()}
+        places = "".join(f'<div data-chart="{text.id}-{name}"></div>' for name in parts)
+        html += f"<h3>{escape(text.title)}</h3>{_scores_html(text)}"
+        html += f'<div class="charts">{places}</div>{_words_html(text)}{_sentences_html(text)}'
+    return Section("comparison", "Comparison", html, charts, assets=("lines.css",))
+
+
+def _scores_html(text: TranslatedText) -> str:
+    """Return the scores with their significance, the number of lines won, and the faults of both systems."""
+    first, second = text.systems
+    comparisons = list(map(compare, text.measured(first), text.measured(second)))
+    rows = [
+        (one.name, one.value, one.baseline, f"{one.difference:+.2f}", f"{one.p_value:.3f}", _winner(one, first, second))
+        for one in comparisons
+    ]
+    head = ("metric", first, second, "difference", "p", "significantly better")
+    differences = _line_differences(text)
+    won, lost = (int((sign * differences > _EQUAL).sum()) for sign in (1, -1))
+    facts = [
+        (f"lines on which {first} is better", f"{won:,}", f"{won / len(differences):.1%}"),
+        (f"lines on which {second} is better", f"{lost:,}", f"{lost / len(differences):.1%}"),
+        ("equal lines", f"{len(differences) - won - lost:,}", f"within {_EQUAL} chrF"),
+        ("identical lines", f"{sum(map(str.__eq__, *text.systems.values())):,}", text.note),
+    ]
+    faults = [
+        Counter(one.kind for one in diagnose(lines, text.language, [text.reference], text.source))
+        for lines in text.systems.values()
+    ]
+    found = [
+        (kind, faults[0][kind], faults[1][kind], KINDS[kind]) for kind in KINDS if any(one[kind] for one in faults)
+    ]
+    html = table(head, rows, "Paired bootstrap resampling; a p below 0.05 is significant.")
+    signatures = "".join(f"<li>{escape(one.name)}: <code>{escape(one.signature)}</code></li>" for one in comparisons)
+    html += f"<ul>{signatures}</ul>{definitions(facts)}"
+    if found:
+        html += table(("fault", first, second, "the line has"), found, "Lines with faults.")
+    return html
+
+
+def _winner(one: Comparison, first: str, second: str) -> str:
+    return {"better": first, "worse": second}.get(one.verdict, "neither")
+
+
+def _line_differences(text: TranslatedText) -> npt.NDArray[np.float64]:
+    """Return chrF of the first system minus chrF of the second one for each line."""
+    first, second = (text.measured(name)[-1].line_scores() for name in text.systems)
+    return np.array(first, dtype=np.float64) - np.array(second, dtype=np.float64)
+
+
+def _difference_chart(text: TranslatedText) -> Chart:
+    first, second = text.systems
+    differences = _line_differences(text)
+    title = f"Lines by chrF of {first} minus chrF of {second}"
+    mean = float(differences.mean())
+    summary = f"Right of 0, {first} is better. The mean is {mean:+.2f}."
+    edges = np.arange(-100, 101, 5)
+    used = edges[(edges >= differences.min() - 5) & (edges <= differences.max() + 5)]
+    return histogram(title, summary, ("difference of chrF", "% of lines"), [("lines", differences)], used)
+
+
+def _frequency_charts(text: TranslatedText, frequencies: Frequencies | None) -> dict[str, Chart]:
+    """Return chrF by the frequency of the rarest source word, and the accuracy of words by their frequency."""
+    place = "this text" if frequencies is None else "the training text"
+    charts = {}
+    if text.source is not None:
+        counts = count_words(text.source) if frequencies is None else frequencies[0]
+        buckets = rarity_buckets(text.source, counts)
+        series = [
+            (name, {f"{one.name} ({len(one.lines):,})": text.measured(name)[-1].score_of(one.lines) for one in buckets})
+            for name in text.systems
+        ]
+        summary = f"How often the rarest word of the source occurs in {place}; in brackets the number of lines."
+        charts["rarity"] = bar_chart("chrF by the rarest source word", summary, ("frequency (lines)", "chrF2"), series)
+    counts = count_words(text.reference) if frequencies is None else frequencies[1]
+    accuracies = {name: word_accuracy(lines, text.reference, counts) for name, lines in text.systems.items()}
+    series = [(name, {one.name: one.f1 for one in groups}) for name, groups in accuracies.items()]
+    summary = f"F1 of words that output and reference share, by how often a word occurs in {place}."
+    charts["words"] = bar_chart("Accuracy of words by frequency", summary, ("frequency", "F1 in %"), series)
+    return charts
+
+
+def _words_html(text: TranslatedText) -> str:
+    """Return the n-grams that one system produces more often than the other."""
+    first, second = text.systems
+    preferred = distinctive_ngrams(text.systems[first], text.systems[second], text.reference, _NGRAMS)
+    html = "<h4>Words and phrases that one system uses more often</h4>"
+    head = ("", first, second, "reference", f"right in {first}", f"right in {second}")
+
+    def row(ngram: NgramCount) -> tuple[object, ...]:
+        return (ngram.text, *ngram.counts, ngram.in_reference, *ngram.right)
+
+    for name, ngrams in zip((first, second), preferred, strict=True):
+        if ngrams:
+            html += table(head, [row(one) for one in ngrams], f"More often in {name}.")
+    return html if any(preferred) else f"{html}<p>No word or phrase differs clearly in number.</p>"
+
+
+def _sentences_html(text: TranslatedText) -> str:
+    """Return the sentences that differ most in chrF, in both directions, and those that differ most in words."""
+    first, second = text.systems
+    differences = _line_differences(text)
+    values = [text.measured(name)[-1].line_scores() for name in text.systems]
+    scores = [f"chrF {one:.1f} and {two:.1f}" for one, two in zip(*values, strict=True)]
+    order = np.argsort(-differences, kind="stable").tolist()
+    better = [index for index in order[:_SHOWN] if differences[index] > _EQUAL]
+    worse = [index for index in order[::-1][:_SHOWN] if differences[index] < -_EQUAL]
+    changed = _most_changed(text)
+    html = (
+        f"<h4>Sentences that differ most</h4><p class='muted'><del>Words of {escape(first)} that {escape(second)} has "
+        f"not</del>, and <ins>the reverse</ins>.</p>"
+    )
+    for title, indices in (
+        (f"{first} is better", better),
+        (f"{second} is better", worse),
+        ("Most changed words", changed),
+    ):
+        if indices:
+            lines = shown_lines(text, list(text.systems), indices, scores)
+            html += folded(
+                f"{title} ({len(lines)})", lines_html(lines, text.languages), is_open=title != "Most changed words"
+            )
+    return html if better or worse or changed else f"{html}<p>The outputs are equally good.</p>"
+
+
+def _most_changed(text: TranslatedText) -> list[int]:
+    """Return the lines whose outputs share the smallest part of their words."""
+    ratios = []
+    for index, (one, two) in enumerate(zip(*text.systems.values(), strict=True)):
+        if one != two:
+            # an upper bound of the ratio that takes linear time
+            ratios.append((SequenceMatcher(None, word_list(one), word_list(two), autojunk=False).quick_ratio(), index))
+    return [index for _, index in sorted(ratios)[:_SHOWN]]

@@ -1,0 +1,150 @@
+"""The section Quality: scores of translated texts, best and worst sentences, faults."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from nmt.evaluation.buckets import length_buckets
+from nmt.evaluation.findings import KINDS, Finding, diagnose
+from nmt.evaluation.metrics import RESAMPLES, Measurement, measure
+from nmt.report.charts import Chart, bar_chart
+from nmt.report.line_view import LEGEND, LineTexts, folded, lines_html
+from nmt.report.page import Section, definitions, escape, table
+from nmt.text.languages import TargetLanguage
+
+METRICS = ("bleu", "chrf")
+_SHOWN = 10
+"""Best and worst sentences."""
+_EXAMPLES = 5
+"""Sentences of each kind of fault."""
+_ALL = 300
+"""Sentences in the complete list."""
+
+
+@dataclass(frozen=True)
+class TranslatedText:
+    """A text with its translations by one or two systems."""
+
+    id: str
+    """A word, such as `test`."""
+    title: str
+    """Such as `Test text`."""
+    languages: tuple[str, str]
+    """The codes of source and target; empty if unknown."""
+    language: TargetLanguage
+    """That of the target, for the metrics."""
+    reference: list[str]
+    systems: dict[str, list[str]]
+    source: list[str] | None = None
+    note: str = ""
+    """Which part of the text it is, and what translated it."""
+    measurements: dict[str, list[Measurement]] = field(default_factory=dict, compare=False)
+    """Of each system, in the order of `METRICS`; computed when they are needed."""
+
+    def measured(self, name: str) -> list[Measurement]:
+        """Return the statistics of a system under all metrics, computed once."""
+        if name not in self.measurements:
+            self.measurements[name] = [
+                measure(metric, self.systems[name], [self.reference], self.language) for metric in METRICS
+            ]
+        return self.measurements[name]
+
+    @property
+    def measured_length(self) -> tuple[str, list[str]]:
+        """The name and the lines of the text whose length makes the groups: the source, else the reference."""
+        return ("reference", self.reference) if self.source is None else ("source", self.source)
+
+
+def quality_section(texts: Sequence[TranslatedText], problems: Sequence[str] = ()) -> Section:
+    """Return the section of the first system of each text; problems are shown first."""
+    html = "".join(f'<p class="warning">{escape(problem)}</p>' for problem in problems)
+    if not texts and not problems:
+        html = "<p>This run has no translated text: the recipe names neither a test nor a validation text.</p>"
+    charts: dict[str, Chart] = {}
+    for text in texts:
+        content, chart = _text_html(text)
+        html += content
+        charts[f"{text.id}-length"] = chart
+    return Section("quality", "Quality", html, charts, assets=("lines.css",))
+
+
+def length_chart(text: TranslatedText, names: Sequence[str], metric: int) -> Chart:
+    """Return the scores of systems by the length of lines."""
+    side, lines = text.measured_length
+    buckets = length_buckets(lines)
+    measured = [text.measured(name)[metric] for name in names]
+    series = [
+        (name, {f"{bucket.name} ({len(bucket.lines):,})": one.score_of(bucket.lines) for bucket in buckets})
+        for name, one in zip(names, measured, strict=True)
+    ]
+    metric_name = measured[0].name
+    labels = (f"words of the {side} (lines)", metric_name)
+    summary = f"{metric_name} of lines of {len(buckets)} ranges of length; in brackets the number of lines."
+    return bar_chart(f"{metric_name} by length", summary, labels, series)
+
+
+def shown_lines(
+    text: TranslatedText,
+    names: Sequence[str],
+    indices: Iterable[int],
+    scores: Sequence[str],
+    findings: Sequence[Finding] = (),
+) -> list[LineTexts]:
+    """Return what is shown of the lines with these indices; `scores` has an entry for each line of the text."""
+    return [
+        LineTexts(
+            index + 1,
+            text.reference[index],
+            tuple((name, text.systems[name][index]) for name in names),
+            None if text.source is None else text.source[index],
+            scores[index],
+            [one for one in findings if one.line == index + 1],
+        )
+        for index in indices
+    ]
+
+
+def _text_html(text: TranslatedText) -> tuple[str, Chart]:
+    """Return the HTML of one text with a place for its chart, and the chart."""
+    name = next(iter(text.systems))
+    measured = text.measured(name)
+    scores = [one.score(RESAMPLES) for one in measured]
+    by_line = measured[-1].line_scores()
+    findings = diagnose(text.systems[name], text.language, [text.reference], text.source)
+    facts = [("lines", f"{len(by_line):,}", text.note)]
+    for score in scores:
+        assert score.confidence is not None
+        facts.append((score.name, f"{score.value:.2f}", f"± {score.confidence.margin:.2f} (95 %)"))
+    faulty = len({one.line for one in findings})
+    facts.append(("lines with faults", f"{faulty:,}", f"{faulty / len(by_line):.1%}"))
+    signatures = "".join(f"<li>{escape(one.name)}: <code>{escape(one.signature)}</code></li>" for one in scores)
+    line_scores = [f"{scores[-1].name} {value:.1f}" for value in by_line]
+    ordered = sorted(range(len(by_line)), key=lambda index: by_line[index])
+    worst, best = ordered[:_SHOWN], ordered[_SHOWN:][-_SHOWN:][::-1]
+
+    def show(indices: Iterable[int]) -> str:
+        return lines_html(shown_lines(text, [name], indices, line_scores, findings), text.languages)
+
+    html = f"<h3>{escape(text.title)}</h3>{definitions(facts)}<ul>{signatures}</ul>"
+    html += f'<div data-chart="{text.id}-length"></div>'
+    html += _findings_html(text, name, findings, line_scores)
+    html += f"<h4>Worst sentences</h4>{LEGEND}{show(worst)}"
+    if best:
+        html += folded(f"Best sentences ({len(best)})", show(best))
+    count = f"{_ALL:,} of {len(by_line):,}" if len(by_line) > _ALL else f"{len(by_line):,}"
+    html += folded(f"All sentences in order ({count})", show(range(min(_ALL, len(by_line)))))
+    return html, length_chart(text, [name], -1)
+
+
+def _findings_html(text: TranslatedText, name: str, findings: Sequence[Finding], scores: Sequence[str]) -> str:
+    """Return the counts of faults, and the first sentences of each kind."""
+    if not findings:
+        return "<h4>Faults</h4><p>No line has a fault of those that are looked for.</p>"
+    rows, examples = [], ""
+    for kind, meaning in KINDS.items():
+        own = [one for one in findings if one.kind == kind]
+        if own:
+            rows.append((kind, len(own), meaning))
+            lines = shown_lines(text, [name], [one.line - 1 for one in own[:_EXAMPLES]], scores, own)
+            title = f"{kind}: {len(lines)} of {len(own):,}" if len(own) > len(lines) else f"{kind}: {len(own)}"
+            examples += folded(title, lines_html(lines, text.languages))
+    return f"<h4>Faults</h4>{table(('kind', 'lines', 'the line has'), rows)}{examples}"
