@@ -503,6 +503,8 @@ HOSTILE_COMMANDS = [
         ["score", "text", "text", option, "?"]
         for option in ("--metric", "--target-lang", "--source", "--baseline", "--system", "--sentences", "--diagnose")
     ),
+    ["report", "text", "--reference", "?", "-o", "out"],
+    ["report", "text", "--reference", "text", "--compare", "?", "-o", "out"],
     ["average", "?", "-o", "out"],
     ["average", "run", "-o", "?"],
     ["average", "run", "-o", "out", "--last", "?"],

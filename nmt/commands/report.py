@@ -60,8 +60,11 @@ def _sections(request: ReportRequest, run: RunRecords, console: Console) -> list
     sections.append(quality_section(texts, problems))
     if request.compare is not None:
         other = read_run(request.compare)
+        if other.path.resolve() == run.path.resolve():
+            raise ConfigError(f"--compare {request.compare}: it is the same run; name another one")
         others, more = run_texts(other, request.validation_lines, console.info)
-        common, missing = common_texts(texts, others)
+        names = (run.name, other.name) if run.name != other.name else (str(run.path), str(other.path))
+        common, missing = common_texts(texts, others, names)
         sections.append(comparison_section(common, training_frequencies(run.recipe), [*problems, *more, *missing]))
     return sections
 

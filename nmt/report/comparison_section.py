@@ -52,7 +52,14 @@ def _scores_html(text: TranslatedText) -> str:
     first, second = text.systems
     comparisons = list(map(compare, text.measured(first), text.measured(second)))
     rows = [
-        (one.name, one.value, one.baseline, f"{one.difference:+.2f}", f"{one.p_value:.3f}", _winner(one, first, second))
+        (
+            one.name,
+            f"{one.value:.2f}",
+            f"{one.baseline:.2f}",
+            f"{one.difference:+.2f}",
+            f"{one.p_value:.3f}",
+            _winner(one, first, second),
+        )
         for one in comparisons
     ]
     head = ("metric", first, second, "difference", "p", "significantly better")
@@ -115,7 +122,8 @@ def _frequency_charts(text: TranslatedText, frequencies: Frequencies | None) -> 
         charts["rarity"] = bar_chart("chrF by the rarest source word", summary, ("frequency (lines)", "chrF2"), series)
     counts = count_words(text.reference) if frequencies is None else frequencies[1]
     accuracies = {name: word_accuracy(lines, text.reference, counts) for name, lines in text.systems.items()}
-    series = [(name, {one.name: one.f1 for one in groups}) for name, groups in accuracies.items()]
+    # words that the reference has not are never right
+    series = [(name, {one.name: one.f1 for one in groups if one.in_reference}) for name, groups in accuracies.items()]
     summary = f"F1 of words that output and reference share, by how often a word occurs in {place}."
     charts["words"] = bar_chart("Accuracy of words by frequency", summary, ("frequency", "F1 in %"), series)
     return charts

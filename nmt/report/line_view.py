@@ -42,7 +42,8 @@ def marked(text: str, other: str, element: str) -> str:
     """
     tokens, others = _TOKEN.findall(text[:_LONGEST]), _TOKEN.findall(other[:_LONGEST])
     html = ""
-    for operation, start, end, _, _ in SequenceMatcher(None, tokens, others, autojunk=False).get_opcodes():
+    # in sentences of 200 words and more, frequent words are no anchors: otherwise repetitions take cubic time
+    for operation, start, end, _, _ in SequenceMatcher(None, tokens, others).get_opcodes():
         part = escape("".join(tokens[start:end]))
         html += part if operation == "equal" or not part else f"<{element}>{part}</{element}>"
     return html + ("…" if len(text) > _LONGEST else "")

@@ -42,9 +42,9 @@ def run_texts(run: RunRecords, validation_lines: int, report: Report) -> tuple[l
 
 
 def common_texts(
-    first: Sequence[TranslatedText], second: Sequence[TranslatedText]
+    first: Sequence[TranslatedText], second: Sequence[TranslatedText], names: tuple[str, str]
 ) -> tuple[list[TranslatedText], list[str]]:
-    """Return the texts that both runs translated, each with two systems, and why one is missing.
+    """Return the texts that both runs translated, each with two systems of these names, and why one is missing.
 
     Lines of which only one run has the same source and reference are left out.
     """
@@ -56,7 +56,7 @@ def common_texts(
             continue
         assert text.source is not None
         assert other.source is not None
-        (name, lines), (other_name, other_lines) = *text.systems.items(), *other.systems.items()
+        (lines,), (other_lines,) = text.systems.values(), other.systems.values()
         places = {pair: index for index, pair in enumerate(zip(other.source, other.reference, strict=True))}
         pairs = [
             (index, places[pair])
@@ -67,9 +67,8 @@ def common_texts(
             problems.append(f"{text.title}: the runs have no sentence pair in common.")
             continue
         note = "" if len(pairs) == len(lines) else f"of {len(lines):,}: those that both runs have"
-        if other_name == name:
-            name, other_name = f"{name} (1)", f"{other_name} (2)"
-        systems = {name: [lines[index] for index, _ in pairs], other_name: [other_lines[index] for _, index in pairs]}
+        own = [lines[index] for index, _ in pairs], [other_lines[index] for _, index in pairs]
+        systems = dict(zip(names, own, strict=True))
         reference, source = ([side[index] for index, _ in pairs] for side in (text.reference, text.source))
         texts.append(
             TranslatedText(text.id, text.title, text.languages, text.language, reference, systems, source, note)

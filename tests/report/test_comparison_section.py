@@ -1,0 +1,80 @@
+"""The section Comparison: significance, lines won, charts by group, distinctive words, sentences that differ."""
+
+import re
+from collections import Counter
+from html import unescape
+
+from nmt.evaluation.metrics import compute
+from nmt.report.comparison_section import comparison_section
+from nmt.report.quality_section import TranslatedText
+from nmt.text.languages import target_language
+
+ITALIAN = target_language("it")
+REFERENCE = [f"il gatto {word} dorme sul tappeto rosso" for word in "abcdefghijklmnopqrst"]
+SOURCE = [f"the cat {word} sleeps on the red carpet" for word in "abcdefghijklmnopqrst"]
+GOOD = [*REFERENCE[:18], "il gatto s dorme", REFERENCE[19]]
+BAD = [*(line.replace("gatto", "cane") for line in REFERENCE[:18]), *REFERENCE[18:]]
+
+
+def text_of(first: list[str], second: list[str], source: list[str] | None = SOURCE) -> TranslatedText:
+    systems = {"A": first, "B": second}
+    return TranslatedText("test", "Test text", ("en", "it"), ITALIAN, REFERENCE, systems, source)
+
+
+def test_scores_and_winner() -> None:
+    html = unescape(comparison_section([text_of(GOOD, BAD)]).html)
+    good, bad = (compute("chrf", lines, [REFERENCE], ITALIAN).value for lines in (GOOD, BAD))
+    assert (
+        f"<td>chrF2</td><td>{good:.2f}</td><td>{bad:.2f}</td><td>{good - bad:+.2f}</td><td>0.001</td><td>A</td>" in html
+    )
+    assert "bs:1000|seed:12345" in html
+    cards = re.findall(r"<dt>(.*?)</dt><dd>(\d+)", html.split("Sentences that differ most")[0])
+    assert cards == [
+        ("lines on which A is better", "18"),
+        ("lines on which B is better", "1"),
+        ("equal lines", "1"),
+        ("identical lines", "1"),
+    ]
+
+
+def test_equal_systems_have_no_winner() -> None:
+    html = comparison_section([text_of(GOOD, list(GOOD))]).html
+    assert html.count("<td>neither</td>") == 2
+    assert "No word or phrase differs" in html
+    assert "The outputs are equally good." in html
+
+
+def test_charts_compare_both_systems_by_group() -> None:
+    section = comparison_section([text_of(GOOD, BAD)])
+    assert list(section.charts) == ["test-lengths", "test-differences", "test-rarity", "test-words"]
+    assert section.charts["test-lengths"].rows[0][0] == "6–10 (20)"
+    # in this text, each line has a word that occurs once
+    assert [row[0] for row in section.charts["test-rarity"].rows] == ["1 (20)"]
+    words = {row[0]: row[1:] for row in section.charts["test-words"].rows}
+    # "gatto" is missing 18 times in B
+    assert words["10–99"][0] > words["10–99"][1]
+    assert "in this text" in section.charts["test-words"].summary
+    frequencies = Counter({word: 50 for line in SOURCE for word in line.split()}), Counter({"gatto": 5000})
+    section = comparison_section([text_of(GOOD, BAD)], frequencies)
+    assert [row[0] for row in section.charts["test-rarity"].rows] == ["10–99 (20)"]
+    assert "in the training text" in section.charts["test-words"].summary
+    assert "test-rarity" not in comparison_section([text_of(GOOD, BAD, None)]).charts
+
+
+def test_words_and_sentences_that_differ_are_shown() -> None:
+    html = comparison_section([text_of(GOOD, BAD)]).html
+    assert "More often in A." in html
+    assert "<td>il gatto</td>" in html
+    assert "<td>il cane</td>" in html
+    assert "A is better (10)" in html
+    assert "B is better (1)" in html
+    better = html.split("B is better (1)</summary>")[1].split("</details>")[0]
+    assert "line 19 ·" in better
+    assert "<ins> sul tappeto rosso</ins>" in better
+
+
+def test_problems_come_first_and_text_is_escaped() -> None:
+    text = text_of(["<script>"] * 20, ["<img>"] * 20)
+    html = comparison_section([text], None, ["<no>"]).html
+    assert html.startswith('<p class="warning">&lt;no&gt;</p>')
+    assert not re.search("<(script|img|no)>", html)
