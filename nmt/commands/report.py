@@ -36,7 +36,8 @@ class ReportRequest:
 
 def report(request: ReportRequest, console: Console) -> None:
     """Write the page of a run, or of files of translations. Raises NMTError."""
-    check_file(request.output, [path for path in (request.reference, request.source) if path is not None])
+    inputs = request.run, request.compare, request.reference, request.source
+    check_file(request.output, [path for path in inputs if path is not None])
     if request.reference is not None:
         text = _text_of_files(request, request.reference)
         title, sections = " and ".join(text.systems), [quality_section([text])]

@@ -22,8 +22,7 @@ from nmt.evaluation.metrics import METRICS, RESAMPLES, Measurement, measure
 from nmt.evaluation.score_report import BucketScores, ScoreReport, SystemScores
 from nmt.evaluation.significance import compare
 from nmt.system.console import Advance, Console
-from nmt.system.files import replace_text
-from nmt.system.ownership import check_file
+from nmt.system.ownership import check_file, write_output
 from nmt.text.corpus import decode_line, open_text, read_lines
 from nmt.text.languages import TargetLanguage, detect_language, known_language
 
@@ -194,13 +193,13 @@ def _line_texts(texts: _Texts, hypotheses: Sequence[str], index: int) -> dict[st
 def _write_rows(file: Path, rows: Iterable[dict[str, Any]]) -> None:
     """Write rows with the same keys: as JSON lines for a name that ends with .json or .jsonl, else as TSV."""
     if file.suffix in (".json", ".jsonl"):
-        replace_text(file, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+        write_output(file, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
         return
     lines: list[str] = []
     for row in rows:
         lines += ["\t".join(row)] if not lines else []
         lines.append("\t".join(" ".join(str(value).split()) for value in row.values()))
-    replace_text(file, "".join(f"{line}\n" for line in lines))
+    write_output(file, "".join(f"{line}\n" for line in lines))
 
 
 def _known_metrics(names: Sequence[str]) -> list[str]:

@@ -124,7 +124,7 @@ def test_files_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
     assert "it is the same file as the first one" in same.stderr
     source = run_command("report", one, "--source", one, "-o", page)
     assert "--source: the source of a run is known" in source.stderr
-    over = run_command("report", one, "--reference", one, "-o", one)
+    over = run_command("report", one, "--reference", write_lines(tmp_path / "three", "a"), "-o", one)
     assert over.exit_code == 2
     assert one.read_text(encoding="utf-8") == "a\n"
     assert not page.exists()
