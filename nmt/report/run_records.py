@@ -137,7 +137,7 @@ def _read_log(file: Path, problems: list[str]) -> list[Record]:
         record = None
         with contextlib.suppress(ValueError, RecursionError):
             record = json.loads(line) if line.strip() else None
-        if isinstance(record, dict) and isinstance(record.get("step"), int) and isinstance(record.get("type"), str):
+        if isinstance(record, dict) and _is_complete(record):
             records.append(record)
         elif line.strip():
             damaged.append(index)
@@ -148,6 +148,11 @@ def _read_log(file: Path, problems: list[str]) -> list[Record]:
             f"{file.name}:{damaged[0]}: not a record of nmt train; {counted(len(damaged), 'line')} ignored."
         )
     return records
+
+
+def _is_complete(record: Record) -> bool:
+    needed = ("loss", "bleu", "chrf") if record.get("type") == "validation" else ()
+    return isinstance(record.get("step"), int) and all(number(record, key) is not None for key in needed)
 
 
 def _read_skipped(path: Path) -> list[Record]:
@@ -163,7 +168,7 @@ def _read_skipped(path: Path) -> list[Record]:
 
 def _ordered(records: Sequence[Record], kind: str) -> list[Record]:
     """Return the records of a type by step, the last one of each step."""
-    by_step = {record["step"]: record for record in records if record["type"] == kind}
+    by_step = {record["step"]: record for record in records if record.get("type") == kind}
     return [by_step[step] for step in sorted(by_step)]
 
 

@@ -94,7 +94,8 @@ def _speed(run: RunRecords) -> list[str]:
 def _interventions(run: RunRecords) -> str:
     """Return the skipped updates and rollbacks."""
     head = "<h3>Skipped updates and rollbacks</h3>"
-    rollbacks = 0 if run.progress is None else round(-math.log2(run.progress.adjustments.rate))
+    rate = 1.0 if run.progress is None else run.progress.adjustments.rate
+    rollbacks = round(-math.log2(rate)) if 0 < rate < 1 else 0  # each one halves the rate
     if not run.skipped and not rollbacks:
         return f"{head}<p>None.</p>"
     text = f"{counted(len(run.skipped), 'update')} skipped; {counted(rollbacks, 'rollback')} to an earlier checkpoint."

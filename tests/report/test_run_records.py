@@ -50,7 +50,9 @@ def test_incomplete_last_line_of_a_killed_process_is_left_out(tmp_path: Path) ->
     )
 
 
-@pytest.mark.parametrize("line", ["{", "[]", '{"type": "train"}', '{"step": 1}', "\x00\x00", "[" * 100_000])
+@pytest.mark.parametrize(
+    "line", ["{", "[]", '{"type": "train"}', '{"type": "validation", "step": 1}', "\x00\x00", "[" * 100_000]
+)
 def test_other_damaged_lines_are_named(tmp_path: Path, line: str) -> None:
     run = write_run(tmp_path / "run", [train_line(10, 3.0)])
     log = run / "metrics.jsonl"
