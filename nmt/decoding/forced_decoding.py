@@ -3,7 +3,6 @@
 B sentences, S source length, T target length, both with `</s>`; D width, H heads, C chosen heads, N = B·T.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,11 +14,9 @@ from torch import Tensor
 
 from nmt.batching.batch import pad
 from nmt.decoding.batch_runner import BatchRunner, Models, OnProgress, in_order, length_batches
-from nmt.decoding.step_model import Ensemble
-from nmt.errors import DataError
 from nmt.model.attention_weights import decode_with_attention
 from nmt.model.transformer import Transformer
-from nmt.text.tokenizer import BOS, EOS, Tokenizers
+from nmt.text.tokenizer import BOS, EOS
 
 Pair = tuple[Sequence[int], Sequence[int]]  # source ids and target ids, both without `</s>`
 
@@ -48,37 +45,6 @@ class Forced:
     def log_prob(self) -> float:
         """The log-probability of the whole translation."""
         return sum(self.token_log_probs)
-
-
-def force_texts(
-    runner: BatchRunner,
-    tokenizers: Tokenizers,
-    pairs: Sequence[tuple[str, str]],
-    budget: int,
-    on_progress: OnProgress | None = None,
-) -> list[list[tuple[str, float]]]:
-    """Return the pieces of given translations with their log-probabilities, the last `</s>`, for (source, text) pairs.
-
-    For several models, it is the logarithm of the mean of their probabilities.
-    Raises DataError for a line with more tokens than a model accepts.
-    """
-    encoded = [(tokenizers.source.encode(source), tokenizers.target.encode(text)) for source, text in pairs]
-    longest = Ensemble(runner.models).longest
-    for ids, (source, text) in zip(encoded, pairs, strict=True):
-        size = max(map(len, ids)) + 1
-        if longest is not None and size > longest:
-            line = source if len(ids[0]) + 1 == size else text
-            raise DataError(
-                f"'{line[:60]}…': {size:,} tokens, but this model accepts at most {longest:,}; leave this line out, "
-                "or cut it"
-            )
-    forced = force_all(runner, encoded, budget, on_progress=on_progress)
-    pieces = tokenizers.target.pieces
-    results = []
-    for (_, target), of_models in zip(encoded, forced, strict=True):
-        log_probs = np.logaddexp.reduce([one.token_log_probs for one in of_models]) - math.log(len(of_models))
-        results.append(list(zip([pieces[i] for i in [*target, EOS]], log_probs.tolist(), strict=True)))
-    return results
 
 
 def force_all(

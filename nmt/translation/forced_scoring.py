@@ -1,12 +1,17 @@
 """Forced scoring: the log-probabilities that the model assigns to given translations, token by token."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from nmt.decoding.alignment import Links, pharaoh
 from nmt.decoding.batch_runner import OnProgress
-from nmt.decoding.forced_decoding import force_texts
+from nmt.decoding.forced_decoding import force_all
+from nmt.errors import DataError
 from nmt.text.normalize import normalize
+from nmt.text.tokenizer import EOS
 from nmt.translation.pipeline import BatchResult, LineBatch
 from nmt.translation.result import plain_json
 from nmt.translation.translator import TranslateOptions, Translator
@@ -47,15 +52,31 @@ def score_given(
 ) -> list[ScoredTranslation]:
     """Score a given translation of each line; lines are never split, however long they are.
 
-    Raises ConfigError if another program translates, DataError for text that the model cannot represent.
+    With several models, a probability is the mean of theirs. Raises ConfigError if another program translates,
+    DataError for a line with more tokens than a model accepts.
     """
-    pairs, batch_tokens = list(zip(lines, map(normalize, texts), strict=True)), options.search.batch_tokens
-    runner = translator.require_torch("--reference")
-    tokens = force_texts(runner, translator.tokenizers, pairs, batch_tokens, on_progress)
+    runner, tokenizers = translator.require_torch("--reference"), translator.tokenizers
+    longest, batch_tokens = translator.engine.longest, options.search.batch_tokens
+    pairs = list(zip(lines, map(normalize, texts), strict=True))
+    encoded = [(tokenizers.source.encode(line), tokenizers.target.encode(text)) for line, text in pairs]
+    for ids, (line, text) in zip(encoded, pairs, strict=True):
+        size = max(map(len, ids)) + 1
+        if longest is not None and size > longest:
+            too_long = line if len(ids[0]) + 1 == size else text
+            raise DataError(
+                f"'{too_long[:60]}…': {size:,} tokens, but this model accepts at most {longest:,}; leave this line "
+                "out, or cut it"
+            )
+    forced = force_all(runner, encoded, batch_tokens, on_progress=on_progress)
     links: Sequence[Links | None] = [None] * len(pairs)
     if options.alignment:
         links = translator.align(pairs, batch_tokens, on_progress)
-    return [ScoredTranslation(*pair, own, linked) for pair, own, linked in zip(pairs, tokens, links, strict=True)]
+    pieces, scored = tokenizers.target.pieces, []
+    for pair, (_, target), of_models, linked in zip(pairs, encoded, forced, links, strict=True):
+        log_probs = np.logaddexp.reduce([one.token_log_probs for one in of_models]) - math.log(len(of_models))
+        tokens = list(zip([pieces[i] for i in [*target, EOS]], log_probs.tolist(), strict=True))
+        scored.append(ScoredTranslation(*pair, tokens, linked))
+    return scored
 
 
 def score_batch(

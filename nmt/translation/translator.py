@@ -74,6 +74,10 @@ class Segment:
     ids: list[int] = field(compare=False)  # source tokens without `</s>`
 
 
+Found = dict[Segment, list[Alternative]]  # the translations of each segment, best first
+PrefixedLine = tuple[str, str]  # a line and the required start of its translation
+
+
 @dataclass(frozen=True)
 class _Task:
     """The settings of one call of `translate_lines`."""
@@ -226,7 +230,7 @@ class Translator:
         texts = split_line(line, options.longest_source, lambda text: len(encode(text)))
         return [Segment(text, "" if i else prefix, encode(text)) for i, text in enumerate(texts)]
 
-    def _search(self, segments: Sequence[Segment], task: _Task) -> dict[Segment, list[Alternative]]:
+    def _search(self, segments: Sequence[Segment], task: _Task) -> Found:
         """Step 2: search for translations that start with the prefix; returns those of each segment, best first."""
         required = {segment: task.output.prefix(segment.prefix) for segment in segments if segment.ids}
         found = self._alternatives(required, task.options.search, task)
@@ -236,7 +240,7 @@ class Translator:
                 found[segment] = [samples[i] for i in ranked[: task.options.n_best]]
         return found | {segment: [Alternative(segment.prefix, 0.0)] for segment in segments if not segment.ids}
 
-    def _repair(self, found: Mapping[Segment, list[Alternative]], task: _Task) -> dict[Segment, list[Alternative]]:
+    def _repair(self, found: Found, task: _Task) -> Found:
         """Step 3: search with constraints where content is missing or surplus; returns only what is better.
 
         In this search `<unk>` represents a required phrase and nothing else.
@@ -252,11 +256,8 @@ class Translator:
         return {one: found for one, found in repaired.items() if task.errors(one, found[0]) < errors[one][0]}
 
     def _assemble(
-        self,
-        segments_of: Mapping[tuple[str, str], Sequence[Segment]],
-        found: Mapping[Segment, Sequence[Alternative]],
-        task: _Task,
-    ) -> dict[tuple[str, str], Translation]:
+        self, segments_of: Mapping[PrefixedLine, Sequence[Segment]], found: Found, task: _Task
+    ) -> dict[PrefixedLine, Translation]:
         """Step 4: join the segments of each line, compare the content of both sides, and align words if requested."""
         links_of: dict[Segment, tuple[str, str, Links]] = {}
         if task.options.alignment:
@@ -271,9 +272,7 @@ class Translator:
             translations[line, prefix] = replace(joined, diff=diff, alignment=alignment)
         return translations
 
-    def _alternatives(
-        self, required: Mapping[Segment, Constraints], search: SearchOptions, task: _Task
-    ) -> dict[Segment, list[Alternative]]:
+    def _alternatives(self, required: Mapping[Segment, Constraints], search: SearchOptions, task: _Task) -> Found:
         """Search under constraints; returns the translations of each segment as text, best first."""
         sentences = [segment.ids for segment in required]
         constraints_of = list(required.values())

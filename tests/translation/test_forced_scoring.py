@@ -15,7 +15,6 @@ from nmt.config import RuntimeSettings
 from nmt.decoding.alignment import align
 from nmt.decoding.batch_runner import BatchRunner
 from nmt.decoding.engine import TorchEngine
-from nmt.decoding.forced_decoding import force_texts
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.export.ctranslate2_engine import ExportedModel
 from nmt.model.checkpoint import CONFIG_FILE, AlignmentHeads, LoadedModel, keep_alignment, load_model
@@ -96,10 +95,13 @@ class TestScoreGiven:
 
     def test_ensemble_averages_probabilities(self, loaded: LoadedModel) -> None:
         other = replace(loaded, model=type(loaded.model)(loaded.model.settings, 300, 300).eval())
-        pairs = [("the cat", "il gatto"), ("we drink tea", "")]
+        translators = (Translator(loaded, CPU), Translator(other, CPU), Translator(loaded, CPU, [other]))
         one, two, both = (
-            force_texts(BatchRunner([one.model for one in models]), loaded.tokenizers, pairs, 100)
-            for models in ([loaded], [other], [loaded, other])
+            [
+                scored.tokens
+                for scored in score_given(each, ["the cat", "we drink tea"], ["il gatto", ""], each.options())
+            ]
+            for each in translators
         )
         for first, second, mean in zip(one, two, both, strict=True):
             expected = [math.log((math.exp(a) + math.exp(b)) / 2) for (_, a), (_, b) in zip(first, second, strict=True)]
