@@ -46,10 +46,7 @@ class Resegmentation:
 
     def of(self, pairs: Pairs, indices: Indices, epoch: int) -> Pairs:
         """Return the pairs at `indices` with the segmentations of this epoch."""
-        return (
-            self._side(pairs[0], indices, epoch, "source"),
-            self._side(pairs[1], indices, epoch, "target"),
-        )
+        return self._side(pairs[0], indices, epoch, "source"), self._side(pairs[1], indices, epoch, "target")
 
     def _side(self, sentences: Sentences, indices: Indices, epoch: int, side: str) -> Sentences:
         sampler = self.source if side == "source" else self.target

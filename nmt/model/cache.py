@@ -61,9 +61,8 @@ class RowCache:
     def begin_step(self) -> "RowCache | SharedCache":
         """Reserve space for the newest token of each row; return this cache, or a `SharedCache` if that is faster."""
         if self.length >= _SHARE_FROM and self.beams.width <= _SHARE_BEAM:
-            return SharedCache(
-                [self._by_sentence(layer) for layer in self.layers], self.beams, self.length
-            ).begin_step()
+            layers = [self._by_sentence(layer) for layer in self.layers]
+            return SharedCache(layers, self.beams, self.length).begin_step()
         self.length += 1
         return self
 
@@ -200,9 +199,8 @@ class DecoderCache:
         count, heads, _, width = keys.shape
         sentences = torch.arange(count, device=keys.device)
         self.beams = Beams.of(sentences, torch.ones_like(sentences, dtype=torch.bool), count, beam)
-        self.target: RowCache | SharedCache = RowCache(
-            [keys.new_empty(0, count, heads, 2, width) for _ in source], self.beams, 0
-        )
+        layers = [keys.new_empty(0, count, heads, 2, width) for _ in source]
+        self.target: RowCache | SharedCache = RowCache(layers, self.beams, 0)
 
     def begin_step(self) -> None:
         """Reserve space for the newest token of each row."""

@@ -63,9 +63,9 @@ class RunDirectory:
         self.path = path
         self.checkpoints = path / "checkpoints"
         self.metrics = MetricsLog(path / "metrics.jsonl")
-        self.board: TensorBoard | None = None
         self.recipe = path / "recipe.yaml"
         self.rank = distributed.rank()
+        self._logs: list[MetricsLog | TensorBoard] = [] if self.rank else [self.metrics]
         self.skipped = path / (f"skipped-{self.rank}" if self.rank else "skipped")
 
     @contextmanager
@@ -98,7 +98,7 @@ class RunDirectory:
         For rank 0. The caller has checked that the run holds only files of nmt, and that the recipe may continue it.
         """
         if recipe.train.tensorboard:
-            self.board = TensorBoard(self.path / "tensorboard")
+            self._logs.append(TensorBoard(self.path / "tensorboard"))
         self.path.mkdir(parents=True, exist_ok=True)
         machine = {**environment(recipe.runtime), "processes": distributed.world_size()}
         mark_directory(self.path, RUN, {"environment": machine})
@@ -210,17 +210,13 @@ class RunDirectory:
 
     def log(self, record: dict[str, Any]) -> None:
         """Append one line to metrics.jsonl, and to TensorBoard with train.tensorboard."""
-        if not self.rank:
-            self.metrics.append(record)
-            if self.board is not None:
-                self.board.append(record)
+        for log in self._logs:
+            log.append(record)
 
     def truncate_log(self, progress: Progress) -> None:
         """Drop all that was logged after a checkpoint."""
-        if not self.rank:
-            self.metrics.truncate(progress.step, progress.validated_at)
-            if self.board is not None:
-                self.board.truncate(progress.step)
+        for log in self._logs:
+            log.truncate(progress.step, progress.validated_at)
 
     def checkpoint(self, step: int) -> Path:
         """Return the directory of a step's checkpoint."""

@@ -101,7 +101,7 @@ class TensorBoard:
                 self._writer.add_scalar(f"{record['type']}/{name}", value, record["step"])
         self._writer.flush()
 
-    def truncate(self, step: int) -> None:
+    def truncate(self, step: int, validated_at: int = 0) -> None:
         """Replace later steps by those that are appended from now on."""
         self._first_step = step + 1
         if self._writer is not None:
