@@ -94,7 +94,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     os.chdir(folder)
     try:
         for arguments in (
-            ("train", "--config", recipe),
+            ("train", "--config", recipe, "--set", f"data.test={{tsv: {folder / 'test.tsv'}}}"),
             ("average", "run", "-o", "model"),
             ("export", "run", "export", "--to", "ctranslate2"),
             ("figures", "figures"),
@@ -222,6 +222,17 @@ def test_inputs_in_the_run_folder_are_kept(trained: Path, where: str, restart: l
             (folder / "test.tsv").rename(run / name)
             overrides = ["--set", f"{key}={{tsv: run/{name}}}"]
         refused(["train", "--config", recipe, *overrides, *restart], folder)
+
+
+@pytest.mark.parametrize("restart", [[], ["--restart"]], ids=["", "restart"])
+@pytest.mark.parametrize("name", ["recipe.yaml", "test.txt", "test.json"])
+def test_files_of_a_run_that_the_user_changed_are_kept(trained: Path, name: str, restart: list[str]) -> None:
+    with fresh_folder() as folder:
+        shutil.copytree(trained / "run", folder / "run", symlinks=True)
+        with (folder / "run" / name).open("a") as file:
+            file.write("# my note\n")
+        arguments = ["train", "--config", trained / "recipe.yaml", "--set", f"run={folder / 'run'}", *restart]
+        assert f"it holds {name}, which nmt did not write or which was changed" in refused(arguments, folder)
 
 
 # translate -o FILE

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from nmt.text.filters import RULES
 from nmt.text.overlap import Overlap
 from nmt.text.preparation import count_overlaps, initial_tokenizers, write_corpus
 from nmt.text.prepared import Manifest, PreparedCorpus
-from nmt.text.provenance import files_of_test_text, input_files, record, why_changed, why_stale
+from nmt.text.provenance import check_readable, files_of_test_text, input_files, record, why_changed, why_stale
 
 
 def prepare(recipe: Recipe, console: Console, force: bool = False) -> PreparedCorpus:
@@ -30,6 +30,7 @@ def prepare(recipe: Recipe, console: Console, force: bool = False) -> PreparedCo
         initial_tokenizers(recipe, initial)  # check the recipe against it, also if the corpus is current
     found = "--force" if force else _current_corpus(recipe)
     if isinstance(found, str):
+        check_readable({**input_files(recipe), **files_of_test_text(recipe)})
         with _sole_writer(directory, console):
             if not force:  # another process may have prepared it meanwhile
                 found = _current_corpus(recipe)
@@ -60,13 +61,20 @@ def _sole_writer(directory: Path, console: Console) -> Iterator[None]:
     """Hold the lock on a prepared corpus; wait, with a message, while another process holds it."""
     _check_replaceable(directory)
     place = real_path(directory)
+    made = [folder for folder in place.parents if not folder.exists()]
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(f"{directory}: cannot write it: {error.strerror}; name another folder as `prepared`") from None
     lock = place.with_name(f".{place.name}.lock")
-    with lock_file(lock, lambda holder: console.info(f"{directory}: {holder} is preparing it; waiting"), console.warn):
-        yield
+    wait = lambda holder: console.info(f"{directory}: {holder} is preparing it; waiting")  # noqa: E731
+    try:
+        with lock_file(lock, wait, console.warn):
+            yield
+    finally:
+        with suppress(OSError):
+            for folder in made:
+                folder.rmdir()  # if it is empty: nothing was written
 
 
 def _prepare(recipe: Recipe, console: Console) -> PreparedCorpus:

@@ -211,7 +211,8 @@ def evaluate_test(recipe: Recipe, pairs: list[SentencePair], run: RunDirectory, 
     with console.progress_through("testing", len(pairs), "sentences") as show:
         result = evaluate(loaded, recipe.runtime, sources, references, recipe.data.test.tag, show)
     if distributed.rank() == 0:
-        result.write(run.path / "test.txt", run.path / "test.json")
+        run.write("test.txt", result.as_text())
+        run.write("test.json", result.as_json())
     for score in result.scores:
         console.info(f"test {score.name} {score.value:.2f}  {score.signature}")
     return result

@@ -12,6 +12,7 @@ Reading ends soon, in little memory, whatever the file holds: its size and the n
 """
 
 import errno
+import os
 import re
 import stat
 import sys
@@ -121,12 +122,19 @@ def read(path: Path) -> Document:
 
 
 def read_limited(path: Path) -> bytes:
-    """Return the content of a small file or pipe. Raises OSError, also for a device and for too many bytes."""
+    """Return the content of a small file or pipe.
+
+    Raises OSError, also for a device, for a pipe into which no process writes, and for too many bytes.
+    """
     mode = path.stat().st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISDIR(mode)):
         raise OSError(errno.EINVAL, "expected a file or a pipe, found a device")
-    with path.open("rb") as file:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # opening a pipe would wait for a process that writes
+    os.set_blocking(descriptor, True)
+    with open(descriptor, "rb") as file:
         content = file.read(LARGEST_FILE + 1)
+    if stat.S_ISFIFO(mode) and not content:
+        raise OSError(errno.EPIPE, "a pipe into which no process writes")
     if len(content) > LARGEST_FILE:
         raise OSError(errno.EFBIG, f"larger than {LARGEST_FILE >> 20} MiB")
     return content

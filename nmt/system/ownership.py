@@ -4,6 +4,7 @@ A directory that nmt writes carries a marker file. It is replaced only if the ma
 one that nmt wrote; anything else belongs to the user and is never changed.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -178,9 +179,29 @@ def is_directory_of(directory: Path, kind: DirectoryKind) -> bool:
 
 def mark_directory(directory: Path, kind: DirectoryKind, content: dict[str, Any] | None = None) -> None:
     """Write the marker of a kind that has a format name, with further content, unless it is there with this content."""
-    marker = {"format": kind.format, "format_version": kind.version, **(content or {})}
-    if _read_marker(directory, kind) != marker:
+    before = _read_marker(directory, kind)
+    kept = {"written": _written(before)} if "written" in before else {}
+    marker = {"format": kind.format, "format_version": kind.version, **kept, **(content or {})}
+    if before != marker:
         replace_text(directory / kind.marker, json.dumps(marker, indent=2) + "\n")
+
+
+def write_recorded(directory: Path, kind: DirectoryKind, name: str, text: str) -> None:
+    """Write a text file into a marked directory; the marker records its digest, so that a later change is noticed.
+
+    The digest of the file before is recorded too: a process may be killed before it is replaced.
+    """
+    file, marker = directory / name, _read_marker(directory, kind)
+    digests = {digest_of(file)} if file.is_file() else set()
+    digests.add(hashlib.sha256(text.encode()).hexdigest())
+    mark_directory(directory, kind, {**marker, "written": {**_written(marker), name: sorted(digests)}})
+    replace_text(file, text)
+
+
+def _written(marker: dict[str, Any]) -> dict[str, Any]:
+    """Return the digests of the files that `write_recorded` wrote, by their names."""
+    written = marker.get("written")
+    return written if isinstance(written, dict) else {}
 
 
 def _run_above(place: Path) -> Path | None:
@@ -198,10 +219,13 @@ def _why_not_owned(directory: Path, kind: DirectoryKind) -> str | None:
         return None
     if not is_directory_of(directory, kind):
         return f"it holds files, such as {entries[0]}, but is not {kind.name} that nmt wrote"
-    digests = _read_marker(directory, kind).get("files", {})
+    marker = _read_marker(directory, kind)
+    digests, written = marker.get("files", {}), _written(marker)
     for entry in entries:
         if kind.files is not None:
             known = re.fullmatch(kind.files, entry) is not None
+            if known and entry in written:
+                known = digest_of(directory / entry) in str(written[entry])
         else:
             is_file = entry[-1] not in "/@|"
             known = entry == kind.marker or (is_file and digests.get(entry) == digest_of(directory / entry))

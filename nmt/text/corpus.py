@@ -73,6 +73,15 @@ def decode_line(raw: bytes) -> str:
     return raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", errors="replace")
 
 
+def is_utf8(raw: bytes) -> bool:
+    """Return whether a line is UTF-8."""
+    try:
+        raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def read_lines(path: Path) -> Iterator[str]:
     """Yield the lines of a text file without their `\\n` or `\\r\\n`.
 

@@ -74,15 +74,19 @@ def files_of_test_text(recipe: Recipe) -> dict[str, Path]:
     return {} if test is None else {f"data.test.{name}": path for name, path in test.files.items()}
 
 
-def record(files: dict[str, Path]) -> tuple[InputFile, ...]:
-    """Return the size, time and digest of files. Raises DataError, with the key, for a file that cannot be read."""
-    recorded = []
+def check_readable(files: dict[str, Path]) -> None:
+    """Raise DataError, with the key, for a file that cannot be read."""
     for key, path in files.items():
         try:
-            recorded.append(_record(path))
+            open_file(path).close()
         except DataError as error:
             raise DataError(f"{key}: {error}") from None
-    return tuple(recorded)
+
+
+def record(files: dict[str, Path]) -> tuple[InputFile, ...]:
+    """Return the size, time and digest of files. Raises DataError as `check_readable` does."""
+    check_readable(files)
+    return tuple(map(_record, files.values()))
 
 
 def _record(path: Path) -> InputFile:

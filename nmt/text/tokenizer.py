@@ -11,6 +11,7 @@ and after decoding by a character that normalized text does not contain.
 
 import io
 import re
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,6 +31,7 @@ PAD, UNK, BOS, EOS = range(4)
 _SPACE_MARK, _REPLACEMENT = "▁", "\ufdd0"
 _TRAINING_SENTENCES = 2_000_000
 """More text changes the pieces little and needs more RAM; SentencePiece draws a sample, always the same."""
+_LARGEST_MODEL = 2**28  # bytes; a million pieces take about 20 MiB
 _LONGEST_LINE = 4192  # bytes; SentencePiece ignores longer lines
 _TRAINING_THREADS = 8  # fixed, because sums of floats, and with them the pieces, depend on the number of threads
 
@@ -255,6 +257,9 @@ def _escape(text: str) -> str:
 
 def _load_file(path: Path) -> Tokenizer:
     try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST_MODEL:
+            raise ModelError(f"expected a regular file of at most {_LARGEST_MODEL >> 20} MiB")
         return Tokenizer.from_bytes(path.read_bytes())
     except FileNotFoundError:
         raise ModelError(f"{path.parent}: no {path.name} here; a complete directory holds its tokenizer") from None

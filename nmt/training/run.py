@@ -40,8 +40,8 @@ from nmt.model.checkpoint import (
 from nmt.model.transformer import Transformer
 from nmt.system import distributed
 from nmt.system.device import environment
-from nmt.system.files import lock_file, replace_link, replace_text, staged_directory
-from nmt.system.ownership import RUN, mark_directory
+from nmt.system.files import lock_file, replace_link, staged_directory
+from nmt.system.ownership import RUN, mark_directory, write_recorded
 from nmt.training.optimizer import load_optimizer, optimizer_tensors
 from nmt.training.progress import PROGRESS_FILE, Progress, read_progress
 from nmt.training.run_log import MetricsLog, TensorBoard
@@ -106,7 +106,11 @@ class RunDirectory:
             self._clear()
         self.checkpoints.resolve().mkdir(parents=True, exist_ok=True)
         self._clear_leftovers()
-        replace_text(self.recipe, recipe_to_yaml(recipe))
+        self.write("recipe.yaml", recipe_to_yaml(recipe))
+
+    def write(self, name: str, text: str) -> None:
+        """Write a text file of the run, and record its digest: a user's change to it is never overwritten."""
+        write_recorded(self.path, RUN, name, text)
 
     def _clear(self) -> None:
         """Remove all that training wrote, but not the prepared corpus."""

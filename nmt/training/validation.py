@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +21,6 @@ from nmt.model.transformer import Transformer
 from nmt.system import distributed
 from nmt.system.console import AdvanceTo
 from nmt.system.device import autocast
-from nmt.system.files import replace_text
 from nmt.text.languages import target_language
 from nmt.text.prepared import PreparedSplit
 from nmt.training.loss import Objective
@@ -78,10 +76,13 @@ class Evaluation:
         """Both scores."""
         return self.bleu, self.chrf
 
-    def write(self, translations: Path, scores: Path) -> None:
-        """Write the translations, a line each, and the scores as JSON."""
-        replace_text(translations, "".join(line + "\n" for line in self.translations))
-        replace_text(scores, json.dumps([asdict(score) for score in self.scores], indent=2) + "\n")
+    def as_text(self) -> str:
+        """Return the translations, a line each."""
+        return "".join(line + "\n" for line in self.translations)
+
+    def as_json(self) -> str:
+        """Return the scores as JSON."""
+        return json.dumps([asdict(score) for score in self.scores], indent=2) + "\n"
 
 
 def sharing_weights(model: Transformer) -> Transformer:

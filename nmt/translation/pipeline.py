@@ -18,7 +18,7 @@ from nmt.decoding.batch_runner import OnProgress
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import AdvanceTo, Console, counted
 from nmt.system.distributed import rank, scatter_map
-from nmt.text.corpus import decode_line, open_text, read_lines
+from nmt.text.corpus import decode_line, is_utf8, open_text, read_lines
 from nmt.translation.sinks import Fingerprint, ResumableFile, StreamOutput
 from nmt.translation.translator import LINE_BATCH_SIZE, TranslateOptions, Translator
 
@@ -182,6 +182,7 @@ def process_lines(
     parallel text of another length, and errors of `process`.
     """
     flagged: list[int] = []
+    invalid: list[int] = []
     if source.is_terminal:
         console.info("type or paste text, one sentence a line; Ctrl-D ends")
     if output.lines:
@@ -197,11 +198,17 @@ def process_lines(
             for batch, result in scatter_map(batches, work):
                 output.write(batch.lines, result.text)
                 flagged += result.flagged
+                invalid += [number for number, line in enumerate(batch.lines, batch.first) if not is_utf8(line)]
                 progress.update(batch, 1.0)
     except KeyboardInterrupt:
         if isinstance(output, ResumableFile):
             console.info(f"{counted(output.lines, 'line')} done; the same command continues after them")
         raise
+    if invalid:
+        console.warn(
+            f"not UTF-8: {counted(len(invalid), 'line')} of the input, the first is line {invalid[0]:,}; "
+            "the invalid bytes were read as U+FFFD"
+        )
     return flagged
 
 

@@ -293,13 +293,13 @@ def test_errors_in_the_text_name_the_line_and_leave_no_corpus(folder: Path) -> N
         file.write(b"caff\xe8\tx\n")
     with pytest.raises(DataError, match=r"train\.tsv:301: not UTF-8"):
         prepare(recipe(folder), QUIET)
-    assert list((folder / "run").iterdir()) == []
+    assert not (folder / "run").exists()
     write_tsv(folder / "train.tsv", pairs(300))
     with pytest.raises(ConfigError, match=r"tokenizer\.vocab_size: found 9999, but this text yields at most \d+"):
         prepare(recipe(folder, "tokenizer.vocab_size=9999"), QUIET)
     with pytest.raises(DataError, match=r"^data\.valid\.tsv: .*gone\.tsv: no such file"):
         prepare(recipe(folder, f"data.valid.tsv={folder / 'gone.tsv'}"), QUIET)
-    assert list((folder / "run").iterdir()) == []
+    assert not (folder / "run").exists()
 
 
 def test_full_disk_leaves_no_corpus(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,7 +309,7 @@ def test_full_disk_leaves_no_corpus(folder: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("nmt.text.prepared._SideWriter.extend", full)
     with pytest.raises(DataError, match=r"prepared: cannot write it: No space left on device; free some space"):
         prepare(recipe(folder), QUIET)
-    assert list((folder / "run").iterdir()) == []
+    assert not (folder / "run").exists()
 
 
 def test_text_that_changes_during_preparation_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,7 +322,27 @@ def test_text_that_changes_during_preparation_is_refused(folder: Path, monkeypat
     monkeypatch.setattr(preparation, "write_valid_text", write_and_touch)
     with pytest.raises(DataError, match=r"train\.tsv: changed while it was read"):
         prepare(recipe(folder), QUIET)
-    assert list((folder / "run").iterdir()) == []
+    assert not (folder / "run").exists()
+
+
+@pytest.mark.parametrize("key", ["data.valid.tsv", "data.test.tsv", "data.train.0.tsv"])
+def test_texts_that_are_no_files_are_refused_before_preparation(
+    folder: Path, capsys: pytest.CaptureFixture[str], key: str
+) -> None:
+    os.mkfifo(folder / "pipe")
+    for path in (folder / "pipe", Path("/dev/zero"), folder):
+        with pytest.raises(DataError, match=rf"^{key}: {path}: expected a text file, found "):
+            prepare(recipe(folder, f"{key}={path}"), Console())
+    assert capsys.readouterr().err == ""
+    assert not (folder / "run").exists()
+
+
+def test_failed_preparation_removes_only_folders_that_it_made(folder: Path) -> None:
+    (folder / "train.tsv").write_text("no tab\n")
+    (folder / "mine").mkdir()
+    with pytest.raises(DataError, match="1 column"):
+        prepare(recipe(folder, f"prepared={folder / 'mine' / 'new' / 'deep' / 'prepared'}"), QUIET)
+    assert list((folder / "mine").iterdir()) == []
 
 
 def test_prepare_recovers_from_a_killed_one(folder: Path, warm_python: str) -> None:

@@ -163,6 +163,18 @@ def test_large_files_and_devices_are_refused(recipe: Path) -> None:
             strict_yaml.read(Path(device))
 
 
+def test_pipe_is_read_only_if_a_process_writes_into_it(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(ConfigError, match=r"pipe: cannot read the recipe: a pipe into which no process writes"):
+        strict_yaml.read(pipe)
+    reading, writing = os.pipe()
+    os.write(writing, b"name: piped\n")
+    os.close(writing)
+    assert strict_yaml.read(Path(f"/dev/fd/{reading}")).data == {"name": "piped"}
+    os.close(reading)
+
+
 def test_pipe_is_read(recipe: Path) -> None:
     reading, writing = os.pipe()
     os.write(writing, b"a: 1\n")

@@ -8,7 +8,17 @@ from pathlib import Path
 import pytest
 
 from nmt.errors import ConfigError
-from nmt.system.ownership import MODEL, PREPARED, RUN, check_directory, check_file, mark_directory, replace_directory
+from nmt.system import ownership
+from nmt.system.ownership import (
+    MODEL,
+    PREPARED,
+    RUN,
+    check_directory,
+    check_file,
+    mark_directory,
+    replace_directory,
+    write_recorded,
+)
 
 
 def names(directory: Path) -> list[str]:
@@ -186,3 +196,39 @@ def test_unsuitable_output_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "text").chmod(0o444)
     with pytest.raises(ConfigError, match="link: cannot write it: it is read-only; name another file"):
         check_file(tmp_path / "link")
+
+
+def test_change_to_a_recorded_file_is_noticed(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    mark_directory(run, RUN, {"environment": {"nmt": "1"}})
+    for text in ("name: one\n", "name: two\n", "name: one\n"):
+        write_recorded(run, RUN, "recipe.yaml", text)
+        assert (run / "recipe.yaml").read_text() == text
+        check_directory(run, RUN)
+    mark_directory(run, RUN, {"environment": {"nmt": "2"}})
+    (run / "recipe.yaml").write_text("name: one  # my comment\n")
+    with pytest.raises(ConfigError, match=r"it holds recipe\.yaml, which nmt did not write or which was changed since"):
+        check_directory(run, RUN)
+    (run / "recipe.yaml").unlink()
+    check_directory(run, RUN)
+
+
+def test_kill_before_a_recorded_file_is_replaced_leaves_a_directory_of_nmt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    mark_directory(run, RUN)
+    write_recorded(run, RUN, "test.txt", "before\n")
+    plain = ownership.replace_text
+
+    def killed(file: Path, text: str) -> None:
+        if file.name == "test.txt":
+            raise KeyboardInterrupt
+        plain(file, text)
+
+    monkeypatch.setattr(ownership, "replace_text", killed)
+    with pytest.raises(KeyboardInterrupt):
+        write_recorded(run, RUN, "test.txt", "after\n")
+    check_directory(run, RUN)

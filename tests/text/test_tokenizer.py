@@ -1,6 +1,7 @@
 """Tokenizer: round trip, special symbols in text, reproducible training, and errors."""
 
 import io
+import os
 import random
 import re
 import time
@@ -165,6 +166,19 @@ def test_absent_or_damaged_tokenizer_is_refused(tokenizer: Tokenizer, tmp_path: 
         (tmp_path / "tokenizer.model").write_bytes(content)
         with pytest.raises(ModelError, match=r"tokenizer\.model: not a SentencePiece model, or a damaged one"):
             Tokenizers.load(tmp_path)
+
+
+def test_tokenizer_that_is_no_regular_file_of_bounded_size_is_refused(tmp_path: Path) -> None:
+    """Reading a pipe would wait, and reading a device would not end."""
+    for name in ("pipe", "device", "large"):
+        (tmp_path / name).mkdir()
+    os.mkfifo(tmp_path / "pipe" / "tokenizer.model")
+    (tmp_path / "device" / "tokenizer.model").symlink_to("/dev/zero")
+    with (tmp_path / "large" / "tokenizer.model").open("wb") as file:
+        file.truncate(2**40)
+    for name in ("pipe", "device", "large"):
+        with pytest.raises(ModelError, match=r"tokenizer\.model: expected a regular file of at most 256 MiB"):
+            Tokenizers.load(tmp_path / name)
 
 
 def test_tokenizer_of_another_program_is_refused() -> None:

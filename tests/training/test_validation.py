@@ -72,7 +72,7 @@ def test_mean_loss_equals_the_mean_over_single_tokens(tokenizers: Tokenizers, up
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
-def test_translations_do_not_depend_on_their_batch(tokenizers: Tokenizers, updater: Updater, tmp_path: Path) -> None:
+def test_translations_do_not_depend_on_their_batch(tokenizers: Tokenizers, updater: Updater) -> None:
     languages = Languages(source="it", target="en")
     loaded = LoadedModel(updater.model, tokenizers, languages, DecodeSettings(beam=2, batch_tokens=20))
     runtime = RuntimeSettings(device="cpu", threads=1)
@@ -80,9 +80,8 @@ def test_translations_do_not_depend_on_their_batch(tokenizers: Tokenizers, updat
     alone = [evaluate(loaded, runtime, [s], [r]).translations[0] for s, r in zip(SOURCES, REFERENCES, strict=True)]
     assert together.translations == alone
     assert [score.name for score in together.scores] == ["BLEU", "chrF2"]
-    together.write(tmp_path / "test.txt", tmp_path / "test.json")
-    assert (tmp_path / "test.txt").read_text().split("\n") == [*alone, ""]
-    assert json.loads((tmp_path / "test.json").read_text())[0]["value"] == together.bleu.value
+    assert together.as_text().split("\n") == [*alone, ""]
+    assert json.loads(together.as_json())[0]["value"] == together.bleu.value
 
 
 def test_metrics_are_higher_for_better_models() -> None:

@@ -343,6 +343,14 @@ finally:
         assert (tmp_path / "out.txt").read_bytes().count(b"\n") == 400
         assert "translated 400 lines" in done.stderr
 
+        def is_utf8(line: bytes) -> bool:
+            return line.decode("utf-8", "ignore").encode() == line
+
+        invalid = [number for number, line in enumerate(lines, 1) if not is_utf8(line)]
+        assert len(invalid) > 50
+        warning = f"warning: not UTF-8: {len(invalid)} lines of the input, the first is line {invalid[0]}; the invalid"
+        assert warning in done.stderr
+
 
 SMALL_BATCHES = """
 import nmt.cli
