@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.commands.score import read_parallel, read_text
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, DataError, NMTError
 from nmt.report.comparison_section import comparison_section
 from nmt.report.data_section import data_section
 from nmt.report.page import Section, render_page
@@ -67,7 +67,24 @@ def _sections(request: ReportRequest, run: RunRecords, console: Console) -> list
         names = (run.name, other.name) if run.name != other.name else (str(run.path), str(other.path))
         common, missing = common_texts(texts, others, names)
         sections.append(comparison_section(common, training_frequencies(run.recipe), [*problems, *more, *missing]))
-    return sections
+    return sections + _sentence_sections(request, run)
+
+
+def _sentence_sections(request: ReportRequest, run: RunRecords) -> list[Section]:
+    """Return the sections on single sentences. Raises NMTError if chosen lines cannot be drawn."""
+    from nmt.report.attention_section import attention_section
+    from nmt.report.beam_tree_section import beam_tree_section
+    from nmt.report.sentences import drawn_sentences
+
+    try:
+        if run.recipe is None:
+            raise DataError("the recipe cannot be read")
+        sentences, remarks = drawn_sentences(request.run, run.recipe, request.lines)
+    except NMTError as error:
+        if request.lines:
+            raise
+        sentences, remarks = [], [f"No sentence can be drawn: {error}"]
+    return [attention_section(sentences, remarks), beam_tree_section(sentences, remarks)]
 
 
 def _text_of_files(request: ReportRequest, reference: Path) -> TranslatedText:

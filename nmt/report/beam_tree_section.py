@@ -1,0 +1,193 @@
+"""The section Search: the tree of the beam search of a few sentences, as a drawing and as nested text.
+
+The drawing is an SVG; `beam_tree.js` only shows the path to the node at the pointer or the keyboard.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from html import escape
+
+from nmt.decoding.beam_tree import BeamTree, Node
+from nmt.report.attention_section import text_width
+from nmt.report.page import Section, table
+from nmt.report.sentences import DrawnSentence
+
+_COLUMN, _ROW, _BOX_WIDTH, _BOX_HEIGHT, _TOP = 122, 46, 98, 36, 26
+"""Pixels from step to step and from rank to rank, the size of a node, and the space for the numbers of the steps."""
+_FATES = {
+    "active": "extended in the next step",
+    "finished": "finished",
+    "pruned": "pruned: not among the best",
+    "hopeless": "dropped: no extension can still become the best",
+}
+
+
+def beam_tree_section(sentences: Sequence[DrawnSentence], remarks: Sequence[str] = ()) -> Section:
+    """Return the section for these sentences."""
+    html = (
+        "<p>Each column is a step of the search: the best extensions of all hypotheses, the best at the top, with the "
+        "probability of the token after its prefix. Solid boxes go on; double ones are finished; dashed ones are "
+        "pruned; dotted ones are dropped, because no extension of them can still win. The thick path is the "
+        "translation. Point at a node, or move with the arrow keys, to see its hypothesis.</p>"
+    )
+    html += "".join(f"<p>{escape(remark)}</p>" for remark in remarks)
+    html += "".join(_sentence(one) for one in sentences)
+    return Section("search", "Search", html, assets=("attention.css", "beam_tree.css", "beam_tree.js"))
+
+
+def _sentence(one: DrawnSentence) -> str:
+    """Return the html of a sentence: the drawing of its tree, the tree as text, and the ranking."""
+    head = f"<h3>Line {one.line}</h3><p>{escape(one.source)}</p>"
+    if one.tree is None:
+        return f"{head}<p>The recipe sets decode.sampling: translations are drawn at random, without a beam.</p>"
+    ranking = ranked(one)
+    rows = [
+        (rank, _text_of(one, number), round(one.tree.nodes[number].total, 4), round(normalized, 4))
+        for rank, (number, normalized) in enumerate(ranking, start=1)
+    ]
+    note = "log-probabilities are natural logarithms; the ranking is by the one divided by the length penalty"
+    if one.options.coverage_penalty:
+        note += ", without the coverage penalty"
+    columns = ("rank", "pieces", "log-probability", "normalized")
+    return (
+        f"{head}{tree_drawing(one, ranking[0][0])}<details><summary>The tree as text</summary>"
+        f'<div class="tree-text">{nested_text(one)}</div></details>'
+        f"<h4>Finished hypotheses</h4>{table(columns, rows, note)}"
+    )
+
+
+def ranked(one: DrawnSentence) -> list[tuple[int, float]]:
+    """Return the numbers of the finished nodes with their normalized log-probabilities, best first."""
+    assert one.tree is not None
+    nodes = one.tree.nodes
+    finished = [
+        (number, node.total / one.options.penalty(node.step))
+        for number, node in enumerate(nodes)
+        if node.fate == "finished"
+    ]
+    return sorted(finished, key=lambda entry: -entry[1])
+
+
+def tree_drawing(one: DrawnSentence, best: int) -> str:
+    """Return the tree as SVG; the path to the node `best` is marked."""
+    tree = one.tree
+    assert tree is not None
+    places = _places(tree)
+    chosen = set(tree.path(best))
+    width = max(x for x, _ in places) + _BOX_WIDTH + 16
+    height = max(y for _, y in places) + _BOX_HEIGHT + 10
+    edges, boxes = [], []
+    for number, (node, (x, y)) in enumerate(zip(tree.nodes, places, strict=True)):
+        x0, y0 = (places[node.parent][0] + _BOX_WIDTH, places[node.parent][1]) if node.parent >= 0 else (0, _TOP)
+        from_y, to_y, middle = y0 + _BOX_HEIGHT / 2, y + _BOX_HEIGHT / 2, (x0 + x) / 2
+        style = f"{node.fate}{' chosen' if number in chosen else ''}"
+        edges.append(
+            f'<path class="edge {style}" data-node="{number}" '
+            f'd="M{x0} {from_y:g}C{middle:g} {from_y:g} {middle:g} {to_y:g} {x} {to_y:g}"/>'
+        )
+        boxes.append(_box(one, number, (x, y), style))
+    steps = "".join(
+        f'<text class="step" x="{16 + (step - 1) * _COLUMN + _BOX_WIDTH / 2:g}" y="16">step {step}</text>'
+        for step in range(1, max(node.step for node in tree.nodes) + 1)
+    )
+    label = f"Tree of the beam search with {len(tree.nodes)} nodes; below it as text"
+    return (
+        f'<output class="hypothesis" aria-live="polite"></output><div class="scroll"><svg class="beam-tree" '
+        f'role="group" aria-label="{label}" width="{width}" height="{height}" viewBox="0 0 {width} {height}">'
+        f"{steps}{''.join(edges)}{''.join(boxes)}</svg></div>"
+    )
+
+
+def _places(tree: BeamTree) -> list[tuple[int, int]]:
+    """Return the left upper corner of each node: columns are steps, rows are ranks."""
+    count: dict[int, int] = defaultdict(int)
+    places = []
+    for node in tree.nodes:
+        places.append((16 + (node.step - 1) * _COLUMN, _TOP + count[node.step] * _ROW))
+        count[node.step] += 1
+    return places
+
+
+def _box(one: DrawnSentence, number: int, place: tuple[int, int], style: str) -> str:
+    assert one.tree is not None
+    node, (x, y) = one.tree.nodes[number], place
+    numbers = f"{percent(node.log_prob)}, log-probability of all {node.total:.2f}"
+    description = f"{_text_of(one, number)}: {numbers}; {_FATES[node.fate]}"
+    inner = f'<rect x="3" y="3" width="{_BOX_WIDTH - 6}" height="{_BOX_HEIGHT - 6}" rx="3"/>'
+    return (
+        f'<g class="node {style}" role="img" data-node="{number}" data-parent="{node.parent}" data-step="{node.step}" '
+        f'aria-label="{escape(description)}" transform="translate({x} {y})">'
+        f'<rect width="{_BOX_WIDTH}" height="{_BOX_HEIGHT}" rx="5"/>{inner if node.fate == "finished" else ""}'
+        f'<text x="{_BOX_WIDTH / 2:g}" y="16">{escape(_shortened(one.pieces[node.token]))}</text>'
+        f'<text class="probability" x="{_BOX_WIDTH / 2:g}" y="30">{percent(node.log_prob)}</text></g>'
+    )
+
+
+def nested_text(one: DrawnSentence) -> str:
+    """Return the tree as nested lists; tokens without another branch that goes on share a line."""
+    tree = one.tree
+    assert tree is not None
+    children: dict[int, list[int]] = defaultdict(list)
+    for number, node in enumerate(tree.nodes):
+        children[node.parent].append(number)
+    ranks = {number: rank for rank, (number, _) in enumerate(ranked(one), start=1)}
+
+    def piece(number: int) -> str:
+        node = tree.nodes[number]
+        return f"{escape(one.pieces[node.token])} <small>{percent(node.log_prob)}</small>"
+
+    def ends(numbers: Sequence[int]) -> str:
+        """Return the children that do not go on, in brackets."""
+        texts = [f"{tree.nodes[number].fate}: {piece(number)}" for number in numbers]
+        return f" <span>[{'; '.join(texts)}]</span>" if texts else ""
+
+    def branches(parent: int) -> str:
+        """Return a list with an entry for each child that goes on or is finished."""
+        entries = []
+        for number in _going_on(tree, children[parent]):
+            line = piece(number)
+            while True:
+                alive = _going_on(tree, children[number])
+                line += ends([other for other in children[number] if other not in alive])
+                if len(alive) != 1:
+                    break
+                (number,) = alive
+                line += f" {piece(number)}"
+            if number in ranks:
+                line += f" <strong>rank {ranks[number]}, {tree.nodes[number].total:.2f}</strong>"
+            entries.append(f"<li>{line}{branches(number)}</li>")
+        return f"<ul>{''.join(entries)}</ul>" if entries else ""
+
+    first = [number for number in children[-1] if number not in _going_on(tree, children[-1])]
+    return f"{branches(-1)}<p>{ends(first)}</p>"
+
+
+def _going_on(tree: BeamTree, numbers: Sequence[int]) -> list[int]:
+    return [number for number in numbers if tree.nodes[number].fate in ("active", "finished")]
+
+
+def _text_of(one: DrawnSentence, number: int) -> str:
+    """Return the pieces of the hypothesis at a node."""
+    assert one.tree is not None
+    nodes: list[Node] = [one.tree.nodes[other] for other in one.tree.path(number)]
+    return " ".join(one.pieces[node.token] for node in nodes)
+
+
+def percent(log_prob: float) -> str:
+    """Return a probability in percent, with as many digits as are of interest.
+
+    >>> [percent(math.log(p)) for p in (1, 0.975, 0.0312, 0.00021)]
+    ['100 %', '98 %', '3.1 %', '0.02 %']
+    """
+    value = 100 * math.exp(log_prob)
+    if value >= 9.95:
+        return f"{value:.0f} %"
+    return f"{value:.1f} %" if value >= 0.95 else f"{value:.2f} %" if value >= 0.005 else "< 0.01 %"
+
+
+def _shortened(piece: str) -> str:
+    """Return a piece that fits in its box."""
+    while text_width(piece, 14) > _BOX_WIDTH - 8:
+        piece = piece.removesuffix("…")[:-1] + "…"
+    return piece

@@ -1,0 +1,75 @@
+"""Sentences that the report draws in detail: translated, aligned, with attention and with the tree of their search."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nmt.config import Recipe
+from nmt.decoding.alignment import Attention, Links, attention
+from nmt.decoding.beam_tree import BeamTree, search_tree
+from nmt.decoding.options import SearchOptions
+from nmt.errors import DataError
+from nmt.model.checkpoint import resolve_model
+from nmt.text.corpus import read_pairs
+from nmt.translation.translator import Translator
+
+_LONGEST = 80
+"""Tokens. Figures of longer sentences cannot be read, and their attention takes megabytes."""
+_FIRST = (1, 2, 3)
+"""The lines that are drawn unless others are chosen."""
+
+
+@dataclass(frozen=True)
+class DrawnSentence:
+    """A line of a text with what a model computes for it."""
+
+    line: int
+    """Counted from 1."""
+    source: str
+    translation: str
+    attention: Attention
+    links: Links
+    """Between the words of `nmt.text.words`."""
+    pieces: list[str]
+    """All pieces of the target vocabulary."""
+    options: SearchOptions
+    tree: BeamTree | None
+    """None where the recipe asks for samples: then there is no beam search."""
+
+
+def drawn_sentences(run: Path, recipe: Recipe, lines: Sequence[int]) -> tuple[list[DrawnSentence], list[str]]:
+    """Return lines of the test text, else of the validation text, and a remark for each that cannot be drawn.
+
+    Raises DataError if the recipe names neither text or a line that it does not have, ModelError without a checkpoint.
+    """
+    corpus = recipe.data.test or recipe.data.valid
+    if corpus is None:
+        raise DataError("the recipe has no test and no validation text to take sentences from")
+    sources = [pair.source for pair in read_pairs(corpus)]
+    chosen = lines or [line for line in _FIRST if line <= len(sources)]
+    if beyond := [line for line in chosen if line > len(sources)]:
+        raise DataError(f"--line: found {beyond[0]}, but the text has {len(sources):,} lines")
+    translator = Translator.load(resolve_model(run))
+    drawn, remarks = [], []
+    for line in chosen:
+        source = sources[line - 1]
+        size = len(translator.models[0].tokenizers.source.encode(source))
+        if not 0 < size <= _LONGEST:
+            remarks.append(f"Line {line} has {size} tokens; lines of 1 to {_LONGEST} tokens are drawn.")
+        else:
+            drawn.append(draw_sentence(translator, line, source))
+    return drawn, remarks
+
+
+def draw_sentence(translator: Translator, line: int, source: str) -> DrawnSentence:
+    """Translate a sentence as `nmt translate` does, and record its search."""
+    loaded, options = translator.models[0], translator.options()
+    (translation,) = translator.translate([source], options)
+    ((links),) = translator.align([(source, translation.text)])
+    search = options.search
+    tree = None
+    if search.sampling is None:
+        tree, _ = search_tree(loaded.model, loaded.tokenizers.source.encode(source), search)
+    pieces = loaded.tokenizers.target.pieces
+    found = attention(loaded, source, translation.text)
+    return DrawnSentence(line, source, translation.text, found, links, pieces, search, tree)

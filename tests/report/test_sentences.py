@@ -1,0 +1,50 @@
+"""The sentences of a report: which lines, and that their numbers are those of the translation and of the search."""
+
+from pathlib import Path
+
+import pytest
+
+from nmt.config import load_recipe
+from nmt.decoding.alignment import attention
+from nmt.errors import DataError
+from nmt.report import sentences
+from nmt.report.sentences import draw_sentence, drawn_sentences
+from nmt.translation.translator import Translator
+from tests.builders import tiny_loaded_model, write_lines
+
+SOURCE = "the cat sleeps on the mat ."
+
+
+def test_sentence_has_the_translation_and_its_search() -> None:
+    translator = Translator(tiny_loaded_model())
+    one = draw_sentence(translator, 3, SOURCE)
+    (translation,) = translator.translate([SOURCE])
+    assert (one.line, one.source, one.translation) == (3, SOURCE, translation.text)
+    assert one.links == translator.align([(SOURCE, translation.text)])[0]
+    expected = attention(translator.models[0], SOURCE, translation.text)
+    assert one.attention.source == expected.source
+    assert one.attention.weights.cross.equal(expected.weights.cross)
+    assert one.tree is not None
+    best = max(
+        (node for node in one.tree.nodes if node.fate == "finished"),
+        key=lambda n: n.total / one.options.penalty(n.step),
+    )
+    assert best.total == pytest.approx(translation.log_prob, abs=1e-4)
+
+
+def test_lines_are_those_of_the_test_text(uninterrupted: Path, tmp_path: Path) -> None:
+    recipe = load_recipe(uninterrupted / "recipe.yaml")
+    source, target = write_lines(tmp_path / "a", "ba", "ce " * 90, "", "di fo"), write_lines(tmp_path / "b", *"1234")
+    test = recipe.data.train[0].model_copy(update={"tsv": None, "source": source, "target": target})
+    recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"test": test})})
+    drawn, remarks = drawn_sentences(uninterrupted, recipe, [4, 2, 3])
+    assert [(one.line, one.source) for one in drawn] == [(4, "di fo")]
+    assert [remark.split(" has ")[0] for remark in remarks] == ["Line 2", "Line 3"]
+    drawn, remarks = drawn_sentences(uninterrupted, recipe, [])
+    assert [one.line for one in drawn] == [1]
+    with pytest.raises(DataError, match="--line: found 5, but the text has 4 lines"):
+        drawn_sentences(uninterrupted, recipe, [5])
+    without = recipe.model_copy(update={"data": recipe.data.model_copy(update={"test": None, "valid": None})})
+    with pytest.raises(DataError, match="no test and no validation text"):
+        drawn_sentences(uninterrupted, without, [])
+    assert sentences._FIRST == (1, 2, 3)
