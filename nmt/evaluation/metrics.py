@@ -76,9 +76,11 @@ class Measurement:
 
             self.scorer.n_bootstrap = resamples
             self.scorer.seed, samples = _bootstrap_resample(self.statistics, self.scorer, resamples)
+            for sample in samples:
+                # NumPy numbers, but a plain 0.0 where nothing matches: their mean fails on a mixture
+                sample.score = float(sample.score)
             result.estimate_ci(samples)
-            # the bootstrap returns NumPy numbers
-            confidence = Confidence(float(result._mean), float(result._ci))
+            confidence = Confidence(result._mean, result._ci)
         return Score(result.name, float(result.score), str(self.scorer.get_signature()), confidence)
 
     def score_of(self, lines: Sequence[int]) -> float:

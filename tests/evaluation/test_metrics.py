@@ -142,6 +142,15 @@ def test_confidence_is_repeatable_and_in_the_signature() -> None:
     assert "bs:200|seed:12345" in first.signature
 
 
+def test_interval_covers_samples_in_which_nothing_matches() -> None:
+    """One line of four has matches, so that some bootstrap samples have none."""
+    for metric in ("bleu", "chrf", "ter"):
+        score = compute(metric, ["a b c d e", "x", "y", "z"], [["a b c d e", "1", "2", "3"]], ITALIAN, 200)
+        assert score.confidence is not None
+        assert score.confidence.margin > 10
+        assert isinstance(score.confidence.mean, float)
+
+
 def test_identical_sentences_have_no_confidence_margin() -> None:
     score = compute("chrf", ["ciao"] * 10, [["ciao"] * 10], ITALIAN, resamples=50)
     assert score.confidence == Confidence(100.0, 0.0)
