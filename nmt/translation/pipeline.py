@@ -261,7 +261,11 @@ def _translate_batch(
 
 
 def _content_warning(numbers: Sequence[int], before: int) -> str:
-    first = ", ".join(f"{number:,}" for number in numbers[:10]) + (" …" if len(numbers) > 10 else "")
+    """Return the number of lines that differ in content, a few line numbers, and where the rest is found."""
     lines = "1 line differs from its" if len(numbers) == 1 else f"{len(numbers):,} lines differ from their"
     since = f"after line {before:,}, where this process continued, " if before else ""
-    return f"{since}{lines} source in URLs, placeholders, tags, terms or numbers ({first}); --json shows which"
+    places = f" ({', '.join(f'{number:,}' for number in numbers)})" if len(numbers) <= 10 else ""
+    return (
+        f"{since}{lines} source in URLs, placeholders, tags, terms or numbers{places}; --json lists them for each line "
+        "as missing and surplus"
+    )

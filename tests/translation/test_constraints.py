@@ -156,7 +156,20 @@ def test_translate_stream_warns_of_lines_with_missing_content(
     found = [json.loads(line) for line in output.getvalue().splitlines()]
     assert ["missing" in one for one in found] == [False, True, False, True]
     assert (found[1]["missing"], found[1]["surplus"]) == (["{0}"], [])
-    assert "2 lines differ from their source in URLs" in capsys.readouterr().err
+    assert "2 lines differ from their source in URLs" in (warning := capsys.readouterr().err)
+    assert "terms or numbers (2, 4); --json lists them" in warning
+
+
+def test_many_lines_with_differences_are_counted_and_not_listed(
+    tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    translator = Translator(spelling_model(True))
+    translator.engine = UnconstrainedEngine(tokenizer)
+    lines = LineInput(io.BytesIO(b"1984\n" * 11))
+    translate_stream(translator, lines, StreamOutput(io.BytesIO()), translator.options(), False, Console())
+    assert "11 lines differ from their source in URLs, placeholders, tags, terms or numbers; --json lists" in (
+        capsys.readouterr().err
+    )
 
 
 def test_warning_after_resuming_concerns_later_lines_only(
