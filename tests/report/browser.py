@@ -112,9 +112,11 @@ class Page:
 
     def press(self, key: str) -> None:
         """Press and release a key."""
-        for kind in ("rawKeyDown", "keyUp"):
-            codes = {"Tab": 9, "End": 35, "Home": 36, "ArrowLeft": 37, "ArrowRight": 39, "Enter": 13}
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=codes[key])
+        codes = {"Tab": 9, "Enter": 13, "Escape": 27, "End": 35, "Home": 36}
+        codes |= {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39}
+        text = {"text": "\r"} if key == "Enter" else {}  # without it, Enter activates no button
+        for kind in ("keyDown" if text else "rawKeyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=codes[key], **text)
 
     def hover(self, x: float, y: float) -> None:
         """Move the mouse to a point of the window."""

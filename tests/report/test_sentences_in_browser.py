@@ -1,0 +1,113 @@
+"""The sections Attention and Search in a browser: pictures, the enlarged head, keys, themes, Chinese characters."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nmt.report.attention_section import attention_section
+from nmt.report.beam_tree_section import beam_tree_section
+from nmt.report.page import render_page
+from nmt.report.sentences import draw_sentence
+from nmt.translation.translator import Translator
+from tests.builders import tiny_loaded_model
+from tests.report.browser import Page, find_chromium, opened_browser
+
+pytestmark = pytest.mark.slow
+
+PIXELS = "[...one.getContext('2d').getImageData(0, 0, one.width, one.height).data]"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    program = find_chromium()
+    if program is None:
+        pytest.skip("needs Chromium or Chrome, which is not installed")
+    with opened_browser(program, tmp_path_factory.mktemp("profile")) as page:
+        yield page
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    translator = Translator(tiny_loaded_model())
+    sentences = [draw_sentence(translator, line, text) for line, text in ((1, "the cat sleeps ."), (2, "今天下雨。"))]
+    output = tmp_path_factory.mktemp("page") / "report.html"
+    page = render_page("test", [attention_section(sentences), beam_tree_section(sentences)])
+    output.write_text(page, encoding="utf-8")
+    return output
+
+
+def test_every_head_is_a_picture_with_a_text_alternative(browser: Page, file: Path) -> None:
+    browser.open(file)
+    # two sentences, one layer of two heads in encoder, decoder and attention to the source
+    assert browser.run("document.querySelectorAll('.heads button canvas').length") == 2 * 3 * 2
+    labels = browser.run("[...document.querySelectorAll('.heads button')].map(one => one.ariaLabel)")
+    assert labels[0].startswith("Encoder self-attention, layer 1, head 1. Strongest weights: ")
+    plain = f"[...document.querySelectorAll('.heads canvas')].filter(one => new Set({PIXELS}).size < 6).length"
+    assert browser.run(plain) == 0
+    assert browser.faults == []
+
+
+def test_enlarged_head_gives_weights_at_keys_and_pointer(browser: Page, file: Path) -> None:
+    browser.open(file)
+    browser.run("document.querySelectorAll('.heads[data-kind=cross] button')[1].focus()")
+    browser.press("Enter")
+    browser.wait_for("document.querySelector('dialog').open")
+    assert browser.run("document.activeElement.tagName") == "CANVAS"
+    shown = "document.querySelector('dialog output').textContent"
+    first = browser.run(shown)
+    assert first.count("→ ▁the: 0.") + first.count("→ ▁the: 1.") == 1
+    browser.press("ArrowRight")
+    assert browser.run(shown) != first
+    browser.press("ArrowLeft")
+    browser.press("ArrowUp")  # beyond the first row: nothing changes
+    assert browser.run(shown) == first
+    box = "document.querySelector('dialog canvas').getBoundingClientRect()"
+    corner = browser.run(f"(({{right, bottom}}) => [right, bottom])({box})")
+    browser.hover(corner[0] - 8, corner[1] - 8)
+    assert browser.run(shown).startswith("</s> → </s>: ")
+    browser.press("Escape")
+    assert browser.run("document.querySelector('dialog').open") is False
+    assert browser.faults == []
+
+
+def test_pictures_follow_the_theme(browser: Page, file: Path) -> None:
+    browser.open(file)
+    pixels = f"(one => {PIXELS})(document.querySelector('.heads canvas')).slice(0, 40)"
+    before = browser.run(pixels)
+    browser.run("document.getElementById('theme').click()")
+    assert browser.run(pixels) != before
+
+
+def test_keys_move_through_the_tree(browser: Page, file: Path) -> None:
+    browser.open(file)
+    browser.run("document.getElementById('tab-search').click()")
+    output = "document.querySelector('.hypothesis').textContent"
+    best = browser.run(output)
+    assert best.endswith("finished")
+    browser.run("document.querySelector('.beam-tree [tabindex=\"0\"]').focus()")
+    length = browser.run("document.querySelectorAll('.beam-tree')[0].querySelectorAll('.node.path').length")
+    browser.press("ArrowLeft")
+    assert browser.run(output) != best
+    assert browser.run("document.querySelectorAll('.beam-tree')[0].querySelectorAll('.node.path').length") == length - 1
+    browser.press("End")
+    assert browser.run(output) == best
+    browser.press("Home")
+    assert browser.run("document.activeElement.dataset.step") == "1"
+    assert browser.faults == []
+
+
+def test_chinese_characters_have_a_font(browser: Page, file: Path) -> None:
+    browser.open(file)
+    browser.wait_for("[...document.fonts].some(one => one.family.includes('report-embedded'))")
+    browser.run("Promise.all([...document.fonts].map(one => one.load()))")
+    assert browser.run("[...document.fonts].every(one => one.status === 'loaded')")
+    assert browser.run("document.fonts.check('16px report-embedded', '今天下雨。')")
+
+
+def test_sections_fit_a_phone(browser: Page, file: Path) -> None:
+    browser.open(file, width=375)
+    for name in ("attention", "search"):
+        browser.run(f"document.getElementById('tab-{name}').click()")
+        browser.run("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+        assert browser.run("document.documentElement.scrollWidth") <= 375, name
