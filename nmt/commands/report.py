@@ -56,13 +56,13 @@ def report(request: ReportRequest, console: Console) -> None:
 def _sections(request: ReportRequest, run: RunRecords, console: Console) -> list[Section]:
     from nmt.report.run_section import run_section  # needs torch, which pages of files do not
 
+    other = None if request.compare is None else read_run(request.compare)
+    if other is not None and other.path.resolve() == run.path.resolve():
+        raise ConfigError(f"--compare {request.compare}: it is the same run; name another one")
     sections = [run_section(run), data_section(run)]
     texts, problems = run_texts(run, request.validation_lines, console.info)
     sections.append(quality_section(texts, problems))
-    if request.compare is not None:
-        other = read_run(request.compare)
-        if other.path.resolve() == run.path.resolve():
-            raise ConfigError(f"--compare {request.compare}: it is the same run; name another one")
+    if other is not None:
         others, more = run_texts(other, request.validation_lines, console.info)
         names = (run.name, other.name) if run.name != other.name else (str(run.path), str(other.path))
         common, missing = common_texts(texts, others, names)
