@@ -229,10 +229,16 @@ def lock_file(file: Path, on_busy: Report, on_unsupported: Report) -> Iterator[N
     """Hold a lock file, which exists within the block only and names the process that holds it.
 
     If another process holds it, `on_busy` is called with the name of that process: it raises an error, or returns to
-    wait. On a file system without locks `on_unsupported` is called with a message.
+    wait. On a file system without locks `on_unsupported` is called with a message. Raises DataError if the folder is
+    not writable.
     """
     while True:
-        with file.open("a+", encoding="utf-8", errors="replace") as stream:
+        try:
+            opened = file.open("a+", encoding="utf-8", errors="replace")
+        except OSError as error:
+            reason = f"cannot write {file.name} here: {error.strerror}"
+            raise DataError(f"{file.parent}: {reason}; name another folder, or get the right to write here") from None
+        with opened as stream:
             stream.seek(0)
             holder = stream.read(1000)
             state = lock(stream.fileno())

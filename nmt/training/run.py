@@ -26,7 +26,7 @@ from typing import Any
 from torch.optim import Optimizer
 
 from nmt.config import Recipe, recipe_to_yaml
-from nmt.errors import DamagedError, ModelError
+from nmt.errors import DamagedError, DataError, ModelError
 from nmt.model.checkpoint import (
     WEIGHTS_FILE,
     LoadedModel,
@@ -85,6 +85,8 @@ class RunDirectory:
             self.path.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError) as error:
             raise ModelError(f"run: {error.filename}: expected a folder for the run, found a file") from None
+        except OSError as error:
+            raise DataError(f"run: {self.path}: cannot write it: {error.strerror}; name another folder") from None
         try:
             with lock_file(self.path / "lock", refuse, warn):
                 yield

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -289,3 +290,13 @@ def test_a_foreign_lock_file_is_kept(tmp_path: Path) -> None:
     ):
         pass
     assert (tmp_path / "lock").read_text() == "mine"
+
+
+def test_lock_in_a_folder_of_another_account_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_arguments: object, **_options: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)  # root may write everywhere
+    message = f"{tmp_path}: cannot write lock here: Permission denied; name another folder"
+    with pytest.raises(DataError, match=re.escape(message)), lock_file(tmp_path / "lock", print, print):
+        pass
