@@ -5,7 +5,7 @@ A anchors, C heads, S source tokens without `</s>`, T target tokens.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,8 +23,7 @@ _MOST_OF_A_KIND = 10  # anchors of one kind, so that no single name decides
 _MIN_KINDS = 10  # with fewer kinds of anchors no heads are chosen
 
 
-@dataclass(frozen=True)
-class Anchor:
+class Anchor(NamedTuple):
     """A target token whose source token is almost certain."""
 
     kind: tuple[int, int]

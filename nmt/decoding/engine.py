@@ -8,7 +8,6 @@ T target length, S source length, both with `</s>`; H heads.
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
 
 from torch import Tensor
 
@@ -115,32 +114,27 @@ def _batches(
     constrained = [i for i, constraints in enumerate(constraints_of) if constraints.phrases]
     widths = (options.width, beam_width([constraints_of[i] for i in constrained], options))
     hypotheses = _CPU_HYPOTHESES if runner.device.type == "cpu" else options.batch_tokens
-    limits = Limits(options.batch_tokens, hypotheses, runner.processes)
-    return [
-        [indices[i] for i in batch]
-        for indices, width in zip((plain, constrained), widths, strict=True)
-        for batch in balanced_batches([len(sentences[i]) + 1 for i in indices], width, limits)
-    ]
+    batches = []
+    for indices, width in zip((plain, constrained), widths, strict=True):
+        lengths = [len(sentences[i]) + 1 for i in indices]
+        cut = balanced_batches(lengths, width, options.batch_tokens, hypotheses, runner.processes)
+        batches += [[indices[i] for i in batch] for batch in cut]
+    return batches
 
 
-class Limits(NamedTuple):
-    """The most source tokens and sentences of a batch, times the width of the search, and the number of processes."""
-
-    tokens: int
-    hypotheses: int
-    processes: int
-
-
-def balanced_batches(lengths: Sequence[int], width: int, limits: Limits) -> Iterator[list[int]]:
+def balanced_batches(
+    lengths: Sequence[int], width: int, tokens: int, hypotheses: int, processes: int
+) -> Iterator[list[int]]:
     """Cut sentences into batches of similar length, the longest first, that cost each process the same.
 
+    The width of the search times the source tokens of a batch is at most `tokens`, times its sentences `hypotheses`.
     One batch of each process is cut at once and distributed sentence by sentence, so that the costs of two batches
     differ by at most one longest sentence.
     """
-    processes = max(1, min(limits.processes, sum(lengths) * width // _MIN_PROCESS_TOKENS))
-    most = processes * limits.hypotheses / width
+    processes = max(1, min(processes, sum(lengths) * width // _MIN_PROCESS_TOKENS))
+    most = processes * hypotheses / width
     rounds = max(1, round(len(lengths) / most))  # somewhat larger batches rather than a small last one
-    for batch in length_batches(lengths, processes * limits.tokens // width, max(most, len(lengths) / rounds)):
+    for batch in length_batches(lengths, processes * tokens // width, max(most, len(lengths) / rounds)):
         yield from (batch[i::processes] for i in range(min(processes, len(batch))))
 
 

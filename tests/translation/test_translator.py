@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from nmt.config import Languages, RuntimeSettings
 from nmt.decoding import engine
 from nmt.decoding.batch_runner import BatchRunner, length_batches
-from nmt.decoding.engine import Limits, TorchEngine, balanced_batches, search_all
+from nmt.decoding.engine import TorchEngine, balanced_batches, search_all
 from nmt.decoding.hypothesis import Constraints
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError
@@ -238,8 +238,7 @@ class TestBatches:
 
     @given(st.lists(st.integers(1, 50), max_size=90), st.integers(1, 4), st.integers(1, 5), st.integers(200, 3000))
     def test_processes_get_equal_work(self, lengths: list[int], width: int, processes: int, tokens: int) -> None:
-        limits = Limits(tokens, 40, processes)
-        batches = list(balanced_batches(lengths, width, limits))
+        batches = list(balanced_batches(lengths, width, tokens, 40, processes))
         assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
         for batch in batches:
             shared = len(batch) - 1 + 1 / processes  # sentences that divide evenly among the processes
