@@ -57,7 +57,9 @@ class TranslateRequest:
                 raise ConfigError(f"{option}: {other} would have no effect beside it; leave one out")
         if self.output is not None and not is_stream(self.output):
             inputs = (self.source, self.reference, self.prefixes, self.glossary)
-            check_file(self.output, [path for path in inputs if path is not None])
+            place = check_file(self.output, [path for path in inputs if path is not None])
+            if not place.parent.is_dir():
+                raise ConfigError(f"{self.output}: cannot write it: {place.parent} is not a folder; make it first")
 
 
 def translate(

@@ -56,6 +56,10 @@ class OutputConstraints:
         phrases = tuple(phrase.ids for phrase in self._phrases(line))
         return Constraints(self.prefix(prefix).prefix, phrases, self._word_continuations if phrases else frozenset())
 
+    def has_phrases(self, line: str) -> bool:
+        """Whether a line has required phrases, so that it may be searched again."""
+        return bool(self._phrases(line))
+
     def text(self, line: str, ids: Sequence[int], prefix: str = "", words: Sequence[str] | None = None) -> str:
         """Return the text of target ids after a prefix, with items repaired and the language's typography applied.
 

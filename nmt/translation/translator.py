@@ -7,7 +7,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice
+from itertools import accumulate, chain, islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,6 +35,9 @@ from nmt.translation.result import Alternative, Translation, join_alternatives
 LINE_BATCH_SIZE = 2048
 """Lines read before any is translated: enough to sort by length, few enough to need little memory."""
 _LONGEST_SOURCE = 200  # the longest source, in tokens, of models that do not record the longest one in their training
+
+_SECOND_SEARCH, _ALIGNMENT = 3.0, 0.5
+"""The time that a line takes in a search with constraints, and to be aligned, as a multiple of the first search."""
 
 
 @dataclass(frozen=True)
@@ -84,11 +87,27 @@ class _Task:
 
     options: TranslateOptions
     output: OutputConstraints
-    on_progress: OnProgress | None
+    on_progress: Sequence[OnProgress | None]
+    """The progress of the search, of the second search and of the alignment."""
 
     def errors(self, segment: Segment, translation: Alternative) -> int:
         """Return how often required content is missing or surplus."""
         return sum(map(len, self.output.diff(segment.text, translation.text)))
+
+
+def shares_of(on_progress: OnProgress, costs: Sequence[float]) -> list[OnProgress | None]:
+    """Return a function for each of successive parts of a work that reports the part's progress as that of the whole.
+
+    >>> shown = []
+    >>> first, second = shares_of(shown.append, [1, 3])
+    >>> first(0.5), second(0.5), shown
+    (None, None, [0.125, 0.625])
+    """
+    starts, whole = accumulate(costs, initial=0.0), sum(costs) or 1.0
+    return [
+        lambda share, start=start, cost=cost: on_progress((start + share * cost) / whole)  # type: ignore[misc]
+        for start, cost in zip(starts, costs, strict=False)
+    ]
 
 
 class Translator:
@@ -180,12 +199,15 @@ class Translator:
 
         Each translation starts with its prefix, normalized; that of a blank line is the prefix.
         """
-        task = _Task(options, self._output_constraints(options), on_progress)
         prefixed = [
             (line, normalize(prefix)) for line, prefix in zip(lines, prefixes or [""] * len(lines), strict=True)
         ]
         segments_of = {line: self._split(*line, options) for line in dict.fromkeys(prefixed)}
-        found = self._search(list(chain.from_iterable(segments_of.values())), task)
+        segments, output = list(chain.from_iterable(segments_of.values())), self._output_constraints(options)
+        again = sum(output.has_phrases(segment.text) for segment in segments) if self._can_repair(options) else 0
+        costs = len(segments), _SECOND_SEARCH * again, _ALIGNMENT * len(segments) * options.alignment
+        task = _Task(options, output, [None] * 3 if on_progress is None else shares_of(on_progress, costs))
+        found = self._search(segments, task)
         found |= self._repair(found, task)
         translations = self._assemble(segments_of, found, task)
         return [translations[line] for line in prefixed]
@@ -246,14 +268,18 @@ class Translator:
         In this search `<unk>` represents a required phrase and nothing else.
         """
         search = task.options.search
-        if not self.models or search.sampling is not None:
-            return {}  # other programs and sampling support no constraints
+        if not self._can_repair(task.options):
+            return {}
         errors = {segment: [task.errors(segment, one) for one in found[segment]] for segment in found}
         required = {one: task.output.phrases(one.text, one.prefix) for one in found if any(errors[one])}
         required = {segment: constraints for segment, constraints in required.items() if constraints.phrases}
         search = search.model_copy(update={"forbidden": (*search.forbidden, UNK)})
-        repaired = self._alternatives(required, search, task)
+        repaired = self._alternatives(required, search, task, again=True)
         return {one: found for one, found in repaired.items() if task.errors(one, found[0]) < errors[one][0]}
+
+    def _can_repair(self, options: TranslateOptions) -> bool:
+        """Whether lines can be searched again: other programs and sampling support no constraints."""
+        return bool(self.models) and options.search.sampling is None
 
     def _assemble(
         self, segments_of: Mapping[PrefixedLine, Sequence[Segment]], found: Found, task: _Task
@@ -262,7 +288,7 @@ class Translator:
         links_of: dict[Segment, tuple[str, str, Links]] = {}
         if task.options.alignment:
             best = [(segment.text, alternatives[0].text) for segment, alternatives in found.items()]
-            links = self.align(best, task.options.search.batch_tokens, task.on_progress)
+            links = self.align(best, task.options.search.batch_tokens, task.on_progress[2])
             links_of = {segment: (*pair, own) for segment, pair, own in zip(found, best, links, strict=True)}
         translations = {}
         for (line, prefix), segments in segments_of.items():
@@ -272,11 +298,13 @@ class Translator:
             translations[line, prefix] = replace(joined, diff=diff, alignment=alignment)
         return translations
 
-    def _alternatives(self, required: Mapping[Segment, Constraints], search: SearchOptions, task: _Task) -> Found:
+    def _alternatives(
+        self, required: Mapping[Segment, Constraints], search: SearchOptions, task: _Task, again: bool = False
+    ) -> Found:
         """Search under constraints; returns the translations of each segment as text, best first."""
         sentences = [segment.ids for segment in required]
         constraints_of = list(required.values())
-        hypotheses_of = self.engine.search(sentences, search, constraints_of, task.on_progress)
+        hypotheses_of = self.engine.search(sentences, search, constraints_of, task.on_progress[again])
         found = dict(zip(required, hypotheses_of, strict=True))
         copied = {} if UNK in search.forbidden else self._copied_words(required, found, search.batch_tokens)
 

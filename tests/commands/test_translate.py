@@ -1,18 +1,24 @@
 """The command `nmt translate`: models, inputs, outputs and options that exclude each other."""
 
 import gzip
+import io
 import json
+import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nmt.commands.translate import default_model
+from nmt.config import RuntimeSettings
 from nmt.errors import ModelError
+from nmt.system.console import Console
 from nmt.text.words import words
 from nmt.translation import pipeline
+from nmt.translation.pipeline import LineInput, translate_stream
+from nmt.translation.sinks import StreamOutput
 from nmt.translation.translator import Translator
 from tests.builders import SENTENCES, run_command, save_model, tiny_loaded_model, write_lines
 
@@ -22,6 +28,12 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("models") / "tiny"
     save_model(directory, tiny_loaded_model())
     return directory
+
+
+def files_in(folder: Path) -> dict[str, tuple[int, ...]]:
+    """Return what identifies each file and its content; following a link changes only its time of access."""
+    entries = {path.name: path.lstat() for path in folder.iterdir()}
+    return {name: (one.st_ino, one.st_mode, one.st_size, one.st_mtime_ns) for name, one in entries.items()}
 
 
 class TestDefaultModel:
@@ -203,7 +215,35 @@ class TestInput:
         assert output.read_text() == run_command("translate", "-m", model, "-i", packed, "--beam", 1, "-q").stdout
 
 
+def test_typed_lines_are_translated_as_they_are_entered(
+    model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A terminal gives one line at a time; a hint is printed before the first."""
+    terminal, keyboard = os.openpty()[::-1]
+    translator = Translator.load(model, RuntimeSettings(device="cpu"))
+    written: list[tuple[int, bytes]] = []
+
+    class Answers(StreamOutput):
+        def write(self, lines: Sequence[bytes], text: str) -> None:
+            written.append((len(lines), text.encode()))
+            os.write(keyboard, b"a cat\n" if len(written) == 1 else b"\x04")
+
+    os.write(keyboard, b"a dog\n")
+    with open(terminal, "rb", buffering=0) as typed:
+        translate_stream(
+            translator, LineInput(typed), Answers(io.BytesIO()), translator.options(beam=1), False, Console()
+        )
+    os.close(keyboard)
+    assert [count for count, _ in written] == [1, 1]
+    assert "one sentence a line; Ctrl-D ends" in capsys.readouterr().err.splitlines()[0]
+
+
 class TestOutput:
+    def test_missing_folder_is_refused_before_the_model_is_loaded(self, tmp_path: Path) -> None:
+        done = run_command("translate", "-m", tmp_path / "no model", "-o", tmp_path / "missing" / "out.txt")
+        assert done.exit_code == 2
+        assert "missing is not a folder; make it first" in done.stderr
+
     def test_output_keeps_private_permissions(self, model: Path, tmp_path: Path) -> None:
         source, output = write_lines(tmp_path / "in.txt", "a dog"), tmp_path / "out.txt"
         output.touch(0o600)
@@ -218,7 +258,7 @@ class TestOutput:
             (lambda path: path.mkdir(), "it is a folder"),
             (lambda path: path.symlink_to(path.name), "Too many levels of symbolic links"),
             (lambda path: path.symlink_to("in.txt"), "it is also read"),
-            (lambda path: path.symlink_to("nowhere/out.txt"), "No such file or directory"),
+            (lambda path: path.symlink_to("nowhere/out.txt"), "nowhere is not a folder; make it first"),
         ],
         ids=["read-only", "folder", "link loop", "input", "missing folder"],
     )
@@ -227,12 +267,12 @@ class TestOutput:
     ) -> None:
         source, output = write_lines(tmp_path / "in.txt", "a dog"), tmp_path / "out.txt"
         create(output)
-        before = {path.name: path.lstat() for path in tmp_path.iterdir()}
+        before = files_in(tmp_path)
         done = run_command("translate", "-m", model, "-i", source, "-o", output)
         assert done.exit_code == 2
         assert message in done.stderr
         assert "out.txt" in done.stderr
-        assert {path.name: path.lstat() for path in tmp_path.iterdir()} == before
+        assert files_in(tmp_path) == before
 
     @pytest.mark.parametrize("option", ["-i", "--reference", "--prefixes", "--glossary"])
     def test_unreadable_inputs_are_errors(self, model: Path, tmp_path: Path, option: str) -> None:

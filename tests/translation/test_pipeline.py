@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -173,6 +174,30 @@ class TestStream:
         translate_stream(translator, lines, StreamOutput(io.BytesIO()), options, False, console)
         assert len(console.shown) > 4
         assert console.shown == sorted(console.shown)
+
+    def test_progress_moves_while_lines_are_searched_again(
+        self, translator: Translator, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The first search of lines that all may need a second one ends at a quarter of the line batch."""
+        shares: list[tuple[bool, float]] = []
+        plain, again = Translator._alternatives, [False]
+
+        def recording(one: Translator, *arguments: Any, **options: Any) -> Any:
+            again[0] = options.get("again", False)
+            return plain(one, *arguments, **options)
+
+        monkeypatch.setattr(Translator, "_alternatives", recording)
+        lines = [f"a dog {{{number}}}" for number in range(40)]
+        options = options_with(translator, beam=1, batch_tokens=100)
+        translator.translate_lines(lines, options, on_progress=lambda share: shares.append((again[0], share)))
+        first, second = ([share for repeated, share in shares if repeated == which] for which in (False, True))
+        assert [share for _, share in shares] == sorted(share for _, share in shares)
+        assert first[-1] == 0.25
+        assert len(second) > 4
+        assert second[-1] == 1.0
+        shares.clear()
+        translator.translate_lines(["a dog", "a cat"], options, on_progress=lambda share: shares.append((False, share)))
+        assert shares[-1] == (False, 1.0)
 
     def test_n_best_output_is_a_table(self, translator: Translator) -> None:
         rows = translate_bytes(translator, b"a dog\n\nthe cat sleeps\n", n_best=3).decode().splitlines()
