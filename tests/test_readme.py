@@ -1,7 +1,7 @@
 """Every command, recipe and Python example of the README and of docs/ runs; files, keys and names in them exist."""
 
-import importlib
 import os
+import pkgutil
 import re
 import shlex
 import shutil
@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from nmt.config import load_recipe
+from nmt.report.formula_figures import formula_drawings
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PAGES = {
@@ -20,7 +21,17 @@ PAGES = {
         "README.md",
         *(
             f"docs/{page}.md"
-            for page in ("training", "data", "translating", "report", "gpus", "export", "python", "security")
+            for page in (
+                "training",
+                "data",
+                "translating",
+                "report",
+                "transformer",
+                "gpus",
+                "export",
+                "python",
+                "security",
+            )
         ),
     )
 }
@@ -210,5 +221,22 @@ def test_recipe_keys_named_on_a_page_exist(page: str) -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_python_names_on_a_page_exist(page: str) -> None:
     for code in inline_code(page):
-        if match := re.fullmatch(r"(nmt(?:\.\w+)+)\.(\w+)", code):
-            assert hasattr(importlib.import_module(match[1]), match[2]), code
+        if re.fullmatch(r"nmt(\.\w+){2,}", code):
+            pkgutil.resolve_name(code)
+
+
+def test_map_of_the_paper_has_each_section_and_the_code_of_each_figure() -> None:
+    page = PAGES["docs/transformer.md"]
+    sections = re.findall(r"^## ([\d.]+) ", page, flags=re.MULTILINE)
+    assert sections == ["3.1", "3.2", "3.3", "3.4", "3.5", "4", "5.1", "5.2", "5.3", "5.4", "6.1"]
+    assert "../tests/model/reference_transformer.py" in page
+    named = inline_code("docs/transformer.md")
+    assert {drawing.code for drawing in formula_drawings()} <= named
+    assert len([code for code in named if code.startswith("nmt.")]) > 30
+
+
+def test_images_are_small_and_each_is_shown() -> None:
+    images = {path.name: path.stat().st_size for path in (REPOSITORY / "docs" / "images").iterdir()}
+    assert sum(images.values()) <= 1_500_000
+    shown = {Path(link).name for text in PAGES.values() for link in re.findall(r"images/([^)\"]+)", text)}
+    assert set(images) == shown
