@@ -136,12 +136,13 @@ def _text_html(text: TranslatedText) -> tuple[str, Chart]:
 
 
 def _findings_html(text: TranslatedText, name: str, findings: Sequence[Finding], scores: Sequence[str]) -> str:
-    """Return the counts of faults, and the first sentences of each kind."""
+    """Return the counts of faults, and the sentences of each kind with the lowest scores."""
+    by_line = text.measured(name)[-1].line_scores()
     if not findings:
         return "<h4>Faults</h4><p>No line has a fault of those that are looked for.</p>"
     rows, examples = [], ""
     for kind, meaning in KINDS.items():
-        own = [one for one in findings if one.kind == kind]
+        own = sorted((one for one in findings if one.kind == kind), key=lambda one: by_line[one.line - 1])
         if own:
             rows.append((kind, len(own), meaning))
             lines = shown_lines(text, [name], [one.line - 1 for one in own[:_EXAMPLES]], scores, own)

@@ -57,6 +57,13 @@ def test_faults_are_counted_with_their_lines() -> None:
     assert ">3<small>37.5%</small>" in html
 
 
+def test_examples_of_faults_are_the_worst_lines() -> None:
+    lines = [f"{line} 19{index}0" for index, line in enumerate(REFERENCE)]
+    lines[5] = "x 1950"
+    html = quality_section([text_of(lines)]).html
+    assert shown(html.split("number: 5 of 8")[1].split("</details>")[0])[0] == 6
+
+
 def test_text_without_faults_and_of_one_line() -> None:
     html = quality_section([text_of(["sì"], reference=["sì"])]).html
     assert "No line has a fault" in html
