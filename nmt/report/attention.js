@@ -70,6 +70,7 @@ window.report.whenShown("attention", (section, data) => {
   /* The enlarged head */
 
   const dialog = section.querySelector("dialog");
+  dialog.setAttribute("aria-labelledby", "attention-dialog-title");
   dialog.innerHTML = `<h3 id="attention-dialog-title"></h3><output aria-live="polite"></output>
     <div class="scroll"><canvas tabindex="0" role="img"></canvas></div>
     <form method="dialog"><button>Close</button></form>`;

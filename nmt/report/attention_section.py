@@ -37,7 +37,7 @@ def attention_section(sentences: Sequence[DrawnSentence], remarks: Sequence[str]
     html += "head to enlarge it: arrow keys or the pointer then give the weight of a cell.</p>"
     html += "".join(f"<p>{escape(remark)}</p>" for remark in remarks)
     html += "".join(_sentence(number, one) for number, one in enumerate(sentences))
-    html += '<dialog id="attention-dialog" aria-labelledby="attention-dialog-title"></dialog>'
+    html += '<dialog id="attention-dialog"></dialog>'
     data = {"sentences": [_data(one) for one in sentences]}
     return Section("attention", "Attention", html, data=data, assets=("attention.css", "attention.js"))
 

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import itertools
 import json
 import re
 from html.parser import HTMLParser
@@ -14,6 +15,7 @@ from nmt.report.data_section import data_section
 from nmt.report.page import Section, definitions, json_for_script, render_page, table
 from nmt.report.run_records import read_run
 from nmt.report.run_section import run_section
+from tests.builders import run_command
 from tests.report.run_files import train_line, validation_line, write_run
 
 HOSTILE = "</script><script>alert(1)</script></style><!-- <b \u2028 &amp; \" ' onload='x"
@@ -140,3 +142,16 @@ def test_page_has_a_font_for_the_chinese_characters_in_it() -> None:
     codes = {int(code.removeprefix("U+"), 16) for code in covered.split(",")}
     assert set(map(ord, "猫睡觉")) <= codes
     assert "@font-face" not in render_page("x", [Section("run", "Run", "<p>è</p>")])
+
+
+def test_whole_page_of_a_run_is_valid(uninterrupted: Path, tmp_path: Path) -> None:
+    output = tmp_path / "page.html"
+    assert run_command("report", uninterrupted, "-o", output).exit_code == 0
+    reader = read(output.read_text(encoding="utf-8"))
+    assert {"run", "data", "quality", "attention", "search"} <= set(reader.ids)
+    levels = [int(tag[1]) for tag, _ in reader.elements if re.fullmatch(r"h[1-6]", tag)]
+    assert levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in itertools.pairwise(levels))
+    for tag, attributes in reader.elements:
+        assert not [name for name in attributes if name.startswith("on")], (tag, attributes)
+        assert tag != "img" or attributes.get("alt") is not None
