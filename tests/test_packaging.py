@@ -89,8 +89,10 @@ def test_wheel_contains_only_the_package(wheel: Path, repository: Path) -> None:
     assert wheel.name == f"nmt_toolkit-{__version__}-py3-none-any.whl"
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.partition("/")[0] for name in names} == {"nmt", f"nmt_toolkit-{__version__}.dist-info"}
-    modules = {str(path.relative_to(repository)) for path in (repository / "nmt").rglob("*.py")}
-    assert {name for name in names if name.startswith("nmt/")} == modules | {"nmt/py.typed"}
+    package = (path for path in (repository / "nmt").rglob("*") if path.is_file() and path.suffix != ".pyc")
+    files = {str(path.relative_to(repository)) for path in package}
+    assert {name for name in names if name.startswith("nmt/")} == files
+    assert {"nmt/py.typed", "nmt/report/page.css", "nmt/report/page.js"} <= files
 
 
 @pytest.mark.slow
