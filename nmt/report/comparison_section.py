@@ -66,10 +66,11 @@ def _scores_html(text: TranslatedText) -> str:
     differences = _line_differences(text)
     won, lost = (int((sign * differences > _EQUAL).sum()) for sign in (1, -1))
     facts = [
+        ("lines", f"{len(differences):,}", text.note),
         (f"lines on which {first} is better", f"{won:,}", f"{won / len(differences):.1%}"),
         (f"lines on which {second} is better", f"{lost:,}", f"{lost / len(differences):.1%}"),
         ("equal lines", f"{len(differences) - won - lost:,}", f"within {_EQUAL} chrF"),
-        ("identical lines", f"{sum(map(str.__eq__, *text.systems.values())):,}", text.note),
+        ("identical lines", f"{sum(map(str.__eq__, *text.systems.values())):,}", ""),
     ]
     faults = [
         Counter(one.kind for one in diagnose(lines, text.language, [text.reference], text.source))

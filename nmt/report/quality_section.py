@@ -1,7 +1,7 @@
 """The section Quality: scores of translated texts, best and worst sentences, faults."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nmt.evaluation.buckets import length_buckets
 from nmt.evaluation.findings import KINDS, Finding, diagnose
@@ -12,6 +12,8 @@ from nmt.report.page import Section, definitions, escape, table
 from nmt.text.languages import TargetLanguage
 
 METRICS = ("bleu", "chrf")
+MOST_LINES = 5000
+"""Lines of a text that the page describes: the bootstrap of sacreBLEU needs 70 MB for each 1,000 lines."""
 _SHOWN = 10
 """Best and worst sentences."""
 _EXAMPLES = 5
@@ -39,6 +41,20 @@ class TranslatedText:
     """Which part of the text it is, and what translated it."""
     measurements: dict[str, list[Measurement]] = field(default_factory=dict, compare=False)
     """Of each system, in the order of `METRICS`; computed when they are needed."""
+
+    def shortened(self) -> "TranslatedText":
+        """Return the first `MOST_LINES` lines, with a note."""
+        if len(self.reference) <= MOST_LINES:
+            return self
+        note = f"the first of {len(self.reference):,}{', ' if self.note else ''}{self.note}"
+        return replace(
+            self,
+            reference=self.reference[:MOST_LINES],
+            systems={name: lines[:MOST_LINES] for name, lines in self.systems.items()},
+            source=None if self.source is None else self.source[:MOST_LINES],
+            note=note,
+            measurements={},
+        )
 
     def measured(self, name: str) -> list[Measurement]:
         """Return the statistics of a system under all metrics, computed once."""

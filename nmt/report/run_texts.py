@@ -99,7 +99,7 @@ def _test_text(run: RunRecords, recipe: Recipe) -> TranslatedText | None:
         raise DataError(
             f"{file} has {len(translations):,} lines, but the test text has {len(pairs):,}; it has changed since."
         )
-    return _text("Test text", run, recipe, pairs, translations, "translated at the end of training")
+    return _text("Test text", run, recipe, pairs, translations, "translated at the end of training").shortened()
 
 
 def _validation_text(run: RunRecords, recipe: Recipe, most: int, report: Report) -> TranslatedText | None:

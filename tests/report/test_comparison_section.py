@@ -30,6 +30,7 @@ def test_scores_and_winner() -> None:
     assert "bs:1000|seed:12345" in html
     cards = re.findall(r"<dt>(.*?)</dt><dd>(\d+)", html.split("Sentences that differ most")[0])
     assert cards == [
+        ("lines", "20"),
         ("lines on which A is better", "18"),
         ("lines on which B is better", "1"),
         ("equal lines", "1"),

@@ -3,6 +3,8 @@
 import re
 from html import unescape
 
+import pytest
+
 from nmt.evaluation.metrics import compute
 from nmt.report.quality_section import TranslatedText, quality_section
 from nmt.text.languages import target_language
@@ -80,3 +82,13 @@ def test_missing_texts_are_explained() -> None:
     html = quality_section([], ["No translations of the test text: x < y"]).html
     assert '<p class="warning">No translations of the test text: x &lt; y</p>' in html
     assert "This run has no" not in html
+
+
+def test_long_texts_are_shortened_with_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nmt.report.quality_section.MOST_LINES", 3)
+    whole = text_of(list(REFERENCE), list(REFERENCE))
+    part = whole.shortened()
+    assert part.reference == part.systems["demo"] == part.source == REFERENCE[:3]
+    assert part.note == "the first of 8, a note"
+    assert len(part.measured("demo")[0].statistics) == 3
+    assert part.shortened() is part
