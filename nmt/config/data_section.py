@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
-from nmt.config.section import File, PositiveInt, Section, SettingError
+from nmt.config.section import File, PositiveInt, Section, SettingError, number_or_auto
 
 _TOKENIZER_SYMBOL = re.compile("pad|unk|s|0x[0-9]{2}")
 _LANGUAGE_CODE = re.compile("[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
@@ -108,11 +108,21 @@ class Data(Section):
         return sorted({corpus.tag for corpus in self.prepared_texts.values() if corpus.tag is not None})
 
 
+LARGEST_PROPOSED_VOCABULARY = 32_000
+"""Pieces that `vocab_size: auto` chooses at most."""
+
+NumberOrAuto = Annotated[
+    Annotated[int, Field(ge=32, le=1_000_000), Tag("number")] | Annotated[Literal["auto"], Tag("auto")],
+    Discriminator(number_or_auto),
+]
+
+
 class TokenizerSettings(Section):
     """The SentencePiece model that splits text into pieces."""
 
-    vocab_size: Annotated[int, Field(ge=32, le=1_000_000)] = 8000
-    """Number of pieces, with special symbols and bytes."""
+    vocab_size: Annotated[NumberOrAuto, Field(examples=[8000])] = "auto"
+    """Number of pieces, with special symbols and bytes. auto chooses it from the amount of training text when the
+    corpus is prepared: about 1,000 for 2,000 short sentence pairs, at most 32,000."""
     shared: bool = True
     """Use one vocabulary for both languages rather than one for each."""
     type: Literal["unigram", "bpe"] = "unigram"
@@ -121,3 +131,8 @@ class TokenizerSettings(Section):
     """Fraction of the characters in the text that are pieces; rarer ones are written in bytes."""
     byte_fallback: bool = True
     """Write unknown characters in bytes, so that every text can be encoded (256 of the pieces are bytes)."""
+
+    @property
+    def largest_vocabulary(self) -> int:
+        """Return the number of pieces; for auto, the largest number that it may choose."""
+        return LARGEST_PROPOSED_VOCABULARY if self.vocab_size == "auto" else self.vocab_size

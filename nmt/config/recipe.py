@@ -105,7 +105,7 @@ class Recipe(Section):
 
     @model_validator(mode="after")
     def _size_is_possible(self) -> Self:
-        size = self.model.size(self.tokenizer.vocab_size)
+        size = self.model.size(self.tokenizer.largest_vocabulary)
         if size > LARGEST_MODEL:
             raise SettingError(
                 "model",

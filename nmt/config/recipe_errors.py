@@ -28,7 +28,7 @@ _EXPECTED = {
 }
 _PYDANTIC_PHRASE = re.compile(r"^(Input|String|Tuple) should (be |have )?| after validation, not .*$")
 _BETTER_BOOLS = {"yes": "true", "on": "true", "no": "false", "off": "false"}
-_UNIONS = {("train", "schedule"), ("train", "batch_tokens")}
+_UNIONS = {("train", "schedule"), ("train", "batch_tokens"), ("tokenizer", "vocab_size")}
 """Keys of several types. After them pydantic's locations name the type, such as `noam`, which no recipe contains."""
 _LONGEST_SHOWN = 60
 _MOST_SHOWN = 40  # problems listed in one error

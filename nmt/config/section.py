@@ -27,6 +27,11 @@ def _file_name(path: Path) -> Path:
     return path
 
 
+def number_or_auto(value: Any) -> str:
+    """Return the tag of a value of `number | "auto"`: with this discriminator, a wrong number is one error, not two."""
+    return "auto" if value == "auto" else "number"
+
+
 Text = Annotated[str, AfterValidator(_without_controls)]
 File = Annotated[Path, Field(strict=False), AfterValidator(_file_name)]
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from nmt.config.schedules import Noam, Schedule
-from nmt.config.section import File, PositiveInt, Probability, Section, Text
+from nmt.config.section import File, PositiveInt, Probability, Section, Text, number_or_auto
 
 
 class Stop(Section):
@@ -30,8 +30,7 @@ class Stop(Section):
 NumberOrAuto = Annotated[
     # ten million tokens are more than fit on any device
     Annotated[int, Field(ge=16, le=10_000_000), Tag("number")] | Annotated[Literal["auto"], Tag("auto")],
-    # with a discriminator, a wrong number is one error rather than two
-    Discriminator(lambda value: "auto" if value == "auto" else "number"),
+    Discriminator(number_or_auto),
 ]
 
 

@@ -10,7 +10,7 @@ Nothing is random: the same text and settings give the same corpus, so runs with
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -27,7 +27,8 @@ from nmt.text.filters import RULES, PairFilter
 from nmt.text.normalize import normalize
 from nmt.text.overlap import Overlap, OverlapCounter
 from nmt.text.prepared import Ids, Manifest, PreparedSplit, SideCounts, SplitCounts, SplitWriter, write_valid_text
-from nmt.text.tokenizer import Tokenizer, Tokenizers
+from nmt.text.tokenizer import Tokenizer, Tokenizers, VocabularySizeError
+from nmt.text.vocabulary import vocabulary_for
 
 _BATCH_PAIRS = 10_000  # pairs that are encoded at once
 _PAIRS_SHOWN = 1_000  # pairs between two updates of the progress bar, which is slow to draw
@@ -64,16 +65,18 @@ def write_corpus(recipe: Recipe, directory: Path, console: Console) -> Manifest:
         valid = encoder.encode(readers[1], directory / "valid", len(valid_pairs))
     provenance.check_unchanged((*inputs, *test_inputs))
     settings = provenance.recorded_settings(recipe)
+    sizes = (len(tokenizers.source), len(tokenizers.target))
     manifest = Manifest(
         settings,
         inputs,
-        provenance.fingerprint(settings, inputs),
+        provenance.fingerprint(settings, inputs, sizes),
         train,
         valid,
         length_limit(PreparedSplit.open(directory / "train")),
         test_inputs,
         tuple(counter.overlap() for reader in readers for counter in reader.counters),
         {str(path.relative_to(directory)): digest_of(path) for path in sorted(directory.rglob("*")) if path.is_file()},
+        sizes,
     )
     manifest.write(directory)
     return manifest
@@ -149,7 +152,7 @@ def initial_tokenizers(recipe: Recipe, initial: Path) -> Tokenizers:
     }
     for key in sorted(found.keys() & recipe.tokenizer.model_fields_set):
         stated = getattr(recipe.tokenizer, key)
-        if stated != found[key]:
+        if stated not in ("auto", found[key]):
             raise ConfigError(
                 f"tokenizer.{key}: found {stated}, but the tokenizer of train.init_from has {found[key]}; "
                 f"leave the section tokenizer out: it comes with {initial}"
@@ -167,7 +170,7 @@ def initial_tokenizers(recipe: Recipe, initial: Path) -> Tokenizers:
 
 def _train_tokenizers(recipe: Recipe, console: Console) -> tuple[Tokenizers, int]:
     """Train the tokenizer(s); returns also the number of pairs in the training text."""
-    settings, total = recipe.tokenizer, 0
+    settings, tags, total = recipe.tokenizer, recipe.data.tags, 0
 
     def lines(sides: tuple[str, ...]) -> Iterator[str]:
         nonlocal total
@@ -179,14 +182,25 @@ def _train_tokenizers(recipe: Recipe, console: Console) -> tuple[Tokenizers, int
         total = reader.pairs_read
         if not kept:
             raise reader.nothing_kept()
+
+    def trained(*sides: str, tags: Sequence[str]) -> Tokenizer:
+        size = settings.vocab_size
+        if size == "auto":
+            size = vocabulary_for(lines(sides), settings, len(tags))
         text = "both sides" if len(sides) == 2 else f"the {sides[0]} side"
-        console.info(f"training a tokenizer of {settings.vocab_size:,} pieces on {text} of {kept:,} pairs")
+        console.info(f"training a tokenizer of {size:,} pieces on {text}")
+        try:
+            return Tokenizer.train(lines(sides), settings.model_copy(update={"vocab_size": size}), tags)
+        except VocabularySizeError as error:
+            if settings.vocab_size != "auto":
+                raise
+            console.info(f"this text is too small or too varied for it; training one of {error.bound:,} pieces")
+            return Tokenizer.train(lines(sides), settings.model_copy(update={"vocab_size": error.bound}), tags)
 
     if settings.shared:
-        shared = Tokenizer.train(lines(("source", "target")), settings, recipe.data.tags)
+        shared = trained("source", "target", tags=tags)
         return Tokenizers(shared, shared), total
-    source = Tokenizer.train(lines(("source",)), settings, recipe.data.tags)
-    return Tokenizers(source, Tokenizer.train(lines(("target",)), settings)), total
+    return Tokenizers(trained("source", tags=tags), trained("target", tags=())), total
 
 
 @dataclass(frozen=True)

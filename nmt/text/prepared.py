@@ -84,6 +84,8 @@ class Manifest:
     overlaps: tuple[Overlap, ...] = ()
     files: dict[str, str] = field(default_factory=dict)
     """SHA-256 of every other file of the prepared corpus; empty if an older nmt wrote it."""
+    vocabulary: tuple[int, int] | None = None
+    """Number of pieces of the source and the target side; None if an older nmt wrote it."""
 
     def write(self, directory: Path) -> None:
         """Write `manifest.json`."""

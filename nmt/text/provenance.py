@@ -116,7 +116,14 @@ def check_unchanged(inputs: Iterable[InputFile]) -> None:
             raise DataError(f"{file.path}: changed while it was read; prepare again when it is complete")
 
 
-def fingerprint(settings: dict[str, Any], inputs: Iterable[InputFile]) -> str:
-    """Return the SHA-256 of settings and digests of inputs: equal if and only if the prepared corpora are."""
+def fingerprint(settings: dict[str, Any], inputs: Iterable[InputFile], vocabulary: tuple[int, int]) -> str:
+    """Return the SHA-256 of settings and digests of inputs: equal if and only if the prepared corpora are.
+
+    Where the settings leave the size of the vocabulary to nmt, those of both sides count, since another version may
+    choose other ones.
+    """
+    tokenizer = settings["tokenizer"]
+    if isinstance(tokenizer, dict) and tokenizer["vocab_size"] == "auto":
+        settings = {**settings, "tokenizer": {**tokenizer, "vocab_size": list(vocabulary)}}
     content = json.dumps([with_old_keys(settings), [file.sha256 for file in inputs]], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()

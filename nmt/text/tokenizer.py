@@ -36,6 +36,14 @@ _LONGEST_LINE = 4192  # bytes; SentencePiece ignores longer lines
 _TRAINING_THREADS = 8  # fixed, because sums of floats, and with them the pieces, depend on the number of threads
 
 
+class VocabularySizeError(ConfigError):
+    """A vocabulary that is too large or too small for the text; `bound` is the nearest size that is possible."""
+
+    def __init__(self, message: str, bound: int) -> None:
+        super().__init__(message)
+        self.bound = bound
+
+
 class Tokenizer:
     """Encodes sentences into ids of pieces and decodes ids. Neither raises an error, whatever the text."""
 
@@ -46,8 +54,11 @@ class Tokenizer:
     def train(cls, lines: Iterable[str], settings: TokenizerSettings, tags: Sequence[str] = ()) -> "Tokenizer":
         """Train on raw or normalized lines; the same lines give the same tokenizer, byte for byte.
 
-        Raises ConfigError if `tokenizer.vocab_size` is too large or too small for the text, DataError if there is none.
+        Raises VocabularySizeError if `tokenizer.vocab_size` is too large or too small for the text, ConfigError if it
+        is auto (`nmt.text.vocabulary` has a number for it), DataError if there is no text.
         """
+        if settings.vocab_size == "auto":
+            raise ConfigError("tokenizer.vocab_size: a tokenizer is trained with a number of pieces, found auto")
         count, failure, model = 0, None, io.BytesIO()
 
         def read() -> Iterator[str]:
@@ -87,7 +98,7 @@ class Tokenizer:
                 too_long = f"every line is longer than {_LONGEST_LINE} bytes; put one sentence a line"
                 found = too_long if count else "every line is empty"
                 raise DataError(f"there is no text to train the tokenizer on: {found}") from None
-            raise ConfigError(_explain(str(error), settings)) from None
+            raise _explained(str(error), settings) from None
         return cls.from_bytes(model.getvalue())
 
     @classmethod
@@ -269,20 +280,23 @@ def _load_file(path: Path) -> Tokenizer:
         raise ModelError(f"{path}: {error}") from None
 
 
-def _explain(message: str, settings: TokenizerSettings) -> str:
+def _explained(message: str, settings: TokenizerSettings) -> ConfigError:
     """Return SentencePiece's error in terms of the recipe."""
     too_high = re.search(r"too high \(\d+\).*<= (\d+)", message)
     too_low = re.search(r"smaller than required_chars\. \d+ vs (\d+)", message)
     if too_high:
-        return (
+        return VocabularySizeError(
             f"tokenizer.vocab_size: found {settings.vocab_size}, but this text yields at most {too_high[1]} different "
-            f"pieces; set tokenizer.vocab_size to {too_high[1]} or less, or train on more text"
+            f"pieces; set tokenizer.vocab_size to auto, or to {too_high[1]} or less, or train on more text",
+            int(too_high[1]),
         )
     if too_low:
         bytes_too = ", the 256 bytes" if settings.byte_fallback else ""
-        return (
+        return VocabularySizeError(
             f"tokenizer.vocab_size: found {settings.vocab_size}, but the special symbols{bytes_too} and the characters "
-            f"of this text alone need {too_low[1]}; set tokenizer.vocab_size to {too_low[1]} or more, or lower "
-            "tokenizer.coverage"
+            f"of this text alone need {too_low[1]}; set tokenizer.vocab_size to auto, or to {too_low[1]} or more, or "
+            "lower tokenizer.coverage",
+            int(too_low[1]),
         )
-    return f"tokenizer: SentencePiece cannot be trained on this text: {message.removeprefix('INTERNAL: ').strip()}"
+    reason = message.removeprefix("INTERNAL: ").strip()
+    return ConfigError(f"tokenizer: SentencePiece cannot be trained on this text: {reason}")

@@ -312,6 +312,34 @@ def test_full_disk_leaves_no_corpus(folder: Path, monkeypatch: pytest.MonkeyPatc
     assert not (folder / "run").exists()
 
 
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_automatic_vocabulary_suits_a_text_that_is_too_small_for_a_fixed_one(folder: Path, kind: str) -> None:
+    overrides = ("tokenizer.vocab_size=auto", f"tokenizer.type={kind}")
+    write_tsv(folder / "train.tsv", [("a b c", "d e f"), ("a c b", "d f e")])
+    corpus = prepare(recipe(folder, *overrides), QUIET)
+    assert 256 < len(corpus.tokenizers.source) < 290
+    assert corpus.manifest.vocabulary == (len(corpus.tokenizers.source),) * 2
+    assert corpus.manifest.settings["tokenizer"]["vocab_size"] == "auto"
+    assert why_stale(recipe(folder, *overrides)) is None
+    assert 'was "auto", now 300' in str(why_stale(recipe(folder, *overrides, "tokenizer.vocab_size=300")))
+
+
+def test_automatic_vocabulary_of_each_side_and_its_fingerprint(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    apart = ("tokenizer.shared=false", "model.tied_embeddings=target", "tokenizer.vocab_size=auto")
+    words = (f"{consonant}{vowel}" for consonant in "bcdfghlmnprstvz" for vowel in "aeiou")
+    write_tsv(folder / "train.tsv", [(f"{word} {number}", f"è {number}") for number, word in enumerate(words)])
+    first = prepare(recipe(folder, *apart), QUIET)
+    source, target = (len(side) for side in (first.tokenizers.source, first.tokenizers.target))
+    assert source != target
+    assert first.manifest.vocabulary == (source, target)
+    again = prepare(recipe(folder, *apart), QUIET, force=True)
+    assert again.manifest == first.manifest
+    monkeypatch.setattr(preparation, "vocabulary_for", lambda *_: 280)
+    other = prepare(recipe(folder, *apart), QUIET, force=True)
+    assert other.manifest.settings == first.manifest.settings
+    assert other.manifest.fingerprint != first.manifest.fingerprint
+
+
 def test_text_that_changes_during_preparation_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write = write_valid_text
 

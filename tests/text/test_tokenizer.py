@@ -120,7 +120,7 @@ def test_unknown_characters_without_byte_fallback_are_unk() -> None:
 def test_impossible_size_names_a_bound_that_works(kind: str, size: int) -> None:
     with pytest.raises(ConfigError, match=r"tokenizer\.vocab_size: found (100|20000), but") as caught:
         Tokenizer.train(sentences(), TokenizerSettings.model_validate({"vocab_size": size, "type": kind}))
-    bound = int(re.findall(r"set tokenizer\.vocab_size to (\d+) or (?:less|more)", str(caught.value))[0])
+    bound = int(re.findall(r"set tokenizer\.vocab_size to auto, or to (\d+) or (?:less|more)", str(caught.value))[0])
     found = Tokenizer.train(sentences(), TokenizerSettings.model_validate({"vocab_size": bound, "type": kind}))
     assert len(found) == bound
     beyond = bound + 1 if size > bound else bound - 1
