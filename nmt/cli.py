@@ -419,6 +419,29 @@ def figures(
         run_stage(FigureRequest(directory, recipe, model, text), console)
 
 
+@command("nmt inspect runs/demo-en-it --neighbours station")
+def inspect(
+    model: Annotated[Path, Argument(metavar="MODEL", help="A run or a model directory.")],
+    neighbours: Annotated[
+        str | None, Option(help="Show the pieces whose embeddings are nearest to that of a word.", metavar="WORD")
+    ] = None,
+    pieces: Annotated[str | None, Option(help="Show how a text is cut into pieces.", metavar="TEXT")] = None,
+    json: Annotated[bool, Option("--json", help="Print one JSON object.")] = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Show what a model contains: parameters, tokenizer, limits, training, memory."""
+    with errors_explained(debug, quiet):
+        from json import dumps
+
+        from nmt.commands.inspect import inspect as run_stage
+        from nmt.system.console import printable, with_relative_paths
+
+        found = run_stage(model, neighbours, pieces)
+        text = dumps(found.content, ensure_ascii=False, indent=2) if json else with_relative_paths(found.as_text())
+        print(text if json else printable(text))
+
+
 @contextmanager
 def errors_explained(debug: bool, quiet: bool) -> Iterator["Console"]:
     """Yield the console of a command; turn its exceptions into a message and an exit code.

@@ -1,0 +1,186 @@
+"""`nmt inspect`: what a model or a run contains, how it cuts text into pieces, and which pieces are alike."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nmt.config import load_recipe
+from nmt.errors import ConfigError, NMTError
+from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
+from nmt.model.contents import bytes_to_decode, nearest_pieces, parameters_by_part
+from nmt.report.run_records import read_run
+from nmt.system.console import counted
+from nmt.system.ownership import RUN, is_directory_of
+from nmt.text.prepared import Manifest
+from nmt.text.tokenizer import UNK, Tokenizer
+from nmt.training.display import format_seconds
+from nmt.training.progress import PROGRESS_FILE, read_progress
+
+_NEIGHBOURS = 10
+_TYPICAL_LENGTH = 30
+"""Tokens of both sides of the line whose memory is stated."""
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """The content as JSON, and as lines of text."""
+
+    content: dict[str, Any]
+
+    def as_text(self) -> str:
+        """Return the text: a table of names and values, or the pieces that were asked for."""
+        if "model" in self.content:
+            return "\n".join(f"{name:<12}{value}" for name, value in _rows(self.content))
+        lines = []
+        for side, pieces in self.content.get("pieces", {}).items():
+            lines += [f"{side}: {counted(len(pieces), 'piece')}"]
+            lines += [f"  {one['id']:>7}  {one['piece']}{_mark(one)}" for one in pieces]
+        for side, neighbours in self.content.get("neighbours", {}).items():
+            lines += [f"nearest to {neighbours['piece']} by cosine, {side} embedding"]
+            lines += [f"  {one['cosine']:>7.3f}  {one['piece']}" for one in neighbours["nearest"]]
+        return "\n".join(lines)
+
+
+def inspect(path: Path, word: str | None = None, text: str | None = None) -> Inspection:
+    """Describe a model directory or a run; or show the nearest pieces of a word, or the pieces of a text.
+
+    Raises ModelError if there is no model, ConfigError for a word that is not one piece.
+    """
+    directory = resolve_model(path)
+    loaded = load_model(directory, torch.device("cpu"))
+    content: dict[str, Any] = {}
+    if text is not None:
+        content["pieces"] = {side: _pieces(one, text) for side, one in _sides(loaded)}
+    if word is not None:
+        content["neighbours"] = _neighbours(loaded, word)
+    return Inspection(content or _summary(path, directory, loaded))
+
+
+def _summary(path: Path, directory: Path, loaded: LoadedModel) -> dict[str, Any]:
+    settings, tokenizers, beam = loaded.model.settings, loaded.tokenizers, loaded.decode.beam
+    parts = parameters_by_part(loaded.model)
+    line = bytes_to_decode(settings, len(tokenizers.target), _TYPICAL_LENGTH, _TYPICAL_LENGTH, beam)
+    maximum = loaded.decode.max_length
+    return {
+        "model": str(directory),
+        "languages": loaded.languages.model_dump(),
+        "sizes": settings.model_dump(mode="json"),
+        "parameters": {**parts, "total": sum(parts.values())},
+        "tokenizer": {
+            "type": "bpe" if tokenizers.source.merges else "unigram",
+            "shared": tokenizers.shared,
+            "source_pieces": len(tokenizers.source),
+            "target_pieces": len(tokenizers.target),
+        },
+        "limits": {
+            "longest_source": loaded.longest_source,
+            "max_length": None if maximum is None else maximum.model_dump(),
+            "positions": settings.longest,
+        },
+        "decoding": {
+            "beam": beam,
+            "weight_bytes": 4 * sum(parts.values()),
+            "tokens": _TYPICAL_LENGTH,
+            "line_bytes": line,
+        },
+        "training": _training(path, directory),
+    }
+
+
+def _training(path: Path, directory: Path) -> dict[str, Any] | None:
+    """Return what is recorded about the training of a run or a checkpoint; None for other models."""
+    record: dict[str, Any] = {}
+    if is_directory_of(path, RUN):
+        directory = path / "last"
+        with suppress(NMTError):  # a run may be incomplete, and its text may be gone
+            run = read_run(path)
+            record |= {"validation": run.best, "test": {one["name"]: one["value"] for one in run.test_scores}}
+            record["pairs"] = Manifest.read(load_recipe(path / "recipe.yaml").prepared_directory).train.kept
+    if not (directory / PROGRESS_FILE).exists():
+        return None
+    progress = read_progress(directory)
+    reached = {"step": progress.step, "epoch": progress.epoch, "target_tokens": progress.target_tokens}
+    return {**reached, "seconds": round(progress.seconds, 1), **record}
+
+
+def _sides(loaded: LoadedModel) -> list[tuple[str, Tokenizer]]:
+    """Return the tokenizers by the name of their side."""
+    both = loaded.tokenizers
+    return [("both sides", both.source)] if both.shared else [("source", both.source), ("target", both.target)]
+
+
+def _pieces(tokenizer: Tokenizer, text: str) -> list[dict[str, Any]]:
+    names, spelled = tokenizer.pieces, tokenizer.table.bytes
+    return [{"piece": names[i], "id": i, "unknown": i == UNK, "byte": i in spelled} for i in tokenizer.encode(text)]
+
+
+def _mark(piece: dict[str, Any]) -> str:
+    """Return what is unusual about a piece."""
+    return "  unknown character" if piece["unknown"] else "  byte of a character without a piece" * piece["byte"]
+
+
+def _neighbours(loaded: LoadedModel, word: str) -> dict[str, Any]:
+    """Return the nearest pieces in each embedding that has the word as a piece. Raises ConfigError if none has."""
+    model, both = loaded.model, loaded.tokenizers
+    embeddings = [("source", both.source, model.source_embedding.tokens.weight)]
+    if model.source_embedding.tokens is model.target_embedding.tokens:
+        embeddings = [("shared", *embeddings[0][1:])]
+    else:
+        embeddings.append(("target", both.target, model.target_embedding.tokens.weight))
+    found: dict[str, Any] = {}
+    for side, tokenizer, weights in embeddings:
+        ids = {name: i for i, name in enumerate(tokenizer.pieces) if i not in tokenizer.table.controls}
+        piece = next((name for name in (f"▁{word}", word) if name in ids), None)
+        if piece is not None:
+            nearest = nearest_pieces(weights, tokenizer, ids[piece], _NEIGHBOURS)
+            rows = [{"piece": name, "cosine": cosine} for name, cosine in nearest]
+            found[side] = {"piece": piece, "nearest": rows}
+    if not found:
+        cut = [one["piece"] for one in _pieces(both.source, word)]
+        raise ConfigError(f"--neighbours: {word!r} is not one piece but {' '.join(cut) or 'none'}; give one piece")
+    return found
+
+
+def _rows(content: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the table that describes a model."""
+    sizes, limits, tokenizer = content["sizes"], content["limits"], content["tokenizer"]
+    parts, decoding, training = content["parameters"], content["decoding"], content["training"]
+    yield "model", f"{content['model']}, {content['languages']['source']} → {content['languages']['target']}"
+    yield "layers", f"{sizes['encoder_layers']} of the encoder, {sizes['decoder_layers']} of the decoder"
+    yield "sizes", f"dim {sizes['dim']}, feed-forward {sizes['feed_forward']}, {counted(sizes['heads'], 'head')}"
+    yield "kind", f"{sizes['positions']} positions, {sizes['norm']}-norm, {sizes['activation']}"
+    yield "parameters", f"{parts['total']:,} ({_mebibytes(decoding['weight_bytes'])} in fp32)"
+    for name in ("embedding", "encoder", "decoder", "output"):
+        tied = "  the embedding of the target" if name == "output" and not parts[name] else ""
+        yield "", f"{name:<10}{parts[name]:>13,}{parts[name] / parts['total']:>7.1%}{tied}"
+    pieces = f"{tokenizer['source_pieces']:,}" + ("" if tokenizer["shared"] else f" and {tokenizer['target_pieces']:,}")
+    yield "tokenizer", f"{tokenizer['type']}, {pieces} pieces{', shared by both sides' if tokenizer['shared'] else ''}"
+    if limits["longest_source"] is not None:
+        yield "limits", f"source segments of at most {counted(limits['longest_source'], 'token')}"
+    if limits["max_length"] is not None:
+        yield (
+            "",
+            f"output of at most {limits['max_length']['factor']:g} × source + {limits['max_length']['extra']} tokens",
+        )
+    length = decoding["tokens"]
+    yield (
+        "memory",
+        f"{_mebibytes(decoding['line_bytes'])} for a line of {length} + {length} tokens, beam {decoding['beam']}",
+    )
+    if training is None:
+        return
+    pairs = f", {counted(training['pairs'], 'pair')}" if "pairs" in training else ""
+    yield "training", f"{counted(training['step'], 'step')} in {format_seconds(training['seconds'])}{pairs}"
+    if best := training.get("validation"):
+        scores = f"loss {best['loss']:.3f}, BLEU {best['bleu']:.2f}, chrF {best['chrf']:.2f}"
+        yield "validation", f"{scores} at step {best['step']:,}"
+    if training.get("test"):
+        yield "test", ", ".join(f"{name} {value:.2f}" for name, value in training["test"].items())
+
+
+def _mebibytes(amount: int) -> str:
+    return f"{amount / 2**20:,.1f} MiB"

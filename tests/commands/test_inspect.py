@@ -1,0 +1,96 @@
+"""`nmt inspect`: models, runs, pieces, neighbours, and wrong input."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nmt.commands.inspect import inspect
+from nmt.commands.prepare import prepare
+from nmt.commands.train import train
+from nmt.config import load_recipe
+from nmt.errors import ConfigError, ModelError
+from nmt.model.checkpoint import load_model
+from tests.builders import SENTENCES, run_command, save_model, tiny_loaded_model, tiny_tokenizers, write_reversal_task
+from tests.training.runs import CPU, QUIET
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("models") / "tiny"
+    save_model(directory, tiny_loaded_model())
+    return directory
+
+
+def test_model_is_described(model: Path) -> None:
+    content = inspect(model).content
+    loaded = load_model(model, CPU)
+    assert content["parameters"]["total"] == loaded.model.parameter_count()
+    assert (
+        sum(count for part, count in content["parameters"].items() if part != "total")
+        == (content["parameters"]["total"])
+    )
+    assert content["languages"] == {"source": "en", "target": "it"}
+    assert content["sizes"] == loaded.model.settings.model_dump(mode="json")
+    assert content["tokenizer"]["source_pieces"] == len(loaded.tokenizers.source)
+    assert content["training"] is None
+    text = inspect(model).as_text()
+    assert max(map(len, text.splitlines()[1:])) <= 80
+    assert f"{loaded.model.parameter_count():,}" in text
+
+
+def test_run_has_its_training_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    recipe = load_recipe(write_reversal_task(tmp_path))
+    prepare(recipe, QUIET)
+    train(recipe, QUIET)
+    record = inspect(tmp_path / "run").content["training"]
+    manifest = json.loads((tmp_path / "prepared" / "manifest.json").read_text())
+    assert (record["step"], record["pairs"]) == (12, manifest["train"]["kept"])
+    assert record["validation"]["step"] in (4, 8, 12)
+    assert f"{record['step']} steps in" in inspect(tmp_path / "run").as_text()
+    # a checkpoint alone has no log and no text
+    alone = inspect(tmp_path / "run" / "checkpoints" / "step-00000012").content["training"]
+    assert alone == {key: record[key] for key in ("step", "epoch", "target_tokens", "seconds")}
+
+
+def test_pieces_of_a_text_are_those_of_the_tokenizer(model: Path, tmp_path: Path) -> None:
+    tokenizer = tiny_tokenizers().source
+    pieces = inspect(model, text="the cat 狗").content["pieces"]["both sides"]
+    assert [one["id"] for one in pieces] == tokenizer.encode("the cat 狗")
+    assert [one["byte"] for one in pieces[-3:]] == [True] * 3
+    assert not any(one["unknown"] for one in pieces)
+    unknown = tmp_path / "unknown"
+    save_model(unknown, tiny_loaded_model(tiny_tokenizers(SENTENCES, 40, byte_fallback=False)))
+    last = inspect(unknown, text="狗").as_text().splitlines()[-1]
+    assert last.split() == ["1", "<unk>", "unknown", "character"]
+
+
+def test_neighbours_are_given_with_their_embedding(model: Path) -> None:
+    found = inspect(model, word="the").content["neighbours"]
+    assert set(found) == {"source", "target"}, "the embeddings of this model are not tied"
+    assert found["source"]["piece"] == "▁the"
+    cosines = [one["cosine"] for one in found["source"]["nearest"]]
+    assert len(cosines) == 10
+    assert cosines == sorted(cosines, reverse=True)
+    assert "nearest to ▁the by cosine, source embedding" in inspect(model, word="the").as_text()
+
+
+def test_word_of_several_pieces_is_refused_with_its_pieces(model: Path) -> None:
+    cut = " ".join(one["piece"] for one in inspect(model, text="xylophone").content["pieces"]["both sides"])
+    with pytest.raises(ConfigError, match=f"--neighbours: 'xylophone' is not one piece but {cut}; give one piece"):
+        inspect(model, word="xylophone")
+
+
+def test_folder_without_a_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"neither a model directory .* nor a run with a checkpoint"):
+        inspect(tmp_path)
+    done = run_command("inspect", tmp_path / "missing")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "no such directory" in done.stderr
+
+
+def test_command_prints_text_or_json(model: Path) -> None:
+    assert run_command("inspect", model).stdout.splitlines()[0].endswith("en → it")
+    content = json.loads(run_command("inspect", model, "--json", "--pieces", "the cat", "--neighbours", "the").stdout)
+    assert set(content) == {"pieces", "neighbours"}
