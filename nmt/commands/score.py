@@ -17,7 +17,7 @@ from typing import Any
 from nmt.errors import ConfigError, DataError
 from nmt.evaluation.buckets import length_buckets
 from nmt.evaluation.diagnosis import empty_line_warnings, hypothesis_warnings, language_warnings
-from nmt.evaluation.findings import Finding, diagnose, summary
+from nmt.evaluation.findings import Finding, diagnose, frequent_faults, summary
 from nmt.evaluation.metrics import METRICS, RESAMPLES, Measurement, measure
 from nmt.evaluation.score_report import BucketScores, ScoreReport, SystemScores
 from nmt.evaluation.significance import compare
@@ -156,6 +156,7 @@ def _hypothesis_warnings(
 ) -> Iterator[str]:
     for path, own in texts.hypotheses.items():
         yield from hypothesis_warnings(_name(path), own, texts.references, texts.source)
+        yield from (f"{_name(path)}: {fault}" for fault in frequent_faults(findings[path], len(own)))
         if counts := summary(findings[path]):
             place = f"see {listed}" if listed else "--diagnose FILE lists them"
             yield f"{_name(path)}: faults in {counts}; {place}"

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
+from nmt.evaluation.word_counts import count_words
 from nmt.text.languages import HAN, TargetLanguage, detect_language
 
 _EMPTY_SHARE = 0.05
@@ -11,6 +12,11 @@ _TOKENIZED_SHARE = 0.2
 """Text is reported as tokenized if this share of its lines looks so, and three times the share in the references:
 French has a space before `?`, and a test set may itself be tokenized."""
 _TOKENIZED_FACTOR = 3.0
+
+_FREQUENT = 30
+"""The most frequent words, mostly articles, pronouns and prepositions, are a third of the words of many texts."""
+_LANGUAGE_FACTOR = 0.3
+_LEAST_LINES = 20
 
 _TOKENIZED = re.compile(
     r"\s[.,!?;:。，！？；：、](\s|$)"  # He said : yes .
@@ -30,10 +36,16 @@ def hypothesis_warnings(
             f"{name} looks tokenized: {tokenized:.0%} of its lines, but {usual:.0%} of the references' "
             "(spaces before punctuation or inside words); scores are meant for plain text, so detokenize it first"
         )
+    copied = 0.0 if source is None else _share_copied(hypotheses, references, source)
+    share, usual = _share_frequent(hypotheses, references)
+    if copied < 0.5 and len(hypotheses) >= _LEAST_LINES and share < _LANGUAGE_FACTOR * usual:
+        yield (
+            f"{name} looks like another language: of its words, {share:.0%} are frequent words of the references; of "
+            f"theirs, {usual:.0%}"
+        )
     broken = sum("\ufffd" in line for line in hypotheses)
     if broken:
         yield f"{name} has {broken} lines with U+FFFD, which replaces bytes that are not UTF-8"
-    copied = 0.0 if source is None else _share_copied(hypotheses, references, source)
     if copied >= _COPIED_SHARE:
         yield f"{name}: {copied:.0%} of its lines are the source, untranslated"
     if any(_share_equal(hypotheses, lines) == 1.0 for lines in references):
@@ -64,6 +76,14 @@ def _share_copied(hypotheses: Sequence[str], references: Sequence[Sequence[str]]
     rows = zip(hypotheses, source, *references, strict=True)
     copies: int = sum(line.strip() == given.strip() not in map(str.strip, others) for line, given, *others in rows)
     return copies / len(hypotheses)
+
+
+def _share_frequent(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> tuple[float, float]:
+    """Return the shares of the references' most frequent words in the words of the hypotheses and of the references."""
+    own, usual = count_words(hypotheses), count_words(line for lines in references for line in lines)
+    frequent = [word for word, _ in usual.most_common(_FREQUENT)]
+    own_share, share = (sum(counts[word] for word in frequent) / max(1, counts.total()) for counts in (own, usual))
+    return (own_share, share) if own else (share, share)
 
 
 def _share_equal(lines: Sequence[str], others: Sequence[str]) -> float:

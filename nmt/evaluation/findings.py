@@ -35,6 +35,8 @@ KINDS: dict[Kind, str] = {
 assert tuple(KINDS) == get_args(Kind)
 
 _LETTERS = {name: letters for name, letters in SCRIPTS.items() if name != "Japanese"} | {"Kana": KANA}
+_MANY, _AT_LEAST = 0.2, 5
+"""The share and the number of lines of a frequent fault."""
 _LONGEST_UNIT = 20
 """The longest repeated sequence that is looked for, in words."""
 _ASCII_MARK = re.compile(rf"(?<=[{HAN}])(?:[,!?;](?!\d)|[.:](?![.\w/:-]))|[,!?;](?=[{HAN}])")
@@ -93,6 +95,17 @@ def summary(findings: Sequence[Finding]) -> str:
     count = Counter(finding.kind for finding in findings)
     kinds = ", ".join(f"{kind} {count[kind]:,}" for kind in KINDS if count[kind])
     return f"{counted(len({finding.line for finding in findings}), 'line')}: {kinds}"
+
+
+def frequent_faults(findings: Sequence[Finding], lines: int) -> list[str]:
+    """Return the predicates of sentences on kinds of faults that many lines have, which one mistake may explain."""
+    count = Counter(finding.kind for finding in findings)
+    kinds: tuple[Kind, ...] = ("repetition", "script", "variant")
+    return [
+        f"{count[kind] / lines:.0%} of its lines have {KINDS[kind]}"
+        for kind in kinds
+        if count[kind] >= max(_AT_LEAST, _MANY * lines)
+    ]
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ def test_empty_lines_give_a_warning_from_5_percent_on() -> None:
 def test_untranslated_text_gives_a_warning() -> None:
     source = ["Where is the cat?", "Here I am!"] * 10
     assert warnings(source, PLAIN, source) == ["hyp: 100% of its lines are the source, untranslated"]
-    assert warnings(source, PLAIN) == []
+    assert "untranslated" not in warnings(source, PLAIN)[0]
     assert warnings(PLAIN[:18] + source[18:], PLAIN, source) == ["hyp: 10% of its lines are the source, untranslated"]
     assert warnings([*PLAIN[:19], source[19]], PLAIN, source) == ["hyp: 5% of its lines are the source, untranslated"]
     assert warnings([*PLAIN, *PLAIN[:19], source[19]], PLAIN * 2, source * 2) == []
@@ -55,3 +55,15 @@ def test_invalid_bytes_give_a_warning() -> None:
     assert warnings(["perch\ufffd no?", *PLAIN[1:]], PLAIN) == [
         "hyp has 1 lines with U+FFFD, which replaces bytes that are not UTF-8"
     ]
+
+
+def test_another_language_gives_a_warning() -> None:
+    english = ["He did not come, I think.", "Where is the cat?", "I am here!", "That is fine."] * 5
+    (warning,) = warnings(english, PLAIN)
+    assert warning == (
+        "hyp looks like another language: of its words, 0% are frequent words of the references; of theirs, 100%"
+    )
+    assert warnings(english[:19], PLAIN[:19]) == []
+    # other words of the same language
+    assert warnings(["Non so, è vero.", "Dov'è la casa?", "Sono stanco!", "Va tutto male."] * 5, PLAIN) == []
+    assert not any("language" in warning for warning in warnings([""] * 20, PLAIN))
