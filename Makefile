@@ -62,7 +62,7 @@ figures: $(READY) ## Draw the figures of both demo runs into runs/figures/; trai
 	done
 
 test: $(READY) ## Run all tests in two processes
-	@python -m pytest --quiet -n 2 --dist loadfile
+	@python -m pytest --quiet -n 2 --dist loadfile --no-loadscope-reorder
 
 check: $(READY) ## Check lint, formatting, types and import contracts
 	ruff check

@@ -30,8 +30,13 @@ settings.load_profile("nmt")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the slow tests last, so that most failures show within seconds."""
-    items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
+    """Run the slow tests last, so that most failures show within seconds.
+
+    Several processes take whole files, those with slow tests first: otherwise one of them waits at the end.
+    """
+    slow = {item for item in items if item.get_closest_marker("slow") is not None}
+    files = {item.path for item in slow}
+    items.sort(key=lambda item: item.path not in files if worker else item in slow)
 
 
 @pytest.fixture(autouse=True, scope="session")

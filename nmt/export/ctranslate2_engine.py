@@ -57,6 +57,10 @@ class CTranslate2Engine:
             raise ConfigError("runtime.device: found mps, but CTranslate2 has auto, cpu and cuda; set it to cpu")
         if runtime.device == "cuda" and not ctranslate2.get_cuda_device_count():
             raise ConfigError("runtime.device: found cuda, but CTranslate2 sees no GPU here; set it to auto or cpu")
+        try:
+            str(directory).encode()
+        except UnicodeEncodeError:
+            raise ModelError(f"{directory}: CTranslate2 opens only folders with names in UTF-8; rename it") from None
         rank, processes = local_rank()
         on_gpu = runtime.device != "cpu" and ctranslate2.get_cuda_device_count() > 0
         try:

@@ -292,8 +292,8 @@ def test_reversal_of_words_is_learned(tmp_path: Path) -> None:
         f"model={json.dumps(size)}",
         f"train.schedule={json.dumps(schedule)}",
         "train.batch_tokens=512",
-        "train.stop.steps=500",
-        "train.validate_every=250",
+        "train.stop.steps=350",
+        "train.validate_every=350",
         "train.log_every=100",
         f"data.test={json.dumps({'tsv': str(tmp_path / 'test.tsv')})}",
     )

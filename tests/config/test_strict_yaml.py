@@ -305,7 +305,8 @@ def test_relative_paths_are_relative_to_file_or_current_directory(document: stri
 words = st.text().filter(str.isprintable)
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(words, inner),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(words, inner, max_size=4),
+    max_leaves=12,
 )
 
 

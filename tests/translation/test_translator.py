@@ -85,6 +85,7 @@ class TestEveryLine:
         data += b"\xff\xfe \x00"
         assert translate_bytes(translator, data).count(b"\n") == 4
 
+    @pytest.mark.slow
     def test_naughty_strings_give_as_many_lines(self, translator: Translator, shared_data: Path) -> None:
         file = shared_data / "edge" / "blns.txt"
         if not file.is_file():
