@@ -100,9 +100,12 @@ def score(
         for place, path in enumerate((hypothesis, *options.systems)):
             systems[place] = replace(systems[place], comparisons=tuple(map(compare, measured[path], base)))
     if options.sentences is not None:
-        _write_rows(options.sentences, _sentence_rows(texts, measured))
+        columns = ["line", "system", *(one.name for one in measured[hypothesis])]
+        columns += _line_texts(texts, lines[hypothesis], 0)
+        _write_rows(options.sentences, columns, _sentence_rows(texts, measured))
     if options.findings is not None:
-        _write_rows(options.findings, _finding_rows(texts, findings))
+        columns = ["line", "system", "kind", "detail", *_line_texts(texts, lines[hypothesis], 0)]
+        _write_rows(options.findings, columns, _finding_rows(texts, findings))
     warnings = [warning for path in references for warning in empty_line_warnings(str(path), lines[path])]
     warnings += language_warnings(str(references[0]), texts.references[0], texts.language)
     warnings += _hypothesis_warnings(texts, findings, options.findings)
@@ -191,15 +194,13 @@ def _line_texts(texts: _Texts, hypotheses: Sequence[str], index: int) -> dict[st
     return {"hypothesis": hypotheses[index], "reference": texts.references[0][index], **source}
 
 
-def _write_rows(file: Path, rows: Iterable[dict[str, Any]]) -> None:
-    """Write rows with the same keys: as JSON lines for a name that ends with .json or .jsonl, else as TSV."""
+def _write_rows(file: Path, columns: Sequence[str], rows: Iterable[dict[str, Any]]) -> None:
+    """Write rows of these columns: as JSON lines for a name that ends with .json or .jsonl, else as TSV with a head."""
     if file.suffix in (".json", ".jsonl"):
-        write_output(file, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
-        return
-    lines: list[str] = []
-    for row in rows:
-        lines += ["\t".join(row)] if not lines else []
-        lines.append("\t".join(" ".join(str(value).split()) for value in row.values()))
+        lines = [json.dumps(row, ensure_ascii=False) for row in rows]
+    else:
+        table = [columns, *([" ".join(str(row[column]).split()) for column in columns] for row in rows)]
+        lines = ["\t".join(row) for row in table]
     write_output(file, "".join(f"{line}\n" for line in lines))
 
 

@@ -325,7 +325,7 @@ def test_findings_are_counted_and_written(hyp: Path, ref: Path, tmp_path: Path) 
     ]
     assert json.loads(report.as_json())["findings"] == {"script": 1, "repetition": 1}
     score(hyp, [ref], ScoreOptions(("chrf",), findings=listed))
-    assert listed.read_text(encoding="utf-8") == ""
+    assert listed.read_text(encoding="utf-8") == "\t".join(head) + "\n"
 
 
 def test_outputs_that_would_replace_an_input_are_refused(hyp: Path, ref: Path) -> None:
