@@ -11,10 +11,11 @@ from nmt.config.schedules import Falling
 from nmt.errors import ConfigError, DamagedError, DataError, ModelError
 from nmt.model.transformer import Transformer
 from nmt.system import distributed
+from nmt.system.files import Report
 from nmt.system.ownership import RUN, check_directory
 from nmt.text.prepared import Manifest
 from nmt.training.progress import Progress, read_progress
-from nmt.training.run import Report, RunDirectory, check_whole, ignore
+from nmt.training.run import RunDirectory, check_whole, ignore
 
 # keys, with all below them, that do not change any update; train.stop.steps does under a schedule that ends there
 _FREE_TO_CHANGE = (

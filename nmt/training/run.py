@@ -17,7 +17,7 @@ Every rank calls the methods of a run together; only rank 0 writes, apart from i
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -40,7 +40,7 @@ from nmt.model.checkpoint import (
 from nmt.model.transformer import Transformer
 from nmt.system import distributed
 from nmt.system.device import environment
-from nmt.system.files import lock_file, replace_link, staged_directory
+from nmt.system.files import Report, lock_file, replace_link, staged_directory
 from nmt.system.ownership import RUN, mark_directory, write_recorded
 from nmt.training.optimizer import load_optimizer, optimizer_tensors
 from nmt.training.progress import PROGRESS_FILE, Progress, read_progress
@@ -48,8 +48,6 @@ from nmt.training.run_log import MetricsLog, TensorBoard
 
 OPTIMIZER_FILE = "optimizer.safetensors"
 TRAINING_FILE = "training.safetensors"
-
-Report = Callable[[str], None]
 
 
 def ignore(message: str) -> None:

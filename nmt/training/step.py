@@ -92,7 +92,7 @@ def skips_on_device(device: torch.device) -> bool:
 class Updater:
     """Model, objective, optimizer and, with `train.ema`, the moving average of the weights.
 
-    With `alone`, it is for `accumulate_gradients` and `apply_gradients` on one rank, without the others.
+    With `alone`, `accumulate_gradients` and `apply_gradients` make trial updates on one rank, without collectives.
     """
 
     def __init__(self, model: Transformer, recipe: Recipe, device: torch.device, alone: bool = False) -> None:
