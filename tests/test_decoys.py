@@ -194,6 +194,28 @@ def test_own_output_is_replaced(trained: Path, name: str) -> None:
         assert {path.name for path in folder.iterdir()} <= {"out", "runs"}
 
 
+def to_hugging_face(trained: Path, output: Path) -> list[str | Path]:
+    return ["export", trained / "run", output, "--to", "hf"]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_export_to_hugging_face_keeps_foreign_files(trained: Path, name: str) -> None:
+    with fresh_folder() as folder:
+        make_decoy(folder / "out" / name, "file")
+        refused(to_hugging_face(trained, folder / "out"), folder)
+
+
+@pytest.mark.filterwarnings("default")  # transformers emits warnings
+def test_export_to_hugging_face_replaces_its_own_output_only(trained: Path) -> None:
+    pytest.importorskip("transformers")
+    with fresh_folder() as folder:
+        for _ in range(2):
+            result = run_command(*to_hugging_face(trained, folder / "out"))
+            assert result.exit_code == 0, result.output
+        make_decoy(folder / "out" / "generation_config.json", "file")
+        assert "generation_config.json" in refused(to_hugging_face(trained, folder / "out"), folder)
+
+
 @pytest.mark.parametrize("name", ["average", "export", "figures"])
 @pytest.mark.parametrize("place", ["last", "best", "checkpoints/step-00000012", "checkpoints/new", "new", "prepared"])
 def test_outputs_inside_a_run_are_refused(trained: Path, name: str, place: str) -> None:

@@ -67,7 +67,7 @@ def test_cut_without_a_limit_returns_the_batch() -> None:
 class SmallMemory:
     """Raise OutOfMemoryError for batches of more than `limit` tokens, in the forward or in the backward pass."""
 
-    of: Updater
+    updater: Updater
     limit: int
     backward: bool
     error: Callable[[], Exception] = torch.OutOfMemoryError
@@ -75,10 +75,10 @@ class SmallMemory:
     tried: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.plain = self.of.objective.forward
-        self.of.objective.forward = self.loss  # type: ignore[method-assign]
+        self.plain = self.updater.objective.forward
+        self.updater.objective.forward = self.loss  # type: ignore[method-assign]
         # one of the last weights whose gradient is known: those of the decoder have theirs by then
-        next(self.of.model.encoder.parameters()).register_hook(self.hook)
+        next(self.updater.model.encoder.parameters()).register_hook(self.hook)
 
     def loss(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         self.tried.append(batch.padded_tokens)
@@ -129,10 +129,10 @@ def test_update_in_parts_equals_the_whole_update(limit: int, backward: bool, err
 
 def test_dropout_in_parts_is_a_function_of_step_and_cut() -> None:
     def weights_after(adjustments: Adjustments, limit: int) -> Updater:
-        of = make_updater(tiny_recipe(dropout=0.3, **CALM))
-        SmallMemory(of, limit, backward=True)
-        of.update([batch_of(PAIRS)], 1, adjustments)
-        return of
+        updater = make_updater(tiny_recipe(dropout=0.3, **CALM))
+        SmallMemory(updater, limit, backward=True)
+        updater.update([batch_of(PAIRS)], 1, adjustments)
+        return updater
 
     failed = weights_after(Adjustments(), limit=55)
     with_known_limit = weights_after(Adjustments(largest_batch=45), limit=55)
@@ -141,19 +141,19 @@ def test_dropout_in_parts_is_a_function_of_step_and_cut() -> None:
 
 
 def test_single_pair_that_does_not_fit_raises() -> None:
-    of = make_updater(tiny_recipe(**CALM))
-    SmallMemory(of, 10, backward=False)
+    updater = make_updater(tiny_recipe(**CALM))
+    SmallMemory(updater, 10, backward=False)
     with pytest.raises(
         ConfigError, match=r"a single sentence pair of 12 tokens, .* memory of cpu; lower data\.filters\.max_to"
     ):
-        of.update([batch_of([([4, 5, 6, 7, 8], [5, 6, 7, 8, 9])] * 4)], 1)
+        updater.update([batch_of([([4, 5, 6, 7, 8], [5, 6, 7, 8, 9])] * 4)], 1)
 
 
 def test_other_errors_are_not_out_of_memory_errors() -> None:
-    of = make_updater(tiny_recipe())
-    SmallMemory(of, 1, backward=True, error=lambda: RuntimeError("shapes do not match"))
+    updater = make_updater(tiny_recipe())
+    SmallMemory(updater, 1, backward=True, error=lambda: RuntimeError("shapes do not match"))
     with pytest.raises(RuntimeError, match="shapes"):
-        of.update([batch_of(PAIRS)], 1)
+        updater.update([batch_of(PAIRS)], 1)
     with pytest.raises(RuntimeError, match="shapes"), memory_explained(torch.device("cpu")):
         raise RuntimeError("shapes do not match")
 
@@ -179,15 +179,15 @@ torch.set_num_threads(1)
 def measure(limit):
     size = ModelSettings(encoder_layers=4, decoder_layers=1, dim=64, heads=2, feed_forward=2048, dropout=0.0)
     chosen = tiny_recipe(adam_epsilon=1e-3).model_copy(update={"model": size})
-    of = make_updater(chosen)
-    of.update([batch_of(PAIRS)], 1)  # what is needed whatever the batch: moments, buffers of libraries
+    updater = make_updater(chosen)
+    updater.update([batch_of(PAIRS)], 1)  # what is needed whatever the batch: moments, buffers of libraries
     if limit:
         used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + limit, resource.RLIM_INFINITY))
     pairs = [([4 + (i + j) % 8 for j in range(39)], [4 + (i * j) % 8 for j in range(39)]) for i in range(128)]
-    update = of.update([batch_of(pairs)], 2)
+    update = updater.update([batch_of(pairs)], 2)
     resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    return of, update
+    return updater, update
 
 little, cut_update = measure(int(sys.argv[1]))
 plenty, update = measure(0)
