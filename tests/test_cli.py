@@ -498,6 +498,7 @@ COMPLETE_COMMANDS = {
     "export": ["run", "out", "--to", "ctranslate2"],
     "report": ["text", "--reference", "text", "-o", "out"],
     "figures": ["out", "--recipe", "missing.yaml"],  # drawing takes seconds
+    "inspect": ["run"],
 }
 """A command line of each command, arguments first, to which a hostile value is added."""
 
