@@ -1,20 +1,18 @@
 """`nmt figures`: the classic figures of the Transformer, drawn from the code that training uses."""
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from nmt.config import Recipe, load_recipe
 from nmt.decoding.alignment import Attention, attention
-from nmt.errors import ConfigError, DataError
+from nmt.errors import ConfigError, DataError, ModelError
 from nmt.model.checkpoint import resolve_model, seal
 from nmt.report.corpus_figures import corpus_drawings, pieces_of_masks
 from nmt.report.fonts import LabelFonts, fonts_for
 from nmt.report.formula_figures import formula_drawings
 from nmt.report.model_figures import attention_drawings, training_curves
 from nmt.report.plotting import Drawing, drawing_style, write_drawing
+from nmt.report.run_records import RunRecords, read_run
 from nmt.system.console import Console
 from nmt.system.ownership import FIGURES, FORMAT_VERSION, replace_directory
 from nmt.text.prepared import PreparedCorpus
@@ -44,7 +42,7 @@ class Inputs:
     recipe: Recipe | None
     corpus: PreparedCorpus | None
     attention: Attention | None
-    metrics: list[Mapping[str, Any]]
+    records: RunRecords | None
     left_out: dict[str, str]
 
 
@@ -97,10 +95,10 @@ def read_inputs(request: FigureRequest) -> Inputs:
             left_out["attention"] = "no validation text to take a sentence from; add --text SENTENCE"
         else:
             found = _attention(request.model, text)
-    metrics = _metrics(run)
-    if not metrics:
+    records = _records(run)
+    if records is None:
         left_out["training"] = "no run; add --model RUN"
-    return Inputs(recipe, corpus, found, metrics, left_out)
+    return Inputs(recipe, corpus, found, records, left_out)
 
 
 def draw(inputs: Inputs, fonts: LabelFonts) -> list[Drawing]:
@@ -113,8 +111,8 @@ def draw(inputs: Inputs, fonts: LabelFonts) -> list[Drawing]:
         drawings += corpus_drawings(inputs.corpus, budget, fonts)
     if inputs.attention is not None:
         drawings += attention_drawings(inputs.attention, fonts)
-    if (curves := training_curves(inputs.metrics)) is not None:
-        drawings.append(curves)
+    if inputs.records is not None:
+        drawings.append(training_curves(inputs.records.train, inputs.records.validations))
     return drawings
 
 
@@ -134,12 +132,12 @@ def _sentence(corpus: PreparedCorpus | None) -> str | None:
     return next(fitting, min(sources, key=len, default=None))
 
 
-def _metrics(run: Path | None) -> list[Mapping[str, Any]]:
-    """Return the lines of a run's metrics.jsonl, without one that is still being written."""
-    file = None if run is None else run / "metrics.jsonl"
-    if file is None or not file.is_file():
-        return []
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines(keepends=True) if line[-1] == "\n"]
+def _records(run: Path | None) -> RunRecords | None:
+    """Return the log of a run, None if there is none."""
+    try:
+        return None if run is None else read_run(run)
+    except ModelError:  # a model directory beside a recipe, or a run without a logged step
+        return None
 
 
 def _labels(inputs: Inputs) -> list[str]:

@@ -1,7 +1,6 @@
 """Figures of a model and of its run: attention of every layer and head, and the curves of training."""
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ from torch import Tensor
 from nmt.decoding.alignment import Attention
 from nmt.report.fonts import LabelFonts
 from nmt.report.plotting import COLOURS, Drawing, heat_map, horizontal_grid, new_figure
+from nmt.report.run_records import Record, number, unsmoothed_loss
 
 _CAPTIONS = {
     "encoder": "Self-attention of the encoder: how much each source token (row) takes from each source token (column). "
@@ -50,9 +50,9 @@ def _heads_of_layer(
     figure = new_figure(min(height, 14))
     panels = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False)
     image: Any = None
-    for number, (panel, weights) in enumerate(zip(panels.flat, heads, strict=True), start=1):
+    for head, (panel, weights) in enumerate(zip(panels.flat, heads, strict=True), start=1):
         image = heat_map(panel, weights.numpy(), rows, columns)
-        panel.set_title(f"head {number}", fontsize=10, fontweight="normal")
+        panel.set_title(f"head {head}", fontsize=10, fontweight="normal")
     figure.suptitle(f"{_TITLES[kind]}, layer {layer}", x=0.01, ha="left", fontsize=11, fontweight="bold")
     figure.supylabel(labels[0], fontsize=10)
     figure.supxlabel(labels[1], fontsize=10)
@@ -61,23 +61,19 @@ def _heads_of_layer(
     return Drawing(f"attention-{kind}-layer-{layer}", _TITLES[kind], _CAPTIONS[kind], code, figure)
 
 
-def training_curves(records: Sequence[Mapping[str, Any]]) -> Drawing | None:
-    """Draw loss and BLEU of the lines of metrics.jsonl; None if a run has no validation and no logged steps."""
-    train, valid = ([one for one in records if one.get("type") == kind] for kind in ("train", "validation"))
-    if not train and not valid:
-        return None
+def training_curves(train: Sequence[Record], validations: Sequence[Record]) -> Drawing:
+    """Draw loss and BLEU of the lines of metrics.jsonl."""
     figure = new_figure(3.9)
     left, right = figure.subplots(1, 2)
-    # in both kinds of lines `perplexity` is that of the unsmoothed loss
-    for name, lines, marker in (("training", train, None), ("validation", valid, "o")):
-        points = [(one["step"], math.log(one["perplexity"])) for one in lines if one.get("perplexity")]
+    for name, lines, marker in (("training", train, None), ("validation", validations, "o")):
+        points = [(one["step"], loss) for one in lines if (loss := unsmoothed_loss(one)) is not None]
         if points:
             steps, losses = zip(*points, strict=True)
             left.plot(steps, losses, marker=marker, markersize=4, label=name)
     left.set(title="Loss", xlabel="step (updates)", ylabel="negative log-likelihood (nats per token)", ylim=(0, None))
     left.set_xlim(0, None)
     left.legend()
-    scores = [(one["step"], one["bleu"]) for one in valid if "bleu" in one]
+    scores = [(one["step"], bleu) for one in validations if (bleu := number(one, "bleu")) is not None]
     if scores:
         steps, values = zip(*scores, strict=True)
         best = int(np.argmax(values))

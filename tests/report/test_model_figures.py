@@ -34,14 +34,15 @@ def test_every_layer_and_head_is_drawn_with_its_tokens() -> None:
 
 
 def test_curves_show_the_unsmoothed_loss_of_both_texts_and_mark_the_best_score() -> None:
-    records = [
-        {"type": "train", "step": 10, "loss": 3.0, "perplexity": math.exp(2.5)},
-        {"type": "train", "step": 20, "loss": 2.0, "perplexity": math.exp(1.5)},
-        {"type": "validation", "step": 20, "loss": 1.25, "perplexity": math.exp(1.25), "bleu": 33.3},
-        {"type": "validation", "step": 40, "loss": 1.5, "perplexity": math.exp(1.5), "bleu": 30.0},
+    train = [
+        {"step": 10, "loss": 3.0, "perplexity": math.exp(2.5)},
+        {"step": 20, "loss": 2.0, "perplexity": math.exp(1.5)},
     ]
-    drawing = training_curves(records)
-    assert drawing is not None
+    validations = [
+        {"step": 20, "perplexity": math.exp(1.25), "bleu": 33.3},
+        {"step": 40, "perplexity": math.exp(1.5), "bleu": 30.0},
+    ]
+    drawing = training_curves(train, validations)
     losses, scores = drawing.figure.axes
     found = {str(line.get_label()): (list(line.get_xdata()), list(line.get_ydata())) for line in losses.lines}
     assert found["training"] == ([10, 20], pytest.approx([2.5, 1.5]))
@@ -49,5 +50,7 @@ def test_curves_show_the_unsmoothed_loss_of_both_texts_and_mark_the_best_score()
     assert [text.get_text() for text in scores.texts] == ["best 33.3"]
 
 
-def test_run_without_log_has_no_curves() -> None:
-    assert training_curves([]) is None
+def test_run_without_validation_has_the_curve_of_training() -> None:
+    losses, scores = training_curves([{"step": 10, "perplexity": 2.0}], []).figure.axes
+    assert [str(line.get_label()) for line in losses.lines] == ["training"]
+    assert not scores.lines
