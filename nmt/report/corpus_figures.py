@@ -124,8 +124,8 @@ def padding_of_batches(lengths: SentenceLengths, budget: int) -> Drawing:
     left.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     left.legend()
     right.boxplot(list(sizes.values()), whis=(0, 100), widths=0.5, medianprops={"color": COLOURS[1], "linewidth": 1.8})
-    right.axhline(budget, color="#666666", linewidth=1, linestyle=":")
-    right.annotate(f"budget {budget:,}", (0.5, budget), (2, 3), textcoords="offset points", fontsize=8)
+    right.axhline(budget, color="#666666", linewidth=1, linestyle=":", label=f"budget of {budget:,} tokens")
+    right.legend(loc="upper right")
     right.set(title="Size of a batch", ylabel="padded target tokens", ylim=(0, None))
     for axes, start in ((left, 0), (right, 1)):
         axes.set_xticks(places + start, list(plans))
