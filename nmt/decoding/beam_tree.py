@@ -17,7 +17,7 @@ from nmt.decoding.search import search
 from nmt.decoding.step_model import StepModel
 from nmt.text.tokenizer import EOS
 
-Fate = Literal["active", "finished", "pruned", "hopeless"]
+Fate = Literal["active", "finished", "pruned", "dropped"]
 """What became of a candidate: extended in the next step; ended by `</s>`; not among the best; among them, but no
 extension of it can still be among the n best."""
 
@@ -60,8 +60,8 @@ class BeamTree:
             if token == EOS:
                 fate = "finished" if rank < self.beam else "pruned"
             else:
-                # the K best that do not end are extended, unless they are hopeless
-                fate = "pruned" if others >= self.beam else "hopeless"
+                # the K best that do not end are extended, unless they are dropped
+                fate = "pruned" if others >= self.beam else "dropped"
                 others += 1
                 if (row, token) in chosen:
                     fate = "active"

@@ -19,7 +19,7 @@ _FATES = {
     "active": "extended in the next step",
     "finished": "finished",
     "pruned": "pruned: not among the best",
-    "hopeless": "dropped: no extension can still become the best",
+    "dropped": "dropped: no extension can still become the best",
 }
 
 

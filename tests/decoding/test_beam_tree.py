@@ -46,7 +46,7 @@ def test_every_step_has_exactly_beam_hypotheses_that_go_on(seed: int) -> None:
     fates = Counter((node.step, node.fate) for node in tree.nodes)
     steps = max(node.step for node in tree.nodes)
     for step in range(1, steps):
-        assert fates[step, "active"] + fates[step, "hopeless"] == beam
+        assert fates[step, "active"] + fates[step, "dropped"] == beam
         if not any(fates[earlier, "finished"] for earlier in range(1, step + 1)):
             assert fates[step, "active"] == beam
     assert sum(fates[step, "finished"] for step in range(1, steps + 1)) >= 1

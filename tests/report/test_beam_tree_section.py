@@ -28,7 +28,7 @@ def small_tree(sentence: DrawnSentence) -> DrawnSentence:
         Node(-1, 1, 6, log(0.1), log(0.1), "pruned"),
         Node(0, 2, EOS, log(0.6), log(0.3), "finished"),
         Node(0, 2, 6, log(0.4), log(0.2), "active"),
-        Node(1, 2, 7, log(0.1), log(0.03), "hopeless"),
+        Node(1, 2, 7, log(0.1), log(0.03), "dropped"),
         Node(4, 3, EOS, log(1.0), log(0.2), "finished"),
     ]
     pieces = ["<pad>", "<unk>", "<s>", "</s>", "a", "<b>", "c", "d"]
@@ -54,7 +54,7 @@ def test_nested_text_has_branches_and_what_is_pruned(sentence: DrawnSentence) ->
     text = re.sub(r"</?(small|span|strong|p)>", "", nested_text(small_tree(sentence)))
     assert unescape(text) == (
         "<ul><li>a 50 %<ul><li></s> 60 % rank 1, -1.20</li><li>c 40 % </s> 100 % rank 2, -1.61</li></ul></li>"
-        "<li><b> 30 % [hopeless: d 10 %]</li></ul> [pruned: c 10 %]"
+        "<li><b> 30 % [dropped: d 10 %]</li></ul> [pruned: c 10 %]"
     )
     assert "<b>" not in nested_text(small_tree(sentence))
 

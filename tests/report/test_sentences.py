@@ -10,7 +10,7 @@ from nmt.errors import DataError
 from nmt.report import sentences
 from nmt.report.sentences import draw_sentence, drawn_sentences
 from nmt.translation.translator import Translator
-from tests.builders import tiny_loaded_model, write_lines
+from tests.builders import run_command, tiny_loaded_model, write_lines
 
 SOURCE = "the cat sleeps on the mat ."
 
@@ -48,3 +48,10 @@ def test_lines_are_those_of_the_test_text(uninterrupted: Path, tmp_path: Path) -
     with pytest.raises(DataError, match="no test and no validation text"):
         drawn_sentences(uninterrupted, without, [])
     assert sentences._FIRST == (1, 2, 3)
+
+
+def test_line_that_the_text_does_not_have_is_refused(uninterrupted: Path, tmp_path: Path) -> None:
+    result = run_command("report", uninterrupted, "-o", tmp_path / "page.html", "--line", "99", "--lines", "1")
+    assert result.exit_code == 2
+    assert "--line: found 99, but the text has 6 lines" in result.stderr
+    assert not (tmp_path / "page.html").exists()
