@@ -65,6 +65,40 @@ def main_options(
         raise typer.Exit()
 
 
+@command("nmt init text.en text.it -o mine/recipe.yaml")
+def init(
+    text: Annotated[
+        list[Path],
+        Argument(metavar="SOURCE TARGET", help="Two files whose lines correspond, or one file with two columns."),
+    ],
+    languages: Annotated[
+        str | None,
+        Option(metavar="en-it", help="Source and target language; default: by the names of the files, or by the text."),
+    ] = None,
+    output: Annotated[Path, Option("--output", "-o", metavar="RECIPE", help="The recipe to write.")] = Path(
+        "recipe.yaml"
+    ),
+    valid: Annotated[
+        list[Path] | None,
+        Option(metavar="FILE", help="Validation text, instead of a part of the text; twice for two files."),
+    ] = None,
+    test: Annotated[
+        list[Path] | None, Option(metavar="FILE", help="Test text, instead of a part of the text; twice for two files.")
+    ] = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Write a recipe with settings that fit your text.
+
+    Validation and test text are set aside in a folder beside the recipe; the files themselves are not changed.
+    """
+    with errors_explained(debug, quiet) as console:
+        from nmt.commands.init import InitRequest
+        from nmt.commands.init import init as run_stage
+
+        run_stage(InitRequest(text, languages, output, valid or (), test or ()), console)
+
+
 @command("nmt prepare --config recipes/demo-en-it.yaml")
 def prepare(
     config: Config,

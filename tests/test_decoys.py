@@ -19,6 +19,7 @@ from tests.builders import run_command, write_lines, write_reversal_task
 MINE = "mine\n"
 FOREIGN_MARKERS = {
     "config.json": json.dumps({"model_type": "bert", "format_version": 1, "files": {}}),
+    "split.json": json.dumps({"format": "nmt split", "format_version": 1}),
     "figures.json": json.dumps({"format": "my figures", "format_version": 1, "files": {}}),
     "nmt.json": json.dumps({"name": "no machine translation"}),
     "manifest.json": json.dumps({"format": "web app manifest", "format_version": 1}),
@@ -86,10 +87,11 @@ def fresh_folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a recipe and what each command writes: run, prepared, model, export, figures, text.out."""
+    """A folder with a recipe and what each command writes: run, prepared, model, export, figures, split, text.out."""
     folder = tmp_path_factory.mktemp("trained")
     recipe = write_reversal_task(folder)
     write_lines(folder / "text", "ba ce di", "fo gu")
+    write_lines(folder / "pairs.tsv", *(f"{n} in the house\tnella casa {n}" for n in range(120)))
     before = Path.cwd()
     os.chdir(folder)
     try:
@@ -98,6 +100,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
             ("average", "run", "-o", "model"),
             ("export", "run", "export", "--to", "ctranslate2"),
             ("figures", "figures"),
+            ("init", "pairs.tsv", "--languages", "en-it", "-o", "own.yaml"),
             ("translate", "--model", "run", "-i", "text", "-o", "text.out"),
         ):
             if arguments[0] == "export":
@@ -116,16 +119,19 @@ def command(name: str, trained: Path, output: Path) -> list[str | Path]:
         "average": ["average", trained / "run", "-o", output],
         "export": ["export", trained / "run", output, "--to", "ctranslate2"],
         "figures": ["figures", output],
+        "init": ["init", trained / "pairs.tsv", "--languages", "en-it", "-o", output.with_suffix(".yaml")],
         "prepare": ["prepare", *recipe, "--set", f"prepared={output}", "--force"],
         "train": ["train", *recipe, "--set", f"run={output}"],
         "restart": ["train", *recipe, "--set", f"run={output}", "--restart"],
     }[name]
 
 
+OUT = "out.split"  # `nmt init -o out.yaml` writes it
 OWN = {
     "average": "model",
     "export": "export",
     "figures": "figures",
+    "init": "own.split",
     "prepare": "prepared",
     "train": "run",
     "restart": "run",
@@ -153,7 +159,7 @@ def test_directory_with_foreign_entries_is_refused(trained: Path, name: str) -> 
     )
     def check(decoys: dict[str, str], own: bool) -> None:
         with fresh_folder() as folder:
-            output = folder / "out"
+            output = folder / OUT
             if own:
                 # in a run, a regular file with the name of one of nmt's files is indistinguishable from it
                 decoys = {path: kind if path in ("notes.txt", ".hidden") else "loop" for path, kind in decoys.items()}
@@ -170,15 +176,17 @@ def test_directory_with_foreign_entries_is_refused(trained: Path, name: str) -> 
 @pytest.mark.parametrize("place", ["file", "private", "loop", "fifo", "link to a folder", "below a file", "."])
 def test_unsuitable_output_paths_are_refused(trained: Path, name: str, place: str) -> None:
     with fresh_folder() as folder:
-        output = folder / "out"
+        output = folder / OUT
         (folder / "notes").write_text(MINE)
         if place == "link to a folder":
             (folder / "folder").mkdir()
             (folder / "folder" / "config.json").write_text("{}")
             output.symlink_to("folder")
         elif place == "below a file":
-            output = folder / "notes" / "out"
+            output = folder / "notes" / OUT
         elif place == ".":
+            if name == "init":
+                pytest.skip("its folder has a name of its own")
             output = folder
         else:
             make_decoy(output, place)
@@ -188,10 +196,10 @@ def test_unsuitable_output_paths_are_refused(trained: Path, name: str, place: st
 @pytest.mark.parametrize("name", OWN)
 def test_own_output_is_replaced(trained: Path, name: str) -> None:
     with fresh_folder() as folder:
-        shutil.copytree(trained / OWN[name], folder / "out", symlinks=True)
-        result = run_command(*command(name, trained, folder / "out"))
+        shutil.copytree(trained / OWN[name], folder / OUT, symlinks=True)
+        result = run_command(*command(name, trained, folder / OUT))
         assert result.exit_code == 0, result.output
-        assert {path.name for path in folder.iterdir()} <= {"out", "runs"}
+        assert {path.name for path in folder.iterdir()} <= {OUT, "out.yaml", "runs"}
 
 
 def to_hugging_face(trained: Path, output: Path) -> list[str | Path]:

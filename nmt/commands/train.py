@@ -33,6 +33,9 @@ from nmt.training.validation import Evaluation, evaluate
 LATEST = Path("runs/latest")
 """Link in the current directory to the last trained run, the default model of `nmt translate`."""
 
+_MOST_WEIGHTS = 500  # for each target token; the shipped recipes have at most 200
+_MOST_PASSES = 500  # over the text, without another limit; the shipped recipes have at most 20
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -64,6 +67,8 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> Outcome:
                 initial_model(recipe, corpus.tokenizers)  # fails before the old run is removed
             recipe = choose_precision(recipe, run, restart, console.info)
             recipe = choose_batch_tokens(recipe, corpus, run, restart, console.info)
+            if (warning := disproportion(recipe, corpus)) is not None:
+                console.warn(warning)
             distributed.on_rank_zero(lambda: run.open(recipe, restart))
             with console.status("building the model, measuring the speed of this machine"):
                 training = open_training(with_max_length(recipe, corpus), corpus, run, console)
@@ -152,6 +157,24 @@ def prepared_corpus(recipe: Recipe, run: RunDirectory, console: Console, restart
             "prepared: must be on a disk that all machines share"
         )
     return corpus
+
+
+def disproportion(recipe: Recipe, corpus: PreparedCorpus) -> str | None:
+    """Return why a model or its training is far too large for the amount of text; None if it is not."""
+    tokens, train = corpus.manifest.train.target.tokens, recipe.train
+    problems = []
+    weights = recipe.model.weight_count(len(corpus.tokenizers.source), len(corpus.tokenizers.target))
+    if train.init_from is None and weights > _MOST_WEIGHTS * tokens:
+        problems.append(f"the model has {weights / 1e6:,.1f} million weights (section model)")
+    passes = (train.stop.steps or 0) * train.accumulate * train.budget / tokens
+    if train.stop.patience is train.stop.hours is train.stop.epochs is None and passes > _MOST_PASSES:
+        problems.append(f"{train.stop.steps:,} steps read the text {passes:,.0f} times (train.stop)")
+    if not problems:
+        return None
+    return (
+        f"the training text has only {tokens:,} target tokens, but {', and '.join(problems)}. `nmt init` writes a "
+        "recipe with settings that fit the text"
+    )
 
 
 def with_max_length(recipe: Recipe, corpus: PreparedCorpus) -> Recipe:

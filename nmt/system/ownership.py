@@ -66,6 +66,7 @@ _RUN = (
 MODEL = DirectoryKind("a model", "config.json", version=2, keys=("languages", "model", "decode"))
 EXPORT = DirectoryKind("an exported model", "nmt.json", version=2, keys=("languages", "quantization", "decode"))
 FIGURES = DirectoryKind("a folder of figures", "figures.json", format="nmt figures")
+SPLIT = DirectoryKind("a division of a text", "split.json", format="nmt split")
 PREPARED = DirectoryKind(
     "a prepared corpus", "manifest.json", format="nmt prepared corpus", files=_PREPARED, in_run=True
 )
@@ -134,7 +135,7 @@ def check_file(file: Path, inputs: Iterable[Path] = ()) -> Path:
         refuse("it is also read")
     if (run := _run_above(place)) is not None:
         refuse(f"{run} is a run, whose files nmt train keeps")
-    for kind in (MODEL, EXPORT, PREPARED, FIGURES):
+    for kind in (MODEL, EXPORT, PREPARED, FIGURES, SPLIT):
         if is_directory_of(place.parent, kind):
             refuse(f"{place.parent} is {kind.name}, which it would damage")
     if place.exists():

@@ -135,10 +135,15 @@ def target_language(code: str) -> TargetLanguage:
     return TargetLanguage("zh" if script_of(primary) == "Han" else primary)
 
 
+def is_language(code: str) -> bool:
+    """Whether a code in any usual spelling is that of a language that nmt knows."""
+    return primary_code(code) in {*_SCRIPT_OF, *_SEVERAL_SCRIPTS.split()}
+
+
 def known_language(code: str, name: str) -> TargetLanguage:
     """Return the language of a code. Raises ConfigError, with the name of the option, for a code that is unknown."""
-    known = sorted({*_SCRIPT_OF, *_SEVERAL_SCRIPTS.split()})
-    if primary_code(code) not in known:
+    if not is_language(code):
+        known = sorted({*_SCRIPT_OF, *_SEVERAL_SCRIPTS.split()})
         raise ConfigError(f"{name} {code}: unknown language code, expected one of {' '.join(known)}")
     return target_language(code)
 

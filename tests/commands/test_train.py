@@ -14,7 +14,7 @@ import torch
 
 from nmt.commands import train as command
 from nmt.commands.prepare import prepare
-from nmt.commands.train import train
+from nmt.commands.train import disproportion, train
 from nmt.config import load_recipe
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.model.checkpoint import load_model
@@ -122,6 +122,21 @@ def test_refused_restart_leaves_the_run_unchanged(texts: Path, tmp_path: Path, o
         train(changed, QUIET, restart=True)
     assert saved_steps(run) == before
     assert train_run(texts, run, "train.stop.steps=3").step == 3
+
+
+def test_model_and_steps_out_of_proportion_to_the_text_give_a_warning(texts: Path, tmp_path: Path) -> None:
+    fitting = recipe(texts, tmp_path / "run")
+    corpus = prepare(fitting, QUIET)
+    assert disproportion(fitting, corpus) is None
+    large = recipe(texts, tmp_path / "run", "model.dim=512", "model.heads=8", "train.stop.steps=100000")
+    warning = disproportion(large, corpus)
+    tokens = corpus.manifest.train.target.tokens
+    assert f"only {tokens:,} target tokens" in str(warning)
+    assert "million weights (section model), and 100,000 steps read the text" in str(warning)
+    assert "`nmt init`" in str(warning)
+    assert "steps" not in str(
+        disproportion(recipe(texts, tmp_path / "run", "train.stop.steps=3", "model.dim=512"), corpus)
+    )
 
 
 def test_second_training_in_the_same_run_is_refused(texts: Path, tmp_path: Path) -> None:

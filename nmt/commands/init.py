@@ -1,0 +1,213 @@
+"""`nmt init`: from a parallel text to a recipe with settings that fit it, and a division into three texts."""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from nmt.config import CorpusFile
+from nmt.errors import ConfigError, DataError
+from nmt.system.console import Console, counted, printable
+from nmt.system.files import digest_of
+from nmt.system.ownership import SPLIT, check_file, mark_directory, replace_directory, write_output
+from nmt.text.corpus import SentencePair, read_pairs
+from nmt.text.direction import Direction, checked_direction, stated_direction
+from nmt.text.profile import TextProfile
+from nmt.text.proposal import propose
+from nmt.text.recipe_text import RecipeContent, recipe_text
+from nmt.text.split import PARTS, Splitter
+
+if TYPE_CHECKING:
+    from nmt.training.cost import Cost
+
+_SEED = 1
+_LEAST_PAIRS = 100
+_PAIRS_SHOWN = 10_000  # pairs between two updates of the progress bar
+_SIDES = ("source", "target")
+
+
+@dataclass(frozen=True)
+class InitRequest:
+    """The command line. Each text is one tsv, or a file of sources and a file of targets."""
+
+    text: Sequence[Path]
+    languages: str | None
+    output: Path
+    valid: Sequence[Path] = ()
+    test: Sequence[Path] = ()
+
+    @property
+    def prefix(self) -> str:
+        """Return the start of the names of the folders beside the recipe: none for `recipe.yaml`."""
+        return "" if self.output.stem == "recipe" else f"{self.output.stem}."
+
+    @property
+    def folder(self) -> Path:
+        """Return the folder of the divided text."""
+        return self.output.with_name(f"{self.prefix}split")
+
+
+def init(request: InitRequest, console: Console) -> None:
+    """Write the recipe, and beside it the folder of its texts.
+
+    Raises ConfigError for an existing recipe and for languages that the text is not in, DataError for text that cannot
+    be read or is too small; then no file is written.
+    """
+    stated = None if request.languages is None else stated_direction(request.languages)
+    corpus = _corpus(request.text, "the text")
+    given = {name: _corpus(paths, f"--{name}") for name, paths in _given(request).items()}
+    inputs = [path for each in (corpus, *given.values()) for path in each.files.values()]
+    _check_is_new(request.output, inputs)
+    profile = TextProfile(_SEED)
+    with replace_directory(request.folder, SPLIT, inputs) as staging:
+        splitter = _divide(corpus, given, profile, staging, console)
+        _check_size(request, profile, splitter)
+        direction, warning = checked_direction(stated, request.text, profile)
+        _finish_folder(staging, direction, splitter)
+    if warning is not None:
+        console.warn(warning)
+    with console.status("measuring the speed of this machine"):
+        from nmt.training.cost import cost  # imports torch, for which no error above should wait
+
+        expected = cost(lambda device: propose(profile.tokens(), profile.vocabulary(), device))
+    comments = [*_about_text(request, profile, splitter), _about_cost(expected)]
+    content = RecipeContent(
+        request.output.stem if request.prefix else request.output.absolute().parent.name or "translator",
+        direction,
+        _parts(request, direction, splitter),
+        f"{request.prefix}run",
+        comments,
+    )
+    write_output(request.output, recipe_text(content, profile, expected.proposal))
+    for line in (f"{direction.source} → {direction.target}, by {direction.origin}", *comments):
+        console.info(line)
+    console.info(f"wrote {request.output} and {request.folder}/; next: nmt train --config {request.output}")
+
+
+def _given(request: InitRequest) -> dict[str, Sequence[Path]]:
+    return {name: paths for name, paths in (("valid", request.valid), ("test", request.test)) if paths}
+
+
+def _corpus(files: Sequence[Path], name: str) -> CorpusFile:
+    """Return a text of one or two files. Raises ConfigError for another number, or one file given twice."""
+    if len(files) not in (1, 2) or len({*files}) < len(files):
+        found = "one file twice" if len(files) == 2 else f"{len(files)} files"
+        raise ConfigError(
+            f"{name}: expected a tsv, or a file of sources and a file of their translations; found {found}"
+        )
+    keys = ("tsv",) if len(files) == 1 else _SIDES
+    try:
+        return CorpusFile.model_validate(dict(zip(keys, files, strict=True)))
+    except ValidationError as error:
+        raise ConfigError(f"{name}: {error.errors()[0]['msg'].removeprefix('Value error, ')}") from None
+
+
+def _check_is_new(recipe: Path, inputs: list[Path]) -> None:
+    """Raise ConfigError if there is a file of the name of the recipe, or if it cannot be one."""
+    if recipe.suffix not in (".yaml", ".yml"):
+        raise ConfigError(f"{recipe}: the name of a recipe ends in .yaml; give another one with -o")
+    if not str(recipe).isprintable():
+        raise ConfigError(f"{str(recipe)!r}: a name with unprintable characters; give another one with -o")
+    if os.path.lexists(recipe):
+        raise ConfigError(f"{recipe}: exists already and is not changed; give another name with -o, or remove it")
+    check_file(recipe, inputs)
+
+
+def _divide(
+    corpus: CorpusFile, given: dict[str, CorpusFile], profile: TextProfile, folder: Path, console: Console
+) -> Splitter:
+    """Read the text once: measure it, and write its parts into a folder as `train.source`, `train.target`, …"""
+    held_out = [part for part in PARTS[1:] if part not in given]
+    others = (pair for each in given.values() for pair in read_pairs(each))
+    with ExitStack() as stack:
+        files = {
+            part: [
+                stack.enter_context((folder / f"{part}.{side}").open("w", encoding="utf-8", newline="\n"))
+                for side in _SIDES
+            ]
+            for part in ("train", *held_out)
+        }
+
+        def write(part: str, pair: SentencePair) -> None:
+            files[part][0].write(f"{pair.source}\n")
+            files[part][1].write(f"{pair.target}\n")
+
+        splitter = Splitter(_SEED, held_out, others, write)
+        for pair in _counted(corpus, profile, console):
+            splitter.add(pair)
+        splitter.finish()
+    return splitter
+
+
+def _counted(corpus: CorpusFile, profile: TextProfile, console: Console) -> Iterator[SentencePair]:
+    with console.progress("reading", None, "pairs") as advance:
+        for number, pair in enumerate(read_pairs(corpus), start=1):
+            profile.add(pair)
+            if number % _PAIRS_SHOWN == 0:
+                advance(_PAIRS_SHOWN)
+            yield pair
+
+
+def _check_size(request: InitRequest, profile: TextProfile, splitter: Splitter) -> None:
+    """Raise DataError if there is too little to train on, or nothing to validate on."""
+    names, pairs = " and ".join(map(str, request.text)), profile.pairs - profile.empty
+    if pairs < _LEAST_PAIRS:
+        empty = f" and {profile.empty:,} with an empty side" if profile.empty else ""
+        raise DataError(
+            f"{names}: found {counted(pairs, 'sentence pair')}{empty}; at least {_LEAST_PAIRS} are needed, and "
+            "thousands for a useful translator"
+        )
+    missing = [part for part in splitter.held_out if not splitter.counts[part]]
+    if missing or not splitter.counts["train"]:
+        raise DataError(
+            f"{names}: {pairs:,} sentence pairs, but too few different sources of at most 1,000 characters to hold out "
+            "validation and test text; remove repeated lines, or give these texts with --valid and --test"
+        )
+
+
+def _finish_folder(folder: Path, direction: Direction, splitter: Splitter) -> None:
+    """Name the files by their languages and write the marker of the folder."""
+    for part in ("train", *splitter.held_out):
+        for side, suffix in zip(_SIDES, direction.suffixes, strict=True):
+            (folder / f"{part}.{side}").rename(folder / f"{part}.{suffix}")
+    files = {path.name: digest_of(path) for path in sorted(folder.iterdir())}
+    mark_directory(folder, SPLIT, {"seed": _SEED, "pairs": splitter.counts, "files": files})
+
+
+def _parts(request: InitRequest, direction: Direction, splitter: Splitter) -> dict[str, list[str]]:
+    """Return the files of each part, relative to the recipe."""
+    parts = {part: [f"{request.folder.name}/{part}.{end}" for end in direction.suffixes] for part in PARTS}
+    for name, paths in _given(request).items():
+        parts[name] = [os.path.relpath(path, request.output.parent) for path in paths]
+    return parts
+
+
+def _about_text(request: InitRequest, profile: TextProfile, splitter: Splitter) -> Iterator[str]:
+    """Yield what was read and how it is divided."""
+    names = " and ".join(printable(str(path)) for path in request.text)
+    empty = f", {profile.empty:,} of them with an empty side, which are not trained on" if profile.empty else ""
+    source, target = profile.tokens()
+    yield (f"{names}: {profile.pairs:,} sentence pairs{empty}, about {source:,} source and {target:,} target tokens.")
+    counts = ", ".join(f"{splitter.counts[part]:,} {part}" for part in ("train", *splitter.held_out))
+    left_out = f"; {splitter.left_out:,} pairs of the given texts are left out" if splitter.left_out else ""
+    yield (
+        f"{request.folder.name}/ holds these pairs: {counts}{left_out}. They are divided by source sentence (seed "
+        f"{_SEED}): all pairs of a source sentence are in one part. The text itself is not changed."
+    )
+
+
+def _about_cost(expected: "Cost") -> str:
+    """Return the expected time and memory as a sentence."""
+    low, high = expected.minutes
+    time = f"{low:,.0f} to {high:,.0f} minutes" if high < 120 else f"{low / 60:,.1f} to {high / 60:,.1f} hours"
+    kind = "RAM" if expected.device == "cpu" else "device memory"
+    least, most = expected.gibibytes
+    return (
+        f"All {expected.proposal.steps:,} steps take {time} on this machine ({expected.device}), computed "
+        f"from its rate of matrix products, and {least:.1f} to {most:.1f} GiB of {kind}; "
+        "nmt train --dry-run measures both."
+    )

@@ -1,0 +1,121 @@
+"""The languages of a parallel text: as stated, as in the names of its files, or as the text shows them."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nmt.errors import ConfigError
+from nmt.text.identification import Line, detected, examples, found_instead
+from nmt.text.languages import is_language, primary_code
+from nmt.text.profile import TextProfile
+
+_CODE = r"[A-Za-z]{2,3}(?:_[A-Za-z0-9]{2,8})?"
+_EXTENSIONS = ("gz", "txt", "tsv", "csv")
+_SHOWN = 100  # characters of an example
+
+
+@dataclass(frozen=True)
+class Direction:
+    """The languages, and where they come from."""
+
+    source: str
+    target: str
+    origin: str
+    """`--languages`, `the file names` or `the text`."""
+
+    @property
+    def suffixes(self) -> tuple[str, str]:
+        """Return the ends of the names of files in these languages."""
+        return (self.source, self.target) if self.source != self.target else ("source", "target")
+
+
+def stated_direction(option: str) -> Direction:
+    """Return the languages of `--languages en-it`. Raises ConfigError for another form."""
+    match = re.fullmatch(f"({_CODE})-({_CODE})", option)
+    if match is None:
+        raise ConfigError(f"--languages: found {option!r}, expected two language codes such as en-it or en-zh_Hant")
+    return Direction(match[1], match[2], "--languages")
+
+
+def named_direction(files: Sequence[Path]) -> Direction | None:
+    """Return the languages in the names of files, None if there are none.
+
+    Two files are named by what differs in their names: `text.en` and `text.it`, `eng_Latn.dev` and `ita_Latn.dev`. The
+    name of one file has both, as in `en-it.tsv`.
+    """
+    if len(files) == 1:
+        for pair in re.finditer(f"(?<![A-Za-z])({_CODE})-({_CODE})(?![A-Za-z])", files[0].name):
+            if is_language(pair[1]) and is_language(pair[2]):
+                return Direction(_short(pair[1]), _short(pair[2]), "the file name")
+        return None
+    names = [[part for part in file.name.split(".") if part not in _EXTENSIONS] for file in files]
+    for source, target in zip(*map(reversed, names), strict=False):
+        if source != target and all(re.fullmatch(_CODE, part) and is_language(part) for part in (source, target)):
+            return Direction(_short(source), _short(target), "the file names")
+    return None
+
+
+def checked_direction(
+    stated: Direction | None, files: Sequence[Path], profile: TextProfile
+) -> tuple[Direction, str | None]:
+    """Return the languages of a text, and a warning if it is not in the stated ones.
+
+    Raises ConfigError, with lines of the text, if it is not in the languages of the names of its files, and without
+    lines if neither names nor text show the languages.
+    """
+    direction = stated or named_direction(files) or _shown_direction(profile)
+    if direction is None:
+        raise ConfigError(
+            f"{files[0]}: neither the names of the files nor the text show the languages; state them: --languages en-it"
+        )
+    problem = _mismatch(direction, files, profile)
+    if problem is None or stated is not None:
+        return direction, problem
+    raise ConfigError(problem)
+
+
+def _mismatch(direction: Direction, files: Sequence[Path], profile: TextProfile) -> str | None:
+    """Return what shows that a text is not in its languages, and what to do; None if nothing does."""
+    codes = (direction.source, direction.target)
+    sides = [profile.lines(0), profile.lines(1)]
+    found = [found_instead(lines, code) for lines, code in zip(sides, codes, strict=True)]
+    if found == [None, None]:
+        return None
+    parts = []
+    for side, (code, other) in enumerate(zip(codes, found, strict=True)):
+        if other is not None:
+            place = f"{files[side]}" if len(files) == 2 else f"{files[0]}, column {side + 1}"
+            shown = [f"    line {line.number}: {_cut(line)}" for line in examples(sides[side], code)]
+            parts.append("\n".join([f"  {place}: expected {code} ({direction.origin}), found {other}:", *shown]))
+    swapped = all(
+        other is not None and primary_code(other) == primary_code(code)
+        for other, code in zip(found, reversed(codes), strict=True)
+    )
+    actual = "-".join(other or code for other, code in zip(found, codes, strict=True))
+    if swapped:
+        order = f"{files[1]} {files[0]}" if len(files) == 2 else "a file with the columns in the other order"
+        advice = (
+            f"The sides are swapped. For {codes[0]} to {codes[1]}, give {order} --languages {'-'.join(codes)}; "
+            f"for {codes[1]} to {codes[0]}, give the same files and --languages {actual}"
+        )
+    elif direction.origin == "--languages":
+        advice = "The languages are taken as stated"
+    else:
+        advice = f"Give the right files, or state the languages, which are then used: --languages {'-'.join(codes)}"
+    return "\n".join(["the text is not in its languages:", *parts, advice])
+
+
+def _shown_direction(profile: TextProfile) -> Direction | None:
+    source, target = detected(profile.lines(0)), detected(profile.lines(1))
+    return None if source is None or target is None or source == target else Direction(source, target, "the text")
+
+
+def _short(code: str) -> str:
+    """Return a code of a file name in the form of recipes: without a script, except that of Traditional Chinese."""
+    return "zh-Hant" if code.lower().endswith("_hant") else primary_code(code)
+
+
+def _cut(line: Line) -> str:
+    text = " ".join(line.text.split())
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

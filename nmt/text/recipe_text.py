@@ -1,0 +1,67 @@
+"""The recipe that `nmt init` writes: every setting that it chose, with its reason as a comment."""
+
+import json
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from nmt.text.direction import Direction
+from nmt.text.profile import TextProfile
+from nmt.text.proposal import Proposal
+
+_WIDTH = 100
+
+
+@dataclass(frozen=True)
+class RecipeContent:
+    """What the recipe states; paths are relative to its folder."""
+
+    name: str
+    direction: Direction
+    parts: Mapping[str, Sequence[str]]
+    """The files of `train`, `valid` and `test`: a tsv, or one for each side."""
+    run: str
+    comments: Sequence[str]
+    """Lines about the text, its division and the expected cost."""
+
+
+def recipe_text(content: RecipeContent, profile: TextProfile, proposal: Proposal) -> str:
+    """Return the recipe as YAML."""
+    chosen, tokens = proposal.settings, proposal.tokens
+    languages = f"{{source: {content.direction.source}, target: {content.direction.target}}}"
+    vocabulary = (
+        f"about {proposal.vocabulary:,} pieces for this text: the characters and bytes, and 1.8 times the square root "
+        f"of {sum(profile.characters):,} characters; little text needs few pieces (Sennrich & Zhang 2019)"
+    )
+    lines = [
+        "# Written by nmt init. docs/recipe.md explains all keys.",
+        *(line for comment in content.comments for line in _comment(comment, "")),
+        f"name: {json.dumps(content.name, ensure_ascii=False)}",
+        f"languages: {languages}",
+        "data:",
+        f"  train: [{_files(content.parts['train'])}]",
+        f"  valid: {_files(content.parts['valid'])}",
+        f"  test: {_files(content.parts['test'])}",
+        *_comment(vocabulary, ""),
+        "tokenizer: {vocab_size: auto}",
+        *_comment(chosen["model"].reason, ""),
+        f"model: {chosen['model'].value}",
+        "train:",
+        *_comment(f"{tokens[1]:,} target tokens are a pass over the text", "  "),
+    ]
+    for key in ("batch_tokens", "schedule", "stop", "validate_every"):
+        lines += [*_comment(chosen[key].reason, "  "), f"  {key}: {chosen[key].value}"]
+    lines += ["decode: {beam: 4}", f"run: {json.dumps(content.run, ensure_ascii=False)}"]
+    return "\n".join(lines) + "\n"
+
+
+def _files(names: Sequence[str]) -> str:
+    keys = ("tsv",) if len(names) == 1 else ("source", "target")
+    return (
+        "{" + ", ".join(f"{key}: {json.dumps(n, ensure_ascii=False)}" for key, n in zip(keys, names, strict=True)) + "}"
+    )
+
+
+def _comment(text: str, indent: str) -> Iterator[str]:
+    for line in textwrap.wrap(text, _WIDTH, break_long_words=False, break_on_hyphens=False):
+        yield f"{indent}# {line}"

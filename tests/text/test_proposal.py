@@ -1,0 +1,47 @@
+"""Settings that fit an amount of text and a device."""
+
+from itertools import pairwise
+
+import pytest
+
+from nmt.text.proposal import propose
+
+SIZES = {500: 7_000, 5_000: 60_000, 50_000: 500_000, 500_000: 5_000_000, 5_000_000: 100_000_000}
+"""Target tokens of corpora of so many pairs."""
+
+
+@pytest.mark.parametrize("device", ["cpu", "mps", "cuda"])
+def test_settings_grow_with_the_text(device: str) -> None:
+    proposals = [propose((tokens, tokens), 4000, device) for tokens in SIZES.values()]
+    for smaller, larger in pairwise(proposals):
+        assert smaller.weights <= larger.weights
+        assert smaller.batch_tokens <= larger.batch_tokens
+        assert smaller.model.dropout >= larger.model.dropout
+        assert smaller.steps * smaller.batch_tokens < larger.steps * larger.batch_tokens
+    passes = [proposal.trained_tokens[1] / tokens for proposal, tokens in zip(proposals, SIZES.values(), strict=True)]
+    assert passes == sorted(passes, reverse=True)
+    assert 2.8 < passes[-1] < 8
+    assert 50 < passes[0] < 90
+
+
+def test_large_text_on_a_gpu_gets_the_base_model_of_the_paper() -> None:
+    model = propose((30_000_000, 30_000_000), 32_000, "cuda").model
+    shape = (model.encoder_layers, model.decoder_layers, model.dim, model.feed_forward, model.heads, model.dropout)
+    assert shape == (6, 6, 512, 2048, 8, 0.1)
+    assert propose((30_000_000, 30_000_000), 32_000, "cpu").model.dim == 256
+
+
+def test_settings_agree_with_the_recipes_that_were_measured() -> None:
+    """recipes/tatoeba-en-zh-cpu.yaml and tatoeba-en-it-cpu.yaml."""
+    chinese, italian = propose((250_000, 240_000), 5000, "cpu"), propose((2_900_000, 3_000_000), 8000, "cpu")
+    assert (chinese.model.dim, chinese.model.dropout, chinese.batch_tokens) == (256, 0.3, 2048)
+    assert (italian.model.dim, italian.model.dropout, italian.batch_tokens) == (256, 0.1, 4096)
+    for proposal in (chinese, italian):
+        assert "rate: 0.0015, warmup: 400, decay: 0.7, floor: 0.05" in proposal.settings["schedule"].value
+
+
+def test_every_setting_has_a_reason() -> None:
+    for tokens in SIZES.values():
+        settings = propose((tokens, tokens), 4000, "cpu").settings
+        assert all(len(setting.reason) > 20 for setting in settings.values())
+        assert settings.keys() == {"model", "batch_tokens", "schedule", "stop", "validate_every"}
