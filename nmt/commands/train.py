@@ -55,7 +55,8 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> Outcome:
     if another process trains there; DataError for a fault in the texts. Collective.
     """
     run = RunDirectory(recipe.run)
-    test_pairs = check_recipe(recipe, run, restart)
+    with console.status("checking the recipe, its texts and this machine"):
+        test_pairs = check_recipe(recipe, run, restart)
     with run.locked(console.warn):
         corpus = prepared_corpus(recipe, run, console, restart)
         with (
@@ -211,7 +212,10 @@ def finish(
             interruption.unless_stopped(partial(record_alignment, recipe, corpus, run))
     if interruption.signal is not None or not test_pairs:
         return None
-    return interruption.unless_stopped(partial(evaluate_test, recipe, test_pairs, run, console))
+    result = interruption.unless_stopped(partial(evaluate_test, recipe, test_pairs, run, console))
+    if result is None:
+        console.info("the test text is not scored; the same command does it")
+    return result
 
 
 def record_alignment(recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from nmt.config import CorpusFile
 from nmt.errors import DataError
+from nmt.system.console import counted
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -154,7 +155,8 @@ def _read_two_files(source: Path, target: Path) -> Iterator[SentencePair]:
             total = number + sum(1 for _ in (targets if source_line is None else sources))
             short, long = (source, target) if source_line is None else (target, source)
             raise DataError(
-                f"{long}:{number}: no line to pair with: {long} has {total:,} lines, {short} has {number - 1:,}. "
+                f"{long}:{number}: no line to pair with: {long} has {counted(total, 'line')}, {short} has "
+                f"{number - 1:,}. "
                 "The two files must hold a sentence and its translation on lines of the same number"
             )
         yield SentencePair(source_line, target_line)

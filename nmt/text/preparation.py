@@ -19,7 +19,7 @@ import numpy as np
 
 from nmt.config import CorpusFile, Filters, MaxLength, Recipe
 from nmt.errors import ConfigError, DataError, ModelError
-from nmt.system.console import Console
+from nmt.system.console import Console, counted
 from nmt.system.files import digest_of
 from nmt.text import provenance
 from nmt.text.corpus import SentencePair, read_pairs
@@ -114,7 +114,9 @@ class CorpusReader:
         if self.pairs_read == 0:
             return DataError(f"{files}: no sentence pairs in it; expected one pair a line")
         rules = "; ".join(f"{rule} ({RULES[rule]}): {count:,}" for rule, count in self.filter.counts.items() if count)
-        return DataError(f"{files}: {self.pairs_read:,} pairs read, none kept. {rules}. See data.filters in the recipe")
+        return DataError(
+            f"{files}: {counted(self.pairs_read, 'pair')} read, none kept. {rules}. See data.filters of the recipe"
+        )
 
 
 def corpus_readers(recipe: Recipe, valid_pairs: list[SentencePair]) -> list[CorpusReader]:

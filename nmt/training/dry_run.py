@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass
+from operator import itemgetter
 
 import torch
 
@@ -100,8 +101,10 @@ def render(result: Estimate) -> str:
         needed = f"{_gibibytes(memory.peak)} for the largest batches"
         fits = memory.peak != float("inf")
         rows.insert(2, ("memory", f"{needed}; {available}" if fits else f"the largest batches do not fit; {available}"))
-    for name, (updates, seconds) in result.times().items():
-        value = f"{format_seconds(seconds)}, after {updates:,.0f} updates"
+    times = result.times()
+    for name, (updates, seconds) in times.items():
+        first = ", the first limit" if len(times) > 1 and seconds == min(times.values(), key=itemgetter(1))[1] else ""
+        value = f"{format_seconds(seconds)}, after {updates:,.0f} updates{first}"
         rows.append((f"train.stop.{name} {getattr(stop, name):,g}", value))
     if stop.patience is not None:
         rows.append((f"train.stop.patience {stop.patience}", "not predictable"))

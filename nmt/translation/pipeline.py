@@ -245,7 +245,8 @@ def translate_stream(
     process = partial(_translate_batch, translator, options, as_json)
     if flagged := process_lines("translating", source, output, process, console):
         console.warn(_content_warning(flagged, before))
-    console.info(f"translated {counted(output.lines - before, 'line')} in {time.monotonic() - started:.1f} s")
+    if not source.is_terminal:  # else most of the time was spent on typing
+        console.info(f"translated {counted(output.lines - before, 'line')} in {time.monotonic() - started:.1f} s")
 
 
 def _translate_batch(

@@ -88,6 +88,7 @@ def test_times_to_each_limit_equal_those_by_hand(recipe: Recipe) -> None:
     assert row_of["memory"].endswith("3.00 GiB for the largest batches; 4.00 GiB are free")
     assert row_of["batch"].endswith("256 target tokens × 2")
     assert row_of["train.stop.steps 1,000"].endswith("0:08:20, after 1,000 updates")
+    assert row_of["train.stop.epochs 4"].endswith("0:00:50, after 100 updates, the first limit")
     assert row_of["train.stop.hours 0.25"].endswith("0:15:00, after 1,800 updates")
     assert row_of["train.stop.patience 3"].endswith("not predictable")
     assert row_of["an epoch"].endswith("0:00:12")
