@@ -499,6 +499,7 @@ COMPLETE_COMMANDS = {
     "report": ["text", "--reference", "text", "-o", "out"],
     "figures": ["out", "--recipe", "missing.yaml"],  # drawing takes seconds
     "inspect": ["run"],
+    "init": ["train.tsv", "-o", "mine.yaml", "--languages", "en-it"],
 }
 """A command line of each command, arguments first, to which a hostile value is added."""
 
@@ -510,7 +511,7 @@ def hostile_commands() -> Iterator[list[str]]:
     for name, command in group.commands.items():
         arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
         for parameter in command.params:
-            line = [name, *COMPLETE_COMMANDS[name]]
+            line = [name, *COMPLETE_COMMANDS.get(name, [])]
             given = next((line.index(option) for option in parameter.opts if option in line), None)
             if parameter in arguments:
                 line[1 + arguments.index(parameter)] = "?"
@@ -588,6 +589,12 @@ def assert_no_bug(arguments: Sequence[str], environment: Mapping[str, str]) -> N
 def test_hostile_environments_are_user_errors(trained: Path, name: str, value: str, command: str) -> None:
     with copied(trained):
         assert_no_bug(command.split(), {name: value})
+
+
+def test_hostile_values_are_tried_with_every_command() -> None:
+    group = get_command(app)
+    assert isinstance(group, HelpPages)
+    assert COMPLETE_COMMANDS.keys() == group.commands.keys(), "add a complete command line of each new command"
 
 
 @pytest.mark.parametrize("command", list(hostile_commands()), ids=" ".join)
