@@ -79,7 +79,7 @@ def training_curves(train: Sequence[Record], validations: Sequence[Record]) -> D
         best = int(np.argmax(values))
         right.plot(steps, values, marker="o", markersize=4, color=COLOURS[1])
         right.annotate(
-            f"best {values[best]:.1f}", (steps[best], values[best]), (-6, -14), textcoords="offset points", ha="right"
+            f"best {values[best]:.1f}", (steps[best], values[best]), (0, 6), textcoords="offset points", ha="right"
         )
     right.set(
         title="Validation BLEU (greedy)", xlabel="step (updates)", ylabel="BLEU", ylim=(0, 100), xlim=left.get_xlim()
