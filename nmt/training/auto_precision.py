@@ -11,9 +11,10 @@ from nmt.system import distributed
 from nmt.system.device import autocast, choose_device
 from nmt.training.run import RunDirectory
 
-_ROWS = 1024
+_ROWS, _WIDTH = 1024, 512  # large enough that the trial has the same outcome whatever else runs on the machine
 _TRIALS = 8
-_LEAST_GAIN = 1.2  # attention, norms and the optimizer do not become faster
+_LEAST_GAIN = 1.2
+_LEAST_DIM = 128  # narrower models gain nothing: converting numbers takes as long as it saves (benchmarks/RESULTS.md)
 
 
 def choose_precision(recipe: Recipe, run: RunDirectory, restart: bool, say: Callable[[str], None]) -> Recipe:
@@ -37,10 +38,13 @@ def choose_precision(recipe: Recipe, run: RunDirectory, restart: bool, say: Call
 
 
 def bf16_gain(model: ModelSettings) -> float:
-    """Return how many times as fast as in fp32 a feed-forward product is in bf16; 0 where bf16 is emulated."""
-    if not kernels.has_bf16:
+    """Return how many times as fast as in fp32 a feed-forward product is in bf16.
+
+    0 where bf16 is emulated, and for models that are too narrow for a gain.
+    """
+    if not kernels.has_bf16 or model.dim < _LEAST_DIM:
         return 0.0
-    x, weight = torch.ones(_ROWS, model.dim), torch.ones(model.feed_forward, model.dim)
+    x, weight = torch.ones(_ROWS, _WIDTH), torch.ones(4 * _WIDTH, _WIDTH)
     fastest = dict.fromkeys(("fp32", "bf16"), float("inf"))
     for _ in range(_TRIALS):  # in turn, as other processes may use the CPU
         for precision in fastest:

@@ -44,9 +44,12 @@ def test_bf16_is_chosen_where_it_is_faster_and_kept_by_the_run(
     assert recorded_precision(tmp_path) == ("bf16" if 1.7 - gain >= 1.2 else "fp32")
 
 
-def test_gain_is_zero_where_bf16_is_emulated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "has_bf16", False, raising=False)
-    assert bf16_gain(ModelSettings(dim=8, heads=2, feed_forward=8)) == 0
+@pytest.mark.parametrize(("native", "dim"), [(False, 512), (True, 64)])
+def test_gain_is_zero_where_bf16_is_emulated_and_for_narrow_models(
+    monkeypatch: pytest.MonkeyPatch, native: bool, dim: int
+) -> None:
+    monkeypatch.setattr(kernels, "has_bf16", native, raising=False)
+    assert bf16_gain(ModelSettings(dim=dim)) == 0
 
 
 def test_gain_is_the_ratio_of_the_fastest_products(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,7 +66,7 @@ def test_gain_is_the_ratio_of_the_fastest_products(monkeypatch: pytest.MonkeyPat
 
     running = False
     monkeypatch.setattr("nmt.training.auto_precision.time.perf_counter", perf_counter)
-    assert bf16_gain(ModelSettings(dim=8, heads=2, feed_forward=8)) == 6 / 4
+    assert bf16_gain(ModelSettings(dim=128)) == 6 / 4
 
 
 def test_bf16_training_learns_resumes_bit_for_bit_and_translates_as_nmt_translate(
