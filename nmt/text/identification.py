@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nmt.text.languages import SCRIPTS, detect_language, primary_code, script_of
+from nmt.text.languages import SCRIPTS, SOLE_LANGUAGES, detect_language, primary_code, script_of
 
 _FREQUENT = {
     "ca": "el la els les de que i no a en un una és amb per es del al va ha més com però què ho",
@@ -93,18 +93,13 @@ def detected(lines: Sequence[Line]) -> str | None:
     if east_asian := detect_language([text]).code:
         return east_asian
     script = max(share, key=lambda script: share[script])
-    alone = [code for code in _SOLE_LANGUAGES if script_of(code) == script]
-    if alone:
-        return alone[0]
+    if script in SOLE_LANGUAGES:
+        return SOLE_LANGUAGES[script]
     shares = _frequent_words(text, script)
     if not shares or max(shares.values()) < _LEAST_SHARE:
         return None
     best, *others = sorted(shares, key=lambda language: -shares[language])
     return best if all(shares[other] < _ALONE * shares[best] for other in others) else None
-
-
-_SOLE_LANGUAGES = ("el", "hy", "ka", "km", "lo", "th", "ta", "te", "kn", "ml", "gu", "pa", "si", "my")
-"""Languages that alone have their script."""
 
 
 def examples(lines: Sequence[Line], code: str) -> list[Line]:

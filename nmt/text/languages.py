@@ -62,6 +62,8 @@ _SCRIPTS = {
 }
 """The letters of each script, and the languages that are written in it alone; others (sr, kk, uz) are not listed."""
 SCRIPTS = {script: letters for script, (letters, _) in _SCRIPTS.items()}
+SOLE_LANGUAGES = {script: languages for script, (_, languages) in _SCRIPTS.items() if " " not in languages}
+"""The language of each script that only one language of this table has."""
 _SCRIPT_OF = {language: script for script, (_, languages) in _SCRIPTS.items() for language in languages.split()}
 _SEVERAL_SCRIPTS = "az bs ha ig jv kk ku mg ny sd sn sr su tg tk tt ug uz"
 """Languages without a script in this table that are scored as all others."""
