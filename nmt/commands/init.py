@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -85,7 +86,7 @@ def init(request: InitRequest, console: Console) -> None:
     write_output(request.output, recipe_text(content, profile, expected.proposal))
     for line in (f"{direction.source} → {direction.target}, by {direction.origin}", *comments):
         console.info(line)
-    console.info(f"wrote {request.output} and {request.folder}/; next: nmt train --config {request.output}")
+    console.info(f"wrote {request.output} and {request.folder}/; next: nmt train --config {quote(str(request.output))}")
 
 
 def _given(request: InitRequest) -> dict[str, Sequence[Path]]:

@@ -87,6 +87,11 @@ def test_comments_state_reasons_division_time_and_memory() -> None:
         assert part in text, part
 
 
+def test_printed_command_is_quoted_for_a_shell() -> None:
+    assert "next: nmt train --config 'my \"recipe\".yaml'" in init("text.en", "text.it", "-o", 'my "recipe".yaml')
+    assert load_recipe(Path('my "recipe".yaml')).name == 'my "recipe"'
+
+
 def test_same_text_gives_the_same_bytes(folder: Path) -> None:
     contents = []
     for _ in range(2):
