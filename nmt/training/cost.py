@@ -8,9 +8,9 @@ from nmt.system.device import choose_device, set_threads
 from nmt.text.proposal import Proposal
 from nmt.training.utilization import matrix_rate
 
-_UTILIZATION = {"cpu": (0.15, 0.6), "cuda": (0.05, 0.4), "mps": (0.05, 0.4)}
+_UTILIZATION = {"cpu": (0.2, 1.0), "cuda": (0.05, 0.4), "mps": (0.05, 0.4)}
 """Least and largest share of the rate that trainings reach: on a CPU 28 % for the demo, 54 % for dim 256 and 4,096
-tokens (benchmarks/RESULTS.md); on GPUs it is not measured yet, so the range is wide."""
+tokens (benchmarks/RESULTS.md), 80 % of the rate in fp32 where a trial chooses bf16; on GPUs it is not measured yet."""
 _RAM = (0.8, 2.2)
 """Factors on the computed memory: 3+3 layers of dim 256 took 0.8 GiB in fp32 and 1.4 GiB in bf16 with 1,024 tokens."""
 _PROCESS_BYTES = (350 * 2**20, 650 * 2**20)  # of Python and torch without a model, and with the search for translations
