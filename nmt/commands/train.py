@@ -34,6 +34,7 @@ LATEST = Path("runs/latest")
 """Link in the current directory to the last trained run, the default model of `nmt translate`."""
 
 _MOST_WEIGHTS = 500  # for each target token; the shipped recipes have at most 200
+_FEW_WEIGHTS = 15_000_000  # not too many for any text: the smallest models that `nmt init` proposes have fewer
 _MOST_PASSES = 500  # over the text, without another limit; the shipped recipes have at most 20
 
 
@@ -167,7 +168,7 @@ def disproportion(recipe: Recipe, corpus: PreparedCorpus) -> str | None:
     tokens, train = corpus.manifest.train.target.tokens, recipe.train
     problems = []
     weights = recipe.model.weight_count(len(corpus.tokenizers.source), len(corpus.tokenizers.target))
-    if train.init_from is None and weights > _MOST_WEIGHTS * tokens:
+    if train.init_from is None and weights > max(_FEW_WEIGHTS, _MOST_WEIGHTS * tokens):
         problems.append(f"the model has {weights / 1e6:,.1f} million weights (section model)")
     passes = (train.stop.steps or 0) * train.accumulate * train.budget / tokens
     if train.stop.patience is train.stop.hours is train.stop.epochs is None and passes > _MOST_PASSES:

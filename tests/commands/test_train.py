@@ -19,6 +19,7 @@ from nmt.config import load_recipe
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.model.checkpoint import load_model
 from nmt.system.console import Console
+from nmt.text.proposal import propose
 from nmt.training.display import HEAD
 from nmt.training.run import RunDirectory
 from tests.builders import reversal_pairs, run_command, write_reversal_task, write_tsv
@@ -128,15 +129,21 @@ def test_model_and_steps_out_of_proportion_to_the_text_give_a_warning(texts: Pat
     fitting = recipe(texts, tmp_path / "run")
     corpus = prepare(fitting, QUIET)
     assert disproportion(fitting, corpus) is None
-    large = recipe(texts, tmp_path / "run", "model.dim=512", "model.heads=8", "train.stop.steps=100000")
-    warning = disproportion(large, corpus)
+    shape = ("model.dim=2048", "model.heads=8")
+    warning = disproportion(recipe(texts, tmp_path / "run", *shape, "train.stop.steps=100000"), corpus)
     tokens = corpus.manifest.train.target.tokens
     assert f"only {tokens:,} target tokens" in str(warning)
     assert "million weights (section model), and 100,000 steps read the text" in str(warning)
     assert "`nmt init`" in str(warning)
-    assert "steps" not in str(
-        disproportion(recipe(texts, tmp_path / "run", "train.stop.steps=3", "model.dim=512"), corpus)
-    )
+    warning = disproportion(recipe(texts, tmp_path / "run", *shape, "train.stop.steps=3"), corpus)
+    assert "million weights (section model). `nmt init`" in str(warning)
+
+
+def test_model_proposed_for_the_least_text_is_in_proportion(texts: Path, tmp_path: Path) -> None:
+    model = propose((700, 700), 500, "cuda").model
+    overrides = (f"model.{key}={getattr(model, key)}" for key in ("encoder_layers", "dim", "feed_forward", "heads"))
+    proposed = recipe(texts, tmp_path / "run", *overrides, f"model.decoder_layers={model.decoder_layers}")
+    assert disproportion(proposed, prepare(proposed, QUIET)) is None
 
 
 def test_second_training_in_the_same_run_is_refused(texts: Path, tmp_path: Path) -> None:
