@@ -89,7 +89,8 @@ def _with_initial_model(recipe: Recipe, path: Path, document: strict_yaml.Docume
     """
     place = f"{document.place(('train', 'init_from'))}: train.init_from"
     candidates = (path, path / "best", path / "last")
-    directory = next((one for one in candidates if (one / "config.json").is_file()), None)
+    # unlike Path.is_file, this is False also for names that are too long
+    directory = next((one for one in candidates if os.path.isfile(one / "config.json")), None)
     if directory is None:
         raise ConfigError(f"{place}: {path}: no model here; expected a model directory or a run with a checkpoint")
     try:

@@ -10,7 +10,7 @@ from typing import Any
 import pydantic
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nmt.config import ModelSettings, Recipe, load_recipe, recipe_schema, recipe_to_yaml, strict_yaml
@@ -641,6 +641,7 @@ SHAPES = [[], {}, [[]], {"name": []}, {"name": "noam", "x": {}}, [{}] * 50, {"a"
     key=st.sampled_from(KEYS),
     value=st.sampled_from(NUMBERS) | st.sampled_from(TEXTS) | st.sampled_from(SHAPES) | st.floats() | st.integers(),
 )
+@example(key="train.init_from", value="a" * 5000)
 @settings(max_examples=400, deadline=None)
 def test_extreme_values_are_refused_or_accepted(shared_path: Path, key: str, value: Any) -> None:
     text = json.dumps(value)  # which YAML reads, with escapes
