@@ -41,9 +41,9 @@ SMALL_RECIPE = {
     "encoder_layers: 2, decoder_layers: 2": "encoder_layers: 1, decoder_layers: 1",
     "heads: 4}": "heads: 4, dropout: 0}",
     "batch_tokens: 1024": "batch_tokens: 512",
-    "rate: 4e-3, warmup: 60": "rate: 5e-3, warmup: 40",
-    "steps: 300": "steps: 140",
-    "validate_every: 150": "validate_every: 140",
+    "rate: 4e-3, warmup: 50": "rate: 5e-3, warmup: 40",
+    "steps: 240": "steps: 140",
+    "validate_every: 120": "validate_every: 140",
 }
 
 
