@@ -1,26 +1,16 @@
 """The page in a browser: nothing is requested, charts are drawn, tabs, keys, themes, a phone's width and print work."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.builders import run_command
-from tests.report.browser import Page, find_chromium, opened_browser
+from tests.report.browser import Page
 
 pytestmark = pytest.mark.slow
 
 TABS = "[...document.querySelectorAll('[role=tab]')]"
 SHOWN = "document.querySelector('main > section:not([hidden])').id"
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    program = find_chromium()
-    if program is None:
-        pytest.skip("needs Chromium or Chrome, which is not installed")
-    with opened_browser(program, tmp_path_factory.mktemp("profile")) as page:
-        yield page
 
 
 @pytest.fixture(scope="module")

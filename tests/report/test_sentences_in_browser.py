@@ -1,6 +1,5 @@
 """The sections Attention and Search in a browser: pictures, the enlarged head, keys, themes, Chinese characters."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,20 +10,11 @@ from nmt.report.page import render_page
 from nmt.report.sentences import draw_sentence
 from nmt.translation.translator import Translator
 from tests.builders import tiny_loaded_model
-from tests.report.browser import Page, find_chromium, opened_browser
+from tests.report.browser import Page
 
 pytestmark = pytest.mark.slow
 
 PIXELS = "[...one.getContext('2d').getImageData(0, 0, one.width, one.height).data]"
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    program = find_chromium()
-    if program is None:
-        pytest.skip("needs Chromium or Chrome, which is not installed")
-    with opened_browser(program, tmp_path_factory.mktemp("profile")) as page:
-        yield page
 
 
 @pytest.fixture(scope="module")

@@ -27,18 +27,7 @@ from nmt.translation.forced_scoring import score_batch, score_given
 from nmt.translation.pipeline import LineInput, ParallelLines, process_lines
 from nmt.translation.sinks import StreamOutput
 from nmt.translation.translator import Translator
-from tests.builders import SENTENCES, log_probs_without_cache, save_model, tiny_loaded_model
-
-
-@pytest.fixture(scope="module")
-def loaded() -> LoadedModel:
-    return tiny_loaded_model()
-
-
-@pytest.fixture(scope="module")
-def translator(loaded: LoadedModel) -> Translator:
-    return Translator(loaded, RuntimeSettings(device="cpu"))
-
+from tests.builders import SENTENCES, log_probs_without_cache, save_model
 
 CPU = RuntimeSettings(device="cpu")
 

@@ -42,11 +42,6 @@ from tests.builders import (
 
 
 @pytest.fixture(scope="module")
-def translator() -> Translator:
-    return Translator(tiny_loaded_model(), RuntimeSettings(device="cpu"))
-
-
-@pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same as a model directory."""
     directory = tmp_path_factory.mktemp("models") / "tiny"

@@ -37,16 +37,6 @@ from tests.builders import (
 )
 
 
-@pytest.fixture(scope="module")
-def loaded() -> LoadedModel:
-    return tiny_loaded_model()
-
-
-@pytest.fixture(scope="module")
-def translator(loaded: LoadedModel) -> Translator:
-    return Translator(loaded, RuntimeSettings(device="cpu"))
-
-
 def is_one_line(text: str) -> bool:
     return len(text.splitlines()) <= 1 and not set(text) & set("\t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029")
 

@@ -4,21 +4,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from nmt.config import RuntimeSettings
 from nmt.errors import DataError, ModelError
 from nmt.system.console import Console
 from nmt.translation.result import Translation
 from nmt.translation.translator import TranslateOptions, Translator
 from nmt.translation.verify import SAMPLE_LINES, _sample, verify_lines
-from tests.builders import SENTENCES, tiny_loaded_model
+from tests.builders import SENTENCES
 
 QUIET = Console(quiet=True)
 LINES = [" ".join(sentence.split()[:count]).encode() for sentence in SENTENCES for count in range(6)]
-
-
-@pytest.fixture(scope="module")
-def translator() -> Translator:
-    return Translator(tiny_loaded_model(), RuntimeSettings(device="cpu"))
 
 
 def test_translations_do_not_depend_on_batches(translator: Translator) -> None:
