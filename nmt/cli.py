@@ -1,31 +1,19 @@
-"""The command line: options, exit codes and error messages. Each command calls the module of its name in `commands`.
+"""The command line: the options. Each command calls the module of its name in `commands`.
 
 Those are imported inside the functions, so that `--help` does not import torch.
 """
 
-import gc
-import io
-import os
 import signal
-import sys
-import threading
-import time
-import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 from typer import Argument, Option
 
 from nmt import __version__
-from nmt.errors import NMTError
+from nmt.system.command_process import errors_explained, quick_imports, run_to_exit
 from nmt.system.help_pages import GENERAL, HelpPage, HelpPages
-
-if TYPE_CHECKING:
-    from nmt.system.console import Console
 
 app = typer.Typer(
     name="nmt",
@@ -38,8 +26,6 @@ app = typer.Typer(
 )
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-USER_ERROR, BUG, INTERRUPTED = 2, 1, 130
 
 Config = Annotated[Path, Option("--config", "-c", help="The recipe, a YAML file.", metavar="RECIPE")]
 Overrides = Annotated[
@@ -269,7 +255,7 @@ def translate(
     Each line of input gives exactly one line of output. With --output, the same command resumes an interrupted one.
     """
     with errors_explained(debug, quiet) as console:
-        with _quick_imports():
+        with quick_imports():
             from nmt.commands.translate import TranslateRequest
             from nmt.commands.translate import translate as translate_stage
             from nmt.system.device import runtime_settings
@@ -476,140 +462,9 @@ def inspect(
         print(text if json else printable(text))
 
 
-@contextmanager
-def errors_explained(debug: bool, quiet: bool) -> Iterator["Console"]:
-    """Yield the console of a command; turn its exceptions into a message and an exit code.
-
-    Of several processes under torchrun, only the first prints anything but errors.
-    """
-    from nmt.system.console import Console, printable
-
-    console = Console(quiet)
-    is_first = os.environ.get("RANK", "0") == "0"
-    try:
-        with _interruptible():
-            yield console if is_first else Console(silent=True)
-        if sys.stdout is not None:  # None if the parent process closed it
-            sys.stdout.flush()
-    except typer.Exit:
-        raise
-    except BrokenPipeError:
-        _discard_stdout()
-        raise typer.Exit(0) from None
-    except (Exception, KeyboardInterrupt) as error:
-        if isinstance(error, NMTError) and not is_first:
-            time.sleep(2)  # torchrun ends this process before, if the first process has printed the same error
-        if debug:
-            print(printable(traceback.format_exc()), end="", file=sys.stderr)
-        code, message = _explain(error)
-        console.error(message)
-        raise typer.Exit(code) from None
-
-
-def _explain(error: BaseException) -> tuple[int, str]:
-    """Return the exit code and the message for an exception."""
-    if isinstance(error, KeyboardInterrupt):
-        return INTERRUPTED, "interrupted"
-    if isinstance(error, NMTError):
-        return USER_ERROR, str(error)
-    if isinstance(error, OSError):
-        reason = error.strerror or str(error)
-        return USER_ERROR, f"{error.filename}: {reason}" if error.filename else reason
-    if _is_out_of_memory(error):
-        return USER_ERROR, f"out of memory; close other programs, or use a smaller model, batch or beam ({error})"
-    return BUG, f"{type(error).__name__}: {error}\nThis is a bug in nmt; --debug shows where."
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    if isinstance(error, ImportError):  # the system refused memory for a library
-        return "failed to map segment" in str(error) or "cannot allocate memory" in str(error).lower()
-    if "torch" in sys.modules:
-        from nmt.system.device import is_out_of_memory
-
-        return is_out_of_memory(error)
-    return isinstance(error, MemoryError)
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """Raise KeyboardInterrupt at the first Ctrl-C; end at once at the second, which would interrupt the clean-up.
-
-    The files can be used as after a kill.
-    """
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGINT, lambda *_: _end_at_once())
-        raise KeyboardInterrupt
-
-    before = signal.getsignal(signal.SIGINT)
-    # a background job of a shell script ignores it; only the main thread can handle signals
-    if before is None or before == signal.SIG_IGN or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield
-    finally:
-        if signal.getsignal(signal.SIGINT) is interrupt:
-            signal.signal(signal.SIGINT, before)
-
-
-@contextmanager
-def _quick_imports() -> Iterator[None]:
-    """Import torch 0.1 s faster: without garbage collection of the many objects that an import makes and keeps."""
-    # numpy's threads would be idle, and a process that has threads is not forked (nmt.decoding.workers)
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    gc.disable()
-    yield
-    gc.freeze()
-    gc.enable()
-
-
 def main() -> None:
-    """Run the command line; end a process of torchrun without the usual clean-up.
-
-    Threads of torch.distributed may still run at the end. Their destruction sometimes aborts the process ("terminate
-    called without an active exception"), which torchrun reports as a failed training.
-    """
-    code: object = 0
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a terminal may lack a character of a message
-    try:
-        app()
-    except SystemExit as end:
-        code = end.code
-    except OSError as error:
-        code = _write_error(error)
-    try:
-        for stream in (sys.stdout, sys.stderr):
-            if stream is not None:
-                stream.flush()
-    except OSError as error:
-        code = code or _write_error(error)
-        _discard_stdout()
-    if "TORCHELASTIC_RUN_ID" in os.environ:
-        os._exit(code if isinstance(code, int) else int(code is not None))
-    sys.exit(code)  # type: ignore[arg-type]
-
-
-def _end_at_once() -> None:
-    if sys.stderr is not None and sys.stderr.isatty():
-        os.write(sys.stderr.fileno(), b"\x1b[?25h")  # show the cursor, which a progress bar hides
-    os._exit(INTERRUPTED)
-
-
-def _discard_stdout() -> None:
-    """Let Python's last flush of stdout succeed after its reader has closed it."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _write_error(error: OSError) -> int:
-    """Report that help or a version could not be written; a closed pipe is no error."""
-    if isinstance(error, BrokenPipeError):
-        return 0
-    print(f"error: standard output: {error.strerror or error}", file=sys.stderr)
-    return USER_ERROR
+    """Run the command line and end the process."""
+    run_to_exit(app)
 
 
 if __name__ == "__main__":
