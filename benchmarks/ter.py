@@ -12,8 +12,8 @@ from statistics import median
 from sacrebleu.metrics import TER
 
 from nmt.evaluation.ter import BatchedTER
-from nmt.text.corpus import read_lines
 from nmt.text.languages import detect_language
+from nmt.text.opening import read_lines
 
 
 def main() -> None:

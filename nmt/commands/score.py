@@ -23,8 +23,8 @@ from nmt.evaluation.score_report import BucketScores, ScoreReport, SystemScores
 from nmt.evaluation.significance import compare
 from nmt.system.console import Advance, Console
 from nmt.system.ownership import check_file, write_output
-from nmt.text.corpus import decode_line, open_text, read_lines
 from nmt.text.languages import TargetLanguage, detect_language, known_language
+from nmt.text.opening import decode_line, open_text, read_lines
 
 STANDARD_INPUT = Path("-")
 

@@ -9,8 +9,9 @@ from nmt.errors import DataError, NMTError
 from nmt.evaluation.word_counts import count_words
 from nmt.report.quality_section import TranslatedText
 from nmt.report.run_records import RunRecords
-from nmt.text.corpus import SentencePair, read_lines, read_pairs
+from nmt.text.corpus import SentencePair, read_pairs
 from nmt.text.languages import target_language
+from nmt.text.opening import read_lines
 from nmt.text.prepared import PreparedCorpus
 
 PAIRS_COUNTED = 200_000

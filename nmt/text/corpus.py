@@ -1,52 +1,14 @@
-"""Read text: UTF-8, plain or gzip, in lines that end at `\\n` only; and pairs of lines.
+"""Read the sentence pairs of a parallel text."""
 
-`open_text` is the one way in which all commands open text. Only the commands that must name file and line of an invalid
-byte read it with `read_lines`; the others decode each line with `decode_line`.
-"""
-
-import codecs
-import io
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain, pairwise, zip_longest
+from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
 
 from nmt.config import CorpusFile
 from nmt.errors import DataError
 from nmt.system.console import counted
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
-
-_CHUNK_BYTES = 1 << 16
-_GZIP_MAGIC = b"\x1f\x8b"
-_GZIP_CONTAINER = 31  # zlib's `wbits` for a gzip header and trailer
-_SUSPICIOUS_SHARE, _SUSPICIOUS_BYTES = 0.3, 8
-"""Text with at least this share, and this many, of invalid or control bytes in its first block is refused."""
-_CONTROLS = bytes({*range(0x20), 0x7F} - {*b"\t\n\v\f\r\x1b"})
-
-_SIGNATURES = {
-    b"PK\x03\x04": "a zip archive (perhaps .zip, .docx, .xlsx or .pt); extract its text, or save it as plain text",
-    b"\x89PNG": "a PNG image",
-    b"\xff\xd8\xff": "a JPEG image",
-    b"%PDF-1": "a PDF document; extract its text: pdftotext FILE",
-    b"BZh91AY": "bzip2 data; unpack it: bzip2 -dk FILE",
-    b"\xfd7zXZ": "xz data; unpack it: xz -dk FILE",
-    b"\x28\xb5\x2f\xfd": "zstd data; unpack it: zstd -d FILE",
-    b"\x93NUMPY": "a NumPy array",
-    b"\x7fELF": "a program",
-    _GZIP_MAGIC: "gzip data inside gzip data; unpack it once: gunzip FILE",
-}
-_BYTE_ORDER_MARKS = {
-    codecs.BOM_UTF32_LE: "UTF-32",  # before UTF-16, whose mark it begins with
-    codecs.BOM_UTF32_BE: "UTF-32",
-    codecs.BOM_UTF16_LE: "UTF-16",
-    codecs.BOM_UTF16_BE: "UTF-16",
-}
-_WIDE_ENCODINGS = ("UTF-32LE", "UTF-32BE", "UTF-16LE", "UTF-16BE")
-_DOWNLOADED_FOLDERS = ("tatoeba-", "more-en-", "flores200", "newstest")  # folders below `data/` that `make data` fills
+from nmt.text.opening import read_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,52 +19,6 @@ class SentencePair:
     target: str
 
 
-def open_text(stream: BinaryIO, name: str) -> io.BufferedReader:
-    """Return a stream of the UTF-8 bytes of a text: gzip unpacked, a leading BOM dropped, the first block checked.
-
-    The stream needs no `seek`, and reads no further than asked: of a pipe or a terminal, `read1` and iteration return
-    a line as soon as it is there. Iteration yields lines that end at `\\n`. Single invalid bytes are passed on.
-
-    Reading raises DataError, which begins with `name`: UTF-16, UTF-32, another 8-bit or 16-bit encoding, binary data,
-    damaged gzip data, an input error.
-    """
-    return io.BufferedReader(_TextStream(stream, name), _CHUNK_BYTES)
-
-
-def decode_line(raw: bytes) -> str:
-    """Return a line of input as text, without its `\\n` or `\\r\\n`; bytes that are not UTF-8 become U+FFFD."""
-    return raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", errors="replace")
-
-
-def is_utf8(raw: bytes) -> bool:
-    """Return whether a line is UTF-8."""
-    try:
-        raw.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def read_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a text file without their `\\n` or `\\r\\n`.
-
-    Raises DataError: no such file, what `open_text` refuses, or a byte that is not UTF-8 (with file and line).
-    """
-    with open_file(path) as file:
-        start = file.peek(2)[:2]
-        if path.suffix == ".gz" and start and start != _GZIP_MAGIC:
-            raise DataError(f"{path}: not gzip data, though the name ends in .gz; rename it, or copy it again")
-        for number, raw in enumerate(open_text(file, str(path)), start=1):
-            try:
-                yield raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
-            except UnicodeDecodeError as error:
-                raise DataError(
-                    f"{path}:{number}: not UTF-8: found the byte 0x{raw[error.start]:02X} at byte {error.start + 1} of "
-                    "the line. Correct the line, or convert the file; if it is Latin-1: iconv -f LATIN1 -t UTF-8 FILE "
-                    "> NEWFILE"
-                ) from None
-
-
 def read_pairs(corpus: CorpusFile) -> Iterator[SentencePair]:
     """Yield the pairs of a corpus in order, as they stand in the file; a blank line is a pair of empty sentences.
 
@@ -111,24 +27,6 @@ def read_pairs(corpus: CorpusFile) -> Iterator[SentencePair]:
     if corpus.tsv is not None:
         return _read_tsv(corpus.tsv, corpus.columns)
     return _read_two_files(*corpus.files.values())
-
-
-def open_file(path: Path) -> io.BufferedReader:
-    """Open a file as it is. Raises DataError when it is no readable file."""
-    try:
-        if path.exists() and not path.is_file():
-            kind = "a folder" if path.is_dir() else "something that can be read only once; save it to a file"
-            raise DataError(f"{path}: expected a text file, found {kind}")
-        return path.open("rb")
-    except FileNotFoundError:
-        folders = pairwise(path.parts[:-1])
-        fetched = any(above == "data" and folder.startswith(_DOWNLOADED_FOLDERS) for above, folder in folders)
-        advice = "; run `make data` to fetch the corpora that the shipped recipes use" if fetched else ""
-        raise DataError(f"{path}: no such file{advice}") from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot read it: {error.strerror}") from None
-    except ValueError:
-        raise DataError(f"{str(path)!r}: no file can have such a name; write another one") from None
 
 
 def _read_tsv(path: Path, columns: tuple[int, int]) -> Iterator[SentencePair]:
@@ -160,115 +58,3 @@ def _read_two_files(source: Path, target: Path) -> Iterator[SentencePair]:
                 "The two files must hold a sentence and its translation on lines of the same number"
             )
         yield SentencePair(source_line, target_line)
-
-
-class _TextStream(io.RawIOBase):
-    """The raw stream below `open_text`."""
-
-    def __init__(self, stream: BinaryIO, name: str) -> None:
-        self._stream = stream
-        self._chunks = _text_chunks(stream, name)
-        self._rest = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def fileno(self) -> int:
-        return self._stream.fileno()
-
-    def isatty(self) -> bool:
-        return self._stream.isatty()
-
-    def readinto(self, buffer: "WriteableBuffer") -> int:
-        view = memoryview(buffer)
-        self._rest = self._rest or next(filter(None, self._chunks), b"")
-        size = min(len(view), len(self._rest))
-        view[:size], self._rest = self._rest[:size], self._rest[size:]
-        return size
-
-
-def _text_chunks(stream: BinaryIO, name: str) -> Iterator[bytes]:
-    """Yield the bytes of a text as they arrive, unpacked and checked."""
-    chunks = _available(stream)
-    try:
-        first = _first_block(chunks)
-        if first.startswith(_GZIP_MAGIC):
-            chunks = _unpacked(chain([first], chunks))
-            first = _first_block(chunks)
-        refusal = _why_no_text(first)
-        if refusal is not None:
-            raise DataError(f"{name}: expected text in UTF-8, found {refusal}")
-        yield first.removeprefix(codecs.BOM_UTF8)
-        yield from chunks
-    except (EOFError, zlib.error) as error:
-        raise DataError(f"{name}: damaged gzip file ({error}); copy or download it again") from None
-    except OSError as error:
-        raise DataError(f"{name}: reading failed: {error.strerror or error}") from None
-
-
-def _available(stream: BinaryIO) -> Iterator[bytes]:
-    """Yield chunks, one system call each: `read1` returns what is there instead of waiting for a full chunk."""
-    read = getattr(stream, "read1", stream.read)
-    while chunk := read(_CHUNK_BYTES):
-        yield chunk
-
-
-def _first_block(chunks: Iterator[bytes]) -> bytes:
-    """Return the first chunks up to a full block or the end of a line, whichever comes first."""
-    block = b""
-    for chunk in chunks:
-        block += chunk
-        if b"\n" in chunk or len(block) >= _CHUNK_BYTES or block.startswith(_GZIP_MAGIC):
-            break
-    return block
-
-
-def _unpacked(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the content of gzip data, which may have several members, in chunks of bounded size."""
-    member = zlib.decompressobj(_GZIP_CONTAINER)
-    for packed in chunks:
-        rest = packed
-        while rest:
-            if member.eof:
-                rest = rest.lstrip(b"\0")  # padding, as tapes have it
-                if not rest:
-                    break
-                member = zlib.decompressobj(_GZIP_CONTAINER)
-            yield member.decompress(rest, _CHUNK_BYTES)
-            rest = member.unused_data if member.eof else member.unconsumed_tail
-    if not member.eof:
-        raise EOFError("it ends too early")
-
-
-def _why_no_text(block: bytes) -> str | None:
-    """Return what the first block of a file holds instead of UTF-8, and what to do about it; None if it is text."""
-    for signature, found in _SIGNATURES.items():
-        if block.startswith(signature):
-            return found
-    if block[5:9] == b"\0\0\0{":
-        return "a safetensors file"
-    encoding = next((name for mark, name in _BYTE_ORDER_MARKS.items() if block.startswith(mark)), None)
-    decoder = codecs.getincrementaldecoder("utf-8")("ignore")
-    invalid = len(block) - len(decoder.decode(block).encode()) - len(decoder.getstate()[0])
-    controls = len(block) - len(block.translate(None, _CONTROLS))
-    if encoding is None and invalid + controls < max(_SUSPICIOUS_BYTES, _SUSPICIOUS_SHARE * len(block)):
-        return None
-    if encoding is None and b"\0" in block:
-        encoding = next((name for name in _WIDE_ENCODINGS if _decodes(block, name)), None)
-    if encoding is not None:
-        return f"{encoding}; convert it: iconv -f {encoding} -t UTF-8 FILE > NEWFILE"
-    if controls > invalid / 10:
-        return "binary data"
-    return (
-        f"another encoding: {invalid / len(block):.0%} of its first bytes are not UTF-8; convert it from what it is "
-        "written in: iconv -f GB18030 -t UTF-8 FILE > NEWFILE (or -f BIG5, SHIFT_JIS, CP1251, …)"
-    )
-
-
-def _decodes(block: bytes, encoding: str) -> bool:
-    """Whether the start of a file is text in an encoding of 16 or 32 bits: nearly all of it printable."""
-    try:
-        text = codecs.getincrementaldecoder(encoding)().decode(block)
-    except UnicodeDecodeError:
-        return False
-    return sum(character.isprintable() or character.isspace() for character in text) > 0.95 * len(text)

@@ -11,7 +11,7 @@ from nmt.config import CorpusFile, Recipe
 from nmt.config.recorded import differences, with_old_keys
 from nmt.errors import DataError
 from nmt.system.ownership import PREPARED, is_directory_of
-from nmt.text.corpus import open_file
+from nmt.text.opening import open_file
 from nmt.text.prepared import InputFile, Manifest
 from nmt.text.tokenizer import tokenizer_files
 
