@@ -12,8 +12,10 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,8 +25,8 @@ from nmt.system.console import Console, counted
 from nmt.system.files import digest_of
 from nmt.text import provenance
 from nmt.text.corpus import SentencePair, read_pairs
-from nmt.text.filters import RULES, PairFilter
-from nmt.text.normalize import normalize
+from nmt.text.filters import RULES, PairFilter, Rejected, RuleCounts, Verdict
+from nmt.text.filters.rule_counts import total_removed
 from nmt.text.overlap import Overlap, OverlapCounter
 from nmt.text.prepared import Ids, Manifest, PreparedSplit, SideCounts, SplitCounts, SplitWriter, write_valid_text
 from nmt.text.tokenizer import Tokenizer, Tokenizers, VocabularySizeError
@@ -82,41 +84,77 @@ def write_corpus(recipe: Recipe, directory: Path, console: Console) -> Manifest:
     return manifest
 
 
+class ReadPair(NamedTuple):
+    """A pair that the filters on text keep, with its number in its corpus from 1."""
+
+    pair: SentencePair
+    corpus: CorpusFile
+    number: int
+    counts: RuleCounts
+
+
 class CorpusReader:
     """One pass over corpora: normalizes all pairs, counts them, and applies the filters on text."""
 
     def __init__(self, recipe: Recipe, corpora: tuple[CorpusFile, ...], filters: Filters) -> None:
-        self.filter = PairFilter(filters, recipe.languages)
-        self.pairs_read = 0
+        self.filter = PairFilter.learn(filters, recipe.languages)
+        self.counts = [RuleCounts(_name(corpus)) for corpus in corpora]
         self.counters: list[OverlapCounter] = []
         """Held-out texts to compare the pairs with."""
         self._corpora = corpora
+        self._keeps_duplicates = filters.keep_duplicates
+        self._seen: set[int] = set()  # 64-bit digests: ten million pairs collide with probability below 1e-5
 
-    def pairs(self, advance: Callable[[int], None]) -> Iterator[tuple[SentencePair, CorpusFile]]:
-        """Yield the normalized pairs that the filters on text keep, each with its corpus.
+    @property
+    def pairs_read(self) -> int:
+        """Pairs read so far."""
+        return sum(counts.read for counts in self.counts)
+
+    def pairs(self, advance: Callable[[int], None]) -> Iterator[ReadPair]:
+        """Yield the normalized pairs that the filters on text keep.
 
         `advance` is called with the number of pairs just read.
         """
-        for corpus in self._corpora:
-            for pair in read_pairs(corpus):
-                self.pairs_read += 1
-                if self.pairs_read % _PAIRS_SHOWN == 0:
+        for corpus, counts in zip(self._corpora, self.counts, strict=True):
+            for number, pair in enumerate(read_pairs(corpus), start=1):
+                counts.read += 1
+                if number % _PAIRS_SHOWN == 0:
                     advance(_PAIRS_SHOWN)
-                source, target = normalize(pair.source), normalize(pair.target)
+                verdict = self.filter.apply(pair.source, pair.target)
+                source, target, rule, found = verdict
                 for counter in self.counters:
                     counter.add(source, target)
-                if self.filter.text_reason(source, target) is None:
-                    yield SentencePair(source, target), corpus
+                if rule is None and self._is_repeated(verdict):
+                    rule = "duplicate"
+                if rule is None:
+                    yield ReadPair(SentencePair(source, target), corpus, number, counts)
+                else:
+                    counts.add(Rejected(rule, number, source, target, found))
+
+    def _is_repeated(self, verdict: Verdict) -> bool:
+        if self._keeps_duplicates:
+            return False
+        digest = int.from_bytes(
+            blake2b(f"{verdict.source}\n{verdict.target}".encode(), digest_size=8).digest(), "little"
+        )
+        repeated = digest in self._seen
+        self._seen.add(digest)
+        return repeated
 
     def nothing_kept(self) -> DataError:
         """Return the error for corpora of which no pair was kept."""
         files = ", ".join(str(path) for corpus in self._corpora for path in corpus.files.values())
         if self.pairs_read == 0:
             return DataError(f"{files}: no sentence pairs in it; expected one pair a line")
-        rules = "; ".join(f"{rule} ({RULES[rule]}): {count:,}" for rule, count in self.filter.counts.items() if count)
+        removed = total_removed(self.counts)
+        rules = "; ".join(f"{rule} ({RULES[rule]}): {count:,}" for rule, count in removed.items() if count)
         return DataError(
             f"{files}: {counted(self.pairs_read, 'pair')} read, none kept. {rules}. See data.filters of the recipe"
         )
+
+
+def _name(corpus: CorpusFile) -> str:
+    return " + ".join(map(str, corpus.files.values()))
 
 
 def corpus_readers(recipe: Recipe, valid_pairs: list[SentencePair]) -> list[CorpusReader]:
@@ -178,9 +216,9 @@ def _train_tokenizers(recipe: Recipe, console: Console) -> tuple[Tokenizers, int
         nonlocal total
         reader, kept = CorpusReader(recipe, recipe.data.train, recipe.data.filters), 0
         with console.progress("reading", total or None, "pairs") as advance:
-            for pair, _ in reader.pairs(advance):
+            for read in reader.pairs(advance):
                 kept += 1
-                yield from (getattr(pair, side) for side in sides)
+                yield from (getattr(read.pair, side) for side in sides)
         total = reader.pairs_read
         if not kept:
             raise reader.nothing_kept()
@@ -223,26 +261,37 @@ class _SplitEncoder:
         with SplitWriter(directory, self.tokenizers) as writer, progress as advance:
             pairs = reader.pairs(advance)
             while batch := list(islice(pairs, _BATCH_PAIRS)):
-                texts = [[pair.source for pair, _ in batch], [pair.target for pair, _ in batch]]
+                texts = [[read.pair.source for read in batch], [read.pair.target for read in batch]]
                 ids = [side.encode_batch(own, self.threads) for side, own in zip(sides, texts, strict=True)]
-                lengths = enumerate(zip(map(len, ids[0]), map(len, ids[1]), strict=True))
-                keep = [i for i, (s, t) in lengths if reader.filter.length_reason(s, t) is None]
+                keep = _kept_by_length(reader.filter, batch, ids)
                 kept += len(keep)
                 texts, ids = [[own[i] for i in keep] for own in texts], [[own[i] for i in keep] for own in ids]
                 for row, own_texts, own_ids, spelled in zip(counts, texts, ids, spelled_of, strict=True):
                     row[0] += sum(map(len, own_ids))
                     row[1] += sum(map(len, own_texts))
                     row[2] += sum(int(spelled[sentence].sum()) for sentence in own_ids)
-                corpora = [batch[i][1] for i in keep]
+                corpora = [batch[i].corpus for i in keep]
                 tagged = [self._tagged(*pair) for pair in zip(ids[0], corpora, strict=True)]
                 writer.extend(tagged, ids[1], [corpus.oversample for corpus in corpora])
         if not kept:
             raise reader.nothing_kept()
         source, target = (SideCounts(*row) for row in counts.tolist())
-        return SplitCounts(reader.pairs_read, kept, reader.filter.counts, source, target)
+        return SplitCounts(reader.pairs_read, kept, total_removed(reader.counts), source, target)
 
     def _tagged(self, ids: Ids, corpus: CorpusFile) -> Ids:
         return ids if corpus.tag is None else np.insert(ids, 0, self.tokenizers.source.tag_id(corpus.tag))
+
+
+def _kept_by_length(pair_filter: PairFilter, batch: list[ReadPair], ids: list[list[Ids]]) -> list[int]:
+    """Return the indices of the pairs that the rules on tokens keep, and count the others."""
+    keep = []
+    for i, (read, source, target) in enumerate(zip(batch, *ids, strict=True)):
+        rule = pair_filter.length_reason(len(source), len(target))
+        if rule is None:
+            keep.append(i)
+        else:
+            read.counts.add(Rejected(rule, read.number, read.pair.source, read.pair.target))
+    return keep
 
 
 def length_limit(split: PreparedSplit) -> MaxLength:

@@ -1,0 +1,74 @@
+"""How many pairs of a text each rule removes, with examples."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+EXAMPLES = 5
+"""Examples of each rule that are kept: the first ones of the text."""
+
+RULES = {
+    "empty": "a side without text",
+    "copy": "target is the source untranslated",
+    "script": "target not in the script of its language",
+    "duplicate": "equal to an earlier pair",
+    "too_long": "a side longer than max_tokens",
+    "ratio": "sides too unequal in length",
+}
+"""The rules in the order of their application; a pair is counted under the first one that removes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A pair that a rule removed: its number in its text from 1 (its line), both sides, and what was found in it."""
+
+    rule: str
+    number: int
+    source: str
+    target: str
+    found: str = ""
+
+
+@dataclass
+class RuleCounts:
+    """Counts over one corpus, or over a part of it.
+
+    Those of the parts, merged in any order, equal those of the whole.
+    """
+
+    file: str
+    """The name of the corpus in messages."""
+    read: int = 0
+    """Pairs read."""
+    removed: Counter[str] = field(default_factory=Counter)
+    """Pairs removed, by rule."""
+    examples: dict[str, list[Rejected]] = field(default_factory=dict)
+    """The first removed pairs of each rule."""
+
+    @property
+    def kept(self) -> int:
+        """Pairs that no rule removed."""
+        return self.read - self.removed.total()
+
+    def add(self, rejected: Rejected) -> None:
+        """Count a removed pair; `read` is counted by the caller."""
+        self.removed[rejected.rule] += 1
+        self._add_examples(rejected.rule, [rejected])
+
+    def merge(self, other: "RuleCounts") -> None:
+        """Add the counts of another part of the corpus."""
+        self.read += other.read
+        self.removed.update(other.removed)
+        for rule, examples in other.examples.items():
+            self._add_examples(rule, examples)
+
+    def _add_examples(self, rule: str, examples: list[Rejected]) -> None:
+        own = self.examples.setdefault(rule, [])
+        if len(own) < EXAMPLES or examples[0].number < own[-1].number:
+            own[:] = sorted([*own, *examples], key=lambda rejected: rejected.number)[:EXAMPLES]
+
+
+def total_removed(parts: Iterable[RuleCounts]) -> dict[str, int]:
+    """Return the pairs that each rule removed from several corpora, in the order of the rules."""
+    total = sum((part.removed for part in parts), Counter[str]())
+    return {rule: total[rule] for rule in RULES}
