@@ -69,6 +69,14 @@ class CorpusFile(Section):
         return self
 
 
+RuleName = Literal["copy", "script", "duplicate"]
+"""Rules that can be turned off."""
+
+
+def _in_one_order(rules: tuple[RuleName, ...]) -> tuple[RuleName, ...]:
+    return tuple(sorted(set(rules)))  # another order is no other setting
+
+
 class Filters(Section):
     """Rules that exclude training pairs. The manifest of the prepared corpus counts the pairs excluded by each."""
 
@@ -76,12 +84,9 @@ class Filters(Section):
     """Longest source or target in tokens. The memory of attention grows with its square."""
     max_ratio: float = Field(default=9.0, gt=1, le=1e9)
     """Largest ratio of the longer to the shorter side, in tokens; the first ten tokens of difference are ignored."""
-    keep_duplicates: bool = False
-    """Keep pairs that repeat an earlier pair exactly."""
-    keep_copies: bool = False
-    """Keep pairs with identical source and target."""
-    keep_any_script: bool = False
-    """Keep pairs whose target has no letter in the script of the target language (zh: Han)."""
+    keep: Annotated[tuple[RuleName, ...], Field(strict=False), AfterValidator(_in_one_order)] = ()
+    """Rules that are not applied, as in [copy, duplicate]: the pairs that they would exclude are kept. docs/data.md
+    describes each rule."""
 
 
 class Data(Section):

@@ -12,9 +12,6 @@ from typing import Any, NamedTuple
 from nmt.config.strict_yaml import Location
 
 _KEYS = {
-    "data.filters.duplicates": "keep_duplicates",
-    "data.filters.copies": "keep_copies",
-    "data.filters.any_script": "keep_any_script",
     "data.train.*.weight": "oversample",
     "data.valid.weight": "oversample",
     "data.test.weight": "oversample",
@@ -22,11 +19,19 @@ _KEYS = {
     "train.start_from": "init_from",
 }
 _OLD_KEYS = {f"{path.rpartition('.')[0]}.{new}": path.rpartition(".")[2] for path, new in _KEYS.items()}
+_FILTERS = ("data", "filters")
+_OLD_RULES = {"duplicates": "duplicate", "copies": "copy", "any_script": "script"}
+"""Keys of the filters in version 0.1.0; true is now an entry of `keep`."""
+_RULES = _OLD_RULES | {"keep_duplicates": "duplicate", "keep_copies": "copy", "keep_any_script": "script"}
+_NEWER_RULES: frozenset[str] = frozenset()
+"""Rules that there were not yet when `keep` was introduced: settings recorded before that kept their pairs."""
 _VALUES = {"runtime.parallel": {"replicate": "ddp", "shard": "fsdp"}}
 
 
 def new_key(location: Location) -> str | None:
     """Return the new name of the last key of a location; None if it was not renamed."""
+    if location[:-1] == _FILTERS and location[-1] in _RULES:
+        return f"keep: [{_RULES[str(location[-1])]}]"
     return _KEYS.get(_pattern(location))
 
 
@@ -38,6 +43,8 @@ def new_value(location: Location, value: Any) -> str | None:
 def with_new_names(data: Any, location: Location = ()) -> Any:
     """Return plain data, as read from YAML or JSON, with every old key and value under its new name."""
     if isinstance(data, dict):
+        if location == _FILTERS:
+            data = _with_list_of_rules(data)
         places = {key: (*location, key) for key in data}
         return {new_key(places[key]) or key: with_new_names(value, places[key]) for key, value in data.items()}
     if isinstance(data, list):
@@ -49,8 +56,28 @@ def with_old_keys(data: Any, location: Location = ()) -> Any:
     """Return plain mappings with every renamed key under its old name, for digests that must stay what they were."""
     if not isinstance(data, dict):
         return data
+    if location == _FILTERS:
+        data = _with_key_for_each_rule(data)
     places = {key: (*location, key) for key in data}
     return {_OLD_KEYS.get(_pattern(places[key]), key): with_old_keys(value, places[key]) for key, value in data.items()}
+
+
+def _with_list_of_rules(filters: dict[str, Any]) -> dict[str, Any]:
+    """Return filters with `keep`; settings recorded without it kept what only newer rules exclude."""
+    if not filters.keys() & _RULES.keys():
+        return filters
+    kept = {rule for key, rule in _RULES.items() if filters.get(key)}
+    others = {key: value for key, value in filters.items() if key not in _RULES}
+    return {**others, "keep": sorted(kept | _NEWER_RULES)}
+
+
+def _with_key_for_each_rule(filters: dict[str, Any]) -> dict[str, Any]:
+    """Return filters as they were recorded before `keep`, if there are such ones."""
+    kept = set(filters.get("keep", ()))
+    if "keep" not in filters or not kept >= _NEWER_RULES:
+        return filters
+    others = {key: value for key, value in filters.items() if key != "keep"}
+    return others | {key: rule in kept for key, rule in _OLD_RULES.items()}
 
 
 class Difference(NamedTuple):

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import numpy as np
 
-from nmt.config import CorpusFile, Filters, MaxLength, Recipe
+from nmt.config import CorpusFile, Filters, MaxLength, Recipe, RuleName
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.system.console import Console, counted
 from nmt.system.files import digest_of
@@ -35,7 +35,7 @@ from nmt.text.vocabulary import vocabulary_for
 _BATCH_PAIRS = 10_000  # pairs that are encoded at once
 _PAIRS_SHOWN = 1_000  # pairs between two updates of the progress bar, which is slow to draw
 
-_NO_FILTERS = Filters(max_ratio=1e9, keep_duplicates=True, keep_copies=True, keep_any_script=True)
+_NO_FILTERS = Filters(max_ratio=1e9, keep=get_args(RuleName))
 """For the validation text, which must be like what users send: only pairs without a loss are left out."""
 
 _LIMIT_PAIRS = 1_000_000  # pairs, spread over the text, from whose lengths the limit on translations is computed
@@ -102,7 +102,7 @@ class CorpusReader:
         self.counters: list[OverlapCounter] = []
         """Held-out texts to compare the pairs with."""
         self._corpora = corpora
-        self._keeps_duplicates = filters.keep_duplicates
+        self._keeps_duplicates = "duplicate" in filters.keep
         self._seen: set[int] = set()  # 64-bit digests: ten million pairs collide with probability below 1e-5
 
     @property

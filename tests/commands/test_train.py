@@ -467,7 +467,7 @@ def test_test_txt_equals_the_output_of_nmt_translate(tmp_path: Path, target: str
     (tmp_path / "input.txt").write_text("".join(f"{source}\n" for source in sources))
     overrides = [
         "data.test={tsv: test.tsv}",
-        "data.filters={keep_any_script: true, max_tokens: 40}",
+        "data.filters={keep: [script], max_tokens: 40}",
         "train.stop.steps=40",
         "train.validate_every=40",
     ]

@@ -67,7 +67,7 @@ data:
     - {tsv: a.tsv.gz, columns: [2, 1], oversample: 2}
     - {source: b.en, target: b.no, tag: web-text}
   valid: {tsv: v.tsv}
-  filters: {max_tokens: 100, keep_duplicates: true}
+  filters: {max_tokens: 100, keep: [duplicate]}
 tokenizer: {vocab_size: 2000, shared: false, type: bpe}
 model: {dim: 128, heads: 2, tied_embeddings: target}
 train:
@@ -116,7 +116,7 @@ data:
     - {tsv: a.tsv, tag: Web Text}
     - {tsv: a.tsv, oversample: 0}
   valid: v.tsv
-  filters: {max_ratio: 0.5, keep_duplicates: yes, keep_copies: 1}
+  filters: {max_ratio: 0.5, keep: [copies, script, 1]}
 tokenizer: {vocab_size: "8000", type: unigramm, vocabsize: 3}
 model:
   dim: 500
@@ -152,8 +152,8 @@ def test_error_names_line_and_key_of_each_mistake(path: Path) -> None:
         "line 10: data.train.5.oversample: found 0, expected 0.001 or more",
         "line 11: data.valid: found the text 'v.tsv', expected a section, that is, keys with values",
         "line 12: data.filters.max_ratio: found 0.5, expected more than 1",
-        "line 12: data.filters.keep_duplicates: found the text 'yes', expected true or false; write true",
-        "line 12: data.filters.keep_copies: found 1, expected true or false",
+        "line 12: data.filters.keep.0: found the text 'copies', expected 'copy', 'script' or 'duplicate'",
+        "line 12: data.filters.keep.2: found 1, expected 'copy', 'script' or 'duplicate'",
         "line 13: tokenizer.vocab_size: found the text '8000', expected a whole number; take it out of its quotes",
         "line 13: tokenizer.type: found the text 'unigramm', expected 'unigram' or 'bpe'",
         "line 13: tokenizer.vocabsize: unknown key; did you mean 'vocab_size'?",

@@ -30,6 +30,9 @@ run: runs/old
 """
 
 
+OLD_FILTERS = {"max_tokens": 9, "duplicates": False, "copies": True, "any_script": False}
+
+
 @pytest.fixture
 def old_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a folder with texts, a recipe, and a run of four updates written by version 0.1.0."""
@@ -48,9 +51,9 @@ def test_old_names_in_a_recipe_are_refused_with_the_new_names(tmp_path: Path) ->
         f"{path}: 8 problems in the recipe",
         f"  {path}:5: data.train.0.weight: renamed to data.train.0.oversample",
         f"  {path}:6: data.valid.weight: renamed to data.valid.oversample",
-        f"  {path}:8: data.filters.duplicates: renamed to data.filters.keep_duplicates",
-        f"  {path}:9: data.filters.copies: renamed to data.filters.keep_copies",
-        f"  {path}:10: data.filters.any_script: renamed to data.filters.keep_any_script",
+        f"  {path}:8: data.filters.duplicates: renamed to data.filters.keep: [duplicate]",
+        f"  {path}:9: data.filters.copies: renamed to data.filters.keep: [copy]",
+        f"  {path}:10: data.filters.any_script: renamed to data.filters.keep: [script]",
         f"  {path}:11: tokenizer.size: renamed to tokenizer.vocab_size",
         f"  {path}:12: train.start_from: renamed to train.init_from",
         f"  {path}:13: runtime.parallel: found the text 'shard', expected 'ddp' or 'fsdp'; shard is renamed to fsdp",
@@ -75,8 +78,8 @@ def test_run_of_version_0_1_0_resumes_and_translates(old_run: Path) -> None:
     run = old_run / "run"
     recipe = load_recipe(run / "recipe.yaml", [f"run={run}"])
     assert (recipe.tokenizer.vocab_size, recipe.runtime.parallel) == (80, "ddp")
-    assert recipe.data.filters.keep_duplicates
-    assert not recipe.data.filters.keep_any_script
+    assert "duplicate" in recipe.data.filters.keep
+    assert "script" not in recipe.data.filters.keep
     assert recipe.data.train[0].oversample == 1.5
     here = recipe_to_yaml(recipe).replace("/tmp/reversal", str(old_run))
     (old_run / "recipe.yaml").write_text(here)
@@ -101,13 +104,15 @@ def test_run_of_version_0_1_0_resumes_with_a_new_corpus(old_run: Path) -> None:
 
 def test_renaming_keys_is_invertible() -> None:
     old = {
-        "data": {"train": {"0": {"weight": 2.0, "tag": None}}, "valid": {"weight": 1.0}, "filters": {"copies": True}},
+        "data": {"train": {"0": {"weight": 2.0, "tag": None}}, "valid": {"weight": 1.0}, "filters": OLD_FILTERS},
         "tokenizer": {"size": 80},
         "model": {"weight": 7},
     }
     new = with_new_names(old)
     assert new["data"]["train"] == {"0": {"oversample": 2.0, "tag": None}}
     assert new["tokenizer"] == {"vocab_size": 80}
+    assert "copy" in new["data"]["filters"]["keep"]
+    assert "script" not in new["data"]["filters"]["keep"]
     assert new["model"] == {"weight": 7}
     assert with_old_keys(new) == old
 

@@ -1,13 +1,14 @@
 """The filter of pairs: each rule by example."""
 
 import pickle
+from typing import get_args
 
 import pytest
 
-from nmt.config import Filters, Languages
+from nmt.config import Filters, Languages, RuleName
 from nmt.text.filters import PairFilter, Verdict
 
-PERMISSIVE = Filters(keep_duplicates=True, keep_copies=True, keep_any_script=True)
+PERMISSIVE = Filters(keep=get_args(RuleName))
 
 
 def pair_filter(target: str = "it", settings: Filters | None = None) -> PairFilter:

@@ -56,7 +56,7 @@ class PairFilter:
         `sample` are normalized pairs spread over the corpus, about 20,000; `held_out` are the texts whose sentences
         must not occur in it.
         """
-        script = None if filters.keep_any_script else script_of(languages.target)
+        script = None if "script" in filters.keep else script_of(languages.target)
         letter = re.compile(f"[{SCRIPTS[script]}]") if script else None
         return cls(filters, letter, script == "Latin")
 
@@ -77,7 +77,7 @@ class PairFilter:
     def _reason(self, source: str, target: str) -> str | None:
         if not source or not target:
             return "empty"
-        if not self.settings.keep_copies and source.casefold() == target.casefold():
+        if "copy" not in self.settings.keep and source.casefold() == target.casefold():
             return "copy"
         if self._in_wrong_script(target):
             return "script"
