@@ -15,7 +15,7 @@ from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console, counted, printable
 from nmt.system.files import digest_of
 from nmt.system.ownership import SPLIT, check_file, mark_directory, replace_directory, write_output
-from nmt.text.corpus import SentencePair, read_pairs
+from nmt.text.corpus import SentencePair, read_pairs, text_files
 from nmt.text.direction import Direction, checked_direction, stated_direction
 from nmt.text.profile import TextProfile
 from nmt.text.proposal import propose
@@ -61,7 +61,7 @@ def init(request: InitRequest, console: Console) -> None:
     stated = None if request.languages is None else stated_direction(request.languages)
     corpus = _corpus(request.text, "the text")
     given = {name: _corpus(paths, f"--{name}") for name, paths in _given(request).items()}
-    inputs = [path for each in (corpus, *given.values()) for path in each.files.values()]
+    inputs = [path for each in (corpus, *given.values()) for path in text_files(each).values()]
     _check_is_new(request.output, inputs)
     profile = TextProfile(_SEED)
     with replace_directory(request.folder, SPLIT, inputs) as staging:
@@ -123,7 +123,7 @@ def _divide(
 ) -> Splitter:
     """Read the text once: measure it, and write its parts into a folder as `train.source`, `train.target`, …"""
     held_out = [part for part in PARTS[1:] if part not in given]
-    others = (pair for each in given.values() for pair in read_pairs(each))
+    others = (pair for each in given.values() for pair in read_pairs(each, None))
     with ExitStack() as stack:
         files = {
             part: [
@@ -146,7 +146,7 @@ def _divide(
 
 def _counted(corpus: CorpusFile, profile: TextProfile, console: Console) -> Iterator[SentencePair]:
     with console.progress("reading", None, "pairs") as advance:
-        for number, pair in enumerate(read_pairs(corpus), start=1):
+        for number, pair in enumerate(read_pairs(corpus, None), start=1):
             profile.add(pair)
             if number % _PAIRS_SHOWN == 0:
                 advance(_PAIRS_SHOWN)

@@ -191,7 +191,7 @@ def read_test(recipe: Recipe) -> list[SentencePair]:
     """Return the test text, empty if there is none: faults in it are reported before hours of training, not after."""
     if recipe.data.test is None:
         return []
-    pairs = list(read_pairs(recipe.data.test))
+    pairs = list(read_pairs(recipe.data.test, recipe.languages))
     if not pairs:
         files = ", ".join(map(str, recipe.data.test.files.values()))
         raise DataError(f"data.test: {files}: no sentence pairs in it; expected one pair a line")

@@ -11,6 +11,7 @@ from nmt.report.page import Section, definitions, escape, table
 from nmt.report.run_charts import run_charts
 from nmt.report.run_records import RunRecords, mean, number, unsmoothed_loss
 from nmt.system.console import counted
+from nmt.text.corpus import text_files
 from nmt.training.display import format_seconds
 
 _MOST_SKIPPED_SHOWN = 20
@@ -160,4 +161,4 @@ def _repetition(run: RunRecords) -> str:
 def texts_of(recipe: Recipe) -> list[Path]:
     """Return the files that the recipe reads."""
     corpora = (*recipe.data.train, recipe.data.valid, recipe.data.test)
-    return [path for corpus in corpora if corpus is not None for path in corpus.files.values()]
+    return [path for corpus in corpora if corpus is not None for path in text_files(corpus).values()]

@@ -82,7 +82,8 @@ def training_frequencies(recipe: Recipe | None) -> tuple[Counter[str], Counter[s
     if recipe is None:
         return None
     try:
-        pairs = [pair for corpus in recipe.data.train for pair in islice(read_pairs(corpus), PAIRS_COUNTED)]
+        read = [islice(read_pairs(corpus, recipe.languages), PAIRS_COUNTED) for corpus in recipe.data.train]
+        pairs = [pair for corpus in read for pair in corpus]
     except (NMTError, OSError):
         return None
     return count_words(pair.source for pair in pairs), count_words(pair.target for pair in pairs)
@@ -95,7 +96,7 @@ def _test_text(run: RunRecords, recipe: Recipe) -> TranslatedText | None:
     file = run.path / "test.txt"
     if not file.exists():
         raise DataError(f"{file} does not exist; nmt train writes it when training ends.")
-    pairs, translations = list(read_pairs(recipe.data.test)), list(read_lines(file))
+    pairs, translations = list(read_pairs(recipe.data.test, recipe.languages)), list(read_lines(file))
     if len(pairs) != len(translations):
         raise DataError(
             f"{file} has {len(translations):,} lines, but the test text has {len(pairs):,}; it has changed since."

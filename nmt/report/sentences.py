@@ -45,7 +45,7 @@ def drawn_sentences(run: Path, recipe: Recipe, lines: Sequence[int]) -> tuple[li
     corpus = recipe.data.test or recipe.data.valid
     if corpus is None:
         raise DataError("the recipe has no test and no validation text to take sentences from")
-    sources = [pair.source for pair in read_pairs(corpus)]
+    sources = [pair.source for pair in read_pairs(corpus, recipe.languages)]
     chosen = lines or [line for line in _FIRST if line <= len(sources)]
     if beyond := [line for line in chosen if line > len(sources)]:
         raise DataError(f"--line: found {beyond[0]}, but the text has {len(sources):,} lines")

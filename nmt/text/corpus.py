@@ -1,11 +1,11 @@
 """Read the sentence pairs of a parallel text."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 
-from nmt.config import CorpusFile
+from nmt.config import CorpusFile, Languages
 from nmt.errors import DataError
 from nmt.system.console import counted
 from nmt.text.opening import read_lines
@@ -17,10 +17,21 @@ class SentencePair:
 
     source: str
     target: str
+    file: str = field(default="", compare=False)
+    """Where it was read: the file of the source sentence, or the member of an archive."""
+    line: int = field(default=0, compare=False)
+    """The line of that file, from 1, at which it begins."""
 
 
-def read_pairs(corpus: CorpusFile) -> Iterator[SentencePair]:
+def text_files(corpus: CorpusFile) -> dict[str, Path]:
+    """Return the files on disk that a corpus is read from, by key; a file may be missing."""
+    return corpus.files
+
+
+def read_pairs(corpus: CorpusFile, languages: Languages | None) -> Iterator[SentencePair]:
     """Yield the pairs of a corpus in order, as they stand in the file; a blank line is a pair of empty sentences.
+
+    `languages` select the sides of a file that names its languages; None if they are not known yet.
 
     Raises DataError: a tsv line without its columns, or two files that differ in their number of lines.
     """
@@ -43,7 +54,7 @@ def _read_tsv(path: Path, columns: tuple[int, int]) -> Iterator[SentencePair]:
                     "Separate the columns with one tab, or set `columns` of this corpus in the recipe"
                 )
             fields = [""] * needed
-        yield SentencePair(fields[source - 1], fields[target - 1])
+        yield SentencePair(fields[source - 1], fields[target - 1], str(path), number)
 
 
 def _read_two_files(source: Path, target: Path) -> Iterator[SentencePair]:
@@ -57,4 +68,4 @@ def _read_two_files(source: Path, target: Path) -> Iterator[SentencePair]:
                 f"{number - 1:,}. "
                 "The two files must hold a sentence and its translation on lines of the same number"
             )
-        yield SentencePair(source_line, target_line)
+        yield SentencePair(source_line, target_line, str(source), number)

@@ -52,7 +52,7 @@ def write_corpus(recipe: Recipe, directory: Path, console: Console) -> Manifest:
     """
     inputs = provenance.record(provenance.input_files(recipe))
     test_inputs = provenance.record(provenance.files_of_test_text(recipe))
-    valid_pairs = [] if recipe.data.valid is None else list(read_pairs(recipe.data.valid))
+    valid_pairs = [] if recipe.data.valid is None else list(read_pairs(recipe.data.valid, recipe.languages))
     readers = corpus_readers(recipe, valid_pairs)
     if recipe.train.init_from is None:
         tokenizers, training_pairs = _train_tokenizers(recipe, console)
@@ -103,6 +103,7 @@ class CorpusReader:
         """Held-out texts to compare the pairs with."""
         self._corpora = corpora
         self._keeps_duplicates = "duplicate" in filters.keep
+        self._languages = recipe.languages
         self._seen: set[int] = set()  # 64-bit digests: ten million pairs collide with probability below 1e-5
 
     @property
@@ -116,7 +117,7 @@ class CorpusReader:
         `advance` is called with the number of pairs just read.
         """
         for corpus, counts in zip(self._corpora, self.counts, strict=True):
-            for number, pair in enumerate(read_pairs(corpus), start=1):
+            for number, pair in enumerate(read_pairs(corpus, self._languages), start=1):
                 counts.read += 1
                 if number % _PAIRS_SHOWN == 0:
                     advance(_PAIRS_SHOWN)
@@ -160,7 +161,7 @@ def _name(corpus: CorpusFile) -> str:
 def corpus_readers(recipe: Recipe, valid_pairs: list[SentencePair]) -> list[CorpusReader]:
     """Return readers of the training and the validation text, each of which also counts held-out sentences in it."""
     data = recipe.data
-    test_pairs = [] if data.test is None else list(read_pairs(data.test))
+    test_pairs = [] if data.test is None else list(read_pairs(data.test, recipe.languages))
     readers = [CorpusReader(recipe, data.train, data.filters)]
     if data.valid is not None:
         readers[0].counters.append(OverlapCounter("validation", "training", valid_pairs))
@@ -174,7 +175,8 @@ def corpus_readers(recipe: Recipe, valid_pairs: list[SentencePair]) -> list[Corp
 
 def count_overlaps(recipe: Recipe, console: Console) -> tuple[Overlap, ...]:
     """Return the overlaps of all texts of a recipe, read for that alone."""
-    readers = corpus_readers(recipe, [] if recipe.data.valid is None else list(read_pairs(recipe.data.valid)))
+    valid = recipe.data.valid
+    readers = corpus_readers(recipe, [] if valid is None else list(read_pairs(valid, recipe.languages)))
     for reader in readers:
         with console.progress("comparing the texts", None, "pairs") as advance:
             deque(reader.pairs(advance), maxlen=0)  # for the counters

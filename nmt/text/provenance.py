@@ -11,6 +11,7 @@ from nmt.config import CorpusFile, Recipe
 from nmt.config.recorded import differences, with_old_keys
 from nmt.errors import DataError
 from nmt.system.ownership import PREPARED, is_directory_of
+from nmt.text.corpus import text_files
 from nmt.text.opening import open_file
 from nmt.text.prepared import InputFile, Manifest
 from nmt.text.tokenizer import tokenizer_files
@@ -62,7 +63,7 @@ def _corpus_settings(corpus: CorpusFile) -> dict[str, Any]:
 def input_files(recipe: Recipe) -> dict[str, Path]:
     """Return the files that preparation reads by their keys: the texts, and the tokenizers of the initial model."""
     texts = recipe.data.prepared_texts
-    files = {f"{key}.{name}": path for key, corpus in texts.items() for name, path in corpus.files.items()}
+    files = {f"{key}.{name}": path for key, corpus in texts.items() for name, path in text_files(corpus).items()}
     if recipe.train.init_from is not None:
         files |= {f"train.init_from {path.name}": path for path in tokenizer_files(recipe.train.init_from)}
     return files
@@ -71,7 +72,7 @@ def input_files(recipe: Recipe) -> dict[str, Path]:
 def files_of_test_text(recipe: Recipe) -> dict[str, Path]:
     """Return the files of the test text by their keys."""
     test = recipe.data.test
-    return {} if test is None else {f"data.test.{name}": path for name, path in test.files.items()}
+    return {} if test is None else {f"data.test.{name}": path for name, path in text_files(test).items()}
 
 
 def check_readable(files: dict[str, Path]) -> None:

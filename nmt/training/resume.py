@@ -13,6 +13,7 @@ from nmt.model.transformer import Transformer
 from nmt.system import distributed
 from nmt.system.files import Report
 from nmt.system.ownership import RUN, check_directory
+from nmt.text.corpus import text_files
 from nmt.text.prepared import Manifest
 from nmt.training.progress import Progress, read_progress
 from nmt.training.run import RunDirectory, check_whole, ignore
@@ -27,7 +28,7 @@ _FREE_TO_CHANGE = (
 def check_run_directory(recipe: Recipe) -> None:
     """Raise ConfigError if the run's folder holds anything that nmt did not write, or anything that it reads."""
     corpora = (*recipe.data.train, recipe.data.valid, recipe.data.test)
-    inputs = [path for corpus in corpora if corpus is not None for path in corpus.files.values()]
+    inputs = [path for corpus in corpora if corpus is not None for path in text_files(corpus).values()]
     if recipe.train.init_from is not None:
         inputs.append(recipe.train.init_from)
     check_directory(recipe.run, RUN, inputs)
