@@ -391,11 +391,11 @@ def report(
         Path | None, Option(metavar="FILE", help="The source text of the files; only with --reference.")
     ] = None,
     validation_lines: Annotated[
-        int, Option("--lines", min=0, metavar="N", help="Lines of the validation text to translate for the page.")
+        int, Option(min=0, metavar="COUNT", help="How many lines of the validation text to translate for the page.")
     ] = 200,
     lines: Annotated[
         list[int] | None,
-        Option("--line", min=1, metavar="N", help="A line of the test text to draw in detail; can be repeated."),
+        Option(min=1, metavar="N", help="A line of the test text to draw in detail; can be repeated."),
     ] = None,
     quiet: Quiet = False,
     debug: Debug = False,

@@ -27,9 +27,9 @@ def beam_tree_section(sentences: Sequence[DrawnSentence], remarks: Sequence[str]
     """Return the section for these sentences."""
     html = (
         "<p>Each column is a step of the search: the best extensions of all hypotheses, the best at the top, with the "
-        "probability of the token after its prefix. Solid boxes go on; double ones are finished; dashed ones are "
-        "pruned; dotted ones are dropped, because no extension of them can still win. The thick path is the "
-        "translation. Point at a node, or move with the arrow keys, to see its hypothesis.</p>"
+        "probability of the token after its prefix. Solid boxes are extended in the next step; double ones are "
+        "finished; dashed ones are pruned; dotted ones are dropped, because no extension of them can become the best. "
+        "The thick path is the translation. Point at a node, or move with the arrow keys, to see its hypothesis.</p>"
     )
     html += "".join(f"<p>{escape(remark)}</p>" for remark in remarks)
     html += "".join(_sentence(one) for one in sentences)
@@ -51,7 +51,7 @@ def _sentence(one: DrawnSentence) -> str:
         note += ", without the coverage penalty"
     columns = ("rank", "pieces", "log-probability", "normalized")
     return (
-        f"{head}{tree_drawing(one, ranking[0][0])}<details><summary>The tree as text</summary>"
+        f'{head}{tree_drawing(one, ranking[0][0])}<details class="alternative"><summary>The tree as text</summary>'
         f'<div class="tree-text">{nested_text(one)}</div></details>'
         f"<h4>Finished hypotheses</h4>{table(columns, rows, note)}"
     )

@@ -180,10 +180,12 @@
   button.addEventListener("click", () => setTheme(isDark() ? "light" : "dark"));
   system.addEventListener("change", () => setTheme(root.dataset.theme));
 
-  /* Print: all sections, in light colours */
+  /* Print: all sections, in light colours, without what only repeats a drawing */
 
   window.addEventListener("beforeprint", () => {
-    printing = { theme: root.dataset.theme, tab: sections.findIndex((section) => !section.hidden) };
+    const closed = [...document.querySelectorAll("main details:not(.alternative, [open])")];
+    printing = { theme: root.dataset.theme, tab: sections.findIndex((section) => !section.hidden), closed };
+    closed.forEach((details) => { details.open = true; });
     root.classList.add("printing");
     sections.forEach((section) => { section.hidden = false; });
     sections.forEach(start);
@@ -192,8 +194,9 @@
     drawMissing();
   });
   window.addEventListener("afterprint", () => {
-    const { theme, tab } = printing;
+    const { theme, tab, closed } = printing;
     printing = null;
+    closed.forEach((details) => { details.open = false; });
     root.classList.remove("printing");
     setTheme(theme);
     select(tab, false);

@@ -128,7 +128,8 @@ def _render_chart(name: str, chart: Chart) -> str:
     return (
         f'<figure data-chart="{escape(name)}"><figcaption><strong>{escape(chart.title)}</strong> '
         f'{escape(chart.summary)}</figcaption><div class="chart" role="img" tabindex="0" aria-label="{label}"></div>'
-        f"<details><summary>Numbers</summary>{table(chart.columns, chart.rows, chart.note)}</details></figure>"
+        f'<details class="alternative"><summary>Numbers</summary>{table(chart.columns, chart.rows, chart.note)}'
+        "</details></figure>"
     )
 
 

@@ -48,7 +48,7 @@ def drawn_sentences(run: Path, recipe: Recipe, lines: Sequence[int]) -> tuple[li
     sources = [pair.source for pair in read_pairs(corpus, recipe.languages)]
     chosen = lines or [line for line in _FIRST if line <= len(sources)]
     if beyond := [line for line in chosen if line > len(sources)]:
-        raise DataError(f"--line: found {beyond[0]}, but the text has {len(sources):,} lines")
+        raise DataError(f"--lines: found {beyond[0]}, but the text has {len(sources):,} lines")
     translator = Translator.load(resolve_model(run))
     drawn, remarks = [], []
     for line in chosen:

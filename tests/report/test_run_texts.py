@@ -81,7 +81,9 @@ def test_page_of_a_run_translates_its_validation_text(uninterrupted: Path, tmp_p
     assert validation.id == "validation"
     assert len(validation.systems[run.name]) == len(validation.reference) == 3
     other = shutil.copytree(uninterrupted, tmp_path / "other", symlinks=True)
-    result = run_command("report", uninterrupted, "--compare", other, "--lines", "2", "-o", tmp_path / "page.html")
+    result = run_command(
+        "report", uninterrupted, "--compare", other, "--validation-lines", "2", "-o", tmp_path / "page.html"
+    )
     assert result.exit_code == 0, result.output
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert '<section id="comparison"' in page
