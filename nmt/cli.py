@@ -390,6 +390,10 @@ def report(
     source: Annotated[
         Path | None, Option(metavar="FILE", help="The source text of the files; only with --reference.")
     ] = None,
+    glossary: Annotated[
+        Path | None,
+        Option(metavar="FILE", help="Terms (source, tab, target) whose translations are counted; with --compare."),
+    ] = None,
     validation_lines: Annotated[
         int, Option(min=0, metavar="COUNT", help="How many lines of the validation text to translate for the page.")
     ] = 200,
@@ -405,7 +409,8 @@ def report(
         from nmt.commands.report import ReportRequest
         from nmt.commands.report import report as run_stage
 
-        run_stage(ReportRequest(run, output, compare, lines or (), validation_lines, reference, source), console)
+        texts = reference, source, glossary
+        run_stage(ReportRequest(run, output, compare, lines or (), validation_lines, *texts), console)
 
 
 @command("nmt figures figures --model runs/demo-en-it")

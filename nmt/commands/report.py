@@ -14,6 +14,7 @@ from nmt.report.run_records import RunRecords, read_run
 from nmt.report.run_texts import common_texts, run_texts, training_frequencies
 from nmt.system.console import Console
 from nmt.system.ownership import check_file, write_output
+from nmt.text.glossary import Glossary
 from nmt.text.languages import detect_language
 
 
@@ -32,17 +33,25 @@ class ReportRequest:
     """Lines of the validation text that are translated."""
     reference: Path | None = None
     source: Path | None = None
+    glossary: Path | None = None
+    """Terms whose translations are counted; only with `compare`."""
+
+    def read_glossary(self) -> Glossary | None:
+        """Return the terms. Raises DataError as `Glossary.read` does."""
+        return None if self.glossary is None else Glossary.read(self.glossary)
 
 
 def report(request: ReportRequest, console: Console) -> None:
     """Write the page of a run, or of files of translations. Raises NMTError."""
-    inputs = request.run, request.compare, request.reference, request.source
+    inputs = request.run, request.compare, request.reference, request.source, request.glossary
     check_file(request.output, [path for path in inputs if path is not None])
+    if request.glossary is not None and (request.compare is None or (request.reference and not request.source)):
+        raise ConfigError("--glossary: terms are counted in a comparison that has a source; add --compare and --source")
     if request.reference is not None:
         text = _text_of_files(request, request.reference)
         title, sections = " and ".join(text.systems), [quality_section([text])]
         if request.compare is not None:
-            sections.insert(0, comparison_section([text]))
+            sections.insert(0, comparison_section([text], glossary=request.read_glossary()))
     elif request.source is not None:
         raise ConfigError("--source: the source of a run is known; it belongs to files of translations, as --reference")
     else:
@@ -66,7 +75,8 @@ def _sections(request: ReportRequest, run: RunRecords, console: Console) -> list
         others, more = run_texts(other, request.validation_lines, console.info)
         names = (run.name, other.name) if run.name != other.name else (str(run.path), str(other.path))
         common, missing = common_texts(texts, others, names)
-        sections.append(comparison_section(common, training_frequencies(run.recipe), [*problems, *more, *missing]))
+        frequencies, remarks = training_frequencies(run.recipe), [*problems, *more, *missing]
+        sections.append(comparison_section(common, frequencies, remarks, request.read_glossary()))
     return sections + _sentence_sections(request, run)
 
 

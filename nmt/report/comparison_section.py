@@ -10,14 +10,16 @@ from difflib import SequenceMatcher
 import numpy as np
 import numpy.typing as npt
 
-from nmt.evaluation.buckets import rarity_buckets
+from nmt.evaluation.buckets import content_buckets, rarity_buckets
 from nmt.evaluation.findings import KINDS, diagnose
 from nmt.evaluation.significance import Comparison, compare
 from nmt.evaluation.word_counts import NgramCount, count_words, distinctive_ngrams, word_accuracy, word_list
 from nmt.report.charts import Chart, bar_chart, histogram
 from nmt.report.line_view import folded, lines_html
 from nmt.report.page import Section, definitions, escape, table
-from nmt.report.quality_section import TranslatedText, length_chart, shown_lines
+from nmt.report.quality_section import TranslatedText, bucket_scores, length_chart, shown_lines
+from nmt.text.glossary import Glossary, missing_terms
+from nmt.text.normalize import normalize
 
 _SHOWN = 10
 _NGRAMS = 15
@@ -29,20 +31,27 @@ Frequencies = tuple[Counter[str], Counter[str]]
 
 
 def comparison_section(
-    texts: Sequence[TranslatedText], frequencies: Frequencies | None = None, problems: Sequence[str] = ()
+    texts: Sequence[TranslatedText],
+    frequencies: Frequencies | None = None,
+    problems: Sequence[str] = (),
+    glossary: Glossary | None = None,
 ) -> Section:
-    """Return the section of texts with two systems each; without frequencies, words are counted in the text itself."""
+    """Return the section of texts with two systems each; without frequencies, words are counted in the text itself.
+
+    A glossary adds how many of its terms each system translates as required; it needs the sources.
+    """
     html = "".join(f'<p class="warning">{escape(problem)}</p>' for problem in problems)
     charts: dict[str, Chart] = {}
     for text in texts:
         parts = {
             "lengths": length_chart(text, list(text.systems), -1),
             "differences": _difference_chart(text),
+            **_content_chart(text, glossary),
             **_frequency_charts(text, frequencies),
         }
         charts |= {f"{text.id}-{name}": chart for name, chart in parts.items()}
         places = "".join(f'<div data-chart="{text.id}-{name}"></div>' for name in parts)
-        html += f"<h3>{escape(text.title)}</h3>{_scores_html(text)}"
+        html += f"<h3>{escape(text.title)}</h3>{_scores_html(text)}{_terms_html(text, glossary)}"
         html += f'<div class="charts">{places}</div>{_words_html(text)}{_sentences_html(text)}'
     return Section("comparison", "Comparison", html, charts, assets=("lines.css",))
 
@@ -108,6 +117,34 @@ def _difference_chart(text: TranslatedText) -> Chart:
     return histogram(title, summary, ("difference of chrF", "% of lines"), [("lines", differences)], used)
 
 
+def _terms_html(text: TranslatedText, glossary: Glossary | None) -> str:
+    """Return how many glossary terms each system translates as required, once for each occurrence."""
+    if glossary is None or text.source is None:
+        return ""
+    required = [glossary.targets(normalize(line)) for line in text.source]
+    count = sum(map(len, required))
+    if not count:
+        return "<p>No line of the source has a term of the glossary.</p>"
+    rows = []
+    for name, lines in {**text.systems, "reference": text.reference}.items():
+        missing = sum(
+            len(missing_terms(targets, normalize(line))) for targets, line in zip(required, lines, strict=True)
+        )
+        rows.append((name, f"{count - missing:,}", f"{1 - missing / count:.1%}"))
+    return table(("", "terms as required", "share"), rows, f"{count:,} occurrences of glossary terms in the source.")
+
+
+def _content_chart(text: TranslatedText, glossary: Glossary | None) -> dict[str, Chart]:
+    buckets = [] if text.source is None else content_buckets(text.source, glossary)
+    if not buckets:
+        return {}
+    summary = (
+        "Lines whose source has such content, in brackets their number. Names are capitalized words in a sentence."
+    )
+    series = bucket_scores(text, list(text.systems), buckets, -1)
+    return {"content": bar_chart("chrF by content", summary, ("content (lines)", "chrF2"), series)}
+
+
 def _frequency_charts(text: TranslatedText, frequencies: Frequencies | None) -> dict[str, Chart]:
     """Return chrF by the frequency of the rarest source word, and the accuracy of words by their frequency."""
     place = "this text" if frequencies is None else "the training text"
@@ -115,11 +152,8 @@ def _frequency_charts(text: TranslatedText, frequencies: Frequencies | None) -> 
     if text.source is not None:
         counts = count_words(text.source) if frequencies is None else frequencies[0]
         buckets = rarity_buckets(text.source, counts)
-        series = [
-            (name, {f"{one.name} ({len(one.lines):,})": text.measured(name)[-1].score_of(one.lines) for one in buckets})
-            for name in text.systems
-        ]
         summary = f"How often the rarest word of the source occurs in {place}; in brackets the number of lines."
+        series = bucket_scores(text, list(text.systems), buckets, -1)
         charts["rarity"] = bar_chart("chrF by the rarest source word", summary, ("frequency (lines)", "chrF2"), series)
     counts = count_words(text.reference) if frequencies is None else frequencies[1]
     accuracies = {name: word_accuracy(lines, text.reference, counts) for name, lines in text.systems.items()}

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from nmt.evaluation.buckets import length_buckets
+from nmt.evaluation.buckets import Bucket, length_buckets
 from nmt.evaluation.findings import KINDS, Finding, diagnose
 from nmt.evaluation.metrics import RESAMPLES, Measurement, measure
 from nmt.report.charts import Chart, bar_chart
@@ -83,16 +83,23 @@ def quality_section(texts: Sequence[TranslatedText], problems: Sequence[str] = (
     return Section("quality", "Quality", html, charts, assets=("lines.css",))
 
 
+def bucket_scores(
+    text: TranslatedText, names: Sequence[str], buckets: Sequence[Bucket], metric: int
+) -> list[tuple[str, dict[str, float]]]:
+    """Return the score of each system in each bucket, by the name and the number of lines of the bucket."""
+    measured = [(name, text.measured(name)[metric]) for name in names]
+    return [
+        (name, {f"{bucket.name} ({len(bucket.lines):,})": one.score_of(bucket.lines) for bucket in buckets})
+        for name, one in measured
+    ]
+
+
 def length_chart(text: TranslatedText, names: Sequence[str], metric: int) -> Chart:
     """Return the scores of systems by the length of lines."""
     side, lines = text.measured_length
     buckets = length_buckets(lines)
-    measured = [text.measured(name)[metric] for name in names]
-    series = [
-        (name, {f"{bucket.name} ({len(bucket.lines):,})": one.score_of(bucket.lines) for bucket in buckets})
-        for name, one in zip(names, measured, strict=True)
-    ]
-    metric_name = measured[0].name
+    series = bucket_scores(text, names, buckets, metric)
+    metric_name = text.measured(names[0])[metric].name
     labels = (f"words of the {side} (lines)", metric_name)
     summary = f"{metric_name} of lines of {len(buckets)} ranges of length; in brackets the number of lines."
     return bar_chart(f"{metric_name} by length", summary, labels, series)

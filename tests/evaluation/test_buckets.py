@@ -2,7 +2,8 @@
 
 from collections import Counter
 
-from nmt.evaluation.buckets import length_buckets, rarity_buckets
+from nmt.evaluation.buckets import content_buckets, length_buckets, rarity_buckets
+from nmt.text.glossary import Glossary
 
 
 def test_lines_are_grouped_by_their_number_of_words() -> None:
@@ -25,3 +26,23 @@ def test_lines_are_grouped_by_the_frequency_of_their_rarest_word() -> None:
         ("10–99", (0,)),
         ("≥ 1000", (4,)),
     ]
+
+
+def test_lines_are_grouped_by_content() -> None:
+    lines = [
+        "He met Tom.",
+        "Room 12",
+        'I saw "Anna" and I left',
+        "See {file} at 9.",
+        "The end. It rains.",
+        "",
+        "我见到Tom。",
+    ]
+    groups = [(bucket.name, bucket.lines) for bucket in content_buckets(lines, Glossary({"room": "stanza"}))]
+    assert groups == [
+        ("numbers", (1, 3)),
+        ("names", (0,)),
+        ("placeholders, tags and URLs", (3,)),
+        ("glossary terms", (1,)),
+    ]
+    assert content_buckets(["no content"]) == []

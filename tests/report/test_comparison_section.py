@@ -7,6 +7,7 @@ from html import unescape
 from nmt.evaluation.metrics import compute
 from nmt.report.comparison_section import comparison_section
 from nmt.report.quality_section import TranslatedText
+from nmt.text.glossary import Glossary
 from nmt.text.languages import target_language
 
 ITALIAN = target_language("it")
@@ -79,3 +80,16 @@ def test_problems_come_first_and_text_is_escaped() -> None:
     html = comparison_section([text], None, ["<no>"]).html
     assert html.startswith('<p class="warning">&lt;no&gt;</p>')
     assert not re.search("<(script|img|no)>", html)
+
+
+def test_glossary_terms_are_counted_for_each_system() -> None:
+    glossary = Glossary({"cat": "gatto", "red carpet": "tappeto rosso"})
+    section = comparison_section([text_of(GOOD, BAD)], glossary=glossary)
+    rows = re.findall(r"<tr><td>(A|B|reference)</td><td[^>]*>(\d+)</td><td[^>]*>([\d.]+%)</td></tr>", section.html)
+    # 20 lines with two terms; A lacks the carpet once, B the cat 18 times
+    assert rows == [("A", "39", "97.5%"), ("B", "22", "55.0%"), ("reference", "40", "100.0%")]
+    assert [row[0] for row in section.charts["test-content"].rows] == ["glossary terms (20)"]
+    assert (
+        "No line of the source has a term"
+        in comparison_section([text_of(GOOD, BAD)], glossary=Glossary({"x": "y"})).html
+    )
