@@ -11,7 +11,7 @@ from nmt.system import distributed
 from nmt.system.device import autocast, choose_device
 from nmt.training.run import RunDirectory
 
-_ROWS, _WIDTH = 1024, 512  # large enough that the trial has the same outcome whatever else runs on the machine
+_ROWS, _WIDTH = 512, 512
 _TRIALS = 8
 _LEAST_GAIN = 1.2
 _LEAST_DIM = 128  # narrower models gain nothing: converting numbers takes as long as it saves (benchmarks/RESULTS.md)
@@ -46,10 +46,15 @@ def bf16_gain(model: ModelSettings) -> float:
         return 0.0
     x, weight = torch.ones(_ROWS, _WIDTH), torch.ones(4 * _WIDTH, _WIDTH)
     fastest = dict.fromkeys(("fp32", "bf16"), float("inf"))
-    for _ in range(_TRIALS):  # in turn, as other processes may use the CPU
-        for precision in fastest:
-            with torch.no_grad(), autocast(RuntimeSettings.model_validate({"precision": precision}), x.device):
-                started = time.perf_counter()
-                kernels.linear(x, weight)
-                fastest[precision] = min(fastest[precision], time.perf_counter() - started)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # the time of a thread does not depend on what else runs, that of several does
+    try:
+        for _ in range(_TRIALS):
+            for precision in fastest:
+                with torch.no_grad(), autocast(RuntimeSettings.model_validate({"precision": precision}), x.device):
+                    started = time.thread_time()
+                    kernels.linear(x, weight)
+                    fastest[precision] = min(fastest[precision], time.thread_time() - started)
+    finally:
+        torch.set_num_threads(threads)
     return fastest["fp32"] / fastest["bf16"]

@@ -58,14 +58,14 @@ def test_gain_is_the_ratio_of_the_fastest_products(monkeypatch: pytest.MonkeyPat
     durations = iter([9.0, 8.0, 6.0, 4.0] + [7.0, 5.0] * 6)
     now = 0.0
 
-    def perf_counter() -> float:
+    def thread_time() -> float:
         nonlocal now, running
         now += next(durations) if running else 1.0
         running = not running
         return now
 
     running = False
-    monkeypatch.setattr("nmt.training.auto_precision.time.perf_counter", perf_counter)
+    monkeypatch.setattr("nmt.training.auto_precision.time.thread_time", thread_time)
     assert bf16_gain(ModelSettings(dim=128)) == 6 / 4
 
 
