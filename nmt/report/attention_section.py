@@ -49,7 +49,7 @@ def _sentence(number: int, one: DrawnSentence) -> str:
         html += (
             f'<h4>{title}</h4><p class="muted">From {what}. Rows are layers, columns are heads.</p>'
             f'<div class="heads" data-sentence="{number}" data-kind="{kind}"></div>'
-            f'<details class="alternative"><summary>Strongest weights</summary>{_strongest(one, kind)}</details>'
+            f'<details class="screen-only"><summary>Strongest weights</summary>{_strongest(one, kind)}</details>'
         )
     return html
 

@@ -51,7 +51,7 @@ def _sentence(one: DrawnSentence) -> str:
         note += ", without the coverage penalty"
     columns = ("rank", "pieces", "log-probability", "normalized")
     return (
-        f'{head}{tree_drawing(one, ranking[0][0])}<details class="alternative"><summary>The tree as text</summary>'
+        f'{head}{tree_drawing(one, ranking[0][0])}<details class="screen-only"><summary>The tree as text</summary>'
         f'<div class="tree-text">{nested_text(one)}</div></details>'
         f"<h4>Finished hypotheses</h4>{table(columns, rows, note)}"
     )

@@ -183,7 +183,7 @@
   /* Print: all sections, in light colours, without what only repeats a drawing */
 
   window.addEventListener("beforeprint", () => {
-    const closed = [...document.querySelectorAll("main details:not(.alternative, [open])")];
+    const closed = [...document.querySelectorAll("main details:not(.screen-only, [open])")];
     printing = { theme: root.dataset.theme, tab: sections.findIndex((section) => !section.hidden), closed };
     closed.forEach((details) => { details.open = true; });
     root.classList.add("printing");

@@ -128,7 +128,7 @@ def _render_chart(name: str, chart: Chart) -> str:
     return (
         f'<figure data-chart="{escape(name)}"><figcaption><strong>{escape(chart.title)}</strong> '
         f'{escape(chart.summary)}</figcaption><div class="chart" role="img" tabindex="0" aria-label="{label}"></div>'
-        f'<details class="alternative"><summary>Numbers</summary>{table(chart.columns, chart.rows, chart.note)}'
+        f'<details class="screen-only"><summary>Numbers</summary>{table(chart.columns, chart.rows, chart.note)}'
         "</details></figure>"
     )
 

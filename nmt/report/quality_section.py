@@ -154,7 +154,8 @@ def _text_html(text: TranslatedText) -> tuple[str, Chart]:
     if best:
         html += folded(f"Best sentences ({len(best)})", show(best))
     count = f"{_ALL:,} of {len(by_line):,}" if len(by_line) > _ALL else f"{len(by_line):,}"
-    html += folded(f"All sentences in order ({count})", show(range(min(_ALL, len(by_line)))))
+    html += f'<details class="screen-only"><summary>All sentences in order ({count})</summary>'
+    html += f"{show(range(min(_ALL, len(by_line))))}</details>"
     return html, length_chart(text, [name], -1)
 
 

@@ -110,9 +110,8 @@ def _interventions(run: RunRecords) -> str:
 def _recipe(run: RunRecords) -> str:
     head, full = "<h3>Recipe</h3>", ""
     if run.recipe_text:
-        full = (
-            f'<details><summary>The whole recipe</summary><pre tabindex="0">{escape(run.recipe_text)}</pre></details>'
-        )
+        text = f'<pre tabindex="0">{escape(run.recipe_text)}</pre>'
+        full = f'<details class="screen-only"><summary>The whole recipe</summary>{text}</details>'
     if run.recipe is None:
         return f"{head}{full}"
     rows = [(change.key, _as_text(change.now), _as_text(change.before)) for change in changed_settings(run.recipe)]

@@ -141,7 +141,7 @@ def test_print_shows_all_sections_and_charts_in_light_colours(browser: Page, fil
     assert browser.run("document.querySelectorAll('main > section[hidden]').length") == 0
     assert browser.run("document.querySelectorAll('.chart:not([data-drawn])').length") == 0
     assert browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    folded = "[...document.querySelectorAll('details')].filter(one => !one.open && one.className !== 'alternative')"
+    folded = "[...document.querySelectorAll('details')].filter(one => !one.open && one.className !== 'screen-only')"
     assert browser.run(f"{folded}.length") == 0
     browser.run("window.dispatchEvent(new Event('afterprint'))")
     assert browser.run(f"{folded}.length") > 0
