@@ -1,4 +1,4 @@
-"""Read text: UTF-8, plain or gzip, in lines that end at `\\n` only.
+"""Read text: UTF-8, plain or compressed, in lines that end at `\\n` only.
 
 `open_text` is the one way in which all commands open text. Only the commands that must name file and line of an invalid
 byte read it with `read_lines`; the others decode each line with `decode_line`.
@@ -6,35 +6,39 @@ byte read it with `read_lines`; the others decode each line with `decode_line`.
 
 import codecs
 import io
+import sys
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import chain, pairwise
+from lzma import LZMAError
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
+from zipfile import BadZipFile
 
 from nmt.errors import DataError
+from nmt.text.archive import is_archive, open_member, split_member
+from nmt.text.compression import compression_named, compression_of, unpacked
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
+STANDARD_INPUT = Path("-")
 _CHUNK_BYTES = 1 << 16
-_GZIP_MAGIC = b"\x1f\x8b"
-_GZIP_CONTAINER = 31  # zlib's `wbits` for a gzip header and trailer
+_LONGEST_LINE = 1 << 26  # bytes; longer ones are no sentences, and would fill the RAM
 _SUSPICIOUS_SHARE, _SUSPICIOUS_BYTES = 0.3, 8
 """Text with at least this share, and this many, of invalid or control bytes in its first block is refused."""
 _CONTROLS = bytes({*range(0x20), 0x7F} - {*b"\t\n\v\f\r\x1b"})
 
 _SIGNATURES = {
     b"PK\x03\x04": "a zip archive (perhaps .zip, .docx, .xlsx or .pt); extract its text, or save it as plain text",
+    b"7z\xbc\xaf\x27\x1c": "a 7z archive; extract its text",
+    b"Rar!\x1a\x07": "a RAR archive; extract its text",
     b"\x89PNG": "a PNG image",
     b"\xff\xd8\xff": "a JPEG image",
     b"%PDF-1": "a PDF document; extract its text: pdftotext FILE",
-    b"BZh91AY": "bzip2 data; unpack it: bzip2 -dk FILE",
-    b"\xfd7zXZ": "xz data; unpack it: xz -dk FILE",
-    b"\x28\xb5\x2f\xfd": "zstd data; unpack it: zstd -d FILE",
     b"\x93NUMPY": "a NumPy array",
     b"\x7fELF": "a program",
-    _GZIP_MAGIC: "gzip data inside gzip data; unpack it once: gunzip FILE",
 }
 _BYTE_ORDER_MARKS = {
     codecs.BOM_UTF32_LE: "UTF-32",  # before UTF-16, whose mark it begins with
@@ -47,15 +51,15 @@ _DOWNLOADED_FOLDERS = ("tatoeba-", "more-en-", "flores200", "newstest")  # folde
 
 
 def open_text(stream: BinaryIO, name: str) -> io.BufferedReader:
-    """Return a stream of the UTF-8 bytes of a text: gzip unpacked, a leading BOM dropped, the first block checked.
+    """Return a stream of the UTF-8 bytes of a text: unpacked, a leading BOM dropped, the first block checked.
 
     The stream needs no `seek`, and reads no further than asked: of a pipe or a terminal, `read1` and iteration return
     a line as soon as it is there. Iteration yields lines that end at `\\n`. Single invalid bytes are passed on.
 
     Reading raises DataError, which begins with `name`: UTF-16, UTF-32, another 8-bit or 16-bit encoding, binary data,
-    damaged gzip data, an input error.
+    damaged compressed data, an input error.
     """
-    return io.BufferedReader(_TextStream(stream, name), _CHUNK_BYTES)
+    return io.BufferedReader(_ChunkStream(stream, _text_chunks(stream, name)), _CHUNK_BYTES)
 
 
 def decode_line(raw: bytes) -> str:
@@ -75,13 +79,12 @@ def is_utf8(raw: bytes) -> bool:
 def read_lines(path: Path) -> Iterator[str]:
     """Yield the lines of a text file without their `\\n` or `\\r\\n`.
 
-    Raises DataError: no such file, what `open_text` refuses, or a byte that is not UTF-8 (with file and line).
+    Raises DataError: no such file, what `open_text` refuses, a byte that is not UTF-8 (with file and line), or a line
+    of more than 64 MiB.
     """
-    with open_file(path) as file:
-        start = file.peek(2)[:2]
-        if path.suffix == ".gz" and start and start != _GZIP_MAGIC:
-            raise DataError(f"{path}: not gzip data, though the name ends in .gz; rename it, or copy it again")
-        for number, raw in enumerate(open_text(file, str(path)), start=1):
+    with open_content(path) as file:
+        chunks = _of_lines(_text_chunks(file, str(path)), str(path))
+        for number, raw in enumerate(io.BufferedReader(_ChunkStream(file, chunks), _CHUNK_BYTES), start=1):
             try:
                 yield raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
             except UnicodeDecodeError as error:
@@ -90,6 +93,43 @@ def read_lines(path: Path) -> Iterator[str]:
                     "the line. Correct the line, or convert the file; if it is Latin-1: iconv -f LATIN1 -t UTF-8 FILE "
                     "> NEWFILE"
                 ) from None
+
+
+def read_chunks(path: Path) -> Iterator[bytes]:
+    """Yield the unpacked content of a file in chunks, unchecked: for formats that declare their encoding.
+
+    Raises DataError as `open_content` does, and for damaged compressed data.
+    """
+    with open_content(path) as file:
+        yield from _reported(_unpacked_chunks(file, str(path)), str(path))
+
+
+@contextmanager
+def open_content(path: Path) -> Iterator[BinaryIO]:
+    """Open a file, a member of a zip archive (`archive.zip/member`), its only text member, or `-`, standard input.
+
+    Raises DataError when it cannot be read.
+    """
+    if path == STANDARD_INPUT:
+        if sys.stdin is None:
+            raise DataError("standard input is closed; name a file")
+        yield sys.stdin.buffer
+        return
+    archive, member = split_member(path)
+    with open_file(archive) as file:
+        start = file.peek(_CHUNK_BYTES)
+        if is_archive(start):
+            with open_member(file, archive, member) as content:
+                yield content
+            return
+        if member is not None:
+            raise DataError(f"{archive}: expected a zip archive, which contains {member}; found another kind of file")
+        named = compression_named(path.suffix)
+        if named is not None and start and compression_of(start) != named:
+            raise DataError(
+                f"{path}: not {named.name} data, though the name ends in {named.suffix}; rename it, or copy it again"
+            )
+        yield file
 
 
 def open_file(path: Path) -> io.BufferedReader:
@@ -110,12 +150,12 @@ def open_file(path: Path) -> io.BufferedReader:
         raise DataError(f"{str(path)!r}: no file can have such a name; write another one") from None
 
 
-class _TextStream(io.RawIOBase):
-    """The raw stream below `open_text`."""
+class _ChunkStream(io.RawIOBase):
+    """Chunks that were made from a stream, as a stream."""
 
-    def __init__(self, stream: BinaryIO, name: str) -> None:
+    def __init__(self, stream: BinaryIO, chunks: Iterator[bytes]) -> None:
         self._stream = stream
-        self._chunks = _text_chunks(stream, name)
+        self._chunks = chunks
         self._rest = b""
 
     def readable(self) -> bool:
@@ -137,21 +177,45 @@ class _TextStream(io.RawIOBase):
 
 def _text_chunks(stream: BinaryIO, name: str) -> Iterator[bytes]:
     """Yield the bytes of a text as they arrive, unpacked and checked."""
+    chunks = _reported(_unpacked_chunks(stream, name), name)
+    first = _first_block(chunks)
+    inner = compression_of(first)
+    refusal = _why_no_text(first) if inner is None else f"{inner.name} data inside compressed data; unpack it once"
+    if refusal is not None:
+        raise DataError(f"{name}: expected text in UTF-8, found {refusal}")
+    yield first.removeprefix(codecs.BOM_UTF8)
+    yield from chunks
+
+
+def _unpacked_chunks(stream: BinaryIO, name: str) -> Iterator[bytes]:
+    """Yield the bytes of a stream as they arrive, unpacked if they are compressed."""
     chunks = _available(stream)
+    first = _first_block(chunks)
+    compression = compression_of(first)
+    chunks = chain([first], chunks)
+    yield from chunks if compression is None else unpacked(chunks, compression, name)
+
+
+def _of_lines(chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
+    """Yield the chunks. Raises DataError, with file and line, before an extremely long line fills the RAM."""
+    number, size = 1, 0
+    for chunk in chunks:
+        if ended := chunk.count(b"\n"):
+            number, size = number + ended, -chunk.rfind(b"\n")
+        size += len(chunk)
+        if size > _LONGEST_LINE:
+            raise DataError(f"{name}:{number}: a line of more than 64 MiB; expected one sentence a line")
+        yield chunk
+
+
+def _reported(chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
+    """Yield the chunks. Raises DataError, which begins with `name`, for an error of reading."""
     try:
-        first = _first_block(chunks)
-        if first.startswith(_GZIP_MAGIC):
-            chunks = _unpacked(chain([first], chunks))
-            first = _first_block(chunks)
-        refusal = _why_no_text(first)
-        if refusal is not None:
-            raise DataError(f"{name}: expected text in UTF-8, found {refusal}")
-        yield first.removeprefix(codecs.BOM_UTF8)
         yield from chunks
-    except (EOFError, zlib.error) as error:
-        raise DataError(f"{name}: damaged gzip file ({error}); copy or download it again") from None
     except OSError as error:
         raise DataError(f"{name}: reading failed: {error.strerror or error}") from None
+    except (BadZipFile, zlib.error, LZMAError, EOFError) as error:  # the others are reported by `unpacked`
+        raise DataError(f"{name}: damaged zip archive ({error}); copy or download it again") from None
 
 
 def _available(stream: BinaryIO) -> Iterator[bytes]:
@@ -166,26 +230,9 @@ def _first_block(chunks: Iterator[bytes]) -> bytes:
     block = b""
     for chunk in chunks:
         block += chunk
-        if b"\n" in chunk or len(block) >= _CHUNK_BYTES or block.startswith(_GZIP_MAGIC):
+        if b"\n" in chunk or len(block) >= _CHUNK_BYTES or compression_of(block) is not None:
             break
     return block
-
-
-def _unpacked(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the content of gzip data, which may have several members, in chunks of bounded size."""
-    member = zlib.decompressobj(_GZIP_CONTAINER)
-    for packed in chunks:
-        rest = packed
-        while rest:
-            if member.eof:
-                rest = rest.lstrip(b"\0")  # padding, as tapes have it
-                if not rest:
-                    break
-                member = zlib.decompressobj(_GZIP_CONTAINER)
-            yield member.decompress(rest, _CHUNK_BYTES)
-            rest = member.unused_data if member.eof else member.unconsumed_tail
-    if not member.eof:
-        raise EOFError("it ends too early")
 
 
 def _why_no_text(block: bytes) -> str | None:

@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import io
+import lzma
 import os
 import random
 import tracemalloc
@@ -87,10 +88,11 @@ def test_wide_encodings_are_refused_with_the_command_that_converts(tmp_path: Pat
 @pytest.mark.parametrize(
     ("content", "found"),
     [
-        (b"PK\x03\x04" + bytes(40), "a zip archive"),
+        (b"7z\xbc\xaf\x27\x1c" + bytes(40), "a 7z archive"),
         (b"\x89PNG\r\n\x1a\n" + bytes(40), "a PNG image"),
-        (bz2.compress(b"text"), "bzip2 data"),
-        (gzip.compress(gzip.compress(b"text", mtime=0), mtime=0), "gzip data inside gzip data"),
+        (gzip.compress(gzip.compress(b"text", mtime=0), mtime=0), "gzip data inside compressed data"),
+        (bz2.compress(lzma.compress(b"text")), "xz data inside compressed data"),
+        (gzip.compress(b"PK\x03\x04" + bytes(40), mtime=0), "a zip archive"),
         (SAFETENSORS, "a safetensors file"),
         (random.Random(1).randbytes(3000), "binary data"),
         (gzip.compress(random.Random(2).randbytes(3000), mtime=0), "binary data"),
@@ -166,6 +168,24 @@ def test_gzip_with_high_compression_is_read_in_bounded_memory(tmp_path: Path) ->
         assert tracemalloc.get_traced_memory()[1] < 2_000_000
     finally:
         tracemalloc.stop()
+
+
+def test_zip_archive_in_a_stream_is_refused() -> None:
+    with pytest.raises(DataError, match=r"^standard input: expected text in UTF-8, found a zip archive"):
+        open_text(io.BytesIO(b"PK\x03\x04" + bytes(40)), "standard input").read()
+
+
+@pytest.mark.parametrize("suffix", ["gz", "bz2", "xz", "zst"])
+def test_name_of_another_compression_is_refused(tmp_path: Path, suffix: str) -> None:
+    content = lzma.compress(b"x") if suffix == "gz" else gzip.compress(b"x")
+    with pytest.raises(DataError, match=rf"a\.{suffix}: not .* data, though the name ends in \.{suffix}"):
+        list(read_lines(write(tmp_path / f"a.{suffix}", content)))
+
+
+def test_line_too_long_for_a_sentence_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nmt.text.opening._LONGEST_LINE", 100_000)
+    with pytest.raises(DataError, match=r"a\.txt:30001: a line of more than 64 MiB"):
+        list(read_lines(write(tmp_path / "a.txt", "short\n" * 30_000 + "x" * 200_000 + "\nend\n")))
 
 
 @pytest.mark.parametrize("cut", [3, 30, -1])

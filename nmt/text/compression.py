@@ -1,0 +1,110 @@
+"""Unpack compressed data as it arrives: gzip, bzip2, xz and zstd, recognized by their first bytes."""
+
+import bz2
+import lzma
+import re
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Protocol
+
+from nmt.errors import DataError
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+_CHUNK_BYTES = 1 << 16
+_GZIP_CONTAINER = 31  # zlib's `wbits` for a gzip header and trailer
+_XZ_RAM = 1 << 28  # bytes; `xz -9` needs 65 MiB
+
+
+class _Decompressor(Protocol):
+    """One member of compressed data, as `bz2`, `lzma` and `zstd` have it."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def needs_input(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int) -> bytes: ...
+
+
+class _GzipDecompressor:
+    """The decompressor of zlib with the same interface."""
+
+    def __init__(self) -> None:
+        self._member = zlib.decompressobj(_GZIP_CONTAINER)
+
+    @property
+    def eof(self) -> bool:
+        return self._member.eof
+
+    @property
+    def needs_input(self) -> bool:
+        return not self._member.eof and not self._member.unconsumed_tail
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._member.unused_data
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        return self._member.decompress(self._member.unconsumed_tail + data, max_length)
+
+
+class Compression(NamedTuple):
+    """A compressed format."""
+
+    name: str
+    suffix: str
+    signature: re.Pattern[bytes]
+    decompressor: Callable[[], _Decompressor]
+
+
+_COMPRESSIONS = (
+    Compression("gzip", ".gz", re.compile(rb"\x1f\x8b"), _GzipDecompressor),
+    Compression("bzip2", ".bz2", re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)"), bz2.BZ2Decompressor),
+    Compression("xz", ".xz", re.compile(rb"\xfd7zXZ\0"), lambda: lzma.LZMADecompressor(memlimit=_XZ_RAM)),
+    Compression("zstd", ".zst", re.compile(rb"\x28\xb5\x2f\xfd"), zstd.ZstdDecompressor),
+)
+
+
+def compression_of(start: bytes) -> Compression | None:
+    """Return the format of data that begins with these bytes; None if they are not compressed."""
+    return next((known for known in _COMPRESSIONS if known.signature.match(start)), None)
+
+
+def compression_named(suffix: str) -> Compression | None:
+    """Return the format that the suffix of a file name stands for."""
+    return next((known for known in _COMPRESSIONS if known.suffix == suffix), None)
+
+
+def unpacked(chunks: Iterator[bytes], compression: Compression, name: str) -> Iterator[bytes]:
+    """Yield the content of compressed data, which may have several members, in chunks of bounded size.
+
+    Raises DataError, which begins with `name`, for damaged data.
+    """
+    member = compression.decompressor()
+    for packed in chunks:
+        data = packed
+        while data or not member.needs_input:
+            if member.eof:
+                data = data.lstrip(b"\0")  # padding, as tapes have it
+                if not data:
+                    break
+                member = compression.decompressor()
+            try:
+                content = member.decompress(data, _CHUNK_BYTES)
+            except (zlib.error, lzma.LZMAError, zstd.ZstdError, OSError, EOFError) as error:
+                raise _damaged(name, compression, str(error)) from None
+            if content:
+                yield content
+            data = member.unused_data if member.eof else b""
+    if not member.eof:
+        raise _damaged(name, compression, "it ends too early")
+
+
+def _damaged(name: str, compression: Compression, problem: str) -> DataError:
+    return DataError(f"{name}: damaged {compression.name} file ({problem}); copy or download it again")
