@@ -98,7 +98,7 @@ def _counted(groups: tuple[Group, ...]) -> Batch:
 def collate(split: PreparedSplit, groups: Sequence[Sequence[int] | NDArray[np.int64]]) -> Batch:
     """Gather pairs from the token store into a batch, one group for each list of indices; none may be empty."""
     chosen = [np.asarray(indices, dtype=np.int64) for indices in groups]
-    return assemble([(split.source.gather(group), split.target.gather(group)) for group in chosen])
+    return assemble([split.gather(group) for group in chosen])
 
 
 def assemble(groups: Sequence[Pairs]) -> Batch:

@@ -95,7 +95,7 @@ class BatchStream:
         return len(self.plan()) * self.lengths.parts / self.groups
 
     def _read(self, indices: Indices) -> Pairs:
-        pairs = self.split.source.gather(indices), self.split.target.gather(indices)
+        pairs = self.split.gather(indices)
         return pairs if self.resegmentation is None else self.resegmentation.of(pairs, indices, self.position.epoch)
 
     def _plan(self, position: DataPosition) -> EpochPlan:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.text.prepared import PreparedSplit
+from nmt.text.prepared import ByCorpus, PreparedSplit
 
 Indices = NDArray[np.int64]
 EpochPlan = list[Indices]  # the length groups of an epoch, or of a part of it, in order
@@ -25,12 +25,17 @@ _GROUPS_MEASURED = 5_000
 
 @dataclass(frozen=True)
 class StoredLengths:
-    """The lengths of one side of the token store in tokens, `</s>` included, computed from its mapped offsets."""
+    """The lengths of one side of the token store in tokens, `</s>` included, computed from its mapped offsets.
+
+    `prefixes` are the numbers of tokens that are put before the stored ones.
+    """
 
     offsets: NDArray[np.int64]
+    prefixes: ByCorpus | None = None
 
     def __getitem__(self, pairs: Indices) -> NDArray[np.int64]:
-        return self.offsets[pairs + 1] - self.offsets[pairs] + 1
+        lengths = self.offsets[pairs + 1] - self.offsets[pairs] + 1
+        return lengths if self.prefixes is None else lengths + self.prefixes[pairs]
 
 
 @dataclass(frozen=True)
@@ -39,13 +44,13 @@ class SentenceLengths:
 
     source: StoredLengths | NDArray[np.int64]
     target: StoredLengths | NDArray[np.int64]
-    weights: NDArray[np.float32]
+    weights: ByCorpus | NDArray[np.float32]
 
     @classmethod
     def of(cls, split: PreparedSplit) -> "SentenceLengths":
         """Return the lengths and weights of a split's pairs, still on disk."""
-        source, target = StoredLengths(split.source.offsets), StoredLengths(split.target.offsets)
-        return cls(source, target, split.weights)
+        source = StoredLengths(split.source.offsets, split.prefix_lengths)
+        return cls(source, StoredLengths(split.target.offsets), split.weights)
 
     def __len__(self) -> int:
         return len(self.weights)

@@ -18,22 +18,23 @@ from nmt.text.prepared import Manifest, PreparedCorpus
 from nmt.text.provenance import check_readable, files_of_test_text, input_files, record, why_changed, why_stale
 
 
-def prepare(recipe: Recipe, console: Console, force: bool = False) -> PreparedCorpus:
+def prepare(recipe: Recipe, console: Console, force: bool = False, verify: bool = True) -> PreparedCorpus:
     """Make the prepared corpus of a recipe unless it is current, and return it opened.
 
-    If another process is preparing the same directory, waits for its result. Raises DataError naming file and line for
+    A current one is read as a whole and compared with its digests; without `verify` only its small files are. If
+    another process is preparing the same directory, waits for its result. Raises DataError naming file and line for
     text that cannot be read, ConfigError for a tokenizer that cannot be made or a directory that is not nmt's.
     """
     directory = recipe.prepared_directory
     initial = recipe.train.init_from
     if initial is not None and initial.is_dir():  # it may be gone when a run is resumed
         initial_tokenizers(recipe, initial)  # check the recipe against it, also if the corpus is current
-    found = "--force" if force else _current_corpus(recipe)
+    found = "--force" if force else _current_corpus(recipe, verify)
     if isinstance(found, str):
         check_readable({**input_files(recipe), **files_of_test_text(recipe)})
         with _sole_writer(directory, console):
             if not force:  # another process may have prepared it meanwhile
-                found = _current_corpus(recipe)
+                found = _current_corpus(recipe, verify)
             if isinstance(found, str):
                 console.info(f"preparing {directory} ({found})")
                 return _prepare(recipe, console)
@@ -42,13 +43,13 @@ def prepare(recipe: Recipe, console: Console, force: bool = False) -> PreparedCo
     return found
 
 
-def _current_corpus(recipe: Recipe) -> PreparedCorpus | str:
+def _current_corpus(recipe: Recipe, verify: bool) -> PreparedCorpus | str:
     """Return the prepared corpus of a recipe, or the reason to prepare it."""
     reason = why_stale(recipe)
     if reason is not None:
         return reason
     try:
-        return PreparedCorpus.open(recipe.prepared_directory, verify=True)
+        return PreparedCorpus.open(recipe.prepared_directory, recipe.data, verify)
     except DataError as error:
         return str(error)
 
@@ -86,7 +87,7 @@ def _prepare(recipe: Recipe, console: Console) -> PreparedCorpus:
     _report(manifest, console)
     _warn_of_overlaps(manifest.overlaps, console)
     console.info(f"prepared {directory} in {time.perf_counter() - started:.0f} s")
-    return PreparedCorpus.open(directory)
+    return PreparedCorpus.open(directory, recipe.data)
 
 
 def _overlaps(recipe: Recipe, manifest: Manifest, console: Console) -> tuple[Overlap, ...]:
@@ -94,7 +95,7 @@ def _overlaps(recipe: Recipe, manifest: Manifest, console: Console) -> tuple[Ove
     files = files_of_test_text(recipe)
     if not files:
         return tuple(overlap for overlap in manifest.overlaps if overlap.text == "validation")
-    if len(files) == len(manifest.test) and not any(map(why_changed, manifest.test, files.values())):
+    if files.keys() == manifest.test.keys() and why_changed(manifest.test, files, recipe.prepared_directory) is None:
         return manifest.overlaps
     record(files)  # raises an error if one is missing
     texts_exist = all(path.exists() for path in input_files(recipe).values())

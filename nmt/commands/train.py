@@ -97,7 +97,7 @@ def dry_run(recipe: Recipe, console: Console) -> str:
     check_recipe(recipe, run, restart=False)
     if why_stale(recipe) is None:  # also while a training holds the run
         check_may_continue(recipe, run)
-        corpus = PreparedCorpus.open(recipe.prepared_directory)
+        corpus = PreparedCorpus.open(recipe.prepared_directory, recipe.data)
     else:
         with run.locked():
             corpus = prepared_corpus(recipe, run, console, restart=False)
@@ -139,22 +139,22 @@ def check_recipe(recipe: Recipe, run: RunDirectory, restart: bool) -> list[Sente
 
 
 def prepared_corpus(recipe: Recipe, run: RunDirectory, console: Console, restart: bool) -> PreparedCorpus:
-    """Return the corpus of a recipe, which rank 0 prepares again if needed, or verifies. Collective.
+    """Return the corpus of a recipe, which rank 0 prepares again if needed. Collective.
 
     Raises ConfigError if the run needs another corpus, DataError if a rank finds another one than rank 0.
     """
 
-    def prepare_or_verify() -> str:
+    def prepare_if_needed() -> str:
         check_run_directory(recipe)  # again, since the lock is held only now
         if not restart:
             check_may_continue(recipe, run, why_stale(recipe))
-        corpus = prepare(recipe, console)
+        corpus = prepare(recipe, console, verify=False)
         if not restart:
             check_may_continue(recipe, run)
         return corpus.manifest.fingerprint
 
-    fingerprint = distributed.on_rank_zero(prepare_or_verify)
-    corpus = PreparedCorpus.open(recipe.prepared_directory)
+    fingerprint = distributed.on_rank_zero(prepare_if_needed)
+    corpus = PreparedCorpus.open(recipe.prepared_directory, recipe.data)
     if corpus.manifest.fingerprint != fingerprint:
         raise DataError(
             f"{recipe.prepared_directory}: rank {distributed.rank()} finds another corpus there than rank 0; "

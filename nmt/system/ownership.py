@@ -51,7 +51,7 @@ class DirectoryKind:
 
 _TOKENIZERS = r"tokenizer(\.(source|target))?\.model"
 _PREPARED = (
-    rf"({_TOKENIZERS}|manifest\.json|valid\.json|(train|valid)/(weights|(source|target)\.(tokens|offsets))\.npy)"
+    rf"({_TOKENIZERS}|(manifest|inputs|valid)\.json|(train|valid)/(weights|(source|target)\.(tokens|offsets))\.npy)"
 )
 _CHECKPOINT = rf"(\.?(config|progress)\.(json|json\.partial|partial)|\w+\.safetensors|{_TOKENIZERS})?"
 _RUN = (
@@ -68,7 +68,7 @@ EXPORT = DirectoryKind("an exported model", "nmt.json", version=2, keys=("langua
 FIGURES = DirectoryKind("a folder of figures", "figures.json", format="nmt figures")
 SPLIT = DirectoryKind("a division of a text", "split.json", format="nmt split")
 PREPARED = DirectoryKind(
-    "a prepared corpus", "manifest.json", format="nmt prepared corpus", files=_PREPARED, in_run=True
+    "a prepared corpus", "manifest.json", version=2, format="nmt prepared corpus", files=_PREPARED, in_run=True
 )
 RUN = DirectoryKind(
     "a run",

@@ -22,13 +22,21 @@ import numpy as np
 from nmt.config import CorpusFile, Filters, MaxLength, Recipe, RuleName
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.system.console import Console, counted
-from nmt.system.files import digest_of
 from nmt.text import provenance
 from nmt.text.corpus import SentencePair, read_pairs
 from nmt.text.filters import RULES, PairFilter, Rejected, RuleCounts, Verdict
 from nmt.text.filters.rule_counts import total_removed
 from nmt.text.overlap import Overlap, OverlapCounter
-from nmt.text.prepared import Ids, Manifest, PreparedSplit, SideCounts, SplitCounts, SplitWriter, write_valid_text
+from nmt.text.prepared import (
+    FileDigest,
+    Ids,
+    Manifest,
+    PreparedSplit,
+    SideCounts,
+    SplitCounts,
+    SplitWriter,
+    write_valid_text,
+)
 from nmt.text.tokenizer import Tokenizer, Tokenizers, VocabularySizeError
 from nmt.text.vocabulary import vocabulary_for
 
@@ -65,21 +73,25 @@ def write_corpus(recipe: Recipe, directory: Path, console: Console) -> Manifest:
     if recipe.data.valid is not None:
         write_valid_text(directory, valid_pairs)
         valid = encoder.encode(readers[1], directory / "valid", len(valid_pairs))
-    provenance.check_unchanged((*inputs, *test_inputs))
+    provenance.check_unchanged((*inputs.values(), *test_inputs.values()))
     settings = provenance.recorded_settings(recipe)
     sizes = (len(tokenizers.source), len(tokenizers.target))
+    digests = provenance.digests(inputs)
+    written = [path for path in sorted(directory.rglob("*")) if path.is_file()]
     manifest = Manifest(
         settings,
-        inputs,
-        provenance.fingerprint(settings, inputs, sizes),
+        digests,
+        provenance.fingerprint(settings, digests, sizes),
         train,
         valid,
-        length_limit(PreparedSplit.open(directory / "train")),
-        test_inputs,
+        length_limit(PreparedSplit.open(directory / "train", train.corpora)),
+        provenance.digests(test_inputs),
         tuple(counter.overlap() for reader in readers for counter in reader.counters),
-        {str(path.relative_to(directory)): digest_of(path) for path in sorted(directory.rglob("*")) if path.is_file()},
+        {str(path.relative_to(directory)): FileDigest.of(path) for path in written},
         sizes,
+        provenance.versions(),
     )
+    provenance.write_inputs(directory, {**inputs, **test_inputs})
     manifest.write(directory)
     return manifest
 
@@ -272,16 +284,12 @@ class _SplitEncoder:
                     row[0] += sum(map(len, own_ids))
                     row[1] += sum(map(len, own_texts))
                     row[2] += sum(int(spelled[sentence].sum()) for sentence in own_ids)
-                corpora = [batch[i].corpus for i in keep]
-                tagged = [self._tagged(*pair) for pair in zip(ids[0], corpora, strict=True)]
-                writer.extend(tagged, ids[1], [corpus.oversample for corpus in corpora])
+                writer.extend(ids[0], ids[1])
         if not kept:
             raise reader.nothing_kept()
         source, target = (SideCounts(*row) for row in counts.tolist())
-        return SplitCounts(reader.pairs_read, kept, total_removed(reader.counts), source, target)
-
-    def _tagged(self, ids: Ids, corpus: CorpusFile) -> Ids:
-        return ids if corpus.tag is None else np.insert(ids, 0, self.tokenizers.source.tag_id(corpus.tag))
+        corpora = tuple(counts.kept for counts in reader.counts)
+        return SplitCounts(reader.pairs_read, kept, total_removed(reader.counts), source, target, corpora)
 
 
 def _kept_by_length(pair_filter: PairFilter, batch: list[ReadPair], ids: list[list[Ids]]) -> list[int]:

@@ -5,11 +5,13 @@
     train/source.tokens.npy                ids of all sentences end to end, uint16 if the vocabulary fits, else int32
     train/source.offsets.npy               (N+1,) int64: sentence i is tokens[offsets[i]:offsets[i+1]]
     train/target.tokens.npy, train/target.offsets.npy
-    train/weights.npy                      (N,) float32
+    inputs.json                            where the inputs were and when they were changed: saves reading them again
     valid/…                                the same; only if the recipe names a validation text
     valid.json                             all validation sentences and references as they were written
 
-It is written to a sibling directory and renamed when it is complete.
+It is written to a sibling directory and renamed when it is complete. How often the pairs of a corpus occur in an epoch,
+and the tag before its sources, are settings of training and not stored: the pairs of one corpus are contiguous, in the
+order of the recipe, and the manifest has their number.
 """
 
 import contextlib
@@ -25,28 +27,33 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import TypeAdapter, ValidationError
 
-from nmt.config import MaxLength
+from nmt.config import CorpusFile, Data, MaxLength
 from nmt.config.recorded import with_new_names
 from nmt.errors import DataError, ModelError
-from nmt.system.files import digest_of
-from nmt.system.ownership import FORMAT_VERSION, PREPARED
+from nmt.system.files import content_digest, digest_of
+from nmt.system.ownership import PREPARED
 from nmt.text.corpus import SentencePair
 from nmt.text.overlap import Overlap
-from nmt.text.tokenizer import Tokenizers
+from nmt.text.tokenizer import Tokenizer, Tokenizers
 
 _REMEDY = "prepare it again with nmt prepare --force"
+_SMALL_FILE = 2**20  # bytes; the digest of such a file is compared whenever the corpus is opened
+_CHECKED_AT_ONCE = 2**22  # tokens
 
 Ids = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True)
-class InputFile:
-    """A file that the corpus was made from. If its size and time are unchanged, it is not read again."""
+class FileDigest:
+    """The content of a file: its bytes and their SHA-256."""
 
-    path: str
     size: int
-    mtime_ns: int
     sha256: str
+
+    @classmethod
+    def of(cls, path: Path) -> "FileDigest":
+        """Read a file."""
+        return cls(path.stat().st_size, digest_of(path))
 
 
 @dataclass(frozen=True)
@@ -60,36 +67,44 @@ class SideCounts:
 
 @dataclass(frozen=True)
 class SplitCounts:
-    """Pairs read, pairs removed by each filter rule, and pairs kept."""
+    """Pairs read, pairs removed by each filter rule, pairs kept, and pairs kept of each corpus."""
 
     read: int
     kept: int
     refused: dict[str, int]
     source: SideCounts
     target: SideCounts
+    corpora: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """The description of a prepared corpus: settings, inputs, counts, digests."""
+    """The description of a prepared corpus: settings, inputs, counts, digests.
+
+    It is the same, byte for byte, wherever the inputs are and whenever they are prepared.
+    """
 
     settings: dict[str, Any]  # the part of the recipe that the result depends on
-    inputs: tuple[InputFile, ...]
+    inputs: dict[str, FileDigest]  # the files that it was made from, by their keys in the recipe
     fingerprint: str  # SHA-256 of the settings and of the digests of all inputs: equal if and only if the corpus is
     train: SplitCounts
     valid: SplitCounts | None
     max_length: MaxLength | None = None
-    """Limit on the length of translations, from the lengths in the training text; None if an older nmt wrote it."""
-    test: tuple[InputFile, ...] = ()  # the test text that `overlaps` compares; the corpus itself does not depend on it
+    """Limit on the length of translations, from the lengths in the training text."""
+    test: dict[str, FileDigest] = field(default_factory=dict)
+    """The test text that `overlaps` compares; the corpus itself does not depend on it."""
     overlaps: tuple[Overlap, ...] = ()
-    files: dict[str, str] = field(default_factory=dict)
-    """SHA-256 of every other file of the prepared corpus; empty if an older nmt wrote it."""
+    files: dict[str, FileDigest] = field(default_factory=dict)
+    """Every other file of the prepared corpus except `inputs.json`."""
     vocabulary: tuple[int, int] | None = None
-    """Number of pieces of the source and the target side; None if an older nmt wrote it."""
+    """Number of pieces of the source and the target side."""
+    versions: dict[str, str] = field(default_factory=dict)
+    """Versions of the programs on which the result depends."""
 
     def write(self, directory: Path) -> None:
         """Write `manifest.json`."""
-        content = {"format": PREPARED.format, "format_version": FORMAT_VERSION, **_MANIFEST.dump_python(self)}
+        content = {"format": PREPARED.format, "format_version": PREPARED.version, **_MANIFEST.dump_python(self)}
+        content["content_digest"] = content_digest(content)
         text = json.dumps(content, indent=2, ensure_ascii=False)
         (directory / "manifest.json").write_text(text + "\n", encoding="utf-8")
 
@@ -109,8 +124,10 @@ class Manifest:
         version = content.get("format_version") if marked else None
         if not isinstance(version, int):
             raise DataError(f"{path}: not the manifest of a prepared corpus, or a damaged one")
-        if version != FORMAT_VERSION:
-            raise DataError(f"{path}: found format version {version}, expected {FORMAT_VERSION}; {_REMEDY}")
+        if version != PREPARED.version:
+            raise DataError(f"{path}: found format version {version}, expected {PREPARED.version}; {_REMEDY}")
+        if content.pop("content_digest", None) != content_digest(content):
+            raise DataError(f"{path}: damaged; {_REMEDY}")
         try:
             manifest = _MANIFEST.validate_python(content)
         except ValidationError:
@@ -167,10 +184,13 @@ class TokenStore(Sequence[Ids]):
 
     def check(self, vocabulary: int) -> None:
         """Raise ValueError for offsets that do not increase and for ids that are not in the vocabulary."""
-        if self.offsets[0] != 0 or (np.diff(self.offsets) < 0).any():
-            raise ValueError("offsets that do not increase")
-        if len(self._tokens) and not (self._tokens.min() >= 0 and self._tokens.max() < vocabulary):
-            raise ValueError(f"ids that are not in its vocabulary of {vocabulary:,} pieces")
+        for start in range(0, len(self.offsets), _CHECKED_AT_ONCE):
+            if self.offsets[0] != 0 or (np.diff(self.offsets[start : start + _CHECKED_AT_ONCE + 1]) < 0).any():
+                raise ValueError("offsets that do not increase")
+        for start in range(0, len(self._tokens), _CHECKED_AT_ONCE):
+            tokens = self._tokens[start : start + _CHECKED_AT_ONCE]
+            if not (tokens.min() >= 0 and tokens.max() < vocabulary):
+                raise ValueError(f"ids that are not in its vocabulary of {vocabulary:,} pieces")
 
     def gather(self, indices: npt.NDArray[np.int64]) -> "Sentences":
         """Return the sentences at some indices."""
@@ -183,24 +203,91 @@ class TokenStore(Sequence[Ids]):
 
 
 @dataclass(frozen=True)
+class CorpusPart:
+    """The pairs of one corpus in a split, with settings of training."""
+
+    pairs: int
+    weight: float = 1.0
+    """How often each pair occurs in an epoch."""
+    prefix: tuple[int, ...] = ()
+    """Ids before each source, such as that of a tag."""
+
+
+@dataclass(frozen=True)
 class PreparedSplit:
-    """Sentence pairs as ids: `target[i]` is the translation of `source[i]`; `weights` is (N,) float32."""
+    """Sentence pairs as ids: `target[i]` is the translation of `source[i]`, without its prefix.
+
+    The pairs of each of the `corpora` are contiguous.
+    """
 
     source: TokenStore
     target: TokenStore
-    weights: npt.NDArray[np.float32]
+    corpora: tuple[CorpusPart, ...]
 
     @classmethod
-    def open(cls, directory: Path) -> "PreparedSplit":
-        """Map the files of a split. Raises DataError if they are damaged."""
+    def of(cls, source: TokenStore, target: TokenStore) -> "PreparedSplit":
+        """Return a split of one corpus."""
+        return cls(source, target, (CorpusPart(len(source)),))
+
+    @classmethod
+    def open(cls, directory: Path, corpora: Sequence[int]) -> "PreparedSplit":
+        """Map the files of a split with the pairs of each corpus. Raises DataError if they are damaged."""
         source, target = TokenStore.open(directory, "source"), TokenStore.open(directory, "target")
-        split = cls(source, target, _load_array(directory / "weights.npy"))
-        if not len(split.source) == len(split.target) == len(split.weights):
-            raise DataError(f"{directory}: source, target and weights differ in length; {_REMEDY}")
-        return split
+        if not len(source) == len(target) == sum(corpora):
+            found = f"{len(source):,} sources and {len(target):,} targets"
+            raise DataError(f"{directory}: holds {found}, but its manifest {sum(corpora):,} pairs; {_REMEDY}")
+        return cls(source, target, tuple(map(CorpusPart, corpora)))
+
+    def with_settings(self, corpora: Sequence[CorpusFile], tokenizer: Tokenizer) -> "PreparedSplit":
+        """Return the split with the weights and tags of its corpora. Raises ModelError for a tag without a token."""
+        parts = []
+        for part, corpus in zip(self.corpora, corpora, strict=True):
+            prefix = () if corpus.tag is None else (tokenizer.tag_id(corpus.tag),)
+            parts.append(replace(part, weight=corpus.oversample, prefix=prefix))
+        return replace(self, corpora=tuple(parts))
 
     def __len__(self) -> int:
-        return len(self.weights)
+        return len(self.source)
+
+    @property
+    def weights(self) -> "ByCorpus":
+        """How often each pair occurs in an epoch."""
+        return self._by_corpus([part.weight for part in self.corpora], np.float32)
+
+    @property
+    def prefix_lengths(self) -> "ByCorpus":
+        """The tokens before each source."""
+        return self._by_corpus([len(part.prefix) for part in self.corpora], np.int64)
+
+    def gather(self, indices: npt.NDArray[np.int64]) -> tuple[Sentences, Sentences]:
+        """Return the sources, each behind the prefix of its corpus, and the targets at some indices."""
+        sources, targets = self.source.gather(indices), self.target.gather(indices)
+        if any(part.prefix for part in self.corpora):
+            corpora = self._by_corpus(list(range(len(self.corpora))), np.int64)[indices].tolist()
+            prefixes = [self.corpora[corpus].prefix for corpus in corpora]
+            sources = Sentences.of([[*prefix, *ids] for prefix, ids in zip(prefixes, sources.split(), strict=True)])
+        return sources, targets
+
+    def _by_corpus(self, values: Sequence[float], dtype: npt.DTypeLike) -> "ByCorpus":
+        ends = np.cumsum([part.pairs for part in self.corpora], dtype=np.int64)
+        return ByCorpus(ends, np.array(values, dtype=dtype))
+
+
+@dataclass(frozen=True)
+class ByCorpus:
+    """One value for all pairs of a corpus, read by the indices of pairs; corpus `i` ends before pair `ends[i]`."""
+
+    ends: npt.NDArray[np.int64]
+    values: npt.NDArray[Any]
+
+    def __getitem__(self, pairs: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+        if len(self.values) == 1:
+            return np.broadcast_to(self.values, pairs.shape)
+        values: npt.NDArray[Any] = self.values[np.searchsorted(self.ends, pairs, side="right")]
+        return values
+
+    def __len__(self) -> int:
+        return int(self.ends[-1])
 
 
 @dataclass(frozen=True)
@@ -219,8 +306,12 @@ class PreparedCorpus:
     manifest: Manifest
 
     @classmethod
-    def open(cls, directory: Path, verify: bool = False) -> "PreparedCorpus":
-        """Open a prepared corpus; `verify` reads all of it and compares it with its digests.
+    def open(cls, directory: Path, data: Data | None = None, verify: bool = False) -> "PreparedCorpus":
+        """Open a prepared corpus, with the weights and tags of `data` if it is given.
+
+        This takes as long for a large corpus as for a small one: the token ids are mapped, and of large files only the
+        sizes are compared with the manifest. `verify` reads everything and compares all digests; the files are complete
+        and synced before the directory gets its name, so later only a fault of the disk changes them.
 
         Raises DataError if it is absent, damaged or of another format version.
         """
@@ -229,20 +320,23 @@ class PreparedCorpus:
             tokenizers = Tokenizers.load(directory)
         except ModelError as error:
             raise DataError(f"{error}; {_REMEDY}") from None
-        train = PreparedSplit.open(directory / "train")
-        valid = None if manifest.valid is None else PreparedSplit.open(directory / "valid")
-        if len(train) != (kept := manifest.train.kept):
-            raise DataError(f"{directory}: holds {len(train)} pairs, but its manifest {kept}; {_REMEDY}")
+        train = PreparedSplit.open(directory / "train", manifest.train.corpora)
+        valid = None
+        if manifest.valid is not None:
+            valid = PreparedSplit.open(directory / "valid", manifest.valid.corpora)
+        if data is not None:
+            train = train.with_settings(data.train, tokenizers.source)
+            if valid is not None and data.valid is not None:
+                valid = valid.with_settings([data.valid], tokenizers.source)
         sources, references = ([], []) if valid is None else _read_valid_text(directory)
         corpus = cls(train, valid, sources, references, tokenizers, manifest)
+        for name, digest in manifest.files.items():
+            _check_file(directory / name, digest, verify or digest.size <= _SMALL_FILE)
         if verify:
-            corpus._verify(directory)
+            corpus._check_ids(directory)
         return corpus
 
-    def _verify(self, directory: Path) -> None:
-        for name, digest in self.manifest.files.items():
-            if digest_of(directory / name) != digest:
-                raise DataError(f"{directory / name}: damaged: not the file that was written; {_REMEDY}")
+    def _check_ids(self, directory: Path) -> None:
         for name, split in (("train", self.train), ("valid", self.valid)):
             for side in ("source", "target") if split is not None else ():
                 try:
@@ -252,7 +346,7 @@ class PreparedCorpus:
 
 
 class SplitWriter(contextlib.ExitStack):
-    """Appends pairs to the files of a split, of which only lengths and weights are held in RAM.
+    """Appends pairs to the files of a split, of which only the lengths are held in RAM.
 
     Used as a context manager, on whose exit the files are complete.
     """
@@ -260,18 +354,15 @@ class SplitWriter(contextlib.ExitStack):
     def __init__(self, directory: Path, tokenizers: Tokenizers) -> None:
         super().__init__()
         directory.mkdir()
-        self._weights = array("f")
-        self.callback(lambda: np.save(directory / "weights.npy", np.frombuffer(self._weights, dtype=np.float32)))
         self._source = _SideWriter(directory, "source", len(tokenizers.source))
         self._target = _SideWriter(directory, "target", len(tokenizers.target))
         self.callback(self._source.close)
         self.callback(self._target.close)
 
-    def extend(self, sources: Sequence[Ids], targets: Sequence[Ids], weights: Sequence[float]) -> None:
+    def extend(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> None:
         """Add pairs."""
         self._source.extend(sources)
         self._target.extend(targets)
-        self._weights.extend(weights)
 
 
 class _SideWriter:
@@ -319,6 +410,13 @@ def _read_valid_text(directory: Path) -> tuple[list[str], list[str]]:
         return content["sources"], content["references"]
     except (OSError, ValueError, KeyError, TypeError):
         raise DataError(f"{path}: missing or damaged; {_REMEDY}") from None
+
+
+def _check_file(path: Path, digest: FileDigest, read: bool) -> None:
+    """Raise DataError for a file of another size or, if it is to be read, of another content."""
+    size = path.stat().st_size if path.is_file() else None
+    if size != digest.size or (read and digest_of(path) != digest.sha256):
+        raise DataError(f"{path}: damaged: not the file that was written; {_REMEDY}")
 
 
 def _load_array(path: Path) -> npt.NDArray[Any]:

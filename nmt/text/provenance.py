@@ -3,17 +3,23 @@
 import hashlib
 import json
 import os
+import unicodedata
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nmt.config import CorpusFile, Recipe
+import sentencepiece
+from pydantic import TypeAdapter, ValidationError
+
+import nmt
+from nmt.config import CorpusFile, Data, Recipe
 from nmt.config.recorded import differences, with_old_keys
 from nmt.errors import DataError
 from nmt.system.ownership import PREPARED, is_directory_of
 from nmt.text.corpus import text_files
 from nmt.text.opening import open_file
-from nmt.text.prepared import InputFile, Manifest
+from nmt.text.prepared import FileDigest, Manifest
 from nmt.text.tokenizer import tokenizer_files
 
 
@@ -30,12 +36,14 @@ def why_stale(recipe: Recipe) -> str | None:
         manifest = Manifest.read(directory)
     except DataError as error:
         return str(error)
-    changed_setting = next(differences(manifest.settings, recorded_settings(recipe)), None)
+    before, now = manifest.settings, recorded_settings(recipe)
+    for key, corpus in recipe.data.prepared_texts.items():
+        if corpus.tag is not None and corpus.tag not in before["tags"]:
+            return f'{key}.tag: the tokenizer was trained without the tag "{corpus.tag}"'
+    changed_setting = next(differences(before, {**now, "tags": before["tags"]}), None)
     if changed_setting is not None:
         return str(changed_setting)
-    # equal settings have equally many files
-    changes = map(why_changed, manifest.inputs, input_files(recipe).values())
-    return next((change for change in changes if change is not None), None)
+    return why_changed(manifest.inputs, input_files(recipe), directory)
 
 
 def recorded_settings(recipe: Recipe) -> dict[str, Any]:
@@ -49,14 +57,19 @@ def recorded_settings(recipe: Recipe) -> dict[str, Any]:
             "filters": data.filters.model_dump(),
         },
         "tokenizer": [path.name for path in tokenizer_files(initial)] if initial else recipe.tokenizer.model_dump(),
+        "tags": data.tags,
     }
     plain: dict[str, Any] = json.loads(json.dumps(settings))
     return plain
 
 
 def _corpus_settings(corpus: CorpusFile) -> dict[str, Any]:
-    """Return how a corpus is read; its content has a digest, so its path does not matter."""
-    kept = corpus.model_dump(include={"columns", "oversample", "tag"})
+    """Return how a corpus is read.
+
+    Its content has a digest, so its path does not matter. Its weight and tag are settings of training; only the set of
+    all tags matters, since each is a symbol of the tokenizer.
+    """
+    kept = corpus.model_dump(include={"columns"})
     return {"kind": "tsv" if corpus.tsv is not None else "two files", **kept}
 
 
@@ -84,40 +97,85 @@ def check_readable(files: dict[str, Path]) -> None:
             raise DataError(f"{key}: {error}") from None
 
 
-def record(files: dict[str, Path]) -> tuple[InputFile, ...]:
-    """Return the size, time and digest of files. Raises DataError as `check_readable` does."""
+@dataclass(frozen=True)
+class InputFile:
+    """Where a file was, when it was changed, and its content. A file of the same size and time is not read again."""
+
+    path: str
+    mtime_ns: int
+    digest: FileDigest
+
+
+def record(files: dict[str, Path]) -> dict[str, InputFile]:
+    """Return place, time and digest of files. Raises DataError as `check_readable` does."""
     check_readable(files)
-    return tuple(map(_record, files.values()))
+    return {key: _record(path) for key, path in files.items()}
 
 
 def _record(path: Path) -> InputFile:
     with open_file(path) as file:
         status, sha256 = os.fstat(file.fileno()), hashlib.file_digest(file, "sha256").hexdigest()
-    return InputFile(str(path), status.st_size, status.st_mtime_ns, sha256)
+    return InputFile(str(path), status.st_mtime_ns, FileDigest(status.st_size, sha256))
 
 
-def why_changed(recorded: InputFile, path: Path) -> str | None:
-    """Return how a file differs from the recorded one, or None; it is read if only its time differs."""
+def digests(inputs: dict[str, InputFile]) -> dict[str, FileDigest]:
+    """Return the content of files without their places and times."""
+    return {key: file.digest for key, file in inputs.items()}
+
+
+_INPUTS = TypeAdapter(dict[str, InputFile])
+
+
+def write_inputs(directory: Path, inputs: dict[str, InputFile]) -> None:
+    """Write `inputs.json`, which saves reading inputs again that have not changed; the corpus is usable without it."""
+    content = json.dumps(_INPUTS.dump_python(inputs), indent=2, ensure_ascii=False)
+    (directory / "inputs.json").write_text(content + "\n", encoding="utf-8")
+
+
+def _read_inputs(directory: Path) -> dict[str, InputFile]:
+    """Return the content of `inputs.json`; {} if it is missing or damaged."""
+    try:
+        return _INPUTS.validate_json((directory / "inputs.json").read_bytes())
+    except (OSError, ValidationError):
+        return {}
+
+
+def why_changed(before: dict[str, FileDigest], files: dict[str, Path], directory: Path) -> str | None:
+    """Return how the first changed file differs from the recorded one, or None if all are as recorded.
+
+    A file is read only if its place, size or time is not that of `inputs.json` in the prepared directory.
+    """
+    inputs = _read_inputs(directory)
+    changes = (_why_one_changed(before.get(key), inputs.get(key), path) for key, path in files.items())
+    return next((change for change in changes if change is not None), None)
+
+
+def _why_one_changed(before: FileDigest | None, recorded: InputFile | None, path: Path) -> str | None:
+    in_place = recorded is None or recorded.path == str(path)
     if not path.exists():
-        return None if str(path) == recorded.path else f"{path} is missing"
+        return None if in_place else f"{path} is missing"
     status = path.stat()
-    same_stamp = (status.st_size, status.st_mtime_ns) == (recorded.size, recorded.mtime_ns)
-    if str(path) == recorded.path and same_stamp:
-        return None
-    if status.st_size == recorded.size and _record(path).sha256 == recorded.sha256:
-        return None
-    return f"{path} has changed" if str(path) == recorded.path else f"{path} replaces {recorded.path}"
+    if before is not None and status.st_size == before.size:
+        unread = recorded == InputFile(str(path), status.st_mtime_ns, before)
+        if unread or _record(path).digest == before:
+            return None
+    return f"{path} has changed" if recorded is None or in_place else f"{path} replaces {recorded.path}"
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the programs on which a prepared corpus depends."""
+    return {"nmt": nmt.__version__, "sentencepiece": sentencepiece.__version__, "unicode": unicodedata.unidata_version}
 
 
 def check_unchanged(inputs: Iterable[InputFile]) -> None:
     """Raise DataError if a file is not what it was when preparation began."""
     for file in inputs:
         status = Path(file.path).stat()
-        if (file.size, file.mtime_ns) != (status.st_size, status.st_mtime_ns):
+        if (file.digest.size, file.mtime_ns) != (status.st_size, status.st_mtime_ns):
             raise DataError(f"{file.path}: changed while it was read; prepare again when it is complete")
 
 
-def fingerprint(settings: dict[str, Any], inputs: Iterable[InputFile], vocabulary: tuple[int, int]) -> str:
+def fingerprint(settings: dict[str, Any], inputs: dict[str, FileDigest], vocabulary: tuple[int, int]) -> str:
     """Return the SHA-256 of settings and digests of inputs: equal if and only if the prepared corpora are.
 
     Where the settings leave the size of the vocabulary to nmt, those of both sides count, since another version may
@@ -126,5 +184,24 @@ def fingerprint(settings: dict[str, Any], inputs: Iterable[InputFile], vocabular
     tokenizer = settings["tokenizer"]
     if isinstance(tokenizer, dict) and tokenizer["vocab_size"] == "auto":
         settings = {**settings, "tokenizer": {**tokenizer, "vocab_size": list(vocabulary)}}
-    content = json.dumps([with_old_keys(settings), [file.sha256 for file in inputs]], sort_keys=True)
+    content = json.dumps([with_old_keys(settings), [file.sha256 for file in inputs.values()]], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()
+
+
+def training_fingerprint(manifest: Manifest, data: Data) -> str:
+    """Return the SHA-256 of all that batches depend on: the prepared corpus, the weights and the tags of its texts."""
+    recorded, settings = manifest.settings["data"], dict(manifest.settings)
+    train = {
+        str(number): {**recorded["train"][str(number)], **_settings_of_training(corpus)}
+        for number, corpus in enumerate(data.train)
+    }
+    valid = None if data.valid is None else {**recorded["valid"], **_settings_of_training(data.valid)}
+    settings["data"] = {**recorded, "train": train, "valid": valid}
+    if settings["tags"] == data.tags:
+        del settings["tags"]  # as in version 0.1.0, whose runs can be resumed
+    assert manifest.vocabulary is not None
+    return fingerprint(settings, manifest.inputs, manifest.vocabulary)
+
+
+def _settings_of_training(corpus: CorpusFile) -> dict[str, Any]:
+    return corpus.model_dump(include={"oversample", "tag"})

@@ -20,6 +20,7 @@ from nmt.system import distributed
 from nmt.system.console import Console, counted
 from nmt.system.device import choose_device, computes_in_bf16
 from nmt.text.prepared import PreparedCorpus, PreparedSplit
+from nmt.text.provenance import training_fingerprint
 from nmt.training.display import TrainingDisplay
 from nmt.training.divergence import (
     MOST_SKIPPED,
@@ -48,7 +49,7 @@ def open_training(recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory, con
     model = initial_model(recipe, corpus.tokenizers, pretrained=not run.saved())
     updater = Updater(model, recipe, device)
     progress = resume(run, model, updater.optimizer, updater.average, console.warn)
-    progress.corpus = corpus.manifest.fingerprint
+    progress.corpus = training_fingerprint(corpus.manifest, recipe.data)
     if progress.step:
         run.prune(recipe.train.keep_best, recipe.train.keep_last, progress)  # a killed process may not have
     return Training(updater, corpus, run, console, progress)

@@ -15,6 +15,7 @@ from nmt.system.files import Report
 from nmt.system.ownership import RUN, check_directory
 from nmt.text.corpus import text_files
 from nmt.text.prepared import Manifest
+from nmt.text.provenance import training_fingerprint
 from nmt.training.progress import Progress, read_progress
 from nmt.training.run import RunDirectory, check_whole, ignore
 
@@ -44,11 +45,11 @@ def check_may_continue(recipe: Recipe, run: RunDirectory, stale: str | None = No
     if run.recipe.exists():
         _check_same_recipe(recipe, run)
     try:
-        fingerprint = Manifest.read(recipe.prepared_directory).fingerprint
+        manifest = Manifest.read(recipe.prepared_directory)
         progress = read_progress(run.saved()[-1])
     except (DataError, DamagedError):
         return  # checked again when the corpus is prepared and the newest whole checkpoint is found
-    if stale is not None or progress.corpus not in ("", fingerprint):
+    if stale is not None or progress.corpus not in ("", training_fingerprint(manifest, recipe.data)):
         reason = f" ({stale})" if stale is not None else ""
         raise ConfigError(
             f"{run.path}: the training or validation text, or its preparation, has changed since this run was "

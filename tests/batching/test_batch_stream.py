@@ -31,7 +31,7 @@ def tokenizers() -> Tokenizers:
 
 def split_of(pairs: Sequence[tuple[list[int], list[int]]]) -> PreparedSplit:
     source, target = (token_store(side) for side in zip(*pairs, strict=True))
-    return PreparedSplit(source, target, np.ones(len(pairs), dtype=np.float32))
+    return PreparedSplit.of(source, target)
 
 
 def stream_of(count: int, position: DataPosition = START, budget: int = 24) -> BatchStream:

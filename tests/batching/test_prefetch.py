@@ -22,7 +22,7 @@ START = DataPosition()
 def stream_of(count: int, position: DataPosition = START) -> BatchStream:
     random = np.random.default_rng(5)
     source, target = (token_store([[4 + i] * int(random.integers(1, 6)) for i in range(count)]) for _ in range(2))
-    split = PreparedSplit(source, target, np.ones(count, dtype=np.float32))
+    split = PreparedSplit.of(source, target)
     return BatchStream(split, 24, 7, groups=2, position=position)
 
 

@@ -31,7 +31,7 @@ def tokenizers(rows: list[list[str]]) -> Tokenizers:
 @pytest.fixture(scope="module")
 def split(rows: list[list[str]], tokenizers: Tokenizers) -> PreparedSplit:
     source, target = (token_store([tokenizers.source.encode(row[i]) for row in rows]) for i in (0, 1))
-    return PreparedSplit(source, target, np.ones(len(rows), dtype=np.float32))
+    return PreparedSplit.of(source, target)
 
 
 def resegmentation_of(tokenizers: Tokenizers, amount: float = 0.2, seed: int = 1, longest: int = 100) -> Resegmentation:

@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import threading
@@ -73,7 +74,7 @@ def test_corpus_contains_the_text(folder: Path) -> None:
     for split, rows in ((corpus.train, pairs(300)), (corpus.valid, pairs(20, seed=2))):
         assert [tokenizer.decode(ids) for ids in split.source] == [source for source, _ in rows]
         assert [tokenizer.decode(ids) for ids in split.target] == [target for _, target in rows]
-        assert np.array_equal(split.weights, np.ones(len(rows)))
+        assert np.array_equal(split.weights[np.arange(len(rows))], np.ones(len(rows)))
     assert (corpus.valid_sources, corpus.valid_references) == tuple(map(list, zip(*pairs(20, seed=2), strict=True)))
 
 
@@ -125,11 +126,12 @@ def test_corpora_with_weight_tag_columns_and_gzip_are_combined(folder: Path) -> 
     (folder / "recipe.yaml").write_text(yaml.safe_dump(content))
     corpus = prepare(recipe(folder), QUIET)
     tokenizer = corpus.tokenizers.source
-    assert corpus.train.weights.tolist() == [1.0] * 300 + [0.5] * 40 + [1.0] * 2
+    assert corpus.train.weights[np.arange(342)].tolist() == [1.0] * 300 + [0.5] * 40 + [1.0] * 2
     assert tokenizer.decode(corpus.train.source[300]) == rows[0][0]
     assert tokenizer.decode(corpus.train.source[-1]) == "second sentence"
-    tagged = [ids[0] == tokenizer.tag_id("back") for ids in corpus.train.source]
-    assert tagged == [False] * 300 + [True] * 40 + [False] * 2
+    sources = corpus.train.gather(np.arange(342))[0].split()
+    assert sources[300] == [tokenizer.tag_id("back"), *corpus.train.source[300]]
+    assert [ids[0] == tokenizer.tag_id("back") for ids in sources] == [False] * 300 + [True] * 40 + [False] * 2
 
 
 def test_separate_vocabularies_are_trained(folder: Path) -> None:
@@ -155,6 +157,36 @@ def test_same_input_gives_the_same_corpus(folder: Path) -> None:
     assert contents[0] == contents[1]
 
 
+def test_manifest_depends_on_content_and_not_on_place_or_time(folder: Path, tmp_path: Path) -> None:
+    prepare(recipe(folder), QUIET)
+    shutil.copytree(folder, tmp_path / "elsewhere", ignore=shutil.ignore_patterns("run", "elsewhere"))
+    os.utime(tmp_path / "elsewhere" / "train.tsv", (1, 1))
+    prepare(recipe(tmp_path / "elsewhere"), QUIET)
+    one, other = (place / "run" / "prepared" for place in (folder, tmp_path / "elsewhere"))
+    assert (one / "manifest.json").read_bytes() == (other / "manifest.json").read_bytes()
+    (other / "inputs.json").unlink()  # the inputs are read again instead
+    assert why_stale(recipe(tmp_path / "elsewhere")) is None
+    write_tsv(tmp_path / "elsewhere" / "train.tsv", pairs(300, seed=9))
+    assert "train.tsv has changed" in str(why_stale(recipe(tmp_path / "elsewhere")))
+
+
+def test_changed_weights_and_known_tags_need_no_new_preparation(folder: Path) -> None:
+    content = yaml.safe_load((folder / "recipe.yaml").read_text())
+    write_tsv(folder / "more.tsv", pairs(40, seed=3))
+    content["data"]["train"] += [{"tsv": "more.tsv", "tag": "back"}]
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(content))
+    first = prepare(recipe(folder), QUIET)
+    before = stamp(folder / "run" / "prepared")
+    changed = ("data.train.0.oversample=2.5", "data.train.0.tag=back", "data.train.1.tag=null")
+    corpus = prepare(recipe(folder, *changed), QUIET)
+    assert stamp(folder / "run" / "prepared") == before
+    tag = corpus.tokenizers.source.tag_id("back")
+    chosen = np.array([299, 300])
+    assert first.train.gather(chosen)[0].split() == [list(corpus.train.source[299]), [tag, *corpus.train.source[300]]]
+    assert corpus.train.gather(chosen)[0].split() == [[tag, *corpus.train.source[299]], list(corpus.train.source[300])]
+    assert corpus.train.weights[chosen].tolist() == [2.5, 1.0]
+
+
 def stamp(directory: Path) -> int:
     return directory.stat().st_ino
 
@@ -176,8 +208,7 @@ def test_current_corpus_is_not_prepared_again(folder: Path, capsys: pytest.Captu
     [
         ("tokenizer.vocab_size=341", "tokenizer.vocab_size: was 340, now 341"),
         ("data.filters.max_tokens=9", "data.filters.max_tokens: was 256, now 9"),
-        ("data.train.0.oversample=2.0", "data.train.0.oversample: was 1.0, now 2.0"),
-        ("data.train.0.tag=x", 'data.train.0.tag: was null, now "x"'),
+        ("data.train.0.tag=x", 'data.train.0.tag: the tokenizer was trained without the tag "x"'),
         ("data.train.0.columns=[2, 1]", "data.train.0.columns: was [1, 2], now [2, 1]"),
         ("languages.target=fr", 'languages.target: was "it", now "fr"'),
         ("data.valid=null", "data.valid"),
@@ -230,15 +261,16 @@ def test_damaged_corpus_is_prepared_again(folder: Path, capsys: pytest.CaptureFi
 def test_changed_byte_in_any_file_of_the_corpus_is_detected(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     directory = folder / "run" / "prepared"
     prepare(recipe(folder), QUIET)
-    files = [path for path in sorted(directory.rglob("*")) if path.is_file() and path.name != "manifest.json"]
-    assert len(files) == 12
+    undigested = (directory / "manifest.json", directory / "inputs.json")
+    files = [path for path in sorted(directory.rglob("*")) if path.is_file() and path not in undigested]
+    assert len(files) == 10
     for path in files:
         content = path.read_bytes()
         path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
         with pytest.raises(DataError, match=f"{directory}.*; prepare it again with nmt prepare --force"):
             PreparedCorpus.open(directory, verify=True)
         path.write_bytes(content)
-    path = directory / "train" / "weights.npy"
+    path = directory / "train" / "source.tokens.npy"
     content = path.read_bytes()
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     prepare(recipe(folder), Console())
@@ -253,9 +285,9 @@ def test_older_format_is_prepared_again_and_newer_is_refused(folder: Path) -> No
     path.write_text(json.dumps(content | {"format_version": 0}))
     assert "found format version 0" in str(why_stale(recipe(folder)))
     prepare(recipe(folder), QUIET)
-    path.write_text(json.dumps(content | {"format_version": 2}))
+    path.write_text(json.dumps(content | {"format_version": 3}))
     for force in (False, True):
-        with pytest.raises(ConfigError, match=r"a newer nmt wrote it \(format version 2"):
+        with pytest.raises(ConfigError, match=r"a newer nmt wrote it \(format version 3"):
             prepare(recipe(folder), QUIET, force)
 
 

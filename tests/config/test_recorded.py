@@ -83,7 +83,7 @@ def test_run_of_version_0_1_0_resumes_and_translates(old_run: Path) -> None:
     assert recipe.data.train[0].oversample == 1.5
     here = recipe_to_yaml(recipe).replace("/tmp/reversal", str(old_run))
     (old_run / "recipe.yaml").write_text(here)
-    assert why_stale(load_recipe(old_run / "recipe.yaml")) is None
+    assert "found format version 1, expected 2; prepare it" in str(why_stale(load_recipe(old_run / "recipe.yaml")))
     result = run_command("train", "-c", old_run / "recipe.yaml", "--set", "train.stop.steps=6")
     assert result.exit_code == 0, result.output
     assert (run / "checkpoints" / "step-00000006").is_dir()

@@ -1,9 +1,9 @@
 """The section Data: counts of the corpus, samples, and corpora that are gone or damaged."""
 
-import json
 import re
 import shutil
 from collections import Counter
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
@@ -13,7 +13,8 @@ import pytest
 from nmt.report import data_section as module
 from nmt.report.data_section import data_section
 from nmt.report.run_records import RunRecords, read_run
-from nmt.text.prepared import PreparedCorpus
+from nmt.text.overlap import Overlap
+from nmt.text.prepared import Manifest, PreparedCorpus
 from tests.report.run_files import train_line, write_run
 
 
@@ -70,16 +71,17 @@ def test_large_corpus_is_sampled_always_in_the_same_way(run: RunRecords, monkeyp
 
 
 def test_pieces_of_chinese_are_counted_for_each_character(run: RunRecords, monkeypatch: pytest.MonkeyPatch) -> None:
-    manifest = run.path / "prepared" / "manifest.json"
-    manifest.write_text(manifest.read_text().replace('"target": "it"', '"target": "zh-CN"'))
+    directory = run.path / "prepared"
+    manifest = Manifest.read(directory)
+    languages = {"source": "en", "target": "zh-CN"}
+    replace(manifest, settings={**manifest.settings, "languages": languages}).write(directory)
     assert cells(data_section(run).html, "pieces")[1].endswith(" a character")
 
 
 def test_overlaps_with_held_out_text_are_shown(run: RunRecords) -> None:
-    manifest = run.path / "prepared" / "manifest.json"
-    content = json.loads(manifest.read_text())
-    overlap = {"text": "test", "within": "training", "sentences": 10, "sources": 5, "pairs": 1, "examples": ["<b>"]}
-    manifest.write_text(json.dumps(content | {"overlaps": [overlap]}))
+    directory = run.path / "prepared"
+    overlap = Overlap("test", "training", sentences=10, sources=5, pairs=1, examples=("<b>",))
+    replace(Manifest.read(directory), overlaps=(overlap,)).write(directory)
     html = data_section(run).html
     assert "5 of 10 test sentences (50.0%) are also in the training text" in html
     assert "&lt;b&gt;" in html
@@ -103,11 +105,10 @@ def damage_tokens(prepared: Path) -> None:
         shutil.rmtree,
         lambda prepared: (prepared / "manifest.json").write_text("{"),
         lambda prepared: (prepared / "tokenizer.model").write_bytes(b"x"),
-        lambda prepared: (prepared / "train" / "weights.npy").unlink(),
         damage_offsets,
         damage_tokens,
     ],
-    ids=["gone", "manifest", "tokenizer", "weights", "offsets", "tokens"],
+    ids=["gone", "manifest", "tokenizer", "offsets", "tokens"],
 )
 def test_corpus_that_is_gone_or_damaged_is_named(run: RunRecords, damage: object) -> None:
     damage(run.path / "prepared")  # type: ignore[operator]

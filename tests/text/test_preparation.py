@@ -18,7 +18,7 @@ def split_with_lengths(lengths: list[tuple[int, int]]) -> PreparedSplit:
     """Return pairs with the given numbers of source and target tokens."""
     sides = [np.cumsum([0, *side]) for side in zip(*lengths, strict=True)]
     source, target = (TokenStore(np.zeros(ends[-1], dtype=np.uint16), ends) for ends in sides)
-    return PreparedSplit(source, target, np.ones(len(lengths), dtype=np.float32))
+    return PreparedSplit.of(source, target)
 
 
 def longest_output(limit: MaxLength, source: int) -> int:

@@ -14,7 +14,8 @@ from nmt.errors import DataError
 from nmt.system.ownership import PREPARED, is_directory_of
 from nmt.text.overlap import Overlap
 from nmt.text.prepared import (
-    InputFile,
+    CorpusPart,
+    FileDigest,
     Manifest,
     PreparedCorpus,
     PreparedSplit,
@@ -23,11 +24,11 @@ from nmt.text.prepared import (
     SplitWriter,
 )
 from nmt.text.tokenizer import Tokenizers
-from tests.builders import tiny_tokenizers
+from tests.builders import tiny_tokenizers, token_store
 
 IDS = st.lists(st.integers(0, 65_535), max_size=8)
-COUNTS = SplitCounts(3, 2, {"empty": 1}, SideCounts(5, 20, 0), SideCounts(6, 22, 1))
-MANIFEST = Manifest({"languages": {"source": "en"}}, (InputFile("/a", 1, 2, "ff"),), "abc", COUNTS, None)
+COUNTS = SplitCounts(3, 2, {"empty": 1}, SideCounts(5, 20, 0), SideCounts(6, 22, 1), (2,))
+MANIFEST = Manifest({"languages": {"source": "en"}}, {"data.train.0.tsv": FileDigest(1, "ff")}, "abc", COUNTS, None)
 
 
 class VocabularyOf:
@@ -44,34 +45,32 @@ def tokenizers_of(source: int, target: int) -> Any:
     return Tokenizers(VocabularyOf(source), VocabularyOf(target))  # type: ignore[arg-type]
 
 
-def write_split(directory: Path, batches: list[list[tuple[list[int], list[int], float]]]) -> None:
+def write_split(directory: Path, batches: list[list[tuple[list[int], list[int]]]]) -> None:
     with SplitWriter(directory, tokenizers_of(65_536, 65_537)) as writer:
         for batch in batches:
             sources, targets = ([np.array(pair[side], dtype=np.int32) for pair in batch] for side in (0, 1))
-            writer.extend(sources, targets, [pair[2] for pair in batch])
+            writer.extend(sources, targets)
 
 
-@given(st.lists(st.lists(st.tuples(IDS, IDS, st.floats(0.5, 4, width=32)), max_size=4), max_size=4))
+@given(st.lists(st.lists(st.tuples(IDS, IDS), max_size=4), max_size=4))
 def test_open_inverts_write(tmp_path_factory: pytest.TempPathFactory, batches: Any) -> None:
     directory = tmp_path_factory.mktemp("split") / "train"
     write_split(directory, batches)
-    split = PreparedSplit.open(directory)
     pairs = [pair for batch in batches for pair in batch]
+    split = PreparedSplit.open(directory, [len(pairs)])
     assert len(split) == len(split.source) == len(split.target) == len(pairs)
     assert [ids.tolist() for ids in split.source] == [pair[0] for pair in pairs]
     assert [ids.tolist() for ids in split.target] == [pair[1] for pair in pairs]
-    assert split.weights.tolist() == [pair[2] for pair in pairs]
     assert np.diff(split.source.offsets).tolist() == [len(pair[0]) for pair in pairs]
     chosen = np.arange(len(pairs))[::-2]
     gathered = split.target.gather(chosen)
     assert gathered.split() == [pairs[i][1] for i in chosen]
     assert gathered.lengths.tolist() == [len(pairs[i][1]) for i in chosen]
-    assert split.weights.dtype == np.float32
 
 
 def test_ids_take_two_bytes_where_they_fit(tmp_path: Path) -> None:
-    write_split(tmp_path / "train", [[([65_535], [65_536], 1.0)]])
-    split = PreparedSplit.open(tmp_path / "train")
+    write_split(tmp_path / "train", [[([65_535], [65_536])]])
+    split = PreparedSplit.open(tmp_path / "train", [1])
     assert np.load(tmp_path / "train" / "source.tokens.npy").dtype == np.uint16
     assert np.load(tmp_path / "train" / "target.tokens.npy").dtype == np.int32
     assert (split.source[0].tolist(), split.target[-1].tolist()) == ([65_535], [65_536])
@@ -83,7 +82,9 @@ def test_ids_take_two_bytes_where_they_fit(tmp_path: Path) -> None:
 def test_manifest_read_equals_the_written_one(tmp_path: Path) -> None:
     overlap = Overlap("test", "training", sentences=9, sources=2, pairs=1, examples=("one", "two"))
     limit = MaxLength(factor=1.25, extra=12)
-    full = Manifest({}, (), "x", COUNTS, COUNTS, limit, MANIFEST.inputs, (overlap,), {"valid.json": "ff"})
+    full = Manifest(
+        {}, {}, "x", COUNTS, COUNTS, limit, MANIFEST.inputs, (overlap,), {"valid.json": FileDigest(1, "ff")}
+    )
     for manifest in (MANIFEST, full):
         manifest.write(tmp_path)
         assert Manifest.read(tmp_path) == manifest
@@ -93,13 +94,11 @@ def test_manifest_read_equals_the_written_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format_version": 99}, "found format version 99, expected 1; prepare it again with nmt prepare --force"),
+        ({"format_version": 99}, "found format version 99, expected 2; prepare it again with nmt prepare --force"),
         ({"format_version": "1"}, "not the manifest of a prepared corpus, or a damaged one"),
         ({"format": "something else"}, "not the manifest of a prepared corpus"),
         ({"train": {}}, "damaged; prepare it again"),
-        ({"inputs": [{}]}, "damaged; prepare it again"),
-        ({"overlaps": [{}]}, "damaged; prepare it again"),
-        ({"files": 3}, "damaged; prepare it again"),
+        ({"fingerprint": "abd"}, "damaged; prepare it again"),
     ],
 )
 def test_other_manifests_are_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
@@ -118,23 +117,13 @@ def test_other_directories_are_not_prepared_corpora(tmp_path: Path) -> None:
             Manifest.read(tmp_path)
 
 
-def test_manifest_of_an_older_nmt_has_no_overlaps_and_no_digests(tmp_path: Path) -> None:
-    MANIFEST.write(tmp_path)
-    path = tmp_path / "manifest.json"
-    content = json.loads(path.read_text())
-    for key in ("test", "overlaps", "files", "max_length"):
-        del content[key]
-    path.write_text(json.dumps(content))
-    assert Manifest.read(tmp_path) == MANIFEST
-
-
 def test_ids_outside_the_vocabulary_and_wrong_offsets_are_data_errors(tmp_path: Path) -> None:
     lines = ["the cat sleeps .", "a dog barks ."]
     tokenizers = tiny_tokenizers()
     tokenizers.save(tmp_path)
     ids = [np.array(tokenizers.source.encode(line), dtype=np.int32) for line in lines]
     with SplitWriter(tmp_path / "train", tokenizers) as writer:
-        writer.extend(ids, ids, [1.0, 1.0])
+        writer.extend(ids, ids)
     MANIFEST.write(tmp_path)
     assert len(PreparedCorpus.open(tmp_path, verify=True).train) == 2
     tokens, offsets = tmp_path / "train" / "target.tokens.npy", tmp_path / "train" / "source.offsets.npy"
@@ -157,26 +146,42 @@ def test_missing_corpus_is_refused(tmp_path: Path) -> None:
         PreparedCorpus.open(tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize("name", ["source.tokens.npy", "target.offsets.npy", "weights.npy"])
+@pytest.mark.parametrize("name", ["source.tokens.npy", "target.offsets.npy"])
 @pytest.mark.parametrize("size", [None, 0, 60, -2])
 def test_damaged_files_are_named(tmp_path: Path, name: str, size: int | None) -> None:
-    write_split(tmp_path / "train", [[([1, 2], [3, 4], 1.0)]])
+    write_split(tmp_path / "train", [[([1, 2], [3, 4])]])
     path = tmp_path / "train" / name
     content = path.read_bytes()
     path.unlink()
     if size is not None:
         path.write_bytes(content[:size])
     with pytest.raises(DataError, match=rf"{name}: missing or damaged; prepare it again with nmt prepare --force"):
-        PreparedSplit.open(tmp_path / "train")
+        PreparedSplit.open(tmp_path / "train", [1])
 
 
 def test_files_of_different_corpora_are_refused(tmp_path: Path) -> None:
-    write_split(tmp_path / "one", [[([1, 2], [3, 4], 1.0)]])
-    write_split(tmp_path / "two", [[([1, 2], [3, 4], 1.0), ([1], [2], 1.0)]])
-    for name, message in (("source.tokens.npy", "tokens and offsets of the"), ("weights.npy", "differ in length")):
-        other = (tmp_path / "two" / name).read_bytes()
-        mine = (tmp_path / "one" / name).read_bytes()
-        (tmp_path / "one" / name).write_bytes(other)
-        with pytest.raises(DataError, match=message):
-            PreparedSplit.open(tmp_path / "one")
-        (tmp_path / "one" / name).write_bytes(mine)
+    write_split(tmp_path / "one", [[([1, 2], [3, 4])]])
+    write_split(tmp_path / "two", [[([1, 2], [3, 4]), ([1], [2])]])
+    for name in ("tokens", "offsets"):
+        other = (tmp_path / "two" / f"source.{name}.npy").read_bytes()
+        mine = (tmp_path / "one" / f"source.{name}.npy").read_bytes()
+        (tmp_path / "one" / f"source.{name}.npy").write_bytes(other)
+        with pytest.raises(DataError, match="tokens and offsets of the source do not belong together"):
+            PreparedSplit.open(tmp_path / "one", [1])
+        (tmp_path / "one" / f"source.{name}.npy").write_bytes(mine)
+    with pytest.raises(DataError, match="holds 1 sources and 1 targets, but its manifest 2 pairs; prepare it again"):
+        PreparedSplit.open(tmp_path / "one", [1, 1])
+
+
+def test_pairs_of_a_corpus_have_its_weight_and_its_prefix() -> None:
+    sources, targets = [[10], [11, 12], [13], [14]], [[20], [21], [22], [23]]
+    corpora = (CorpusPart(2), CorpusPart(0), CorpusPart(1, 0.5, (7,)), CorpusPart(1, 3.0, (8, 9)))
+    split = PreparedSplit(token_store(sources), token_store(targets), corpora)
+    chosen = np.array([3, 1, 2])
+    found = split.gather(chosen)
+    assert found[0].split() == [[8, 9, 14], [11, 12], [7, 13]]
+    assert found[0].lengths.tolist() == [3, 2, 2]
+    assert found[1].split() == [[23], [21], [22]]
+    assert split.weights[chosen].tolist() == [3.0, 1.0, 0.5]
+    assert split.prefix_lengths[chosen].tolist() == [2, 0, 1]
+    assert len(split.weights) == len(split) == 4

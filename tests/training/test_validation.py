@@ -51,7 +51,7 @@ def updater() -> Updater:
 
 def split_of(tokenizers: Tokenizers) -> PreparedSplit:
     source, target = (token_store([tokenizers.source.encode(line) for line in side]) for side in (SOURCES, REFERENCES))
-    return PreparedSplit(source, target, np.ones(len(source), dtype=np.float32))
+    return PreparedSplit.of(source, target)
 
 
 @pytest.mark.parametrize("budget", [1, 16, 1000])
