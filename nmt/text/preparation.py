@@ -135,14 +135,15 @@ class CorpusReader:
                     advance(_PAIRS_SHOWN)
                 verdict = self.filter.apply(pair.source, pair.target)
                 source, target, rule, found = verdict
+                normalized = SentencePair(source, target, pair.file, pair.line)
                 for counter in self.counters:
                     counter.add(source, target)
                 if rule is None and self._is_repeated(verdict):
                     rule = "duplicate"
                 if rule is None:
-                    yield ReadPair(SentencePair(source, target), corpus, number, counts)
+                    yield ReadPair(normalized, corpus, number, counts)
                 else:
-                    counts.add(Rejected(rule, number, source, target, found))
+                    counts.add(Rejected(rule, number, normalized, found))
 
     def _is_repeated(self, verdict: Verdict) -> bool:
         if self._keeps_duplicates:
@@ -300,7 +301,7 @@ def _kept_by_length(pair_filter: PairFilter, batch: list[ReadPair], ids: list[li
         if rule is None:
             keep.append(i)
         else:
-            read.counts.add(Rejected(rule, read.number, read.pair.source, read.pair.target))
+            read.counts.add(Rejected(rule, read.number, read.pair))
     return keep
 
 

@@ -5,6 +5,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nmt.text.corpus import SentencePair
 from nmt.text.filters.rule_counts import EXAMPLES, Rejected, RuleCounts, total_removed
 
 
@@ -19,7 +20,7 @@ def counts_of(rejected: list[Rejected], read: int) -> RuleCounts:
 def test_merged_counts_of_parts_equal_those_of_the_whole(
     rules: list[str | None], parts: int, choose: random.Random
 ) -> None:
-    lines = [Rejected(rule, number, "s", "t") for number, rule in enumerate(rules, 1) if rule]
+    lines = [Rejected(rule, number, SentencePair("s", "t")) for number, rule in enumerate(rules, 1) if rule]
     whole = counts_of(lines, len(rules))
     shares = [counts_of(lines[part::parts], len(rules[part::parts])) for part in range(parts)]
     choose.shuffle(shares)

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from nmt.text.corpus import SentencePair
+
 EXAMPLES = 5
 """Examples of each rule that are kept: the first ones of the text."""
 
@@ -20,12 +22,11 @@ RULES = {
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A pair that a rule removed: its number in its text from 1 (its line), both sides, and what was found in it."""
+    """A pair that a rule removed: its number in its corpus from 1, the pair as normalized, and what was found in it."""
 
     rule: str
     number: int
-    source: str
-    target: str
+    pair: SentencePair
     found: str = ""
 
 
