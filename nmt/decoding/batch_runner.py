@@ -10,9 +10,9 @@ from typing import TypeVar
 import torch
 
 from nmt.config import RuntimeSettings
-from nmt.decoding.workers import WorkerPool
 from nmt.model.transformer import Transformer
 from nmt.system.device import autocast
+from nmt.system.workers import WorkerPool
 
 OnProgress = Callable[[float], None]
 """A function that is called after each batch with the share of batches that are done."""
@@ -31,7 +31,9 @@ class BatchRunner:
         self.models = tuple(models)
         self._runtime = runtime
         several = processes > 1 and self.device.type == "cpu"
-        self._pool = WorkerPool(self.models, processes) if several else None
+        advice = "give fewer --threads or a smaller decode.batch_tokens"
+        one_thread = partial(torch.set_num_threads, 1)
+        self._pool = WorkerPool(self.models, processes, advice, one_thread) if several else None
 
     @property
     def device(self) -> torch.device:

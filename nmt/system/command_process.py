@@ -107,7 +107,7 @@ def _interruptible() -> Iterator[None]:
 @contextmanager
 def quick_imports() -> Iterator[None]:
     """Import torch 0.1 s faster: without garbage collection of the many objects that an import makes and keeps."""
-    # numpy's threads would be idle, and a process that has threads is not forked (nmt.decoding.workers)
+    # numpy's threads would be idle, and a process that has threads is not forked (nmt.system.workers)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     gc.disable()
     yield

@@ -18,15 +18,12 @@ import threading
 import traceback
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from itertools import islice
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Generic, NamedTuple, NoReturn, TypeVar
-
-import torch
 
 from nmt.errors import ModelError
 
@@ -48,12 +45,21 @@ class WorkerPool(Generic[Context]):
     """An executor that maps functions over items in forked processes, which start with the first call of `map`.
 
     The processes inherit `context`, such as models: forking shares their memory and takes no time. It requires that
-    torch has used one thread only in this process, because a forked process would wait forever for threads that it
-    does not have. The workers end with the thread that started them.
+    libraries such as torch have used one thread only in this process, because a forked process would wait forever for
+    threads that it does not have. The workers end with the thread that started them.
+
+    Each worker calls `on_start` first. `advice` ends the message about a worker that was killed.
     """
 
-    def __init__(self, context: Context, count: int) -> None:
+    def __init__(
+        self,
+        context: Context,
+        count: int,
+        advice: str = "use fewer processes",
+        on_start: Callable[[], object] = lambda: None,
+    ) -> None:
         self._context = context
+        self._advice, self._on_start = advice, on_start
         self.count = count
         self._workers: list[_Worker] = []
         weakref.finalize(self, _kill, self._workers)
@@ -63,32 +69,45 @@ class WorkerPool(Generic[Context]):
         """Whether the workers run already, or this process has no threads but Python's."""
         return bool(self._workers) or _thread_count() == threading.active_count()
 
-    def map(self, function: Callable[[Context, Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+    def close(self) -> None:
+        """End the workers; the next call of `map` starts new ones."""
+        _kill(self._workers)
+
+    def map(self, function: Callable[[Context, Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """Yield `function(context, item)` for each item, in order. The function, items and results are pickled.
 
-        One call must be finished before the next. Raises what the function raises, and ModelError if a worker died.
+        Of the items, one is read ahead of those that the workers have. One call must be finished before the next.
+        Raises what the function raises, and ModelError if a worker died.
         """
-        tasks = enumerate(items)
+        tasks = (pickle.dumps((function, item)) for item in items)
+        ahead: bytes | None = None
+        sent = 0
         running: dict[Connection, int] = {}
         finished: dict[int, bytes] = {}
 
         def send_next(pipe: Connection) -> None:
-            for index, item in islice(tasks, 1):
-                task = pickle.dumps((function, item))
-                with _death_explained():
+            nonlocal ahead, sent
+            task = ahead or next(tasks, None)
+            ahead = None
+            if task is not None:
+                with self._death_explained():
                     pipe.send_bytes(task)
-                running[pipe] = index
+                running[pipe] = sent
+                sent += 1
 
         try:
             if not self._workers:
                 self._fork()
             for worker in self._workers:
                 send_next(worker.pipe)
-            for index in range(len(items)):
+            index = -1
+            while running or finished:
+                index += 1
                 while index not in finished:
+                    ahead = ahead or next(tasks, None)
                     ready = wait(list(running))
                     for pipe in [pipe for pipe in running if pipe in ready]:
-                        with _death_explained():
+                        with self._death_explained():
                             finished[running.pop(pipe)] = pipe.recv_bytes()
                         send_next(pipe)
                 result, error = pickle.loads(finished.pop(index))
@@ -123,11 +142,20 @@ class WorkerPool(Generic[Context]):
                 ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             for end in (parent_end, *(worker.pipe for worker in self._workers)):
                 end.close()
-            torch.set_num_threads(1)
+            self._on_start()
             while True:
                 pipe.send_bytes(self._answer(pipe.recv_bytes()))
         finally:
             os._exit(0)  # without the exit handlers of the first process, whose files these are
+
+    @contextmanager
+    def _death_explained(self) -> Iterator[None]:
+        """Turn the error of a pipe whose worker was killed into ModelError."""
+        try:
+            yield
+        except (EOFError, OSError):
+            reason = "a worker process died: it was killed, perhaps because the machine ran out of memory"
+            raise ModelError(f"{reason}; {self._advice}") from None
 
     def _answer(self, task: bytes) -> bytes:
         """Return the pickled pair of a task's result and its error; one of them is None."""
@@ -137,18 +165,6 @@ class WorkerPool(Generic[Context]):
         except Exception as error:
             error.add_note(f"In a worker process:\n{traceback.format_exc()}")
             return pickle.dumps((None, error))
-
-
-@contextmanager
-def _death_explained() -> Iterator[None]:
-    """Turn the error of a pipe whose worker was killed into ModelError."""
-    try:
-        yield
-    except (EOFError, OSError):
-        raise ModelError(
-            "a worker process died: it was killed, perhaps because the machine ran out of memory; give fewer --threads "
-            "or a smaller decode.batch_tokens"
-        ) from None
 
 
 def _kill(workers: list[_Worker]) -> None:

@@ -18,8 +18,8 @@ from nmt.decoding.batch_runner import BatchRunner
 from nmt.decoding.engine import search_all
 from nmt.decoding.forced_decoding import force_all
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.workers import WorkerPool, _death_explained
 from nmt.errors import ConfigError, ModelError
+from nmt.system.workers import WorkerPool
 from tests.builders import tiny_model
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux only")
@@ -110,7 +110,7 @@ def test_worker_killed_while_it_writes_raises() -> None:
     mine, theirs = Pipe()
     os.write(theirs.fileno(), (100).to_bytes(4, "big") + b"not a hundred bytes")
     theirs.close()
-    with pytest.raises(ModelError, match="a worker process died"), _death_explained():
+    with pytest.raises(ModelError, match="a worker process died"), WorkerPool("context", 2)._death_explained():
         mine.recv_bytes()
 
 
@@ -186,7 +186,7 @@ def test_interruption_does_not_wait_for_running_tasks() -> None:
 
 _FIRST = """
 import os, time
-from tests.decoding.workers_alone import WorkerPool, _name
+from tests.system.workers_alone import WorkerPool, _name
 print(os.getpid())
 for name in WorkerPool("context", 2).map(_name, range(4)):
     print(name, flush=True)
