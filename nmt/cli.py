@@ -216,6 +216,15 @@ Prefixes = Annotated[
         rich_help_panel="Search",
     ),
 ]
+DocumentFormat = Annotated[
+    str | None,
+    Option(
+        "--format",
+        help="text, or a file whose texts are translated in place: srt or vtt; default: by the name of --input.",
+        metavar="NAME",
+        rich_help_panel="Input and output",
+    ),
+]
 Json = Annotated[
     bool, Option("--json", help="Write one JSON object for each line.", rich_help_panel="Input and output")
 ]
@@ -247,6 +256,7 @@ def translate(
     prefixes: Prefixes = None,
     json: Json = False,
     verify: Verify = False,
+    document_format: DocumentFormat = None,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
@@ -262,7 +272,7 @@ def translate(
 
         request = TranslateRequest(
             model or (), source, output, beam, n_best, overrides or (), glossary, alignment, reference, prefixes, json,
-            verify,
+            verify, document_format,
         )  # fmt: skip
         translate_stage(request, runtime_settings(device, threads, precision), engine, console)
 

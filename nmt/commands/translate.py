@@ -18,9 +18,12 @@ from nmt.system.distributed import connect, rank
 from nmt.system.files import digest_of
 from nmt.system.ownership import check_file
 from nmt.text.glossary import Glossary
+from nmt.translation.documents.document import Document
+from nmt.translation.documents.formats import Format, format_of, read_document
+from nmt.translation.documents.translating import translate_document
 from nmt.translation.forced_scoring import score_batch
-from nmt.translation.pipeline import ParallelLines, open_input, process_lines, translate_stream
-from nmt.translation.sinks import Fingerprint, is_stream, open_output
+from nmt.translation.pipeline import ParallelLines, open_input, open_raw_input, process_lines, translate_stream
+from nmt.translation.sinks import Fingerprint, is_stream, open_output, write_whole
 from nmt.translation.translator import LINE_BATCH_SIZE, TranslateOptions, Translator
 from nmt.translation.verify import verify_lines
 
@@ -41,9 +44,13 @@ class TranslateRequest:
     prefixes: Path | None = None
     as_json: bool = False
     verify: bool = False
+    format: str | None = None  # the format of a document; None: by the name of the input
+    column: str | None = None
+    into: str | None = None
 
     def check(self) -> None:
         """Raise ConfigError for options that exclude each other, and for an output that must not be replaced."""
+        self._check_format()
         if self.prefixes is not None and (self.verify or self.reference is not None):
             raise ConfigError("--prefixes: --verify and --reference have no translations to start; leave one out")
         ignored: list[tuple[str, str, object]] = []
@@ -60,6 +67,22 @@ class TranslateRequest:
             place = check_file(self.output, [path for path in inputs if path is not None])
             if not place.parent.is_dir():
                 raise ConfigError(f"{self.output}: cannot write it: {place.parent} is not a folder; make it first")
+
+    def _check_format(self) -> None:
+        document = format_of(self.format, self.source)
+        for option, given in (
+            ("--verify", self.verify),
+            ("--reference", self.reference is not None),
+            ("--prefixes", self.prefixes is not None),
+            ("--n-best", self.n_best > 1),
+            ("--json", self.as_json),
+            ("--alignment", self.alignment),
+        ):
+            if document is not None and given:
+                raise ConfigError(
+                    f"{option}: the output of a file in the format {document} is a file of this format, which has no "
+                    "place for it; leave it out, or add --format text to read the lines as they are"
+                )
 
 
 def translate(
@@ -85,6 +108,11 @@ def translate(
             translator.require_torch("--reference")
         if request.verify and rank() > 0:
             return
+        document_format = format_of(request.format, request.source)
+        if document_format is not None:
+            document = open_document(request, document_format)
+            write_whole(request.output, translate_document(translator, document, options, console))
+            return
         identity = fingerprint(request, models, translator, options, parallel)
         with (
             open_input(request.source, parallel) as source,
@@ -100,6 +128,14 @@ def translate(
                 )
             else:
                 translate_stream(translator, source, output, options, request.as_json, console)
+
+
+def open_document(request: TranslateRequest, format_: Format) -> Document | None:
+    """Read the input as a document; None in processes other than the first. Raises DataError."""
+    if rank() > 0:
+        return None
+    with open_raw_input(request.source) as stream:
+        return read_document(stream.read(), str(request.source or "standard input"), format_)
 
 
 def fingerprint(

@@ -157,11 +157,11 @@ def replace_text(file: Path, text: str) -> None:
     write_through(partial, file, text)
 
 
-def write_through(partial: Path, file: Path, text: str) -> None:
+def write_through(partial: Path, file: Path, content: str | bytes) -> None:
     """Write a file that gets its name when it is complete. Raises DataError for an error of the file system."""
     try:
-        with partial.open("x", encoding="utf-8") as stream:
-            stream.write(text)
+        with partial.open("xb") as stream:
+            stream.write(content.encode() if isinstance(content, str) else content)
             stream.flush()
             os.fsync(stream.fileno())
         replace_file(partial, file)

@@ -148,14 +148,14 @@ def check_file(file: Path, inputs: Iterable[Path] = ()) -> Path:
     return place
 
 
-def write_output(file: Path, text: str) -> None:
+def write_output(file: Path, content: str | bytes) -> None:
     """Write a file that the user named, atomically.
 
     Raises ConfigError if it must not be replaced (see `check_file`), DataError for an error of the file system.
     """
     place = check_file(file)
     # in a folder of the user, a fixed name could be the name of another file
-    write_through(place.with_name(f".{place.name}.{secrets.token_hex(8)}.partial"), place, text)
+    write_through(place.with_name(f".{place.name}.{secrets.token_hex(8)}.partial"), place, content)
 
 
 def is_directory_of(directory: Path, kind: DirectoryKind) -> bool:

@@ -24,6 +24,15 @@ def words(text: str) -> list[str]:
     return _WORD.findall(text)
 
 
+def word_spans(text: str) -> list[tuple[int, int]]:
+    """Return the start and end of each of the words of a text.
+
+    >>> word_spans("Hi, 我们")
+    [(0, 3), (4, 5), (5, 6)]
+    """
+    return [found.span() for found in _WORD.finditer(text)]
+
+
 def words_of_pieces(pieces: Sequence[bytes]) -> tuple[int, list[range]]:
     """Return the number of words in the concatenation of pieces, and the range of words that each piece overlaps.
 

@@ -114,23 +114,31 @@ class LineInput:
 
 @contextmanager
 def open_input(path: Path | None, parallel: ParallelLines | None = None) -> Iterator[LineInput]:
-    """Open a file, by default stdin; in the first process only, the others have no lines.
+    """Open lines of text; in the first process only, the others have no lines.
 
-    Raises DataError if it cannot be opened. Reading raises DataError as `open_text` does.
+    Raises DataError as `open_raw_input` does. Reading raises DataError as `open_text` does.
     """
     if rank() > 0:
         yield LineInput(io.BytesIO())
-    elif path is not None:
+    else:
+        with open_raw_input(path) as stream:
+            yield LineInput(open_text(stream, str(path or "standard input")), parallel)
+
+
+@contextmanager
+def open_raw_input(path: Path | None) -> Iterator[BinaryIO]:
+    """Open a file, by default stdin, as bytes. Raises DataError if it cannot be opened."""
+    if path is not None:
         try:
             file = path.open("rb", buffering=0)
         except (OSError, ValueError) as error:
             raise DataError(f"{path}: cannot read it: {getattr(error, 'strerror', None) or error}") from None
         with file:
-            yield LineInput(open_text(file, str(path)), parallel)
+            yield file
     elif sys.stdin is None:
         raise DataError("standard input is closed; name a file with --input")
     else:
-        yield LineInput(open_text(sys.stdin.buffer, "standard input"), parallel)
+        yield sys.stdin.buffer
 
 
 def read_batches(stream: BinaryIO) -> Iterator[list[bytes]]:
@@ -242,14 +250,14 @@ def translate_stream(
     if options.alignment and options.n_best > 1 and not as_json:
         raise ConfigError("--alignment: a table of the n best has no column for it; add --json, which has it")
     started, before = time.monotonic(), output.lines
-    process = partial(_translate_batch, translator, options, as_json)
+    process = partial(translate_batch, translator, options, as_json)
     if flagged := process_lines("translating", source, output, process, console):
         console.warn(_content_warning(flagged, before))
     if not source.is_terminal:  # else most of the time was spent on typing
         console.info(f"translated {counted(output.lines - before, 'line')} in {time.monotonic() - started:.1f} s")
 
 
-def _translate_batch(
+def translate_batch(
     translator: Translator, options: TranslateOptions, as_json: bool, batch: LineBatch, on_progress: OnProgress
 ) -> BatchResult:
     translations = translator.translate_lines(batch.texts, options, batch.parallel, on_progress)

@@ -24,7 +24,7 @@ from nmt.errors import ConfigError, DataError
 from nmt.system.console import counted
 from nmt.system.distributed import rank
 from nmt.system.files import has_name, lock, replace_file
-from nmt.system.ownership import check_file
+from nmt.system.ownership import check_file, write_output
 
 _FORMAT_VERSION = 2
 
@@ -46,8 +46,12 @@ class StreamOutput:
 
     def write(self, lines: Sequence[bytes], text: str) -> None:
         """Write the result of input lines. Raises DataError if the disk fails, BrokenPipeError for a closed pipe."""
-        _write_all(self._stream, text.encode())
+        self.write_bytes(text.encode())
         self.lines += len(lines)
+
+    def write_bytes(self, data: bytes) -> None:
+        """Write bytes. Raises DataError if the disk fails, BrokenPipeError for a closed pipe."""
+        _write_all(self._stream, data)
 
 
 class ResumableFile(StreamOutput):
@@ -128,6 +132,20 @@ def open_output(path: Path | None, fingerprint: Fingerprint, resumable: bool = T
             raise DataError(f"{path}: cannot write it: {error.strerror or error}") from None
         with stream:
             yield StreamOutput(stream)
+
+
+def write_whole(path: Path | None, data: bytes) -> None:
+    """Write a complete output: a file atomically, by default to stdout; in the first process only.
+
+    Raises ConfigError if the file must not be replaced, DataError for an error of the file system.
+    """
+    if rank() > 0:
+        return
+    if path is not None and not is_stream(path):
+        write_output(path, data)
+    else:
+        with open_output(path, {}) as output:
+            output.write_bytes(data)
 
 
 def is_stream(path: Path) -> bool:

@@ -1,0 +1,77 @@
+"""Translate the texts of a document with the lines of all of them in one stream, so that batches are full."""
+
+import io
+import tempfile
+import time
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import accumulate, islice
+
+from nmt.system.console import Console, counted
+from nmt.system.distributed import on_rank_zero, rank
+from nmt.text.opening import open_text
+from nmt.translation.documents.document import Document
+from nmt.translation.documents.passage import Passage, TranslatedLine
+from nmt.translation.pipeline import LineInput, process_lines, translate_batch
+from nmt.translation.sinks import StreamOutput
+from nmt.translation.translator import TranslateOptions, Translator
+
+_PLACES_SHOWN = 10
+
+
+def translate_document(
+    translator: Translator, document: Document | None, options: TranslateOptions, console: Console
+) -> bytes:
+    """Return the file with its texts translated; the processes of torchrun translate together.
+
+    Processes other than the first have no document and return b"". The lines are in a temporary file, since
+    `process_lines` shows the progress through a file. Raises as `process_lines` and `Document.with_translations` do.
+    """
+    started = time.monotonic()
+    passages = [Passage.of(text) for text in document.texts] if document is not None else []
+    marked_of = [passage.marked for passage in passages]
+    with_pairs = on_rank_zero(lambda: any(line.pairs for lines in marked_of for line in lines))
+    options = replace(options, alignment=with_pairs and bool(translator.models))
+    with tempfile.TemporaryFile(buffering=0) as file, io.BytesIO() as translated:
+        file.write("".join(f"{line.text}\n" for lines in marked_of for line in lines).encode(errors="replace"))
+        file.seek(0)
+        source = LineInput(open_text(file, "the document") if rank() == 0 else io.BytesIO())
+        process = partial(translate_batch, translator, options, False)
+        flagged = process_lines("translating", source, StreamOutput(translated), process, console)
+        translations = map(_parsed, translated.getvalue().decode().split("\n"))
+    if document is None:
+        return b""
+    joined = [
+        passage.joined(list(islice(translations, len(lines))))
+        for passage, lines in zip(passages, marked_of, strict=True)
+    ]
+    lost = [index for index, one in enumerate(joined) if one.tags_lost]
+    flagged_texts = _indices(flagged, list(accumulate(map(len, marked_of))))
+    differing = [index for index in flagged_texts if not joined[index].tags_lost]
+    _warn(document, differing, "differs from its source in URLs, placeholders, tags, terms or numbers", console)
+    _warn(document, lost, "lost tags, which were put back after the same share of the text", console)
+    data = document.with_translations([one.text for one in joined])
+    console.info(f"translated {counted(len(joined), 'text')} in {time.monotonic() - started:.1f} s")
+    return data
+
+
+def _parsed(line: str) -> TranslatedLine:
+    """Return an output line of `nmt translate`, with the alignment after a tab if there is one."""
+    text, tab, links = line.partition("\t")
+    pairs = [link.split("-") for link in links.split()]
+    return TranslatedLine(text, [(int(i), int(j)) for i, j in pairs] if tab else None)
+
+
+def _indices(line_numbers: Sequence[int], ends: Sequence[int]) -> list[int]:
+    """Return the indices of the texts that these lines belong to; `ends` are the numbers of their last lines."""
+    return list(dict.fromkeys(bisect_left(ends, number) for number in sorted(line_numbers)))
+
+
+def _warn(document: Document, indices: Sequence[int], problem: str, console: Console) -> None:
+    """Warn about texts by their places in the document."""
+    if indices:
+        places = ", ".join(document.slots[index].place for index in indices[:_PLACES_SHOWN])
+        more = ", …" if len(indices) > _PLACES_SHOWN else ""
+        console.warn(f"{counted(len(indices), 'text')} whose translation {problem}: {places}{more}")

@@ -1,0 +1,92 @@
+"""Tags of a line: what is around it, what is inside, and where they are placed in a translation."""
+
+import re
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmt.translation.documents.markup import MarkedLine
+from nmt.translation.documents.passage import Passage, TranslatedLine
+
+PARTS = st.lists(
+    st.sampled_from(["<b>", "</b>", "<i>", "</i>", "<br/>", "{\\an8}", "cat", "moon.", " ", "a<b", '"']), max_size=9
+)
+TAG = re.compile(r"</?[bi]>|<br/>|\{\\an8\}")
+
+
+@pytest.mark.parametrize(
+    ("line", "translation", "links", "expected"),
+    [
+        ("<i>The cat.</i>", "Il gatto.", None, "<i>Il gatto.</i>"),
+        (" <v Bob>The cat. ", "Il gatto.", None, " <v Bob>Il gatto. "),
+        ("the <b>red</b> house", "la casa rossa", [(0, 0), (2, 1), (1, 2)], "la casa <b>rossa</b>"),
+        ("the <b>red</b>, old house", "la vecchia casa, rossa", [(0, 0), (2, 1), (3, 2), (1, 3)],
+         "la vecchia casa, <b>rossa</b>"),
+        ("<b>Note:</b> it rains.", "Nota: piove.", [(0, 0), (2, 1)], "<b>Nota:</b> piove."),
+        ("a <b><i>b</i> c</b> d", "d c b a", [(3, 0), (2, 1), (1, 2), (0, 3)], "d <b>c <i>b</i></b> a"),
+        ("See <a href='x>y'>this</a>.", "Vedi questo.", None, "Vedi <a href='x>y'>questo</a>."),
+        ("one<br/>two", "uno<x1/>due", None, "uno<br/>due"),
+        ("one <br/>two", "uno due", None, "uno <br/>due"),
+        ("one <br/>two", "uno <x1/>due<x1/>", None, "uno <br/>due"),
+        ("one two", "uno <x7/> due", None, "uno due"),
+        ("x <b>y</b>", "", None, "<b></b>"),
+        ("我<b>喜欢</b>猫。", "Amo i gatti.", [(1, 0), (3, 1), (3, 2)], "<b>Amo</b> i gatti."),
+    ],
+)  # fmt: skip
+def test_tags_are_placed_in_the_translation(
+    line: str, translation: str, links: list[tuple[int, int]] | None, expected: str
+) -> None:
+    assert MarkedLine.of(line).restore(translation, links).text == expected
+
+
+def test_loss_of_single_tags_is_stated() -> None:
+    line = MarkedLine.of("one <br/>two")
+    assert not line.restore("uno <x1/>due").tags_lost
+    assert line.restore("uno due").tags_lost
+
+
+def is_xml(text: str) -> bool:
+    """Whether the tags of a text are nested."""
+    try:
+        ElementTree.fromstring(f"<text>{text.replace('a<b', '')}</text>")
+    except ElementTree.ParseError:
+        return False
+    return True
+
+
+@given(PARTS)
+def test_untranslated_line_is_unchanged(parts: list[str]) -> None:
+    line = MarkedLine.of("".join(parts))
+    assert line.restore(line.text).text == "".join(parts)
+
+
+@given(PARTS, st.sampled_from(["", "uno", "uno due, tre. quattro"]), st.data())
+def test_every_tag_is_in_every_translation_once_and_well_nested(
+    parts: list[str], text: str, data: st.DataObject
+) -> None:
+    line = MarkedLine.of("".join(parts))
+    links = data.draw(st.none() | st.lists(st.tuples(st.integers(0, 9), st.integers(0, 5))))
+    restored = line.restore(text, links).text
+    assert sorted(TAG.findall(restored)) == sorted(TAG.findall("".join(parts)))
+    assert TAG.sub("", restored).split() == [
+        *TAG.sub("", line.prefix).split(),
+        *text.split(),
+        *TAG.sub("", line.suffix).split(),
+    ]
+    if is_xml("".join(parts)):
+        assert is_xml(restored)
+
+
+@pytest.mark.parametrize("text", ["", " ", "\r\n\r", "42 %", "{0}", "<b>{name}</b>", "https://example.org/page", "— …"])
+def test_lines_without_words_are_not_translated(text: str) -> None:
+    passage = Passage.of(text)
+    assert passage.lines == []
+    assert passage.joined([]).text == text
+
+
+def test_line_ends_and_indentation_of_a_text_are_kept() -> None:
+    passage = Passage.of("  One.\r\n\r\n\tTwo. Three.\n")
+    assert passage.lines == ["One.", "Two. Three."]
+    assert passage.joined([TranslatedLine("UNO."), TranslatedLine("DUE.")]).text == "  UNO.\r\n\r\n\tDUE.\n"

@@ -1,0 +1,159 @@
+"""SubRip and WebVTT: texts of cues, wrapping, and everything that stays."""
+
+import re
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmt.errors import DataError
+from nmt.translation.documents.document import Content, Document
+from nmt.translation.documents.subtitles import read_srt, read_vtt, wrap
+
+SRT = """1
+00:00:01,000 --> 00:00:02,500  X1:10
+  <i>Hello, my
+old friend.</i>
+
+2
+00:00:03,000 --> 00:00:04,000
+- Who is there?
+- Me.
+
+
+00:00:05.0 --> 00:00:06
+{\\an8}Bye
+3
+00:01:00,000 --> 00:01:01,000
+4
+
+a paragraph
+"""
+VTT = """WEBVTT - a title
+X-TIMESTAMP-MAP=LOCAL:00:00:00.000
+
+NOTE a comment
+Hello
+
+STYLE
+::cue(b) { color: red }
+
+intro
+00:01.000 --> 00:02.000 align:left line:0
+<v Bob>Salt &amp; pepper
+and <c.loud>oil</c>
+
+NOTE last
+00:00:01.000 is a time
+
+10:00:02.000 --> 10:00:03.000
+<v Ann>Yes.
+<v Bob>No.
+"""
+
+
+def texts(document: Document) -> list[str]:
+    return [slot.text for slot in document.slots]
+
+
+def upper(document: Document) -> str:
+    return document.with_translations([text.upper() for text in texts(document)]).decode()
+
+
+class TestSubRip:
+    def test_texts_are_those_of_cues_and_speakers(self) -> None:
+        document = read_srt(Content("a.srt", SRT))
+        assert texts(document) == [
+            "<i>Hello, my old friend.</i>", "- Who is there?", "- Me.", "{\\an8}Bye", "4", "a paragraph",
+        ]  # fmt: skip
+        assert [slot.place for slot in document.slots] == [
+            "line 3",
+            "line 8",
+            "line 9",
+            "line 13",
+            "line 16",
+            "line 18",
+        ]
+
+    @pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
+    @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+    def test_only_texts_differ(self, line_end: str, mark: bytes) -> None:
+        data = mark + SRT.replace("\n", line_end).encode()
+        document = read_srt(Content.decode(data, "a.srt"))
+        assert document.with_translations(texts(document)) == data
+        found = document.with_translations([text.upper() for text in texts(document)])
+        changed = SRT
+        for own in ("Hello, my", "old friend.", "i>", "Who is there?", "Me.", "{\\an8}Bye", "a paragraph"):
+            changed = changed.replace(own, own.upper())
+        assert found == mark + changed.replace("\n", line_end).encode()
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("1\n00:00:01,000 -> 00:00:02,000\nHi\n", "a.srt:1: found '1' before the times of a first subtitle"),
+            (
+                "1\n00:00:01,000 --> 00:00:02,000\nHi\n\n2\n00:00:x --> 1\nHo\n",
+                "a.srt:6: found '00:00:x --> 1', expected",
+            ),
+            ("Hi\n\n1\n00:00:01,000 --> 00:00:02,000\nHi\n", "a.srt:1: found 'Hi' before the times"),
+        ],
+    )
+    def test_damaged_file_is_an_error_with_its_line(self, text: str, message: str) -> None:
+        with pytest.raises(DataError, match=re.escape(message)):
+            read_srt(Content("a.srt", text))
+
+    @pytest.mark.parametrize("text", ["", "\n\n", "1\n00:00:01,000 --> 00:00:02,000\n\n"])
+    def test_file_without_text_is_unchanged(self, text: str) -> None:
+        document = read_srt(Content("a.srt", text))
+        assert texts(document) == []
+        assert document.with_translations([]).decode() == text
+
+
+class TestWebVtt:
+    def test_texts_are_those_of_cues_and_speakers(self) -> None:
+        assert texts(read_vtt(Content("a.vtt", VTT))) == [
+            "<v Bob>Salt & pepper and <c.loud>oil</c>", "<v Ann>Yes.", "<v Bob>No.",
+        ]  # fmt: skip
+
+    def test_only_texts_differ(self) -> None:
+        document = read_vtt(Content("a.vtt", VTT))
+        assert document.with_translations(texts(document)) == VTT.encode()
+        changed = VTT
+        for own in ("<v Bob>Salt", "pepper", "and", "<c.loud>oil</c>", "<v Ann>Yes.", "<v Bob>No."):
+            changed = changed.replace(own, own.upper())
+        assert upper(document) == changed
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("", "a.vtt:1: not WebVTT"),
+            ("WEBVTTX\n", "a.vtt:1: not WebVTT"),
+            ("WEBVTT\n\n00:01.000 --> 00:02\nHi", "a.vtt:3: found '00:01.000 --> 00:02', expected"),
+            ("WEBVTT\n\nid\nid\n00:01.000 --> 00:02.000\nHi", "a.vtt:5: found"),
+        ],
+    )
+    def test_damaged_file_is_an_error_with_its_line(self, text: str, message: str) -> None:
+        with pytest.raises(DataError, match=re.escape(message)):
+            read_vtt(Content("a.vtt", text))
+
+
+class TestWrap:
+    @given(st.lists(st.sampled_from(["a", "bcd", "efghij", "<i>", "我们", "好。"]), max_size=12), st.integers(1, 4))
+    def test_lines_are_few_complete_and_balanced(self, words: list[str], count: int) -> None:
+        text = " ".join(words)
+        lines = wrap(text, count, widest=12).split("\n")
+        assert len(lines) <= count
+        assert "".join(lines).replace(" ", "") == text.replace(" ", "")
+        bare = [re.sub("<i>", "", line) for line in lines]
+        widths = [sum(1 + (unicodedata.east_asian_width(one) in "WF") for one in line) for line in bare]
+        # no line is longer than an even share and the longest word
+        assert max(widths) <= max(12, (len(text) + text.count("我们") * 2 + text.count("好。") * 2) / count + 7)
+
+    def test_fewer_lines_are_used_where_they_are_not_wider_than_the_original(self) -> None:
+        assert wrap("Yes, I do", 2, widest=10) == "Yes, I do"
+        assert wrap("Yes, I do", 2, widest=8) == "Yes,\nI do"
+
+    def test_chinese_is_broken_between_characters_but_not_before_punctuation(self) -> None:
+        assert wrap("我不知道现在应该做，真的", 2, widest=14) == "我不知道现在\n应该做，真的"
+        assert wrap("一二三四五，六七八九", 2, widest=10) == "一二三四五，\n六七八九"

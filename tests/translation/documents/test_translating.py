@@ -1,0 +1,108 @@
+"""Documents through `nmt translate`, with a translator that returns capitals."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nmt.text.protection import compare
+from nmt.translation import pipeline
+from nmt.translation.result import Translation
+from nmt.translation.translator import TranslateOptions, Translator
+from tests.builders import run_command, save_model, tiny_loaded_model
+
+SRT = "1\r\n00:00:01,000 --> 00:00:02,000\r\nThe <b>cat</b>\r\nsleeps.\r\n"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("models") / "tiny"
+    save_model(directory, tiny_loaded_model())
+    return directory
+
+
+@pytest.fixture
+def capitals(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Replace the translator; returns the list of lines that it is given."""
+    given: list[str] = []
+
+    def translate_lines(_: Any, lines: Sequence[str], options: TranslateOptions, *others: Any) -> list[Translation]:
+        given.extend(lines)
+        made = [
+            Translation(line, line.replace("<x1/>LOST", "").upper().replace("<X1/>", "<x1/>"), 0.0) for line in lines
+        ]
+        links = [[(i, i) for i in range(len(line.split()))] for line in lines]
+        return [
+            replace(one, diff=compare(one.source, one.text), alignment=own if options.alignment else None)
+            for one, own in zip(made, links, strict=True)
+        ]
+
+    monkeypatch.setattr(Translator, "translate_lines", translate_lines)
+    return given
+
+
+def test_file_is_translated_by_its_name(model: Path, tmp_path: Path, capitals: list[str]) -> None:
+    source, output = tmp_path / "a.srt", tmp_path / "b.srt"
+    source.write_bytes(SRT.encode())
+    done = run_command("translate", "-m", model, "-i", source, "-o", output)
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert output.read_bytes() == SRT.replace("The", "THE").replace("cat", "CAT").replace("sleeps", "SLEEPS").encode()
+    assert capitals == ["The cat sleeps."]
+    assert done.stderr.startswith("translated 1 text in ")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.srt", "b.srt"]
+    done = run_command("translate", "-m", model, "-i", source, "--format", "text", "-q")
+    assert done.stdout == "1\n00:00:01,000 --> 00:00:02,000\nTHE <B>CAT</B>\nSLEEPS.\n"
+
+
+def test_unknown_format_is_refused(model: Path) -> None:
+    done = run_command("translate", "-m", model, "--format", "sub")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: --format: found sub, expected text, srt")
+
+
+def test_damaged_document_changes_nothing(model: Path, tmp_path: Path, capitals: list[str]) -> None:
+    source, output = tmp_path / "a.srt", tmp_path / "b.srt"
+    source.write_text("1\n00:00 --> 1\nHi\n")
+    output.write_text("before")
+    done = run_command("translate", "-m", model, "-i", source, "-o", output)
+    assert (done.exit_code, done.stdout, output.read_text()) == (2, "", "before")
+    assert done.stderr.startswith(f"error: {source}:2: found '00:00 --> 1', expected times")
+
+
+@pytest.mark.parametrize(
+    "options", [["--json"], ["--n-best", "2"], ["--alignment"], ["--verify"], ["--reference", "x"]]
+)
+def test_options_without_a_place_in_a_document_are_refused(model: Path, options: list[str]) -> None:
+    done = run_command("translate", "-m", model, "--format", "srt", *options)
+    assert done.exit_code == 2
+    assert done.stderr.startswith(f"error: {options[0]}: the output of a file in the format srt is a file of this")
+    assert "add --format text" in done.stderr
+
+
+def test_texts_that_differ_are_named_by_their_places(
+    model: Path, tmp_path: Path, capitals: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "LINE_BATCH_SIZE", 2)
+    cues = ["one", "open {lost}", "two", "a<br>LOST b", "open {name}", "three"]
+    source = tmp_path / "a.srt"
+    source.write_text("\n\n".join(f"00:00:01 --> 00:00:02\n{cue}" for cue in cues))
+    done = run_command("translate", "-m", model, "-i", source)
+    assert done.exit_code == 0, done.stderr
+    assert "2 texts whose translation differs from its source in URLs, placeholders, tags" in done.stderr
+    assert "terms or numbers: line 5, line 14\n" in done.stderr
+    assert (
+        "1 text whose translation lost tags, which were put back after the same share of the text: line 11"
+        in done.stderr
+    )
+
+
+def test_many_texts_are_translated_in_order(
+    model: Path, tmp_path: Path, capitals: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "LINE_BATCH_SIZE", 7)
+    source = tmp_path / "a.srt"
+    source.write_text("\n\n".join(f"0:0:{n} --> 0:0:{n}\nword {n}" for n in range(60)))
+    done = run_command("translate", "-m", model, "-i", source, "-q")
+    assert done.stdout == source.read_text().replace("word", "WORD")
