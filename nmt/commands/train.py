@@ -10,6 +10,7 @@ from nmt.commands.prepare import prepare
 from nmt.config import Recipe
 from nmt.decoding.alignment_heads import best_heads
 from nmt.decoding.batch_runner import BatchRunner
+from nmt.decoding.options import SearchOptions
 from nmt.errors import DataError
 from nmt.model.checkpoint import keep_alignment, load_model, read_configuration
 from nmt.system import distributed
@@ -227,7 +228,7 @@ def record_alignment(recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory) 
     source, target = loaded.tokenizers.source, loaded.tokenizers.target
     pairs = zip(corpus.valid_sources, corpus.valid_references, strict=True)
     encoded = [(source.encode(line), target.encode(text)) for line, text in pairs]
-    heads = best_heads(BatchRunner([loaded.model]), encoded, loaded.decode.batch_tokens)
+    heads = best_heads(BatchRunner([loaded.model]), encoded, SearchOptions.from_settings(loaded.decode).batch_tokens)
     if heads is not None and distributed.rank() == 0:
         keep_alignment(run.best, heads)
 

@@ -115,7 +115,7 @@ def translate(
             return
         identity = fingerprint(request, models, translator, options, parallel)
         with (
-            open_input(request.source, parallel) as source,
+            open_input(request.source, parallel, translator.scale) as source,
             open_output(request.output, identity, resumable=not source.is_terminal) as output,
         ):
             if request.verify:
@@ -152,7 +152,7 @@ def fingerprint(
         "model": " ".join(map(digest_of_model, models)),
         "computed by": translator.engine.description,
         "output": "JSON" if request.as_json else layout,
-        "lines in a batch": str(LINE_BATCH_SIZE),
+        "lines in a batch": str(translator.scale * LINE_BATCH_SIZE),
         **options.fingerprint(),
         **({} if parallel is None else parallel.fingerprint()),
     }

@@ -63,5 +63,6 @@ class DecodeSettings(Section):
     is missing."""
     typography: bool = True
     """Correct Chinese punctuation to full width, and Italian accents and apostrophes."""
-    batch_tokens: PositiveInt = 8192
-    """Padded source tokens × beam in a batch; on CPUs a batch also has at most a few hundred hypotheses."""
+    batch_tokens: Annotated[PositiveInt | None, Field(examples=[8192])] = None
+    """Padded source tokens × beam in a batch; null for 8,192 on a CPU, where a batch also has at most a few hundred
+    hypotheses, and 131,072 on a GPU."""

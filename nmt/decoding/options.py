@@ -6,6 +6,7 @@ from typing import Self
 from pydantic import model_validator
 
 from nmt.config import DecodeSettings, MaxLength
+from nmt.config.section import PositiveInt
 from nmt.errors import ConfigError
 from nmt.text.tokenizer import BOS, EOS, PAD, UNK
 
@@ -19,6 +20,7 @@ class SearchOptions(DecodeSettings):
 
     max_length: MaxLength = MaxLength()
     """The longest translation. A model without a limit gets the default one."""
+    batch_tokens: PositiveInt = 8192
     n_best: int = 1
     """Number of hypotheses to return for each sentence."""
     forbidden: tuple[int, ...] = (PAD, UNK, BOS)

@@ -216,9 +216,15 @@ class Updater:
         raise DoesNotFitError(part)
 
     def clip_gradients(self) -> Tensor:
-        """Clip the gradients to `train.clip_norm`; return their norm before."""
-        clip_norm = self.recipe.train.clip_norm or float("inf")
-        return whole_tensor(nn.utils.clip_grad_norm_(self.model.parameters(), clip_norm))
+        """Clip the gradients to `train.clip_norm`; return their norm before. Deferred: the optimizer divides them."""
+        clip_norm, parameters = self.recipe.train.clip_norm, list(self.model.parameters())
+        norm = nn.utils.get_total_norm([weight.grad for weight in parameters if weight.grad is not None])
+        if self.deferred:
+            # in the kernel of the optimizer, which saves a pass over all gradients
+            self.optimizer.grad_scale = None if clip_norm is None else (norm / clip_norm).clamp(min=1)  # type: ignore[attr-defined]
+        elif clip_norm is not None:
+            nn.utils.clip_grads_with_norm_(parameters, clip_norm, norm)
+        return whole_tensor(norm)
 
     def apply_gradients(self, rate: float, step: int, applied: Tensor | None = None) -> None:
         """Step the optimizer and the moving average; `applied` is a 0/1 scalar if the device decides."""

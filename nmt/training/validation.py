@@ -105,9 +105,9 @@ def evaluate(
     """
     translator = Translator(loaded, runtime.model_copy(update={"precision": "auto"}))
     options = translator.options() if tag is None else replace(translator.options(), tag=tag)
-    own = []
-    for start in range(0, len(sources), distributed.world_size() * LINE_BATCH_SIZE):
-        lines = sources[start : start + distributed.world_size() * LINE_BATCH_SIZE]
+    own, line_batch = [], distributed.world_size() * translator.scale * LINE_BATCH_SIZE
+    for start in range(0, len(sources), line_batch):
+        lines = sources[start : start + line_batch]
 
         def update(share: float, before: int = start, count: int = len(lines)) -> None:
             done = before + int(share * count)

@@ -75,6 +75,8 @@ class LineInput:
 
     stream: BinaryIO
     parallel: ParallelLines | None = None
+    scale: int = 1
+    """`Translator.scale`: how many times as large as on a CPU a line batch is."""
 
     @property
     def is_terminal(self) -> bool:
@@ -113,7 +115,7 @@ class LineInput:
 
 
 @contextmanager
-def open_input(path: Path | None, parallel: ParallelLines | None = None) -> Iterator[LineInput]:
+def open_input(path: Path | None, parallel: ParallelLines | None = None, scale: int = 1) -> Iterator[LineInput]:
     """Open lines of text; in the first process only, the others have no lines.
 
     Raises DataError as `open_raw_input` does. Reading raises DataError as `open_text` does.
@@ -122,7 +124,7 @@ def open_input(path: Path | None, parallel: ParallelLines | None = None) -> Iter
         yield LineInput(io.BytesIO())
     else:
         with open_raw_input(path) as stream:
-            yield LineInput(open_text(stream, str(path or "standard input")), parallel)
+            yield LineInput(open_text(stream, str(path or "standard input")), parallel, scale)
 
 
 @contextmanager
@@ -141,7 +143,7 @@ def open_raw_input(path: Path | None) -> Iterator[BinaryIO]:
         yield sys.stdin.buffer
 
 
-def read_batches(stream: BinaryIO) -> Iterator[list[bytes]]:
+def read_batches(stream: BinaryIO, scale: int = 1) -> Iterator[list[bytes]]:
     """Yield batches of lines without `\\n`: full ones from a file, from a pipe or a terminal the lines available.
 
     So a line that is typed, or written to a pipe whose writer waits, is answered at once.
@@ -159,7 +161,7 @@ def read_batches(stream: BinaryIO) -> Iterator[list[bytes]]:
         if rest:
             unfinished.append(rest)
         size += len(chunk)
-        full = len(lines) >= LINE_BATCH_SIZE or size >= LINE_BATCH_BYTES
+        full = len(lines) >= scale * LINE_BATCH_SIZE or size >= scale * LINE_BATCH_BYTES
         if lines and (full or not _is_readable(stream)):
             yield lines
             lines, size = [], 0
@@ -197,7 +199,7 @@ def process_lines(
         console.info(f"{counted(output.lines, 'line')} done before; continuing after them")
     # no progress bar on a terminal between typed lines or translations
     hidden = source.is_terminal or output.is_terminal
-    remaining = output.remaining(read_batches(source.stream))
+    remaining = output.remaining(read_batches(source.stream, source.scale))
     batches = source.batches(remaining, output.lines)
     try:
         with nullcontext() if hidden else console.progress_through(label, source.size, "lines") as show:

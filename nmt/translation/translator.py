@@ -34,6 +34,8 @@ from nmt.translation.result import Alternative, Translation, join_alternatives
 
 LINE_BATCH_SIZE = 2048
 """Lines read before any is translated: enough to sort by length, few enough to need little memory."""
+_GPU_SCALE = 16
+"""How many times as many lines and tokens as a CPU a GPU takes at a time."""
 _LONGEST_SOURCE = 200  # the longest source, in tokens, of models that do not record the longest one in their training
 
 _SECOND_SEARCH, _ALIGNMENT = 3.0, 0.5
@@ -131,6 +133,8 @@ class Translator:
             self._runner = engine.runner
         else:
             self.engine = loaded.engine
+        self.scale = _GPU_SCALE if self._runner is not None and self._runner.device.type == "cuda" else 1
+        """The size of line batches and of batches, as a multiple of those on a CPU."""
         recorded = [model.longest_source for model in (loaded, *others) if model.longest_source is not None]
         self._longest_source = min(recorded, default=_LONGEST_SOURCE)
         """The most source tokens, without `</s>`, of a segment."""
@@ -179,13 +183,16 @@ class Translator:
         samples = max(decode.mbr or 0, n_best)
         if decode.mbr is not None:
             decode = decode.model_copy(update={"sampling": decode.sampling or Sampling()})
-        return TranslateOptions(SearchOptions.from_settings(decode, samples), n_best, self._longest_source)
+        search = SearchOptions.from_settings(decode, samples)
+        if decode.batch_tokens is None:
+            search = search.model_copy(update={"batch_tokens": search.batch_tokens * self.scale})
+        return TranslateOptions(search, n_best, self._longest_source)
 
     def translate(self, lines: Iterable[str], options: TranslateOptions | None = None) -> Iterator[Translation]:
         """Yield one translation for each line, in order. Reads at most one line batch ahead."""
         options = options or self.options()
         remaining = iter(lines)
-        while line_batch := list(islice(remaining, LINE_BATCH_SIZE)):
+        while line_batch := list(islice(remaining, self.scale * LINE_BATCH_SIZE)):
             yield from self.translate_lines(line_batch, options)
 
     def translate_lines(

@@ -22,15 +22,23 @@ from tests.training.runs import (
     skipped_steps,
     train_run,
 )
-from tests.training.updates import PAIRS, make_updater, same_tensors, spoil, unspoil
+from tests.training.updates import PAIRS, difference, make_updater, same_tensors, spoil, unspoil
 
-OVERRIDES = ("train.ema=0.9", "train.accumulate=2", "train.weight_decay=0.1", "train.log_every=4")
+# a gradient that is clipped on the device is rounded in another place, so the bits of these runs are compared unclipped
+CLIP_NORM = 1e6
+OVERRIDES = (
+    f"train.clip_norm={CLIP_NORM}",
+    "train.ema=0.9",
+    "train.accumulate=2",
+    "train.weight_decay=0.1",
+    "train.log_every=4",
+)
 
 
 @pytest.mark.parametrize("where", ["loss", "gradient"])
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_deferred_update_skips_the_same_steps_as_an_eager_one(where: str, value: float) -> None:
-    chosen = tiny_recipe(dropout=0.1, ema=0.9, weight_decay=0.1)
+    chosen = tiny_recipe(clip_norm=CLIP_NORM, dropout=0.1, ema=0.9, weight_decay=0.1)
     eager, deferred = make_updater(chosen), make_updater(chosen)
     deferred.deferred = True
     for step in (1, 2, 3, 4, 5):
@@ -52,7 +60,7 @@ def test_deferred_update_skips_the_same_steps_as_an_eager_one(where: str, value:
 
 def test_deferred_update_equals_eager_after_a_skipped_first_step() -> None:
     """The deferred optimizer has moments of zero after step 1, and its step count is still 0."""
-    eager, deferred = (make_updater(tiny_recipe(ema=0.9)) for _ in range(2))
+    eager, deferred = (make_updater(tiny_recipe(clip_norm=CLIP_NORM, ema=0.9)) for _ in range(2))
     deferred.deferred = True
     for updater in (eager, deferred):
         spoil(updater, float("nan"), "loss")
@@ -60,6 +68,22 @@ def test_deferred_update_equals_eager_after_a_skipped_first_step() -> None:
         unspoil(updater)
         assert updater.update([batch_of(PAIRS)], 2).finite
     assert same_tensors(eager, deferred)
+
+
+@pytest.mark.parametrize("clip_norm", [None, 0.1, 100.0])
+def test_deferred_update_clips_as_an_eager_one(clip_norm: float | None) -> None:
+    # Adam turns a rounding error of a gradient near zero into a whole step; this epsilon keeps it a rounding error
+    chosen = tiny_recipe(clip_norm=clip_norm, adam_epsilon=1e-3)
+    eager, deferred = make_updater(chosen), make_updater(chosen)
+    deferred.deferred = True
+    for step in (1, 2, 3, 4):
+        norms = [updater.update([batch_of(PAIRS)], step).gradient_norm for updater in (eager, deferred)]
+        assert norms[1] == pytest.approx(norms[0], rel=1e-5)
+    assert difference(eager, deferred) < 1e-6
+    unclipped = make_updater(tiny_recipe(clip_norm=None, adam_epsilon=1e-3))
+    for step in (1, 2, 3, 4):
+        unclipped.update([batch_of(PAIRS)], step)
+    assert (difference(deferred, unclipped) > 1e-4) == (clip_norm == 0.1)
 
 
 def at_no_step(progress: Progress) -> bool:
