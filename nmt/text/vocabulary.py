@@ -16,6 +16,8 @@ from nmt.config.data_section import LARGEST_PROPOSED_VOCABULARY
 _PIECES_PER_ROOT = 1.8  # pieces of several characters, for the square root of the characters of the text
 _SYMBOLS = 4  # <pad>, <unk>, <s>, </s>
 _ALPHABET_CHARACTERS = 10_000_000  # characters of the text among which different ones are counted
+_MULTIPLE = 64
+"""Larger vocabularies are a multiple of this, with which GPUs compute products of matrices several times as fast."""
 _ENOUGH = (LARGEST_PROPOSED_VOCABULARY / _PIECES_PER_ROOT) ** 2  # characters, from which the size is the largest
 
 
@@ -35,6 +37,8 @@ def proposed_size(characters: int, counts: Counter[str], settings: TokenizerSett
     """Return a number of pieces for a text of so many characters, with the counts of those in a sample of it."""
     symbols = _SYMBOLS + tags + (256 if settings.byte_fallback else 0)
     pieces = symbols + _alphabet(counts, settings.coverage) + round(_PIECES_PER_ROOT * math.sqrt(characters))
+    if pieces > 8 * _MULTIPLE:
+        pieces = math.ceil(pieces / _MULTIPLE) * _MULTIPLE
     return min(pieces, LARGEST_PROPOSED_VOCABULARY)
 
 

@@ -93,6 +93,11 @@ class Training:
             ("run", f"{self.run.path}{resumed}"),
         )  # fmt: skip
         self.console.info("\n".join(f"{name:<10}{value}" for name, value in rows))
+        if device.type == "cuda" and vocabulary % 8:
+            self.console.warn(
+                f"tokenizer.vocab_size: {vocabulary:,} is not a multiple of 8, so that a GPU computes the loss several "
+                f"times as slowly as with {math.ceil(vocabulary / 64) * 64:,}"
+            )
         schedule, steps = settings.schedule, settings.stop.steps
         if isinstance(schedule, Falling) and steps is not None and schedule.warmup >= steps:
             self.console.warn(

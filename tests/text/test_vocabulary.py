@@ -36,7 +36,9 @@ def test_rare_characters_beyond_the_coverage_are_not_in_the_alphabet() -> None:
 )
 def test_size_for_corpora_of_all_sizes(pairs: int, characters_a_pair: int, alphabet: int, low: int, high: int) -> None:
     counts = Counter({chr(0x4E00 + number): 1000 for number in range(alphabet)})
-    assert low <= proposed_size(pairs * characters_a_pair, counts, TokenizerSettings()) <= high
+    size = proposed_size(pairs * characters_a_pair, counts, TokenizerSettings())
+    assert low <= size <= high
+    assert size % 64 == 0
 
 
 def test_text_is_read_no_further_than_the_largest_size_needs() -> None:

@@ -50,13 +50,15 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class TestStream:
-    def test_line_batches_of_a_file_are_full(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("scale", [1, 3])
+    def test_line_batches_of_a_file_are_full(self, tmp_path: Path, scale: int) -> None:
         file = tmp_path / "lines.txt"
         file.write_bytes(b"".join(b"%d\n" % number for number in range(30_000)) + b"last")
         with file.open("rb") as source:
-            batches = list(read_batches(source))
+            batches = list(read_batches(source, scale))
         assert [line for batch in batches for line in batch] == file.read_bytes().split(b"\n")
-        assert all(len(batch) >= LINE_BATCH_SIZE for batch in batches[:-1])
+        assert len(batches) > 1
+        assert all(len(batch) >= scale * LINE_BATCH_SIZE for batch in batches[:-1])
 
     @given(st.binary(max_size=60), st.integers(1, 7))
     def test_lines_equal_those_of_split(self, data: bytes, chunk: int) -> None:

@@ -10,7 +10,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nmt.config import Languages, RuntimeSettings
+from nmt.config import DecodeSettings, Languages, RuntimeSettings
 from nmt.decoding import engine
 from nmt.decoding.batch_runner import BatchRunner, length_batches
 from nmt.decoding.engine import TorchEngine, balanced_batches, search_all
@@ -113,6 +113,19 @@ class TestOrder:
         expected = translated_texts(translator, SENTENCES)
         monkeypatch.setattr(translator_module, "LINE_BATCH_SIZE", 2)
         assert translated_texts(translator, SENTENCES) == expected
+
+    def test_gpu_takes_more_lines_and_tokens_at_a_time(
+        self, loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        unset = replace(loaded, decode=DecodeSettings())
+        assert Translator(unset).options().search.batch_tokens == 8192
+        monkeypatch.setattr(BatchRunner, "device", torch.device("cuda"))
+        gpu = Translator(unset)
+        assert gpu.options().search.batch_tokens == 16 * 8192
+        assert gpu.options(overrides=["decode.batch_tokens=100"]).search.batch_tokens == 100
+        monkeypatch.setattr(translator_module, "LINE_BATCH_SIZE", 2)
+        monkeypatch.setattr(gpu, "translate_lines", lambda lines, options: [len(lines)])
+        assert list(gpu.translate(["one line"] * 40)) == [32, 8]  # type: ignore[comparison-overlap]
 
     def test_translate_reads_one_line_batch_ahead(
         self, translator: Translator, monkeypatch: pytest.MonkeyPatch
