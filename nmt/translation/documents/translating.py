@@ -37,7 +37,8 @@ def translate_document(
     with tempfile.TemporaryFile(buffering=0) as file, io.BytesIO() as translated:
         file.write("".join(f"{line.text}\n" for lines in marked_of for line in lines).encode(errors="replace"))
         file.seek(0)
-        source = LineInput(open_text(file, "the document") if rank() == 0 else io.BytesIO())
+        stream = open_text(file, "the document") if rank() == 0 else io.BytesIO()
+        source = LineInput(stream, scale=translator.scale)
         process = partial(translate_batch, translator, options, False)
         flagged = process_lines("translating", source, StreamOutput(translated), process, console)
         translations = map(_parsed, translated.getvalue().decode().split("\n"))
