@@ -220,8 +220,25 @@ DocumentFormat = Annotated[
     str | None,
     Option(
         "--format",
-        help="text, or a file whose texts are translated in place: srt or vtt; default: by the name of --input.",
+        help="text, or a file whose texts are translated in place: srt, vtt, json, jsonl, csv or tsv; default: by the "
+        "name of --input.",
         metavar="NAME",
+        rich_help_panel="Input and output",
+    ),
+]
+Column = Annotated[
+    str | None,
+    Option(
+        help="Column of a table to translate, by name or number, or key of JSON.",
+        metavar="NAME|N",
+        rich_help_panel="Input and output",
+    ),
+]
+Into = Annotated[
+    str | None,
+    Option(
+        help="Column or key for the translation, which is added if it does not exist; default: that of --column.",
+        metavar="NAME|N",
         rich_help_panel="Input and output",
     ),
 ]
@@ -257,12 +274,15 @@ def translate(
     json: Json = False,
     verify: Verify = False,
     document_format: DocumentFormat = None,
+    column: Column = None,
+    into: Into = None,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Translate line by line, by default from stdin to stdout.
 
     Each line of input gives exactly one line of output. With --output, the same command resumes an interrupted one.
+    Subtitles, tables and files of localization are translated in place: nmt translate -i film.srt -o film.it.srt
     """
     with errors_explained(debug, quiet) as console:
         with quick_imports():
@@ -272,7 +292,7 @@ def translate(
 
         request = TranslateRequest(
             model or (), source, output, beam, n_best, overrides or (), glossary, alignment, reference, prefixes, json,
-            verify, document_format,
+            verify, document_format, column, into,
         )  # fmt: skip
         translate_stage(request, runtime_settings(device, threads, precision), engine, console)
 

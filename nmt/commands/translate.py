@@ -19,7 +19,7 @@ from nmt.system.files import digest_of
 from nmt.system.ownership import check_file
 from nmt.text.glossary import Glossary
 from nmt.translation.documents.document import Document
-from nmt.translation.documents.formats import Format, format_of, read_document
+from nmt.translation.documents.formats import DocumentOptions, format_of
 from nmt.translation.documents.translating import translate_document
 from nmt.translation.forced_scoring import score_batch
 from nmt.translation.pipeline import ParallelLines, open_input, open_raw_input, process_lines, translate_stream
@@ -48,6 +48,17 @@ class TranslateRequest:
     column: str | None = None
     into: str | None = None
 
+    @property
+    def document(self) -> DocumentOptions | None:
+        """How to read the input as a document; None for lines of text. Raises ConfigError."""
+        format_ = format_of(self.format, self.source)
+        if format_ is not None:
+            return DocumentOptions(format_, self.column, self.into)
+        for option, given in (("--column", self.column), ("--into", self.into)):
+            if given is not None:
+                raise ConfigError(f"{option}: lines of text have no columns; give the format, such as --format tsv")
+        return None
+
     def check(self) -> None:
         """Raise ConfigError for options that exclude each other, and for an output that must not be replaced."""
         self._check_format()
@@ -69,7 +80,7 @@ class TranslateRequest:
                 raise ConfigError(f"{self.output}: cannot write it: {place.parent} is not a folder; make it first")
 
     def _check_format(self) -> None:
-        document = format_of(self.format, self.source)
+        document = self.document
         for option, given in (
             ("--verify", self.verify),
             ("--reference", self.reference is not None),
@@ -80,8 +91,8 @@ class TranslateRequest:
         ):
             if document is not None and given:
                 raise ConfigError(
-                    f"{option}: the output of a file in the format {document} is a file of this format, which has no "
-                    "place for it; leave it out, or add --format text to read the lines as they are"
+                    f"{option}: the output of a file in the format {document.format} is a file of this format, which "
+                    "has no place for it; leave it out, or add --format text to read the lines as they are"
                 )
 
 
@@ -108,9 +119,8 @@ def translate(
             translator.require_torch("--reference")
         if request.verify and rank() > 0:
             return
-        document_format = format_of(request.format, request.source)
-        if document_format is not None:
-            document = open_document(request, document_format)
+        if request.document is not None:
+            document = open_document(request.document, request.source)
             write_whole(request.output, translate_document(translator, document, options, console))
             return
         identity = fingerprint(request, models, translator, options, parallel)
@@ -130,12 +140,12 @@ def translate(
                 translate_stream(translator, source, output, options, request.as_json, console)
 
 
-def open_document(request: TranslateRequest, format_: Format) -> Document | None:
+def open_document(options: DocumentOptions, source: Path | None) -> Document | None:
     """Read the input as a document; None in processes other than the first. Raises DataError."""
     if rank() > 0:
         return None
-    with open_raw_input(request.source) as stream:
-        return read_document(stream.read(), str(request.source or "standard input"), format_)
+    with open_raw_input(source) as stream:
+        return options.read(stream.read(), str(source or "standard input"))
 
 
 def fingerprint(

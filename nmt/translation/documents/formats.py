@@ -1,15 +1,52 @@
 """The formats of documents, by their names and by the endings of file names."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
 from nmt.errors import ConfigError
 from nmt.translation.documents.document import Content, Document
+from nmt.translation.documents.json_strings import read_json, read_json_lines
 from nmt.translation.documents.subtitles import read_srt, read_vtt
+from nmt.translation.documents.tables import read_table
 
-Format = Literal["srt", "vtt"]
+Format = Literal["srt", "vtt", "json", "jsonl", "csv", "tsv"]
 FORMATS: tuple[str, ...] = get_args(Format)
-_ENDINGS: dict[str, Format] = {".srt": "srt", ".vtt": "vtt"}
+_ENDINGS: dict[str, Format] = {f".{name}": name for name in get_args(Format)}
+
+
+@dataclass(frozen=True)
+class DocumentOptions:
+    """The format of a document, and which of its texts are translated."""
+
+    format: Format
+    column: str | None = None
+    """Name or number of a column, or a key."""
+    into: str | None = None
+    """Where the translation goes; None: in place of the text."""
+
+    def __post_init__(self) -> None:
+        for option, given, formats in (
+            ("--column", self.column, ("csv", "tsv", "json", "jsonl")),
+            ("--into", self.into, ("csv", "tsv", "jsonl")),
+        ):
+            if given is not None and self.format not in formats:
+                raise ConfigError(f"{option}: a file in the format {self.format} has no columns; leave it out")
+
+    def read(self, data: bytes, name: str) -> Document:
+        """Find the texts of a file. Raises DataError, with file and line, if it is damaged."""
+        content = Content.decode(data, name)
+        match self.format:
+            case "srt":
+                return read_srt(content)
+            case "vtt":
+                return read_vtt(content)
+            case "json":
+                return read_json(content, self.column)
+            case "jsonl":
+                return read_json_lines(content, self.column, self.into)
+            case "csv" | "tsv":
+                return read_table(content, self.format, self.column, self.into)
 
 
 def format_of(name: str | None, path: Path | None) -> Format | None:
@@ -22,11 +59,3 @@ def format_of(name: str | None, path: Path | None) -> Format | None:
     if name != "text" and name not in FORMATS:
         raise ConfigError(f"--format: found {name}, expected text, {', '.join(FORMATS)}")
     return next((known for known in get_args(Format) if known == name), None)
-
-
-def read_document(data: bytes, name: str, format_: Format) -> Document:
-    """Find the texts of a file of this format. Raises DataError, with file and line, if it is damaged."""
-    content = Content.decode(data, name)
-    if format_ == "srt":
-        return read_srt(content)
-    return read_vtt(content)

@@ -106,3 +106,24 @@ def test_many_texts_are_translated_in_order(
     source.write_text("\n\n".join(f"0:0:{n} --> 0:0:{n}\nword {n}" for n in range(60)))
     done = run_command("translate", "-m", model, "-i", source, "-q")
     assert done.stdout == source.read_text().replace("word", "WORD")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--column", "a"], "--column: lines of text have no columns; give the format, such as --format tsv"),
+        (["--into", "a"], "--into: lines of text have no columns"),
+        (["--format", "srt", "--column", "1"], "--column: a file in the format srt has no columns; leave it out"),
+        (["--format", "json", "--into", "a"], "--into: a file in the format json has no columns; leave it out"),
+    ],
+)
+def test_columns_belong_to_tables(model: Path, options: list[str], message: str) -> None:
+    done = run_command("translate", "-m", model, *options)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"error: {message}")
+
+
+def test_column_of_a_table_is_translated(model: Path, tmp_path: Path, capitals: list[str]) -> None:
+    (tmp_path / "a.CSV").write_text("id,en\n1,a cat\n2,a dog\n")
+    done = run_command("translate", "-m", model, "-i", tmp_path / "a.CSV", "--column", "en", "--into", "it", "-q")
+    assert done.stdout == "id,en,it\n1,a cat,A CAT\n2,a dog,A DOG\n", done.stderr

@@ -1,0 +1,141 @@
+"""Tables: CSV as in RFC 4180, with any of the usual separators, and TSV, whose fields are plain text."""
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Literal, NamedTuple
+
+from nmt.errors import ConfigError
+from nmt.translation.documents.document import Content, Document, Edit, Slot
+
+_SEPARATORS = ",;\t|"
+_QUOTED = re.compile(r'"(?:[^"]++|"")*+"')
+
+
+class _Field(NamedTuple):
+    """A field: its text and its span with quotes."""
+
+    text: str
+    start: int
+    end: int
+    quoted: bool = False
+
+
+class _Row(NamedTuple):
+    """The fields of a line, and the number of the line that it begins on."""
+
+    line: int
+    fields: Sequence[_Field]
+
+
+def read_table(
+    content: Content, format_: Literal["csv", "tsv"], column: str | None, into: str | None = None
+) -> Document:
+    """Find the texts of a column; their translations replace them or go to the column `into`, where that is empty.
+
+    A name is looked up in the first row, which is then not translated; a number counts columns from 1. A column `into`
+    that does not exist is added after the last one. Raises ConfigError for an unknown column, DataError for a row with
+    another number of columns than the first.
+    """
+    separator = _separator(content.text) if format_ == "csv" else "\t"
+    rows = list(_rows(content, separator) if format_ == "csv" else _plain_rows(content))
+    if not rows:
+        return Document(content, [])
+    first = [field.text.strip() for field in rows[0].fields]
+    width = len(first)
+    for row in rows:
+        if len(row.fields) != width:
+            raise content.error(
+                row.fields[0].start, f"found {len(row.fields)} columns, expected {width} as in line {rows[0].line}"
+            )
+    if column is None:
+        raise ConfigError(f"--column: which column is translated? give its name or number; found {', '.join(first)}")
+    has_header = not column.isdecimal() or (into is not None and not into.isdecimal())
+    source = _index("--column", column, first)
+    if source == width:
+        raise ConfigError(f"--column {column}: no such column; found {', '.join(first)}")
+    target = source if into is None else _index("--into", into, first)
+    quote = partial(_quoted, separator) if format_ == "csv" else _plain
+    slots, edits = [], []
+    if target == width and into is not None and has_header:
+        edits.append(
+            Edit(rows[0].fields[-1].end, rows[0].fields[-1].end, separator + quote(rows[0].fields[0].quoted, into))
+        )
+    for row in rows[has_header:]:
+        field, place = row.fields[source], f"line {row.line:,}"
+        if target == width:
+            end = row.fields[-1].end
+            write = partial(_as_new_field, separator, partial(quote, field.quoted))
+            slots.append(Slot(field.text, place, end, end, write, in_place=False))
+        elif target == source or not row.fields[target].text.strip():
+            span = row.fields[target]
+            write = partial(quote, field.quoted or span.quoted)
+            slots.append(Slot(field.text, place, span.start, span.end, write, in_place=target == source))
+    return Document(content, slots, edits)
+
+
+def _index(option: str, column: str, names: Sequence[str]) -> int:
+    """Return the index of a column, that after the last one if it does not exist."""
+    if not column.isdecimal():
+        return names.index(column) if column in names else len(names)
+    if not 1 <= int(column) <= len(names) + 1:
+        raise ConfigError(f"{option} {column}: no such column; there are {len(names)}")
+    return int(column) - 1
+
+
+def _as_new_field(separator: str, quote: partial[str], text: str) -> str:
+    return separator + quote(text)
+
+
+def _plain_rows(content: Content) -> Iterator[_Row]:
+    for number, line in enumerate(content.lines, 1):
+        fields, start = [], line.start
+        for text in line.text.split("\t"):
+            fields.append(_Field(text, start, start + len(text)))
+            start += len(text) + 1
+        if line.text:
+            yield _Row(number, fields)
+
+
+def _rows(content: Content, separator: str) -> Iterator[_Row]:
+    """Yield the rows of a CSV file without empty lines. Raises DataError for quotes that are not closed."""
+    text, position, row = content.text, 0, list[_Field]()
+    bare = re.compile(rf"[^{re.escape(separator)}\r\n]*")
+    while position < len(text) or row:
+        if text.startswith('"', position):
+            found = _QUOTED.match(text, position)
+            if found is None:
+                raise content.error(position, 'a field begins with " and has no closing one')
+            field = _Field(found[0][1:-1].replace('""', '"'), *found.span(), quoted=True)
+        else:
+            found = bare.match(text, position)
+            assert found is not None
+            field = _Field(found[0], *found.span())
+        row.append(field)
+        if text.startswith(separator, field.end):
+            position = field.end + 1
+            continue
+        position = field.end
+        if position < len(text) and text[position] not in "\r\n":
+            raise content.error(position, f"found {text[position : position + 20]!r} after a closing quote")
+        if len(row) > 1 or row[0].end > row[0].start:
+            yield _Row(content.line_number(row[0].start), row)
+        row = []
+        position += len(re.match(r"\r\n|\r|\n|", text[position : position + 2])[0])  # type: ignore[index]
+
+
+def _separator(text: str) -> str:
+    """Return the character that separates the fields of the first row: the most frequent one outside of quotes."""
+    first = re.match(r'(?:"(?:[^"]++|"")*+"|[^"\r\n])*+', text.lstrip("\r\n"))
+    bare = _QUOTED.sub("", first[0] if first else "")
+    return max(_SEPARATORS, key=bare.count)
+
+
+def _quoted(separator: str, quoted: bool, text: str) -> str:
+    if quoted or re.search(rf'["\r\n{re.escape(separator)}]', text):
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
+def _plain(_: bool, text: str) -> str:
+    return " ".join(re.split(r"[\t\r\n]+", text))
