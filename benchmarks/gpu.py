@@ -5,8 +5,8 @@
 Correctness: the losses, gradient norms and translations of five model variants, in fp32 and bf16, against those of the
 CPU; a resumed training against an uninterrupted one; a batch that does not fit into memory against one that does.
 Speed: milliseconds of an update and of the host's part in it, kernels an update, calls that wait for the device, target
-tokens per second, the share of the measured rate of bf16 matrix products (model FLOP utilization, without attention
-scores), and tokens per second of greedy and beam search. The sentences are random numbers, with lengths spread around
+tokens per second, the share of the measured and of the nominal rate of bf16 matrix products (model FLOP utilization,
+without attention scores), and tokens per second of greedy and beam search. The sentences are random numbers, with lengths spread around
 25 tokens.
 
 Prints a table and one JSON line. The exit code is 1 if a check fails. `--device cpu --tiny` takes seconds: it tests
@@ -55,6 +55,8 @@ VARIANTS: list[dict[str, object]] = [
 ]
 LARGEST_DIFFERENCE = {"fp32": 1e-4, "bf16": 3e-2}
 """Relative difference of losses and gradient norms after three updates: rounding, amplified by Adam."""
+NOMINAL_TERAFLOPS = {"B200": 2250, "H200": 989, "H100 PCIe": 756, "H100": 989, "A100": 312, "L40S": 362, "L4": 121}
+"""Dense bf16 products by NVIDIA's data sheets, by a part of the name of the device; the longer parts come first."""
 MEAN_LENGTH = 25
 DEMO = Path(__file__).parents[1] / "data" / "demo" / "train.tsv"
 
@@ -227,15 +229,23 @@ def training_speed(setup: Setup) -> list[Row]:
     seconds, host = run_updates(trained, batches)
     source, target = (sum(getattr(batch, f"{side}_tokens") for batch in batches) for side in ("source", "target"))
     waiting = waits(trained, batches[:2])
-    share = utilization(operations(trained.model), (source, target), seconds, product_rate(setup))
+    rate, nominal = product_rate(setup), nominal_rate(setup.device)
+    share = utilization(operations(trained.model), (source, target), seconds, rate)
     return [
         Row("update, ms", round(seconds / len(batches) * 1e3, 1)),
         Row("of it the host's part, ms", round(host * 1e3, 1)),
         Row("kernels an update", kernels_an_update(trained, batches[-3:])),
         Row("calls in an update that wait for the device", ", ".join(waiting) or "none", not waiting),
         Row("target tokens/s", round(target / seconds)),
-        Row("share of the rate of bf16 matrix products", f"{share:.1%}"),
+        Row("share of the measured rate of bf16 matrix products", f"{share:.1%}"),
+        Row("share of the nominal rate of this GPU", None if nominal is None else f"{share * rate / nominal:.1%}"),
     ]
+
+
+def nominal_rate(device: torch.device) -> float | None:
+    """Return the operations a second of dense bf16 products by the data sheet, None for a device not listed."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
+    return next((1e12 * rate for model, rate in NOMINAL_TERAFLOPS.items() if model in name), None)
 
 
 def run_updates(trained: Updater, batches: list[Batch]) -> tuple[float, float]:

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from benchmarks import gpu
 from nmt.decoding.hypothesis import Hypothesis
@@ -25,6 +26,14 @@ def test_tiny_run_on_a_cpu_measures_everything_and_passes(
     assert values["target tokens/s"] > 0
     assert values["beam 5, batches of 2,048 tokens: target tokens/s"] > 0
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "rate"), [("NVIDIA H200", 989e12), ("NVIDIA H100 PCIe", 756e12), ("NVIDIA L4", 121e12), ("Tesla T4", None)]
+)
+def test_nominal_rate_is_that_of_the_data_sheet(monkeypatch: pytest.MonkeyPatch, name: str, rate: float | None) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: name)
+    assert gpu.nominal_rate(torch.device("cuda")) == rate
 
 
 def test_a_failed_check_is_shown_and_ends_with_exit_code_1(
