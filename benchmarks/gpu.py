@@ -6,8 +6,8 @@ Correctness: the losses, gradient norms and translations of five model variants,
 CPU; a resumed training against an uninterrupted one; a batch that does not fit into memory against one that does.
 Speed: milliseconds of an update and of the host's part in it, kernels an update, calls that wait for the device, target
 tokens per second, the share of the measured and of the nominal rate of bf16 matrix products (model FLOP utilization,
-without attention scores), and tokens per second of greedy and beam search. The sentences are random numbers, with lengths spread around
-25 tokens.
+without attention scores), and tokens per second of greedy and beam search. The sentences are random numbers, with
+lengths spread around 25 tokens.
 
 Prints a table and one JSON line. The exit code is 1 if a check fails. `--device cpu --tiny` takes seconds: it tests
 this script, not a GPU.
