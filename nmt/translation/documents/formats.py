@@ -7,12 +7,13 @@ from typing import Literal, get_args
 from nmt.errors import ConfigError
 from nmt.translation.documents.document import Content, Document
 from nmt.translation.documents.json_strings import read_json, read_json_lines
+from nmt.translation.documents.po import declared_charset, read_po
 from nmt.translation.documents.subtitles import read_srt, read_vtt
 from nmt.translation.documents.tables import read_table
 
-Format = Literal["srt", "vtt", "json", "jsonl", "csv", "tsv"]
+Format = Literal["srt", "vtt", "json", "jsonl", "csv", "tsv", "po"]
 FORMATS: tuple[str, ...] = get_args(Format)
-_ENDINGS: dict[str, Format] = {f".{name}": name for name in get_args(Format)}
+_ENDINGS: dict[str, Format] = {f".{name}": name for name in get_args(Format)} | {".pot": "po"}
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class DocumentOptions:
 
     def read(self, data: bytes, name: str) -> Document:
         """Find the texts of a file. Raises DataError, with file and line, if it is damaged."""
-        content = Content.decode(data, name)
+        content = Content.decode(data, name, declared_charset(data) if self.format == "po" else None)
         match self.format:
             case "srt":
                 return read_srt(content)
@@ -45,6 +46,8 @@ class DocumentOptions:
                 return read_json(content, self.column)
             case "jsonl":
                 return read_json_lines(content, self.column, self.into)
+            case "po":
+                return read_po(content)
             case "csv" | "tsv":
                 return read_table(content, self.format, self.column, self.into)
 

@@ -1,0 +1,156 @@
+"""PO files of gettext: messages without a translation are translated, existing translations stay.
+
+https://www.gnu.org/software/gettext/manual/html_node/PO-Files.html
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from nmt.translation.documents.document import Content, Document, Edit, Line, Slot
+
+_KEYWORD = re.compile(r"\s*(msgctxt|msgid_plural|msgid|msgstr(?:\[\d+\])?)\s*(?=\")")
+_STRING = re.compile(r'\s*"((?:[^"\\]|\\.)*)"\s*\Z')
+_ESCAPE = re.compile(r"\\(x[\dA-Fa-f]+|[0-7]{1,3}|.)")
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", '"': '"', "\\": "\\"}
+_CHARSET = re.compile(rb"charset=([\w.:-]+)")
+_PLURAL_FORMS = re.compile(r"nplurals\s*=\s*(\d+)")
+
+
+@dataclass
+class _Field:
+    """A keyword with its string, and the span of the string with its quotes, over one or more lines."""
+
+    keyword: str
+    text: str
+    start: int
+    end: int
+
+    @property
+    def is_translation(self) -> bool:
+        return self.keyword.startswith("msgstr")
+
+
+@dataclass
+class _Entry:
+    """The fields of a message."""
+
+    fields: list[_Field] = field(default_factory=list)
+
+    def texts(self, keyword: str) -> list[str]:
+        """Return the string of a keyword in a list, which is empty without it."""
+        return [one.text for one in self.fields if one.keyword == keyword]
+
+    @property
+    def translations(self) -> list[_Field]:
+        """The fields `msgstr`, or `msgstr[0]` and those that follow."""
+        return [one for one in self.fields if one.is_translation]
+
+    @property
+    def is_header(self) -> bool:
+        """Whether it describes the file: it has the empty text and no context."""
+        return self.texts("msgid") == [""] and not self.texts("msgctxt")
+
+
+def declared_charset(data: bytes) -> str | None:
+    """Return the encoding in the header of a PO file, None for a template, which has CHARSET."""
+    found = _CHARSET.search(data[: 1 << 16])
+    return found[1].decode() if found and found[1] != b"CHARSET" else None
+
+
+def read_po(content: Content) -> Document:
+    """Find the messages without a translation. Raises DataError for what is no PO file.
+
+    The number of plural forms is that of the header's `Plural-Forms`: missing ones are added, surplus ones removed. The
+    first form is the translation of the singular if there are several, the others are that of the plural.
+    """
+    entries = list(_entries(content))
+    header = next((one.translations[0].text for one in entries if one.is_header), "")
+    stated = _PLURAL_FORMS.search(header)
+    slots: list[Slot] = []
+    edits: list[Edit] = []
+    for entry in entries:
+        translations = entry.translations
+        if entry.is_header or any(one.text for one in translations):
+            continue
+        singular, plural = entry.texts("msgid")[0], next(iter(entry.texts("msgid_plural")), None)
+        forms = len(translations)
+        if plural is not None and stated is not None:
+            forms = max(1, int(stated[1]))
+        place = f"line {content.line_number(entry.fields[0].start):,}"
+        for index in range(forms):
+            text = singular if plural is None or (index == 0 and forms > 1) else plural
+            write = partial(_quoted, line_end=content.line_end)
+            if index < len(translations):
+                start, end = translations[index].start, translations[index].end
+            else:
+                start = end = translations[-1].end
+                write = partial(_quoted, line_end=content.line_end, start=f"{content.line_end}msgstr[{index}] ")
+            slots.append(Slot(text, place, start, end, write, in_place=False))
+        for before, surplus in zip(translations[forms - 1 :], translations[forms:], strict=False):
+            edits.append(Edit(before.end, surplus.end, ""))
+    return Document(content, slots, edits)
+
+
+def _entries(content: Content) -> Iterator[_Entry]:
+    """Yield the messages. Raises DataError for lines that belong to none, and for incomplete ones."""
+    entry = _Entry()
+    for line in content.lines:
+        text = line.text.strip()
+        if not text or text.startswith("#"):
+            if entry.translations:
+                yield _complete(content, entry)
+                entry = _Entry()
+            continue
+        keyword = _KEYWORD.match(line.text)
+        start = keyword.end() if keyword else 0
+        string = _STRING.match(line.text, start)
+        if string is None or (keyword is None and not entry.fields):
+            raise content.error(line.start, f'found {text[:60]!r}, expected msgid, msgstr, a string in " or a comment')
+        value = _unescaped(content, line, string[1])
+        end = line.start + len(line.text.rstrip())
+        if keyword is None:
+            entry.fields[-1].text += value
+            entry.fields[-1].end = end
+            continue
+        if entry.translations and not keyword[1].startswith("msgstr"):
+            yield _complete(content, entry)
+            entry = _Entry()
+        entry.fields.append(_Field(keyword[1], value, line.start + start, end))
+    if entry.fields:
+        yield _complete(content, entry)
+
+
+def _complete(content: Content, entry: _Entry) -> _Entry:
+    """Return an entry that has a text, and a translation of each of its forms. Raises DataError for another one."""
+    keywords = [one.keyword for one in entry.fields if one.keyword != "msgctxt"]
+    count = len(entry.translations)
+    plural = ["msgid", "msgid_plural", *(f"msgstr[{index}]" for index in range(count))]
+    if count == 0 or keywords not in (["msgid", "msgstr"], plural):
+        raise content.error(
+            entry.fields[0].start,
+            f"found a message of {', '.join(keywords)}; expected msgid and msgstr, or msgid, msgid_plural, msgstr[0] …",
+        )
+    return entry
+
+
+def _unescaped(content: Content, line: Line, text: str) -> str:
+    def character(found: re.Match[str]) -> str:
+        code = found[1]
+        if code in _ESCAPES:
+            return _ESCAPES[code]
+        if code[0] not in "x01234567" or code == "x":
+            raise content.error(line.start, f"found the unknown escape \\{code}")
+        return chr(int(code[1:], 16) if code[0] == "x" else int(code, 8))
+
+    return _ESCAPE.sub(character, text)
+
+
+def _quoted(text: str, line_end: str, start: str = "") -> str:
+    """Return the string with quotes; a text of several lines begins with `""`, and each of its lines is one."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t").replace("\r", "\\r")
+    lines: Sequence[str] = [line.replace("\n", "\\n") for line in re.findall(r"[^\n]*\n|[^\n]+", escaped)]
+    if len(lines) > 1:
+        lines = ["", *lines]
+    return start + line_end.join(f'"{line}"' for line in lines or [""])
