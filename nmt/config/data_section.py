@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, Discriminator, Field, PlainValidator, Tag, WithJsonSchema, model_validator
 
-from nmt.config.section import File, PositiveInt, Section, SettingError, number_or_auto
+from nmt.config.section import File, Section, SettingError, number_or_auto
 
 _TOKENIZER_SYMBOL = re.compile("pad|unk|s|0x[0-9]{2}")
 _LANGUAGE_CODE = re.compile("[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
@@ -31,13 +31,40 @@ class Languages(Section):
     """Language of the translations."""
 
 
-class CorpusFile(Section):
-    """One parallel text: a tab-separated file, or two files with corresponding lines. Files may be gzipped."""
+FileFormat = Literal["tsv", "csv", "tmx", "xliff", "po", "jsonl"]
 
+
+def _is_column(value: object) -> int | str:
+    if isinstance(value, str) and value.strip() and value.isprintable():
+        return value
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value < 2**31:
+        return value
+    raise ValueError(f"found {value!r}, expected the number of a column, from 1, or its name")
+
+
+Column = Annotated[
+    int | str,
+    PlainValidator(_is_column),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string"}]}),
+]
+
+
+class CorpusFile(Section):
+    """One parallel text: a file with both languages, or two files with corresponding lines.
+
+    Files may be compressed (.gz, .bz2, .xz, .zst) or in a zip archive: `corpus.zip`, or `corpus.zip/NAME` for one of
+    several texts in it. `*` in a path stands for any name.
+    """
+
+    file: Annotated[File | None, Field(examples=["corpora/*.tmx"])] = None
+    """File with both languages."""
+    format: FileFormat | None = None
+    """Format of `file`; by default that of its name: .tsv or .txt, .csv, .tmx, .xlf or .xliff, .po, .jsonl."""
+    columns: Annotated[tuple[Column, Column], Field(strict=False)] = (1, 2)
+    """Columns of source and target, counted from 1 or by their names in the first line; for jsonl the keys, as in
+    [translation.en, translation.it]. [2, 1] reverses the direction."""
     tsv: Annotated[File | None, Field(examples=["train.tsv.gz"])] = None
-    """File with one sentence pair in each line, in columns separated by tabs."""
-    columns: Annotated[tuple[PositiveInt, PositiveInt], Field(strict=False)] = (1, 2)
-    """Columns of source and target in the tsv, counted from 1; [2, 1] reverses the direction."""
+    """Short for `file` with `format: tsv`: one sentence pair in each line, in columns separated by tabs."""
     source: Annotated[File | None, Field(examples=["train.en"])] = None
     """File with one source sentence in each line."""
     target: Annotated[File | None, Field(examples=["train.it"])] = None
@@ -49,21 +76,23 @@ class CorpusFile(Section):
 
     @property
     def files(self) -> dict[str, Path]:
-        """The files that it is read from, by key."""
-        named = {"tsv": self.tsv, "source": self.source, "target": self.target}
+        """The files as they are written in the recipe, by key."""
+        named = {"file": self.file, "tsv": self.tsv, "source": self.source, "target": self.target}
         return {key: path for key, path in named.items() if path is not None}
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
-        pair = (self.source is not None, self.target is not None)
-        if self.tsv is not None and any(pair):
-            raise ValueError("give either tsv, or source and target, not both")
-        if self.tsv is None and not all(pair):
-            raise ValueError("give either tsv: FILE, or both source: FILE and target: FILE")
-        if self.tsv is None and self.columns != (1, 2):
-            raise SettingError("columns", "belongs to a tsv, not to a pair of files")
+        if sorted(self.files) not in (["file"], ["tsv"], ["source", "target"]):
+            found = " and ".join(self.files) or "none of them"
+            raise ValueError(f"give either file: FILE, or both source: FILE and target: FILE; found {found}")
+        if self.format is not None and self.file is None:
+            raise SettingError("format", "belongs to `file`")
+        if self.source is not None and self.columns != (1, 2):
+            raise SettingError("columns", "belongs to a file with both languages, not to a pair of files")
         if self.columns[0] == self.columns[1]:
             raise SettingError("columns", f"must name two different columns, found {self.columns[0]} twice")
+        if isinstance(self.columns[0], str) != isinstance(self.columns[1], str):
+            raise SettingError("columns", "give the numbers of both columns, or the names of both")
         if self.tag is not None and _TOKENIZER_SYMBOL.fullmatch(self.tag):
             raise SettingError("tag", f"<{self.tag}> is a special symbol of the tokenizer; choose another name")
         return self

@@ -1,14 +1,29 @@
-"""Read the sentence pairs of a parallel text."""
+"""Read the sentence pairs of a parallel text, in any of its formats."""
 
-from collections.abc import Iterator
+import glob
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
 from pathlib import Path
+from typing import NamedTuple
 
-from nmt.config import CorpusFile, Languages
+from nmt.config import CorpusFile, FileFormat, Languages
 from nmt.errors import DataError
-from nmt.system.console import counted
-from nmt.text.opening import read_lines
+from nmt.text.archive import split_member, text_members
+from nmt.text.compression import compression_named
+from nmt.text.languages import is_language, primary_code
+from nmt.text.readers import Row
+from nmt.text.readers.gettext import read_po
+from nmt.text.readers.json_lines import language_keys, read_json_lines
+from nmt.text.readers.tables import header, read_csv, read_tsv
+from nmt.text.readers.two_files import read_two_files
+from nmt.text.readers.xml_units import declared_languages, read_units
+
+_FORMATS: dict[str, FileFormat] = {
+    ".csv": "csv", ".tmx": "tmx", ".xlf": "xliff", ".xliff": "xliff", ".sdlxliff": "xliff", ".mqxliff": "xliff",
+    ".po": "po", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl",
+}  # fmt: skip
+"""Formats by the suffixes of file names; all others are tsv."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,49 +38,139 @@ class SentencePair:
     """The line of that file, from 1, at which it begins."""
 
 
+class _Text(NamedTuple):
+    """One file with both languages, or two with one each."""
+
+    paths: tuple[Path, ...]
+    format: FileFormat
+
+
 def text_files(corpus: CorpusFile) -> dict[str, Path]:
     """Return the files on disk that a corpus is read from, by key; a file may be missing."""
-    return corpus.files
+    files: dict[str, Path] = {}
+    for key, path in corpus.files.items():
+        found = [split_member(match)[0] for match in _matches(path)] or [path]
+        files |= {key if len(found) == 1 else f"{key} {match.name}": match for match in found}
+    return files
+
+
+def way_of_reading(corpus: CorpusFile) -> str:
+    """Return the format of a corpus and the members of archives that it names: what decides how files are read."""
+    kind = "two files" if corpus.source is not None else _format(corpus, *corpus.files.values())
+    members = [split_member(path)[1] for path in corpus.files.values()]
+    return " ".join([kind, *(member for member in members if member is not None)])
 
 
 def read_pairs(corpus: CorpusFile, languages: Languages | None) -> Iterator[SentencePair]:
     """Yield the pairs of a corpus in order, as they stand in the file; a blank line is a pair of empty sentences.
 
-    `languages` select the sides of a file that names its languages; None if they are not known yet.
+    `languages` select the sides of a file that names its languages; None if they are not known yet: then they are the
+    first two of the file.
 
-    Raises DataError: a tsv line without its columns, or two files that differ in their number of lines.
+    Raises DataError, with file and line: no such file, what the format does not permit, two files that differ in their
+    number of lines.
     """
-    if corpus.tsv is not None:
-        return _read_tsv(corpus.tsv, corpus.columns)
-    return _read_two_files(*corpus.files.values())
+    for text in _texts(corpus, languages):
+        name = str(text.paths[0])
+        for line, source, target in _rows(text, corpus, languages):
+            yield SentencePair(source, target, name, line)
 
 
-def _read_tsv(path: Path, columns: tuple[int, int]) -> Iterator[SentencePair]:
-    source, target = columns
-    needed = max(columns)
-    for number, line in enumerate(read_lines(path), start=1):
-        fields = line.split("\t")
-        if len(fields) < needed:
-            if line.strip():
-                found = "1 column (no tab)" if len(fields) == 1 else f"{len(fields)} columns"
-                raise DataError(
-                    f"{path}:{number}: found {found}, expected at least {needed}, since the source is column {source} "
-                    f"and the target column {target}: {line if len(line) <= 60 else line[:60] + '…'!r}. "
-                    "Separate the columns with one tab, or set `columns` of this corpus in the recipe"
-                )
-            fields = [""] * needed
-        yield SentencePair(fields[source - 1], fields[target - 1], str(path), number)
+def named_languages(corpus: CorpusFile) -> list[str]:
+    """Return the languages that the first file of a corpus states, in its order; empty if it states none."""
+    text = next(_texts(corpus, None), None)
+    if text is None or corpus.file is None:
+        return []
+    path = text.paths[0]
+    if len(text.paths) == 2:
+        return [path.suffix[1:] for path in text.paths]
+    if text.format in ("tmx", "xliff"):
+        return declared_languages(path)
+    if text.format == "jsonl":
+        return [key.rpartition(".")[2] for key in language_keys(path)]
+    codes = [] if text.format == "po" else list(filter(is_language, header(path, text.format == "csv")))
+    return codes if len(codes) < 3 else [code for code in codes if code != "id"]  # rather a number than Indonesian
 
 
-def _read_two_files(source: Path, target: Path) -> Iterator[SentencePair]:
-    sources, targets = read_lines(source), read_lines(target)
-    for number, (source_line, target_line) in enumerate(zip_longest(sources, targets), start=1):
-        if source_line is None or target_line is None:
-            total = number + sum(1 for _ in (targets if source_line is None else sources))
-            short, long = (source, target) if source_line is None else (target, source)
-            raise DataError(
-                f"{long}:{number}: no line to pair with: {long} has {counted(total, 'line')}, {short} has "
-                f"{number - 1:,}. "
-                "The two files must hold a sentence and its translation on lines of the same number"
-            )
-        yield SentencePair(source_line, target_line, str(source), number)
+def _texts(corpus: CorpusFile, languages: Languages | None) -> Iterator[_Text]:
+    """Yield what a corpus consists of: patterns replaced by files, archives by their members."""
+    patterns = list(corpus.files.values())
+    found = [_existing(pattern) for pattern in patterns]
+    if len({*map(len, found)}) > 1:
+        counts = " and ".join(f"{pattern} {len(paths):,}" for pattern, paths in zip(patterns, found, strict=True))
+        raise DataError(f"expected equally many files of both languages, found for {counts}")
+    for paths in zip(*found, strict=True):
+        members = _members(paths[0], languages) if corpus.file is not None and corpus.format is None else []
+        if len(members) == 2:
+            yield _Text(tuple(paths[0] / member for member in members), "tsv")
+        else:
+            yield _Text(paths, _format(corpus, paths[0].joinpath(*members)))
+
+
+def _existing(pattern: Path) -> list[Path]:
+    """Return the files that a path stands for. Raises DataError if a pattern stands for none, or for a folder."""
+    matches = _matches(pattern)
+    if not matches:
+        raise DataError(f"{pattern}: no file has such a name")
+    if folder := next((match for match in matches if match.is_dir()), None):
+        raise DataError(f"{folder}: expected a file, found a folder; to read the files in it: {folder}/*.SUFFIX")
+    return matches
+
+
+def _matches(path: Path) -> list[Path]:
+    """Return the files that match a path with `*`, `?` or `[…]`, sorted; another path as it is."""
+    if not glob.has_magic(str(path)) or os.path.lexists(split_member(path)[0]):
+        return [path]
+    return [Path(match) for match in sorted(glob.glob(str(path), recursive=True))]
+
+
+def _members(path: Path, languages: Languages | None) -> Sequence[str]:
+    """Return the text in an archive: one member, or two with a language each; empty for another file."""
+    if path.suffix.lower() != ".zip" or not path.is_file():
+        return []
+    members = text_members(path)
+    if languages is not None:
+        sides = [primary_code(languages.source), primary_code(languages.target)]
+        by_code = {primary_code(Path(member).suffix[1:]): member for member in members}
+        if all(side in by_code for side in sides):
+            return [by_code[side] for side in sides]
+    if len(members) not in (1, 2):
+        shown = ", ".join(members[:10])
+        raise DataError(
+            f"{path}: found {len(members)} texts ({shown}); name one as `file: {path}/NAME`, or two as "
+            "source and target"
+        )
+    return members
+
+
+def format_named(path: Path) -> FileFormat:
+    """Return the format that the name of a file stands for."""
+    without = path.with_suffix("") if compression_named(path.suffix.lower()) is not None else path
+    return _FORMATS.get(without.suffix.lower(), "tsv")
+
+
+def _format(corpus: CorpusFile, path: Path) -> FileFormat:
+    """Return the format of a file with both languages."""
+    return "tsv" if corpus.tsv is not None else corpus.format or format_named(path)
+
+
+def _rows(text: _Text, corpus: CorpusFile, languages: Languages | None) -> Iterator[Row]:
+    path, columns = text.paths[0], corpus.columns
+    if len(text.paths) == 2:
+        return read_two_files(path, text.paths[1])
+    if text.format == "tsv":
+        return read_tsv(path, columns, languages)
+    if text.format == "csv":
+        return read_csv(path, columns, languages)
+    if text.format == "jsonl":
+        keys = (columns[0], columns[1]) if isinstance(columns[0], str) and isinstance(columns[1], str) else None
+        if keys is None and columns != (1, 2):
+            raise DataError(f"{path}: `columns` of jsonl are keys, as in [translation.en, translation.it]")
+        return read_json_lines(path, keys, languages)
+    if text.format == "po":
+        if columns not in ((1, 2), (2, 1)):
+            raise DataError(f"{path}: `columns` of a PO file are [1, 2], or [2, 1] for the reverse direction")
+        return read_po(path, reverse=columns == (2, 1))
+    if columns != (1, 2):
+        raise DataError(f"{path}: a {text.format} file has no columns; its languages are chosen by `languages`")
+    return read_units(path, languages)

@@ -17,7 +17,7 @@ from nmt.config import CorpusFile, Data, Recipe
 from nmt.config.recorded import differences, with_old_keys
 from nmt.errors import DataError
 from nmt.system.ownership import PREPARED, is_directory_of
-from nmt.text.corpus import text_files
+from nmt.text.corpus import text_files, way_of_reading
 from nmt.text.opening import open_file
 from nmt.text.prepared import FileDigest, Manifest
 from nmt.text.tokenizer import tokenizer_files
@@ -70,7 +70,7 @@ def _corpus_settings(corpus: CorpusFile) -> dict[str, Any]:
     all tags matters, since each is a symbol of the tokenizer.
     """
     kept = corpus.model_dump(include={"columns"})
-    return {"kind": "tsv" if corpus.tsv is not None else "two files", **kept}
+    return {"kind": way_of_reading(corpus), **kept}
 
 
 def input_files(recipe: Recipe) -> dict[str, Path]:

@@ -1,12 +1,14 @@
-"""Sentence pairs are read from one tab-separated file or from two files with corresponding lines."""
+"""Sentence pairs are read from files in any format, from archives and by patterns."""
 
+import lzma
+import zipfile
 from pathlib import Path
 
 import pytest
 
-from nmt.config import CorpusFile
+from nmt.config import CorpusFile, Languages
 from nmt.errors import DataError
-from nmt.text.corpus import SentencePair, read_pairs
+from nmt.text.corpus import SentencePair, format_named, named_languages, read_pairs, text_files, way_of_reading
 
 
 def write(path: Path, content: str) -> Path:
@@ -46,3 +48,136 @@ def test_two_files_of_unequal_length_are_refused(tmp_path: Path, short: str, lon
     corpus = CorpusFile(source=tmp_path / "a.en", target=tmp_path / "a.it")
     with pytest.raises(DataError, match=rf"{long}:3: no line to pair with: .*{long} has 5 lines, .*{short} has 2\."):
         list(read_pairs(corpus, None))
+
+
+ENGLISH_ITALIAN = Languages(source="en", target="it")
+TMX = (
+    '<tmx><header srclang="en"/><body><tu><tuv xml:lang="en"><seg>{}</seg></tuv>'
+    '<tuv xml:lang="it"><seg>uno</seg></tuv></tu></body></tmx>'
+)
+ITALIAN_PO = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8"\n\nmsgid "one"\nmsgstr "uno"\n'
+ONE = [SentencePair("one", "uno")]
+
+
+def pairs(languages: Languages | None = ENGLISH_ITALIAN, **settings: object) -> list[SentencePair]:
+    return list(read_pairs(CorpusFile.model_validate(settings), languages))
+
+
+def archive(path: Path, **members: str) -> Path:
+    with zipfile.ZipFile(path, "w") as file:
+        for name, content in members.items():
+            file.writestr(name, content)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.tsv", "one\tuno\n"),
+        ("ita.txt", "one\tuno\tCC-BY 2.0\n"),
+        ("a.csv", 'en,it\n"one",uno\n'),
+        ("A.TMX", TMX.format("one")),
+        (
+            "a.xliff",
+            '<xliff source-language="en" target-language="it"><trans-unit><source>one</source><target>uno</target>'
+            "</trans-unit></xliff>",
+        ),
+        ("it.po", ITALIAN_PO),
+        ("a.jsonl", '{"en": "one", "it": "uno"}'),
+        ("a.unknown", "one\tuno"),
+    ],
+)
+def test_format_is_that_of_the_name(tmp_path: Path, name: str, content: str) -> None:
+    assert pairs(file=write(tmp_path / name, content)) == ONE
+    packed = tmp_path / f"{name}.xz"
+    packed.write_bytes(lzma.compress(content.encode()))
+    assert pairs(file=packed) == ONE
+    assert pairs(file=archive(tmp_path / "a.zip", **{f"folder/{name}": content, "README": "x"})) == ONE
+    assert pairs(file=write(tmp_path / "other", content), format=format_named(Path(name))) == ONE
+
+
+def test_pair_has_its_file_and_line(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "one\tuno\ntwo\tdue\n")
+    assert [(pair.file, pair.line) for pair in pairs(tsv=path)] == [(str(path), 1), (str(path), 2)]
+
+
+def test_moses_archive_of_opus_is_two_files(tmp_path: Path) -> None:
+    members = {"README": "x", "LICENSE": "x", "X.en-it.xml": "x", "X.en-it.it": "uno\n", "X.en-it.en": "one\n"}
+    path = archive(tmp_path / "en-it.txt.zip", **members)
+    assert pairs(file=path) == ONE
+    assert pairs(Languages(source="it", target="en"), file=path) == [SentencePair("uno", "one")]
+    assert pairs(None, file=path) == ONE
+    assert named_languages(CorpusFile(file=path)) == ["en", "it"]
+    assert pairs(source=path / "X.en-it.en", target=path / "X.en-it.it") == ONE
+    assert pairs(file=path)[0].file == str(path / "X.en-it.en")
+    several = archive(tmp_path / "all.zip", **{**members, "X.en-it.de": "eins"})
+    assert pairs(file=several) == ONE
+    with pytest.raises(DataError, match=r"all\.zip: found 3 texts \(X\.en-it\.de, .*; name one as `file: .*zip/NAME`"):
+        pairs(None, file=several)
+
+
+def test_pattern_stands_for_all_files_in_order(tmp_path: Path) -> None:
+    (tmp_path / "below").mkdir()
+    for name in ("b.tmx", "a.tmx", "below/c.tmx"):
+        write(tmp_path / name, TMX.format(name))
+    assert [pair.source for pair in pairs(file=tmp_path / "*.tmx")] == ["a.tmx", "b.tmx"]
+    assert [pair.source for pair in pairs(file=tmp_path / "**" / "*.tmx")] == ["a.tmx", "b.tmx", "below/c.tmx"]
+    files = text_files(CorpusFile(file=tmp_path / "*.tmx"))
+    assert files == {"file a.tmx": tmp_path / "a.tmx", "file b.tmx": tmp_path / "b.tmx"}
+    write(tmp_path / "[x].tsv", "one\tuno")
+    assert pairs(tsv=tmp_path / "[x].tsv") == ONE
+
+
+def test_patterns_of_two_sides_are_paired(tmp_path: Path) -> None:
+    for name in ("a.en", "a.it", "b.en", "b.it"):
+        write(tmp_path / name, f"{name}\n")
+    found = pairs(source=tmp_path / "*.en", target=tmp_path / "*.it")
+    assert found == [SentencePair("a.en", "a.it"), SentencePair("b.en", "b.it")]
+    (tmp_path / "b.it").unlink()
+    with pytest.raises(DataError, match=r"expected equally many files of both languages, found for .*en 2 and .*it 1"):
+        pairs(source=tmp_path / "*.en", target=tmp_path / "*.it")
+
+
+def test_pattern_without_files_and_folders_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"/\*\.tmx: no file has such a name"):
+        pairs(file=tmp_path / "*.tmx")
+    assert text_files(CorpusFile(file=tmp_path / "*.tmx")) == {"file": tmp_path / "*.tmx"}
+    (tmp_path / "a.tmx").mkdir()
+    for path in (tmp_path / "*.tmx", tmp_path / "a.tmx"):
+        with pytest.raises(DataError, match=r"a\.tmx: expected a file, found a folder; .*/a\.tmx/\*\.SUFFIX"):
+            pairs(file=path)
+
+
+def test_columns_must_fit_the_format(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="a tmx file has no columns"):
+        pairs(file=write(tmp_path / "a.tmx", TMX), columns=(2, 1))
+    with pytest.raises(DataError, match=r"`columns` of jsonl are keys, as in \[translation\.en"):
+        pairs(file=write(tmp_path / "a.jsonl", "{}"), columns=(2, 1))
+    with pytest.raises(DataError, match=r"`columns` of a PO file are \[1, 2\], or \[2, 1\]"):
+        pairs(file=write(tmp_path / "a.po", ITALIAN_PO), columns=("a", "b"))
+    assert pairs(file=tmp_path / "a.po", columns=(2, 1)) == [SentencePair("uno", "one")]
+    nested = write(tmp_path / "b.jsonl", '{"a": {"x": "one"}, "b": "uno"}')
+    assert pairs(file=nested, columns=("a.x", "b")) == ONE
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("a.tsv", "one\tuno\n", []),
+        ("a.csv", "id,it,en\n1,uno,one\n", ["it", "en"]),
+        ("a.tmx", TMX.format("one"), ["en", "it"]),
+        ("a.jsonl", '{"translation": {"it": "uno", "en": "one"}}', ["it", "en"]),
+        ("a.po", ITALIAN_PO, []),
+        ("a.tmx", "<tmx/>", []),
+    ],
+)
+def test_languages_that_a_file_names(tmp_path: Path, name: str, content: str, expected: list[str]) -> None:
+    assert named_languages(CorpusFile(file=write(tmp_path / name, content))) == expected
+
+
+def test_way_of_reading_names_format_and_members(tmp_path: Path) -> None:
+    path = archive(tmp_path / "a.zip", **{"x.tmx": TMX})
+    assert way_of_reading(CorpusFile(file=path / "x.tmx")) == "tmx x.tmx"
+    assert way_of_reading(CorpusFile(tsv=Path("a.tmx"))) == "tsv"
+    assert way_of_reading(CorpusFile(source=Path("a"), target=Path("b"))) == "two files"
+    assert way_of_reading(CorpusFile(file=Path("*.po.gz"))) == "po"

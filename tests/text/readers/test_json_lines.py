@@ -1,0 +1,78 @@
+"""JSON lines: keys, nested keys and keys by language; errors with the line."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from nmt.config import Languages
+from nmt.errors import DataError
+from nmt.text.readers import Row
+from nmt.text.readers.json_lines import Keys, language_keys, read_json_lines
+
+ENGLISH_ITALIAN = Languages(source="en", target="it")
+
+
+def rows(folder: Path, content: str, keys: Keys | None = None) -> list[Row]:
+    (folder / "a.jsonl").write_text(content, encoding="utf-8")
+    return list(read_json_lines(folder / "a.jsonl", keys, ENGLISH_ITALIAN))
+
+
+@pytest.mark.parametrize(
+    ("found", "keys"),
+    [
+        ({"en": "one", "it": "uno"}, None),
+        ({"id": 7, "translation": {"it": "uno", "en": "one"}}, None),
+        ({"x": {"eng_Latn": "one", "ita_Latn": "uno"}}, None),
+        ({"id": "7", "en-US": "one", "it": "uno"}, None),
+        ({"a": {"b": {"c": "one"}}, "d": "uno"}, ("a.b.c", "d")),
+        ({"a.b": "one", "a": {"b": "x"}, "d": "uno"}, ("a.b", "d")),
+    ],
+)
+def test_keys_are_found(tmp_path: Path, found: object, keys: Keys | None) -> None:
+    line = json.dumps(found)
+    assert rows(tmp_path, f"{line}\n\n{line}\r\n", keys) == [Row(1, "one", "uno"), Row(3, "one", "uno")]
+
+
+def test_texts_are_one_line_and_null_is_empty(tmp_path: Path) -> None:
+    content = '{"en": "one\\ntwo \\r\\n three", "it": null}\n{"en": "\\u00e8", "it": "a\\u2028b"}\n'
+    assert rows(tmp_path, content) == [Row(1, "one two three", ""), Row(2, "è", "a b")]
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ('{"en": 1, "it": "x"}', "en: expected text, found 1"),
+        ('{"en": "x", "de": "x"}', r"no keys of both languages; .* found the keys en, de"),
+        ("{}", "no keys of both languages; .* found the keys of an empty object"),
+        ('[{"en": "x"}]', "expected a JSON object a line, found "),
+        ("[", "not a JSON object: .*; in a file that is one JSON array, write one object a line: jq "),
+        ("{'en': 'x'}", "not a JSON object: Expecting property name"),
+        ('{"en": "\\ud800", "it": "x"}', "en: found half of a surrogate pair"),
+        ("[" * 100_000, "not a JSON object: "),
+        ('"text"', "expected a JSON object a line"),
+    ],
+)
+def test_error_names_the_line(tmp_path: Path, line: str, problem: str) -> None:
+    with pytest.raises(DataError, match=rf"a\.jsonl:2: {problem}"):
+        rows(tmp_path, f"\n{line}\n")
+
+
+def test_missing_key_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"a\.jsonl:2: no key 'a\.it'; found a, b"):
+        rows(tmp_path, '{"a": {"en": "1", "it": "2"}}\n{"a": {"en": "1"}, "b": 2}\n', ("a.en", "a.it"))
+
+
+def test_language_keys_are_those_of_the_first_object(tmp_path: Path) -> None:
+    rows(tmp_path, '\n{"translation": {"it": "uno", "en": "one"}, "other": {"x": 1}}\n')
+    assert language_keys(tmp_path / "a.jsonl") == ["translation.it", "translation.en"]
+    (tmp_path / "empty").write_text("")
+    assert language_keys(tmp_path / "empty") == []
+
+
+def test_random_bytes_end_with_an_error(tmp_path: Path) -> None:
+    generator = random.Random(1)
+    (tmp_path / "a").write_bytes(b"".join(generator.randbytes(20) + b"\n" for _ in range(10_000)))
+    with pytest.raises(DataError, match=f"^{tmp_path}/a: expected text"):
+        list(read_json_lines(tmp_path / "a", None, None))
