@@ -13,9 +13,9 @@ from nmt.text.archive import split_member, text_members
 from nmt.text.compression import compression_named
 from nmt.text.languages import is_language, primary_code
 from nmt.text.readers import Row
+from nmt.text.readers.columns import header, read_csv, read_tsv
 from nmt.text.readers.gettext import read_po
 from nmt.text.readers.json_lines import language_keys, read_json_lines
-from nmt.text.readers.tables import header, read_csv, read_tsv
 from nmt.text.readers.two_files import read_two_files
 from nmt.text.readers.xml_units import declared_languages, read_units
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nmt.config import Languages
 from nmt.errors import DataError
 from nmt.text.readers import Row
-from nmt.text.readers.tables import Columns, header, read_csv, read_tsv
+from nmt.text.readers.columns import Columns, header, read_csv, read_tsv
 
 ENGLISH_ITALIAN = Languages(source="en", target="it")
 
