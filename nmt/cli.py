@@ -150,6 +150,14 @@ Output = Annotated[
         "--output", "-o", help="Write this file instead of stdout.", metavar="FILE", rich_help_panel="Input and output"
     ),
 ]
+To = Annotated[
+    str | None,
+    Option(
+        metavar="CODE",
+        help="Target language, such as zh; required for a model that has several.",
+        rich_help_panel="Input and output",
+    ),
+]
 Beam = Annotated[
     int | None,
     Option(min=1, help="Hypotheses kept for each sentence; 1 is greedy search.", metavar="K", rich_help_panel="Search"),
@@ -260,6 +268,7 @@ def translate(
     model: Models = None,
     source: Input = None,
     output: Output = None,
+    to: To = None,
     beam: Beam = None,
     n_best: NBest = 1,
     device: Device = "auto",
@@ -292,7 +301,7 @@ def translate(
 
         request = TranslateRequest(
             model or (), source, output, beam, n_best, overrides or (), glossary, alignment, reference, prefixes, json,
-            verify, document_format, column, into,
+            verify, document_format, column, into, to,
         )  # fmt: skip
         translate_stage(request, runtime_settings(device, threads, precision), engine, console)
 

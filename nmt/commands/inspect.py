@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from nmt.config import load_recipe
+from nmt.config import Languages, load_recipe
 from nmt.errors import ConfigError, NMTError
 from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
 from nmt.model.contents import bytes_to_decode, nearest_pieces, parameters_by_part
@@ -149,7 +149,7 @@ def _rows(content: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the table that describes a model."""
     sizes, limits, tokenizer = content["sizes"], content["limits"], content["tokenizer"]
     parts, decoding, training = content["parameters"], content["decoding"], content["training"]
-    yield "model", f"{content['model']}, {content['languages']['source']} → {content['languages']['target']}"
+    yield "model", f"{content['model']}, {Languages.model_validate(content['languages']).names}"
     yield "layers", f"{sizes['encoder_layers']} of the encoder, {sizes['decoder_layers']} of the decoder"
     yield "sizes", f"dim {sizes['dim']}, feed-forward {sizes['feed_forward']}, {counted(sizes['heads'], 'head')}"
     yield "kind", f"{sizes['positions']} positions, {sizes['norm']}-norm, {sizes['activation']}"

@@ -49,7 +49,7 @@ def _current_corpus(recipe: Recipe, verify: bool) -> PreparedCorpus | str:
     if reason is not None:
         return reason
     try:
-        return PreparedCorpus.open(recipe.prepared_directory, recipe.data, verify)
+        return PreparedCorpus.open(recipe.prepared_directory, recipe, verify)
     except DataError as error:
         return str(error)
 
@@ -87,7 +87,7 @@ def _prepare(recipe: Recipe, console: Console) -> PreparedCorpus:
     _report(manifest, console)
     _warn_of_overlaps(manifest.overlaps, console)
     console.info(f"prepared {directory} in {time.perf_counter() - started:.0f} s")
-    return PreparedCorpus.open(directory, recipe.data)
+    return PreparedCorpus.open(directory, recipe)
 
 
 def _overlaps(recipe: Recipe, manifest: Manifest, console: Console) -> tuple[Overlap, ...]:

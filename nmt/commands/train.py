@@ -17,7 +17,7 @@ from nmt.system import distributed
 from nmt.system.console import Console, counted
 from nmt.system.device import check_machine, choose_device, memory_explained, reuse_freed_memory, set_threads
 from nmt.system.files import replace_link
-from nmt.text.corpus import SentencePair, read_pairs
+from nmt.text.corpus import read_pairs
 from nmt.text.prepared import PreparedCorpus
 from nmt.text.provenance import why_stale
 from nmt.training.auto_batch import choose_batch_tokens
@@ -29,7 +29,7 @@ from nmt.training.resume import check_may_continue, check_run_directory
 from nmt.training.run import RunDirectory
 from nmt.training.run_log import check_tensorboard
 from nmt.training.signals import Interruption, handled_signals
-from nmt.training.validation import Evaluation, evaluate
+from nmt.training.validation import Evaluation, ScoredText, evaluate, validation_texts
 
 LATEST = Path("runs/latest")
 """Link in the current directory to the last trained run, the default model of `nmt translate`."""
@@ -58,7 +58,7 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> Outcome:
     """
     run = RunDirectory(recipe.run)
     with console.status("checking the recipe, its texts and this machine"):
-        test_pairs = check_recipe(recipe, run, restart)
+        tests = check_recipe(recipe, run, restart)
     with run.locked(console.warn):
         corpus = prepared_corpus(recipe, run, console, restart)
         with (
@@ -77,7 +77,7 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> Outcome:
                 training = open_training(with_max_length(recipe, corpus), corpus, run, console)
             training.print_sizes()
             reason = training.train(interruption)
-            test = finish(training.recipe, corpus, run, console, interruption, test_pairs)
+            test = finish(training.recipe, corpus, run, console, interruption, tests)
         return Outcome(training.progress.step, reason, interruption.signal, test)
 
 
@@ -98,7 +98,7 @@ def dry_run(recipe: Recipe, console: Console) -> str:
     check_recipe(recipe, run, restart=False)
     if why_stale(recipe) is None:  # also while a training holds the run
         check_may_continue(recipe, run)
-        corpus = PreparedCorpus.open(recipe.prepared_directory, recipe.data)
+        corpus = PreparedCorpus.open(recipe.prepared_directory, recipe)
     else:
         with run.locked():
             corpus = prepared_corpus(recipe, run, console, restart=False)
@@ -122,8 +122,8 @@ def check_settings(recipe: Recipe) -> None:
     check_freeze(recipe)
 
 
-def check_recipe(recipe: Recipe, run: RunDirectory, restart: bool) -> list[SentencePair]:
-    """Raise ConfigError, DataError or ModelError for all that can be refused without a corpus; return the test text."""
+def check_recipe(recipe: Recipe, run: RunDirectory, restart: bool) -> list[ScoredText]:
+    """Raise ConfigError, DataError or ModelError for all that can be refused without a corpus; return test texts."""
 
     def check_files() -> None:
         check_run_directory(recipe)
@@ -136,7 +136,7 @@ def check_recipe(recipe: Recipe, run: RunDirectory, restart: bool) -> list[Sente
     check_settings(recipe)
     set_threads(recipe.runtime)
     reuse_freed_memory()
-    return read_test(recipe)
+    return read_tests(recipe)
 
 
 def prepared_corpus(recipe: Recipe, run: RunDirectory, console: Console, restart: bool) -> PreparedCorpus:
@@ -155,7 +155,7 @@ def prepared_corpus(recipe: Recipe, run: RunDirectory, console: Console, restart
         return corpus.manifest.fingerprint
 
     fingerprint = distributed.on_rank_zero(prepare_if_needed)
-    corpus = PreparedCorpus.open(recipe.prepared_directory, recipe.data)
+    corpus = PreparedCorpus.open(recipe.prepared_directory, recipe)
     if corpus.manifest.fingerprint != fingerprint:
         raise DataError(
             f"{recipe.prepared_directory}: rank {distributed.rank()} finds another corpus there than rank 0; "
@@ -188,15 +188,17 @@ def with_max_length(recipe: Recipe, corpus: PreparedCorpus) -> Recipe:
     return recipe.model_copy(update={"decode": recipe.decode.model_copy(update={"max_length": longest})})
 
 
-def read_test(recipe: Recipe) -> list[SentencePair]:
-    """Return the test text, empty if there is none: faults in it are reported before hours of training, not after."""
-    if recipe.data.test is None:
-        return []
-    pairs = list(read_pairs(recipe.data.test, recipe.languages))
-    if not pairs:
-        files = ", ".join(map(str, recipe.data.test.files.values()))
-        raise DataError(f"data.test: {files}: no sentence pairs in it; expected one pair a line")
-    return pairs
+def read_tests(recipe: Recipe) -> list[ScoredText]:
+    """Return the test texts: faults in them are reported before hours of training, not after."""
+    texts = []
+    for key, corpus in recipe.data.test_texts.items():
+        pairs = list(read_pairs(corpus, recipe.languages_of(corpus)))
+        if not pairs:
+            files = ", ".join(map(str, corpus.files.values()))
+            raise DataError(f"{key}: {files}: no sentence pairs in it; expected one pair a line")
+        sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
+        texts.append(ScoredText(sources, references, recipe.target_of(corpus), corpus.tag))
+    return texts
 
 
 def finish(
@@ -205,18 +207,18 @@ def finish(
     run: RunDirectory,
     console: Console,
     interruption: Interruption,
-    test_pairs: list[SentencePair],
+    tests: list[ScoredText],
 ) -> Evaluation | None:
-    """Link the run as the latest one, choose alignment heads, and evaluate on the test text, unless interrupted."""
+    """Link the run as the latest one, choose alignment heads, and evaluate on the test texts, unless interrupted."""
     if distributed.rank() == 0:
         link_latest(run.path, console)
     interruption.synchronize()  # also waits until the last checkpoint is on the disk
     if interruption.signal is None and corpus.valid is not None:
         with console.status("measuring which attention heads align words"):
             interruption.unless_stopped(partial(record_alignment, recipe, corpus, run))
-    if interruption.signal is not None or not test_pairs:
+    if interruption.signal is not None or not tests:
         return None
-    result = interruption.unless_stopped(partial(evaluate_test, recipe, test_pairs, run, console))
+    result = interruption.unless_stopped(partial(evaluate_tests, recipe, tests, run, console))
     if result is None:
         console.info("the test text is not scored; the same command does it")
     return result
@@ -226,26 +228,34 @@ def record_alignment(recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory) 
     """Record in the best checkpoint which of its attention heads align words best, measured on the validation text."""
     loaded = load_model(run.best, choose_device(recipe.runtime))
     source, target = loaded.tokenizers.source, loaded.tokenizers.target
-    pairs = zip(corpus.valid_sources, corpus.valid_references, strict=True)
-    encoded = [(source.encode(line), target.encode(text)) for line, text in pairs]
-    heads = best_heads(BatchRunner([loaded.model]), encoded, SearchOptions.from_settings(loaded.decode).batch_tokens)
+    encoded, tags = [], 0
+    for text in validation_texts(recipe, corpus):
+        tag = loaded.languages.target_tag(text.language)
+        before = [] if tag is None else [source.tag_id(tag)]
+        encoded += [
+            ([*before, *source.encode(line)], target.encode(reference))
+            for line, reference in zip(text.sources, text.references, strict=True)
+        ]
+        tags = len(before)
+    budget = SearchOptions.from_settings(loaded.decode).batch_tokens
+    heads = best_heads(BatchRunner([loaded.model]), encoded, budget, tags)
     if heads is not None and distributed.rank() == 0:
         keep_alignment(run.best, heads)
 
 
-def evaluate_test(recipe: Recipe, pairs: list[SentencePair], run: RunDirectory, console: Console) -> Evaluation:
-    """Translate the test text with the best checkpoint as `nmt translate` does; write translations and scores."""
-    assert recipe.data.test is not None
+def evaluate_tests(recipe: Recipe, texts: list[ScoredText], run: RunDirectory, console: Console) -> Evaluation:
+    """Translate the test texts with the best checkpoint as `nmt translate` does; write translations and scores."""
     loaded = load_model(run.best, choose_device(recipe.runtime))
-    console.info(f"translating {counted(len(pairs), 'test sentence')} with {run.best} …")
-    sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    with console.progress_through("testing", len(pairs), "sentences") as show:
-        result = evaluate(loaded, recipe.runtime, sources, references, recipe.data.test.tag, show)
+    sentences = sum(len(text.sources) for text in texts)
+    console.info(f"translating {counted(sentences, 'test sentence')} with {run.best} …")
+    with console.progress_through("testing", sentences, "sentences") as show:
+        result = evaluate(loaded, recipe.runtime, texts, show)
     if distributed.rank() == 0:
         run.write("test.txt", result.as_text())
         run.write("test.json", result.as_json())
-    for score in result.scores:
-        console.info(f"test {score.name} {score.value:.2f}  {score.signature}")
+    for language, score in result.scores:
+        name = f"{language} {score.name}" if result.by_language else score.name
+        console.info(f"test {name} {score.value:.2f}  {score.signature}")
     return result
 
 

@@ -47,6 +47,7 @@ class TranslateRequest:
     format: str | None = None  # the format of a document; None: by the name of the input
     column: str | None = None
     into: str | None = None
+    to: str | None = None  # the target language
 
     @property
     def document(self) -> DocumentOptions | None:
@@ -113,7 +114,7 @@ def translate(
     reuse_freed_memory()
     with connect(runtime):
         translator = Translator.load(models[0], runtime, engine, models[1:], thread_count(runtime))
-        options = translator.options(request.beam, request.n_best, request.overrides)
+        options = translator.options(request.beam, request.n_best, request.overrides, request.to)
         options = replace(options, glossary=glossary, alignment=request.alignment)
         if request.reference is not None:
             translator.require_torch("--reference")

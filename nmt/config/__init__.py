@@ -13,7 +13,16 @@ are a `ConfigError` that lists all of them with file, line and ``section.key``.
 2048
 """
 
-from nmt.config.data_section import CorpusFile, Data, FileFormat, Filters, Languages, RuleName, TokenizerSettings
+from nmt.config.data_section import (
+    CorpusFile,
+    Data,
+    FileFormat,
+    Filters,
+    LanguagePair,
+    Languages,
+    RuleName,
+    TokenizerSettings,
+)
 from nmt.config.decode_section import DecodeSettings, MaxLength, Sampling
 from nmt.config.loading import load_recipe, override_decode, recipe_schema, recipe_to_yaml
 from nmt.config.model_section import ModelSettings
@@ -21,7 +30,7 @@ from nmt.config.recipe import Recipe, RuntimeSettings
 from nmt.config.train_section import Stop, TrainSettings
 
 __all__ = [
-    "CorpusFile", "Data", "DecodeSettings", "FileFormat", "Filters", "Languages", "MaxLength", "ModelSettings",
-    "Recipe", "RuleName", "RuntimeSettings", "Sampling", "Stop", "TokenizerSettings", "TrainSettings", "load_recipe",
-    "override_decode", "recipe_schema", "recipe_to_yaml",
+    "CorpusFile", "Data", "DecodeSettings", "FileFormat", "Filters", "LanguagePair", "Languages", "MaxLength",
+    "ModelSettings", "Recipe", "RuleName", "RuntimeSettings", "Sampling", "Stop", "TokenizerSettings", "TrainSettings",
+    "load_recipe", "override_decode", "recipe_schema", "recipe_to_yaml",
 ]  # fmt: skip

@@ -1,12 +1,13 @@
 """The sections on text: languages, files, filters, tokenizer."""
 
 import re
+import unicodedata
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, Discriminator, Field, PlainValidator, Tag, WithJsonSchema, model_validator
 
-from nmt.config.section import File, Section, SettingError, number_or_auto
+from nmt.config.section import File, OneOrMore, Section, SettingError, number_or_auto
 
 _TOKENIZER_SYMBOL = re.compile("pad|unk|s|0x[0-9]{2}")
 _LANGUAGE_CODE = re.compile("[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
@@ -22,13 +23,50 @@ def _is_code(name: str) -> str:
 Language = Annotated[str, AfterValidator(_is_code)]
 
 
+class LanguagePair(NamedTuple):
+    """The languages of one text."""
+
+    source: str
+    target: str
+
+
 class Languages(Section):
     """The direction of translation, as ISO 639 codes with optional script or region."""
 
     source: Annotated[Language, Field(examples=["en"])]
     """Language of the input."""
-    target: Annotated[Language, Field(examples=["it"])]
-    """Language of the translations."""
+    target: Annotated[OneOrMore[Language], Field(examples=["it", ["it", "zh"]])]
+    """Language of the translations, or a list of them: one model for several target languages."""
+
+    @model_validator(mode="after")
+    def _targets_differ(self) -> Self:
+        if not self.target:
+            raise SettingError("target", "found nothing, expected a language, or a list of languages")
+        if twice := next((code for number, code in enumerate(self.target) if code in self.target[:number]), None):
+            raise SettingError("target", f"{twice} is in the list twice")
+        return self
+
+    @property
+    def names(self) -> str:
+        """The direction as text: `en → it`, `en → it, zh`."""
+        return f"{self.source} → {', '.join(self.target)}"
+
+    def chosen_target(self, code: str | None, key: str) -> str:
+        """Return the target language that `code` names; the only one for None.
+
+        Raises SettingError about `key`, an option or a setting, for another language, and for None with several.
+        """
+        if code in self.target:
+            return code
+        if code is None and len(self.target) == 1:
+            return self.target[0]
+        several = ", ".join(self.target[:-1]) + " or " * (len(self.target) > 1) + self.target[-1]
+        found = "is not set" if code is None else f"found {code}"
+        raise SettingError(key, f"{found}, expected {several}, the target language{'s' * (len(self.target) > 1)}")
+
+    def target_tag(self, code: str) -> str | None:
+        """Return the tag that requests a translation into a language: `2zh`; None if there is only one language."""
+        return f"2{code}" if len(self.target) > 1 else None
 
 
 FileFormat = Literal["tsv", "csv", "tmx", "xliff", "po", "jsonl"]
@@ -73,6 +111,8 @@ class CorpusFile(Section):
     """How often each pair occurs in an epoch: 2 is twice, 0.5 is in every other epoch on average."""
     tag: Annotated[str | None, Field(pattern=r"^[a-z0-9-]+$", max_length=100, examples=["bt"])] = None
     """Put `<tag>` before each source sentence, for example to mark back-translated or out-of-domain text."""
+    target_language: Annotated[Language | None, Field(examples=["zh"])] = None
+    """Language of the target; required if `languages.target` has several."""
 
     @property
     def files(self) -> dict[str, Path]:
@@ -123,23 +163,37 @@ class Data(Section):
 
     train: Annotated[tuple[CorpusFile, ...], Field(strict=False, min_length=1, examples=[[{"tsv": "train.tsv.gz"}]])]
     """Texts to train on."""
-    valid: Annotated[CorpusFile | None, Field(examples=[{"tsv": "valid.tsv"}])] = None
-    """Text that selects the best checkpoint; not trained on."""
-    test: Annotated[CorpusFile | None, Field(examples=[{"tsv": "test.tsv"}])] = None
-    """Text for the score at the end of training; not used before."""
+    valid: Annotated[OneOrMore[CorpusFile], Field(examples=[{"tsv": "valid.tsv"}])] = ()
+    """Text that selects the best checkpoint; not trained on. A list for several target languages, one text for each."""
+    test: Annotated[OneOrMore[CorpusFile], Field(examples=[{"tsv": "test.tsv"}])] = ()
+    """Text for the score at the end of training; not used before. A list for several target languages, as `valid`."""
     filters: Filters = Filters()
     """Rules that exclude training pairs."""
+    temperature: Annotated[float, Field(ge=1, le=100)] = 1.0
+    """Temperature T that balances the training texts: a text of n pairs has a share of an epoch in proportion to
+    n^(1/T), times its `oversample` (Arivazhagan et al. 2019). 1 keeps the texts as they are, 5 is common for texts of
+    very different size. Needs no new preparation."""
 
     @property
     def prepared_texts(self) -> dict[str, CorpusFile]:
         """The texts of a prepared corpus by key: `data.train.0`, …, `data.valid`."""
         texts = {f"data.train.{number}": corpus for number, corpus in enumerate(self.train)}
-        return texts if self.valid is None else texts | {"data.valid": self.valid}
+        return texts | _by_key("data.valid", self.valid)
+
+    @property
+    def test_texts(self) -> dict[str, CorpusFile]:
+        """The test texts by key: `data.test`, or `data.test.0`, ….."""
+        return _by_key("data.test", self.test)
 
     @property
     def tags(self) -> list[str]:
         """The tags in those texts, sorted."""
         return sorted({corpus.tag for corpus in self.prepared_texts.values() if corpus.tag is not None})
+
+
+def _by_key(key: str, texts: tuple[CorpusFile, ...]) -> dict[str, CorpusFile]:
+    """Return texts by key; the only one is not numbered."""
+    return {key if len(texts) == 1 else f"{key}.{number}": corpus for number, corpus in enumerate(texts)}
 
 
 LARGEST_PROPOSED_VOCABULARY = 32_000
@@ -149,6 +203,15 @@ NumberOrAuto = Annotated[
     Annotated[int, Field(ge=32, le=1_000_000), Tag("number")] | Annotated[Literal["auto"], Tag("auto")],
     Discriminator(number_or_auto),
 ]
+
+
+def _is_symbol(text: str) -> str:
+    plain = all(unicodedata.category(character)[0] not in "CZ" for character in text)
+    if not text or not plain or "▁" in text or not unicodedata.is_normalized("NFC", text):
+        raise ValueError(f"found {text!r}, expected characters in form NFC without spaces and control characters")
+    if re.fullmatch("</?s>|<pad>|<unk>|<0x[0-9A-Fa-f]{2}>", text):
+        raise ValueError(f"found {text!r}, which is a special symbol of the tokenizer")
+    return text
 
 
 class TokenizerSettings(Section):
@@ -165,6 +228,14 @@ class TokenizerSettings(Section):
     """Fraction of the characters in the text that are pieces; rarer ones are written in bytes."""
     byte_fallback: bool = True
     """Write unknown characters in bytes, so that every text can be encoded (256 of the pieces are bytes)."""
+    split_digits: bool = False
+    """Make every digit a piece of its own, so that numbers have one spelling in pieces."""
+    symbols: Annotated[
+        tuple[Annotated[str, AfterValidator(_is_symbol)], ...],
+        Field(strict=False, max_length=1000, examples=[["{0}", "<b>", "</b>"]]),
+    ] = ()
+    """Character sequences that are always one piece, such as placeholders and markup. They must occur in the training
+    text for their translation to be learnt."""
 
     @property
     def largest_vocabulary(self) -> int:

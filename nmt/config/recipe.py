@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from nmt.config.data_section import Data, Languages, TokenizerSettings
+from nmt.config.data_section import CorpusFile, Data, LanguagePair, Languages, TokenizerSettings
 from nmt.config.decode_section import DecodeSettings
 from nmt.config.model_section import ModelSettings
 from nmt.config.schedules import Falling
@@ -93,14 +93,30 @@ class Recipe(Section):
         if isinstance(train.schedule, Falling) and train.stop.steps is None:
             message = f"{train.schedule.name} needs train.stop.steps, the step at which the decay ends"
             raise SettingError("train.schedule", message)
-        tags = {corpus.tag for corpus in data.train}
-        for name, corpus in (("valid", data.valid), ("test", data.test)):
-            if corpus is not None and corpus.tag is not None and corpus.tag not in tags:
-                raise SettingError(
-                    f"data.{name}.tag", f"no training text has the tag {corpus.tag}, so it is not a token"
-                )
-        if data.valid is None and train.stop.patience is not None:
+        if not data.valid and train.stop.patience is not None:
             raise SettingError("train.stop.patience", "needs data.valid, the text to validate on")
+        return self
+
+    @model_validator(mode="after")
+    def _texts_agree(self) -> Self:
+        data, languages = self.data, self.languages
+        tags = {corpus.tag for corpus in data.train}
+        for key, corpus in (data.prepared_texts | data.test_texts).items():
+            languages.chosen_target(corpus.target_language, f"{key}.target_language")
+            if corpus.tag is not None and corpus.tag not in tags:
+                raise SettingError(f"{key}.tag", f"no training text has the tag {corpus.tag}, so it is not a token")
+        symbols = self.tokenizer.symbols
+        if equal := next((tag for tag in self.tags if f"<{tag}>" in symbols), None):
+            raise SettingError("tokenizer.symbols", f"<{equal}> is the symbol of a tag; name the tag differently")
+        if equal := next((tag for tag in self.target_tags if tag in data.tags), None):
+            raise SettingError("data.train", f"the tag {equal} is that of a target language; choose another name")
+        for key in ("valid", "test"):
+            codes = [corpus.target_language for corpus in getattr(data, key)]
+            if len(codes) > len(set(codes)):
+                raise SettingError(f"data.{key}", "two texts have the same target language; expected one for each")
+        untrained = [code for code in languages.target if all(self.target_of(text) != code for text in data.train)]
+        if untrained and self.train.init_from is None:
+            raise SettingError("languages.target", f"no text of data.train has the target language {untrained[0]}")
         return self
 
     @model_validator(mode="after")
@@ -123,6 +139,28 @@ class Recipe(Section):
                 message = "is the folder of the run, or contains it, and would be replaced; name another folder"
                 raise SettingError("prepared", message, other="run")
         return self
+
+    @property
+    def target_tags(self) -> list[str]:
+        """The tags of the target languages; none if there is only one."""
+        return [tag for code in self.languages.target if (tag := self.languages.target_tag(code)) is not None]
+
+    @property
+    def tags(self) -> list[str]:
+        """All tags that precede source sentences."""
+        return [*self.target_tags, *self.data.tags]
+
+    def target_of(self, corpus: CorpusFile) -> str:
+        """Return the target language of a text."""
+        return self.languages.chosen_target(corpus.target_language, "target_language")
+
+    def languages_of(self, corpus: CorpusFile) -> LanguagePair:
+        """Return the languages of a text."""
+        return LanguagePair(self.languages.source, self.target_of(corpus))
+
+    def tags_of(self, corpus: CorpusFile) -> list[str]:
+        """Return the tags that precede each source sentence of a text: of its target language, then its own."""
+        return [tag for tag in (self.languages.target_tag(self.target_of(corpus)), corpus.tag) if tag is not None]
 
     @property
     def prepared_directory(self) -> Path:

@@ -47,7 +47,8 @@ def explained(error: ValidationError, document: Document, recipe: type[BaseModel
     details: list[dict[str, Any]] = [dict(entry) for entry in error.errors(include_url=False)]
     for entry in details:
         branch, location = entry["loc"], entry["loc"]
-        entry["branch"], entry["loc"] = branch, location[:2] + location[3:] if location[:2] in _UNIONS else location
+        location = location[:2] + location[3:] if location[:2] in _UNIONS else location
+        entry["branch"], entry["loc"] = branch, document.written(location)
     # pydantic also calls a list too short if all its entries are refused
     inner = {entry["loc"][:length] for entry in details for length in range(len(entry["loc"]))}
     located = [

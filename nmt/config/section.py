@@ -2,9 +2,21 @@
 
 import unicodedata
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    SerializerFunctionWrapHandler,
+    WrapSerializer,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from nmt.config.strict_yaml import Document, Location
 from nmt.errors import ConfigError
@@ -31,6 +43,35 @@ def number_or_auto(value: Any) -> str:
     """Return the tag of a value of `number | "auto"`: with this discriminator, a wrong number is one error, not two."""
     return "auto" if value == "auto" else "number"
 
+
+def _as_list(value: Any) -> Any:
+    if value is None:
+        return ()
+    return value if isinstance(value, (list, tuple)) else (value,)
+
+
+def _as_written(values: tuple[Any, ...], serialize: SerializerFunctionWrapHandler) -> Any:
+    entries = serialize(values)
+    return entries[0] if len(entries) == 1 else entries or None
+
+
+class _OneOrMoreSchema:
+    """The JSON schema of `OneOrMore`: an entry, or a list of entries."""
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        entries = handler(schema)
+        return {"anyOf": [entries["items"], entries]}
+
+
+Entry = TypeVar("Entry")
+OneOrMore = Annotated[
+    tuple[Entry, ...],
+    Field(strict=False),
+    BeforeValidator(_as_list),
+    WrapSerializer(_as_written),
+    _OneOrMoreSchema(),
+]
+"""A tuple that is written as a list, or as its entry if that is the only one; nothing is the empty tuple."""
 
 Text = Annotated[str, AfterValidator(_without_controls)]
 File = Annotated[Path, Field(strict=False), AfterValidator(_file_name)]
@@ -61,5 +102,9 @@ class SettingError(ConfigError, ValueError):
 
     def location(self, document: Document, section: Location = ()) -> Location:
         """Return the location of the key, or of the other one if the document does not contain it."""
-        location = (*section, *self.key.split("."))
-        return location if location in document.places else (*section, *self.other.split("."))
+        places = [(*section, *_parts(key)) for key in (self.key, self.other)]
+        return next((place for place in places if document.written(place) in document.places), places[1])
+
+
+def _parts(key: str) -> Location:
+    return tuple(int(part) if part.isdecimal() else part for part in key.split("."))

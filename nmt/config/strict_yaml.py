@@ -63,7 +63,19 @@ class Document:
         """Return the folder of relative paths at `location`: the recipe's, or the current one for an override."""
         return Path() if isinstance(self._find(location), str) else Path(self.name).parent
 
+    def written(self, location: Location) -> Location:
+        """Return a location without the indices of lists whose only entry is written alone, as in `valid: {tsv: …}`."""
+        container: Any = self.data
+        parts = []
+        for part in location:
+            if isinstance(part, str) or isinstance(container, list):
+                parts.append(part)
+                entries = dict(enumerate(container)) if isinstance(container, list) else container
+                container = entries.get(part) if isinstance(entries, dict) else None
+        return tuple(parts)
+
     def _find(self, location: Location) -> int | str:
+        location = self.written(location)
         nearest = (location[:length] for length in range(len(location), -1, -1))
         return next((self.places[written] for written in nearest if written in self.places), self.name)
 

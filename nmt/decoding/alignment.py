@@ -36,10 +36,10 @@ class Attention:
     target: list[str]
 
 
-def attention(loaded: LoadedModel, source: str, target: str) -> Attention:
-    """Return the attention of a model to a sentence and to the prefixes of a given translation."""
+def attention(loaded: LoadedModel, source: str, target: str, tags: Sequence[int] = ()) -> Attention:
+    """Return the attention of a model to a sentence, after ids of tags, and to the prefixes of a given translation."""
     tokenizers, device = loaded.tokenizers, loaded.model.device
-    source_ids, target_ids = tokenizers.source.encode(source), tokenizers.target.encode(target)
+    source_ids, target_ids = [*tags, *tokenizers.source.encode(source)], tokenizers.target.encode(target)
     weights = attention_weights(
         loaded.model,
         torch.tensor([*source_ids, EOS], device=device),
@@ -99,18 +99,21 @@ def align(
     pairs: Sequence[tuple[str, str]],
     budget: int,
     on_progress: OnProgress | None = None,
+    tags: Sequence[int] = (),
 ) -> list[Links]:
     """Return the links between the words of sentences and of given translations, by the models of the runner.
 
-    The words are those of `nmt.text.words`. Tokens beyond the longest input of the models have no links.
+    The words are those of `nmt.text.words`. Tokens beyond the longest input of the models have no links. `tags` are the
+    ids that precede each sentence.
     """
     longest = Ensemble(runner.models).longest
     limit = None if longest is None else longest - 1
     source, target = models[0].tokenizers.source, models[0].tokenizers.target
-    encoded = [(source.encode(line)[:limit], target.encode(text)[:limit]) for line, text in pairs]
+    encoded = [([*tags, *source.encode(line)][:limit], target.encode(text)[:limit]) for line, text in pairs]
     weights = token_alignments(runner, alignment_heads_of(models), encoded, budget, on_progress)
+    tag_bytes = [b""] * len(tags)  # belong to no word
     return [
-        word_links(of_pair, source.spell_text(line)[:limit], target.spell_text(text)[:limit])
+        word_links(of_pair, [*tag_bytes, *source.spell_text(line)][:limit], target.spell_text(text)[:limit])
         for of_pair, (line, text) in zip(weights, pairs, strict=True)
     ]
 

@@ -31,22 +31,24 @@ class Anchor(NamedTuple):
     target: int
 
 
-def best_heads(runner: BatchRunner, pairs: Sequence[Pair], budget: int) -> AlignmentHeads | None:
+def best_heads(runner: BatchRunner, pairs: Sequence[Pair], budget: int, tags: int = 0) -> AlignmentHeads | None:
     """Return the heads that point from anchors to their source most often; None if the text has too few anchors.
 
     Heads are added greedily, each the one that helps most, as long as the mean of their weights becomes more accurate:
     once for the attention at the step that predicts a token and once for that at the step that reads it (Chen et al.
-    2020); the more accurate of the two is returned. The runner has one model.
+    2020); the more accurate of the two is returned. The runner has one model. The first `tags` tokens of every source
+    are tags, which are no anchors.
     """
     (model,) = runner.models
     short = [pair for pair in pairs if max(map(len, pair)) < min(_LONGEST, model.longest or _LONGEST)][:_SENTENCES]
-    chosen = [(pair, own) for pair, own in zip(short, anchors(short), strict=True) if own]
+    found = anchors([(source[tags:], target) for source, target in short])
+    chosen = [(pair, own) for pair, own in zip(short, found, strict=True) if own]
     kinds = Counter(anchor.kind for _, own in chosen for anchor in own)
     if len(kinds) < _MIN_KINDS:
         return None
     heads = all_heads(model.settings)
     forced = force_all(runner, [pair for pair, _ in chosen], budget, [heads])
-    places = torch.tensor([anchor.source for _, own in chosen for anchor in own])
+    places = torch.tensor([tags + anchor.source for _, own in chosen for anchor in own])
     shares = torch.tensor([1 / kinds[anchor.kind] for _, own in chosen for anchor in own]) / len(kinds)
     results = []
     for at_input in (False, True):

@@ -24,14 +24,23 @@ _PLACE_IN_WORD = re.compile(f"{_INSIDE}*{_PLACE}{_INSIDE}*")
 
 
 def words_for_unknown(
-    runner: BatchRunner, models: Sequence[LoadedModel], pairs: Sequence[tuple[str, Sequence[int]]], budget: int
+    runner: BatchRunner,
+    models: Sequence[LoadedModel],
+    pairs: Sequence[tuple[str, Sequence[int]]],
+    budget: int,
+    tags: Sequence[int] = (),
 ) -> list[list[str]]:
-    """Return the source word for each `<unk>` in translations, for pairs of sentence and target ids."""
+    """Return the source word for each `<unk>` in translations, for pairs of sentence and target ids.
+
+    `tags` are the ids that precede each sentence.
+    """
     source = models[0].tokenizers.source
-    encoded = [(source.encode(line), ids) for line, ids in pairs]
+    encoded = [([*tags, *source.encode(line)], ids) for line, ids in pairs]
     weights = token_alignments(runner, alignment_heads_of(models), encoded, budget)
     return [
-        words_attended(of_one[[place for place, token in enumerate(ids) if token == UNK]], source.spell_text(line))
+        words_attended(
+            of_one[[place for place, token in enumerate(ids) if token == UNK], len(tags) :], source.spell_text(line)
+        )
         for of_one, (line, ids) in zip(weights, pairs, strict=True)
     ]
 

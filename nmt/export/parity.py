@@ -82,8 +82,14 @@ def check_parity(loaded: LoadedModel, exported: Search, lines: Sequence[str], to
     """Translate all non-empty lines with both. Raises ModelError with the first line that differs too much."""
     original = TorchEngine([loaded.model], RuntimeSettings(device="cpu", precision="fp32"))
     limit = _LONGEST if original.longest is None else min(_LONGEST, original.longest - 1)
-    encode = loaded.tokenizers.source.encode
-    numbered = [(number, encode(line)[:limit]) for number, line in enumerate(lines, start=1) if normalize(line)]
+    source = loaded.tokenizers.source
+    # with several target languages, each line is translated into one of them
+    tags = [[source.tag_id(tag)] for code in loaded.languages.target if (tag := loaded.languages.target_tag(code))]
+    numbered = [
+        (number, [*(tags[number % len(tags)] if tags else []), *source.encode(line)][:limit])
+        for number, line in enumerate(lines, start=1)
+        if normalize(line)
+    ]
     if not numbered:
         raise DataError("--lines: every line is empty; expected sentences to compare translations of")
     same, largest = {}, 0.0

@@ -65,7 +65,8 @@ def _measure(corpus: PreparedCorpus, directory: Path) -> tuple[_Side, _Side]:
         sample = np.sort(np.random.default_rng(0).choice(total, PAIRS_MEASURED, replace=False))
 
     def measure(side: str, store: TokenStore, tokenizer: Tokenizer) -> _Side:
-        code = str(languages.get(side, ""))
+        codes = languages.get(side, "")
+        code = ", ".join(codes) if isinstance(codes, list) else str(codes)
         sentences = _gather(store, sample, len(tokenizer), directory)
         unspaced = target_language(code).unspaced
         counts = np.sort(np.bincount(sentences.ids, minlength=len(tokenizer)))[::-1]

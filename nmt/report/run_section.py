@@ -159,5 +159,5 @@ def _repetition(run: RunRecords) -> str:
 
 def texts_of(recipe: Recipe) -> list[Path]:
     """Return the files that the recipe reads."""
-    corpora = (*recipe.data.train, recipe.data.valid, recipe.data.test)
-    return [path for corpus in corpora if corpus is not None for path in text_files(corpus).values()]
+    corpora = (*recipe.data.train, *recipe.data.valid, *recipe.data.test)
+    return [path for corpus in corpora for path in text_files(corpus).values()]

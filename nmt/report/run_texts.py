@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import islice
 
-from nmt.config import Recipe, RuntimeSettings
+from nmt.config import CorpusFile, Recipe, RuntimeSettings
 from nmt.errors import DataError, NMTError
 from nmt.evaluation.word_counts import count_words
 from nmt.report.quality_section import TranslatedText
@@ -23,20 +23,19 @@ Report = Callable[[str], None]
 def run_texts(run: RunRecords, validation_lines: int, report: Report) -> tuple[list[TranslatedText], list[str]]:
     """Return the translated texts of a run, and why one is missing.
 
-    So many lines of the validation text are translated with the best checkpoint; nothing is translated for 0, and torch
-    is not imported. `report` is called with a message before the work.
+    So many lines of each validation text are translated with the best checkpoint; nothing is translated for 0, and
+    torch is not imported. `report` is called with a message before the work.
     """
     texts, problems = [], []
     if run.recipe is None:
         return [], ["The recipe of the run cannot be read, so its texts are not known."]
     try:
-        if (test := _test_text(run, run.recipe)) is not None:
-            texts.append(test)
+        texts += _test_texts(run, run.recipe)
     except (NMTError, OSError) as error:
         problems.append(f"No translations of the test text: {error}")
     try:
-        if validation_lines and (validation := _validation_text(run, run.recipe, validation_lines, report)) is not None:
-            texts.append(validation)
+        if validation_lines:
+            texts += _validation_texts(run, run.recipe, validation_lines, report)
     except (NMTError, OSError) as error:
         problems.append(f"No translations of the validation text: {error}")
     return texts, problems
@@ -82,59 +81,72 @@ def training_frequencies(recipe: Recipe | None) -> tuple[Counter[str], Counter[s
     if recipe is None:
         return None
     try:
-        read = [islice(read_pairs(corpus, recipe.languages), PAIRS_COUNTED) for corpus in recipe.data.train]
+        read = [islice(read_pairs(corpus, recipe.languages_of(corpus)), PAIRS_COUNTED) for corpus in recipe.data.train]
         pairs = [pair for corpus in read for pair in corpus]
     except (NMTError, OSError):
         return None
     return count_words(pair.source for pair in pairs), count_words(pair.target for pair in pairs)
 
 
-def _test_text(run: RunRecords, recipe: Recipe) -> TranslatedText | None:
-    """Return the test text with the translations in `test.txt`. Raises DataError if they do not belong together."""
-    if recipe.data.test is None:
-        return None
+def _test_texts(run: RunRecords, recipe: Recipe) -> list[TranslatedText]:
+    """Return the test texts with the translations in `test.txt`. Raises DataError if they do not belong together."""
+    if not recipe.data.test:
+        return []
     file = run.path / "test.txt"
     if not file.exists():
         raise DataError(f"{file} does not exist; nmt train writes it when training ends.")
-    pairs, translations = list(read_pairs(recipe.data.test, recipe.languages)), list(read_lines(file))
-    if len(pairs) != len(translations):
+    pairs_of = [list(read_pairs(corpus, recipe.languages_of(corpus))) for corpus in recipe.data.test]
+    translations = list(read_lines(file))
+    if (lines := sum(map(len, pairs_of))) != len(translations):
         raise DataError(
-            f"{file} has {len(translations):,} lines, but the test text has {len(pairs):,}; it has changed since."
+            f"{file} has {len(translations):,} lines, but the test text has {lines:,}; it has changed since."
         )
-    return _text("Test text", run, recipe, pairs, translations, "translated at the end of training").shortened()
+    remaining, texts = iter(translations), []
+    for corpus, pairs in zip(recipe.data.test, pairs_of, strict=True):
+        own = list(islice(remaining, len(pairs)))
+        note = "translated at the end of training"
+        texts.append(_text("Test text", run, recipe, corpus, (pairs, own), note).shortened())
+    return texts
 
 
-def _validation_text(run: RunRecords, recipe: Recipe, most: int, report: Report) -> TranslatedText | None:
-    """Translate the first lines of the validation text with the best checkpoint."""
+def _validation_texts(run: RunRecords, recipe: Recipe, most: int, report: Report) -> list[TranslatedText]:
+    """Translate the first lines of each validation text with the best checkpoint."""
     directory = run.path / "prepared"
     corpus = PreparedCorpus.open(directory if directory.exists() else recipe.prepared_directory)
     if corpus.valid is None:
-        return None
-    pairs = [
-        SentencePair(source, target)
-        for source, target in islice(zip(corpus.valid_sources, corpus.valid_references, strict=True), most)
-    ]
+        return []
     from nmt.model.checkpoint import load_model
     from nmt.system.device import choose_device
-    from nmt.training.validation import evaluate
+    from nmt.training.validation import evaluate, validation_texts
 
     runtime = RuntimeSettings()
     best = run.path / ("best" if (run.path / "best").exists() else "last")
     loaded = load_model(best, choose_device(runtime))
-    report(f"translating {len(pairs):,} validation sentences with {best} …")
-    tag = None if recipe.data.valid is None else recipe.data.valid.tag
-    result = evaluate(loaded, runtime, [pair.source for pair in pairs], [pair.target for pair in pairs], tag)
-    part = "" if len(pairs) == len(corpus.valid_sources) else f"the first of {len(corpus.valid_sources):,}, "
-    note = f"{part}translated for this page by the best checkpoint"
-    return _text("Validation text", run, recipe, pairs, result.translations, note)
+    whole = validation_texts(recipe, corpus)
+    first = [text._replace(sources=text.sources[:most], references=text.references[:most]) for text in whole]
+    report(f"translating {sum(len(text.sources) for text in first):,} validation sentences with {best} …")
+    result, texts = evaluate(loaded, runtime, first), []
+    for settings, text, part, evaluated in zip(recipe.data.valid, whole, first, result.texts, strict=True):
+        beginning = "" if len(part.sources) == len(text.sources) else f"the first of {len(text.sources):,}, "
+        note = f"{beginning}translated for this page by the best checkpoint"
+        pairs = [SentencePair(*pair) for pair in zip(part.sources, part.references, strict=True)]
+        texts.append(_text("Validation text", run, recipe, settings, (pairs, evaluated.translations), note))
+    return texts
 
 
 def _text(
-    title: str, run: RunRecords, recipe: Recipe, pairs: Sequence[SentencePair], translations: list[str], note: str
+    title: str,
+    run: RunRecords,
+    recipe: Recipe,
+    corpus: CorpusFile,
+    translated: tuple[Sequence[SentencePair], list[str]],
+    note: str,
 ) -> TranslatedText:
-    codes = recipe.languages.source, recipe.languages.target
+    """Return a text of a run with its translations; where there are several target languages, it is named after its."""
+    codes, (pairs, translations) = recipe.languages_of(corpus), translated
     source, reference = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    name = title.split()[0].lower()
+    if len(recipe.languages.target) > 1:
+        name, title = f"{name}-{codes.target}", f"{title} ({codes.target})"
     systems = {run.name: translations}
-    return TranslatedText(
-        title.split()[0].lower(), title, codes, target_language(codes[1]), reference, systems, source, note
-    )
+    return TranslatedText(name, title, codes, target_language(codes.target), reference, systems, source, note)

@@ -15,8 +15,8 @@ from nmt.translation.translator import Translator
 
 _LONGEST = 80
 """Tokens. Figures of longer sentences cannot be read, and their attention takes megabytes."""
-_FIRST = (1, 2, 3)
-"""The lines that are drawn unless others are chosen."""
+_DRAWN = 3
+"""The number of lines that are drawn unless others are chosen."""
 
 
 @dataclass(frozen=True)
@@ -38,38 +38,51 @@ class DrawnSentence:
 
 
 def drawn_sentences(run: Path, recipe: Recipe, lines: Sequence[int]) -> tuple[list[DrawnSentence], list[str]]:
-    """Return lines of the test text, else of the validation text, and a remark for each that cannot be drawn.
+    """Return lines of the test texts, else of the validation texts, and a remark for each that cannot be drawn.
 
     Raises DataError if the recipe names neither text or a line that it does not have, ModelError without a checkpoint.
     """
-    corpus = recipe.data.test or recipe.data.valid
-    if corpus is None:
+    corpora = recipe.data.test or recipe.data.valid
+    if not corpora:
         raise DataError("the recipe has no test and no validation text to take sentences from")
-    sources = [pair.source for pair in read_pairs(corpus, recipe.languages)]
-    chosen = lines or [line for line in _FIRST if line <= len(sources)]
+    sources = [
+        (pair.source, recipe.target_of(corpus))
+        for corpus in corpora
+        for pair in read_pairs(corpus, recipe.languages_of(corpus))
+    ]
+    chosen = lines or _first_lines([language for _, language in sources])
     if beyond := [line for line in chosen if line > len(sources)]:
         raise DataError(f"--lines: found {beyond[0]}, but the text has {len(sources):,} lines")
     translator = Translator.load(resolve_model(run))
     drawn, remarks = [], []
     for line in chosen:
-        source = sources[line - 1]
+        source, language = sources[line - 1]
         size = len(translator.models[0].tokenizers.source.encode(source))
         if not 0 < size <= _LONGEST:
             remarks.append(f"Line {line} has {size} tokens; lines of 1 to {_LONGEST} tokens are drawn.")
         else:
-            drawn.append(draw_sentence(translator, line, source))
+            drawn.append(draw_sentence(translator, line, source, language))
     return drawn, remarks
 
 
-def draw_sentence(translator: Translator, line: int, source: str) -> DrawnSentence:
+def _first_lines(languages: Sequence[str]) -> list[int]:
+    """Return the lines that are drawn unless others are chosen: as many of each target language."""
+    codes = list(dict.fromkeys(languages))
+    starts = [languages.index(code) for code in codes]
+    chosen = [start + line for start in starts for line in range(1, 1 + -(-_DRAWN // len(codes)))]
+    return [line for line in dict.fromkeys(chosen) if line <= len(languages)]
+
+
+def draw_sentence(translator: Translator, line: int, source: str, language: str | None = None) -> DrawnSentence:
     """Translate a sentence as `nmt translate` does, and record its search."""
-    loaded, options = translator.models[0], translator.options()
+    loaded, options = translator.models[0], translator.options(to=language)
     (translation,) = translator.translate([source], options)
-    ((links),) = translator.align([(source, translation.text)])
+    ((links),) = translator.align([(source, translation.text)], options)
+    tags = translator.tag_ids(options)
     search = options.search
     tree = None
     if search.sampling is None:
-        tree, _ = search_tree(loaded.model, loaded.tokenizers.source.encode(source), search)
+        tree, _ = search_tree(loaded.model, [*tags, *loaded.tokenizers.source.encode(source)], search)
     pieces = loaded.tokenizers.target.pieces
-    found = attention(loaded, source, translation.text)
+    found = attention(loaded, source, translation.text, tags)
     return DrawnSentence(line, source, translation.text, found, links, pieces, search, tree)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from nmt.config import CorpusFile, FileFormat, Languages
+from nmt.config import CorpusFile, FileFormat, LanguagePair
 from nmt.errors import DataError
 from nmt.text.archive import split_member, text_members
 from nmt.text.compression import compression_named
@@ -61,7 +61,7 @@ def way_of_reading(corpus: CorpusFile) -> str:
     return " ".join([kind, *(member for member in members if member is not None)])
 
 
-def read_pairs(corpus: CorpusFile, languages: Languages | None) -> Iterator[SentencePair]:
+def read_pairs(corpus: CorpusFile, languages: LanguagePair | None) -> Iterator[SentencePair]:
     """Yield the pairs of a corpus in order, as they stand in the file; a blank line is a pair of empty sentences.
 
     `languages` select the sides of a file that names its languages; None if they are not known yet: then they are the
@@ -92,7 +92,7 @@ def named_languages(corpus: CorpusFile) -> list[str]:
     return codes if len(codes) < 3 else [code for code in codes if code != "id"]  # rather a number than Indonesian
 
 
-def _texts(corpus: CorpusFile, languages: Languages | None) -> Iterator[_Text]:
+def _texts(corpus: CorpusFile, languages: LanguagePair | None) -> Iterator[_Text]:
     """Yield what a corpus consists of: patterns replaced by files, archives by their members."""
     patterns = list(corpus.files.values())
     found = [_existing(pattern) for pattern in patterns]
@@ -124,7 +124,7 @@ def _matches(path: Path) -> list[Path]:
     return [Path(match) for match in sorted(glob.glob(str(path), recursive=True))]
 
 
-def _members(path: Path, languages: Languages | None) -> Sequence[str]:
+def _members(path: Path, languages: LanguagePair | None) -> Sequence[str]:
     """Return the text in an archive: one member, or two with a language each; empty for another file."""
     if path.suffix.lower() != ".zip" or not path.is_file():
         return []
@@ -154,7 +154,7 @@ def _format(corpus: CorpusFile, path: Path) -> FileFormat:
     return "tsv" if corpus.tsv is not None else corpus.format or format_named(path)
 
 
-def _rows(text: _Text, corpus: CorpusFile, languages: Languages | None) -> Iterator[Row]:
+def _rows(text: _Text, corpus: CorpusFile, languages: LanguagePair | None) -> Iterator[Row]:
     path, columns = text.paths[0], corpus.columns
     if len(text.paths) == 2:
         return read_two_files(path, text.paths[1])

@@ -10,7 +10,7 @@ Nothing is random: the same text and settings give the same corpus, so runs with
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
@@ -35,7 +35,7 @@ from nmt.text.prepared import (
     SideCounts,
     SplitCounts,
     SplitWriter,
-    write_valid_text,
+    write_valid_texts,
 )
 from nmt.text.tokenizer import Tokenizer, Tokenizers, VocabularySizeError
 from nmt.text.vocabulary import vocabulary_for
@@ -60,7 +60,8 @@ def write_corpus(recipe: Recipe, directory: Path, console: Console) -> Manifest:
     """
     inputs = provenance.record(provenance.input_files(recipe))
     test_inputs = provenance.record(provenance.files_of_test_text(recipe))
-    valid_pairs = [] if recipe.data.valid is None else list(read_pairs(recipe.data.valid, recipe.languages))
+    valid_texts = [list(read_pairs(corpus, recipe.languages_of(corpus))) for corpus in recipe.data.valid]
+    valid_pairs = [pair for text in valid_texts for pair in text]
     readers = corpus_readers(recipe, valid_pairs)
     if recipe.train.init_from is None:
         tokenizers, training_pairs = _train_tokenizers(recipe, console)
@@ -70,8 +71,8 @@ def write_corpus(recipe: Recipe, directory: Path, console: Console) -> Manifest:
     encoder = _SplitEncoder(tokenizers, recipe.runtime.threads, console)
     train = encoder.encode(readers[0], directory / "train", training_pairs)
     valid = None
-    if recipe.data.valid is not None:
-        write_valid_text(directory, valid_pairs)
+    if recipe.data.valid:
+        write_valid_texts(directory, valid_texts)
         valid = encoder.encode(readers[1], directory / "valid", len(valid_pairs))
     provenance.check_unchanged((*inputs.values(), *test_inputs.values()))
     settings = provenance.recorded_settings(recipe)
@@ -100,22 +101,23 @@ class ReadPair(NamedTuple):
     """A pair that the filters on text keep, with its number in its corpus from 1."""
 
     pair: SentencePair
-    corpus: CorpusFile
     number: int
     counts: RuleCounts
+    filter: PairFilter
 
 
 class CorpusReader:
     """One pass over corpora: normalizes all pairs, counts them, and applies the filters on text."""
 
     def __init__(self, recipe: Recipe, corpora: tuple[CorpusFile, ...], filters: Filters) -> None:
-        self.filter = PairFilter.learn(filters, recipe.languages)
+        learnt = {pair: PairFilter.learn(filters, pair) for pair in dict.fromkeys(map(recipe.languages_of, corpora))}
+        self.filters = [learnt[recipe.languages_of(corpus)] for corpus in corpora]
         self.counts = [RuleCounts(_name(corpus)) for corpus in corpora]
         self.counters: list[OverlapCounter] = []
         """Held-out texts to compare the pairs with."""
         self._corpora = corpora
         self._keeps_duplicates = "duplicate" in filters.keep
-        self._languages = recipe.languages
+        self._languages_of = recipe.languages_of
         self._seen: set[int] = set()  # 64-bit digests: ten million pairs collide with probability below 1e-5
 
     @property
@@ -128,12 +130,12 @@ class CorpusReader:
 
         `advance` is called with the number of pairs just read.
         """
-        for corpus, counts in zip(self._corpora, self.counts, strict=True):
-            for number, pair in enumerate(read_pairs(corpus, self._languages), start=1):
+        for corpus, counts, own_filter in zip(self._corpora, self.counts, self.filters, strict=True):
+            for number, pair in enumerate(read_pairs(corpus, self._languages_of(corpus)), start=1):
                 counts.read += 1
                 if number % _PAIRS_SHOWN == 0:
                     advance(_PAIRS_SHOWN)
-                verdict = self.filter.apply(pair.source, pair.target)
+                verdict = own_filter.apply(pair.source, pair.target)
                 source, target, rule, found = verdict
                 normalized = SentencePair(source, target, pair.file, pair.line)
                 for counter in self.counters:
@@ -141,7 +143,7 @@ class CorpusReader:
                 if rule is None and self._is_repeated(verdict):
                     rule = "duplicate"
                 if rule is None:
-                    yield ReadPair(normalized, corpus, number, counts)
+                    yield ReadPair(normalized, number, counts, own_filter)
                 else:
                     counts.add(Rejected(rule, number, normalized, found))
 
@@ -171,15 +173,19 @@ def _name(corpus: CorpusFile) -> str:
     return " + ".join(map(str, corpus.files.values()))
 
 
+def _pairs_of(recipe: Recipe, corpora: Iterable[CorpusFile]) -> list[SentencePair]:
+    return [pair for corpus in corpora for pair in read_pairs(corpus, recipe.languages_of(corpus))]
+
+
 def corpus_readers(recipe: Recipe, valid_pairs: list[SentencePair]) -> list[CorpusReader]:
     """Return readers of the training and the validation text, each of which also counts held-out sentences in it."""
     data = recipe.data
-    test_pairs = [] if data.test is None else list(read_pairs(data.test, recipe.languages))
+    test_pairs = _pairs_of(recipe, data.test)
     readers = [CorpusReader(recipe, data.train, data.filters)]
-    if data.valid is not None:
+    if data.valid:
         readers[0].counters.append(OverlapCounter("validation", "training", valid_pairs))
         filters = _NO_FILTERS.model_copy(update={"max_tokens": data.filters.max_tokens})
-        readers.append(CorpusReader(recipe, (data.valid,), filters))
+        readers.append(CorpusReader(recipe, data.valid, filters))
     if test_pairs:
         for reader, within in zip(readers, ("training", "validation"), strict=False):
             reader.counters.append(OverlapCounter("test", within, test_pairs))
@@ -188,8 +194,7 @@ def corpus_readers(recipe: Recipe, valid_pairs: list[SentencePair]) -> list[Corp
 
 def count_overlaps(recipe: Recipe, console: Console) -> tuple[Overlap, ...]:
     """Return the overlaps of all texts of a recipe, read for that alone."""
-    valid = recipe.data.valid
-    readers = corpus_readers(recipe, [] if valid is None else list(read_pairs(valid, recipe.languages)))
+    readers = corpus_readers(recipe, _pairs_of(recipe, recipe.data.valid))
     for reader in readers:
         with console.progress("comparing the texts", None, "pairs") as advance:
             deque(reader.pairs(advance), maxlen=0)  # for the counters
@@ -212,20 +217,20 @@ def initial_tokenizers(recipe: Recipe, initial: Path) -> Tokenizers:
                 f"tokenizer.{key}: found {stated}, but the tokenizer of train.init_from has {found[key]}; "
                 f"leave the section tokenizer out: it comes with {initial}"
             )
-    for tag in recipe.data.tags:
+    for tag in recipe.tags:
         try:
             tokenizers.source.tag_id(tag)
         except ModelError:
+            advice = "it has other target languages" if tag in recipe.target_tags else "use one of its tags, or none"
             raise ConfigError(
-                f"data: tag {tag}: the tokenizer of train.init_from ({initial}) was trained without it; "
-                "use one of its tags, or none"
+                f"data: tag {tag}: the tokenizer of train.init_from ({initial}) was trained without it; {advice}"
             ) from None
     return tokenizers
 
 
 def _train_tokenizers(recipe: Recipe, console: Console) -> tuple[Tokenizers, int]:
     """Train the tokenizer(s); returns also the number of pairs in the training text."""
-    settings, tags, total = recipe.tokenizer, recipe.data.tags, 0
+    settings, tags, total = recipe.tokenizer, recipe.tags, 0
 
     def lines(sides: tuple[str, ...]) -> Iterator[str]:
         nonlocal total
@@ -278,7 +283,7 @@ class _SplitEncoder:
             while batch := list(islice(pairs, _BATCH_PAIRS)):
                 texts = [[read.pair.source for read in batch], [read.pair.target for read in batch]]
                 ids = [side.encode_batch(own, self.threads) for side, own in zip(sides, texts, strict=True)]
-                keep = _kept_by_length(reader.filter, batch, ids)
+                keep = _kept_by_length(batch, ids)
                 kept += len(keep)
                 texts, ids = [[own[i] for i in keep] for own in texts], [[own[i] for i in keep] for own in ids]
                 for row, own_texts, own_ids, spelled in zip(counts, texts, ids, spelled_of, strict=True):
@@ -293,11 +298,11 @@ class _SplitEncoder:
         return SplitCounts(reader.pairs_read, kept, total_removed(reader.counts), source, target, corpora)
 
 
-def _kept_by_length(pair_filter: PairFilter, batch: list[ReadPair], ids: list[list[Ids]]) -> list[int]:
+def _kept_by_length(batch: list[ReadPair], ids: list[list[Ids]]) -> list[int]:
     """Return the indices of the pairs that the rules on tokens keep, and count the others."""
     keep = []
     for i, (read, source, target) in enumerate(zip(batch, *ids, strict=True)):
-        rule = pair_filter.length_reason(len(source), len(target))
+        rule = read.filter.length_reason(len(source), len(target))
         if rule is None:
             keep.append(i)
         else:

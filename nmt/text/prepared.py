@@ -7,7 +7,8 @@
     train/target.tokens.npy, train/target.offsets.npy
     inputs.json                            where the inputs were and when they were changed: saves reading them again
     valid/…                                the same; only if the recipe names a validation text
-    valid.json                             all validation sentences and references as they were written
+    valid.json                             all validation sentences and references as they were written; with several
+                                           texts also the number of lines of each
 
 It is written to a sibling directory and renamed when it is complete. How often the pairs of a corpus occur in an epoch,
 and the tag before its sources, are settings of training and not stored: the pairs of one corpus are contiguous, in the
@@ -19,7 +20,7 @@ import json
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import TypeAdapter, ValidationError
 
-from nmt.config import CorpusFile, Data, MaxLength
+from nmt.config import CorpusFile, MaxLength, Recipe
 from nmt.config.recorded import with_new_names
 from nmt.errors import DataError, ModelError
 from nmt.system.files import content_digest, digest_of
@@ -238,12 +239,13 @@ class PreparedSplit:
             raise DataError(f"{directory}: holds {found}, but its manifest {sum(corpora):,} pairs; {_REMEDY}")
         return cls(source, target, tuple(map(CorpusPart, corpora)))
 
-    def with_settings(self, corpora: Sequence[CorpusFile], tokenizer: Tokenizer) -> "PreparedSplit":
-        """Return the split with the weights and tags of its corpora. Raises ModelError for a tag without a token."""
+    def with_settings(self, recipe: Recipe, texts: Sequence[CorpusFile], tokenizer: Tokenizer) -> "PreparedSplit":
+        """Return the split with the weights and tags of its texts. Raises ModelError for a tag without a token."""
+        balance = balancing_weights([part.pairs for part in self.corpora], recipe.data.temperature)
         parts = []
-        for part, corpus in zip(self.corpora, corpora, strict=True):
-            prefix = () if corpus.tag is None else (tokenizer.tag_id(corpus.tag),)
-            parts.append(replace(part, weight=corpus.oversample, prefix=prefix))
+        for part, text, weight in zip(self.corpora, texts, balance, strict=True):
+            prefix = tuple(tokenizer.tag_id(tag) for tag in recipe.tags_of(text))
+            parts.append(replace(part, weight=weight * text.oversample, prefix=prefix))
         return replace(self, corpora=tuple(parts))
 
     def __len__(self) -> int:
@@ -273,6 +275,20 @@ class PreparedSplit:
         return ByCorpus(ends, np.array(values, dtype=dtype))
 
 
+def balancing_weights(pairs: Sequence[int], temperature: float) -> list[float]:
+    """Return the weight of each pair of corpora of `pairs` pairs, so that an epoch has as many pairs as all together.
+
+    The share of a corpus of n pairs is in proportion to n^(1/T) (Arivazhagan et al. 2019).
+
+    >>> balancing_weights([900, 100], 2.0)
+    [0.8333333333333334, 2.5]
+    """
+    if temperature == 1:
+        return [1.0] * len(pairs)
+    shares = [n ** (1 / temperature) for n in pairs]
+    return [sum(pairs) * share / (sum(shares) * n) if n else 1.0 for share, n in zip(shares, pairs, strict=True)]
+
+
 @dataclass(frozen=True)
 class ByCorpus:
     """One value for all pairs of a corpus, read by the indices of pairs; corpus `i` ends before pair `ends[i]`."""
@@ -294,20 +310,19 @@ class ByCorpus:
 class PreparedCorpus:
     """The text as training reads it.
 
-    `valid` has no pairs with an empty or too long side, for which there is no loss; `valid_sources` and
-    `valid_references` hold all lines as they were read, for translation scores.
+    `valid` has no pairs with an empty or too long side, for which there is no loss; `valid_texts` are the sources and
+    references of each validation text, all lines as they were read, for translation scores.
     """
 
     train: PreparedSplit
     valid: PreparedSplit | None
-    valid_sources: list[str]
-    valid_references: list[str]
+    valid_texts: list[tuple[list[str], list[str]]]
     tokenizers: Tokenizers
     manifest: Manifest
 
     @classmethod
-    def open(cls, directory: Path, data: Data | None = None, verify: bool = False) -> "PreparedCorpus":
-        """Open a prepared corpus, with the weights and tags of `data` if it is given.
+    def open(cls, directory: Path, recipe: Recipe | None = None, verify: bool = False) -> "PreparedCorpus":
+        """Open a prepared corpus, with the weights and tags of a recipe if it is given.
 
         This takes as long for a large corpus as for a small one: the token ids are mapped, and of large files only the
         sizes are compared with the manifest. `verify` reads everything and compares all digests; the files are complete
@@ -324,17 +339,27 @@ class PreparedCorpus:
         valid = None
         if manifest.valid is not None:
             valid = PreparedSplit.open(directory / "valid", manifest.valid.corpora)
-        if data is not None:
-            train = train.with_settings(data.train, tokenizers.source)
-            if valid is not None and data.valid is not None:
-                valid = valid.with_settings([data.valid], tokenizers.source)
-        sources, references = ([], []) if valid is None else _read_valid_text(directory)
-        corpus = cls(train, valid, sources, references, tokenizers, manifest)
+        if recipe is not None:
+            train = train.with_settings(recipe, recipe.data.train, tokenizers.source)
+            if valid is not None:
+                valid = valid.with_settings(recipe, recipe.data.valid, tokenizers.source)
+        texts = [] if valid is None else _read_valid_texts(directory)
+        corpus = cls(train, valid, texts, tokenizers, manifest)
         for name, digest in manifest.files.items():
             _check_file(directory / name, digest, verify or digest.size <= _SMALL_FILE)
         if verify:
             corpus._check_ids(directory)
         return corpus
+
+    @property
+    def valid_sources(self) -> list[str]:
+        """The sources of all validation texts."""
+        return [line for sources, _ in self.valid_texts for line in sources]
+
+    @property
+    def valid_references(self) -> list[str]:
+        """The references of all validation texts."""
+        return [line for _, references in self.valid_texts for line in references]
 
     def _check_ids(self, directory: Path) -> None:
         for name, split in (("train", self.train), ("valid", self.valid)):
@@ -396,18 +421,23 @@ class _SideWriter:
         np.lib.format.write_array_header_1_0(self._file, header)
 
 
-def write_valid_text(directory: Path, pairs: Sequence[SentencePair]) -> None:
-    """Write the validation text as it was read. (JSON, since a line may hold any character.)"""
-    sides = {"sources": [pair.source for pair in pairs], "references": [pair.target for pair in pairs]}
+def write_valid_texts(directory: Path, texts: Sequence[Sequence[SentencePair]]) -> None:
+    """Write the validation texts as they were read. (JSON, since a line may hold any character.)"""
+    pairs = list(chain.from_iterable(texts))
+    sides: dict[str, Any] = {"sources": [pair.source for pair in pairs], "references": [pair.target for pair in pairs]}
+    if len(texts) > 1:
+        sides["lines"] = [len(text) for text in texts]
     content = json.dumps(sides, ensure_ascii=False, indent=0)
     (directory / "valid.json").write_text(content + "\n", encoding="utf-8")
 
 
-def _read_valid_text(directory: Path) -> tuple[list[str], list[str]]:
+def _read_valid_texts(directory: Path) -> list[tuple[list[str], list[str]]]:
     path = directory / "valid.json"
     try:
         content = json.loads(path.read_bytes())
-        return content["sources"], content["references"]
+        sources, references = content["sources"], content["references"]
+        ends = list(accumulate(content.get("lines", [len(sources)])))
+        return [(sources[start:end], references[start:end]) for start, end in pairwise([0, *ends])]
     except (OSError, ValueError, KeyError, TypeError):
         raise DataError(f"{path}: missing or damaged; {_REMEDY}") from None
 

@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,14 +49,15 @@ def why_stale(recipe: Recipe) -> str | None:
 def recorded_settings(recipe: Recipe) -> dict[str, Any]:
     """Return the settings that the result depends on, as plain JSON values."""
     data, initial = recipe.data, recipe.train.init_from
+    valid = list(map(_corpus_settings, data.valid))
     settings = {
         "languages": recipe.languages.model_dump(),
         "data": {
             "train": {i: _corpus_settings(corpus) for i, corpus in enumerate(data.train)},
-            "valid": None if data.valid is None else _corpus_settings(data.valid),
+            "valid": valid[0] if len(valid) == 1 else dict(enumerate(valid)) or None,
             "filters": data.filters.model_dump(),
         },
-        "tokenizer": [path.name for path in tokenizer_files(initial)] if initial else recipe.tokenizer.model_dump(),
+        "tokenizer": [path.name for path in tokenizer_files(initial)] if initial else _tokenizer_settings(recipe),
         "tags": data.tags,
     }
     plain: dict[str, Any] = json.loads(json.dumps(settings))
@@ -70,7 +71,15 @@ def _corpus_settings(corpus: CorpusFile) -> dict[str, Any]:
     all tags matters, since each is a symbol of the tokenizer.
     """
     kept = corpus.model_dump(include={"columns"})
+    if corpus.target_language is not None:  # recorded only where it is set, since older corpora have no such key
+        kept["target_language"] = corpus.target_language
     return {"kind": way_of_reading(corpus), **kept}
+
+
+def _tokenizer_settings(recipe: Recipe) -> dict[str, Any]:
+    """Return the settings of the tokenizer; those that older corpora do not have only where they are set."""
+    settings = recipe.tokenizer.model_dump()
+    return {key: value for key, value in settings.items() if value or key not in ("split_digits", "symbols")}
 
 
 def input_files(recipe: Recipe) -> dict[str, Path]:
@@ -84,8 +93,8 @@ def input_files(recipe: Recipe) -> dict[str, Path]:
 
 def files_of_test_text(recipe: Recipe) -> dict[str, Path]:
     """Return the files of the test text by their keys."""
-    test = recipe.data.test
-    return {} if test is None else {f"data.test.{name}": path for name, path in text_files(test).items()}
+    texts = recipe.data.test_texts
+    return {f"{key}.{name}": path for key, corpus in texts.items() for name, path in text_files(corpus).items()}
 
 
 def check_readable(files: dict[str, Path]) -> None:
@@ -191,17 +200,22 @@ def fingerprint(settings: dict[str, Any], inputs: dict[str, FileDigest], vocabul
 def training_fingerprint(manifest: Manifest, data: Data) -> str:
     """Return the SHA-256 of all that batches depend on: the prepared corpus, the weights and the tags of its texts."""
     recorded, settings = manifest.settings["data"], dict(manifest.settings)
-    train = {
-        str(number): {**recorded["train"][str(number)], **_settings_of_training(corpus)}
-        for number, corpus in enumerate(data.train)
-    }
-    valid = None if data.valid is None else {**recorded["valid"], **_settings_of_training(data.valid)}
+    valid = recorded["valid"]
+    if len(data.valid) == 1:
+        valid = _with_settings_of_training({"0": valid}, data.valid)["0"]
+    elif data.valid:
+        valid = _with_settings_of_training(valid, data.valid)
+    train = _with_settings_of_training(recorded["train"], data.train)
     settings["data"] = {**recorded, "train": train, "valid": valid}
+    if data.temperature != 1:
+        settings["data"]["temperature"] = data.temperature
     if settings["tags"] == data.tags:
         del settings["tags"]  # as in version 0.1.0, whose runs can be resumed
     assert manifest.vocabulary is not None
     return fingerprint(settings, manifest.inputs, manifest.vocabulary)
 
 
-def _settings_of_training(corpus: CorpusFile) -> dict[str, Any]:
-    return corpus.model_dump(include={"oversample", "tag"})
+def _with_settings_of_training(recorded: dict[str, Any], texts: Sequence[CorpusFile]) -> dict[str, Any]:
+    """Return the recorded settings of numbered texts with the weight and the tag of each."""
+    numbered = {str(number): text.model_dump(include={"oversample", "tag"}) for number, text in enumerate(texts)}
+    return {number: {**recorded[number], **own} for number, own in numbered.items()}

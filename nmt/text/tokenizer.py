@@ -81,6 +81,8 @@ class Tokenizer:
                 byte_fallback=settings.byte_fallback,
                 normalization_rule_name="identity",
                 control_symbols=[f"<{tag}>" for tag in tags],
+                user_defined_symbols=list(settings.symbols),
+                split_digits=settings.split_digits,
                 pad_id=PAD,
                 unk_id=UNK,
                 bos_id=BOS,

@@ -62,15 +62,18 @@ class TrainingDisplay:
             self._live.start()
 
     def validation(self, step: int, validation: Validation, improved: bool) -> None:
-        """Print a validation, marked if it is the best by `train.best_metric`, and a sample of the translations."""
+        """Print a validation, marked if it is the best by `train.best_metric`, and samples of the translations."""
         best = f"  best {self.settings.best_metric}" if improved else ""
         self._print(
             f"{step:>9,}   valid {_loss_columns(validation.loss, validation.perplexity)}  "
             f"BLEU {validation.bleu:.2f}  chrF {validation.chrf:.2f}{best}"
         )
-        for name, text in () if validation.sample is None else validation.sample._asdict().items():
-            start = f"{'':12}{name:<11}"
-            self._print(start + self.console.shortened(text, len(start)))
+        for code, (bleu, chrf) in validation.by_language.items():
+            self._print(f"{'':12}{code:<20}  BLEU {bleu:.2f}  chrF {chrf:.2f}")
+        for sample in validation.samples:
+            for name, text in sample._asdict().items():
+                start = f"{'':12}{name:<11}"
+                self._print(start + self.console.shortened(text, len(start)))
 
     def _print(self, row: str) -> None:
         self._print_head()

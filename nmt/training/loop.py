@@ -37,7 +37,14 @@ from nmt.training.run import RunDirectory
 from nmt.training.signals import Interruption
 from nmt.training.step import DispatchedUpdate, Update, Updater
 from nmt.training.utilization import matrix_rate, operations, utilization
-from nmt.training.validation import Validation, degeneration, evaluate, mean_loss, sharing_weights
+from nmt.training.validation import (
+    Validation,
+    degeneration,
+    evaluate,
+    mean_loss,
+    sharing_weights,
+    validation_texts,
+)
 
 
 def open_training(recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory, console: Console) -> "Training":
@@ -84,7 +91,7 @@ class Training:
         vocabulary = len(self.corpus.tokenizers.target)
         resumed = f", resuming after step {self.progress.step:,}" if self.progress.step else ""
         rows = (
-            ("training", f"{recipe.name}, {recipe.languages.source} → {recipe.languages.target}"),
+            ("training", f"{recipe.name}, {recipe.languages.names}"),
             ("model", f"{self.model.parameter_count():,} parameters: {model.encoder_layers} + {model.decoder_layers} "
                       f"layers, dim {model.dim}, {vocabulary:,} pieces"),
             ("device", f"{ranks}{device}{threads}, {'bf16' if computes_in_bf16(recipe.runtime, device) else 'fp32'}"),
@@ -281,13 +288,13 @@ class Training:
             raise DivergedError(f"step {self.progress.step:,}: the loss on the validation text is {loss:g}")
         kept = {name: getattr(recipe.decode, name) for name in ("max_length", "protect", "typography", "batch_tokens")}
         greedy = DecodeSettings(beam=1, **kept)
-        assert recipe.data.valid is not None
         loaded = self.loaded(sharing_weights(objective.model), greedy)
-        tag = recipe.data.valid.tag
-        with self.display.validating(len(corpus.valid_sources)) as show:
-            scores = evaluate(loaded, recipe.runtime, corpus.valid_sources, corpus.valid_references, tag, show)
+        texts = validation_texts(recipe, corpus)
+        with self.display.validating(sum(len(text.sources) for text in texts)) as show:
+            scores = evaluate(loaded, recipe.runtime, texts, show)
         fault = degeneration(scores.translations)
-        return Validation(loss, scores.bleu.value, scores.chrf.value, scores.sample, fault)
+        samples = tuple(text.sample for text in scores.texts)
+        return Validation(loss, scores.bleu, scores.chrf, samples, fault, scores.by_language)
 
     def _log_validation(self, validation: Validation, seconds: float) -> None:
         progress, settings = self.progress, self.recipe.train
@@ -298,6 +305,8 @@ class Training:
         if validation.fault is not None:
             self.console.warn(f"step {progress.step:,}: {validation.fault}; this is usual only when a training begins")
         figures = {name: getattr(validation, name) for name in ("loss", "perplexity", "bleu", "chrf")}
+        for code, (bleu, chrf) in validation.by_language.items():
+            figures |= {f"bleu_{code}": bleu, f"chrf_{code}": chrf}
         self.run.log(self._record("validation", figures))
 
     def save(self) -> None:

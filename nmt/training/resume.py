@@ -28,8 +28,8 @@ _FREE_TO_CHANGE = (
 
 def check_run_directory(recipe: Recipe) -> None:
     """Raise ConfigError if the run's folder holds anything that nmt did not write, or anything that it reads."""
-    corpora = (*recipe.data.train, recipe.data.valid, recipe.data.test)
-    inputs = [path for corpus in corpora if corpus is not None for path in text_files(corpus).values()]
+    corpora = (*recipe.data.train, *recipe.data.valid, *recipe.data.test)
+    inputs = [path for corpus in corpora for path in text_files(corpus).values()]
     if recipe.train.init_from is not None:
         inputs.append(recipe.train.init_from)
     check_directory(recipe.run, RUN, inputs)

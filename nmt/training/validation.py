@@ -4,9 +4,10 @@ import copy
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ import torch
 
 from nmt.batching.batch import collate
 from nmt.batching.plan import SentenceLengths, cut_into_groups
-from nmt.config import RuntimeSettings
+from nmt.config import Recipe, RuntimeSettings
 from nmt.evaluation.metrics import Score, compute
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
@@ -22,7 +23,7 @@ from nmt.system import distributed
 from nmt.system.console import AdvanceTo
 from nmt.system.device import autocast
 from nmt.text.languages import target_language
-from nmt.text.prepared import PreparedSplit
+from nmt.text.prepared import PreparedCorpus, PreparedSplit
 from nmt.training.loss import Objective
 from nmt.training.progress import perplexity
 from nmt.translation.translator import LINE_BATCH_SIZE, Translator
@@ -40,16 +41,28 @@ class Sample(NamedTuple):
     output: str
 
 
+class ScoredText(NamedTuple):
+    """A text to translate and score: sources with one reference each, in one target language."""
+
+    sources: Sequence[str]
+    references: Sequence[str]
+    language: str
+    tag: str | None = None
+    """The tag that precedes each source, besides that of the target language."""
+
+
 @dataclass(frozen=True)
 class Validation:
-    """Loss in nats per target token (not smoothed), and scores of greedy translations."""
+    """Loss in nats per target token (not smoothed), and scores of greedy translations: means over target languages."""
 
     loss: float
     bleu: float
     chrf: float
-    sample: Sample | None = None
+    samples: tuple[Sample, ...] = ()
     fault: str | None = None
     """What shows that the translations are degenerate."""
+    by_language: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """BLEU and chrF of each target language, if there are several."""
 
     @property
     def perplexity(self) -> float:
@@ -62,27 +75,57 @@ class Validation:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class TextEvaluation:
     """Translations of a text and their scores against its references."""
 
+    language: str
     translations: list[str]
     bleu: Score
     chrf: Score
     sample: Sample
     """The first sentence of median length, the same at each validation."""
 
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The evaluations of texts in different target languages."""
+
+    texts: tuple[TextEvaluation, ...]
+
     @property
-    def scores(self) -> tuple[Score, Score]:
-        """Both scores."""
-        return self.bleu, self.chrf
+    def translations(self) -> list[str]:
+        """The translations of all texts, in order."""
+        return [line for text in self.texts for line in text.translations]
+
+    @property
+    def bleu(self) -> float:
+        """The mean BLEU of the texts."""
+        return fmean(text.bleu.value for text in self.texts)
+
+    @property
+    def chrf(self) -> float:
+        """The mean chrF of the texts."""
+        return fmean(text.chrf.value for text in self.texts)
+
+    @property
+    def by_language(self) -> dict[str, tuple[float, float]]:
+        """BLEU and chrF by target language; empty for one text."""
+        scores = {text.language: (text.bleu.value, text.chrf.value) for text in self.texts}
+        return scores if len(scores) > 1 else {}
+
+    @property
+    def scores(self) -> list[tuple[str, Score]]:
+        """All scores, each with the target language of its text."""
+        return [(text.language, score) for text in self.texts for score in (text.bleu, text.chrf)]
 
     def as_text(self) -> str:
         """Return the translations, a line each."""
         return "".join(line + "\n" for line in self.translations)
 
     def as_json(self) -> str:
-        """Return the scores as JSON."""
-        return json.dumps([asdict(score) for score in self.scores], indent=2) + "\n"
+        """Return the scores as JSON, with their languages if there are several."""
+        named = [({"language": code} if self.by_language else {}) | asdict(score) for code, score in self.scores]
+        return json.dumps(named, indent=2) + "\n"
 
 
 def sharing_weights(model: Transformer) -> Transformer:
@@ -93,32 +136,49 @@ def sharing_weights(model: Transformer) -> Transformer:
 def evaluate(
     loaded: LoadedModel,
     runtime: RuntimeSettings,
-    sources: Sequence[str],
-    references: Sequence[str],
-    tag: str | None = None,
+    texts: Sequence[ScoredText],
     show: AdvanceTo = lambda amount, position: None,
 ) -> Evaluation:
-    """Translate lines as `nmt translate` does and score them against one reference each; each line gets the tag.
+    """Translate texts as `nmt translate` does and score them against one reference for each line.
 
     The settings are those of the model (`loaded.decode`), the precision is `auto`; `show` receives the number of lines
     done, twice. Collective: every rank returns the whole result.
     """
     translator = Translator(loaded, runtime.model_copy(update={"precision": "auto"}))
-    options = translator.options() if tag is None else replace(translator.options(), tag=tag)
+    evaluations: list[TextEvaluation] = []
+    done = 0
+    for text in texts:
+        evaluations.append(_evaluate_text(translator, text, done, show))
+        done += len(text.sources)
+    return Evaluation(tuple(evaluations))
+
+
+def _evaluate_text(translator: Translator, text: ScoredText, done: int, show: AdvanceTo) -> TextEvaluation:
+    """Translate and score one text; so many lines of other texts were done before."""
+    sources, references = text.sources, text.references
+    options = replace(translator.options(to=text.language), tag=text.tag)
     own, line_batch = [], distributed.world_size() * translator.scale * LINE_BATCH_SIZE
     for start in range(0, len(sources), line_batch):
         lines = sources[start : start + line_batch]
 
-        def update(share: float, before: int = start, count: int = len(lines)) -> None:
-            done = before + int(share * count)
-            show(done, done)
+        def update(share: float, before: int = done + start, count: int = len(lines)) -> None:
+            show(before + int(share * count), before + int(share * count))
 
         own += translator.translate_lines(distributed.shard(lines), options, on_progress=update)
     translations = distributed.all_gather([translation.text for translation in own])
-    target = target_language(loaded.languages.target)
+    target = target_language(text.language)
     bleu, chrf = (compute(metric, translations, [references], target) for metric in ("bleu", "chrf"))
     median = sorted(range(len(sources)), key=lambda index: len(sources[index]))[len(sources) // 2]
-    return Evaluation(translations, bleu, chrf, Sample(sources[median], references[median], translations[median]))
+    sample = Sample(sources[median], references[median], translations[median])
+    return TextEvaluation(text.language, translations, bleu, chrf, sample)
+
+
+def validation_texts(recipe: Recipe, corpus: PreparedCorpus) -> list[ScoredText]:
+    """Return the validation texts of a prepared corpus with the target languages and tags of the recipe."""
+    return [
+        ScoredText(sources, references, recipe.target_of(text), text.tag)
+        for text, (sources, references) in zip(recipe.data.valid, corpus.valid_texts, strict=True)
+    ]
 
 
 def degeneration(translations: Sequence[str]) -> str | None:

@@ -58,7 +58,8 @@ def score_given(
     runner, tokenizers = translator.require_torch("--reference"), translator.tokenizers
     longest, batch_tokens = translator.engine.longest, options.search.batch_tokens
     pairs = list(zip(lines, map(normalize, texts), strict=True))
-    encoded = [(tokenizers.source.encode(line), tokenizers.target.encode(text)) for line, text in pairs]
+    tags = translator.tag_ids(options)
+    encoded = [([*tags, *tokenizers.source.encode(line)], tokenizers.target.encode(text)) for line, text in pairs]
     for ids, (line, text) in zip(encoded, pairs, strict=True):
         size = max(map(len, ids)) + 1
         if longest is not None and size > longest:
@@ -70,7 +71,7 @@ def score_given(
     forced = force_all(runner, encoded, batch_tokens, on_progress=on_progress)
     links: Sequence[Links | None] = [None] * len(pairs)
     if options.alignment:
-        links = translator.align(pairs, batch_tokens, on_progress)
+        links = translator.align(pairs, options, on_progress)
     pieces, scored = tokenizers.target.pieces, []
     for pair, (_, target), of_models, linked in zip(pairs, encoded, forced, links, strict=True):
         log_probs = np.logaddexp.reduce([one.token_log_probs for one in of_models]) - math.log(len(of_models))

@@ -50,6 +50,7 @@ class TranslateOptions:
     n_best: int  # the number of translations of each line: with minimum Bayes risk, fewer than the search returns
     longest_source: int
     """Lines of more tokens are split into segments: models translate longer input than in their training badly."""
+    to: str  # the target language
     glossary: Glossary | None = None
     alignment: bool = False  # whether to align words of source and translation
     tag: str | None = None  # a tag of the training text to put before each segment, such as `backtranslated`
@@ -67,6 +68,7 @@ class TranslateOptions:
             "glossary": None if self.glossary is None else self.glossary.fingerprint(),
             "alignment": self.alignment,
             "tag": self.tag,
+            "to": self.to,
         }
 
 
@@ -170,11 +172,15 @@ class Translator:
         check_same_vocabulary(directories, models)
         return cls(models[0], runtime, models[1:], process_count)
 
-    def options(self, beam: int | None = None, n_best: int = 1, overrides: Sequence[str] = ()) -> TranslateOptions:
+    def options(
+        self, beam: int | None = None, n_best: int = 1, overrides: Sequence[str] = (), to: str | None = None
+    ) -> TranslateOptions:
         """Return the model's settings with these changes; the beam defaults to at least `n_best`.
 
-        `overrides` have the form decode.key=value; the other arguments take precedence. Raises ConfigError.
+        `overrides` have the form decode.key=value; the other arguments take precedence. `to` is the target language; it
+        is required if the model has several. Raises ConfigError.
         """
+        to = self.languages.chosen_target(to, "--to")
         decode = override_decode(self._decode, overrides)
         if beam is None and decode.beam == self._decode.beam:
             beam = max(decode.beam, n_best)
@@ -186,11 +192,16 @@ class Translator:
         search = SearchOptions.from_settings(decode, samples)
         if decode.batch_tokens is None:
             search = search.model_copy(update={"batch_tokens": search.batch_tokens * self.scale})
-        return TranslateOptions(search, n_best, self._longest_source)
+        return TranslateOptions(search, n_best, self._longest_source, to)
 
-    def translate(self, lines: Iterable[str], options: TranslateOptions | None = None) -> Iterator[Translation]:
-        """Yield one translation for each line, in order. Reads at most one line batch ahead."""
-        options = options or self.options()
+    def translate(
+        self, lines: Iterable[str], options: TranslateOptions | None = None, to: str | None = None
+    ) -> Iterator[Translation]:
+        """Yield one translation for each line, in order. Reads at most one line batch ahead.
+
+        `to` is the target language, unless `options` has it. Raises ConfigError as `options` does.
+        """
+        options = options or self.options(to=to)
         remaining = iter(lines)
         while line_batch := list(islice(remaining, self.scale * LINE_BATCH_SIZE)):
             yield from self.translate_lines(line_batch, options)
@@ -219,14 +230,27 @@ class Translator:
         translations = self._assemble(segments_of, found, task)
         return [translations[line] for line in prefixed]
 
+    def tag_ids(self, options: TranslateOptions) -> list[int]:
+        """Return the ids that precede each source: the tag of the target language, if there are several, then its own.
+
+        Raises ModelError for a tag that the training text did not have.
+        """
+        tags = (self.languages.target_tag(options.to), options.tag)
+        return [self.tokenizers.source.tag_id(tag) for tag in tags if tag is not None]
+
     def align(
-        self, pairs: Sequence[tuple[str, str]], batch_tokens: int = 4096, on_progress: OnProgress | None = None
+        self,
+        pairs: Sequence[tuple[str, str]],
+        options: TranslateOptions | None = None,
+        on_progress: OnProgress | None = None,
     ) -> list[Links]:
         """Return the word alignments of sentences and their given translations.
 
-        Raises ConfigError if another program translates.
+        Raises ConfigError if another program translates, and as `options` does.
         """
-        return align(self.require_torch("--alignment"), self.models, pairs, batch_tokens, on_progress)
+        options = options or self.options()
+        runner, budget = self.require_torch("--alignment"), options.search.batch_tokens
+        return align(runner, self.models, pairs, budget, on_progress, self.tag_ids(options))
 
     def require_torch(self, option: str) -> BatchRunner:
         """Return the runner of the torch models. Raises ConfigError about the option if another program translates."""
@@ -239,19 +263,19 @@ class Translator:
             self.require_torch("--glossary")
         if options.search.unknown == "copy":
             self.require_torch("decode.unknown: copy")
-        target, language, search = self.tokenizers.target, self.languages.target, options.search
-        return OutputConstraints(target, language, options.glossary, search.protect, search.typography)
+        target, search = self.tokenizers.target, options.search
+        return OutputConstraints(target, options.to, options.glossary, search.protect, search.typography)
 
     def _split(self, line: str, prefix: str, options: TranslateOptions) -> list[Segment]:
         """Step 1: split a line into segments of at most `longest_source` tokens; the first has the line's prefix."""
         if prefix:
             self.require_torch("--prefixes")
         source = self.tokenizers.source
-        tag = [] if options.tag is None else [source.tag_id(options.tag)]
+        tags = self.tag_ids(options)
 
         def encode(text: str) -> list[int]:
             ids = source.encode(text)
-            return [*tag, *ids] if ids else []
+            return [*tags, *ids] if ids else []
 
         ids = encode(line)
         if len(ids) <= options.longest_source:
@@ -295,7 +319,7 @@ class Translator:
         links_of: dict[Segment, tuple[str, str, Links]] = {}
         if task.options.alignment:
             best = [(segment.text, alternatives[0].text) for segment, alternatives in found.items()]
-            links = self.align(best, task.options.search.batch_tokens, task.on_progress[2])
+            links = self.align(best, task.options, task.on_progress[2])
             links_of = {segment: (*pair, own) for segment, pair, own in zip(found, best, links, strict=True)}
         translations = {}
         for (line, prefix), segments in segments_of.items():
@@ -313,7 +337,7 @@ class Translator:
         constraints_of = list(required.values())
         hypotheses_of = self.engine.search(sentences, search, constraints_of, task.on_progress[again])
         found = dict(zip(required, hypotheses_of, strict=True))
-        copied = {} if UNK in search.forbidden else self._copied_words(required, found, search.batch_tokens)
+        copied = {} if UNK in search.forbidden else self._copied_words(required, found, task.options)
 
         def text(segment: Segment, rank: int) -> str:
             ids = found[segment][rank].tokens[len(required[segment].prefix) :]
@@ -325,14 +349,18 @@ class Translator:
         }
 
     def _copied_words(
-        self, required: Mapping[Segment, Constraints], found: Mapping[Segment, Sequence[Hypothesis]], batch_tokens: int
+        self,
+        required: Mapping[Segment, Constraints],
+        found: Mapping[Segment, Sequence[Hypothesis]],
+        options: TranslateOptions,
     ) -> dict[tuple[Segment, int], list[str]]:
         """Return the source words that replace the `<unk>` after the prefix, for each segment and rank that has any."""
         tokens_of = {(segment, rank): one.tokens for segment in found for rank, one in enumerate(found[segment])}
         with_unk = {place: tokens for place, tokens in tokens_of.items() if UNK in tokens}
         pairs = [(segment.text, tokens) for (segment, _), tokens in with_unk.items()]
         runner = self.require_torch("decode.unknown: copy")
-        words_of = words_for_unknown(runner, self.models, pairs, batch_tokens)
+        budget, tags = options.search.batch_tokens, self.tag_ids(options)
+        words_of = words_for_unknown(runner, self.models, pairs, budget, tags)
         return {
             (segment, rank): words[required[segment].prefix.count(UNK) :]
             for (segment, rank), words in zip(with_unk, words_of, strict=True)

@@ -56,7 +56,7 @@ def lines(path: Path | None) -> list[str]:
 
 
 def parts_of(recipe: Recipe) -> list[tuple[str, str]]:
-    corpora = [recipe.data.train[0], recipe.data.valid, recipe.data.test]
+    corpora = [recipe.data.train[0], *recipe.data.valid, *recipe.data.test]
     assert all(corpus is not None for corpus in corpora)
     return [pair for each in corpora if each for pair in zip(lines(each.source), lines(each.target), strict=True)]
 
@@ -68,7 +68,7 @@ def test_recipe_and_parts_are_written(folder: Path) -> None:
     assert "360 train, 20 valid, 20 test" in messages
     assert "next: nmt train --config mine/recipe.yaml" in messages
     recipe = load_recipe(Path("mine/recipe.yaml"))
-    assert (recipe.name, recipe.languages.source, recipe.languages.target) == ("mine", "en", "it")
+    assert (recipe.name, recipe.languages.source, *recipe.languages.target) == ("mine", "en", "it")
     assert recipe.tokenizer.vocab_size == "auto"
     assert recipe.run == folder / "mine" / "run"
     assert recipe.data.train[0].source == folder / "mine" / "split" / "train.en"
@@ -119,9 +119,8 @@ def test_given_validation_and_test_text_are_used_and_kept_out_of_training(folder
     messages = init("text.en", "text.it", "--valid", "v.en", "--valid", "v.it", "--test", "t.tsv", "-o", "a/b.yaml")
     assert "398 train; 2 pairs of the given texts are left out" in messages
     data = load_recipe(Path("a/b.yaml")).data
-    assert data.valid is not None
-    assert data.test is not None
-    assert (data.valid.source, data.test.tsv) == (folder / "v.en", folder / "t.tsv")
+    assert [corpus.source for corpus in data.valid] == [folder / "v.en"]
+    assert [corpus.tsv for corpus in data.test] == [folder / "t.tsv"]
     assert sorted(path.name for path in (folder / "a" / "b.split").iterdir()) == ["split.json", "train.en", "train.it"]
 
 

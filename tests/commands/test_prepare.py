@@ -25,7 +25,7 @@ from nmt.system.console import Console
 from nmt.text import preparation, provenance
 from nmt.text.normalize import normalize
 from nmt.text.overlap import Overlap
-from nmt.text.prepared import PreparedCorpus, write_valid_text
+from nmt.text.prepared import PreparedCorpus, write_valid_texts
 from nmt.text.provenance import why_stale
 
 QUIET = Console(quiet=True)
@@ -373,13 +373,13 @@ def test_automatic_vocabulary_of_each_side_and_its_fingerprint(folder: Path, mon
 
 
 def test_text_that_changes_during_preparation_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write = write_valid_text
+    write = write_valid_texts
 
     def write_and_touch(*arguments: object) -> None:
         write(*arguments)  # type: ignore[arg-type]  # passed on as they came
         os.utime(folder / "train.tsv", (1, 1))
 
-    monkeypatch.setattr(preparation, "write_valid_text", write_and_touch)
+    monkeypatch.setattr(preparation, "write_valid_texts", write_and_touch)
     with pytest.raises(DataError, match=r"train\.tsv: changed while it was read"):
         prepare(recipe(folder), QUIET)
     assert not (folder / "run").exists()

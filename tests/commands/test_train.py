@@ -164,7 +164,7 @@ def test_test_text_is_translated_and_scored(texts: Path, tmp_path: Path) -> None
     assert len(outcome.test.translations) == 6
     scores = json.loads((tmp_path / "run" / "test.json").read_text())
     assert [score["name"] for score in scores] == ["BLEU", "chrF2"]
-    assert [score["value"] for score in scores] == [outcome.test.bleu.value, outcome.test.chrf.value]
+    assert [score["value"] for score in scores] == [outcome.test.bleu, outcome.test.chrf]
 
 
 @pytest.mark.parametrize(("content", "problem"), [(None, "no such file"), ("", "no sentence pairs"), ("x", "no tab")])

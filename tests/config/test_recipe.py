@@ -81,7 +81,7 @@ prepared: shared
 """
     recipe = load(path, text)
     assert recipe.name == "2024"
-    assert recipe.languages.target == "no"
+    assert recipe.languages.target == ("no",)
     assert recipe.data.train[0].columns == (2, 1)
     assert recipe.data.train[1].tag == "web-text"
     assert recipe.train.schedule == WarmupStableDecay(name="wsd", rate=0.001, warmup=100, decay=0.7)
@@ -335,10 +335,8 @@ def test_paths_are_relative_to_the_recipe_or_to_the_current_folder(path: Path, m
     text = SMALLEST.replace("train.tsv", "../texts/train.tsv") + "prepared: ~/prepared\n"
     recipe = load(path, text, "data.valid={tsv: v.tsv}", "data.test.tsv=../t.tsv")
     assert recipe.data.train[0].tsv == path.parent.parent / "texts" / "train.tsv"
-    assert recipe.data.valid is not None
-    assert recipe.data.valid.tsv == here / "v.tsv"
-    assert recipe.data.test is not None
-    assert recipe.data.test.tsv == path.parent / "t.tsv"
+    assert [corpus.tsv for corpus in recipe.data.valid] == [here / "v.tsv"]
+    assert [corpus.tsv for corpus in recipe.data.test] == [path.parent / "t.tsv"]
     assert recipe.run == path.parent / "runs" / "small"
     assert recipe.prepared == Path("/home/me/prepared")
 
@@ -477,7 +475,7 @@ def test_a_tag_without_training_text_is_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(ConfigError, match=r"r\.yaml:7: data\.test\.tag: no training text has the tag news"):
         load_recipe(file)
-    assert load_recipe(file, ["data.test.tag=bt"]).data.test is not None
+    assert load_recipe(file, ["data.test.tag=bt"]).data.test[0].tag == "bt"
 
 
 def test_r_drop_needs_dropout(path: Path) -> None:
@@ -558,7 +556,7 @@ def test_language_that_is_not_a_code_is_refused(path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["zh", "zh-Hant", "pt_BR", "yue"])
 def test_language_codes_are_accepted(path: Path, name: str) -> None:
-    assert load(path, SMALLEST.replace("target: it", f"target: {name}")).languages.target == name
+    assert load(path, SMALLEST.replace("target: it", f"target: {name}")).languages.target == (name,)
 
 
 # sizes

@@ -36,7 +36,7 @@ def test_lines_are_those_of_the_test_text(uninterrupted: Path, tmp_path: Path) -
     recipe = load_recipe(uninterrupted / "recipe.yaml")
     source, target = write_lines(tmp_path / "a", "ba", "ce " * 90, "", "di fo"), write_lines(tmp_path / "b", *"1234")
     test = recipe.data.train[0].model_copy(update={"tsv": None, "source": source, "target": target})
-    recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"test": test})})
+    recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"test": (test,)})})
     drawn, remarks = drawn_sentences(uninterrupted, recipe, [4, 2, 3])
     assert [(one.line, one.source) for one in drawn] == [(4, "di fo")]
     assert [remark.split(" has ")[0] for remark in remarks] == ["Line 2", "Line 3"]
@@ -44,10 +44,11 @@ def test_lines_are_those_of_the_test_text(uninterrupted: Path, tmp_path: Path) -
     assert [one.line for one in drawn] == [1]
     with pytest.raises(DataError, match="--lines: found 5, but the text has 4 lines"):
         drawn_sentences(uninterrupted, recipe, [5])
-    without = recipe.model_copy(update={"data": recipe.data.model_copy(update={"test": None, "valid": None})})
+    without = recipe.model_copy(update={"data": recipe.data.model_copy(update={"test": (), "valid": ()})})
     with pytest.raises(DataError, match="no test and no validation text"):
         drawn_sentences(uninterrupted, without, [])
-    assert sentences._FIRST == (1, 2, 3)
+    assert sentences._first_lines(["it"] * 9) == [1, 2, 3]
+    assert sentences._first_lines(["it"] * 4 + ["zh"]) == [1, 2, 5]
 
 
 def test_line_that_the_text_does_not_have_is_refused(uninterrupted: Path, tmp_path: Path) -> None:

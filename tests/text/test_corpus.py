@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.config import CorpusFile, Languages
+from nmt.config import CorpusFile, LanguagePair
 from nmt.errors import DataError
 from nmt.text.corpus import SentencePair, format_named, named_languages, read_pairs, text_files, way_of_reading
 
@@ -50,7 +50,7 @@ def test_two_files_of_unequal_length_are_refused(tmp_path: Path, short: str, lon
         list(read_pairs(corpus, None))
 
 
-ENGLISH_ITALIAN = Languages(source="en", target="it")
+ENGLISH_ITALIAN = LanguagePair(source="en", target="it")
 TMX = (
     '<tmx><header srclang="en"/><body><tu><tuv xml:lang="en"><seg>{}</seg></tuv>'
     '<tuv xml:lang="it"><seg>uno</seg></tuv></tu></body></tmx>'
@@ -59,7 +59,7 @@ ITALIAN_PO = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8"\n\nmsgi
 ONE = [SentencePair("one", "uno")]
 
 
-def pairs(languages: Languages | None = ENGLISH_ITALIAN, **settings: object) -> list[SentencePair]:
+def pairs(languages: LanguagePair | None = ENGLISH_ITALIAN, **settings: object) -> list[SentencePair]:
     return list(read_pairs(CorpusFile.model_validate(settings), languages))
 
 
@@ -105,7 +105,7 @@ def test_moses_archive_of_opus_is_two_files(tmp_path: Path) -> None:
     members = {"README": "x", "LICENSE": "x", "X.en-it.xml": "x", "X.en-it.it": "uno\n", "X.en-it.en": "one\n"}
     path = archive(tmp_path / "en-it.txt.zip", **members)
     assert pairs(file=path) == ONE
-    assert pairs(Languages(source="it", target="en"), file=path) == [SentencePair("uno", "one")]
+    assert pairs(LanguagePair(source="it", target="en"), file=path) == [SentencePair("uno", "one")]
     assert pairs(None, file=path) == ONE
     assert named_languages(CorpusFile(file=path)) == ["en", "it"]
     assert pairs(source=path / "X.en-it.en", target=path / "X.en-it.it") == ONE

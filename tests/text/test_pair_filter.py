@@ -5,14 +5,14 @@ from typing import get_args
 
 import pytest
 
-from nmt.config import Filters, Languages, RuleName
+from nmt.config import Filters, LanguagePair, RuleName
 from nmt.text.filters import PairFilter, Verdict
 
 PERMISSIVE = Filters(keep=get_args(RuleName))
 
 
 def pair_filter(target: str = "it", settings: Filters | None = None) -> PairFilter:
-    return PairFilter.learn(settings or Filters(), Languages(source="en", target=target))
+    return PairFilter.learn(settings or Filters(), LanguagePair("en", target))
 
 
 @pytest.mark.parametrize(

@@ -472,7 +472,7 @@ def test_free_keys_may_change_when_a_run_resumes(run: RunDirectory, tmp_path: Pa
     open_run(run, recipe(run.path))
     run.checkpoint(1).mkdir()
     train = TrainSettings(stop=Stop(steps=7, epochs=2, hours=1.5), log_every=3, validate_every=4, keep_best=9)
-    data = Data(train=recipe(run.path).data.train, test=CorpusFile(tsv=Path("/text/test.tsv")))
+    data = Data(train=recipe(run.path).data.train, test=(CorpusFile(tsv=Path("/text/test.tsv")),))
     changed = recipe(
         run.path, name="other", train=train, data=data, prepared=tmp_path / "prepared", decode=DecodeSettings(beam=2)
     )

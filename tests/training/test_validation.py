@@ -22,7 +22,7 @@ from nmt.model.transformer import Transformer
 from nmt.text.prepared import PreparedSplit
 from nmt.text.tokenizer import BOS, EOS, Tokenizer, Tokenizers
 from nmt.training.step import Updater
-from nmt.training.validation import Validation, degeneration, evaluate, mean_loss
+from nmt.training.validation import ScoredText, Validation, degeneration, evaluate, mean_loss
 from tests.builders import token_store
 
 LINES = ["il gatto dorme", "la casa è rossa", "the cat sleeps", "the house is red", "una casa per il gatto"] * 4
@@ -76,12 +76,14 @@ def test_translations_do_not_depend_on_their_batch(tokenizers: Tokenizers, updat
     languages = Languages(source="it", target="en")
     loaded = LoadedModel(updater.model, tokenizers, languages, DecodeSettings(beam=2, batch_tokens=20))
     runtime = RuntimeSettings(device="cpu", threads=1)
-    together = evaluate(loaded, runtime, SOURCES, REFERENCES)
-    alone = [evaluate(loaded, runtime, [s], [r]).translations[0] for s, r in zip(SOURCES, REFERENCES, strict=True)]
+    together = evaluate(loaded, runtime, [ScoredText(SOURCES, REFERENCES, "en")])
+    singles = [ScoredText([s], [r], "en") for s, r in zip(SOURCES, REFERENCES, strict=True)]
+    alone = [evaluate(loaded, runtime, [single]).translations[0] for single in singles]
     assert together.translations == alone
-    assert [score.name for score in together.scores] == ["BLEU", "chrF2"]
+    assert [(language, score.name) for language, score in together.scores] == [("en", "BLEU"), ("en", "chrF2")]
     assert together.as_text().split("\n") == [*alone, ""]
-    assert json.loads(together.as_json())[0]["value"] == together.bleu.value
+    assert json.loads(together.as_json())[0]["value"] == together.bleu
+    assert "language" not in json.loads(together.as_json())[0]
 
 
 def test_metrics_are_higher_for_better_models() -> None:
@@ -98,10 +100,9 @@ def test_sample_is_the_first_sentence_of_median_length_with_its_translation(
 ) -> None:
     loaded = LoadedModel(updater.model, tokenizers, Languages(source="it", target="en"), DecodeSettings(beam=1))
     shown: list[int] = []
-    result = evaluate(
-        loaded, RuntimeSettings(device="cpu"), SOURCES, REFERENCES, show=lambda done, _: shown.append(done)
-    )
-    assert result.sample == ("una casa", "the house", result.translations[4])
+    text = ScoredText(SOURCES, REFERENCES, "en")
+    result = evaluate(loaded, RuntimeSettings(device="cpu"), [text], show=lambda done, _: shown.append(done))
+    assert result.texts[0].sample == ("una casa", "the house", result.translations[4])
     assert shown[-1] == len(SOURCES)
 
 

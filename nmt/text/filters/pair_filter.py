@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from nmt.config import Filters, Languages
+from nmt.config import Filters, LanguagePair
 from nmt.text.corpus import SentencePair
 from nmt.text.languages import SCRIPTS, script_of
 from nmt.text.normalize import normalize
@@ -47,7 +47,7 @@ class PairFilter:
     def learn(
         cls,
         filters: Filters,
-        languages: Languages,
+        languages: LanguagePair,
         sample: Sequence[SentencePair] = (),
         held_out: Sequence[HeldOutText] = (),
     ) -> "PairFilter":

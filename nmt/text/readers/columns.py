@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 
-from nmt.config import Languages
+from nmt.config import LanguagePair
 from nmt.errors import DataError
 from nmt.text.languages import primary_code
 from nmt.text.opening import read_lines
@@ -17,13 +17,13 @@ _DELIMITERS = ",;\t"
 _SAMPLE = 100  # lines that show the delimiter of a CSV file
 
 
-def read_tsv(path: Path, columns: Columns, languages: Languages | None) -> Iterator[Row]:
+def read_tsv(path: Path, columns: Columns, languages: LanguagePair | None) -> Iterator[Row]:
     """Yield the pairs of a file with columns separated by tabs; a blank line is a pair of empty sentences."""
     lines = enumerate((line.split("\t") for line in read_lines(path)), start=1)
     return _pairs(path, lines, columns, languages)
 
 
-def read_csv(path: Path, columns: Columns, languages: Languages | None) -> Iterator[Row]:
+def read_csv(path: Path, columns: Columns, languages: LanguagePair | None) -> Iterator[Row]:
     """Yield the pairs of a file with cells separated by commas, semicolons or tabs; quoted cells may have them too."""
     lines = (f"{line}\n" for line in read_lines(path))
     sample = list(islice(lines, _SAMPLE))
@@ -41,7 +41,7 @@ def header(path: Path, is_csv: bool) -> list[str]:
 
 
 def _pairs(
-    path: Path, records: Iterator[tuple[int, list[str]]], columns: Columns, languages: Languages | None
+    path: Path, records: Iterator[tuple[int, list[str]]], columns: Columns, languages: LanguagePair | None
 ) -> Iterator[Row]:
     first = next(records, None)
     if first is None:
@@ -64,7 +64,7 @@ def _pairs(
 
 
 def _named_columns(
-    place: str, cells: Sequence[str], columns: Columns, languages: Languages | None
+    place: str, cells: Sequence[str], columns: Columns, languages: LanguagePair | None
 ) -> tuple[int, int] | None:
     """Return the positions of the columns if the first line names them; None if it is a pair.
 

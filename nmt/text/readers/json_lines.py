@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from nmt.config import Languages
+from nmt.config import LanguagePair
 from nmt.errors import DataError
 from nmt.text.languages import is_language, primary_code
 from nmt.text.opening import read_lines
@@ -14,7 +14,7 @@ from nmt.text.readers import Row, one_line, shortened
 Keys = tuple[str, str]
 
 
-def read_json_lines(path: Path, keys: Keys | None, languages: Languages | None) -> Iterator[Row]:
+def read_json_lines(path: Path, keys: Keys | None, languages: LanguagePair | None) -> Iterator[Row]:
     """Yield the pairs of a file. `keys` may be nested, as in `translation.en`; by default they are the language codes.
 
     Raises DataError with file and line for invalid JSON, a missing key and a value that is no text.
@@ -56,7 +56,7 @@ def _codes(found: dict[str, Any]) -> list[str]:
     return []
 
 
-def _language_keys(path: Path, number: int, found: dict[str, Any], languages: Languages | None) -> Keys:
+def _language_keys(path: Path, number: int, found: dict[str, Any], languages: LanguagePair | None) -> Keys:
     """Return the keys of the languages; of the first two, if the languages are not known."""
     codes = _codes(found)
     if languages is None:

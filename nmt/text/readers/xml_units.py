@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from xml.parsers import expat
 
-from nmt.config import Languages
+from nmt.config import LanguagePair
 from nmt.errors import DataError
 from nmt.text.languages import primary_code
 from nmt.text.opening import read_chunks
@@ -35,7 +35,7 @@ Unit = dict[str, str]
 """The texts of a unit by their languages, as these are written in the file."""
 
 
-def read_units(path: Path, languages: Languages | None) -> Iterator[Row]:
+def read_units(path: Path, languages: LanguagePair | None) -> Iterator[Row]:
     """Yield the pairs of a TMX or XLIFF file in the given languages, whose regions may differ.
 
     Without `languages`, the first is the source language that the file states. Raises DataError: invalid XML, or no
@@ -45,7 +45,7 @@ def read_units(path: Path, languages: Languages | None) -> Iterator[Row]:
         found = declared_languages(path)
         if len(found) != 2:
             raise DataError(f"{path}: expected two languages, found {', '.join(found) or 'none'}; state the languages")
-        languages = Languages(source=found[0], target=found[1])
+        languages = LanguagePair(source=found[0], target=found[1])
     seen: dict[tuple[str, ...], tuple[str, str] | None] = {}
     paired = False
     for line, unit in _UnitReader(path).units():
@@ -71,7 +71,7 @@ def declared_languages(path: Path) -> list[str]:
     return sorted(codes, key=lambda code: code != source)
 
 
-def _sides(written: tuple[str, ...], languages: Languages) -> tuple[str, str] | None:
+def _sides(written: tuple[str, ...], languages: LanguagePair) -> tuple[str, str] | None:
     """Return the codes of a unit that are nearest to the source and the target language."""
     source = _nearest(languages.source, written)
     target = _nearest(languages.target, [code for code in written if code != source])

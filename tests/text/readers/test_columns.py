@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.config import Languages
+from nmt.config import LanguagePair
 from nmt.errors import DataError
 from nmt.text.readers import Row
 from nmt.text.readers.columns import Columns, header, read_csv, read_tsv
 
-ENGLISH_ITALIAN = Languages(source="en", target="it")
+ENGLISH_ITALIAN = LanguagePair(source="en", target="it")
 
 
 def write(path: Path, content: str) -> Path:

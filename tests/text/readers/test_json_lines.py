@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from nmt.config import Languages
+from nmt.config import LanguagePair
 from nmt.errors import DataError
 from nmt.text.readers import Row
 from nmt.text.readers.json_lines import Keys, language_keys, read_json_lines
 
-ENGLISH_ITALIAN = Languages(source="en", target="it")
+ENGLISH_ITALIAN = LanguagePair(source="en", target="it")
 
 
 def rows(folder: Path, content: str, keys: Keys | None = None) -> list[Row]:

@@ -7,7 +7,7 @@ from xml.sax.saxutils import escape
 
 import pytest
 
-from nmt.config import Languages
+from nmt.config import LanguagePair
 from nmt.errors import DataError
 from nmt.text.readers import Row
 from nmt.text.readers.xml_units import declared_languages, read_units
@@ -24,7 +24,7 @@ def tmx(*units: dict[str, str], source: str = "en", declaration: str = "", docty
 def rows(folder: Path, content: str | bytes, source: str = "en", target: str = "it") -> list[tuple[str, str]]:
     path = folder / "a.xml"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return [(row.source, row.target) for row in read_units(path, Languages(source=source, target=target))]
+    return [(row.source, row.target) for row in read_units(path, LanguagePair(source=source, target=target))]
 
 
 def refused(folder: Path, content: str | bytes) -> str:
