@@ -138,7 +138,9 @@ class CorpusFile(Section):
         return self
 
 
-RuleName = Literal["copy", "script", "duplicate"]
+RuleName = Literal[
+    "damaged", "copy", "symbols", "script", "length", "mismatch", "leak", "untranslated", "language", "duplicate"
+]
 """Rules that can be turned off."""
 
 
@@ -153,6 +155,9 @@ class Filters(Section):
     """Longest source or target in tokens. The memory of attention grows with its square."""
     max_ratio: float = Field(default=9.0, gt=1, le=1e9)
     """Largest ratio of the longer to the shorter side, in tokens; the first ten tokens of difference are ignored."""
+    han_variants: Literal["keep", "drop", "convert"] = "keep"
+    """Chinese lines that are Traditional in a Simplified text, or the reverse: keep them, drop them, or convert them
+    with OpenCC (`pip install '.[filters]'`). zh-Hans or zh-Hant as the language states which one the text is in."""
     keep: Annotated[tuple[RuleName, ...], Field(strict=False), AfterValidator(_in_one_order)] = ()
     """Rules that are not applied, as in [copy, duplicate]: the pairs that they would exclude are kept. docs/data.md
     describes each rule."""

@@ -23,8 +23,10 @@ _FILTERS = ("data", "filters")
 _OLD_RULES = {"duplicates": "duplicate", "copies": "copy", "any_script": "script"}
 """Keys of the filters in version 0.1.0; true is now an entry of `keep`."""
 _RULES = _OLD_RULES | {"keep_duplicates": "duplicate", "keep_copies": "copy", "keep_any_script": "script"}
-_NEWER_RULES: frozenset[str] = frozenset()
+_NEWER_RULES = frozenset(("damaged", "symbols", "length", "mismatch", "leak", "untranslated", "language"))
 """Rules that there were not yet when `keep` was introduced: settings recorded before that kept their pairs."""
+_NEWER_KEYS: dict[str, Any] = {"han_variants": "keep"}
+"""Keys that there were not yet, with the value that has the effect of their absence."""
 _VALUES = {"runtime.parallel": {"replicate": "ddp", "shard": "fsdp"}}
 
 
@@ -68,7 +70,7 @@ def _with_list_of_rules(filters: dict[str, Any]) -> dict[str, Any]:
         return filters
     kept = {rule for key, rule in _RULES.items() if filters.get(key)}
     others = {key: value for key, value in filters.items() if key not in _RULES}
-    return {**others, "keep": sorted(kept | _NEWER_RULES)}
+    return {**others, **_NEWER_KEYS, "keep": sorted(kept | _NEWER_RULES)}
 
 
 def _with_key_for_each_rule(filters: dict[str, Any]) -> dict[str, Any]:
@@ -76,7 +78,9 @@ def _with_key_for_each_rule(filters: dict[str, Any]) -> dict[str, Any]:
     kept = set(filters.get("keep", ()))
     if "keep" not in filters or not kept >= _NEWER_RULES:
         return filters
-    others = {key: value for key, value in filters.items() if key != "keep"}
+    if any(filters.get(key, value) != value for key, value in _NEWER_KEYS.items()):
+        return filters
+    others = {key: value for key, value in filters.items() if key not in ("keep", *_NEWER_KEYS)}
     return others | {key: rule in kept for key, rule in _OLD_RULES.items()}
 
 

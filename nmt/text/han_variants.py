@@ -1,17 +1,27 @@
-"""Characters that occur in Simplified Chinese only, and in Traditional Chinese only.
+"""Simplified and Traditional Chinese: the characters of one of them only, the one a text is in, and conversion.
 
-They are derived from the national standards that Python's codecs contain: a Simplified character is among the 3,755
-common ones of GB 2312 (level 1) and not in Big5; a Traditional one is among the 5,401 common ones of Big5 (level 1) and
-not in GB 2312. Characters of both (和, 后, 台) are evidence of neither. The rare rest is left out, since names in
-both scripts use it.
+The characters are derived from the national standards that Python's codecs contain: a Simplified character is among
+the 3,755 common ones of GB 2312 (level 1) and not in Big5; a Traditional one is among the 5,401 common ones of Big5
+(level 1) and not in GB 2312. Characters of both (和, 后, 台) are evidence of neither. The rare rest is left out, since
+names in both scripts use it.
 
 >>> simplified_only("这个國家"), traditional_only("这个國家")
 ('这个', '國')
 """
 
 import re
+from collections.abc import Iterable
 from functools import cache
+from importlib.util import find_spec
 from itertools import product
+from typing import Any, Literal
+
+from nmt.errors import ConfigError
+
+Variant = Literal["Simplified", "Traditional"]
+
+_CONVERSIONS = {"hant": "s2t", "tw": "s2tw", "hk": "s2hk", "mo": "s2hk", "hans": "t2s", "cn": "t2s", "sg": "t2s"}
+"""OpenCC's configurations by the script or region of a language code."""
 
 
 def simplified_only(text: str) -> str:
@@ -22,6 +32,48 @@ def simplified_only(text: str) -> str:
 def traditional_only(text: str) -> str:
     """Return the characters of a text that are Traditional."""
     return "".join(_patterns()[1].findall(text))
+
+
+def variant_of(language: str, lines: Iterable[str]) -> Variant | None:
+    """Return what a Chinese text is in: as its language code states (zh-Hant, zh_TW), else as most of its lines are."""
+    if (conversion := _stated_conversion(language)) is not None:
+        return "Simplified" if conversion == "t2s" else "Traditional"
+    simplified = traditional = 0
+    for line in lines:
+        difference = len(simplified_only(line)) - len(traditional_only(line))
+        simplified, traditional = simplified + (difference > 0), traditional + (difference < 0)
+    if simplified == traditional == 0:
+        return None
+    return "Simplified" if simplified >= traditional else "Traditional"
+
+
+def convert(text: str, language: str, variant: Variant) -> str:
+    """Return a Chinese text in this variant, with the characters of the region of the language code if it has one.
+
+    Raises ConfigError without OpenCC.
+    """
+    conversion = _stated_conversion(language) or ("t2s" if variant == "Simplified" else "s2t")
+    converted: str = _converter(conversion).convert(text)
+    return converted
+
+
+def check_converter() -> None:
+    """Raise ConfigError without OpenCC."""
+    if find_spec("opencc") is None:
+        raise ConfigError("data.filters.han_variants: convert needs OpenCC; install it: pip install '.[filters]'")
+
+
+@cache
+def _converter(conversion: str) -> Any:
+    check_converter()
+    from opencc import OpenCC
+
+    return OpenCC(conversion)
+
+
+def _stated_conversion(language: str) -> str | None:
+    parts = re.split("[-_]", language.lower())[1:]
+    return next((_CONVERSIONS[part] for part in reversed(parts) if part in _CONVERSIONS), None)
 
 
 @cache

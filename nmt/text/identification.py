@@ -44,7 +44,7 @@ _FREQUENT = {
     "fa": "و در به از که این را با است آن من برای یک تو او بود می ما نیست هم تا چه شما",
     "ur": "کے میں کی ہے کا اور سے کو نے یہ کہ نہیں پر وہ ہیں ایک ہوں کیا بھی تھا اس تم",
 }
-_WORDS = {code: frozenset(words.split()) for code, words in _FREQUENT.items()}
+FREQUENT_WORDS = {code: frozenset(words.split()) for code, words in _FREQUENT.items()}
 _WORD = re.compile(r"[^\W\d_]+")
 _LEAST_WORDS = 100  # of the sample; with fewer there is no conclusion
 _LEAST_SHARE = 0.1  # of frequent words; less is no running text in any of the languages
@@ -77,7 +77,7 @@ def found_instead(lines: Sequence[Line], code: str) -> str | None:
     if primary_code(code) in ("zh", "ja") and (east_asian := detect_language([text]).code) != primary_code(code):
         return east_asian or None
     shares = _frequent_words(text, expected)
-    own = shares.get(_listed(code))
+    own = shares.get(listed_code(code))
     if own is None or not shares or max(shares.values()) < _LEAST_SHARE:
         return None
     best = max(shares, key=lambda language: shares[language])
@@ -104,7 +104,7 @@ def detected(lines: Sequence[Line]) -> str | None:
 
 def examples(lines: Sequence[Line], code: str) -> list[Line]:
     """Return a few lines of a sample that are not in the language `code`: short ones, without its letters or words."""
-    script, words = script_of(code), _WORDS.get(_listed(code), frozenset[str]())
+    script, words = script_of(code), FREQUENT_WORDS.get(listed_code(code), frozenset[str]())
     foreign = [line for line in lines if _is_foreign(line.text, script, words)] or list(lines)
     readable = [line for line in foreign if 20 <= len(line.text) <= 100] or foreign
     return readable[:_EXAMPLES]
@@ -131,12 +131,12 @@ def _frequent_words(text: str, script: str | None) -> dict[str, float]:
         return {}
     return {
         code: sum(word in words for word in found) / len(found)
-        for code, words in _WORDS.items()
+        for code, words in FREQUENT_WORDS.items()
         if script is None or script_of(code) == script
     }
 
 
-def _listed(code: str) -> str:
+def listed_code(code: str) -> str:
     """Return the code under which the words of a language are listed."""
     primary = primary_code(code)
     return {"no": "nb", "nn": "nb", "ms": "id", "bs": "hr"}.get(primary, primary)

@@ -2,10 +2,14 @@
 
 >>> normalize("\\ufeffe\\u0301 vero\\u2028,\\t lo\\xa0so ")
 'é vero , lo so'
+>>> join_unspaced("我 喜欢 （ iPad ） 。")
+'我喜欢（iPad）。'
 """
 
 import re
 import unicodedata
+
+from nmt.text.languages import UNSPACED, UNSPACED_TEXT
 
 # Invisible characters, which are removed: controls that are not whitespace (Cc), format characters (Cf), noncharacters.
 # Format characters that change the visible text are kept: the joiners U+200C and U+200D of Persian, Hindi and emoji,
@@ -16,11 +20,21 @@ _INVISIBLE = re.compile(
     "\U0001d173-\U0001d17a\U000e0001"
     "\ufdd0-\ufdef" + "".join(chr(plane << 16 | 0xFFFE) + chr(plane << 16 | 0xFFFF) for plane in range(17)) + "]+"
 )
+_LETTER = "A-Za-zÀ-ÖØ-öø-ɏ"
+_APOSTROPHE = re.compile(f"(?<=[{_LETTER}])[`´](?=[{_LETTER}])")
+_UNSPACED_MARKS = UNSPACED_TEXT.removesuffix(UNSPACED)
+_SPACED = re.compile(f"(?<=[{UNSPACED_TEXT}]) (?=[{UNSPACED_TEXT}])")
+_JOINED = re.compile(f"(?<=[{UNSPACED_TEXT}])(?=[{UNSPACED_TEXT}])")
+_TOKENIZER_SPACE = re.compile(f"{_SPACED.pattern}|(?<=[{_UNSPACED_MARKS}]) | (?=[{_UNSPACED_MARKS}])")
+_LEAST_SPACES, _LEAST_SHARE = 2, 0.3
+"""Spaces between Chinese characters that are those of a tokenizer: this many, at this share of the places for them."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def normalize(text: str) -> str:
     """Return `text` in NFC, without invisible characters, each run of whitespace as one space, trimmed.
+
+    A grave or acute accent between two Latin letters is an apostrophe (`don´t`). Other quotes are kept as they are.
 
     Whitespace is all that Unicode calls so: tabs, U+0085, U+00A0, U+2028, U+3000. Full-width punctuation is kept (it is
     not NFKC). An unpaired surrogate, which UTF-8 cannot encode, becomes U+FFFD. The function is idempotent.
@@ -31,4 +45,19 @@ def normalize(text: str) -> str:
         # before NFC, so that none of them separates a letter from its accent
         text = _INVISIBLE.sub("", text)
         text = unicodedata.normalize("NFC", text)
+    if "`" in text or "´" in text:
+        text = _APOSTROPHE.sub("'", text)
     return " ".join(text.split())
+
+
+def join_unspaced(text: str) -> str:
+    """Return a normalized line of Chinese or Japanese without the spaces of a tokenizer.
+
+    Lines with single spaces, such as those in a title, are returned unchanged.
+    """
+    if text.count(" ") < _LEAST_SPACES:
+        return text
+    spaces = len(_SPACED.findall(text))
+    if spaces < _LEAST_SPACES or spaces < _LEAST_SHARE * (spaces + len(_JOINED.findall(text))):
+        return text
+    return _TOKENIZER_SPACE.sub("", text)

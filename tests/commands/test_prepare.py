@@ -86,7 +86,14 @@ def test_filters_are_counted_and_leave_the_rest_in_order(folder: Path) -> None:
     corpus = prepare(recipe(folder), QUIET)
     counts = corpus.manifest.train
     assert (counts.read, counts.kept) == (306, 300)
-    assert counts.refused == {"empty": 1, "copy": 1, "script": 1, "duplicate": 1, "too_long": 1, "ratio": 1}
+    assert {rule: count for rule, count in counts.refused.items() if count} == {
+        "empty": 1,
+        "copy": 1,
+        "script": 1,
+        "duplicate": 1,
+        "too_long": 1,
+        "ratio": 1,
+    }
     assert [corpus.tokenizers.source.decode(ids) for ids in corpus.train.source] == [source for source, _ in good]
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.text.normalize import normalize
+from nmt.text.normalize import join_unspaced, normalize
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 
@@ -42,6 +42,8 @@ def test_normalize_follows_the_category_of_each_character() -> None:
             expected = "a\ufffdb"
         elif noncharacter or category == "Cc" or (category == "Cf" and code not in VISIBLE_FORMAT_CHARACTERS):
             expected = "ab"
+        elif unicodedata.normalize("NFC", character) in "`´":
+            expected = "a'b"
         else:
             expected = unicodedata.normalize("NFC", f"a{character}b")
         assert normalize(f"a{character}b") == expected, f"U+{code:04X} ({category})"
@@ -50,6 +52,10 @@ def test_normalize_follows_the_category_of_each_character() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        ("l`altro, don´t, perch´è", "l'altro, don't, perch'è"),
+        ("`ls` and ``ord`` of Pe` 5´", "`ls` and ``ord`` of Pe` 5´"),  # no letter on both sides
+        ('“so” «so» ‘so’ "so"', '“so” «so» ‘so’ "so"'),
+        ("你好！（ＡＢ）", "你好！（ＡＢ）"),
         ("", ""),
         (" \t\u3000\u2028 ", ""),
         ("one\x0btwo\x0cthree\x85four\u2028five", "one two three four five"),
@@ -66,3 +72,30 @@ def test_normalize_follows_the_category_of_each_character() -> None:
 )
 def test_normalize_of_examples(text: str, expected: str) -> None:
     assert normalize(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("因 為 耶 穌 說 、 是 。", "因為耶穌說、是。"),  # a space between all characters
+        ("他 喜欢 喝茶 ， 也 喜欢 （ iPad ） 。", "他喜欢喝茶，也喜欢（iPad）。"),  # segmented into words
+        ("2018 年 1 月 3 日 他 来 了", "2018 年 1 月 3 日他来了"),
+        ("把 AVI 视频转换为 MP4 格式", "把 AVI 视频转换为 MP4 格式"),  # between scripts, as some styles ask for
+        ("第一章 总则", "第一章 总则"),
+        ("如果有错误，请重试。 你也可以取消。 详见说明。", "如果有错误，请重试。 你也可以取消。 详见说明。"),
+        ("你好 世界", "你好 世界"),
+        ("Tom 在 家", "Tom 在 家"),
+        ("no spaces of this kind here", "no spaces of this kind here"),
+        ("", ""),
+    ],
+)
+def test_spaces_of_a_tokenizer_are_removed_from_chinese(text: str, expected: str) -> None:
+    assert join_unspaced(text) == expected
+
+
+@given(st.lists(st.sampled_from(["你", "好", "。", "（", "A", "iPad", "3", " ", " "]), max_size=40).map("".join))
+def test_join_unspaced_removes_only_spaces_and_is_idempotent(text: str) -> None:
+    joined = join_unspaced(normalize(text))
+    assert joined.replace(" ", "") == text.replace(" ", "")
+    assert normalize(joined) == joined
+    assert join_unspaced(joined) == joined

@@ -51,7 +51,9 @@ def test_filter_returns_the_normalized_pair() -> None:
 
 def test_filter_can_be_pickled() -> None:
     pairs = pair_filter("zh")
-    assert pickle.loads(pickle.dumps(pairs)) == pairs
+    copied = pickle.loads(pickle.dumps(pairs))
+    for pair in (("Hi.", "你好。"), ("Hi.", "Hi."), ("Good morning!", "早上 好 ！ 你 们")):
+        assert copied.apply(*pair) == pairs.apply(*pair)
 
 
 def test_settings_disable_filters() -> None:

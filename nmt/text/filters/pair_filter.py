@@ -1,16 +1,34 @@
 """What is done to each sentence pair: normalization, and the rules that remove it."""
 
-import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from nmt.config import Filters, LanguagePair
 from nmt.text.corpus import SentencePair
-from nmt.text.languages import SCRIPTS, script_of
-from nmt.text.normalize import normalize
+from nmt.text.filters.damage import damage
+from nmt.text.filters.han import HanCheck
+from nmt.text.filters.leakage import HeldOutIndex, HeldOutText
+from nmt.text.filters.length_ratio import LengthRatio
+from nmt.text.filters.mismatch import mismatch
+from nmt.text.filters.script import ScriptCheck
+from nmt.text.filters.symbols import mostly_symbols
+from nmt.text.filters.untranslated import UntranslatedCheck, copy
+from nmt.text.filters.wrong_language import LanguageCheck
+from nmt.text.languages import script_of
+from nmt.text.normalize import join_unspaced, normalize
 
 FREE_TOKENS = 10  # difference in length that is permitted whatever the ratio, for short sentences
+
+Check = Callable[[str, str], str | None]
+"""Returns what is wrong with a normalized source and target, both not empty; None if nothing is."""
+
+
+class LineCheck(Protocol):
+    """A check of single lines."""
+
+    def wrong(self, text: str) -> str | None:
+        """Return what is wrong with a normalized line, None if nothing is."""
 
 
 class Verdict(NamedTuple):
@@ -23,25 +41,18 @@ class Verdict(NamedTuple):
 
 
 @dataclass(frozen=True)
-class HeldOutText:
-    """The pairs of a text that training must not see, named `validation` or `test`."""
-
-    name: str
-    pairs: Sequence[SentencePair]
-
-
-@dataclass(frozen=True)
 class PairFilter:
     """Normalizes and judges single pairs.
 
-    It has no memory of earlier pairs and can be pickled, so processes can share the work. Repetitions are found by
-    `nmt.text.duplicates` (or by the caller), between `apply` and `length_reason`.
+    It has no memory of earlier pairs and can be pickled, so processes can share the work. Repetitions are found by the
+    caller, between `apply` and `length_reason`.
     """
 
     settings: Filters
-    letter: re.Pattern[str] | None
-    """A letter in the script of the target language; None if any script is kept."""
-    expects_latin: bool
+    normalize_source: Callable[[str], str]
+    normalize_target: Callable[[str], str]
+    checks: Mapping[str, Check]
+    """By rule, in the order of their application; the quick ones come first."""
 
     @classmethod
     def learn(
@@ -54,16 +65,48 @@ class PairFilter:
         """Return the filter for a corpus.
 
         `sample` are normalized pairs spread over the corpus, about 20,000; `held_out` are the texts whose sentences
-        must not occur in it.
+        must not occur in it, as they were read. Raises ConfigError for a library that the filters need and that is not
+        installed.
         """
-        script = None if "script" in filters.keep else script_of(languages.target)
-        letter = re.compile(f"[{SCRIPTS[script]}]") if script else None
-        return cls(filters, letter, script == "Latin")
+        sides = (languages.source, languages.target)
+        lines = ([pair.source for pair in sample], [pair.target for pair in sample])
+        han = [HanCheck.of(code, filters.han_variants, own) for code, own in zip(sides, lines, strict=True)]
+        source, target = (_normalizer(code, own) for code, own in zip(sides, han, strict=True))
+        texts = [
+            HeldOutText(text.name, [SentencePair(source(pair.source), target(pair.target)) for pair in text.pairs])
+            for text in held_out
+        ]
+        lengths, index = LengthRatio.learn(sample), HeldOutIndex.of(texts)
+        scripts = ScriptCheck.of(languages.source, is_target=False), ScriptCheck.of(languages.target, is_target=True)
+        # not made if it is not needed, since that loads the library
+        identified = [None if "language" in filters.keep else LanguageCheck.of(code) for code in sides]
+        checks: dict[str, Check | None] = {
+            "copy": copy,
+            "symbols": mostly_symbols,
+            "script": _either_side(*scripts),
+            "length": None if lengths is None else lengths.unusual,
+            "mismatch": mismatch,
+            "han": _either_side(*han),
+            "leak": None if index is None else index.find,
+            "untranslated": UntranslatedCheck.of(*sides).found,
+            "language": _either_side(*identified),
+        }
+        applied = {rule: check for rule, check in checks.items() if check is not None and rule not in filters.keep}
+        return cls(filters, source, target, applied)
 
     def apply(self, source: str, target: str) -> Verdict:
         """Return the pair as training reads it, and the first rule on its text that removes it."""
-        source, target = normalize(source), normalize(target)
-        return Verdict(source, target, self._reason(source, target))
+        damaged = None if "damaged" in self.settings.keep else damage(source) or damage(target)
+        source, target = self.normalize_source(source), self.normalize_target(target)
+        if not source or not target:
+            return Verdict(source, target, "empty")
+        if damaged is not None:
+            return Verdict(source, target, "damaged", damaged)
+        for rule, check in self.checks.items():
+            found = check(source, target)
+            if found is not None:
+                return Verdict(source, target, rule, found)
+        return Verdict(source, target)
 
     def length_reason(self, source_tokens: int, target_tokens: int) -> str | None:
         """Return the rule that removes a pair of these lengths in tokens, or None to keep it."""
@@ -74,17 +117,32 @@ class PairFilter:
             return "ratio"
         return None
 
-    def _reason(self, source: str, target: str) -> str | None:
-        if not source or not target:
-            return "empty"
-        if "copy" not in self.settings.keep and source.casefold() == target.casefold():
-            return "copy"
-        if self._in_wrong_script(target):
-            return "script"
-        return None
 
-    def _in_wrong_script(self, target: str) -> bool:
-        """Whether the target has no letter of its script; for Latin, a target without any letter (`10:30`) is right."""
-        if self.letter is None or self.letter.search(target):
-            return False
-        return not self.expects_latin or any(map(str.isalpha, target))
+@dataclass(frozen=True)
+class _EitherSide:
+    """A check of the lines of one side, or of both."""
+
+    source: LineCheck | None
+    target: LineCheck | None
+
+    def __call__(self, source: str, target: str) -> str | None:
+        found = None if self.source is None else self.source.wrong(source)
+        return self.target.wrong(target) if found is None and self.target is not None else found
+
+
+def _either_side(source: LineCheck | None, target: LineCheck | None) -> Check | None:
+    return None if source is None and target is None else _EitherSide(source, target)
+
+
+@dataclass(frozen=True)
+class _ChineseNormalizer:
+    han: HanCheck | None
+
+    def __call__(self, text: str) -> str:
+        text = join_unspaced(normalize(text))
+        return text if self.han is None else self.han.converted(text)
+
+
+def _normalizer(language: str, han: HanCheck | None) -> Callable[[str], str]:
+    """Return the normalization of a language; Chinese and Japanese have no spaces between words."""
+    return _ChineseNormalizer(han) if script_of(language) in ("Han", "Japanese") else normalize

@@ -11,11 +11,19 @@ EXAMPLES = 5
 
 RULES = {
     "empty": "a side without text",
+    "damaged": "decoded wrongly: U+FFFD, mojibake",
     "copy": "target is the source untranslated",
-    "script": "target not in the script of its language",
+    "symbols": "mostly digits and symbols",
+    "script": "not in the script of its language",
+    "length": "lengths far from the usual ratio",
+    "mismatch": "other numbers or addresses than on the other side",
+    "han": "not in the Chinese variant of the text",
+    "leak": "a sentence of the validation or test text",
+    "untranslated": "target contains the source",
+    "language": "in another language",
     "duplicate": "equal to an earlier pair",
     "too_long": "a side longer than max_tokens",
-    "ratio": "sides too unequal in length",
+    "ratio": "sides too unequal in tokens",
 }
 """The rules in the order of their application; a pair is counted under the first one that removes it."""
 

@@ -1,0 +1,55 @@
+"""Chinese in the other variant (Simplified, Traditional) than the rest of the text."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from nmt.text.han_variants import Variant, check_converter, convert, simplified_only, traditional_only, variant_of
+from nmt.text.languages import script_of
+
+_LEAST_MIXED, _LEAST_SHARE = 2, 0.2
+"""A line with so many characters of the other variant, and this share of all that are of one, is in it, or mixed."""
+
+
+@dataclass(frozen=True)
+class HanCheck:
+    """The variant that one side is in, and what happens to lines in the other one."""
+
+    language: str
+    variant: Variant
+    action: Literal["drop", "convert"]
+
+    @classmethod
+    def of(cls, language: str, action: Literal["keep", "drop", "convert"], sample: Iterable[str]) -> "HanCheck | None":
+        """Return the check of a side with normalized lines; None for other languages and where all lines are kept.
+
+        Raises ConfigError if lines are to be converted, without OpenCC.
+        """
+        if action == "keep" or script_of(language) != "Han":
+            return None
+        if action == "convert":
+            check_converter()
+        variant = variant_of(language, sample)
+        return None if variant is None else cls(language, variant, action)
+
+    def converted(self, text: str) -> str:
+        """Return a line in the variant of the text, if lines are converted."""
+        if self.action == "drop" or not other_variant(text, self.variant):
+            return text
+        return convert(text, self.language, self.variant)
+
+    def wrong(self, text: str) -> str | None:
+        """Return the characters that show that a line is in the other variant, or mixed."""
+        other = other_variant(text, self.variant) if self.action == "drop" else ""
+        return f"not {self.variant}: {other}" if other and is_other_variant(text, self.variant) else None
+
+
+def other_variant(text: str, variant: Variant) -> str:
+    """Return the characters of a text that only the other variant has."""
+    return traditional_only(text) if variant == "Simplified" else simplified_only(text)
+
+
+def is_other_variant(text: str, variant: Variant) -> bool:
+    """Whether a line is in the other variant, or mixed: a single character may be part of a name."""
+    other, both = len(other_variant(text, variant)), len(simplified_only(text)) + len(traditional_only(text))
+    return other > both / 2 or (other >= _LEAST_MIXED and other >= _LEAST_SHARE * both)

@@ -1,0 +1,105 @@
+"""Sentences of the validation and test text in the training text, up to trivial differences.
+
+Two sentences are compared by their letters and digits alone: case, punctuation and spaces do not count. Longer ones may
+also differ by one letter (inserted, missing or another one). Candidates for that are found by the pigeonhole principle,
+as in agrep (Wu & Manber 1992, "Fast Text Searching Allowing Errors"): if two texts differ in one place, the first or
+the second half of the one is the beginning or the end of the other one. So each training sentence needs a few look-ups.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from nmt.text.corpus import SentencePair
+
+_SHORT = 16
+"""Bytes up to which the translation must be the same, too: `Thank you.` is in every text."""
+_LEAST_WITH_EDIT = 32
+"""Bytes from which one letter may differ; in shorter sentences it often changes the meaning (`He ran`, `We ran`)."""
+_FOLDED = bytes(range(0x41)) + bytes(range(0x61, 0x7B)) + bytes(range(0x5B, 0x100))
+_DROPPED = bytes(code for code in range(0x80) if not chr(code).isalnum())
+_NO_LETTER = re.compile(r"[\W_]+")
+
+
+@dataclass(frozen=True)
+class HeldOutText:
+    """The pairs of a text that training must not see, named `validation` or `test`."""
+
+    name: str
+    pairs: Sequence[SentencePair]
+
+
+@dataclass(frozen=True)
+class _HeldOut:
+    place: str  # `validation sentence 12: …`
+    target: str
+
+
+@dataclass(frozen=True)
+class HeldOutIndex:
+    """The sentences of held-out texts by their letters."""
+
+    sentences: dict[str, tuple[_HeldOut, ...]] = field(default_factory=dict)
+    halves: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The longer sentences by their first half, with a prefix `<`, and by their second half, with `>`."""
+
+    @classmethod
+    def of(cls, texts: Sequence[HeldOutText]) -> "HeldOutIndex | None":
+        """Return the index of texts whose pairs are normalized; None if they are empty."""
+        sentences: dict[str, tuple[_HeldOut, ...]] = {}
+        halves: dict[str, tuple[str, ...]] = {}
+        for text in texts:
+            for number, pair in enumerate(text.pairs, start=1):
+                key = letters(pair.source)
+                if not key:
+                    continue
+                if key not in sentences and _size(key) >= _LEAST_WITH_EDIT:
+                    for half in _halves(key, len(key)):
+                        halves[half] = (*halves.get(half, ()), key)
+                place = f"{text.name} sentence {number}: {pair.source}"
+                sentences[key] = (*sentences.get(key, ()), _HeldOut(place, letters(pair.target)))
+        return cls(sentences, halves) if sentences else None
+
+    def find(self, source: str, target: str) -> str | None:
+        """Return the held-out sentence that a normalized training pair has as its source, or None."""
+        key = letters(source)
+        if key in self.sentences:
+            return self._place(key, key, target)
+        if len(key) >= _LEAST_WITH_EDIT - 1 or not key.isascii():
+            for length in (len(key) - 1, len(key), len(key) + 1):
+                for half in _halves(key, length):
+                    for other in self.halves.get(half, ()):
+                        if len(other) == length and differ_by_one(key, other):
+                            return self._place(other, key, target)
+        return None
+
+    def _place(self, key: str, found: str, target: str) -> str | None:
+        for held_out in self.sentences[key]:
+            if _size(found) > _SHORT or held_out.target == letters(target):
+                return held_out.place
+        return None
+
+
+def letters(text: str) -> str:
+    """Return the letters and digits of a text in lower case."""
+    if text.isascii():
+        return text.encode().translate(_FOLDED, _DROPPED).decode()
+    return _NO_LETTER.sub("", text.casefold())
+
+
+def differ_by_one(one: str, other: str) -> bool:
+    """Whether one character was inserted, removed or replaced."""
+    shorter, longer = sorted((one, other), key=len)
+    same = next((i for i, (a, b) in enumerate(zip(shorter, longer, strict=False)) if a != b), len(shorter))
+    rest = shorter[same:] if len(shorter) < len(longer) else shorter[same + 1 :]
+    return longer[same + 1 :] == rest
+
+
+def _size(text: str) -> int:
+    return len(text.encode())
+
+
+def _halves(key: str, length: int) -> tuple[str, str]:
+    """Return the beginning and the end of a key that are the halves of a text of this length, with their marks."""
+    middle = length // 2
+    return "<" + key[:middle], ">" + key[len(key) - (length - middle) :]
