@@ -228,8 +228,8 @@ DocumentFormat = Annotated[
     str | None,
     Option(
         "--format",
-        help="text, or a file whose texts are translated in place: srt, vtt, json, jsonl, csv, tsv or po; default: by "
-        "the name of --input.",
+        help="text, or a file whose texts are translated in place: srt, vtt, json, jsonl, csv, tsv, po or xliff; "
+        "default: by the name of --input.",
         metavar="NAME",
         rich_help_panel="Input and output",
     ),

@@ -4,16 +4,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
+from nmt.config import Languages
 from nmt.errors import ConfigError
 from nmt.translation.documents.document import Content, Document
 from nmt.translation.documents.json_strings import read_json, read_json_lines
 from nmt.translation.documents.po import declared_charset, read_po
 from nmt.translation.documents.subtitles import read_srt, read_vtt
 from nmt.translation.documents.tables import read_table
+from nmt.translation.documents.xliff import declared_encoding, read_xliff
 
-Format = Literal["srt", "vtt", "json", "jsonl", "csv", "tsv", "po"]
+Format = Literal["srt", "vtt", "json", "jsonl", "csv", "tsv", "po", "xliff"]
 FORMATS: tuple[str, ...] = get_args(Format)
-_ENDINGS: dict[str, Format] = {f".{name}": name for name in get_args(Format)} | {".pot": "po"}
+_ENDINGS: dict[str, Format] = {f".{name}": name for name in get_args(Format)} | {
+    ".pot": "po",
+    ".xlf": "xliff",
+    ".sdlxliff": "xliff",
+    ".mxliff": "xliff",
+}
 
 
 @dataclass(frozen=True)
@@ -34,22 +41,21 @@ class DocumentOptions:
             if given is not None and self.format not in formats:
                 raise ConfigError(f"{option}: a file in the format {self.format} has no columns; leave it out")
 
-    def read(self, data: bytes, name: str) -> Document:
-        """Find the texts of a file. Raises DataError, with file and line, if it is damaged."""
-        content = Content.decode(data, name, declared_charset(data) if self.format == "po" else None)
+    def read(self, data: bytes, name: str, languages: Languages) -> Document:
+        """Find the texts of a file; `languages` are those of the model. Raises DataError for a damaged file."""
+        declared = {"po": declared_charset, "xliff": declared_encoding}.get(self.format)
+        content = Content.decode(data, name, declared and declared(data))
         match self.format:
-            case "srt":
-                return read_srt(content)
-            case "vtt":
-                return read_vtt(content)
             case "json":
                 return read_json(content, self.column)
             case "jsonl":
                 return read_json_lines(content, self.column, self.into)
-            case "po":
-                return read_po(content)
             case "csv" | "tsv":
                 return read_table(content, self.format, self.column, self.into)
+            case "xliff":
+                return read_xliff(content, languages.source, languages.target)
+            case "srt" | "vtt" | "po":
+                return {"srt": read_srt, "vtt": read_vtt, "po": read_po}[self.format](content)
 
 
 def format_of(name: str | None, path: Path | None) -> Format | None:

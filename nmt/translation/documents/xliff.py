@@ -1,0 +1,268 @@
+"""XLIFF 1.2 and 2.x: units without a translation are translated, with their inline elements.
+
+http://docs.oasis-open.org/xliff/xliff-core/xliff-core.html (1.2) and https://docs.oasis-open.org/xliff/xliff-core/v2.0/.
+The file is checked by expat, and then read by its tags, whose positions are needed.
+"""
+
+import html
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from xml.parsers import expat
+
+from nmt.errors import DataError
+from nmt.text.languages import primary_code
+from nmt.translation.documents.document import Content, Document, Edit, Slot
+
+_MARKUP = re.compile(
+    r"<!--.*?-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>|<!DOCTYPE[^>]*>|"
+    r"<(?P<closing>/?)(?P<name>[^\s/>!?]+)(?P<attributes>(?:[^>\"']|\"[^\"]*\"|'[^']*')*?)(?P<empty>/?)>",
+    re.DOTALL,
+)
+_ATTRIBUTE = re.compile(r"([^\s=]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)')")
+_PAIRS = {"g", "mrk", "pc"}
+"""Inline elements around text."""
+_CODES = {"bpt", "ept", "ph", "it", "x", "bx", "ex", "sc", "ec", "cp", "sm", "em"}
+"""Inline elements without text; what is inside is code of the original format."""
+_OPENING, _CLOSING = {"bpt", "bx", "sc", "sm"}, {"ept", "ex", "ec", "em"}
+"""Codes that open and close a pair."""
+_UNTRANSLATED = {None, "new", "needs-translation", "initial"}
+_DEEPEST, _WIDEST_INDENT = 200, 200
+_DECLARED = re.compile(rb"<\?xml[^>]*?encoding\s*=\s*[\"']([\w.:-]+)")
+
+
+@dataclass
+class _Element:
+    """An element: the spans of its start tag and its content."""
+
+    name: str  # without prefix
+    prefix: str
+    attributes: dict[str, str]
+    start: int
+    inner_start: int
+    parent: "_Element | None"
+    inner_end: int = 0
+    end: int = 0
+    children: list["_Element"] = field(default_factory=list)
+
+    def child(self, name: str) -> "_Element | None":
+        """Return the first child of a name."""
+        return next((child for child in self.children if child.name == name), None)
+
+    def inherited(self, attribute: str) -> str | None:
+        """Return an attribute of the element, or of the nearest one around it that has it."""
+        element: _Element | None = self
+        while element is not None and attribute not in element.attributes:
+            element = element.parent
+        return None if element is None else element.attributes[attribute]
+
+
+def declared_encoding(data: bytes) -> str | None:
+    """Return the encoding in the declaration of an XML file."""
+    found = _DECLARED.match(data)
+    return found[1].decode() if found else None
+
+
+def read_xliff(content: Content, source_language: str, target_language: str) -> Document:
+    """Find the units without a target, or with one in the state new, needs-translation or initial.
+
+    Sets the target language where it is missing. Raises DataError for what is no XLIFF, or is in other languages.
+    """
+    _check(content)
+    elements = _elements(content)
+    if not elements or elements[0].name != "xliff":
+        raise content.error(0, f"not XLIFF: the first element is {elements[0].name if elements else 'missing'}")
+    edits: list[Edit] = []
+    slots: list[Slot] = []
+    for element in elements:
+        names = {"file": ("source-language", "target-language"), "xliff": ("srcLang", "trgLang")}.get(element.name)
+        if names and names[0] in element.attributes:
+            for name, language in zip(names, (source_language, target_language), strict=True):
+                stated = element.attributes.get(name, language)
+                if primary_code(stated) != primary_code(language):
+                    raise content.error(
+                        element.start,
+                        f'{name}="{stated}", but the model translates {source_language} to {target_language}',
+                    )
+            if names[1] not in element.attributes:
+                found = re.compile(rf"\s{names[0]}\s*=\s*(?:\"[^\"]*\"|'[^']*')").search(content.text, element.start)
+                assert found is not None
+                edits.append(Edit(found.end(), found.end(), f' {names[1]}="{target_language}"'))
+        if element.name in ("trans-unit", "segment") and element.inherited("translate") != "no":
+            slots += _slots(content, element, edits)
+    return Document(content, slots, edits)
+
+
+def _check(content: Content) -> None:
+    """Raise DataError for text that is no XML, or that declares entities."""
+    parser = expat.ParserCreate(encoding="utf-8")
+
+    def refuse(name: str, *_: object) -> None:
+        raise DataError(f"{content.name}:{parser.CurrentLineNumber}: declares the entity {name}; expand it first")
+
+    parser.EntityDeclHandler = refuse
+    try:
+        parser.Parse(content.text.encode(), True)
+    except expat.ExpatError as error:
+        raise DataError(f"{content.name}:{error.lineno}: not XML: {expat.ErrorString(error.code)}") from None
+
+
+def _elements(content: Content) -> list[_Element]:
+    """Return the elements of well-formed XML in the order of their start tags. Raises DataError for deep nesting."""
+    found: list[_Element] = []
+    opened: list[_Element] = []
+    for tag in _MARKUP.finditer(content.text):
+        if tag["name"] is None:
+            continue
+        if tag["closing"]:
+            opened[-1].inner_end, opened.pop().end = tag.start(), tag.end()
+            continue
+        prefix, _, name = tag["name"].rpartition(":")
+        attributes = {
+            one[1]: html.unescape(one[2] if one[2] is not None else one[3])
+            for one in _ATTRIBUTE.finditer(tag["attributes"])
+        }
+        parent = opened[-1] if opened else None
+        element = _Element(name, prefix and f"{prefix}:", attributes, tag.start(), tag.end(), parent)
+        found.append(element)
+        if parent is not None:
+            parent.children.append(element)
+        if tag["empty"]:
+            element.inner_end = element.end = tag.end()
+        else:
+            opened.append(element)
+        if len(opened) > _DEEPEST:
+            raise content.error(tag.start(), f"more than {_DEEPEST} elements are inside each other")
+    return found
+
+
+def _slots(content: Content, unit: _Element, edits: list[Edit]) -> Iterator[Slot]:
+    """Yield the slot of a unit if it has text and no translation."""
+    source, target = unit.child("source"), unit.child("target")
+    if source is None:
+        raise content.error(unit.start, f"<{unit.name}> has no source")
+    holder = unit if unit.name == "segment" else target  # what has the state
+    state = None if holder is None else holder.attributes.get("state")
+    translated = target is not None and content.text[target.inner_start : target.inner_end].strip()
+    if state not in _UNTRANSLATED or (translated and state is None) or unit.attributes.get("approved") == "yes":
+        return
+    source = unit.child("seg-source") or source
+    codes = InlineCodes(content.text, source)
+    if not codes.text.strip():
+        return
+    identified = unit if "id" in unit.attributes or unit.parent is None else unit.parent
+    place = f"unit {identified.attributes.get('id', '?')} (line {content.line_number(unit.start):,})"
+    if target is None:
+        indent = re.search(
+            r"(?:\r\n|[\r\n])[ \t]*\Z", content.text[max(0, source.start - _WIDEST_INDENT) : source.start]
+        )
+        layout = indent[0] if indent else ""
+        name = f"{source.prefix}target"
+        write = partial(codes.write, start=f"{layout}<{name}>", end=f"</{name}>")
+        yield Slot(codes.text, place, source.end, source.end, write, in_place=False)
+    else:
+        tag = content.text[target.start : target.inner_start]
+        if target.inner_end == target.end:  # <target/>
+            tag = f"{tag[:-2].rstrip()}>"
+        if unit.name == "trans-unit" and state is not None:
+            tag = re.sub(r"(\sstate\s*=\s*[\"'])[^\"']*", r"\1translated", tag)
+        write = partial(codes.write, start=tag, end=f"</{target.prefix}target>")
+        yield Slot(codes.text, place, target.start, target.end, write, in_place=False)
+    if unit.name == "segment" and state is not None:
+        found = re.compile(r"\sstate\s*=\s*[\"']([^\"']*)").search(content.text, unit.start)
+        assert found is not None
+        edits.append(Edit(*found.span(1), "translated"))
+
+
+class InlineCodes:
+    """The text of a `<source>` with a tag in place of each inline element; `write` puts the elements back.
+
+    Segments, `<mrk mtype="seg">` in `<seg-source>`, are lines of the text, so that each is translated by itself.
+    """
+
+    def __init__(self, text: str, source: _Element) -> None:
+        self._name = "code"
+        while f"{self._name}-" in text[source.inner_start : source.inner_end]:
+            self._name += "x"
+        self._raw: dict[str, str] = {}
+        self._numbers: dict[str, int] = {}
+        self._preserved = source.inherited("xml:space") == "preserve"
+        segments = [one for one in _descendants(source) if one.attributes.get("mtype") == "seg"]
+        if source.name == "seg-source" and segments:
+            starts = [source.inner_start, *(one.inner_end for one in segments)]
+            ends = [*(one.inner_start for one in segments), source.inner_end]
+            self._between = [text[start:end] for start, end in zip(starts, ends, strict=True)]
+            self.text = "\n".join(self._plain(text, one).replace("\n", " ") for one in segments)
+        else:
+            self._between = []
+            self.text = self._plain(text, source)
+
+    def write(self, translation: str, start: str, end: str) -> str:
+        """Return the translation as XML between two tags."""
+        escaped = self._escaped(translation)
+        if self._between:
+            lines = [*escaped.split("\n"), ""]
+            escaped = "".join(part for pair in zip(self._between, lines, strict=True) for part in pair)
+        return f"{start}{escaped}{end}"
+
+    def _plain(self, text: str, element: _Element) -> str:
+        """Return the content of an element as text with codes; spaces are single where they are not preserved."""
+        parts: list[str] = []
+        position = element.inner_start
+
+        def add(children: Sequence[_Element], end: int) -> None:
+            nonlocal position
+            for child in children:
+                parts.append(_unescaped(text[position : child.start]))
+                if child.name in _PAIRS and child.inner_end < child.end:
+                    number = len(self._raw)
+                    parts.append(self._code(f"<{self._name}-{number}>", text[child.start : child.inner_start]))
+                    position = child.inner_start
+                    add(child.children, child.inner_end)
+                    closing = self._code(f"</{self._name}-{number}>", text[child.inner_end : child.end])
+                    parts.append(closing)
+                else:
+                    parts.append(self._standalone(child, text[child.start : child.end]))
+                position = child.end
+            parts.append(_unescaped(text[position:end]))
+            position = end
+
+        add(element.children, element.inner_end)
+        joined = "".join(parts)
+        if self._preserved:
+            return joined
+        bare = joined.strip()
+        start = joined.find(bare)
+        return joined[:start] + re.sub(r"\s+", " ", bare) + joined[start + len(bare) :]
+
+    def _standalone(self, element: _Element, raw: str) -> str:
+        """Return the code of an element without text; those that open or close the same pair are a pair."""
+        pair = element.attributes.get("startRef") or element.attributes.get("rid") or element.attributes.get("id", "")
+        if element.name in _OPENING:
+            self._numbers[pair] = number = len(self._raw)
+            return self._code(f"<{self._name}-{number}>", raw)
+        if element.name in _CLOSING and pair in self._numbers:
+            return self._code(f"</{self._name}-{self._numbers.pop(pair)}>", raw)
+        return self._code(f"<{self._name}-{len(self._raw)}/>", raw)
+
+    def _code(self, code: str, raw: str) -> str:
+        self._raw[code] = raw
+        return code
+
+    def _escaped(self, text: str) -> str:
+        parts = re.split(rf"(</?{self._name}-\d+/?>)", text)
+        return "".join(self._raw[part] if part in self._raw else html.escape(part, quote=False) for part in parts)
+
+
+def _descendants(element: _Element) -> Iterator[_Element]:
+    for child in element.children:
+        yield child
+        yield from _descendants(child)
+
+
+def _unescaped(raw: str) -> str:
+    """Return the text of XML without elements."""
+    text = re.sub(r"<!--.*?-->|<\?.*?\?>", "", raw, flags=re.DOTALL)
+    parts = re.split(r"<!\[CDATA\[(.*?)\]\]>", text, flags=re.DOTALL)
+    return "".join(part if index % 2 else html.unescape(part) for index, part in enumerate(parts))
