@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from nmt import __version__
-from nmt.config import Languages, RuntimeSettings
+from nmt.config import RuntimeSettings
 from nmt.errors import ConfigError, ModelError
 from nmt.export.exported import EXPORT_FILE, is_export
 from nmt.model.checkpoint import CONFIG_FILE, resolve_model
@@ -121,7 +121,7 @@ def translate(
         if request.verify and rank() > 0:
             return
         if request.document is not None:
-            document = open_document(request.document, request.source, translator.languages)
+            document = open_document(request.document, request.source, (translator.languages.source, options.to))
             write_whole(request.output, translate_document(translator, document, options, console))
             return
         identity = fingerprint(request, models, translator, options, parallel)
@@ -141,7 +141,7 @@ def translate(
                 translate_stream(translator, source, output, options, request.as_json, console)
 
 
-def open_document(options: DocumentOptions, source: Path | None, languages: Languages) -> Document | None:
+def open_document(options: DocumentOptions, source: Path | None, languages: tuple[str, str]) -> Document | None:
     """Read the input as a document; None in processes other than the first. Raises DataError."""
     if rank() > 0:
         return None

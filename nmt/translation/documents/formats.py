@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from nmt.config import Languages
 from nmt.errors import ConfigError
 from nmt.translation.documents.document import Content, Document
 from nmt.translation.documents.json_strings import read_json, read_json_lines
@@ -41,8 +40,8 @@ class DocumentOptions:
             if given is not None and self.format not in formats:
                 raise ConfigError(f"{option}: a file in the format {self.format} has no columns; leave it out")
 
-    def read(self, data: bytes, name: str, languages: Languages) -> Document:
-        """Find the texts of a file; `languages` are those of the model. Raises DataError for a damaged file."""
+    def read(self, data: bytes, name: str, languages: tuple[str, str]) -> Document:
+        """Find the texts of a file; `languages` are source and target language. Raises DataError for a damaged file."""
         declared = {"po": declared_charset, "xliff": declared_encoding}.get(self.format)
         content = Content.decode(data, name, declared and declared(data))
         match self.format:
@@ -53,7 +52,7 @@ class DocumentOptions:
             case "csv" | "tsv":
                 return read_table(content, self.format, self.column, self.into)
             case "xliff":
-                return read_xliff(content, languages.source, languages.target)
+                return read_xliff(content, *languages)
             case "srt" | "vtt" | "po":
                 return {"srt": read_srt, "vtt": read_vtt, "po": read_po}[self.format](content)
 
