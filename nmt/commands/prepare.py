@@ -13,9 +13,11 @@ from nmt.system.files import lock_file, real_path, staged_directory
 from nmt.system.ownership import PREPARED, check_directory
 from nmt.text.filters import RULES
 from nmt.text.overlap import Overlap
-from nmt.text.preparation import count_overlaps, initial_tokenizers, write_corpus
+from nmt.text.preparation import count_overlaps, write_corpus
 from nmt.text.prepared import Manifest, PreparedCorpus
 from nmt.text.provenance import check_readable, files_of_test_text, input_files, record, why_changed, why_stale
+from nmt.text.tokenizer_training import initial_tokenizers
+from nmt.text.work_directory import work_directory
 
 
 def prepare(recipe: Recipe, console: Console, force: bool = False, verify: bool = True) -> PreparedCorpus:
@@ -81,8 +83,8 @@ def _sole_writer(directory: Path, console: Console) -> Iterator[None]:
 def _prepare(recipe: Recipe, console: Console) -> PreparedCorpus:
     started = time.perf_counter()
     directory = recipe.prepared_directory
-    with staged_directory(directory) as staging:
-        manifest = write_corpus(recipe, staging, console)
+    with work_directory(recipe, console) as work, staged_directory(directory) as staging:
+        manifest = write_corpus(recipe, work, staging, console)
         _check_replaceable(directory)  # again, since it took a while
     _report(manifest, console)
     _warn_of_overlaps(manifest.overlaps, console)

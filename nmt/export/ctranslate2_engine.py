@@ -29,7 +29,8 @@ from nmt.errors import ConfigError, ModelError
 from nmt.export.ctranslate2 import write_ctranslate2
 from nmt.export.exported import Export, is_export, library, read_export
 from nmt.model.checkpoint import load_model, resolve_model
-from nmt.system.device import available_cores, local_rank
+from nmt.system.device import local_rank
+from nmt.system.workers import available_cores
 from nmt.text.tokenizer import EOS, Tokenizers
 
 _COMPUTE_TYPES = {"auto": "default", "fp32": "float32", "bf16": "bfloat16", "int8": "int8"}

@@ -16,6 +16,7 @@ from nmt import __version__
 from nmt.config import Recipe, RuntimeSettings
 from nmt.config.section import SettingError
 from nmt.errors import ConfigError
+from nmt.system.workers import available_cores
 
 
 def runtime_settings(device: str, threads: int | None, precision: str = "auto") -> RuntimeSettings:
@@ -176,13 +177,6 @@ def memory_explained(device: torch.device) -> Iterator[None]:
             f"the memory of {device} is full, and not because of a training batch: make the model smaller, "
             "lower decode.batch_tokens, or free memory that other programs use"
         ) from None
-
-
-def available_cores() -> int:
-    """Return how many cores this process may use; in a container often fewer than the machine has."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def autocast(settings: RuntimeSettings, device: torch.device) -> contextlib.AbstractContextManager[None]:

@@ -53,6 +53,10 @@ _TOKENIZERS = r"tokenizer(\.(source|target))?\.model"
 _PREPARED = (
     rf"({_TOKENIZERS}|(manifest|inputs|valid)\.json|(train|valid)/(weights|(source|target)\.(tokens|offsets))\.npy)"
 )
+_WORK = (
+    r"work\.json|tokenizers(\.partial)?/(tokenizer(\.(source|target))?\.model)?|(train|valid)/(buckets-\w+/\d*)?|"
+    r"(train|valid)/(\d{6}\.(kept|encoded)\.npz|\.\d{6}\.(kept|encoded)\.npz\.[0-9a-f]{16}\.partial)"
+)
 _CHECKPOINT = rf"(\.?(config|progress)\.(json|json\.partial|partial)|\w+\.safetensors|{_TOKENIZERS})?"
 _RUN = (
     r"run\.json|recipe\.yaml|recipe\.partial|metrics\.jsonl|test\.(txt|json)|lock|\.[\w.]+\.partial",
@@ -61,6 +65,7 @@ _RUN = (
     r"skipped(-\d+)?/(\.?step-\d{8}\.(json|partial|json\.partial))?",
     r"tensorboard/(events\.out\.tfevents\.[^/]*)?",
     rf"prepared@|(prepared|\.prepared\.{STAGING})/((train|valid)/|{_PREPARED})?|\.prepared\.lock",
+    rf"\.prepared\.work/({_WORK})?",
 )
 
 MODEL = DirectoryKind("a model", "config.json", version=2, keys=("languages", "model", "decode"))
@@ -70,12 +75,15 @@ SPLIT = DirectoryKind("a division of a text", "split.json", format="nmt split")
 PREPARED = DirectoryKind(
     "a prepared corpus", "manifest.json", version=2, format="nmt prepared corpus", files=_PREPARED, in_run=True
 )
+PREPARATION = DirectoryKind(
+    "an unfinished preparation", "work.json", format="nmt preparation", files=_WORK, in_run=True, unmarked=_WORK
+)
 RUN = DirectoryKind(
     "a run",
     "run.json",
     format="nmt run",
     files="|".join(_RUN),
-    unmarked=rf"{_RUN[-1]}|lock|\.run\.json\.partial",
+    unmarked=rf"{_RUN[-2]}|{_RUN[-1]}|lock|\.run\.json\.partial",
     older=("recipe.yaml", "checkpoints", "lock"),
     in_place=True,
 )

@@ -34,6 +34,18 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
+def available_cores() -> int:
+    """Return how many cores this process may use; in a container often fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def can_fork() -> bool:
+    """Return whether this process has no threads but Python's, so that a copy of it works."""
+    return _thread_count() == threading.active_count()
+
+
 class _Worker(NamedTuple):
     """A worker process and this end of its pipe."""
 
@@ -66,8 +78,8 @@ class WorkerPool(Generic[Context]):
 
     @property
     def can_fork(self) -> bool:
-        """Whether the workers run already, or this process has no threads but Python's."""
-        return bool(self._workers) or _thread_count() == threading.active_count()
+        """Whether the workers run already, or can be started."""
+        return bool(self._workers) or can_fork()
 
     def close(self) -> None:
         """End the workers; the next call of `map` starts new ones."""

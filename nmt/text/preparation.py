@@ -1,83 +1,165 @@
-"""Prepare a corpus: from text files to a tokenizer and token ids.
+"""Prepare a corpus: from text files to a tokenizer and token ids, in stages.
 
-Two passes over the training text, neither of which holds it in memory:
+1. filter    normalize all pairs and apply the rules on text; in worker processes, chunk by chunk
+2. repeated  find pairs that repeat earlier ones, by their digests
+3. tokenizer train it on a sample (fine-tuning takes the initial model's tokenizer)
+4. encode    token ids, and the rules on tokens; in worker processes, chunk by chunk
+5. join      the chunks in order, into the prepared corpus
 
-1. train the tokenizer on the pairs that the filters on text keep (fine-tuning takes the initial model's tokenizer);
-2. encode each pair, and apply the filters on length.
-
-Nothing is random: the same text and settings give the same corpus, so runs with different seeds can share one.
+RAM does not depend on the size of the text: chunks, digests and token ids are on disk, in a work directory that also
+lets an interrupted preparation continue, and several machines share it. Nothing is random: the same text and settings
+give the same corpus for any number of processes and machines, so runs with different seeds can share one.
 """
 
-import math
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from hashlib import blake2b
-from itertools import islice
+from itertools import accumulate, chain, islice
 from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import TypeVar, get_args
 
 import numpy as np
+import numpy.typing as npt
 
-from nmt.config import CorpusFile, Filters, MaxLength, Recipe, RuleName
-from nmt.errors import ConfigError, DataError, ModelError
+from nmt.config import CorpusFile, Filters, LanguagePair, Recipe, RuleName
+from nmt.errors import DataError
 from nmt.system.console import Console, counted
+from nmt.system.workers import WorkerPool, available_cores, can_fork
 from nmt.text import provenance
-from nmt.text.corpus import SentencePair, read_pairs
-from nmt.text.filters import RULES, PairFilter, Rejected, RuleCounts, Verdict
-from nmt.text.filters.rule_counts import total_removed
-from nmt.text.overlap import Overlap, OverlapCounter
-from nmt.text.prepared import (
-    FileDigest,
-    Ids,
-    Manifest,
-    PreparedSplit,
-    SideCounts,
-    SplitCounts,
-    SplitWriter,
-    write_valid_texts,
+from nmt.text.chunks import (
+    EncodedChunk,
+    Encoding,
+    KeptChunk,
+    RawChunk,
+    TextRules,
+    encode_chunk,
+    encoded_file,
+    filter_chunk,
+    is_whole,
+    kept_file,
+    raw_chunks,
 )
-from nmt.text.tokenizer import Tokenizer, Tokenizers, VocabularySizeError
-from nmt.text.vocabulary import vocabulary_for
-
-_BATCH_PAIRS = 10_000  # pairs that are encoded at once
-_PAIRS_SHOWN = 1_000  # pairs between two updates of the progress bar, which is slow to draw
+from nmt.text.corpus import SentencePair, read_pairs
+from nmt.text.duplicates import BitSet, find_repeated
+from nmt.text.filters import RULES, HeldOutText, PairFilter, RuleCounts
+from nmt.text.filters.rule_counts import total_removed
+from nmt.text.length_limit import SAMPLED_PAIRS, length_limit
+from nmt.text.normalize import normalize
+from nmt.text.overlap import Overlap, OverlapCounter
+from nmt.text.prepared import FileDigest, Manifest, SideCounts, SplitCounts, SplitWriter, write_valid_texts
+from nmt.text.tokenizer import Tokenizers
+from nmt.text.tokenizer_training import initial_tokenizers, is_sampled, train_tokenizers
 
 _NO_FILTERS = Filters(max_ratio=1e9, keep=get_args(RuleName))
 """For the validation text, which must be like what users send: only pairs without a loss are left out."""
+_LEARNT_FROM, _FIRST_PAIRS = 20_000, 400_000  # pairs from which the rules learn at least, and among how many first ones
+_SHARED_BYTES = 2**23  # a text of fewer bytes is prepared sooner without worker processes
 
-_LIMIT_PAIRS = 1_000_000  # pairs, spread over the text, from whose lengths the limit on translations is computed
-_LIMIT_FACTORS = np.arange(1.0, 6.05, 0.1)
-_LIMIT_COVERAGE, _LIMIT_MARGIN = 0.9999, 1.1
-"""Share of the pairs below the line, and the factor between the line and the limit."""
-_LEAST_EXTRA = 5
+Lengths = npt.NDArray[np.int64]
+Context = TypeVar("Context")
+Task = TypeVar("Task")
+Result = TypeVar("Result")
 
 
-def write_corpus(recipe: Recipe, directory: Path, console: Console) -> Manifest:
+@dataclass(frozen=True)
+class Shard:
+    """A part of the chunks: those that one of `count` machines prepares, counted from 1."""
+
+    number: int = 1
+    count: int = 1
+
+    def has(self, chunk: int) -> bool:
+        """Return whether a chunk belongs to it."""
+        return chunk % self.count == self.number - 1
+
+
+WHOLE = Shard()
+
+
+@dataclass(frozen=True)
+class Text:
+    """The training or the validation text, and how it is prepared."""
+
+    folder: Path
+    """The files of its chunks, in the work directory."""
+    corpora: tuple[CorpusFile, ...]
+    rules: tuple[PairFilter, ...]
+    """Of each corpus."""
+    held_out: frozenset[str]
+    """Normalized sources of the texts with which it is compared."""
+    recipe: Recipe
+    console: Console
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the corpora in messages."""
+        return [" + ".join(map(str, corpus.files.values())) for corpus in self.corpora]
+
+    @property
+    def processes(self) -> int:
+        """The number of processes: one for a small text, which is prepared sooner without others."""
+        size = sum(path.stat().st_size for corpus in self.corpora for path in corpus.files.values())
+        return (self.recipe.runtime.threads or available_cores()) if size >= _SHARED_BYTES and can_fork() else 1
+
+    def shared(
+        self, function: Callable[[Context, Task], Result], context: Context, tasks: Iterable[Task]
+    ) -> Iterator[Result]:
+        """Yield `function(context, task)` for each task, in order."""
+        if self.processes == 1:
+            yield from (function(context, task) for task in tasks)
+            return
+        with closing(WorkerPool(context, self.processes, "set runtime.threads to a smaller number")) as pool:
+            yield from pool.map(function, tasks)
+
+
+@dataclass(frozen=True)
+class Filtered:
+    """A text after the rules on text."""
+
+    read: list[int]
+    """Pairs of each chunk."""
+    kept: list[int]
+    """Those of them that are kept."""
+    characters: tuple[int, int]
+    """Characters of the pairs kept, of each side."""
+    counts: list[RuleCounts]
+    """Of each corpus."""
+    held_out: list[tuple[str, str]]
+    """Pairs whose source is that of a held-out text."""
+
+
+def write_corpus(recipe: Recipe, work: Path, directory: Path, console: Console) -> Manifest:
     """Write the prepared corpus of a recipe into an empty directory.
 
-    Raises DataError with file and line for text that cannot be read, ConfigError for a tokenizer that cannot be made.
+    `work` is a directory for temporary files; what an interrupted preparation left there is used. Raises DataError with
+    file and line for text that cannot be read, ConfigError for a tokenizer that cannot be made.
     """
     inputs = provenance.record(provenance.input_files(recipe))
     test_inputs = provenance.record(provenance.files_of_test_text(recipe))
-    valid_texts = [list(read_pairs(corpus, recipe.languages_of(corpus))) for corpus in recipe.data.valid]
-    valid_pairs = [pair for text in valid_texts for pair in text]
-    readers = corpus_readers(recipe, valid_pairs)
-    if recipe.train.init_from is None:
-        tokenizers, training_pairs = _train_tokenizers(recipe, console)
-    else:
-        tokenizers, training_pairs = initial_tokenizers(recipe, recipe.train.init_from), None
+    valid_texts = [pairs_of(recipe, [corpus]) for corpus in recipe.data.valid]
+    valid_pairs, test_pairs = list(chain.from_iterable(valid_texts)), pairs_of(recipe, recipe.data.test)
+    text = training_text(recipe, work, valid_pairs, test_pairs, console)
+
+    filtered = summary(text, filter_chunks(text))
+    repeated = find_repetitions(text, filtered)
+    tokenizers = make_tokenizers(text, work, filtered, repeated)
+    encode_chunks(text, filtered, repeated, tokenizers)
     tokenizers.save(directory)
-    encoder = _SplitEncoder(tokenizers, recipe.runtime.threads, console)
-    train = encoder.encode(readers[0], directory / "train", training_pairs)
+    train, lengths = join_chunks(text, filtered, tokenizers, directory / "train")
+
+    overlaps = find_overlaps(filtered, valid_pairs, test_pairs, "training")
     valid = None
     if recipe.data.valid:
         write_valid_texts(directory, valid_texts)
-        valid = encoder.encode(readers[1], directory / "valid", len(valid_pairs))
+        valid_text = validation_text(recipe, work, test_pairs, console)
+        valid_filtered = summary(valid_text, filter_chunks(valid_text))
+        encode_chunks(valid_text, valid_filtered, {}, tokenizers)
+        valid, _ = join_chunks(valid_text, valid_filtered, tokenizers, directory / "valid")
+        overlaps += find_overlaps(valid_filtered, [], test_pairs, "validation")
     provenance.check_unchanged((*inputs.values(), *test_inputs.values()))
-    settings = provenance.recorded_settings(recipe)
+
+    settings, digests = provenance.recorded_settings(recipe), provenance.digests(inputs)
     sizes = (len(tokenizers.source), len(tokenizers.target))
-    digests = provenance.digests(inputs)
     written = [path for path in sorted(directory.rglob("*")) if path.is_file()]
     manifest = Manifest(
         settings,
@@ -85,9 +167,9 @@ def write_corpus(recipe: Recipe, directory: Path, console: Console) -> Manifest:
         provenance.fingerprint(settings, digests, sizes),
         train,
         valid,
-        length_limit(PreparedSplit.open(directory / "train", train.corpora)),
+        length_limit(*lengths),
         provenance.digests(test_inputs),
-        tuple(counter.overlap() for reader in readers for counter in reader.counters),
+        overlaps,
         {str(path.relative_to(directory)): FileDigest.of(path) for path in written},
         sizes,
         provenance.versions(),
@@ -97,230 +179,207 @@ def write_corpus(recipe: Recipe, directory: Path, console: Console) -> Manifest:
     return manifest
 
 
-class ReadPair(NamedTuple):
-    """A pair that the filters on text keep, with its number in its corpus from 1."""
-
-    pair: SentencePair
-    number: int
-    counts: RuleCounts
-    filter: PairFilter
-
-
-class CorpusReader:
-    """One pass over corpora: normalizes all pairs, counts them, and applies the filters on text."""
-
-    def __init__(self, recipe: Recipe, corpora: tuple[CorpusFile, ...], filters: Filters) -> None:
-        learnt = {pair: PairFilter.learn(filters, pair) for pair in dict.fromkeys(map(recipe.languages_of, corpora))}
-        self.filters = [learnt[recipe.languages_of(corpus)] for corpus in corpora]
-        self.counts = [RuleCounts(_name(corpus)) for corpus in corpora]
-        self.counters: list[OverlapCounter] = []
-        """Held-out texts to compare the pairs with."""
-        self._corpora = corpora
-        self._keeps_duplicates = "duplicate" in filters.keep
-        self._languages_of = recipe.languages_of
-        self._seen: set[int] = set()  # 64-bit digests: ten million pairs collide with probability below 1e-5
-
-    @property
-    def pairs_read(self) -> int:
-        """Pairs read so far."""
-        return sum(counts.read for counts in self.counts)
-
-    def pairs(self, advance: Callable[[int], None]) -> Iterator[ReadPair]:
-        """Yield the normalized pairs that the filters on text keep.
-
-        `advance` is called with the number of pairs just read.
-        """
-        for corpus, counts, own_filter in zip(self._corpora, self.counts, self.filters, strict=True):
-            for number, pair in enumerate(read_pairs(corpus, self._languages_of(corpus)), start=1):
-                counts.read += 1
-                if number % _PAIRS_SHOWN == 0:
-                    advance(_PAIRS_SHOWN)
-                verdict = own_filter.apply(pair.source, pair.target)
-                source, target, rule, found = verdict
-                normalized = SentencePair(source, target, pair.file, pair.line)
-                for counter in self.counters:
-                    counter.add(source, target)
-                if rule is None and self._is_repeated(verdict):
-                    rule = "duplicate"
-                if rule is None:
-                    yield ReadPair(normalized, number, counts, own_filter)
-                else:
-                    counts.add(Rejected(rule, number, normalized, found))
-
-    def _is_repeated(self, verdict: Verdict) -> bool:
-        if self._keeps_duplicates:
-            return False
-        digest = int.from_bytes(
-            blake2b(f"{verdict.source}\n{verdict.target}".encode(), digest_size=8).digest(), "little"
-        )
-        repeated = digest in self._seen
-        self._seen.add(digest)
-        return repeated
-
-    def nothing_kept(self) -> DataError:
-        """Return the error for corpora of which no pair was kept."""
-        files = ", ".join(str(path) for corpus in self._corpora for path in corpus.files.values())
-        if self.pairs_read == 0:
-            return DataError(f"{files}: no sentence pairs in it; expected one pair a line")
-        removed = total_removed(self.counts)
-        rules = "; ".join(f"{rule} ({RULES[rule]}): {count:,}" for rule, count in removed.items() if count)
-        return DataError(
-            f"{files}: {counted(self.pairs_read, 'pair')} read, none kept. {rules}. See data.filters of the recipe"
-        )
-
-
-def _name(corpus: CorpusFile) -> str:
-    return " + ".join(map(str, corpus.files.values()))
-
-
-def _pairs_of(recipe: Recipe, corpora: Iterable[CorpusFile]) -> list[SentencePair]:
+def pairs_of(recipe: Recipe, corpora: Iterable[CorpusFile]) -> list[SentencePair]:
+    """Return the pairs of small texts."""
     return [pair for corpus in corpora for pair in read_pairs(corpus, recipe.languages_of(corpus))]
 
 
-def corpus_readers(recipe: Recipe, valid_pairs: list[SentencePair]) -> list[CorpusReader]:
-    """Return readers of the training and the validation text, each of which also counts held-out sentences in it."""
-    data = recipe.data
-    test_pairs = _pairs_of(recipe, data.test)
-    readers = [CorpusReader(recipe, data.train, data.filters)]
-    if data.valid:
-        readers[0].counters.append(OverlapCounter("validation", "training", valid_pairs))
-        filters = _NO_FILTERS.model_copy(update={"max_tokens": data.filters.max_tokens})
-        readers.append(CorpusReader(recipe, data.valid, filters))
-    if test_pairs:
-        for reader, within in zip(readers, ("training", "validation"), strict=False):
-            reader.counters.append(OverlapCounter("test", within, test_pairs))
-    return readers
+def training_text(
+    recipe: Recipe, work: Path, valid: Sequence[SentencePair], test: Sequence[SentencePair], console: Console
+) -> Text:
+    """Return the training text with its rules."""
+    held_out = (HeldOutText("validation", valid), HeldOutText("test", test))
+    corpora_of: dict[LanguagePair, list[CorpusFile]] = {}
+    for corpus in recipe.data.train:
+        corpora_of.setdefault(recipe.languages_of(corpus), []).append(corpus)
+    learnt = {
+        languages: PairFilter.learn(recipe.data.filters, languages, _first_pairs(recipe, corpora), held_out)
+        for languages, corpora in corpora_of.items()
+    }
+    rules = tuple(learnt[recipe.languages_of(corpus)] for corpus in recipe.data.train)
+    sources = frozenset(normalize(pair.source) for text in held_out for pair in text.pairs)
+    return Text(work / "train", recipe.data.train, rules, sources, recipe, console)
+
+
+def validation_text(recipe: Recipe, work: Path, test: Sequence[SentencePair], console: Console) -> Text:
+    """Return the validation text, of which only pairs without a loss are left out."""
+    filters = _NO_FILTERS.model_copy(update={"max_tokens": recipe.data.filters.max_tokens})
+    sources = frozenset(normalize(pair.source) for pair in test)
+    rules = tuple(PairFilter.learn(filters, recipe.languages_of(corpus)) for corpus in recipe.data.valid)
+    return Text(work / "valid", recipe.data.valid, rules, sources, recipe, console)
+
+
+def _first_pairs(recipe: Recipe, corpora: Sequence[CorpusFile]) -> list[SentencePair]:
+    """Return normalized pairs from which the rules learn, evenly spread over the first ones of each corpus."""
+    sample = []
+    for corpus in corpora:
+        chosen: list[SentencePair] = []
+        step = 1
+        first = islice(read_pairs(corpus, recipe.languages_of(corpus)), _FIRST_PAIRS // len(corpora))
+        for number, pair in enumerate(first):
+            if number % step == 0:
+                chosen.append(pair)
+            if len(chosen) * len(corpora) > 2 * _LEARNT_FROM:
+                chosen, step = chosen[::2], 2 * step
+        sample += [SentencePair(normalize(pair.source), normalize(pair.target)) for pair in chosen]
+    return sample
+
+
+def filter_chunks(text: Text, shard: Shard = WHOLE) -> int:
+    """Apply the rules on text to the chunks of a shard that are not done; return the number of chunks of the text."""
+    text.folder.mkdir(exist_ok=True)
+    chunks = 0
+
+    with text.console.progress(f"filtering {text.folder.name}", None, "pairs") as advance:
+
+        def remaining() -> Iterator[RawChunk]:
+            nonlocal chunks
+            for chunk in raw_chunks(text.recipe, text.corpora, text.names):
+                chunks = chunk.number + 1
+                if shard.has(chunk.number):
+                    if is_whole(kept_file(text.folder, chunk.number)):
+                        advance(len(chunk.sources))
+                    else:
+                        yield chunk
+
+        for record in text.shared(filter_chunk, TextRules(text.folder, text.rules, text.held_out), remaining()):
+            advance(record.counts.read)
+    return chunks
+
+
+def summary(text: Text, chunks: int) -> Filtered:
+    """Return what is known of a text of so many chunks after the rules on text. Raises DataError if nothing is kept."""
+    counts = [RuleCounts(name) for name in text.names]
+    filtered = Filtered([], [], (0, 0), counts, [])
+    characters = np.zeros(2, dtype=np.int64)
+    for number in range(chunks):
+        record = KeptChunk(text.folder, number).record
+        filtered.read.append(record.counts.read)
+        filtered.kept.append(record.kept)
+        filtered.held_out.extend(record.held_out)
+        counts[record.corpus].merge(record.counts)
+        characters += record.characters
+    check_any_kept(text, counts)
+    return Filtered(filtered.read, filtered.kept, (int(characters[0]), int(characters[1])), counts, filtered.held_out)
+
+
+def check_any_kept(text: Text, counts: Sequence[RuleCounts]) -> None:
+    """Raise DataError if no pair is kept."""
+    read = sum(of_corpus.read for of_corpus in counts)
+    if read == 0:
+        raise DataError(f"{', '.join(text.names)}: no sentence pairs in it; expected one pair a line")
+    if not any(of_corpus.kept for of_corpus in counts):
+        removed = total_removed(counts)
+        rules = "; ".join(f"{rule} ({RULES[rule]}): {count:,}" for rule, count in removed.items() if count)
+        names = ", ".join(text.names)
+        raise DataError(f"{names}: {counted(read, 'pair')} read, none kept. {rules}. See data.filters of the recipe")
+
+
+def find_repetitions(text: Text, filtered: Filtered) -> dict[str, BitSet]:
+    """Return the pairs that the rules on repetitions remove, by rule, as indices after the rules on text."""
+    if "duplicate" in text.recipe.data.filters.keep:
+        return {}
+    digests = (KeptChunk(text.folder, number).digests for number in range(len(filtered.kept)))
+    return {"duplicate": find_repeated(digests, sum(filtered.kept), 1, text.folder, ())}
+
+
+def make_tokenizers(text: Text, work: Path, filtered: Filtered, repeated: dict[str, BitSet]) -> Tokenizers:
+    """Return the tokenizers: those of the initial model, those in the work directory, or new ones, stored there."""
+    recipe, done = text.recipe, work / "tokenizers"
+    if recipe.train.init_from is not None:
+        return initial_tokenizers(recipe, recipe.train.init_from)
+    if done.exists():
+        return Tokenizers.load(done)
+
+    def sample(share: float) -> Iterator[tuple[str, str]]:
+        starts = zip(accumulate(filtered.read, initial=0), accumulate(filtered.kept, initial=0), strict=True)
+        for number, (first_read, first_kept) in enumerate(islice(starts, len(filtered.kept))):
+            chunk = KeptChunk(text.folder, number)
+            chosen = is_sampled(first_read + chunk.positions, share)
+            for removed in repeated.values():
+                chosen &= ~removed.range(first_kept, filtered.kept[number])
+            sources, targets = chunk.texts("source"), chunk.texts("target")
+            yield from ((sources[index], targets[index]) for index in np.flatnonzero(chosen).tolist())
+
+    tokenizers = train_tokenizers(recipe, filtered.characters, sample, text.console)
+    partial = work / "tokenizers.partial"
+    partial.mkdir(exist_ok=True)
+    tokenizers.save(partial)
+    partial.rename(done)
+    return tokenizers
+
+
+def encode_chunks(
+    text: Text, filtered: Filtered, repeated: dict[str, BitSet], tokenizers: Tokenizers, shard: Shard = WHOLE
+) -> None:
+    """Encode the chunks of a shard that are not done."""
+    threads = text.recipe.runtime.threads if text.processes == 1 else 1
+    encoding = Encoding(text.folder, text.rules, tokenizers, repeated, threads)
+    starts = enumerate(accumulate(filtered.kept[:-1], initial=0))
+    own = [(number, start) for number, start in starts if shard.has(number)]
+    remaining = [task for task in own if not is_whole(encoded_file(text.folder, task[0]))]
+    with text.console.progress(f"encoding {text.folder.name}", sum(filtered.read), "pairs") as advance:
+        advance(sum(filtered.read[number] for number, _ in set(own) - set(remaining)))
+        results = text.shared(encode_chunk, encoding, remaining)
+        for (number, _), _ in zip(remaining, results, strict=True):
+            advance(filtered.read[number])
+
+
+def join_chunks(
+    text: Text, filtered: Filtered, tokenizers: Tokenizers, directory: Path
+) -> tuple[SplitCounts, tuple[Lengths, Lengths]]:
+    """Write the chunks into a split; return its counts, and the lengths of pairs that are spread over it."""
+    counts, sides, written = filtered.counts, np.zeros((2, 3), dtype=np.int64), 0
+    numbers = range(len(filtered.kept))
+    kept = sum(EncodedChunk(text.folder, number).record.kept for number in numbers)
+    stride = -(-kept // SAMPLED_PAIRS) or 1
+    lengths: tuple[list[Lengths], list[Lengths]] = ([], [])
+    with SplitWriter(directory, tokenizers) as writer:
+        for number in numbers:
+            chunk = EncodedChunk(text.folder, number)
+            record = chunk.record
+            source, target = chunk.side("source"), chunk.side("target")
+            writer.extend(source, target)
+            for sample, own in zip(lengths, (source[1], target[1]), strict=True):
+                sample.append(own[-written % stride :: stride])
+            written += record.kept
+            sides += record.sides
+            counts[KeptChunk(text.folder, number).record.corpus].merge(record.counts)
+    check_any_kept(text, counts)
+    of_sides = [SideCounts(*row) for row in sides.tolist()]
+    corpora = tuple(of_corpus.kept for of_corpus in counts)
+    totals = SplitCounts(sum(filtered.read), written, total_removed(counts), of_sides[0], of_sides[1], corpora)
+    return totals, (np.concatenate(lengths[0]), np.concatenate(lengths[1]))
+
+
+def find_overlaps(
+    filtered: Filtered, valid: Sequence[SentencePair], test: Sequence[SentencePair], within: str
+) -> tuple[Overlap, ...]:
+    """Return how many sentences of the held-out texts occur in a text."""
+    return _overlaps(filtered.held_out, {"validation": valid, "test": test}, within)
+
+
+def _overlaps(
+    pairs: Iterable[tuple[str, str]], held_out: dict[str, Sequence[SentencePair]], within: str
+) -> tuple[Overlap, ...]:
+    counters = [OverlapCounter(name, within, text) for name, text in held_out.items() if text]
+    for source, target in pairs:
+        for counter in counters:
+            counter.add(source, target)
+    return tuple(counter.overlap() for counter in counters)
 
 
 def count_overlaps(recipe: Recipe, console: Console) -> tuple[Overlap, ...]:
     """Return the overlaps of all texts of a recipe, read for that alone."""
-    readers = corpus_readers(recipe, _pairs_of(recipe, recipe.data.valid))
-    for reader in readers:
-        with console.progress("comparing the texts", None, "pairs") as advance:
-            deque(reader.pairs(advance), maxlen=0)  # for the counters
-    return tuple(counter.overlap() for reader in readers for counter in reader.counters)
+    valid, test = pairs_of(recipe, recipe.data.valid), pairs_of(recipe, recipe.data.test)
+    with console.progress("comparing the texts", None, "pairs") as advance:
 
+        def training() -> Iterator[tuple[str, str]]:
+            for corpus in recipe.data.train:
+                for pair in read_pairs(corpus, recipe.languages_of(corpus)):
+                    advance(1)
+                    yield normalize(pair.source), normalize(pair.target)
 
-def initial_tokenizers(recipe: Recipe, initial: Path) -> Tokenizers:
-    """Return the tokenizers of the initial model. Raises ConfigError where the recipe states other ones."""
-    tokenizers = Tokenizers.load(initial)
-    found = {
-        "vocab_size": len(tokenizers.source),
-        "shared": tokenizers.shared,
-        "type": "bpe" if tokenizers.source.merges else "unigram",
-        "byte_fallback": "<0x00>" in tokenizers.source.pieces,
-    }
-    for key in sorted(found.keys() & recipe.tokenizer.model_fields_set):
-        stated = getattr(recipe.tokenizer, key)
-        if stated not in ("auto", found[key]):
-            raise ConfigError(
-                f"tokenizer.{key}: found {stated}, but the tokenizer of train.init_from has {found[key]}; "
-                f"leave the section tokenizer out: it comes with {initial}"
-            )
-    for tag in recipe.tags:
-        try:
-            tokenizers.source.tag_id(tag)
-        except ModelError:
-            advice = "it has other target languages" if tag in recipe.target_tags else "use one of its tags, or none"
-            raise ConfigError(
-                f"data: tag {tag}: the tokenizer of train.init_from ({initial}) was trained without it; {advice}"
-            ) from None
-    return tokenizers
-
-
-def _train_tokenizers(recipe: Recipe, console: Console) -> tuple[Tokenizers, int]:
-    """Train the tokenizer(s); returns also the number of pairs in the training text."""
-    settings, tags, total = recipe.tokenizer, recipe.tags, 0
-
-    def lines(sides: tuple[str, ...]) -> Iterator[str]:
-        nonlocal total
-        reader, kept = CorpusReader(recipe, recipe.data.train, recipe.data.filters), 0
-        with console.progress("reading", total or None, "pairs") as advance:
-            for read in reader.pairs(advance):
-                kept += 1
-                yield from (getattr(read.pair, side) for side in sides)
-        total = reader.pairs_read
-        if not kept:
-            raise reader.nothing_kept()
-
-    def trained(*sides: str, tags: Sequence[str]) -> Tokenizer:
-        size = settings.vocab_size
-        if size == "auto":
-            size = vocabulary_for(lines(sides), settings, len(tags))
-        text = "both sides" if len(sides) == 2 else f"the {sides[0]} side"
-        console.info(f"training a tokenizer of {size:,} pieces on {text}")
-        try:
-            return Tokenizer.train(lines(sides), settings.model_copy(update={"vocab_size": size}), tags)
-        except VocabularySizeError as error:
-            if settings.vocab_size != "auto":
-                raise
-            console.info(f"this text is too small or too varied for it; training one of {error.bound:,} pieces")
-            return Tokenizer.train(lines(sides), settings.model_copy(update={"vocab_size": error.bound}), tags)
-
-    if settings.shared:
-        shared = trained("source", "target", tags=tags)
-        return Tokenizers(shared, shared), total
-    return Tokenizers(trained("source", tags=tags), trained("target", tags=())), total
-
-
-@dataclass(frozen=True)
-class _SplitEncoder:
-    """The second pass: encodes the pairs of a reader into a split."""
-
-    tokenizers: Tokenizers
-    threads: int | None
-    console: Console
-
-    def encode(self, reader: CorpusReader, directory: Path, total: int | None) -> SplitCounts:
-        """Write the pairs that pass all filters, and return their counts."""
-        sides = (self.tokenizers.source, self.tokenizers.target)
-        spelled_of = [tokenizer.spelled() for tokenizer in sides]
-        counts = np.zeros((2, 3), dtype=np.int64)  # of each side: tokens, characters, characters without a piece
-        kept = 0
-        progress = self.console.progress(f"encoding {directory.name}", total, "pairs")
-        with SplitWriter(directory, self.tokenizers) as writer, progress as advance:
-            pairs = reader.pairs(advance)
-            while batch := list(islice(pairs, _BATCH_PAIRS)):
-                texts = [[read.pair.source for read in batch], [read.pair.target for read in batch]]
-                ids = [side.encode_batch(own, self.threads) for side, own in zip(sides, texts, strict=True)]
-                keep = _kept_by_length(batch, ids)
-                kept += len(keep)
-                texts, ids = [[own[i] for i in keep] for own in texts], [[own[i] for i in keep] for own in ids]
-                for row, own_texts, own_ids, spelled in zip(counts, texts, ids, spelled_of, strict=True):
-                    row[0] += sum(map(len, own_ids))
-                    row[1] += sum(map(len, own_texts))
-                    row[2] += sum(int(spelled[sentence].sum()) for sentence in own_ids)
-                writer.extend(ids[0], ids[1])
-        if not kept:
-            raise reader.nothing_kept()
-        source, target = (SideCounts(*row) for row in counts.tolist())
-        corpora = tuple(counts.kept for counts in reader.counts)
-        return SplitCounts(reader.pairs_read, kept, total_removed(reader.counts), source, target, corpora)
-
-
-def _kept_by_length(batch: list[ReadPair], ids: list[list[Ids]]) -> list[int]:
-    """Return the indices of the pairs that the rules on tokens keep, and count the others."""
-    keep = []
-    for i, (read, source, target) in enumerate(zip(batch, *ids, strict=True)):
-        rule = read.filter.length_reason(len(source), len(target))
-        if rule is None:
-            keep.append(i)
-        else:
-            read.counts.add(Rejected(rule, read.number, read.pair))
-    return keep
-
-
-def length_limit(split: PreparedSplit) -> MaxLength:
-    """Return a limit on target tokens for S source tokens, both with `</s>`, that truncates no text like this.
-
-    Of all bounds factor · S + extra that hold for 99.99 % of the pairs, it is the one with the lowest mean, raised by
-    10 %. The factor is at least 1, the extra at least 5. A low limit makes the search fast: the best score that a
-    hypothesis can still reach depends on its longest possible length.
-    """
-    stride = math.ceil(len(split) / _LIMIT_PAIRS)
-    sides = (split.source.offsets, split.target.offsets)
-    source, target = (offsets[1::stride] - offsets[:-1:stride] + 1 for offsets in sides)
-    extras = [max(0.0, float(np.quantile(target - factor * source, _LIMIT_COVERAGE))) for factor in _LIMIT_FACTORS]
-    lowest = int(np.argmin(_LIMIT_FACTORS * source.mean() + extras))
-    extra = max(_LEAST_EXTRA, math.ceil(_LIMIT_MARGIN * extras[lowest]))
-    return MaxLength(factor=round(_LIMIT_MARGIN * _LIMIT_FACTORS[lowest], 2), extra=extra)
+        found = _overlaps(training(), {"validation": valid, "test": test}, "training")
+    own = ((normalize(pair.source), normalize(pair.target)) for pair in valid)
+    return found + (_overlaps(own, {"test": test}, "validation") if valid else ())

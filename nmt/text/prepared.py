@@ -17,7 +17,6 @@ order of the recipe, and the manifest has their number.
 
 import contextlib
 import json
-from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain, pairwise
@@ -371,7 +370,7 @@ class PreparedCorpus:
 
 
 class SplitWriter(contextlib.ExitStack):
-    """Appends pairs to the files of a split, of which only the lengths are held in RAM.
+    """Appends pairs to the files of a split, of which nothing is held in RAM.
 
     Used as a context manager, on whose exit the files are complete.
     """
@@ -379,45 +378,60 @@ class SplitWriter(contextlib.ExitStack):
     def __init__(self, directory: Path, tokenizers: Tokenizers) -> None:
         super().__init__()
         directory.mkdir()
-        self._source = _SideWriter(directory, "source", len(tokenizers.source))
-        self._target = _SideWriter(directory, "target", len(tokenizers.target))
-        self.callback(self._source.close)
-        self.callback(self._target.close)
+        self._source = _SideWriter(self, directory, "source", len(tokenizers.source))
+        self._target = _SideWriter(self, directory, "target", len(tokenizers.target))
 
-    def extend(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> None:
+    def extend(self, source: "Encoded", target: "Encoded") -> None:
         """Add pairs."""
-        self._source.extend(sources)
-        self._target.extend(targets)
+        self._source.extend(*source)
+        self._target.extend(*target)
+
+
+Encoded = tuple[npt.NDArray[np.integer[Any]], npt.NDArray[np.int64]]
+"""The ids of sentences end to end, and the length of each sentence."""
+
+
+def smallest_type(vocabulary: int) -> np.dtype[Any]:
+    """Return the type in which ids are stored."""
+    return np.dtype(np.uint16 if vocabulary <= 1 << 16 else np.int32)
 
 
 class _SideWriter:
-    """Writes an array of tokens, whose length is known only at the end, then the offsets."""
+    """Writes the tokens and the offsets of a side."""
 
-    def __init__(self, directory: Path, side: str, vocabulary: int) -> None:
-        self._dtype = np.dtype(np.uint16 if vocabulary <= 1 << 16 else np.int32)
-        self._offsets_path = directory / f"{side}.offsets.npy"
-        self._lengths = array("i")
-        self._file = (directory / f"{side}.tokens.npy").open("wb")
-        self._write_header(0)
+    def __init__(self, stack: contextlib.ExitStack, directory: Path, side: str, vocabulary: int) -> None:
+        self._tokens = stack.enter_context(_ArrayWriter(directory / f"{side}.tokens.npy", smallest_type(vocabulary)))
+        self._offsets = stack.enter_context(_ArrayWriter(directory / f"{side}.offsets.npy", np.dtype(np.int64)))
+        self._offsets.extend(np.zeros(1))
+
+    def extend(self, tokens: npt.NDArray[np.integer[Any]], lengths: npt.NDArray[np.int64]) -> None:
+        self._offsets.extend(self._tokens.length + np.cumsum(lengths))
+        self._tokens.extend(tokens)
+
+
+class _ArrayWriter(contextlib.AbstractContextManager["_ArrayWriter"]):
+    """Writes an array in npy format whose length is known only at the end."""
+
+    def __init__(self, path: Path, dtype: np.dtype[Any]) -> None:
+        self._dtype = dtype
+        self.length = 0
+        self._file = path.open("wb")
+        self._write_header()
         self._start = self._file.tell()
 
-    def extend(self, sentences: Sequence[Ids]) -> None:
-        self._lengths.extend(map(len, sentences))
-        if sentences:
-            self._file.write(np.concatenate(sentences).astype(self._dtype).tobytes())
+    def extend(self, values: npt.NDArray[Any]) -> None:
+        self.length += len(values)
+        self._file.write(values.astype(self._dtype).tobytes())
 
-    def close(self) -> None:
-        offsets = np.zeros(len(self._lengths) + 1, dtype=np.int64)
-        np.cumsum(np.frombuffer(self._lengths, dtype=np.int32), out=offsets[1:])
+    def __exit__(self, *error: object) -> None:
         with self._file:
             self._file.seek(0)
-            self._write_header(int(offsets[-1]))
+            self._write_header()
             # numpy pads headers so that an array can grow
             assert self._file.tell() == self._start
-        np.save(self._offsets_path, offsets)
 
-    def _write_header(self, length: int) -> None:
-        header = {"descr": self._dtype.str, "fortran_order": False, "shape": (length,)}
+    def _write_header(self) -> None:
+        header = {"descr": self._dtype.str, "fortran_order": False, "shape": (self.length,)}
         np.lib.format.write_array_header_1_0(self._file, header)
 
 

@@ -171,7 +171,11 @@ class Tokenizer:
 
     def encode_batch(self, texts: Sequence[str], threads: int | None = None) -> list[npt.NDArray[np.int32]]:
         """Encode many sentences into arrays; `threads` None means one for each core."""
-        escaped = [_escape(text) for text in texts]
+        return self.encode_normalized([normalize(text) for text in texts], threads)
+
+    def encode_normalized(self, texts: Sequence[str], threads: int | None = None) -> list[npt.NDArray[np.int32]]:
+        """Encode many normalized sentences, as `encode_batch` does."""
+        escaped = [text.replace(_SPACE_MARK, _REPLACEMENT) for text in texts]
         arrays = self._processor.encode(escaped, num_threads=threads or -1, return_type="numpy")
         return list(arrays)
 

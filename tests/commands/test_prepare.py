@@ -22,7 +22,7 @@ from nmt.commands.prepare import prepare
 from nmt.config import Recipe, load_recipe
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console
-from nmt.text import preparation, provenance
+from nmt.text import preparation, provenance, tokenizer_training
 from nmt.text.normalize import normalize
 from nmt.text.overlap import Overlap
 from nmt.text.prepared import PreparedCorpus, write_valid_texts
@@ -373,7 +373,7 @@ def test_automatic_vocabulary_of_each_side_and_its_fingerprint(folder: Path, mon
     assert first.manifest.vocabulary == (source, target)
     again = prepare(recipe(folder, *apart), QUIET, force=True)
     assert again.manifest == first.manifest
-    monkeypatch.setattr(preparation, "vocabulary_for", lambda *_: 280)
+    monkeypatch.setattr(tokenizer_training, "vocabulary_for", lambda *_: 280)
     other = prepare(recipe(folder, *apart), QUIET, force=True)
     assert other.manifest.settings == first.manifest.settings
     assert other.manifest.fingerprint != first.manifest.fingerprint
@@ -426,7 +426,7 @@ def test_prepare_recovers_from_a_killed_one(folder: Path, warm_python: str) -> N
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
     left = sorted(path.name.partition("-")[0] for path in (folder / "run").iterdir())
-    assert left == [".prepared.lock", ".prepared.staging"]
+    assert left == [".prepared.lock", ".prepared.staging", ".prepared.work"]
     with pytest.raises(DataError, match="no prepared corpus here"):
         PreparedCorpus.open(folder / "run" / "prepared")
     write_tsv(folder / "train.tsv", pairs(300))

@@ -15,10 +15,12 @@ from nmt.system.ownership import PREPARED, is_directory_of
 from nmt.text.overlap import Overlap
 from nmt.text.prepared import (
     CorpusPart,
+    Encoded,
     FileDigest,
     Manifest,
     PreparedCorpus,
     PreparedSplit,
+    Sentences,
     SideCounts,
     SplitCounts,
     SplitWriter,
@@ -45,11 +47,15 @@ def tokenizers_of(source: int, target: int) -> Any:
     return Tokenizers(VocabularyOf(source), VocabularyOf(target))  # type: ignore[arg-type]
 
 
+def encoded(sentences: list[list[int]]) -> Encoded:
+    stored = Sentences.of(sentences)
+    return stored.ids, stored.lengths
+
+
 def write_split(directory: Path, batches: list[list[tuple[list[int], list[int]]]]) -> None:
     with SplitWriter(directory, tokenizers_of(65_536, 65_537)) as writer:
         for batch in batches:
-            sources, targets = ([np.array(pair[side], dtype=np.int32) for pair in batch] for side in (0, 1))
-            writer.extend(sources, targets)
+            writer.extend(*(encoded([pair[side] for pair in batch]) for side in (0, 1)))
 
 
 @given(st.lists(st.lists(st.tuples(IDS, IDS), max_size=4), max_size=4))
@@ -121,7 +127,7 @@ def test_ids_outside_the_vocabulary_and_wrong_offsets_are_data_errors(tmp_path: 
     lines = ["the cat sleeps .", "a dog barks ."]
     tokenizers = tiny_tokenizers()
     tokenizers.save(tmp_path)
-    ids = [np.array(tokenizers.source.encode(line), dtype=np.int32) for line in lines]
+    ids = encoded([tokenizers.source.encode(line) for line in lines])
     with SplitWriter(tmp_path / "train", tokenizers) as writer:
         writer.extend(ids, ids)
     MANIFEST.write(tmp_path)

@@ -9,16 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.config import MaxLength
-from nmt.text import preparation
-from nmt.text.preparation import length_limit
-from nmt.text.prepared import PreparedSplit, TokenStore
+from nmt.text.length_limit import length_limit
 
 
-def split_with_lengths(lengths: list[tuple[int, int]]) -> PreparedSplit:
-    """Return pairs with the given numbers of source and target tokens."""
-    sides = [np.cumsum([0, *side]) for side in zip(*lengths, strict=True)]
-    source, target = (TokenStore(np.zeros(ends[-1], dtype=np.uint16), ends) for ends in sides)
-    return PreparedSplit.of(source, target)
+def limit_of(lengths: list[tuple[int, int]]) -> MaxLength:
+    """Return the limit for pairs with the given numbers of source and target tokens."""
+    source, target = np.array(lengths).T
+    return length_limit(source, target)
 
 
 def longest_output(limit: MaxLength, source: int) -> int:
@@ -27,21 +24,21 @@ def longest_output(limit: MaxLength, source: int) -> int:
 
 def test_length_limit_of_triple_length_targets_by_hand() -> None:
     """With `</s>` S is 11 or 21 and T is 31 or 61: the bound 2.9 · S + 0.1 is lower than 3 · S; 10 % are added."""
-    assert length_limit(split_with_lengths([(10, 30), (20, 60)])) == MaxLength(factor=3.19, extra=5)
+    assert limit_of([(10, 30), (20, 60)]) == MaxLength(factor=3.19, extra=5)
 
 
 def test_length_limit_minimizes_the_mean_by_hand() -> None:
     """T is S + 20: the mean limit is 36 with factor 1 and extra 20, and 41 with 2 and 9; 10 % are added: 22."""
-    assert length_limit(split_with_lengths([(10, 30), (20, 40)])) == MaxLength(factor=1.1, extra=22)
+    assert limit_of([(10, 30), (20, 40)]) == MaxLength(factor=1.1, extra=22)
 
 
 def test_length_limit_has_a_minimum() -> None:
-    assert length_limit(split_with_lengths([(30, 3), (40, 4)])) == MaxLength(factor=1.1, extra=5)
+    assert limit_of([(30, 3), (40, 4)]) == MaxLength(factor=1.1, extra=5)
 
 
 @given(st.lists(st.tuples(st.integers(1, 60), st.integers(1, 120)), min_size=1, max_size=50))
 def test_length_limit_of_few_pairs_truncates_none(lengths: list[tuple[int, int]]) -> None:
-    limit = length_limit(split_with_lengths(lengths))
+    limit = limit_of(lengths)
     for source, target in lengths:
         # a quantile of few values is slightly below their maximum
         assert target + 1 <= longest_output(limit, source + 1) + 1
@@ -57,15 +54,8 @@ def test_length_limit_with_outliers_truncates_no_unseen_pair(ratio: float) -> No
         return source, max(1, round(generator.gauss(ratio * source, 0.6 * math.sqrt(ratio * source))))
 
     outliers = [(generator.randint(1, 10), generator.randint(60, 120)) for _ in range(4)]
-    limit = length_limit(split_with_lengths([*(pair() for _ in range(20_000)), *outliers]))
+    limit = limit_of([*(pair() for _ in range(20_000)), *outliers])
     assert (
         sum(target + 1 > longest_output(limit, source + 1) for source, target in (pair() for _ in range(20_000))) == 0
     )
     assert limit.factor < max(1.2, 2.2 * ratio)
-
-
-def test_length_limit_of_a_sample_equals_that_of_the_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    lengths = [(i % 40 + 1, 2 * (i % 40) + 3) for i in range(1001)]
-    whole = length_limit(split_with_lengths(lengths))
-    monkeypatch.setattr(preparation, "_LIMIT_PAIRS", 300)
-    assert length_limit(split_with_lengths(lengths)) == whole

@@ -1,0 +1,286 @@
+"""Chunks of a text: what one worker process prepares at a time, and the files that hold the results.
+
+    NNNNNN.kept.npz       the pairs that the rules on text keep, normalized, with their places and digests
+    NNNNNN.encoded.npz    their token ids, without repeated, too long and too unequal pairs
+
+A file gets its name when it is complete, so an interrupted preparation continues after the last one. The content of a
+chunk depends on its pairs and the settings alone, not on the number of processes or machines.
+"""
+
+import os
+import secrets
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+from zipfile import BadZipFile
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import TypeAdapter
+
+from nmt.config import CorpusFile, Recipe
+from nmt.text.corpus import SentencePair, read_pairs
+from nmt.text.duplicates import BitSet, Digests, digests_of
+from nmt.text.filters import PairFilter, Rejected, RuleCounts
+from nmt.text.prepared import smallest_type
+from nmt.text.tokenizer import Tokenizers
+
+CHUNK_PAIRS = 50_000
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+class RawChunk(NamedTuple):
+    """Consecutive pairs of one corpus, in columns, which are pickled faster than pairs."""
+
+    number: int
+    """The number of the chunk in its text, over all corpora."""
+    corpus: int
+    """The index of its corpus."""
+    name: str
+    """The name of its corpus in messages."""
+    first: int
+    """The number of its first pair in its corpus, from 1."""
+    sources: list[str]
+    targets: list[str]
+    lines: list[int]
+    files: list[tuple[int, str]]
+    """Indices of pairs in the chunk, and the file from which the pairs from there on were read."""
+
+
+@dataclass(frozen=True)
+class KeptRecord:
+    """What is known of a chunk after the rules on text."""
+
+    number: int
+    corpus: int
+    first: int
+    files: list[tuple[int, str]]
+    counts: RuleCounts
+    kept: int
+    characters: tuple[int, int]
+    """Characters of the pairs kept, of the source and the target side."""
+    held_out: list[tuple[str, str]]
+    """Pairs whose source is that of a held-out text."""
+
+
+@dataclass(frozen=True)
+class EncodedRecord:
+    """What is known of a chunk after the rules on tokens."""
+
+    counts: RuleCounts
+    """Pairs removed since the rules on text; `read` is 0."""
+    kept: int
+    sides: tuple[tuple[int, int, int], tuple[int, int, int]]
+    """Tokens, characters, and characters without a piece of the source and the target side."""
+
+
+_KEPT, _ENCODED = TypeAdapter(KeptRecord), TypeAdapter(EncodedRecord)
+
+
+def raw_chunks(recipe: Recipe, corpora: Sequence[CorpusFile], names: Sequence[str]) -> Iterator[RawChunk]:
+    """Yield the chunks of corpora; a corpus without pairs has none. Raises DataError as `read_pairs` does."""
+    number = 0
+    for index, (corpus, name) in enumerate(zip(corpora, names, strict=True)):
+        pairs, first = read_pairs(corpus, recipe.languages_of(corpus)), 1
+        while part := list(islice(pairs, CHUNK_PAIRS)):
+            files: list[tuple[int, str]] = []
+            for position, pair in enumerate(part):
+                if not files or pair.file != files[-1][1]:
+                    files.append((position, pair.file))
+            sources, targets = [pair.source for pair in part], [pair.target for pair in part]
+            yield RawChunk(number, index, name, first, sources, targets, [pair.line for pair in part], files)
+            first += len(part)
+            number += 1
+
+
+@dataclass(frozen=True)
+class TextRules:
+    """What worker processes need for the rules on text."""
+
+    folder: Path
+    rules: tuple[PairFilter, ...]
+    """Of each corpus."""
+    held_out: frozenset[str]
+    """Normalized sources of the validation and the test text."""
+
+
+def filter_chunk(context: TextRules, chunk: RawChunk) -> KeptRecord:
+    """Normalize the pairs of a chunk, apply the rules on text, and write those that are kept."""
+    rules, counts = context.rules[chunk.corpus], RuleCounts(chunk.name, read=len(chunk.sources))
+    sources, targets, positions, held_out = [], [], [], []
+    for position, raw in enumerate(zip(chunk.sources, chunk.targets, strict=True)):
+        source, target, rule, found = rules.apply(*raw)
+        if source in context.held_out:
+            held_out.append((source, target))
+        if rule is None:
+            sources.append(source)
+            targets.append(target)
+            positions.append(position)
+        else:
+            pair = SentencePair(source, target, _file_of(chunk.files, position), chunk.lines[position])
+            counts.add(Rejected(rule, chunk.first + position, pair, found))
+    characters = (sum(map(len, sources)), sum(map(len, targets)))
+    of_chunk = (chunk.number, chunk.corpus, chunk.first, chunk.files)
+    record = KeptRecord(*of_chunk, counts, len(sources), characters, list(dict.fromkeys(held_out)))
+    places = np.array(positions, dtype=np.int32)
+    texts = [[text.encode() for text in side] for side in (sources, targets)]
+    arrays: Arrays = {
+        "source": np.frombuffer(b"\n".join(texts[0]), dtype=np.uint8),
+        "target": np.frombuffer(b"\n".join(texts[1]), dtype=np.uint8),
+        "positions": places,
+        "lines": np.array(chunk.lines, dtype=np.int64)[places],
+        "digests": digests_of(b"\n".join(pair) for pair in zip(*texts, strict=True)),
+    }
+    _write(kept_file(context.folder, chunk.number), _KEPT.dump_json(record), arrays)
+    return record
+
+
+class KeptChunk:
+    """The pairs of a chunk that the rules on text keep, read on access."""
+
+    def __init__(self, folder: Path, number: int) -> None:
+        self._file = np.load(kept_file(folder, number), allow_pickle=False)
+
+    @cached_property
+    def record(self) -> KeptRecord:
+        """What is known of it."""
+        return _KEPT.validate_json(self._file["record"].tobytes())
+
+    @property
+    def digests(self) -> Digests:
+        """The digests of the pairs."""
+        digests: Digests = self._file["digests"]
+        return digests
+
+    @property
+    def positions(self) -> npt.NDArray[np.int64]:
+        """The indices of the pairs in the chunk as it was read."""
+        positions: npt.NDArray[np.int64] = self._file["positions"].astype(np.int64)
+        return positions
+
+    def texts(self, side: str) -> list[str]:
+        """Return the sentences of a side, normalized."""
+        return self._file[side].tobytes().decode().split("\n") if self.record.kept else []
+
+    def rejected(self, rule: str, index: int, source: str, target: str) -> Rejected:
+        """Return a pair that a later rule removes."""
+        record, position = self.record, int(self.positions[index])
+        pair = SentencePair(source, target, _file_of(record.files, position), int(self._file["lines"][index]))
+        return Rejected(rule, record.first + position, pair)
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """What worker processes need to encode chunks."""
+
+    folder: Path
+    rules: tuple[PairFilter, ...]
+    """Of each corpus."""
+    tokenizers: Tokenizers
+    repeated: dict[str, BitSet]
+    """The pairs that each rule on repetitions removes, by their index in the text after the rules on text."""
+    threads: int | None
+
+    @cached_property
+    def spelled(self) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+        """The ids of characters without a piece, of the source and the target side."""
+        return self.tokenizers.source.spelled(), self.tokenizers.target.spelled()
+
+
+def encode_chunk(context: Encoding, task: tuple[int, int]) -> EncodedRecord:
+    """Encode the pairs of a chunk that are not repeated, apply the rules on tokens, and write those that are kept.
+
+    `task` is the number of the chunk and the index of its first pair in the text after the rules on text.
+    """
+    number, start = task
+    chunk = KeptChunk(context.folder, number)
+    rules, counts = context.rules[chunk.record.corpus], RuleCounts(chunk.record.counts.file)
+    texts = [chunk.texts("source"), chunk.texts("target")]
+    removed = np.zeros(chunk.record.kept, dtype=np.bool_)
+    for rule, repeated in context.repeated.items():
+        own = repeated.range(start, chunk.record.kept) & ~removed
+        for index in np.flatnonzero(own).tolist():
+            counts.add(chunk.rejected(rule, index, texts[0][index], texts[1][index]))
+        removed |= own
+    remaining = np.flatnonzero(~removed).tolist()
+    ids = [
+        tokenizer.encode_normalized([own[index] for index in remaining], context.threads)
+        for tokenizer, own in zip((context.tokenizers.source, context.tokenizers.target), texts, strict=True)
+    ]
+    keep = []
+    for place, (index, source, target) in enumerate(zip(remaining, map(len, ids[0]), map(len, ids[1]), strict=True)):
+        reason = rules.length_reason(source, target)
+        if reason is None:
+            keep.append(place)
+        else:
+            counts.add(chunk.rejected(reason, index, texts[0][index], texts[1][index]))
+    arrays: Arrays = {}
+    sides = []
+    for side, own_texts, own_ids, spelled in zip(("source", "target"), texts, ids, context.spelled, strict=True):
+        kept = [own_ids[place] for place in keep]
+        tokens = np.concatenate(kept) if kept else np.zeros(0, dtype=np.int32)
+        arrays[f"{side}.tokens"] = tokens.astype(smallest_type(len(spelled)))
+        arrays[f"{side}.lengths"] = np.fromiter(map(len, kept), dtype=np.int64, count=len(kept))
+        characters = sum(len(own_texts[remaining[place]]) for place in keep)
+        sides.append((len(tokens), characters, int(np.count_nonzero(spelled[tokens]))))
+    record = EncodedRecord(counts, len(keep), (sides[0], sides[1]))
+    _write(encoded_file(context.folder, number), _ENCODED.dump_json(record), arrays)
+    return record
+
+
+class EncodedChunk:
+    """The token ids of a chunk, read on access."""
+
+    def __init__(self, folder: Path, number: int) -> None:
+        self._file = np.load(encoded_file(folder, number), allow_pickle=False)
+
+    @cached_property
+    def record(self) -> EncodedRecord:
+        """What is known of it."""
+        return _ENCODED.validate_json(self._file["record"].tobytes())
+
+    def side(self, side: str) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+        """Return the ids of all sentences of a side end to end, and the length of each."""
+        return self._file[f"{side}.tokens"], self._file[f"{side}.lengths"]
+
+
+def kept_file(folder: Path, number: int) -> Path:
+    """Return the file of the pairs that the rules on text keep."""
+    return folder / f"{number:06d}.kept.npz"
+
+
+def encoded_file(folder: Path, number: int) -> Path:
+    """Return the file of token ids."""
+    return folder / f"{number:06d}.encoded.npz"
+
+
+def is_whole(file: Path) -> bool:
+    """Return whether a file of a chunk is there with all its arrays."""
+    try:
+        with np.load(file, allow_pickle=False) as content:
+            return "record" in content
+    except (OSError, ValueError, BadZipFile):
+        return False
+
+
+def _file_of(files: Sequence[tuple[int, str]], position: int) -> str:
+    return files[bisect_right(files, position, key=lambda entry: entry[0]) - 1][1]
+
+
+def _write(path: Path, record: bytes, arrays: Arrays) -> None:
+    """Write a file of a chunk, which gets its name when it is on the disk."""
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
+    try:
+        with partial.open("xb") as file:
+            np.savez(file, allow_pickle=False, record=np.frombuffer(record, dtype=np.uint8), **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
