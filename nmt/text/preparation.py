@@ -39,7 +39,7 @@ from nmt.text.chunks import (
     kept_file,
     raw_chunks,
 )
-from nmt.text.corpus import SentencePair, read_pairs
+from nmt.text.corpus import SentencePair, read_pairs, text_files
 from nmt.text.duplicates import BitSet, find_repeated
 from nmt.text.filters import RULES, HeldOutText, PairFilter, RuleCounts
 from nmt.text.filters.rule_counts import total_removed
@@ -98,7 +98,7 @@ class Text:
     @property
     def processes(self) -> int:
         """The number of processes: one for a small text, which is prepared sooner without others."""
-        size = sum(path.stat().st_size for corpus in self.corpora for path in corpus.files.values())
+        size = sum(path.stat().st_size for corpus in self.corpora for path in text_files(corpus).values())
         return (self.recipe.runtime.threads or available_cores()) if size >= _SHARED_BYTES and can_fork() else 1
 
     def shared(
