@@ -1,6 +1,7 @@
 """Sentence pairs are read from files in any format, from archives and by patterns."""
 
 import lzma
+import re
 import zipfile
 from pathlib import Path
 
@@ -181,3 +182,22 @@ def test_way_of_reading_names_format_and_members(tmp_path: Path) -> None:
     assert way_of_reading(CorpusFile(tsv=Path("a.tmx"))) == "tsv"
     assert way_of_reading(CorpusFile(source=Path("a"), target=Path("b"))) == "two files"
     assert way_of_reading(CorpusFile(file=Path("*.po.gz"))) == "po"
+
+
+def test_files_of_unequal_length_name_the_line_where_they_part(tmp_path: Path, repository: Path) -> None:
+    lines = (repository / "data" / "demo" / "train.tsv").read_text(encoding="utf-8").splitlines()[:1000]
+    sources, targets = [line.split("\t")[0] for line in lines], [line.split("\t")[1] for line in lines]
+    del targets[400]
+    source = write(tmp_path / "a.en", "".join(f"{line}\n" for line in sources))
+    target = write(tmp_path / "a.it", "".join(f"{line}\n" for line in targets))
+    with pytest.raises(DataError) as caught:
+        pairs(source=source, target=target)
+    first, *shown, last = str(caught.value).split("\n")
+    assert "a.en has 1,000 lines" in first
+    assert "a.it has 999. By their lengths, the lines correspond up to about line" in first
+    assert first.endswith("a.en has 1 line more:")
+    place = re.fullmatch(rf"    {source}:(\d+): .+", shown[0])
+    assert place is not None
+    assert abs(int(place[1]) - 401) <= 5
+    assert shown[1].startswith(f"    {target}:{place[1]}: ")
+    assert last.startswith("The two files must hold")
