@@ -19,8 +19,9 @@ _LEAST_CONFIDENCE = 0.8
 """With these, none of 12,000 English and Italian lines of Tatoeba and FLORES was taken for another language."""
 _MANY_WORDS = 8
 """A line of so many words nearly always has a frequent one of its language."""
-_RELATED = ({"nb", "nn", "no", "da"}, {"hr", "bs", "sr", "sh", "cnr"}, {"id", "ms"}, {"fa", "prs", "tg"}, {"pt", "gl"})
+_RELATED = ({"nn", "no", "da"}, {"hr", "bs", "sr", "sh", "cnr"}, {"id", "ms"}, {"fa", "prs", "tg"}, {"pt", "gl"})
 """Languages that are not told apart reliably."""
+_LIBRARY_CODES = {"nb": "no"}
 _NO_LANGUAGE = "zxx"
 
 
@@ -41,6 +42,7 @@ class LanguageCheck:
     def of(cls, language: str) -> "LanguageCheck | None":
         """Return the check of a language; None if its script shows it, or if the library does not know it."""
         code, script = primary_code(language), script_of(language)
+        code = _LIBRARY_CODES.get(code, code)
         if script in ("Han", "Japanese") or script in SOLE_LANGUAGES or not is_available():
             return None
         if code not in _identifier().labels:

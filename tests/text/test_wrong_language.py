@@ -1,0 +1,58 @@
+"""Languages of lines, with the library and without it."""
+
+import pytest
+
+from nmt.text.filters import wrong_language
+from nmt.text.filters.wrong_language import LanguageCheck
+
+ITALIAN = "Non riesco a capire perché non mi abbia detto niente della sua famiglia."
+ENGLISH = "I cannot understand why he has not told me anything about his family."
+FRENCH = "Je ne comprends pas pourquoi il ne m'a rien dit de sa famille."
+
+
+@pytest.fixture(scope="module")
+def italian() -> LanguageCheck:
+    pytest.importorskip("py3langid")
+    check = LanguageCheck.of("it")
+    assert check is not None
+    return check
+
+
+@pytest.mark.parametrize(("text", "language"), [(ENGLISH, "en"), (FRENCH, "fr")])
+def test_line_in_another_language_is_found(italian: LanguageCheck, text: str, language: str) -> None:
+    found = italian.wrong(text)
+    assert found is not None
+    assert found.startswith(f"language {language}, probability ")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ITALIAN,
+        "The end.",  # too short
+        "Tom Jackson, John Smith, Mary Miller, Boston, Chicago, New York",  # names
+        "import numpy as np; print(np.zeros(10))",
+        "123 456 789 101 112 131 415 161 718",
+        "",
+    ],
+)
+def test_line_without_clear_evidence_is_kept(italian: LanguageCheck, text: str) -> None:
+    assert italian.wrong(text) is None
+
+
+def test_related_languages_are_not_told_apart() -> None:
+    pytest.importorskip("py3langid")
+    check = LanguageCheck.of("nb")
+    assert check is not None
+    assert check.wrong("Jeg ved ikke hvorfor han ikke har fortalt mig noget om sin familie.") is None  # Danish
+
+
+@pytest.mark.parametrize("language", ["zh", "ja", "ko", "el", "tlh"])
+def test_languages_known_by_their_script_or_unknown_have_no_check(language: str) -> None:
+    pytest.importorskip("py3langid")
+    assert LanguageCheck.of(language) is None
+
+
+def test_without_the_library_there_is_no_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wrong_language, "LIBRARY", "a_library_that_is_not_installed")
+    assert LanguageCheck.of("it") is None
