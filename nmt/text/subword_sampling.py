@@ -14,7 +14,7 @@ import math
 import random
 from bisect import bisect
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, groupby, pairwise
 
 from nmt.text.tokenizer import Tokenizer
 
@@ -29,26 +29,35 @@ class SegmentationSampler:
     def __init__(self, tokenizer: Tokenizer, amount: float) -> None:
         self._table = table = tokenizer.table
         self._byte_ids = {byte: index for index, byte in table.bytes.items()}
-        self._ids = {piece: i for i, piece in enumerate(table.surfaces) if piece}
+        self._ids = {piece: i for i, piece in enumerate(table.surfaces) if piece and i not in table.protected}
         if tokenizer.merges:
             self._cut: _Lattice | _Merges = _Merges({piece: -table.scores[i] for piece, i in self._ids.items()}, amount)
         else:
             self._cut = _Lattice({piece: amount * table.scores[i] for piece, i in self._ids.items()}, amount)
 
     def sample(self, ids: Sequence[int], draw: random.Random) -> list[int]:
-        """Return a sampled segmentation of the text of `ids`. Tags in front are kept.
+        """Return a sampled segmentation of the text of `ids`. Tags in front and protected symbols are kept.
 
         Ids with `<unk>`, or with bytes that form no character, have no text and are returned as they are.
         """
         start = 0
         while start < len(ids) and ids[start] in self._table.controls:
             start += 1
-        text = self._spelled(ids[start:])
+        sampled = list(ids[:start])
+        # protected symbols stay whole; the text between them is cut anew
+        for is_protected, group in groupby(ids[start:], self._table.protected.__contains__):
+            run = list(group)
+            sampled += run if is_protected else self._sampled(run, draw)
+        return sampled
+
+    def _sampled(self, ids: list[int], draw: random.Random) -> list[int]:
+        text = self._spelled(ids)
         if not text:
-            return list(ids)
+            return ids
         # no piece crosses a space, so each word has its own segmentation
-        words = [_SPACE + word for word in text[1:].split(_SPACE)] if text[0] == _SPACE else [text]
-        return [*ids[:start], *(i for word in words for piece in self._cut(word, draw) for i in self._ids_of(piece))]
+        first, *others = text.split(_SPACE)
+        words = [*([first] if first else []), *(_SPACE + word for word in others)]
+        return [i for word in words for piece in self._cut(word, draw) for i in self._ids_of(piece)]
 
     def _spelled(self, ids: Sequence[int]) -> str | None:
         """Return the text with its space marks, None if the ids have none."""

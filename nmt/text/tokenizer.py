@@ -10,6 +10,7 @@ and after decoding by a character that normalized text does not contain.
 """
 
 import io
+import math
 import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
@@ -59,6 +60,11 @@ class Tokenizer:
         """
         if settings.vocab_size == "auto":
             raise ConfigError("tokenizer.vocab_size: a tokenizer is trained with a number of pieces, found auto")
+        if changed := next((symbol for symbol in settings.symbols if _escape(symbol) != symbol), None):
+            raise ConfigError(
+                f"tokenizer.symbols: {changed!r} does not occur in normalized text, expected {normalize(changed)!r}"
+            )
+        digits: dict[str, Any] = {"split_digits": True} if settings.split_digits else {}  # False changes the model, too
         count, failure, model = 0, None, io.BytesIO()
 
         def read() -> Iterator[str]:
@@ -82,7 +88,6 @@ class Tokenizer:
                 normalization_rule_name="identity",
                 control_symbols=[f"<{tag}>" for tag in tags],
                 user_defined_symbols=list(settings.symbols),
-                split_digits=settings.split_digits,
                 pad_id=PAD,
                 unk_id=UNK,
                 bos_id=BOS,
@@ -92,6 +97,7 @@ class Tokenizer:
                 max_sentence_length=_LONGEST_LINE,
                 num_threads=_TRAINING_THREADS,
                 minloglevel=2,
+                **digits,
             )
         except RuntimeError as error:
             if failure is not None:
@@ -154,6 +160,12 @@ class Tokenizer:
             return True
         return False
 
+    @property
+    def splits_digits(self) -> bool:
+        """Whether no piece has two digits, apart from protected symbols."""
+        ordinary = (piece for i, piece in enumerate(self.table.surfaces) if i not in self.table.protected)
+        return not any(re.search(r"\d.*\d", piece) for piece in ordinary)
+
     @cached_property
     def table(self) -> "PieceTable":
         """The pieces with their scores."""
@@ -162,7 +174,10 @@ class Tokenizer:
         found = {i: int(symbols[i][3:5], 16) for i in ids if processor.is_byte(i)}
         controls = frozenset(i for i in ids if processor.is_control(i))
         surfaces = ["" if i in found or i in controls or i == UNK else symbols[i] for i in ids]
-        return PieceTable(surfaces, [processor.get_score(i) for i in ids], found, controls)
+        scores = [processor.get_score(i) for i in ids]
+        # other pieces have negative scores, the first merge -0.0
+        protected = frozenset(i for i in ids if surfaces[i] and scores[i] == 0 and math.copysign(1, scores[i]) > 0)
+        return PieceTable(surfaces, scores, found, controls, protected)
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a sentence, without `<s>` and `</s>`; [] if it is empty after normalization."""
@@ -210,6 +225,13 @@ class Tokenizer:
         whole = io.BytesIO(b"".join(parts).replace(_REPLACEMENT.encode(), _SPACE_MARK.encode()))
         return [whole.read(len(part)) for part in parts]
 
+    def missing_characters(self, text: str) -> str:
+        """Return the characters of a sentence that have no piece, in order."""
+        bytes_of = self.table.bytes
+        parts = zip(self.encode(text), self.spell_text(text), strict=True)
+        missing = b"".join(part for i, part in parts if i == UNK or i in bytes_of)
+        return missing.decode("utf-8", "ignore").replace(" ", "")
+
     def spelled(self) -> npt.NDArray[np.bool_]:
         """Return (V,) bools: True for ids of (the first byte of) a character without a piece."""
         table = np.zeros(len(self), dtype=np.bool_)
@@ -223,13 +245,15 @@ class PieceTable:
     """The pieces by id: their text, with `▁` for a space ("" for symbols and bytes), and their scores.
 
     A score is the log-probability of a unigram model's piece, or minus the rank of a merge. `bytes` are the values of
-    the ids that spell a byte; `controls` are tags and symbols such as `<s>`.
+    the ids that spell a byte; `controls` are tags and symbols such as `<s>`; `protected` are the pieces of
+    `tokenizer.symbols`, which are never split.
     """
 
     surfaces: list[str]
     scores: list[float]
     bytes: dict[int, int]
     controls: frozenset[int]
+    protected: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -80,6 +80,8 @@ def initial_tokenizers(recipe: Recipe, initial: Path) -> Tokenizers:
         "shared": tokenizers.shared,
         "type": "bpe" if tokenizers.source.merges else "unigram",
         "byte_fallback": "<0x00>" in tokenizers.source.pieces,
+        "split_digits": tokenizers.source.splits_digits,
+        "symbols": tuple(tokenizers.source.pieces[i] for i in sorted(tokenizers.source.table.protected)),
     }
     for key in sorted(found.keys() & recipe.tokenizer.model_fields_set):
         stated = getattr(recipe.tokenizer, key)

@@ -35,7 +35,7 @@ def vocabulary_for(lines: Iterable[str], settings: TokenizerSettings, tags: int 
 
 def proposed_size(characters: int, counts: Counter[str], settings: TokenizerSettings, tags: int = 0) -> int:
     """Return a number of pieces for a text of so many characters, with the counts of those in a sample of it."""
-    symbols = _SYMBOLS + tags + (256 if settings.byte_fallback else 0)
+    symbols = _SYMBOLS + tags + len(settings.symbols) + (256 if settings.byte_fallback else 0)
     pieces = symbols + _alphabet(counts, settings.coverage) + round(_PIECES_PER_ROOT * math.sqrt(characters))
     if pieces > 8 * _MULTIPLE:
         pieces = math.ceil(pieces / _MULTIPLE) * _MULTIPLE

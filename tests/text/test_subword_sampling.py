@@ -165,3 +165,22 @@ def test_sampling_keeps_incomplete_byte_sequences(tokenizers: dict[str, Tokenize
     tokenizer = tokenizers[UNIGRAM]
     ids = tokenizer.encode("☃")[:-1]
     assert SegmentationSampler(tokenizer, 0.1).sample(ids, random.Random(1)) == ids
+
+
+@pytest.mark.parametrize("kind", [UNIGRAM, BPE])
+@given(text=TEXT.filter(bool), seed=st.integers(0, 9))
+def test_protected_symbols_stay_whole(kind: str, text: str, seed: int, lines: list[str]) -> None:
+    if kind not in _PROTECTED:
+        chosen = TokenizerSettings.model_validate({"vocab_size": 1000, "type": kind, "symbols": ["Tom"]})
+        _PROTECTED[kind] = Tokenizer.train(lines[:2000], chosen, ["back"])
+    tokenizer = _PROTECTED[kind]
+    ids = [tokenizer.tag_id("back"), *tokenizer.encode(text)]
+    sampled = SegmentationSampler(tokenizer, 0.3).sample(ids, random.Random(seed))
+    assert tokenizer.decode(sampled) == tokenizer.decode(ids) == normalize(text)
+    whole = [[i for i in one if i in tokenizer.table.protected] for one in (ids, sampled)]
+    assert whole[0] == whole[1]
+    assert len(whole[0]) == normalize(text).count("Tom")
+    assert sampled[0] == ids[0]
+
+
+_PROTECTED: dict[str, Tokenizer] = {}

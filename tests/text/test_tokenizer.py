@@ -188,3 +188,68 @@ def test_tokenizer_of_another_program_is_refused() -> None:
     )
     with pytest.raises(ModelError, match=r"have the ids \(-1, 0, 1, 2\), expected \(0, 1, 2, 3\)"):
         Tokenizer.from_bytes(model.getvalue())
+
+
+MARKED = sentences() + ["the cat {0} sleeps on <b>the mat</b> in 1984 .", "{0} 12 and 34", "x{0}y 5678 in 1984"] * 30
+
+
+@pytest.fixture(scope="module", params=["unigram", "bpe"])
+def marked(request: pytest.FixtureRequest) -> Tokenizer:
+    chosen = TokenizerSettings(vocab_size=350, type=request.param, symbols=("{0}", "<b>", "</b>", "12"))
+    return Tokenizer.train(MARKED, chosen, tags=["2zh"])
+
+
+@given(st.lists(st.sampled_from(["{0}", "<b>", "</b>", "12", "<2zh>", "{", "0}", "cat", " ", "▁", "è"])).map("".join))
+@settings(deadline=None)
+def test_each_protected_symbol_is_one_piece_wherever_it_occurs(marked: Tokenizer, text: str) -> None:
+    ids = marked.encode(text)
+    assert marked.decode(ids) == normalize(text)
+    pieces = [marked.pieces[i] for i in ids if i in marked.table.protected]
+    assert pieces == re.findall(r"\{0\}|</?b>|12", normalize(text))
+    assert marked.tag_id("2zh") not in ids
+    assert marked.spell(ids) == marked.spell_text(text)
+
+
+def test_pieces_that_are_not_split_are_the_stated_symbols(marked: Tokenizer) -> None:
+    assert [marked.pieces[i] for i in sorted(marked.table.protected)] == ["{0}", "<b>", "</b>", "12"]
+    assert not Tokenizer.train(MARKED, TokenizerSettings(vocab_size=350, type="bpe")).table.protected
+
+
+def test_symbols_survive_the_file_of_the_tokenizer(marked: Tokenizer) -> None:
+    again = Tokenizer.from_bytes(marked.to_bytes())
+    assert again.table.protected == marked.table.protected
+    assert again.encode("a {0}<b>") == marked.encode("a {0}<b>")
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_digits_are_pieces_of_their_own(kind: str) -> None:
+    chosen = TokenizerSettings.model_validate({"vocab_size": 350, "type": kind})
+    together = Tokenizer.train(MARKED, chosen)
+    apart = Tokenizer.train(MARKED, chosen.model_copy(update={"split_digits": True}))
+    assert (together.splits_digits, apart.splits_digits) == (False, True)
+    assert [apart.pieces[i] for i in apart.encode("1984")][-4:] == [*"1984"]
+
+
+def test_tokenizer_without_new_settings_is_what_it_was() -> None:
+    settings = TokenizerSettings(vocab_size=350)
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(MARKED), model_writer=model, model_type="unigram", vocab_size=350,
+        character_coverage=0.9999, byte_fallback=True, normalization_rule_name="identity",
+        pad_id=0, unk_id=1, bos_id=2, eos_id=3,
+        input_sentence_size=2_000_000, shuffle_input_sentence=True, max_sentence_length=4192, num_threads=8,
+        minloglevel=2,
+    )  # fmt: skip
+    assert Tokenizer.train(MARKED, settings).to_bytes() == model.getvalue()
+
+
+def test_symbol_that_is_not_in_normalized_text_is_refused() -> None:
+    chosen = TokenizerSettings(vocab_size=350).model_copy(update={"symbols": ("a  b",)})
+    with pytest.raises(ConfigError, match=r"tokenizer\.symbols: 'a  b' does not occur in normalized text"):
+        Tokenizer.train(MARKED, chosen)
+
+
+def test_missing_characters(marked: Tokenizer) -> None:
+    assert marked.missing_characters("the 猫 cat {0} ☃☃ ▁ 茶") == "猫☃☃▁"
+    without = Tokenizer.train(MARKED, TokenizerSettings(vocab_size=90, byte_fallback=False))
+    assert without.missing_characters("the 猫犬 cat ☃ 茶") == "猫犬☃"
