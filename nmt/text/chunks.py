@@ -65,7 +65,7 @@ class KeptRecord:
     characters: tuple[int, int]
     """Characters of the pairs kept, of the source and the target side."""
     held_out: list[tuple[str, str]]
-    """Pairs whose source is that of a held-out text."""
+    """Pairs whose source is that of a held-out text, except those that the rule `leak` removes."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def filter_chunk(context: TextRules, chunk: RawChunk) -> KeptRecord:
     sources, targets, positions, held_out = [], [], [], []
     for position, raw in enumerate(zip(chunk.sources, chunk.targets, strict=True)):
         source, target, rule, found = rules.apply(*raw)
-        if source in context.held_out:
+        if source in context.held_out and rule != "leak":
             held_out.append((source, target))
         if rule is None:
             sources.append(source)

@@ -92,7 +92,7 @@ def test_filters_are_counted_and_leave_the_rest_in_order(folder: Path) -> None:
         "script": 1,
         "duplicate": 1,
         "too_long": 1,
-        "ratio": 1,
+        "length": 1,
     }
     assert [corpus.tokenizers.source.decode(ids) for ids in corpus.train.source] == [source for source, _ in good]
 
@@ -473,7 +473,7 @@ def test_overlapping_texts_are_counted_recorded_and_reported(folder: Path, capsy
     test[:2] = [train[7], valid[10]]
     write_tsv(folder / "valid.tsv", valid)
     write_tsv(folder / "test.tsv", test)
-    chosen = recipe(folder, f"data.test.tsv={folder / 'test.tsv'}")
+    chosen = recipe(folder, f"data.test.tsv={folder / 'test.tsv'}", "data.filters.keep=[leak]")
     expected = (
         Overlap("validation", "training", sentences=19, sources=2, pairs=1, examples=(train[5][0], train[6][0])),
         Overlap("test", "training", sentences=10, sources=1, pairs=1, examples=(train[7][0],)),
@@ -504,7 +504,7 @@ def test_overlap_of_another_test_text_is_checked_with_a_current_corpus(
 
 def test_one_file_as_all_three_texts_is_reported(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     same = folder / "train.tsv"
-    prepare(recipe(folder, f"data.valid.tsv={same}", f"data.test.tsv={same}"), QUIET)
+    prepare(recipe(folder, f"data.valid.tsv={same}", f"data.test.tsv={same}", "data.filters.keep=[leak]"), QUIET)
     errors = capsys.readouterr().err
     for text, within in (("validation", "training"), ("test", "training"), ("test", "validation")):
         assert f"300 of 300 {text} sentences (100.0%) are also in the {within} text, 300 of them with" in errors

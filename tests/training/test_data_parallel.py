@@ -317,7 +317,7 @@ import nmt.commands.train
 from nmt.errors import DataError
 from nmt.system import distributed
 
-def fail(recipe, console):
+def fail(recipe, console, verify):
     assert distributed.rank() == 0
     raise DataError("train.tsv:3: found no tab")
 
