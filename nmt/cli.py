@@ -55,7 +55,11 @@ def main_options(
 def init(
     text: Annotated[
         list[Path],
-        Argument(metavar="SOURCE TARGET", help="Two files whose lines correspond, or one file with two columns."),
+        Argument(
+            metavar="SOURCE TARGET",
+            help="Two files whose lines correspond, or files with both languages: TSV, CSV, TMX, XLIFF, PO or JSON "
+            "lines; - reads TSV from standard input.",
+        ),
     ],
     languages: Annotated[
         str | None,

@@ -59,9 +59,9 @@ SOURCE_WORDS = ["ba", "ce", "di", "fo", "gu", "la", "me", "ni", "po", "ru"]
 TARGET_WORDS = ["sab", "tec", "vid", "zof", "jug", "hal", "kem", "win", "xop", "yur"]
 
 
-def run_command(*arguments: str | Path) -> Result:
+def run_command(*arguments: str | Path, stdin: str | None = None) -> Result:
     """Run `nmt` in this process with the given command line."""
-    return CliRunner().invoke(app, [str(argument) for argument in arguments], env=PLAIN_TERMINAL)
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], stdin, env=PLAIN_TERMINAL)
 
 
 def write_lines(path: Path, *lines: str) -> Path:

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from nmt.config import CorpusFile
+from nmt.config import CorpusFile, LanguagePair
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console, counted, printable
 from nmt.system.files import digest_of
 from nmt.system.ownership import SPLIT, check_file, mark_directory, replace_directory, write_output
-from nmt.text.corpus import SentencePair, read_pairs, text_files
-from nmt.text.direction import Direction, checked_direction, stated_direction
+from nmt.text.corpus import SentencePair, format_named, named_languages, read_pairs, text_files
+from nmt.text.direction import Direction, checked_direction, direction_in_file, named_direction, stated_direction
+from nmt.text.opening import STANDARD_INPUT
 from nmt.text.profile import TextProfile
 from nmt.text.proposal import propose
 from nmt.text.recipe_text import RecipeContent, recipe_text
@@ -33,7 +34,7 @@ _SIDES = ("source", "target")
 
 @dataclass(frozen=True)
 class InitRequest:
-    """The command line. Each text is one tsv, or a file of sources and a file of targets."""
+    """The command line. A text is a file of sources and a file of targets, or files with both languages."""
 
     text: Sequence[Path]
     languages: str | None
@@ -59,15 +60,19 @@ def init(request: InitRequest, console: Console) -> None:
     be read or is too small; then no file is written.
     """
     stated = None if request.languages is None else stated_direction(request.languages)
-    corpus = _corpus(request.text, "the text")
-    given = {name: _corpus(paths, f"--{name}") for name, paths in _given(request).items()}
-    inputs = [path for each in (corpus, *given.values()) for path in text_files(each).values()]
-    _check_is_new(request.output, inputs)
+    corpora = _corpora(request.text, "the text")
+    given = {name: _corpus_of_recipe(paths, f"--{name}") for name, paths in _given(request).items()}
+    inputs = [path for each in (*corpora, *given.values()) for path in text_files(each).values()]
+    _check_is_new(request.output, [path for path in inputs if path != STANDARD_INPUT])
+    known = stated or _known_direction(request.text, corpora[0])
+    languages = None if known is None else LanguagePair(known.source, known.target)
     profile = TextProfile(_SEED)
     with replace_directory(request.folder, SPLIT, inputs) as staging:
-        splitter = _divide(corpus, given, profile, staging, console)
+        pairs = _counted(corpora, languages, profile, console)
+        others = (pair for each in given.values() for pair in read_pairs(each, languages))
+        splitter = _divide(pairs, others, [part for part in PARTS[1:] if part not in given], staging)
         _check_size(request, profile, splitter)
-        direction, warning = checked_direction(stated, request.text, profile)
+        direction, warning = checked_direction(known, request.text[: len(corpora[0].files)], profile)
         _finish_folder(staging, direction, splitter)
     if warning is not None:
         console.warn(warning)
@@ -89,22 +94,52 @@ def init(request: InitRequest, console: Console) -> None:
     console.info(f"wrote {request.output} and {request.folder}/; next: nmt train --config {quote(str(request.output))}")
 
 
+def _names(request: InitRequest) -> str:
+    return " and ".join("standard input" if path == STANDARD_INPUT else printable(str(path)) for path in request.text)
+
+
 def _given(request: InitRequest) -> dict[str, Sequence[Path]]:
     return {name: paths for name, paths in (("valid", request.valid), ("test", request.test)) if paths}
 
 
-def _corpus(files: Sequence[Path], name: str) -> CorpusFile:
-    """Return a text of one or two files. Raises ConfigError for another number, or one file given twice."""
-    if len(files) not in (1, 2) or len({*files}) < len(files):
-        found = "one file twice" if len(files) == 2 else f"{len(files)} files"
+def _corpora(files: Sequence[Path], name: str) -> list[CorpusFile]:
+    """Return a text as two files with corresponding lines, or as files with both languages.
+
+    Raises ConfigError for another number of files, or one file given twice.
+    """
+    with_both = all(format_named(file) != "tsv" for file in files)
+    if len({*files}) < len(files) or not (with_both or 1 <= len(files) <= 2):
+        found = "one file twice" if len({*files}) < len(files) else f"{len(files)} files"
         raise ConfigError(
-            f"{name}: expected a tsv, or a file of sources and a file of their translations; found {found}"
+            f"{name}: expected one file with both languages, or a file of sources and a file of their translations; "
+            f"found {found}"
         )
-    keys = ("tsv",) if len(files) == 1 else _SIDES
     try:
-        return CorpusFile.model_validate(dict(zip(keys, files, strict=True)))
+        if with_both or len(files) == 1:
+            return [CorpusFile(file=file) for file in files]
+        return [CorpusFile(source=files[0], target=files[1])]
     except ValidationError as error:
         raise ConfigError(f"{name}: {error.errors()[0]['msg'].removeprefix('Value error, ')}") from None
+
+
+def _corpus_of_recipe(files: Sequence[Path], name: str) -> CorpusFile:
+    """Return a text that the recipe names: one corpus, which can be read again."""
+    corpora = _corpora(files, name)
+    if len(corpora) > 1 or STANDARD_INPUT in files:
+        found = "standard input" if STANDARD_INPUT in files else f"{len(corpora)} texts"
+        raise ConfigError(f"{name}: expected one text that the recipe can name, found {found}; save it to a file")
+    return corpora[0]
+
+
+def _known_direction(files: Sequence[Path], corpus: CorpusFile) -> Direction | None:
+    """Return the languages that a file states in itself, or that the names of the files have."""
+    if corpus.file is not None and corpus.file != STANDARD_INPUT:
+        codes = named_languages(corpus)
+        if len(codes) > 2:
+            raise ConfigError(f"{files[0]}: found the languages {', '.join(codes)}; state two: --languages en-it")
+        if len(codes) == 2:
+            return direction_in_file(codes[0], codes[1])
+    return named_direction(files if corpus.file is None else files[:1])
 
 
 def _check_is_new(recipe: Path, inputs: list[Path]) -> None:
@@ -119,11 +154,9 @@ def _check_is_new(recipe: Path, inputs: list[Path]) -> None:
 
 
 def _divide(
-    corpus: CorpusFile, given: dict[str, CorpusFile], profile: TextProfile, folder: Path, console: Console
+    pairs: Iterator[SentencePair], others: Iterator[SentencePair], held_out: Sequence[str], folder: Path
 ) -> Splitter:
-    """Read the text once: measure it, and write its parts into a folder as `train.source`, `train.target`, …"""
-    held_out = [part for part in PARTS[1:] if part not in given]
-    others = (pair for each in given.values() for pair in read_pairs(each, None))
+    """Write the parts of the text into a folder as `train.source`, `train.target`, …"""
     with ExitStack() as stack:
         files = {
             part: [
@@ -138,15 +171,18 @@ def _divide(
             files[part][1].write(f"{pair.target}\n")
 
         splitter = Splitter(_SEED, held_out, others, write)
-        for pair in _counted(corpus, profile, console):
+        for pair in pairs:
             splitter.add(pair)
         splitter.finish()
     return splitter
 
 
-def _counted(corpus: CorpusFile, profile: TextProfile, console: Console) -> Iterator[SentencePair]:
+def _counted(
+    corpora: Sequence[CorpusFile], languages: LanguagePair | None, profile: TextProfile, console: Console
+) -> Iterator[SentencePair]:
+    """Read the text, which may be a pipe, once: yield its pairs, and measure them."""
     with console.progress("reading", None, "pairs") as advance:
-        for number, pair in enumerate(read_pairs(corpus, None), start=1):
+        for number, pair in enumerate((pair for each in corpora for pair in read_pairs(each, languages)), start=1):
             profile.add(pair)
             if number % _PAIRS_SHOWN == 0:
                 advance(_PAIRS_SHOWN)
@@ -189,7 +225,7 @@ def _parts(request: InitRequest, direction: Direction, splitter: Splitter) -> di
 
 def _about_text(request: InitRequest, profile: TextProfile, splitter: Splitter) -> Iterator[str]:
     """Yield what was read and how it is divided."""
-    names = " and ".join(printable(str(path)) for path in request.text)
+    names = _names(request)
     empty = f", {profile.empty:,} of them with an empty side, which are not trained on" if profile.empty else ""
     source, target = profile.tokens()
     yield (f"{names}: {profile.pairs:,} sentence pairs{empty}, about {source:,} source and {target:,} target tokens.")

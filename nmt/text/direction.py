@@ -11,8 +11,9 @@ from nmt.text.languages import is_language, primary_code
 from nmt.text.profile import TextProfile
 
 _CODE = r"[A-Za-z]{2,3}(?:_[A-Za-z0-9]{2,8})?"
-_EXTENSIONS = ("gz", "txt", "tsv", "csv")
+_EXTENSIONS = ("gz", "bz2", "xz", "zst", "zip", "txt", "tsv", "csv")
 _SHOWN = 100  # characters of an example
+_OPTION = "--languages"
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Direction:
     source: str
     target: str
     origin: str
-    """`--languages`, `the file names` or `the text`."""
+    """`--languages`, `the file`, `the file names` or `the text`."""
 
     @property
     def suffixes(self) -> tuple[str, str]:
@@ -35,7 +36,7 @@ def stated_direction(option: str) -> Direction:
     match = re.fullmatch(f"({_CODE})-({_CODE})", option)
     if match is None:
         raise ConfigError(f"--languages: found {option!r}, expected two language codes such as en-it or en-zh_Hant")
-    return Direction(match[1], match[2], "--languages")
+    return Direction(match[1], match[2], _OPTION)
 
 
 def named_direction(files: Sequence[Path]) -> Direction | None:
@@ -56,21 +57,26 @@ def named_direction(files: Sequence[Path]) -> Direction | None:
     return None
 
 
-def checked_direction(
-    stated: Direction | None, files: Sequence[Path], profile: TextProfile
-) -> tuple[Direction, str | None]:
-    """Return the languages of a text, and a warning if it is not in the stated ones.
+def direction_in_file(source: str, target: str) -> Direction:
+    """Return the languages that a file states in itself, as TMX does."""
+    return Direction(_short(source), _short(target), "the file")
 
-    Raises ConfigError, with lines of the text, if it is not in the languages of the names of its files, and without
-    lines if neither names nor text show the languages.
+
+def checked_direction(
+    known: Direction | None, files: Sequence[Path], profile: TextProfile
+) -> tuple[Direction, str | None]:
+    """Return the languages of a text, the known ones or else those that it shows, and a warning if it is in others.
+
+    Raises ConfigError, with lines of the text, if it is not in the known languages, unless these are stated with
+    `--languages`, and without lines if the text does not show its languages.
     """
-    direction = stated or named_direction(files) or _shown_direction(profile)
+    direction = known or _shown_direction(profile)
     if direction is None:
         raise ConfigError(
             f"{files[0]}: neither the names of the files nor the text show the languages; state them: --languages en-it"
         )
     problem = _mismatch(direction, files, profile)
-    if problem is None or stated is not None:
+    if problem is None or direction.origin == _OPTION:
         return direction, problem
     raise ConfigError(problem)
 
@@ -85,7 +91,7 @@ def _mismatch(direction: Direction, files: Sequence[Path], profile: TextProfile)
     parts = []
     for side, (code, other) in enumerate(zip(codes, found, strict=True)):
         if other is not None:
-            place = f"{files[side]}" if len(files) == 2 else f"{files[0]}, column {side + 1}"
+            place = f"{files[side]}" if len(files) == 2 else f"{files[0]}, {('source', 'target')[side]}"
             shown = [f"    line {line.number}: {_cut(line)}" for line in examples(sides[side], code)]
             parts.append("\n".join([f"  {place}: expected {code} ({direction.origin}), found {other}:", *shown]))
     swapped = all(
@@ -94,12 +100,12 @@ def _mismatch(direction: Direction, files: Sequence[Path], profile: TextProfile)
     )
     actual = "-".join(other or code for other, code in zip(found, codes, strict=True))
     if swapped:
-        order = f"{files[1]} {files[0]}" if len(files) == 2 else "a file with the columns in the other order"
+        order = f"{files[1]} {files[0]}" if len(files) == 2 else "a file with the sides in the other order"
         advice = (
             f"The sides are swapped. For {codes[0]} to {codes[1]}, give {order} --languages {'-'.join(codes)}; "
             f"for {codes[1]} to {codes[0]}, give the same files and --languages {actual}"
         )
-    elif direction.origin == "--languages":
+    elif direction.origin == _OPTION:
         advice = "The languages are taken as stated"
     else:
         advice = f"Give the right files, or state the languages, which are then used: --languages {'-'.join(codes)}"
@@ -112,8 +118,9 @@ def _shown_direction(profile: TextProfile) -> Direction | None:
 
 
 def _short(code: str) -> str:
-    """Return a code of a file name in the form of recipes: without a script, except that of Traditional Chinese."""
-    return "zh-Hant" if code.lower().endswith("_hant") else primary_code(code)
+    """Return a code in the form of recipes: without script and region, except for Traditional Chinese."""
+    is_traditional = re.search("[-_](hant|tw|hk|mo)$", code.lower()) and primary_code(code) == "zh"
+    return "zh-Hant" if is_traditional else primary_code(code)
 
 
 def _cut(line: Line) -> str:

@@ -43,9 +43,8 @@ class TextProfile:
         number = self.pairs - self.empty
         place = number - 1 if number <= _SAMPLE else int(self._random.random() * number)
         if place < _SAMPLE:
-            self.sample[place : place + 1] = [
-                (Line(self.pairs, pair.source[:_LONGEST]), Line(self.pairs, pair.target[:_LONGEST]))
-            ]
+            line = pair.line or self.pairs
+            self.sample[place : place + 1] = [(Line(line, pair.source[:_LONGEST]), Line(line, pair.target[:_LONGEST]))]
 
     def lines(self, side: int) -> list[Line]:
         """Return the lines of one side of the sample: 0 for the source, 1 for the target."""

@@ -19,7 +19,7 @@ class RecipeContent:
     name: str
     direction: Direction
     parts: Mapping[str, Sequence[str]]
-    """The files of `train`, `valid` and `test`: a tsv, or one for each side."""
+    """The files of `train`, `valid` and `test`: one with both languages, or one for each side."""
     run: str
     comments: Sequence[str]
     """Lines about the text, its division and the expected cost."""
@@ -56,7 +56,7 @@ def recipe_text(content: RecipeContent, profile: TextProfile, proposal: Proposal
 
 
 def _files(names: Sequence[str]) -> str:
-    keys = ("tsv",) if len(names) == 1 else ("source", "target")
+    keys = ("file",) if len(names) == 1 else ("source", "target")
     return (
         "{" + ", ".join(f"{key}: {json.dumps(n, ensure_ascii=False)}" for key, n in zip(keys, names, strict=True)) + "}"
     )

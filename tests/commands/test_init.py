@@ -1,9 +1,11 @@
 """`nmt init`: a recipe and a division of a text."""
 
+import csv
 import gzip
 import json
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -112,6 +114,77 @@ def test_tsv_and_gzip_give_the_same_parts(folder: Path) -> None:
     assert load_recipe(Path("other.yaml")).run == folder / "other.run"
 
 
+def tmx(source: str, target: str, numbers: range) -> str:
+    units = (
+        f'<tu><tuv xml:lang="{target}"><seg>{ITALIAN.format(n)}</seg></tuv>'
+        f'<tuv xml:lang="{source}"><seg>{ENGLISH.format(n)}</seg></tuv></tu>\n'
+        for n in numbers
+    )
+    return f'<tmx version="1.4"><header srclang="{source}"/><body>\n{"".join(units)}</body></tmx>\n'
+
+
+def write_forms(folder: Path) -> None:
+    """Write the text of `text.en` and `text.it` in other formats, with names that show no languages."""
+    pairs = [(ENGLISH.format(n), ITALIAN.format(n)) for n in range(400)]
+    (folder / "a.tmx").write_text(tmx("en-GB", "it-IT", range(400)))
+    (folder / "part1.tmx").write_text(tmx("en-US", "it", range(150)))
+    (folder / "part2.tmx").write_text(tmx("en-US", "it", range(150, 400)))
+    with (folder / "a.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("id", "en", "it"), *((n, *pair) for n, pair in enumerate(pairs))])
+    (folder / "a.jsonl").write_text("".join(json.dumps({"translation": {"en": s, "it": t}}) + "\n" for s, t in pairs))
+    (folder / "a.po").write_text("".join(f'msgid "{source}"\nmsgstr "{target}"\n\n' for source, target in pairs))
+    with zipfile.ZipFile(folder / "en-it.txt.zip", "w") as archive:
+        archive.writestr("README", "x")
+        for code in ("en", "it"):
+            archive.writestr(f"Corpus.en-it.{code}", (folder / f"text.{code}").read_bytes())
+    with zipfile.ZipFile(folder / "many.zip", "w") as archive:
+        archive.writestr("_about.txt", "x")
+        archive.writestr("ita.txt", "".join(f"{s}\t{t}\tCC-BY 2.0 (France)\n" for s, t in pairs))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ["a.tmx"],
+        ["part1.tmx", "part2.tmx"],
+        ["part*.tmx"],
+        ["a.csv"],
+        ["a.jsonl"],
+        ["a.po"],
+        ["en-it.txt.zip"],
+        ["many.zip"],
+        ["many.zip/ita.txt"],
+    ],
+    ids=str,
+)
+def test_other_forms_of_a_text_give_the_same_parts(folder: Path, text: list[str]) -> None:
+    write_forms(folder)
+    init("text.en", "text.it")
+    assert "en → it, by" in init(*text, "-o", "other.yaml")
+    for name in ("train.en", "train.it", "valid.it", "test.en"):
+        assert (folder / "split" / name).read_text() == (folder / "other.split" / name).read_text()
+
+
+def test_standard_input_is_read_once() -> None:
+    rows = "".join(f"{ENGLISH.format(n)}\t{ITALIAN.format(n)}\n" for n in range(400))
+    result = run_command("init", "-", "-o", "new/recipe.yaml", stdin=rows)
+    assert result.exit_code == 0, result.output
+    assert "standard input: 400 sentence pairs" in result.stderr
+    assert len(parts_of(load_recipe(Path("new/recipe.yaml")))) == 400
+    message = refused("text.en", "text.it", "--test", "-", "-o", "other/recipe.yaml")
+    assert "--test: expected one text that the recipe can name, found standard input; save it to a file" in message
+
+
+def test_several_languages_of_a_file_must_be_chosen(folder: Path) -> None:
+    content = tmx("en", "it", range(400)) + tmx("fr", "de", range(400))
+    content = content.replace('</body></tmx>\n<tmx version="1.4"><header srclang="fr"/><body>', "")
+    (folder / "a.tmx").write_text(content)
+    message = refused("a.tmx", "-o", "new/recipe.yaml")
+    assert "a.tmx: found the languages en, it, de, fr; state two: --languages en-it" in message
+    init("a.tmx", "--languages", "en-it", "-o", "new/recipe.yaml")
+    assert len(parts_of(load_recipe(Path("new/recipe.yaml")))) == 400
+
+
 def test_given_validation_and_test_text_are_used_and_kept_out_of_training(folder: Path) -> None:
     write_lines(folder / "v.en", ENGLISH.format(3), "Another one that is new.")
     write_lines(folder / "v.it", ITALIAN.format(3), "Un altro che è nuovo.")
@@ -120,7 +193,7 @@ def test_given_validation_and_test_text_are_used_and_kept_out_of_training(folder
     assert "398 train; 2 pairs of the given texts are left out" in messages
     data = load_recipe(Path("a/b.yaml")).data
     assert [corpus.source for corpus in data.valid] == [folder / "v.en"]
-    assert [corpus.tsv for corpus in data.test] == [folder / "t.tsv"]
+    assert [corpus.file for corpus in data.test] == [folder / "t.tsv"]
     assert sorted(path.name for path in (folder / "a" / "b.split").iterdir()) == ["split.json", "train.en", "train.it"]
 
 
@@ -185,12 +258,12 @@ def test_unsuitable_text_is_refused(folder: Path, spoil: Callable[[Path], None],
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["text.en", "text.it", "text.en"], "the text: expected a tsv, or a file of sources and a file of their"),
+        (["text.en", "text.it", "text.en"], "the text: expected one file with both languages, or a file of"),
         (["text.en", "text.en"], "found one file twice"),
         (["text.en"], "text.en:1: found 1 column (no tab)"),
         (["text.en", "gone.it"], "gone.it: no such file"),
         (["text.en", "text.it", "--languages", "english"], "expected two language codes such as en-it"),
-        (["text.en", "text.it", "--valid", "a", "--valid", "b", "--valid", "c"], "--valid: expected a tsv"),
+        (["text.en", "text.it", "--valid", "a", "--valid", "b", "--valid", "c"], "--valid: expected one file with"),
         (["text.en", "a\nb"], "expected text without control characters"),
     ],
     ids=str,

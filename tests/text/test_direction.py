@@ -56,7 +56,7 @@ def test_wrong_forms_of_languages_are_refused(option: str) -> None:
 
 def mismatch(files: Sequence[str], source: str, target: str) -> str:
     with pytest.raises(ConfigError) as caught:
-        checked_direction(None, list(map(Path, files)), profile(source, target))
+        checked_direction(named_direction(list(map(Path, files))), list(map(Path, files)), profile(source, target))
     return str(caught.value)
 
 
@@ -81,9 +81,9 @@ def test_advice_for_swapped_sides_works() -> None:
 
 def test_one_wrong_side_is_an_error() -> None:
     message = mismatch(["en-zh.tsv"], ENGLISH, ITALIAN)
-    assert "en-zh.tsv, column 2: expected zh (the file name), found it:" in message
+    assert "en-zh.tsv, target: expected zh (the file name), found it:" in message
     assert "--languages en-zh" in message
-    assert "column 1" not in message
+    assert "en-zh.tsv, source" not in message
 
 
 def test_stated_languages_are_taken_with_a_warning() -> None:
