@@ -47,7 +47,7 @@ def export(model: Path, output: Path, to: Format, quantization: str, lines: Path
         if to == "hf":
             write_hugging_face(staging, loaded)
             engine = HuggingFaceEngine(staging)
-            engine.check_tokenizer(loaded.tokenizers, compared)
+            engine.check_tokenizer(loaded.tokenizers, loaded.languages, compared)
             search = engine.search
         else:
             write_ctranslate2(staging, loaded, quantization)

@@ -112,7 +112,7 @@ class CorpusFile(Section):
     tag: Annotated[str | None, Field(pattern=r"^[a-z0-9-]+$", max_length=100, examples=["bt"])] = None
     """Put `<tag>` before each source sentence, for example to mark back-translated or out-of-domain text."""
     target_language: Annotated[Language | None, Field(examples=["zh"])] = None
-    """Language of the target; required if `languages.target` has several."""
+    """Language of the target, one of `languages.target`; required if that has several."""
 
     @property
     def files(self) -> dict[str, Path]:

@@ -32,7 +32,7 @@ class Anchor(NamedTuple):
 
 
 def best_heads(runner: BatchRunner, pairs: Sequence[Pair], budget: int, tags: int = 0) -> AlignmentHeads | None:
-    """Return the heads that point from anchors to their source most often; None if the text has too few anchors.
+    """Return the heads that point from anchors to their source most often; None with too few anchors, or if none does.
 
     Heads are added greedily, each the one that helps most, as long as the mean of their weights becomes more accurate:
     once for the attention at the step that predicts a token and once for that at the step that reads it (Chen et al.
@@ -60,8 +60,9 @@ def best_heads(runner: BatchRunner, pairs: Sequence[Pair], budget: int, tags: in
         width = max(row.size(1) for row in rows)
         table = torch.stack([torch.nn.functional.pad(row, (0, width - row.size(1))) for row in rows])  # (A, C, S + 1)
         accuracy, best = _choose_heads(table, places, shares)
-        results.append((accuracy, AlignmentHeads(heads=tuple(heads[i] for i in sorted(best)), at_input=at_input)))
-    return max(results, key=lambda result: result[0])[1]
+        if best:
+            results.append((accuracy, AlignmentHeads(heads=tuple(heads[i] for i in sorted(best)), at_input=at_input)))
+    return max(results, key=lambda result: result[0])[1] if results else None
 
 
 def anchors(pairs: Sequence[Pair]) -> list[list[Anchor]]:

@@ -7,7 +7,8 @@ Both add sinusoids with our frequencies, but with all sines before all cosines, 
 dimensions of all hidden states are permuted, in every matrix that has them as input or output.
 
 The tokenizer is Marian's, with a vocab.json of our ids. It does not normalize text as `nmt.text.normalize` does, and it
-changes punctuation if sacremoses is installed.
+changes punctuation if sacremoses is installed. Tags of target languages are named as Marian's language codes: the
+source of a translation into Chinese begins with `>>zh<<`.
 
 S source length, T target length, D width, V vocabulary.
 """
@@ -22,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nmt.config import ModelSettings
+from nmt.config import Languages, ModelSettings
 from nmt.decoding.hypothesis import Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError, ModelError
@@ -164,7 +165,7 @@ def _configurations(loaded: LoadedModel) -> dict[str, dict[str, Any]]:
     tokenizer = {
         "tokenizer_class": "MarianTokenizer",
         "source_lang": loaded.languages.source,
-        "target_lang": loaded.languages.target,
+        "target_lang": " ".join(loaded.languages.target),
         "separate_vocabs": not tokenizers.shared,
         "pad_token": "<pad>",
         "unk_token": "<unk>",
@@ -172,12 +173,13 @@ def _configurations(loaded: LoadedModel) -> dict[str, dict[str, Any]]:
         "model_max_length": POSITIONS,
     }
     files: dict[str, dict[str, Any]] = {"config.json": model, "generation_config.json": generation}
-    files |= {"tokenizer_config.json": tokenizer, "vocab.json": _ids(tokenizers.source)}
-    return files if tokenizers.shared else files | {"target_vocab.json": _ids(tokenizers.target)}
+    files |= {"tokenizer_config.json": tokenizer, "vocab.json": _ids(tokenizers.source, loaded.languages)}
+    return files if tokenizers.shared else files | {"target_vocab.json": _ids(tokenizers.target, loaded.languages)}
 
 
-def _ids(tokenizer: Tokenizer) -> dict[str, Any]:
-    return {symbol: i for i, symbol in enumerate(tokenizer.symbols)}
+def _ids(tokenizer: Tokenizer, languages: Languages) -> dict[str, Any]:
+    codes = {f"<{languages.target_tag(code)}>": f">>{code}<<" for code in languages.target}
+    return {codes.get(symbol, symbol): i for i, symbol in enumerate(tokenizer.symbols)}
 
 
 class HuggingFaceEngine:
@@ -193,11 +195,20 @@ class HuggingFaceEngine:
             self._model = transformers.AutoModelForSeq2SeqLM.from_pretrained(directory).eval()
             self._tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
 
-    def check_tokenizer(self, tokenizers: Tokenizers, lines: Sequence[str]) -> None:
+    def check_tokenizer(self, tokenizers: Tokenizers, languages: Languages, lines: Sequence[str]) -> None:
         """Raise ModelError if a normalized line is encoded or decoded differently than by our tokenizers."""
+        codes = languages.target
         # Marian's tokenizer reads SentencePiece's symbol for a space as a space, ours does not
         for number, line in enumerate((normalize(line.replace("▁", " ")) for line in lines), start=1):
-            found, expected = self._tokenizer(line)["input_ids"], [*tokenizers.source.encode(line), EOS]
+            code, expected = codes[number % len(codes)], [*tokenizers.source.encode(line), EOS]
+            tag = languages.target_tag(code)
+            if tag is None:
+                found = self._tokenizer(line)["input_ids"]
+            else:
+                found, expected = (
+                    self._tokenizer(f">>{code}<< {line}")["input_ids"],
+                    [tokenizers.source.tag_id(tag), *expected],
+                )
             if found != expected:
                 raise ModelError(f"line {number}: {line!r}: the exported tokenizer gives {found}, expected {expected}")
             ids = tokenizers.target.encode(line)

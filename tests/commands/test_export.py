@@ -66,6 +66,15 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+def multilingual_model() -> LoadedModel:
+    """Return a random model of two target languages whose tokenizer has a protected symbol."""
+    chosen = TokenizerSettings(vocab_size=300, symbols=("{0}",))
+    tokenizer = Tokenizer.train(SENTENCES * 20, chosen, tags=["2it", "2zh"])
+    loaded = model(norm="post", tied_embeddings="all")
+    languages = Languages(source="en", target=("it", "zh"))
+    return replace(loaded, tokenizers=Tokenizers(tokenizer, tokenizer), languages=languages)
+
+
 @pytest.fixture
 def few(tmp_path: Path) -> Path:
     """A file of three short lines, because random models translate up to the length limit."""
@@ -457,6 +466,16 @@ class TestHuggingFace:
         with pytest.raises(ModelError, match="exported for hf, which nmt does not translate with"):
             Translator.load(tmp_path / "hf", ONE_THREAD)
 
+    @pytest.mark.filterwarnings("default")  # transformers emits warnings
+    def test_language_codes_choose_the_target_language(self, few: Path, tmp_path: Path) -> None:
+        transformers = pytest.importorskip("transformers", reason="needs transformers: pip install '.[hf]'")
+        loaded = multilingual_model()
+        save_model(tmp_path / "model", loaded)
+        assert export(tmp_path / "model", tmp_path / "hf", "hf", "float32", few, QUIET).same["greedy"] == 3
+        ids = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")(">>zh<< the {0}")["input_ids"]
+        source = loaded.tokenizers.source
+        assert ids == [source.tag_id("2zh"), *source.encode("the {0}"), EOS]
+
     @pytest.mark.parametrize(
         ("settings", "message"),
         [
@@ -490,6 +509,23 @@ class TestHuggingFace:
         vocabulary = json.loads((tmp_path / "vocab.json").read_text())
         assert [vocabulary[name] for name in ("<pad>", "<unk>", "<s>", "</s>")] == [PAD, UNK, BOS, EOS]
         assert sorted(vocabulary.values()) == list(range(len(SHARED)))
+
+
+def test_export_to_ctranslate2_has_target_languages_and_symbols(few: Path, tmp_path: Path) -> None:
+    loaded = multilingual_model()
+    save_model(tmp_path / "model", loaded)
+    assert export(tmp_path / "model", tmp_path / "ct2", "ctranslate2", "float32", few, QUIET).same["greedy"] == 3
+    lines = ["the cat {0}", "a dog"]
+    texts = {}
+    for code in ("it", "zh"):
+        translators = [Translator.load(tmp_path / name, ONE_THREAD) for name in ("model", "ct2")]
+        options = translators[0].options(overrides=["decode.protect=false"], to=code)
+        ours, exported = ([one.text for one in each.translate(lines, options)] for each in translators)
+        assert ours == exported
+        texts[code] = ours
+    assert texts["it"] != texts["zh"]
+    with pytest.raises(ConfigError, match="--to: is not set, expected it or zh"):
+        list(Translator.load(tmp_path / "ct2", ONE_THREAD).translate(lines))
 
 
 def test_export_does_not_change_the_model(saved: Path, tmp_path: Path) -> None:

@@ -652,3 +652,92 @@ def test_extreme_values_are_refused_or_accepted(shared_path: Path, key: str, val
         recipe = load_recipe(shared_path, [f"{key}={text}"])
         shared_path.write_text(recipe_to_yaml(recipe), encoding="utf-8")
         assert load_recipe(shared_path) == recipe
+
+
+# several target languages, settings of the tokenizer
+
+SEVERAL = """\
+name: several
+languages: {source: en, target: [it, zh]}
+data:
+  train:
+    - {tsv: a.tsv, target_language: it, tag: bt}
+    - {tsv: b.tsv, target_language: zh}
+  valid:
+    - {tsv: v.it.tsv, target_language: it}
+    - {tsv: v.zh.tsv, target_language: zh, tag: bt}
+run: run
+"""
+
+
+def test_several_target_languages(path: Path) -> None:
+    recipe = load(path, SEVERAL)
+    assert recipe.languages.target == ("it", "zh")
+    assert recipe.languages.names == "en → it, zh"
+    assert recipe.tags == ["2it", "2zh", "bt"]
+    assert [recipe.tags_of(corpus) for corpus in recipe.data.train] == [["2it", "bt"], ["2zh"]]
+    assert [recipe.languages_of(corpus) for corpus in recipe.data.valid] == [("en", "it"), ("en", "zh")]
+    assert list(recipe.data.prepared_texts) == ["data.train.0", "data.train.1", "data.valid.0", "data.valid.1"]
+    path.write_text(recipe_to_yaml(recipe), encoding="utf-8")
+    assert load_recipe(path) == recipe
+
+
+def test_one_target_language_has_no_tag_and_is_written_as_before(path: Path) -> None:
+    recipe = load(path, SMALLEST)
+    assert (recipe.tags, recipe.tags_of(recipe.data.train[0])) == ([], [])
+    assert recipe.model_dump(mode="json")["languages"] == {"source": "en", "target": "it"}
+    listed = load(path, SMALLEST.replace("target: it", "target: [it]"), "data.valid=[{tsv: v.tsv}]")
+    assert (listed.languages, len(listed.data.valid)) == (recipe.languages, 1)
+    dumped = listed.model_dump(mode="json")["data"]
+    assert (dumped["valid"]["tag"], dumped["test"]) == (None, None)
+    assert list(listed.data.prepared_texts) == ["data.train.0", "data.valid"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("[it, zh]", "[it, it, zh]", "line 2: languages.target: it is in the list twice"),
+        ("[it, zh]", "[]", "line 2: languages.target: found nothing, expected a language, or a list of languages"),
+        ("[it, zh]", "[it, 3]", 'line 2: languages.target.1: found 3, expected text; put it in quotes: "3"'),
+        ("[it, zh]", "[it, zh, fr]", "line 2: languages.target: no text of data.train has the target language fr"),
+        ("[it, zh]", "it", "line 6: data.train.1.target_language: found zh, expected it, the target language"),
+        (
+            ", target_language: zh}\n  valid",
+            "}\n  valid",
+            "line 6: data.train.1.target_language: is not set, expected it or zh, the target languages",
+        ),
+        (
+            "v.it.tsv, target_language: it",
+            "v.it.tsv, target_language: zh",
+            "line 7: data.valid: two texts have the same",
+        ),
+        ("zh, tag: bt", "zh, tag: news", "line 9: data.valid.1.tag: no training text has the tag news"),
+        ("zh}\n  valid", "zh, tag: 2zh}\n  valid", "data.train: the tag 2zh is that of a target language"),
+        ("v.zh.tsv,", "v.zh.tsv, typo: 1,", "line 9: data.valid.1.typo: unknown key"),
+        ("run: run", "run: run\ndata.x: 1", "unknown key"),
+    ],
+)
+def test_errors_about_target_languages_name_their_place(path: Path, before: str, after: str, message: str) -> None:
+    assert before in SEVERAL
+    assert any(message in problem for problem in problems(path, SEVERAL.replace(before, after)))
+
+
+@pytest.mark.parametrize(
+    ("symbols", "message"),
+    [
+        ("['{0}', '<b>']", None),
+        ("['a b']", "tokenizer.symbols.0: found 'a b', expected characters in form NFC without spaces"),
+        ("['']", "tokenizer.symbols.0: found ''"),
+        ('["e\\u0301"]', "expected characters in form NFC"),
+        ("['▁x']", "tokenizer.symbols.0: found '▁x'"),
+        ("['<s>']", "tokenizer.symbols.0: found '<s>', which is a special symbol of the tokenizer"),
+        ("['<2zh>']", "tokenizer.symbols: <2zh> is the symbol of a tag"),
+        ("'{0}'", "tokenizer.symbols: found the text '{0}', expected a list"),
+    ],
+)
+def test_protected_symbols_are_checked(path: Path, symbols: str, message: str | None) -> None:
+    text = f"{SEVERAL}tokenizer: {{symbols: {symbols}}}\n"
+    if message is None:
+        assert load(path, text).tokenizer.symbols == ("{0}", "<b>")
+    else:
+        assert any(message in problem for problem in problems(path, text))

@@ -161,6 +161,25 @@ def test_best_heads_of_a_text_without_anchors_is_none() -> None:
     assert best_heads(BatchRunner([tiny_model(0, vocabulary=12)]), [], 100) is None
 
 
+def test_heads_that_point_from_no_anchor_to_its_source_are_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attention at the step before or after may be right for no anchor at all."""
+    runner, pairs = BatchRunner([tiny_model(0, vocabulary=150)]), anchor_text(random.Random(3))
+    for choices, expected in (([(0.0, []), (0.9, [1])], True), ([(0.9, [1]), (0.0, [])], False)):
+        monkeypatch.setattr(alignment_heads, "_choose_heads", lambda *_, left=choices: left.pop(0))
+        found = best_heads(runner, pairs, 100)
+        assert found == AlignmentHeads(heads=((0, 1),), at_input=expected)
+    monkeypatch.setattr(alignment_heads, "_choose_heads", lambda *_: (0.0, []))
+    assert best_heads(runner, pairs, 100) is None
+
+
+def test_tags_are_no_anchors() -> None:
+    """A tag that precedes every source moves the places of its tokens, and nothing else."""
+    model, pairs = BatchRunner([tiny_model(0, vocabulary=150)]), anchor_text(random.Random(3))
+    tagged = [([149, *source], target) for source, target in pairs]
+    assert anchors([(source[1:], target) for source, target in tagged]) == anchors(pairs)
+    assert best_heads(model, tagged, 100, tags=1) is not None
+
+
 def test_best_heads_of_a_model_exist() -> None:
     found = best_heads(BatchRunner([tiny_model(0, vocabulary=150)]), anchor_text(random.Random(3)), 100)
     assert found is not None
