@@ -94,15 +94,25 @@ def prepare(
     config: Config,
     overrides: Overrides = None,
     force: Annotated[bool, Option("--force", help="Prepare again even if nothing has changed.")] = False,
+    shard: Annotated[
+        str | None,
+        Option("--shard", metavar="I/N", help="Do only part I of N, on one of N machines."),
+    ] = None,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Filter and tokenize the texts of the recipe for training."""
     with errors_explained(debug, quiet) as console:
         from nmt.commands.prepare import prepare as run_stage
+        from nmt.commands.prepare import prepare_shard
         from nmt.config import load_recipe
+        from nmt.text.preparation import Shard
 
-        run_stage(load_recipe(config, overrides or ()), console, force)
+        recipe = load_recipe(config, overrides or ())
+        if shard is None:
+            run_stage(recipe, console, force)
+        else:
+            prepare_shard(recipe, console, Shard.parse(shard))
 
 
 @command("nmt train --config recipes/demo-en-it.yaml --set train.stop.hours=1")

@@ -13,11 +13,12 @@ from nmt.system.files import lock_file, real_path, staged_directory
 from nmt.system.ownership import PREPARED, check_directory
 from nmt.text.filters import RULES
 from nmt.text.overlap import Overlap
-from nmt.text.preparation import count_overlaps, write_corpus
+from nmt.text.preparation import Shard, count_overlaps, write_corpus
+from nmt.text.preparation import prepare_shard as write_shard
 from nmt.text.prepared import Manifest, PreparedCorpus
 from nmt.text.provenance import check_readable, files_of_test_text, input_files, record, why_changed, why_stale
 from nmt.text.tokenizer_training import initial_tokenizers
-from nmt.text.work_directory import work_directory
+from nmt.text.work_directory import open_work_directory, work_directory
 
 
 def prepare(recipe: Recipe, console: Console, force: bool = False, verify: bool = True) -> PreparedCorpus:
@@ -90,6 +91,30 @@ def _prepare(recipe: Recipe, console: Console) -> PreparedCorpus:
     _warn_of_overlaps(manifest.overlaps, console)
     console.info(f"prepared {directory} in {time.perf_counter() - started:.0f} s")
     return PreparedCorpus.open(directory, recipe)
+
+
+def prepare_shard(recipe: Recipe, console: Console, shard: Shard) -> None:
+    """Do a part of the work of `prepare`, on one of several machines that share the folder of the prepared corpus.
+
+    Raises DataError and ConfigError as `prepare` does.
+    """
+    directory = recipe.prepared_directory
+    if isinstance(_current_corpus(recipe, verify=False), PreparedCorpus):
+        console.info(f"{directory}: the prepared corpus is current")
+        return
+    check_readable({**input_files(recipe), **files_of_test_text(recipe)})
+    alone = partial(_sole_writer, directory, console)
+    with alone():
+        work = open_work_directory(recipe)
+    try:
+        encoded = write_shard(recipe, work, shard, console, alone)
+    except OSError as error:
+        advice = "the same command continues when that is corrected"
+        raise DataError(f"{work}: cannot write it: {error.strerror or error}; {advice}") from error
+    if encoded:
+        console.info(f"shard {shard} is encoded; when all are, nmt prepare without --shard writes the prepared corpus")
+    else:
+        console.info(f"shard {shard} is filtered; when all are, the same command encodes it")
 
 
 def _overlaps(recipe: Recipe, manifest: Manifest, console: Console) -> tuple[Overlap, ...]:

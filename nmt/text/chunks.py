@@ -262,9 +262,9 @@ def encoded_file(folder: Path, number: int) -> Path:
 def is_whole(file: Path) -> bool:
     """Return whether a file of a chunk is there with all its arrays."""
     try:
-        with np.load(file, allow_pickle=False) as content:
+        with file.open("rb") as stream, np.load(stream, allow_pickle=False) as content:
             return "record" in content
-    except (OSError, ValueError, BadZipFile):
+    except (OSError, EOFError, ValueError, BadZipFile):
         return False
 
 

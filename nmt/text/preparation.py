@@ -11,8 +11,9 @@ lets an interrupted preparation continue, and several machines share it. Nothing
 give the same corpus for any number of processes and machines, so runs with different seeds can share one.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from itertools import accumulate, chain, islice
 from pathlib import Path
@@ -22,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmt.config import CorpusFile, Filters, LanguagePair, Recipe, RuleName
-from nmt.errors import DataError
+from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console, counted
 from nmt.system.workers import WorkerPool, available_cores, can_fork
 from nmt.text import provenance
@@ -71,6 +72,18 @@ class Shard:
     def has(self, chunk: int) -> bool:
         """Return whether a chunk belongs to it."""
         return chunk % self.count == self.number - 1
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.count}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Shard":
+        """Return the shard that a text such as `2/8` names. Raises ConfigError for another text."""
+        match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text, re.ASCII)
+        shard = cls(int(match[1]), int(match[2])) if match else cls(0, 0)
+        if not 1 <= shard.number <= shard.count:
+            raise ConfigError(f"--shard: found {text}, expected I/N, such as 2/8 for the second of eight shards")
+        return shard
 
 
 WHOLE = Shard()
@@ -177,6 +190,27 @@ def write_corpus(recipe: Recipe, work: Path, directory: Path, console: Console) 
     provenance.write_inputs(directory, {**inputs, **test_inputs})
     manifest.write(directory)
     return manifest
+
+
+def prepare_shard(
+    recipe: Recipe, work: Path, shard: Shard, console: Console, alone: Callable[[], AbstractContextManager[None]]
+) -> bool:
+    """Do the stages of a shard of the training text; return whether its chunks are encoded.
+
+    They are not if other shards have not applied the rules on text yet: repetitions and the tokenizer depend on the
+    whole text. Then the same call, made later, continues. Within `alone()` no other process works on the corpus.
+    """
+    valid, test = pairs_of(recipe, recipe.data.valid), pairs_of(recipe, recipe.data.test)
+    text = training_text(recipe, work, valid, test, console)
+    chunks = filter_chunks(text, shard)
+    if not all(is_whole(kept_file(text.folder, number)) for number in range(chunks)):
+        return False
+    filtered = summary(text, chunks)
+    repeated = find_repetitions(text, filtered)
+    with alone():
+        tokenizers = make_tokenizers(text, work, filtered, repeated)
+    encode_chunks(text, filtered, repeated, tokenizers, shard)
+    return True
 
 
 def pairs_of(recipe: Recipe, corpora: Iterable[CorpusFile]) -> list[SentencePair]:

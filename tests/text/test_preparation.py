@@ -1,0 +1,223 @@
+"""The stages of a preparation: the same bytes for any number of processes, shards and interruptions."""
+
+import random
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nmt.commands.prepare import prepare, prepare_shard
+from nmt.config import Recipe, load_recipe
+from nmt.errors import ConfigError
+from nmt.system.console import Console
+from nmt.text import chunks, preparation, work_directory
+from nmt.text.preparation import Shard
+from tests.builders import write_tsv
+
+QUIET = Console(quiet=True)
+
+
+def sentence(choose: random.Random) -> str:
+    syllables = ["ca", "ne", "gat", "to", "ve", "de", "the", "do", "mi", "stra", "lun", "per", "ché"]
+    words = ["".join(choose.choices(syllables, k=choose.randint(1, 3))) for _ in range(choose.randint(3, 8))]
+    return " ".join(words)
+
+
+def pairs(count: int, seed: int) -> list[tuple[str, str]]:
+    """Return pairs with repetitions, copies and empty sides."""
+    choose = random.Random(seed)
+    rows = [(sentence(choose), sentence(choose)) for _ in range(count)]
+    rows[count // 2 : count // 2 + 5] = rows[:5]
+    rows[7], rows[count - 3] = ("", "x"), ("the same thing", "the same thing")
+    return rows
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a recipe of two texts, of eight chunks and one."""
+    monkeypatch.setattr(chunks, "CHUNK_PAIRS", 40)
+    monkeypatch.setattr(work_directory, "CHUNK_PAIRS", 40)
+    write_tsv(tmp_path / "a.tsv", pairs(300, 1))
+    write_tsv(tmp_path / "b.tsv", [*pairs(20, 2), *pairs(300, 1)[20:30]])
+    write_tsv(tmp_path / "valid.tsv", pairs(20, 3))
+    content = {
+        "name": "test",
+        "languages": {"source": "en", "target": "it"},
+        "data": {
+            "train": [{"tsv": "a.tsv"}, {"tsv": "b.tsv"}],
+            "valid": {"tsv": "valid.tsv"},
+            "filters": {"keep": ["length", "language"]},
+        },
+        "tokenizer": {"vocab_size": 340},
+        "runtime": {"threads": 1},
+        "run": "run",
+        "prepared": "prepared",
+    }
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(content))
+    return tmp_path
+
+
+def recipe(folder: Path, *overrides: str) -> Recipe:
+    return load_recipe(folder / "recipe.yaml", overrides)
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def expected(folder: Path) -> dict[str, bytes]:
+    """The files of an uninterrupted preparation in one process."""
+    prepare(recipe(folder, f"prepared={folder / 'expected'}"), QUIET)
+    return contents(folder / "expected")
+
+
+def test_duplicates_across_chunks_and_corpora_are_removed(folder: Path) -> None:
+    counts = prepare(recipe(folder), QUIET).manifest.train
+    assert {rule: count for rule, count in counts.refused.items() if count} == {"empty": 2, "copy": 2, "duplicate": 20}
+    assert (counts.read, counts.corpora) == (330, (293, 13))
+
+
+def test_worker_processes_give_the_same_corpus(
+    folder: Path, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preparation, "_SHARED_BYTES", 0)
+    monkeypatch.setattr(preparation, "can_fork", lambda: True)
+    prepare(recipe(folder, "runtime.threads=3"), QUIET)
+    assert contents(folder / "prepared") == expected
+
+
+def test_shards_give_the_same_corpus(
+    folder: Path, expected: dict[str, bytes], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def shard(number: int) -> str:
+        prepare_shard(recipe(folder), Console(), Shard(number, 3))
+        return capsys.readouterr().err
+
+    assert "shard 1/3 is filtered; when all are, the same command encodes it" in shard(1)
+    assert "shard 2/3 is filtered" in shard(2)
+    assert "shard 3/3 is encoded; when all are, nmt prepare without --shard writes" in shard(3)
+    assert not (folder / "prepared").exists()
+    assert "shard 1/3 is encoded" in shard(1)
+    assert "shard 2/3 is encoded" in shard(2)
+    done = {path: path.stat().st_mtime_ns for path in (folder / ".prepared.work" / "train").iterdir()}
+    assert len(done) == 2 * 9
+    monkeypatch.setattr(preparation, "train_tokenizers", lambda *_: pytest.fail("trained again"))
+    with pytest.MonkeyPatch.context() as patch:
+        joined = preparation.join_chunks
+
+        def join(*arguments: Any) -> Any:
+            unchanged = {path: path.stat().st_mtime_ns for path in done}
+            assert unchanged == done
+            return joined(*arguments)
+
+        patch.setattr(preparation, "join_chunks", join)
+        prepare(recipe(folder), QUIET)
+    assert contents(folder / "prepared") == expected
+    assert not (folder / ".prepared.work").exists()
+    assert "the prepared corpus is current" in shard(1)
+
+
+@pytest.mark.parametrize("text", ["0/3", "4/3", "1", "1/3/2", "a/b", "-1/3", "1/0"])
+def test_shards_that_do_not_exist_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match=f"--shard: found {text}, expected I/N, such as 2/8"):
+        Shard.parse(text)
+    assert Shard.parse("2/8") == Shard(2, 8)
+
+
+def run_script(python: str, folder: Path, statements: str) -> "subprocess.CompletedProcess[str]":
+    script = (
+        "import resource, sys; from pathlib import Path; from nmt.config import load_recipe\n"
+        "from nmt.system.console import Console; from nmt.commands.prepare import prepare\n"
+        "from nmt.text import chunks, preparation, work_directory; from tests.kill_points import kill_at_call\n"
+        f"chunks.CHUNK_PAIRS = work_directory.CHUNK_PAIRS = 40\n{statements}\n"
+        "prepare(load_recipe(Path(sys.argv[1])), Console())"
+    )
+    command = [python, "-c", script, str(folder / "recipe.yaml")]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("point", "filtered", "encoded"),
+    [
+        ("500, after=(preparation, 'filter_chunk'), times=3", 2, 0),
+        ("20, after=(preparation, 'find_repeated')", 9, 0),
+        ("300, after=(preparation, 'train_tokenizers')", 9, 0),
+        ("100, after=(preparation, 'encode_chunk'), times=5", 9, 4),
+        ("500, after=(preparation, 'join_chunks')", 9, 9),
+        ("100, after=(preparation, 'validation_text')", 9, 9),
+    ],
+)
+def test_killed_preparation_continues(
+    folder: Path, expected: dict[str, bytes], warm_python: str, point: str, filtered: int, encoded: int
+) -> None:
+    done = run_script(warm_python, folder, f"kill_at_call({point})")
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert not (folder / "prepared").exists()
+    work = folder / ".prepared.work" / "train"
+    assert len(list(work.glob("??????.kept.npz"))) == filtered
+    assert len(list(work.glob("??????.encoded.npz"))) == encoded
+    before = {path: path.stat().st_ino for path in work.glob("??????.*.npz")}
+    repeated: list[int] = []
+    joined = preparation.join_chunks
+
+    def join(text: Any, *arguments: Any) -> Any:
+        repeated.extend(path.stat().st_ino != inode for path, inode in before.items())
+        return joined(text, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(preparation, "join_chunks", join)
+        prepare(recipe(folder), QUIET)
+    assert contents(folder / "prepared") == expected
+    assert not any(repeated)
+    assert sorted(path.name for path in folder.glob(".prepared*")) == []
+
+
+def test_interrupted_preparation_is_announced_and_other_texts_start_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(preparation, "train_tokenizers", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            prepare(recipe(folder), Console())
+    assert "prepared.work keeps what is finished; the same command continues" in capsys.readouterr().err
+    write_tsv(folder / "a.tsv", pairs(100, 5))
+    assert prepare(recipe(folder), QUIET).manifest.train.read == 130
+
+
+def test_damaged_chunk_is_done_again(folder: Path, expected: dict[str, bytes]) -> None:
+    prepare_shard(recipe(folder), QUIET, Shard(1, 1))
+    work = folder / ".prepared.work" / "train"
+    (work / "000003.kept.npz").write_bytes((work / "000003.kept.npz").read_bytes()[:-100])
+    (work / "000004.encoded.npz").write_bytes(b"")
+    prepare(recipe(folder), QUIET)
+    assert contents(folder / "prepared") == expected
+
+
+def test_full_disk_leaves_a_clear_error_and_the_work_continues(
+    folder: Path, expected: dict[str, bytes], warm_python: str
+) -> None:
+    """A limit on the size of files has the same effect as a full disk: a write fails after some bytes."""
+    size = max(map(len, expected.values())) - 1
+    limit = f"resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, resource.RLIM_INFINITY))"
+    done = run_script(warm_python, folder, limit)
+    assert done.returncode == 1
+    assert "prepared: cannot write it: File too large; name another folder" in done.stderr
+    assert "keeps what is finished; the same command continues" in done.stderr
+    assert not (folder / "prepared").exists()
+    prepare(recipe(folder), QUIET)
+    assert contents(folder / "prepared") == expected
+
+
+def test_foreign_work_directory_is_not_touched(folder: Path) -> None:
+    (folder / ".prepared.work").mkdir()
+    (folder / ".prepared.work" / "thesis.txt").write_text("years of work")
+    with pytest.raises(ConfigError, match="cannot write an unfinished preparation here: it holds files, such as"):
+        prepare(recipe(folder), QUIET)
+    assert (folder / ".prepared.work" / "thesis.txt").read_text() == "years of work"
