@@ -11,12 +11,14 @@ from nmt.errors import DataError
 from nmt.system.console import Console
 from nmt.system.files import lock_file, real_path, staged_directory
 from nmt.system.ownership import PREPARED, check_directory
+from nmt.text.coverage import coverage_rows, misfits
 from nmt.text.filters import RULES
 from nmt.text.overlap import Overlap
 from nmt.text.preparation import Shard, count_overlaps, write_corpus
 from nmt.text.preparation import prepare_shard as write_shard
 from nmt.text.prepared import Manifest, PreparedCorpus
 from nmt.text.provenance import check_readable, files_of_test_text, input_files, record, why_changed, why_stale
+from nmt.text.tokenizer import Tokenizers
 from nmt.text.tokenizer_training import initial_tokenizers
 from nmt.text.work_directory import open_work_directory, work_directory
 
@@ -88,7 +90,12 @@ def _prepare(recipe: Recipe, console: Console) -> PreparedCorpus:
         manifest = write_corpus(recipe, work, staging, console)
         _check_replaceable(directory)  # again, since it took a while
     _report(manifest, console)
+    if rows := coverage_rows(recipe, manifest):
+        console.table("characters without a piece", ["", "source", "target"], rows)
     _warn_of_overlaps(manifest.overlaps, console)
+    if recipe.train.init_from is not None:
+        for warning in misfits(recipe, manifest, Tokenizers.load(directory)):
+            console.warn(warning)
     console.info(f"prepared {directory} in {time.perf_counter() - started:.0f} s")
     return PreparedCorpus.open(directory, recipe)
 
@@ -148,5 +155,5 @@ def _report(manifest: Manifest, console: Console) -> None:
         rows.append([f"{side} tokens", *(f"{count.tokens:,}" for count in counts)])
         mean = (count.tokens / split.kept for count, split in zip(counts, splits, strict=True))
         rows.append(["  a sentence", *(f"{tokens:.1f}" for tokens in mean)])
-        rows.append(["  characters without a piece", *(f"{count.spelled / count.characters:.3%}" for count in counts)])
+        rows.append(["  characters without a piece", *(f"{count.missing_share:.3%}" for count in counts)])
     console.table("", ["", "train", "valid"][: len(splits) + 1], rows)

@@ -229,7 +229,7 @@ class TokenizerSettings(Section):
     """Use one vocabulary for both languages rather than one for each."""
     type: Literal["unigram", "bpe"] = "unigram"
     """Algorithm: unigram language model (Kudo 2018) or byte-pair encoding (Sennrich et al. 2016)."""
-    coverage: float = Field(default=0.9999, gt=0.9, le=1)
+    coverage: float = Field(default=0.9999, ge=0.98, le=1)
     """Fraction of the characters in the text that are pieces; rarer ones are written in bytes."""
     byte_fallback: bool = True
     """Write unknown characters in bytes, so that every text can be encoded (256 of the pieces are bytes)."""

@@ -141,7 +141,10 @@ def _vocabulary(manifest: Manifest, sides: Sequence[_Side]) -> str:
     rows.append(("pieces in the vocabulary", *(len(side.counts) for side in sides)))
     rows.append(("pieces that occur", *(int((side.counts > 0).sum()) for side in sides)))
     rows.append((f"pieces that occur {_RARE} times or more", *(int((side.counts >= _RARE).sum()) for side in sides)))
-    rows.append(("characters without a piece", *(f"{one.spelled / max(1, one.characters):.3%}" for one in counts)))
+    rows.append(("characters without a piece", *(f"{one.missing_share:.3%}" for one in counts)))
+    if len(manifest.train.sides) > 1:
+        for number, own in enumerate(manifest.train.sides):
+            rows.append((f"… in data.train.{number}", *(f"{one.missing_share:.3%}" for one in own)))
     rows.append(("characters a piece", *(f"{one.characters / max(1, one.tokens):.2f}" for one in counts)))
     means = (side.pieces_per_unit.mean() if len(side.pieces_per_unit) else 0.0 for side in sides)
     values = [f"{mean:.2f} a {side.unit}" for mean, side in zip(means, sides, strict=True)]

@@ -363,7 +363,7 @@ def join_chunks(
     text: Text, filtered: Filtered, tokenizers: Tokenizers, directory: Path
 ) -> tuple[SplitCounts, tuple[Lengths, Lengths]]:
     """Write the chunks into a split; return its counts, and the lengths of pairs that are spread over it."""
-    counts, sides, written = filtered.counts, np.zeros((2, 3), dtype=np.int64), 0
+    counts, sides, written = filtered.counts, np.zeros((len(text.corpora), 2, 3), dtype=np.int64), 0
     numbers = range(len(filtered.kept))
     kept = sum(EncodedChunk(text.folder, number).record.kept for number in numbers)
     stride = -(-kept // SAMPLED_PAIRS) or 1
@@ -377,12 +377,16 @@ def join_chunks(
             for sample, own in zip(lengths, (source[1], target[1]), strict=True):
                 sample.append(own[-written % stride :: stride])
             written += record.kept
-            sides += record.sides
-            counts[KeptChunk(text.folder, number).record.corpus].merge(record.counts)
+            corpus = KeptChunk(text.folder, number).record.corpus
+            sides[corpus] += record.sides
+            counts[corpus].merge(record.counts)
     check_any_kept(text, counts)
-    of_sides = [SideCounts(*row) for row in sides.tolist()]
+    of_sides = [SideCounts(*row) for row in sides.sum(0).tolist()]
     corpora = tuple(of_corpus.kept for of_corpus in counts)
-    totals = SplitCounts(sum(filtered.read), written, total_removed(counts), of_sides[0], of_sides[1], corpora)
+    sides_of = tuple((SideCounts(*source), SideCounts(*target)) for source, target in sides.tolist())
+    totals = SplitCounts(
+        sum(filtered.read), written, total_removed(counts), of_sides[0], of_sides[1], corpora, sides_of
+    )
     return totals, (np.concatenate(lengths[0]), np.concatenate(lengths[1]))
 
 

@@ -64,10 +64,15 @@ class SideCounts:
     characters: int
     spelled: int
 
+    @property
+    def missing_share(self) -> float:
+        """The share of the characters without a piece."""
+        return self.spelled / max(1, self.characters)
+
 
 @dataclass(frozen=True)
 class SplitCounts:
-    """Pairs read, pairs removed by each filter rule, pairs kept, and pairs kept of each corpus."""
+    """Pairs read, pairs removed by each filter rule, pairs kept; pairs kept of each corpus, and counts of its sides."""
 
     read: int
     kept: int
@@ -75,6 +80,7 @@ class SplitCounts:
     source: SideCounts
     target: SideCounts
     corpora: tuple[int, ...]
+    sides: tuple[tuple[SideCounts, SideCounts], ...] = ()
 
 
 @dataclass(frozen=True)
