@@ -2,7 +2,8 @@
 
 Dynamic beam allocation (Post & Vilar 2018, Hu et al. 2019): hypotheses compete only with those that have generated as
 many tokens of the phrases, their bank. The banks have equal shares of the beam; what a bank does not use goes to the
-others. So a hypothesis with an improbable phrase is not replaced by one that postpones it.
+others. So a hypothesis with an improbable phrase is not replaced by one that postpones it. A phrase begins only between
+words, and before the final punctuation: otherwise many hypotheses are the usual translation, followed by the phrase.
 
 B sentences, N rows: all active hypotheses of these sentences. L length of the prefix with `<s>`, V vocabulary.
 """
@@ -89,6 +90,7 @@ class _Active(NamedTuple):
     tokens: tuple[int, ...]
     log_prob: float
     progress: PhraseProgress
+    ends: int = 0  # number of its tokens, after the prefix, that are final punctuation
 
 
 class _Candidate(NamedTuple):
@@ -108,6 +110,7 @@ class _SentenceSearch:
         self._width = beam_width([constraints], options)
         self.active = [_Active((), 0.0, PhraseProgress(constraints.phrases))]
         self.finished = BestFinished(options.n_best)
+        self._may_advance = [True]
 
     @property
     def done(self) -> bool:
@@ -115,13 +118,19 @@ class _SentenceSearch:
         bound = self.finished.worst * self._options.penalty(self._limit)
         return all(hypothesis.log_prob <= bound for hypothesis in self.active)
 
-    def advancing(self) -> list[tuple[int, int]]:
-        """Return (hypothesis, token) for each token that advances a phrase, if phrases are allowed at this position."""
+    def advancing(self, most_probable: Sequence[int]) -> list[tuple[int, int]]:
+        """Return (hypothesis, token) for each token that advances a phrase, if phrases are allowed at this position.
+
+        `most_probable` is the next token that the model expects of each hypothesis.
+        """
         if self._in_prefix or self._free < 0:
+            self._may_advance = [True] * len(self.active)
             return []
+        self._may_advance = [self._is_boundary(*pair) for pair in zip(self.active, most_probable, strict=True)]
         return [
             (parent, token)
             for parent, hypothesis in enumerate(self.active)
+            if self._may_advance[parent]
             for token in sorted(hypothesis.progress.advancing)
         ]
 
@@ -131,10 +140,13 @@ class _SentenceSearch:
         `best` are the candidates that the rules allow, `advancing` those that advance a phrase.
         """
         known = {scored[1:] for scored in advancing}
-        candidates = [self._candidate(*scored) for scored in advancing]
-        others = (self._candidate(*scored) for scored in best if scored[1:] not in known)
-        candidates += [candidate for candidate in others if self._is_allowed(candidate)]
-        candidates = [candidate for candidate in candidates if candidate.log_prob > -torch.inf]
+        required = [self._candidate(*scored) for scored in advancing]
+        others = [self._candidate(*scored) for scored in best if scored[1:] not in known]
+        allowed = [candidate for candidate in others if self._is_allowed(candidate)]
+        placed = [candidate for candidate in allowed if self._is_placed(candidate)]
+        candidates = [one for one in (*required, *placed) if one.log_prob > -torch.inf]
+        # a narrow beam may have nothing else
+        candidates = candidates or [one for one in allowed if one.log_prob > -torch.inf]
         candidates.sort(key=lambda candidate: -candidate.log_prob)  # stable: equal ones in the order of their parents
         chosen: list[_Candidate] = []
         for rank, candidate in enumerate(_allocated(candidates)):
@@ -144,8 +156,14 @@ class _SentenceSearch:
                 tokens = self.active[candidate.parent].tokens
                 normalized = candidate.log_prob / self._options.penalty(len(tokens) + 1)
                 self.finished.add(Hypothesis(list(tokens), candidate.log_prob, normalized))
+        in_prefix = self._in_prefix
         self.active = [
-            _Active((*self.active[parent].tokens, token), log_prob, progress)
+            _Active(
+                (*self.active[parent].tokens, token),
+                log_prob,
+                progress,
+                self.active[parent].ends + (token in self._constraints.ends and not in_prefix),
+            )
             for log_prob, parent, token, progress in chosen
         ]
         return [candidate.parent for candidate in chosen]
@@ -173,6 +191,28 @@ class _SentenceSearch:
         if after_phrase and candidate.token in self._constraints.apart:
             return False
         return candidate.progress.remaining <= self._free
+
+    def _is_placed(self, candidate: _Candidate) -> bool:
+        """Return whether a token neither begins a phrase where none may begin nor ends the sentence before one."""
+        hypothesis = self.active[candidate.parent]
+        if not hypothesis.progress.missing or self._in_prefix:
+            return True
+        if not self._may_advance[candidate.parent] and candidate.token in hypothesis.progress.advancing:
+            return False
+        ended = candidate.token in self._constraints.ends and bool(candidate.progress.missing)
+        return not (ended and hypothesis.ends >= self._constraints.ends_before)
+
+    def _is_boundary(self, hypothesis: _Active, most_probable: int) -> bool:
+        """Return whether a phrase may continue or begin: between words, and not after the final punctuation.
+
+        It may begin anywhere where it would not fit later.
+        """
+        constraints, last = self._constraints, hypothesis.tokens[-1:]
+        if hypothesis.progress.begun or hypothesis.progress.remaining > self._free:
+            return True
+        if last and last[0] in constraints.ends and not constraints.begins_sentence:
+            return False
+        return most_probable not in constraints.apart or (bool(last) and last[0] in constraints.elisions)
 
 
 def beam_width(constraints_of: Sequence[Constraints], options: SearchOptions) -> int:
@@ -224,8 +264,12 @@ def constrained_search(
 
 def _advancing(active: Sequence[_SentenceSearch], logits: Tensor, normalizer: Tensor) -> list[list[Scored]]:
     """Return the tokens that advance phrases with their log-probabilities, a list for each sentence."""
-    first_rows = accumulate((len(one.active) for one in active), initial=0)
-    pairs = [one.advancing() for one in active]
+    first_rows = list(accumulate((len(one.active) for one in active), initial=0))
+    most_probable = logits.argmax(-1).tolist()
+    pairs = [
+        one.advancing(most_probable[first : first + len(one.active)])
+        for one, first in zip(active, first_rows, strict=False)
+    ]
     places = [(first + parent, token) for first, own in zip(first_rows, pairs, strict=False) for parent, token in own]
     if not places:
         return [[] for _ in active]

@@ -60,7 +60,13 @@ class Constraints:
     prefix: tuple[int, ...] = ()
     phrases: tuple[tuple[int, ...], ...] = ()
     apart: frozenset[int] = frozenset()
-    """Ids that may not follow a phrase directly, because they would continue its last word."""
+    """Ids that continue a word: they do not follow a phrase, and where one is most probable, no phrase begins."""
+    elisions: frozenset[int] = frozenset()
+    """Ids that end in an apostrophe, after which a phrase may begin although its word continues theirs."""
+    ends: frozenset[int] = frozenset()
+    """Ids of final punctuation, which are generated at most `ends_before` times as long as a phrase is missing."""
+    ends_before: int = 0
+    begins_sentence: bool = False  # whether a phrase may follow final punctuation
 
     @property
     def phrase_tokens(self) -> int:

@@ -35,7 +35,7 @@ def split_line(text: str, limit: int, count: Count) -> list[str]:
     """
     if count(text) <= limit:
         return [text]
-    return [segment for sentence in _sentences(text) for segment in _shorten(sentence, limit, count)]
+    return [segment for sentence in sentences(text) for segment in _shorten(sentence, limit, count)]
 
 
 def join_segments(segments: Sequence[str], translations: Sequence[str]) -> str:
@@ -58,7 +58,7 @@ def join_segments(segments: Sequence[str], translations: Sequence[str]) -> str:
     return "".join(joined)
 
 
-def _sentences(text: str) -> list[str]:
+def sentences(text: str) -> list[str]:
     """Split after each sentence: not after `Mr.` or the `J.` of `J. S. Bach`, and not before a lower-case letter."""
     ends = []
     for match in _SENTENCE_END.finditer(text):

@@ -5,6 +5,7 @@ duplicated is the line searched again, with the required content as phrases (`nm
 """
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,12 +18,15 @@ from nmt.text.languages import UNSPACED, target_language
 from nmt.text.normalize import normalize
 from nmt.text.numerals import lost_numbers
 from nmt.text.protection import NO_DIFF, ContentDiff, compare, items, repair
+from nmt.text.segment import sentences
 from nmt.text.tokenizer import UNK, Tokenizer
 from nmt.text.typography import apply_typography
 
 LONGEST_PHRASE = 8
 """A term of more tokens is represented by `<unk>` during the search, which is much faster than spelling it."""
 
+_QUOTE = re.compile(r"(?<!\w)['’]|['’](?!\w)")
+_INNER_STOP = re.compile(r"(?<=\w)[.!?](?=\w)")
 _BRACKETS = {"'": "'", '"': '"', "(": ")", "[": "]", "“": "”", "‘": "’", "«": "»", "`": "`"}
 
 
@@ -32,6 +36,11 @@ class _Phrase(NamedTuple):
     text: str
     ids: tuple[int, ...]
     joined: bool
+
+    @property
+    def may_follow_elision(self) -> bool:
+        """Whether it may stand after `l'` or `un'`: it begins with a vowel or h, or is a protected item."""
+        return self.ids == (UNK,) or unicodedata.normalize("NFD", self.text)[:1].lower() in tuple("aeiouh")
 
 
 @dataclass(frozen=True)
@@ -54,7 +63,20 @@ class OutputConstraints:
     def phrases(self, line: str, prefix: str) -> Constraints:
         """Return the constraints that a translation starts with the prefix and contains all required phrases."""
         phrases = tuple(phrase.ids for phrase in self._phrases(line))
-        return Constraints(self.prefix(prefix).prefix, phrases, self._word_continuations if phrases else frozenset())
+        start = self.prefix(prefix).prefix
+        if not phrases:
+            return Constraints(start)
+        # the last sentence of the line that has a phrase; stops inside of numbers and names are no sentence ends
+        before = max((number for number, one in enumerate(sentences(line)) if self._phrases(one)), default=0)
+        return Constraints(
+            start,
+            phrases,
+            apart=self._word_continuations if _QUOTE.search(line) else self._word_continuations | self._joiners,
+            elisions=self._elisions if any(one.may_follow_elision for one in self._phrases(line)) else frozenset(),
+            ends=self._ends,
+            ends_before=before + len(_INNER_STOP.findall(line)),
+            begins_sentence=before > 0,
+        )
 
     def has_phrases(self, line: str) -> bool:
         """Whether a line has required phrases, so that it may be searched again."""
@@ -145,6 +167,25 @@ class OutputConstraints:
         """Return a text followed by decoded ids, with a space between them if the first token starts a word."""
         spaced = text and ids and self.tokenizer.spell(ids[:1])[0][:1].decode("utf-8", "ignore").isspace()
         return f"{text}{' ' if spaced else ''}{self.tokenizer.decode(ids)}"
+
+    @cached_property
+    def _ends(self) -> frozenset[int]:
+        """Token ids that end a sentence: the last character before closing quotes is a stop, and not an ellipsis."""
+        return self._matching(r".*(?<![.…])[.!?。！？｡][\"'”’»」』)）\]]*")
+
+    @cached_property
+    def _joiners(self) -> frozenset[int]:
+        """Token ids that begin with an apostrophe or a hyphen."""
+        return frozenset() if self._unspaced else self._matching(r"['’-].*")
+
+    @cached_property
+    def _elisions(self) -> frozenset[int]:
+        """Token ids that end in an apostrophe."""
+        return self._matching(r".*['’]")
+
+    def _matching(self, pattern: str) -> frozenset[int]:
+        whole = re.compile(pattern)
+        return frozenset(i for i, surface in enumerate(self.tokenizer.table.surfaces) if whole.fullmatch(surface))
 
     @cached_property
     def _word_continuations(self) -> frozenset[int]:

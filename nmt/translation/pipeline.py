@@ -19,6 +19,7 @@ from nmt.errors import ConfigError, DataError
 from nmt.system.console import AdvanceTo, Console, counted
 from nmt.system.distributed import rank, scatter_map
 from nmt.text.opening import decode_line, is_utf8, open_text, read_lines
+from nmt.translation.result import IMPROBABLE_COST
 from nmt.translation.sinks import Fingerprint, ResumableFile, StreamOutput
 from nmt.translation.translator import LINE_BATCH_SIZE, TranslateOptions, Translator
 
@@ -62,11 +63,18 @@ class LineBatch(NamedTuple):
         return [decode_line(line) for line in self.lines]
 
 
+class Remarks(NamedTuple):
+    """The numbers of lines that differ in content from their source, and of those whose constraints are improbable."""
+
+    differing: Sequence[int] = ()
+    improbable: Sequence[tuple[int, float]] = ()  # with the cost
+
+
 class BatchResult(NamedTuple):
-    """The output of a line batch, and the numbers of the lines that differ in content from their source."""
+    """The output of a line batch, and what users have to know about its lines."""
 
     text: str
-    flagged: Sequence[int] = ()
+    remarks: Remarks = Remarks()
 
 
 @dataclass(frozen=True)
@@ -185,13 +193,14 @@ def process_lines(
     output: StreamOutput,
     process: Callable[[LineBatch, OnProgress], BatchResult],
     console: Console,
-) -> list[int]:
-    """Write the result of each line batch, in order; torchrun's processes share the batches. Returns flagged lines.
+) -> Remarks:
+    """Write the result of each line batch, in order; torchrun's processes share the batches. Returns all remarks.
 
     Raises BrokenPipeError when the reader of a pipe is gone, DataError when the disk fails, for unreadable input or a
     parallel text of another length, and errors of `process`.
     """
-    flagged: list[int] = []
+    differing: list[int] = []
+    improbable: list[tuple[int, float]] = []
     invalid: list[int] = []
     if source.is_terminal:
         console.info("type or paste text, one sentence a line; Ctrl-D ends")
@@ -207,7 +216,8 @@ def process_lines(
             work = lambda batch: (batch, process(batch, partial(progress.update, batch)))  # noqa: E731
             for batch, result in scatter_map(batches, work):
                 output.write(batch.lines, result.text)
-                flagged += result.flagged
+                differing += result.remarks.differing
+                improbable += result.remarks.improbable
                 invalid += [number for number, line in enumerate(batch.lines, batch.first) if not is_utf8(line)]
                 progress.update(batch, 1.0)
     except KeyboardInterrupt:
@@ -219,7 +229,7 @@ def process_lines(
             f"not UTF-8: {counted(len(invalid), 'line')} of the input, the first is line {invalid[0]:,}; "
             "the invalid bytes were read as U+FFFD"
         )
-    return flagged
+    return Remarks(differing, improbable)
 
 
 class _Progress:
@@ -253,8 +263,11 @@ def translate_stream(
         raise ConfigError("--alignment: a table of the n best has no column for it; add --json, which has it")
     started, before = time.monotonic(), output.lines
     process = partial(translate_batch, translator, options, as_json)
-    if flagged := process_lines("translating", source, output, process, console):
-        console.warn(_content_warning(flagged, before))
+    remarks = process_lines("translating", source, output, process, console)
+    if remarks.differing:
+        console.warn(_content_warning(remarks.differing, before))
+    if remarks.improbable:
+        console.warn(_cost_warning(remarks.improbable, before))
     if not source.is_terminal:  # else most of the time was spent on typing
         console.info(f"translated {counted(output.lines - before, 'line')} in {time.monotonic() - started:.1f} s")
 
@@ -268,15 +281,31 @@ def translate_batch(
         rows = [one.as_json() for one in translations]
     else:
         rows = [one.as_table(number) if options.n_best > 1 else one.as_text() for number, one in numbered]
-    return BatchResult("".join(f"{row}\n" for row in rows), [number for number, one in numbered if any(one.diff)])
+    remarks = Remarks(
+        [number for number, one in numbered if any(one.diff)],
+        [(number, one.constraint_cost or 0.0) for number, one in numbered if one.is_improbable],
+    )
+    return BatchResult("".join(f"{row}\n" for row in rows), remarks)
 
 
 def _content_warning(numbers: Sequence[int], before: int) -> str:
     """Return the number of lines that differ in content, a few line numbers, and where the rest is found."""
     lines = "1 line differs from its" if len(numbers) == 1 else f"{len(numbers):,} lines differ from their"
-    since = f"after line {before:,}, where this process continued, " if before else ""
     places = f" ({', '.join(f'{number:,}' for number in numbers)})" if len(numbers) <= 10 else ""
     return (
-        f"{since}{lines} source in URLs, placeholders, tags, terms or numbers{places}; --json lists them for each line "
-        "as missing and surplus"
+        f"{_since(before)}{lines} source in URLs, placeholders, tags, terms or numbers{places}; --json lists them for "
+        "each line as missing and surplus"
     )
+
+
+def _cost_warning(lines: Sequence[tuple[int, float]], before: int) -> str:
+    """Return the number of lines whose required phrases are improbable, and a few line numbers with the cost."""
+    places = f": line {', '.join(f'{number:,} ({cost:.1f})' for number, cost in lines)}" if len(lines) <= 10 else ""
+    return (
+        f"{_since(before)}required terms or placeholders lower the log-probability of {counted(len(lines), 'line')} by "
+        f"more than {IMPROBABLE_COST:g}{places}; check their place and form; --json has constraint_cost for each line"
+    )
+
+
+def _since(before: int) -> str:
+    return f"after line {before:,}, where this process continued, " if before else ""

@@ -13,6 +13,9 @@ from nmt.text.segment import join_segments
 # valid in JSON strings, but line ends to some readers, or impossible in UTF-8
 _ESCAPED_IN_JSON = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
+IMPROBABLE_COST = 10.0
+"""The cost of required phrases, in nats, above which a line is marked; benchmarks/RESULTS.md has the measurement."""
+
 
 @dataclass(frozen=True)
 class Alternative:
@@ -20,6 +23,8 @@ class Alternative:
 
     text: str
     log_prob: float
+    constraint_cost: float | None = None
+    """By how much `log_prob` is lower than without constraints; None if the text was found without them."""
 
 
 @dataclass(frozen=True)
@@ -36,13 +41,21 @@ class Translation:
     alternatives: tuple[Alternative, ...] = ()
     segments: int = 1  # the number of segments that a long line was split into
     diff: ContentDiff = NO_DIFF  # required content that is missing, and content that occurs too often
+    constraint_cost: float | None = None
+    """The cost of required phrases, summed over the segments that were searched for them; None if there are none."""
     alignment: Links | None = None  # pairs of aligned words if requested; `nmt.text.words` defines a word
+
+    @property
+    def is_improbable(self) -> bool:
+        """Whether the required phrases cost more than `IMPROBABLE_COST`."""
+        return self.constraint_cost is not None and self.constraint_cost > IMPROBABLE_COST
 
     def as_json(self) -> str:
         """Return one line: {"source", "text", "log_prob", "alternatives": [{"text", "log_prob"}, …]}.
 
         If content is missing or occurs too often, also "missing" and "surplus", lists of strings; if requested,
-        "alignment", a list of [source word, target word], both from 0.
+        "alignment", a list of [source word, target word], both from 0. If the line was searched for required phrases,
+        "constraint_cost", and "improbable": whether it is above `IMPROBABLE_COST`.
         """
         alternatives = [{"text": other.text, "log_prob": round(other.log_prob, 4)} for other in self.alternatives]
         content = {
@@ -51,9 +64,15 @@ class Translation:
             "log_prob": round(self.log_prob, 4),
             "alternatives": alternatives,
             **(self.diff._asdict() if any(self.diff) else {}),
+            **self._cost_as_json(),
             **({} if self.alignment is None else {"alignment": self.alignment}),
         }
         return plain_json(content)
+
+    def _cost_as_json(self) -> dict[str, Any]:
+        if self.constraint_cost is None:
+            return {}
+        return {"constraint_cost": round(self.constraint_cost, 4), "improbable": self.is_improbable}
 
     def as_text(self) -> str:
         """Return the text, followed by a tab and the alignment, as in `0-0 1-2`, if requested."""
@@ -73,7 +92,9 @@ def join_alternatives(line: str, segments: Sequence[str], found: Sequence[Sequen
         text = join_segments(segments, [one.text for one in chosen])
         joined.setdefault(text, sum(one.log_prob for one in chosen))
     best, *others = [Alternative(text, log_prob) for text, log_prob in joined.items()]
-    return Translation(line, best.text, best.log_prob, tuple(others), len(segments))
+    costs = [alternatives[0].constraint_cost for alternatives in found]
+    cost = None if all(one is None for one in costs) else sum(one or 0.0 for one in costs)
+    return Translation(line, best.text, best.log_prob, tuple(others), len(segments), constraint_cost=cost)
 
 
 def plain_json(content: dict[str, Any]) -> str:

@@ -306,7 +306,11 @@ class Translator:
         required = {segment: constraints for segment, constraints in required.items() if constraints.phrases}
         search = search.model_copy(update={"forbidden": (*search.forbidden, UNK)})
         repaired = self._alternatives(required, search, task, again=True)
-        return {one: found for one, found in repaired.items() if task.errors(one, found[0]) < errors[one][0]}
+        return {
+            one: [replace(each, constraint_cost=found[one][0].log_prob - each.log_prob) for each in alternatives]
+            for one, alternatives in repaired.items()
+            if task.errors(one, alternatives[0]) < errors[one][0]
+        }
 
     def _can_repair(self, options: TranslateOptions) -> bool:
         """Whether lines can be searched again: other programs and sampling support no constraints."""

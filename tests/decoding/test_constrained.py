@@ -149,6 +149,58 @@ def test_tokens_that_must_stand_apart_do_not_follow_a_phrase() -> None:
     assert {token for glued, token in followers if not glued} & apart, "no such token ever follows a phrase"
 
 
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 60), beam=st.integers(2, 4), ends_before=st.integers(0, 1), begins_sentence=st.booleans())
+def test_phrases_precede_the_final_punctuation(seed: int, beam: int, ends_before: int, begins_sentence: bool) -> None:
+    ends = frozenset({4, 5})
+    constraints = Constraints(
+        phrases=((8, 9), (10,)), ends=ends, ends_before=ends_before, begins_sentence=begins_sentence
+    )
+    options = SearchOptions(beam=beam, max_length=MaxLength(factor=1, extra=8))
+    (found,) = constrained(tiny_model(seed, vocabulary=12), [4, 5, 3], constraints, options)
+    assert holds(found.tokens, constraints.phrases)
+    last = max(place for place, token in enumerate(found.tokens) if token in (9, 10))
+    complete = next(n for n in range(1, last + 2) if holds(found.tokens[:n], constraints.phrases))
+    assert sum(token in ends for token in found.tokens[:complete]) <= ends_before
+    first = next(
+        place for place, token in enumerate(found.tokens) if token == 10 or found.tokens[place : place + 2] == [8, 9]
+    )
+    if not begins_sentence and first:
+        assert found.tokens[first - 1] not in ends
+
+
+def test_final_punctuation_follows_phrases_where_a_model_prefers_it_before_them() -> None:
+    """Without `ends` some models generate it first: else the rule would be untested."""
+    options, misplaced = SearchOptions(beam=3, max_length=MaxLength(factor=1, extra=8)), 0
+    for seed in range(20):
+        model = tiny_model(seed, vocabulary=12)
+        (found,) = constrained(model, [4, 5, 3], Constraints(phrases=((10,),)), options)
+        misplaced += bool(set(found.tokens[: found.tokens.index(10)]) & {4, 5})
+    assert misplaced
+
+
+def test_no_phrase_begins_where_a_continuation_of_the_word_is_most_probable() -> None:
+    """An independent model without cache gives the most probable token at the place of the phrase."""
+    continuing = frozenset(range(4, 9))
+    options = SearchOptions(beam=3, max_length=MaxLength(factor=1, extra=8))
+    inside: dict[str, list[bool]] = {"": [], "apart": [], "elisions": []}
+    for seed in range(12):
+        model = tiny_model(seed, vocabulary=12)
+        for rule, of_rule in inside.items():
+            constraints = Constraints(
+                phrases=((10, 11),),
+                apart=continuing if rule else frozenset(),
+                elisions=frozenset(range(12)) if rule == "elisions" else frozenset(),
+            )
+            (found,) = constrained(model, [4, 5, 3], constraints, options)
+            place = next(i for i in range(len(found.tokens)) if found.tokens[i : i + 2] == [10, 11])
+            table = log_probs_without_cache(model, torch.tensor([[4, 5, 3]]), found.tokens)
+            of_rule.append(0 < place < 8 and int(table[place].argmax()) in continuing)
+    assert any(inside[""])
+    assert not any(inside["apart"])
+    assert any(inside["elisions"])
+
+
 def test_phrases_follow_the_prefix_or_are_in_it() -> None:
     options = SearchOptions(beam=3, max_length=MaxLength(factor=1, extra=3))
     for seed in range(4):

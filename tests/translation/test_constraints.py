@@ -19,9 +19,10 @@ from nmt.text.protection import NO_DIFF, compare
 from nmt.text.tokenizer import UNK, Tokenizer
 from nmt.translation.constraints import LONGEST_PHRASE, OutputConstraints
 from nmt.translation.pipeline import LineInput, translate_stream
+from nmt.translation.result import IMPROBABLE_COST, Alternative, join_alternatives
 from nmt.translation.sinks import StreamOutput
 from nmt.translation.translator import TranslateOptions, Translator
-from tests.builders import LINES_WITH_ITEMS, spelling_model
+from tests.builders import LINES_WITH_ITEMS, spelling_model, tiny_tokenizers
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["bytes", "no-bytes"])
@@ -130,6 +131,77 @@ def test_diff_lists_missing_and_surplus_content(tokenizer: Tokenizer) -> None:
     assert constraints.diff(line, "Il {1}") == (("{0}", "gatto"), ("{1}",))
     assert constraints.diff_with_numbers(line, "Il gatto {0}").missing == ("1984",)
     assert replace(constraints, protect=False).diff_with_numbers(line, "x") == (("gatto",), ())
+
+
+@pytest.mark.parametrize(
+    ("line", "ends_before", "begins_sentence"),
+    [
+        ("The cat sleeps.", 0, False),
+        ("It rains. The cat sleeps. We go.", 1, True),
+        ("Mr. Mat has a cat.", 0, False),
+        ("Version 3.5 of {0}!", 1, False),
+        ("Look! It rains. Open {0}", 2, True),
+    ],
+)
+def test_sentences_before_a_phrase_are_those_of_the_line(
+    tokenizer: Tokenizer, line: str, ends_before: int, begins_sentence: bool
+) -> None:
+    found = constraints_for(tokenizer, terms={"cat": "gatto"}).phrases(line, "")
+    assert (found.ends_before, found.begins_sentence) == (ends_before, begins_sentence)
+
+
+def test_tokens_of_word_boundaries_are_those_of_the_vocabulary() -> None:
+    text = ["il gatto ... dorme . . .", "dov'è l'amico ? no ! sì … è un' amica - ex-re ."]
+    tokenizer = tiny_tokenizers(text, 288).target
+    constraints = constraints_for(tokenizer, terms={"cat": "amico"})
+    pieces = tokenizer.table.surfaces
+
+    def found(line: str, name: str) -> set[str]:
+        return {pieces[i] for i in getattr(constraints.phrases(line, ""), name) if pieces[i]}
+
+    assert {"."} <= found("a cat", "ends")
+    assert not {"...", "…", ".."} & found("a cat", "ends")
+    assert {"'"} <= found("a cat", "apart")
+    assert not {"'"} & found("a 'cat'", "apart"), "a closing quote may follow"
+    assert found("a cat", "elisions") == {piece for piece in pieces if piece.endswith("'")}
+    consonant = constraints_for(tokenizer, terms={"cat": "gatto"}).phrases("a cat", "")
+    assert consonant.elisions == frozenset()
+
+
+@pytest.mark.parametrize("line", ["the cat sleeps .", "the cat {0}"])
+def test_cost_is_the_difference_of_log_probabilities(translator: Translator, line: str) -> None:
+    terms = Glossary({"cat": "QX"})
+    plain = next(iter(translator.translate([line], translator.options(overrides=["decode.protect=false"]))))
+    options = replace(translator.options(), glossary=terms)
+    found, other = translator.translate([line, "the moon"], options)
+    assert plain.constraint_cost is None
+    assert other.constraint_cost is None
+    assert found.constraint_cost == pytest.approx(plain.log_prob - found.log_prob, abs=1e-5)
+    assert found.is_improbable == (found.constraint_cost > IMPROBABLE_COST)
+    assert json.loads(found.as_json())["constraint_cost"] == pytest.approx(found.constraint_cost, abs=1e-3)
+    assert json.loads(found.as_json())["improbable"] == found.is_improbable
+    assert "constraint_cost" not in json.loads(other.as_json())
+
+
+def test_cost_of_a_line_is_the_sum_of_its_segments() -> None:
+    found = [[Alternative("a", -1.0, 2.0)], [Alternative("b", -1.0)], [Alternative("c", -1.0, 7.0)]]
+    line = join_alternatives("A. B. C.", ["A. ", "B. ", "C."], found)
+    assert (line.constraint_cost, line.is_improbable) == (9.0, False)
+    assert join_alternatives("B.", ["B."], found[1:2]).constraint_cost is None
+
+
+def test_improbable_constraints_are_marked_with_their_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    translator = Translator(spelling_model(True), RuntimeSettings(device="cpu"))
+    options = replace(translator.options(), glossary=Glossary({"cat": "☃ Ünï-çødé", "mat": "tappeto"}))
+    lines, output = ["the moon", "the cat", "a mat"], io.BytesIO()
+    costs = [one.constraint_cost or 0.0 for one in translator.translate(lines, options)]
+    assert costs[1] > IMPROBABLE_COST
+    source = LineInput(io.BytesIO("\n".join(lines).encode()))
+    translate_stream(translator, source, StreamOutput(output), options, False, Console())
+    marked = [f"{number} ({cost:.1f})" for number, cost in enumerate(costs, 1) if cost > IMPROBABLE_COST]
+    noun = "line" if len(marked) == 1 else "lines"
+    warning = " ".join(capsys.readouterr().err.split())
+    assert f"log-probability of {len(marked)} {noun} by more than 10: line {', '.join(marked)}; check" in warning
 
 
 class UnconstrainedEngine:

@@ -15,6 +15,7 @@ from nmt.text.opening import open_text
 from nmt.translation.documents.document import Document
 from nmt.translation.documents.passage import Passage, TranslatedLine
 from nmt.translation.pipeline import LineInput, process_lines, translate_batch
+from nmt.translation.result import IMPROBABLE_COST
 from nmt.translation.sinks import StreamOutput
 from nmt.translation.translator import TranslateOptions, Translator
 
@@ -40,7 +41,7 @@ def translate_document(
         stream = open_text(file, "the document") if rank() == 0 else io.BytesIO()
         source = LineInput(stream, scale=translator.scale)
         process = partial(translate_batch, translator, options, False)
-        flagged = process_lines("translating", source, StreamOutput(translated), process, console)
+        remarks = process_lines("translating", source, StreamOutput(translated), process, console)
         translations = map(_parsed, translated.getvalue().decode().split("\n"))
     if document is None:
         return b""
@@ -49,9 +50,12 @@ def translate_document(
         for passage, lines in zip(passages, marked_of, strict=True)
     ]
     lost = [index for index, one in enumerate(joined) if one.tags_lost]
-    flagged_texts = _indices(flagged, list(accumulate(map(len, marked_of))))
-    differing = [index for index in flagged_texts if not joined[index].tags_lost]
+    ends = list(accumulate(map(len, marked_of)))
+    differing = [index for index in _indices(remarks.differing, ends) if not joined[index].tags_lost]
+    improbable = _indices([number for number, _ in remarks.improbable], ends)
     _warn(document, differing, "differs from its source in URLs, placeholders, tags, terms or numbers", console)
+    problem = f"has terms or placeholders that lower its log-probability by more than {IMPROBABLE_COST:g}"
+    _warn(document, improbable, problem, console)
     _warn(document, lost, "lost tags, which were put back after the same share of the text", console)
     data = document.with_translations([one.text for one in joined])
     console.info(f"translated {counted(len(joined), 'text')} in {time.monotonic() - started:.1f} s")
