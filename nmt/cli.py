@@ -98,21 +98,27 @@ def prepare(
         str | None,
         Option("--shard", metavar="I/N", help="Do only part I of N, on one of N machines."),
     ] = None,
+    dry: Annotated[bool, Option("--dry-run", help="Show what the rules remove; write no corpus.")] = False,
+    rejected: Annotated[
+        Path | None, Option("--rejected", metavar="FILE", help="Write the removed pairs: rule, file, line, both sides.")
+    ] = None,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Filter and tokenize the texts of the recipe for training."""
     with errors_explained(debug, quiet) as console:
+        from nmt.commands.prepare import dry_run, prepare_shard
         from nmt.commands.prepare import prepare as run_stage
-        from nmt.commands.prepare import prepare_shard
         from nmt.config import load_recipe
         from nmt.text.preparation import Shard
 
         recipe = load_recipe(config, overrides or ())
-        if shard is None:
-            run_stage(recipe, console, force)
-        else:
+        if dry:
+            dry_run(recipe, console, rejected)
+        elif shard is not None:
             prepare_shard(recipe, console, Shard.parse(shard))
+        else:
+            run_stage(recipe, console, force, rejected=rejected)
 
 
 @command("nmt train --config recipes/demo-en-it.yaml --set train.stop.hours=1")

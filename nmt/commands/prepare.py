@@ -4,31 +4,50 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from nmt.config import Recipe
-from nmt.errors import DataError
+from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console
 from nmt.system.files import lock_file, real_path, staged_directory
-from nmt.system.ownership import PREPARED, check_directory
+from nmt.system.ownership import PREPARED, check_directory, check_file
+from nmt.text.audit import Audit, corpus_findings, make_audit
+from nmt.text.audit_report import count_rows
+from nmt.text.chunks import KeptChunk
 from nmt.text.coverage import coverage_rows, misfits
-from nmt.text.filters import RULES
+from nmt.text.filters import HeldOutText, Rejected
 from nmt.text.overlap import Overlap
-from nmt.text.preparation import Shard, count_overlaps, write_corpus
+from nmt.text.preparation import (
+    Shard,
+    count_overlaps,
+    filter_chunks,
+    find_repetitions,
+    pairs_of,
+    summary,
+    training_text,
+    validation_text,
+    write_corpus,
+)
 from nmt.text.preparation import prepare_shard as write_shard
 from nmt.text.prepared import Manifest, PreparedCorpus
 from nmt.text.provenance import check_readable, files_of_test_text, input_files, record, why_changed, why_stale
+from nmt.text.rejected_pairs import rejected_pairs, repeated_pairs, write_rejected
 from nmt.text.tokenizer import Tokenizers
 from nmt.text.tokenizer_training import initial_tokenizers
 from nmt.text.work_directory import open_work_directory, work_directory
 
 
-def prepare(recipe: Recipe, console: Console, force: bool = False, verify: bool = True) -> PreparedCorpus:
+def prepare(
+    recipe: Recipe, console: Console, force: bool = False, verify: bool = True, rejected: Path | None = None
+) -> PreparedCorpus:
     """Make the prepared corpus of a recipe unless it is current, and return it opened.
 
     A current one is read as a whole and compared with its digests; without `verify` only its small files are. If
-    another process is preparing the same directory, waits for its result. Raises DataError naming file and line for
-    text that cannot be read, ConfigError for a tokenizer that cannot be made or a directory that is not nmt's.
+    another process is preparing the same directory, waits for its result. The pairs that the rules remove are written
+    to the file `rejected`. Raises DataError naming file and line for text that cannot be read, ConfigError for a
+    tokenizer that cannot be made, a directory that is not nmt's, or a current corpus where `rejected` is given.
     """
     directory = recipe.prepared_directory
     initial = recipe.train.init_from
@@ -36,13 +55,19 @@ def prepare(recipe: Recipe, console: Console, force: bool = False, verify: bool 
         initial_tokenizers(recipe, initial)  # check the recipe against it, also if the corpus is current
     found = "--force" if force else _current_corpus(recipe, verify)
     if isinstance(found, str):
+        _check_rejected(recipe, rejected)
         check_readable({**input_files(recipe), **files_of_test_text(recipe)})
         with _sole_writer(directory, console):
             if not force:  # another process may have prepared it meanwhile
                 found = _current_corpus(recipe, verify)
             if isinstance(found, str):
                 console.info(f"preparing {directory} ({found})")
-                return _prepare(recipe, console)
+                return _prepare(recipe, console, rejected)
+    if rejected is not None:
+        raise ConfigError(
+            f"--rejected: {directory} is current, so no pairs are filtered; add --force to prepare it again, or "
+            "--dry-run to filter only"
+        )
     console.info(f"{directory}: the prepared corpus is current")
     _warn_of_overlaps(_overlaps(recipe, found.manifest, console), console)
     return found
@@ -83,12 +108,58 @@ def _sole_writer(directory: Path, console: Console) -> Iterator[None]:
                 folder.rmdir()  # if it is empty: nothing was written
 
 
-def _prepare(recipe: Recipe, console: Console) -> PreparedCorpus:
+def dry_run(recipe: Recipe, console: Console, rejected: Path | None = None) -> Audit:
+    """Apply the rules on text and on repetitions, show what they remove, and write nothing else.
+
+    The rules on tokens need a tokenizer, and are not applied. Raises as `prepare` does for the text.
+    """
+    _check_rejected(recipe, rejected)
+    check_readable({**input_files(recipe), **files_of_test_text(recipe)})
+    with TemporaryDirectory() as folder:
+        audit, removed = _audit_text(recipe, Path(folder), console)
+        show_audit(audit, console)
+        if rejected is not None:
+            console.info(f"{rejected}: {write_rejected(rejected, removed):,} pairs")
+    return audit
+
+
+def _audit_text(recipe: Recipe, work: Path, console: Console) -> tuple[Audit, Iterator[Rejected]]:
+    """Return the audit of the texts of a recipe without the rules on tokens, and the removed training pairs.
+
+    `work` is an empty directory for temporary files. Raises DataError for text that cannot be read.
+    """
+    valid_pairs, test_pairs = pairs_of(recipe, recipe.data.valid), pairs_of(recipe, recipe.data.test)
+    text = training_text(recipe, work, valid_pairs, test_pairs, console)
+    found = corpus_findings(recipe, (HeldOutText("validation", valid_pairs), HeldOutText("test", test_pairs)))
+    filtered = summary(text, filter_chunks(text))
+    repeated = find_repetitions(text, filtered)
+    for number, start in enumerate(accumulate(filtered.kept[:-1], initial=0)):
+        chunk = KeptChunk(text.folder, number)
+        for rejected in repeated_pairs(chunk, start, repeated):
+            filtered.counts[chunk.record.corpus].add(rejected)
+    counts = filtered.counts
+    if recipe.data.valid:
+        valid_text = validation_text(recipe, work, test_pairs, console)
+        counts = [*counts, *summary(valid_text, filter_chunks(valid_text)).counts]
+    return make_audit(recipe, counts, found, text.rules), rejected_pairs(text.folder, repeated)
+
+
+def _check_rejected(recipe: Recipe, rejected: Path | None) -> None:
+    if rejected is not None:
+        check_file(rejected, [*input_files(recipe).values(), *files_of_test_text(recipe).values()])
+
+
+def _prepare(recipe: Recipe, console: Console, rejected: Path | None) -> PreparedCorpus:
     started = time.perf_counter()
     directory = recipe.prepared_directory
     with work_directory(recipe, console) as work, staged_directory(directory) as staging:
         manifest = write_corpus(recipe, work, staging, console)
         _check_replaceable(directory)  # again, since it took a while
+        if rejected is not None:
+            count = write_rejected(rejected, rejected_pairs(work / "train", {}))
+            console.info(f"{rejected}: {count:,} pairs")
+    if (audit := Audit.read(directory)) is not None:
+        show_audit(audit, console)
     _report(manifest, console)
     if rows := coverage_rows(recipe, manifest):
         console.table("characters without a piece", ["", "source", "target"], rows)
@@ -143,13 +214,9 @@ def _warn_of_overlaps(overlaps: tuple[Overlap, ...], console: Console) -> None:
 
 
 def _report(manifest: Manifest, console: Console) -> None:
-    """Show how many pairs each filter left out, and how well the tokenizer fits the text."""
+    """Show how well the tokenizer fits the text."""
     splits = [split for split in (manifest.train, manifest.valid) if split is not None]
-    rows = [["pairs read", *(f"{split.read:,}" for split in splits)]]
-    for rule, meaning in RULES.items():
-        if any(split.refused[rule] for split in splits):
-            rows.append([f"  {rule}: {meaning}", *(f"{-split.refused[rule]:,}" for split in splits)])
-    rows.append(["pairs kept", *(f"{split.kept:,}" for split in splits)])
+    rows = []
     for side in ("source", "target"):
         counts = [split.source if side == "source" else split.target for split in splits]
         rows.append([f"{side} tokens", *(f"{count.tokens:,}" for count in counts)])
@@ -157,3 +224,13 @@ def _report(manifest: Manifest, console: Console) -> None:
         rows.append(["  a sentence", *(f"{tokens:.1f}" for tokens in mean)])
         rows.append(["  characters without a piece", *(f"{count.missing_share:.3%}" for count in counts)])
     console.table("", ["", "train", "valid"][: len(splits) + 1], rows)
+
+
+def show_audit(audit: Audit, console: Console) -> None:
+    """Show how many pairs each rule removed from each corpus, and what is unusual about the corpora."""
+    console.table("", ["", *(corpus.name for corpus in audit.corpora)], count_rows(audit.corpora))
+    for finding in audit.findings:
+        show = console.info if finding.severity == "note" else console.warn
+        show("\n    ".join([f"{finding.corpus}: {finding.text}", *finding.examples]))
+    for rule, reason in audit.not_applied.items():
+        console.info(f"rule {rule} was not applied: {reason}")

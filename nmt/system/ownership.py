@@ -51,7 +51,8 @@ class DirectoryKind:
 
 _TOKENIZERS = r"tokenizer(\.(source|target))?\.model"
 _PREPARED = (
-    rf"({_TOKENIZERS}|(manifest|inputs|valid)\.json|(train|valid)/(weights|(source|target)\.(tokens|offsets))\.npy)"
+    rf"({_TOKENIZERS}|(manifest|inputs|valid|audit)\.json|report\.md|"
+    r"(train|valid)/(weights|(source|target)\.(tokens|offsets))\.npy)"
 )
 _WORK = (
     r"work\.json|tokenizers(\.partial)?/(tokenizer(\.(source|target))?\.model)?|(train|valid)/(buckets-\w+/\d*)?|"

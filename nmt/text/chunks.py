@@ -111,7 +111,10 @@ class TextRules:
 
 def filter_chunk(context: TextRules, chunk: RawChunk) -> KeptRecord:
     """Normalize the pairs of a chunk, apply the rules on text, and write those that are kept."""
-    rules, counts = context.rules[chunk.corpus], RuleCounts(chunk.name, read=len(chunk.sources))
+    rules, counts = (
+        context.rules[chunk.corpus],
+        RuleCounts(chunk.name, read=len(chunk.sources), most_examples=CHUNK_PAIRS),
+    )
     sources, targets, positions, held_out = [], [], [], []
     for position, raw in enumerate(zip(chunk.sources, chunk.targets, strict=True)):
         source, target, rule, found = rules.apply(*raw)
@@ -199,7 +202,7 @@ def encode_chunk(context: Encoding, task: tuple[int, int]) -> EncodedRecord:
     """
     number, start = task
     chunk = KeptChunk(context.folder, number)
-    rules, counts = context.rules[chunk.record.corpus], RuleCounts(chunk.record.counts.file)
+    rules, counts = context.rules[chunk.record.corpus], RuleCounts(chunk.record.counts.file, most_examples=CHUNK_PAIRS)
     texts = [chunk.texts("source"), chunk.texts("target")]
     removed = np.zeros(chunk.record.kept, dtype=np.bool_)
     for rule, repeated in context.repeated.items():

@@ -27,6 +27,8 @@ from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console, counted
 from nmt.system.workers import WorkerPool, available_cores, can_fork
 from nmt.text import provenance
+from nmt.text.audit import corpus_findings, make_audit
+from nmt.text.audit_report import settings_shown, write_report
 from nmt.text.chunks import (
     EncodedChunk,
     Encoding,
@@ -41,6 +43,7 @@ from nmt.text.chunks import (
     raw_chunks,
 )
 from nmt.text.corpus import SentencePair, read_pairs, text_files
+from nmt.text.corpus_findings import Finding
 from nmt.text.duplicates import BitSet, find_repeated
 from nmt.text.filters import RULES, HeldOutText, PairFilter, RuleCounts
 from nmt.text.filters.rule_counts import total_removed
@@ -152,6 +155,7 @@ def write_corpus(recipe: Recipe, work: Path, directory: Path, console: Console) 
     valid_texts = [pairs_of(recipe, [corpus]) for corpus in recipe.data.valid]
     valid_pairs, test_pairs = list(chain.from_iterable(valid_texts)), pairs_of(recipe, recipe.data.test)
     text = training_text(recipe, work, valid_pairs, test_pairs, console)
+    found = unusual(recipe, valid_pairs, test_pairs)
 
     filtered = summary(text, filter_chunks(text))
     repeated = find_repetitions(text, filtered)
@@ -161,7 +165,7 @@ def write_corpus(recipe: Recipe, work: Path, directory: Path, console: Console) 
     train, lengths = join_chunks(text, filtered, tokenizers, directory / "train")
 
     overlaps = find_overlaps(filtered, valid_pairs, test_pairs, "training")
-    valid = None
+    valid, counts = None, filtered.counts
     if recipe.data.valid:
         write_valid_texts(directory, valid_texts)
         valid_text = validation_text(recipe, work, test_pairs, console)
@@ -169,10 +173,14 @@ def write_corpus(recipe: Recipe, work: Path, directory: Path, console: Console) 
         encode_chunks(valid_text, valid_filtered, {}, tokenizers)
         valid, _ = join_chunks(valid_text, valid_filtered, tokenizers, directory / "valid")
         overlaps += find_overlaps(valid_filtered, [], test_pairs, "validation")
+        counts = [*counts, *valid_filtered.counts]
     provenance.check_unchanged((*inputs.values(), *test_inputs.values()))
 
     settings, digests = provenance.recorded_settings(recipe), provenance.digests(inputs)
     sizes = (len(tokenizers.source), len(tokenizers.target))
+    audit = make_audit(recipe, counts, found, text.rules)
+    audit.write(directory)
+    write_report(audit, directory, settings_shown(recipe))
     written = [path for path in sorted(directory.rglob("*")) if path.is_file()]
     manifest = Manifest(
         settings,
@@ -216,6 +224,14 @@ def prepare_shard(
 def pairs_of(recipe: Recipe, corpora: Iterable[CorpusFile]) -> list[SentencePair]:
     """Return the pairs of small texts."""
     return [pair for corpus in corpora for pair in read_pairs(corpus, recipe.languages_of(corpus))]
+
+
+def unusual(recipe: Recipe, valid: Sequence[SentencePair], test: Sequence[SentencePair]) -> list[Finding]:
+    """Return what is unusual about the corpora. Raises DataError where training on them makes no sense."""
+    found = corpus_findings(recipe, (HeldOutText("validation", valid), HeldOutText("test", test)))
+    if errors := [finding for finding in found if finding.severity == "error"]:
+        raise DataError("\n".join("\n    ".join([f"{one.corpus}: {one.text}", *one.examples]) for one in errors))
+    return found
 
 
 def training_text(

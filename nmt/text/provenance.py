@@ -1,6 +1,8 @@
 """What a prepared corpus is made from, and whether it is still current: settings, input files and their digests."""
 
 import hashlib
+import importlib.metadata
+import importlib.util
 import json
 import os
 import unicodedata
@@ -173,7 +175,9 @@ def _why_one_changed(before: FileDigest | None, recorded: InputFile | None, path
 
 def versions() -> dict[str, str]:
     """Return the versions of the programs on which a prepared corpus depends."""
-    return {"nmt": nmt.__version__, "sentencepiece": sentencepiece.__version__, "unicode": unicodedata.unidata_version}
+    own = {"nmt": nmt.__version__, "sentencepiece": sentencepiece.__version__, "unicode": unicodedata.unidata_version}
+    optional = ("opencc", "py3langid")
+    return own | {name: importlib.metadata.version(name) for name in optional if importlib.util.find_spec(name)}
 
 
 def check_unchanged(inputs: Iterable[InputFile]) -> None:

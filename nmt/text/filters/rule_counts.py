@@ -12,7 +12,7 @@ EXAMPLES = 5
 RULES = {
     "empty": "a side without text",
     "damaged": "decoded wrongly: U+FFFD, mojibake",
-    "copy": "target is the source untranslated",
+    "copy": "target is the source",
     "symbols": "mostly digits and symbols",
     "script": "not in the script of its language",
     "length": "lengths far from the usual ratio",
@@ -53,6 +53,8 @@ class RuleCounts:
     """Pairs removed, by rule."""
     examples: dict[str, list[Rejected]] = field(default_factory=dict)
     """The first removed pairs of each rule."""
+    most_examples: int = EXAMPLES
+    """How many are kept of each rule. Those of the parts must be as many as those of the whole, or more."""
 
     @property
     def kept(self) -> int:
@@ -73,8 +75,13 @@ class RuleCounts:
 
     def _add_examples(self, rule: str, examples: list[Rejected]) -> None:
         own = self.examples.setdefault(rule, [])
-        if len(own) < EXAMPLES or examples[0].number < own[-1].number:
-            own[:] = sorted([*own, *examples], key=lambda rejected: rejected.number)[:EXAMPLES]
+        if len(own) >= self.most_examples and own[-1].number < examples[0].number:
+            return
+        in_order = not own or own[-1].number < examples[0].number
+        own.extend(examples)
+        if not in_order:
+            own.sort(key=lambda rejected: rejected.number)
+        del own[self.most_examples :]
 
 
 def total_removed(parts: Iterable[RuleCounts]) -> dict[str, int]:

@@ -1,0 +1,122 @@
+"""The audit of a text: what each rule removed, with examples, and what is unusual about each corpus.
+
+It is in the folder of the prepared corpus as `audit.json`, for programs, and as `report.md`. Like the manifest, it is
+the same wherever the text is: files have their names without folders.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from nmt.config import CorpusFile, Recipe
+from nmt.text.corpus import read_pairs
+from nmt.text.corpus_findings import Beginning, Finding, findings, rule_findings
+from nmt.text.filters import RULES, HeldOutText, PairFilter, RuleCounts
+from nmt.text.filters.wrong_language import LIBRARY, is_available
+
+FILE = "audit.json"
+
+
+@dataclass(frozen=True)
+class Example:
+    """A removed pair with its place and what was found in it."""
+
+    place: str
+    source: str
+    target: str
+    found: str
+
+
+@dataclass(frozen=True)
+class CorpusAudit:
+    """What the rules removed from one corpus."""
+
+    name: str
+    """The key in the recipe and the file: `data.train.0: train.tsv`."""
+    split: str
+    """`train` or `valid`."""
+    read: int
+    kept: int
+    removed: dict[str, int]
+    examples: dict[str, list[Example]]
+
+    @classmethod
+    def of(cls, name: str, counts: RuleCounts) -> "CorpusAudit":
+        """Return the audit of a corpus."""
+        examples = {
+            rule: [
+                Example(f"{Path(one.pair.file).name}:{one.pair.line}", one.pair.source, one.pair.target, one.found)
+                for one in counts.examples[rule]
+            ]
+            for rule in RULES
+            if rule in counts.examples
+        }
+        removed = {rule: counts.removed[rule] for rule in RULES if counts.removed[rule]}
+        return cls(name, name.split(".")[1].partition(":")[0], counts.read, counts.kept, removed, examples)
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The audit of all corpora of a recipe."""
+
+    corpora: tuple[CorpusAudit, ...]
+    findings: tuple[Finding, ...]
+    not_applied: dict[str, str]
+    """The rules that were not applied, and why."""
+
+    def write(self, directory: Path) -> None:
+        """Write `audit.json`."""
+        text = json.dumps(_AUDIT.dump_python(self, mode="json"), indent=1, ensure_ascii=False)
+        (directory / FILE).write_text(text + "\n", encoding="utf-8")
+
+    @classmethod
+    def read(cls, directory: Path) -> "Audit | None":
+        """Read `audit.json` of a prepared corpus; None if it is missing, as in older ones, or damaged."""
+        try:
+            return _AUDIT.validate_json((directory / FILE).read_bytes())
+        except (OSError, ValidationError):
+            return None
+
+
+_AUDIT = TypeAdapter(Audit)
+
+
+def corpus_findings(recipe: Recipe, held_out: Sequence[HeldOutText]) -> list[Finding]:
+    """Return what is unusual about the corpora of a recipe, from their first lines; held-out text is for training."""
+    found = []
+    for key, corpus in recipe.data.prepared_texts.items():
+        languages = recipe.languages_of(corpus)
+        beginning = Beginning.of(read_pairs(corpus, languages))
+        found += findings(corpus_name(key, corpus), languages, beginning, held_out if "train" in key else ())
+    return found
+
+
+def make_audit(
+    recipe: Recipe, counts: Iterable[RuleCounts], found: Sequence[Finding], rules: Sequence[PairFilter]
+) -> Audit:
+    """Return the audit of a recipe from the counts of its training and validation texts, in this order.
+
+    `rules` are those of the training texts.
+    """
+    texts = recipe.data.prepared_texts
+    named = [(corpus_name(key, corpus), own) for (key, corpus), own in zip(texts.items(), counts, strict=True)]
+    of_rules = [finding for name, own in named if "train" in name for finding in rule_findings(name, own)]
+    corpora = tuple(CorpusAudit.of(name, own) for name, own in named)
+    return Audit(corpora, (*found, *of_rules), _not_applied(recipe, rules))
+
+
+def corpus_name(key: str, corpus: CorpusFile) -> str:
+    """Return the name of a corpus in reports, which does not depend on its folder."""
+    return f"{key}: {' + '.join(path.name for path in corpus.files.values())}"
+
+
+def _not_applied(recipe: Recipe, rules: Sequence[PairFilter]) -> dict[str, str]:
+    reasons = dict.fromkeys(recipe.data.filters.keep, "data.filters.keep lists it")
+    if not is_available():
+        reasons.setdefault("language", f"{LIBRARY} is not installed: pip install '.[filters]'")
+    if not all("length" in own.checks for own in rules):
+        reasons.setdefault("length", "there are too few pairs to learn the usual ratio")
+    return {rule: reasons[rule] for rule in RULES if rule in reasons}

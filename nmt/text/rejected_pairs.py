@@ -1,0 +1,67 @@
+"""The pairs of the training text that the rules removed, from the work directory of a preparation."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from nmt.errors import DataError
+from nmt.system.files import replace_file
+from nmt.system.ownership import check_file
+from nmt.text.chunks import EncodedChunk, KeptChunk, encoded_file, is_whole, kept_file
+from nmt.text.duplicates import BitSet
+from nmt.text.filters import Rejected
+
+
+def rejected_pairs(folder: Path, repeated: Mapping[str, BitSet]) -> Iterator[Rejected]:
+    """Yield the removed pairs in the order of the text.
+
+    `folder` holds the chunks of the text. If they are not encoded, as in an audit, `repeated` has the pairs that the
+    rules on repetitions remove, and the rules on tokens have not been applied.
+    """
+    number = start = 0
+    while is_whole(kept_file(folder, number)):
+        chunk = KeptChunk(folder, number)
+        removed = _of_rules(chunk.record.counts.examples)
+        if is_whole(encoded_file(folder, number)):
+            removed += _of_rules(EncodedChunk(folder, number).record.counts.examples)
+        else:
+            removed += repeated_pairs(chunk, start, repeated)
+        yield from sorted(removed, key=lambda rejected: rejected.number)
+        number, start = number + 1, start + chunk.record.kept
+
+
+def repeated_pairs(chunk: KeptChunk, start: int, repeated: Mapping[str, BitSet]) -> list[Rejected]:
+    """Return the pairs of a chunk that the rules on repetitions remove; `start` is the index of its first pair kept."""
+    sources, targets = chunk.texts("source"), chunk.texts("target")
+    removed = np.zeros(chunk.record.kept, dtype=np.bool_)
+    found = []
+    for rule, pairs in repeated.items():
+        own = pairs.range(start, chunk.record.kept) & ~removed
+        found += [chunk.rejected(rule, index, sources[index], targets[index]) for index in np.flatnonzero(own).tolist()]
+        removed |= own
+    return found
+
+
+def write_rejected(file: Path, rejected: Iterable[Rejected]) -> int:
+    """Write removed pairs as tab-separated lines of rule, file, line, source, target; return their number.
+
+    Raises ConfigError if the file must not be replaced, DataError for an error of the file system.
+    """
+    place = check_file(file)
+    partial, count = place.with_name(f".{place.name}.partial"), 0
+    try:
+        with partial.open("w", encoding="utf-8", newline="\n") as output:
+            for one in rejected:
+                output.write(f"{one.rule}\t{one.pair.file}\t{one.pair.line}\t{one.pair.source}\t{one.pair.target}\n")
+                count += 1
+        replace_file(partial, place)
+    except OSError as error:
+        raise DataError(f"{file}: cannot write it: {error.strerror}") from None
+    finally:
+        partial.unlink(missing_ok=True)
+    return count
+
+
+def _of_rules(examples: Mapping[str, list[Rejected]]) -> list[Rejected]:
+    return [one for own in examples.values() for one in own]

@@ -1,0 +1,210 @@
+"""The audit of `nmt prepare`: planted defects are counted rule by rule, and its files are the same each time."""
+
+import csv
+import json
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from nmt.commands.prepare import dry_run, prepare
+from nmt.config import Recipe, load_recipe
+from nmt.errors import ConfigError, DataError
+from nmt.system.console import Console
+from nmt.text.audit import Audit
+from nmt.text.filters import RULES
+from tests.builders import run_command, write_tsv
+
+QUIET = Console(quiet=True)
+ENGLISH = ("The old man", "My sister", "The tall woman", "Our teacher", "Your friend", "The young doctor")
+ITALIAN = ("Il vecchio", "Mia sorella", "La donna alta", "Il nostro maestro", "Il tuo amico", "Il giovane medico")
+VERBS = (("reads", "legge"), ("buys", "compra"), ("sells", "vende"), ("finds", "trova"), ("wants", "vuole"))
+THINGS = (("a book", "un libro"), ("the red car", "la macchina rossa"), ("two apples", "due mele"))
+PLACES = (("in the garden", "in giardino"), ("at the market", "al mercato"), ("near the old station", "alla stazione"))
+TIMES = (("every morning", "ogni mattina"), ("on Monday", "di lunedì"), ("in the evening", "di sera"))
+
+
+def clean_pairs() -> list[tuple[str, str]]:
+    """Return 810 different pairs of English and Italian."""
+    people = zip(ENGLISH, ITALIAN, strict=True)
+    phrases = [
+        [" ".join(part[side] for part in parts) + "." for side in (0, 1)]
+        for parts in ([a, b, c, d, e] for a in people for b in VERBS for c in THINGS for d in PLACES for e in TIMES)
+    ]
+    return [(source, target) for source, target in phrases]
+
+
+def planted(rule: str, number: int, pair: tuple[str, str]) -> tuple[str, str]:
+    """Return a pair with the defect that a rule finds, made from a clean pair."""
+    source, target = pair
+    return {
+        "empty": (source, " \u200b "),
+        "damaged": (source, target.replace("La", "L\ufffd").replace("Il", "I\ufffd").replace("M", "\ufffd") + "\ufffd"),
+        "copy": (f"Radio Roma {number}", f"radio roma {number}"),
+        "symbols": (f"{number}: 100.000, 200.000, 300.000", f"{number}: 100.000, 200.000, 300.000 (a)"),
+        "script": (source, f"今天第{number}次下雨，我们不去公园了"),
+        "length": (f"Yes, {ENGLISH[number]}.", " ".join([target] * 6)),
+        "mismatch": (f"{source} 19{number + 30}", f"{target} 20{number + 30}"),
+        "leak": (f"{HELD_OUT[number][0].upper()}!", f"{HELD_OUT[number][1]} Sì."),
+        "untranslated": (source, f"{source[:-1]} {ENGLISH[number]}"),
+        "language": (source, f"Je ne comprends pas pourquoi il a {number} livres dans la maison."),
+        "duplicate": pair,
+        "too_long": (f"{source} {'casa ' * 60}", f"{target} {'casa ' * 60}"),
+    }[rule]
+
+
+CLEAN = clean_pairs()
+HELD_OUT, TRAIN = CLEAN[:20], CLEAN[20:]
+PLANTED = dict.fromkeys(RULES, 0) | {
+    "empty": 3, "damaged": 4, "copy": 5, "symbols": 2, "script": 6, "length": 3, "mismatch": 4, "leak": 5,
+    "untranslated": 3, "language": 4, "duplicate": 6, "too_long": 2,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a recipe and a training text with planted defects."""
+    pytest.importorskip("py3langid")
+    choose, folder = random.Random(1), tmp_path_factory.mktemp("audit")
+    rows = list(TRAIN)
+    bad = [
+        planted(rule, number, TRAIN[100 + 10 * number])
+        for rule, count in PLANTED.items()
+        for number in range(count)
+    ]  # fmt: skip
+    for pair in bad:
+        rows.insert(choose.randint(400, len(rows)), pair)
+    write_tsv(folder / "train.tsv", rows)
+    write_tsv(folder / "valid.tsv", HELD_OUT[:10])
+    write_tsv(folder / "test.tsv", HELD_OUT[10:])
+    content = {
+        "name": "audit",
+        "languages": {"source": "en", "target": "it"},
+        "data": {
+            "train": [{"tsv": "train.tsv"}],
+            "valid": {"tsv": "valid.tsv"},
+            "test": {"tsv": "test.tsv"},
+            "filters": {"max_tokens": 60},
+        },
+        "tokenizer": {"vocab_size": 340},
+        "run": "run",
+    }
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(content))
+    return folder
+
+
+def recipe(folder: Path, *overrides: str) -> Recipe:
+    return load_recipe(folder / "recipe.yaml", overrides)
+
+
+def test_planted_defects_are_counted_rule_by_rule(folder: Path) -> None:
+    rejected = folder / "rejected.tsv"
+    corpus = prepare(recipe(folder), QUIET, force=True, rejected=rejected)
+    assert corpus.manifest.train.refused == PLANTED
+    assert corpus.manifest.train.kept == len(TRAIN)
+    with rejected.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+    assert {rule: sum(row[0] == rule for row in rows) for rule in RULES} == PLANTED
+    lines = [int(row[2]) for row in rows]
+    assert lines == sorted(lines)
+    text = (folder / "train.tsv").read_text(encoding="utf-8").split("\n")
+    for rule, file_name, line, source, _ in rows:
+        assert file_name == str(folder / "train.tsv")
+        assert text[int(line) - 1].split("\t")[0].strip() == source, rule
+
+    audit = Audit.read(folder / "run" / "prepared")
+    assert audit is not None
+    train = audit.corpora[0]
+    assert (train.name, train.split) == ("data.train.0: train.tsv", "train")
+    assert train.removed == {rule: count for rule, count in PLANTED.items() if count}
+    assert [(len(train.examples[rule])) for rule in train.removed] == [min(5, n) for n in train.removed.values()]
+    assert train.examples["mismatch"][0].found.endswith("in the target")
+
+
+def test_files_of_two_preparations_in_different_folders_are_equal(folder: Path, tmp_path: Path) -> None:
+    for name in ("recipe.yaml", "train.tsv", "valid.tsv", "test.tsv"):
+        shutil.copy(folder / name, tmp_path)
+    for place in (folder, tmp_path):
+        prepare(recipe(place), QUIET, force=True)
+    for name in ("report.md", "audit.json", "manifest.json"):
+        assert (folder / "run/prepared" / name).read_bytes() == (tmp_path / "run/prepared" / name).read_bytes()
+
+
+def test_report_has_counts_examples_and_settings(folder: Path) -> None:
+    prepare(recipe(folder), QUIET)
+    report = (folder / "run" / "prepared" / "report.md").read_text(encoding="utf-8")
+    for rule, count in PLANTED.items():
+        assert (f"### `{rule}`: " in report) == (count > 0)
+    assert "| copy: target is the source | 5 (0.6" in report
+    assert "train.tsv:" in report
+    assert "| languages | en → it |" in report
+    assert "| data.filters.max\\_tokens | 60 |" in report
+    assert "| py3langid | " in report
+
+
+def test_dry_run_counts_the_same_without_the_rules_on_tokens_and_writes_nothing(folder: Path, tmp_path: Path) -> None:
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    rejected = tmp_path / "rejected.tsv"
+    audit = dry_run(recipe(folder), QUIET, rejected)
+    assert audit.corpora[0].removed == {rule: count for rule, count in PLANTED.items() if count and rule != "too_long"}
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+    assert len(rejected.read_text(encoding="utf-8").splitlines()) == sum(PLANTED.values()) - PLANTED["too_long"]
+
+
+def test_rejected_pairs_of_a_current_corpus_are_an_error(folder: Path, tmp_path: Path) -> None:
+    prepare(recipe(folder), QUIET)
+    with pytest.raises(ConfigError, match=r"--rejected: .* is current, .*; add --force .*, or --dry-run"):
+        prepare(recipe(folder), QUIET, rejected=tmp_path / "rejected.tsv")
+
+
+def test_rejected_pairs_do_not_replace_an_input(folder: Path) -> None:
+    with pytest.raises(ConfigError, match=r"train\.tsv: cannot write it"):
+        dry_run(recipe(folder), QUIET, folder / "train.tsv")
+
+
+def test_command_line_has_dry_run_and_rejected(folder: Path, tmp_path: Path) -> None:
+    rejected = tmp_path / "rejected.tsv"
+    result = run_command("prepare", "-c", folder / "recipe.yaml", "--dry-run", "--rejected", rejected)
+    assert result.exit_code == 0, result.output
+    assert "mismatch: other numbers or addresses" in " ".join(result.output.split())
+    assert rejected.is_file()
+
+
+def test_swapped_sides_are_an_error_with_examples(tmp_path: Path) -> None:
+    write_tsv(tmp_path / "train.tsv", [(target, source) for source, target in CLEAN])
+    content = {"name": "x", "languages": {"source": "en", "target": "it"}, "run": "run"}
+    content["data"] = {"train": [{"tsv": "train.tsv"}]}
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(content))
+    with pytest.raises(DataError, match="the sides are swapped: the source is it, the target en; ") as caught:
+        prepare(recipe(tmp_path), QUIET)
+    assert "\n    line 1: Il vecchio" in str(caught.value)
+    assert dry_run(recipe(tmp_path), QUIET).findings[0].severity == "error"
+
+
+def test_rules_that_are_not_applied_are_listed_with_the_reason(folder: Path) -> None:
+    audit = dry_run(recipe(folder, "data.filters.keep=[copy]"), QUIET)
+    assert audit.not_applied == {"copy": "data.filters.keep lists it"}
+    assert "copy" not in audit.corpora[0].removed
+
+
+def test_lines_of_random_bytes_are_filtered_or_kept(tmp_path: Path, folder: Path) -> None:
+    """10,000 lines; single invalid bytes are an error of the reader, so each line is decoded with U+FFFD."""
+    choose = random.Random(2)
+    lines = [choose.randbytes(choose.randint(0, 40)).decode("utf-8", "replace") for _ in range(20_000)]
+    lines = ["".join(c for c in line if c not in "\t\n\r") for line in lines]
+    write_tsv(tmp_path / "train.tsv", [*CLEAN, *zip(lines[::2], lines[1::2], strict=True)])
+    shutil.copy(folder / "recipe.yaml", tmp_path)
+    for name in ("valid.tsv", "test.tsv"):
+        shutil.copy(folder / name, tmp_path)
+    audit = dry_run(recipe(tmp_path), QUIET)
+    train = audit.corpora[0]
+    assert train.read == train.kept + sum(train.removed.values()) == 10_000 + len(CLEAN)
+    assert train.removed["damaged"] > 9_000
+
+
+def test_audit_of_an_older_corpus_is_none(tmp_path: Path) -> None:
+    assert Audit.read(tmp_path) is None
+    (tmp_path / "audit.json").write_text(json.dumps({"corpora": 3}))
+    assert Audit.read(tmp_path) is None
