@@ -23,10 +23,11 @@ import numpy.typing as npt
 from pydantic import TypeAdapter
 
 from nmt.config import CorpusFile, Recipe
-from nmt.text.corpus import SentencePair, read_pairs
+from nmt.text.corpus import SentencePair, read_rows
 from nmt.text.duplicates import BitSet, Digests, digests_of
 from nmt.text.filters import PairFilter, Rejected, RuleCounts
 from nmt.text.prepared import smallest_type
+from nmt.text.readers import Row
 from nmt.text.tokenizer import Tokenizers
 
 CHUNK_PAIRS = 50_000
@@ -45,9 +46,9 @@ class RawChunk(NamedTuple):
     """The name of its corpus in messages."""
     first: int
     """The number of its first pair in its corpus, from 1."""
+    lines: list[int]
     sources: list[str]
     targets: list[str]
-    lines: list[int]
     files: list[tuple[int, str]]
     """Indices of pairs in the chunk, and the file from which the pairs from there on were read."""
 
@@ -86,16 +87,22 @@ def raw_chunks(recipe: Recipe, corpora: Sequence[CorpusFile], names: Sequence[st
     """Yield the chunks of corpora; a corpus without pairs has none. Raises DataError as `read_pairs` does."""
     number = 0
     for index, (corpus, name) in enumerate(zip(corpora, names, strict=True)):
-        pairs, first = read_pairs(corpus, recipe.languages_of(corpus)), 1
-        while part := list(islice(pairs, CHUNK_PAIRS)):
-            files: list[tuple[int, str]] = []
-            for position, pair in enumerate(part):
-                if not files or pair.file != files[-1][1]:
-                    files.append((position, pair.file))
-            sources, targets = [pair.source for pair in part], [pair.target for pair in part]
-            yield RawChunk(number, index, name, first, sources, targets, [pair.line for pair in part], files)
-            first += len(part)
+        first, rows, files = 1, list[Row](), list[tuple[int, str]]()
+        for file, rows_of_file in read_rows(corpus, recipe.languages_of(corpus)):
+            files.append((len(rows), file))
+            while more := list(islice(rows_of_file, CHUNK_PAIRS - len(rows))):
+                rows += more
+                if len(rows) == CHUNK_PAIRS:
+                    yield RawChunk(number, index, name, first, *_columns(rows), files)
+                    first, number, rows, files = first + len(rows), number + 1, [], [(0, file)]
+        if rows:
+            yield RawChunk(number, index, name, first, *_columns(rows), files)
             number += 1
+
+
+def _columns(rows: Sequence[Row]) -> tuple[list[int], list[str], list[str]]:
+    lines, sources, targets = zip(*rows, strict=True)
+    return list(lines), list(sources), list(targets)
 
 
 @dataclass(frozen=True)

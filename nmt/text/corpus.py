@@ -70,10 +70,15 @@ def read_pairs(corpus: CorpusFile, languages: LanguagePair | None) -> Iterator[S
     Raises DataError, with file and line: no such file, what the format does not permit, two files that differ in their
     number of lines.
     """
-    for text in _texts(corpus, languages):
-        name = str(text.paths[0])
-        for line, source, target in _rows(text, corpus, languages):
+    for name, rows in read_rows(corpus, languages):
+        for line, source, target in rows:
             yield SentencePair(source, target, name, line)
+
+
+def read_rows(corpus: CorpusFile, languages: LanguagePair | None) -> Iterator[tuple[str, Iterator[Row]]]:
+    """Yield the name of each file of a corpus with its pairs, as `read_pairs` does, and in less time."""
+    for text in _texts(corpus, languages):
+        yield str(text.paths[0]), _rows(text, corpus, languages)
 
 
 def named_languages(corpus: CorpusFile) -> list[str]:
