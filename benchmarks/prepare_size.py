@@ -2,10 +2,10 @@
 
     python benchmarks/prepare_size.py FOLDER TEXT.tsv.gz… --pairs 2000000 --processes 2 --rounds 2 [--keep-all]
 
-Writes a corpus of so many pairs into FOLDER, made from the pairs of the given texts: each pair is one of them, or two of
-them one after the other, so that lines are realistic and mostly different. Prepares it with `nmt prepare`, and encodes
-normalized text with the trained tokenizer alone, in as many processes, in turn (A B A B). Prints the seconds of each
-stage, pairs per second, the largest sum of resident memory over all processes (PSS, sampled), and the ratio of the
+Writes a corpus of so many pairs into FOLDER, made from the pairs of the given texts: each pair is one of them, or two
+of them one after the other, so that lines are realistic and mostly different. Prepares it with `nmt prepare`, and
+encodes normalized text with the trained tokenizer alone, in as many processes, in turn (A B A B). Prints the seconds of
+each stage, pairs per second, the largest sum of resident memory over all processes (PSS, sampled), and the ratio of the
 throughputs. With `--keep-all` the rules that can be turned off are.
 """
 
