@@ -146,12 +146,13 @@ def test_python_examples_run(checkout: Path) -> None:
 
 
 def test_recipe_in_the_documentation_is_the_shipped_recipe(tmp_path: Path) -> None:
-    (shown,) = blocks("docs/training.md", "yaml")
+    shown, part = blocks("docs/training.md", "yaml")
     recipes = tmp_path / "recipes"
     recipes.mkdir()
     (recipes / "shown.yaml").write_text(shown, encoding="utf-8")
     shutil.copy(REPOSITORY / "recipes" / "demo-en-it.yaml", recipes / "shipped.yaml")
     assert load_recipe(recipes / "shown.yaml") == load_recipe(recipes / "shipped.yaml")
+    assert part in (REPOSITORY / "recipes" / "multi-demo-en-itzh.yaml").read_text(encoding="utf-8")
 
 
 def test_data_section_in_the_documentation_is_valid(tmp_path: Path) -> None:
