@@ -53,7 +53,7 @@ def _table(title: str, section: dict[str, Any]) -> Iterator[str]:
         shown = "required" if name in section.get("required", ()) else shown
         meaning = " ".join(entry["description"].split())
         values = entry.get("examples", () if is_section else [default])
-        example = "".join(f"`{name}: {_yaml(value)}`" for value in values)
+        example = ", ".join(f"`{name}: {_yaml(value)}`" for value in values)
         yield f"| `{name}` | {_type(entry)} | {shown} | {meaning} | {example} |"
     yield ""
 

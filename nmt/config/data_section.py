@@ -35,7 +35,11 @@ class Languages(Section):
 
     source: Annotated[Language, Field(examples=["en"])]
     """Language of the input."""
-    target: Annotated[OneOrMore[Language], Field(examples=["it", ["it", "zh"]])]
+    target: Annotated[
+        OneOrMore[Language],
+        Field(examples=["it", ["it", "zh"]]),
+        WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+    ]
     """Language of the translations, or a list of them: one model for several target languages."""
 
     @model_validator(mode="after")
@@ -168,9 +172,13 @@ class Data(Section):
 
     train: Annotated[tuple[CorpusFile, ...], Field(strict=False, min_length=1, examples=[[{"tsv": "train.tsv.gz"}]])]
     """Texts to train on."""
-    valid: Annotated[OneOrMore[CorpusFile], Field(examples=[{"tsv": "valid.tsv"}])] = ()
+    valid: Annotated[
+        OneOrMore[CorpusFile], Field(examples=[{"tsv": "valid.tsv"}], json_schema_extra={"default": None})
+    ] = ()
     """Text that selects the best checkpoint; not trained on. A list for several target languages, one text for each."""
-    test: Annotated[OneOrMore[CorpusFile], Field(examples=[{"tsv": "test.tsv"}])] = ()
+    test: Annotated[
+        OneOrMore[CorpusFile], Field(examples=[{"tsv": "test.tsv"}], json_schema_extra={"default": None})
+    ] = ()
     """Text for the score at the end of training; not used before. A list for several target languages, as `valid`."""
     filters: Filters = Filters()
     """Rules that exclude training pairs."""

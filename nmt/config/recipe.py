@@ -72,14 +72,6 @@ class Recipe(Section):
         if model.tied_embeddings == "all" and not self.tokenizer.shared and train.init_from is None:
             message = "all needs tokenizer.shared: true; set it to target or none"
             raise SettingError("model.tied_embeddings", message, other="tokenizer.shared")
-        longest = data.filters.max_tokens + 1
-        if model.positions == "learned" and model.max_positions < longest:
-            raise SettingError(
-                "model.max_positions",
-                f"{model.max_positions} learned positions are too few for data.filters.max_tokens: {longest - 1} and "
-                f"the end symbol; set it to {longest} or more",
-                other="model.positions",
-            )
         if self.tokenizer.type == "bpe" and (train.subword_sampling or 0) >= 1:
             raise SettingError(
                 "train.subword_sampling",
@@ -117,6 +109,21 @@ class Recipe(Section):
         untrained = [code for code in languages.target if all(self.target_of(text) != code for text in data.train)]
         if untrained and self.train.init_from is None:
             raise SettingError("languages.target", f"no text of data.train has the target language {untrained[0]}")
+        return self
+
+    @model_validator(mode="after")
+    def _positions_suffice(self) -> Self:
+        data, model = self.data, self.model
+        tags = max(len(self.tags_of(corpus)) for corpus in data.prepared_texts.values())
+        longest = data.filters.max_tokens + tags + 1
+        if model.positions == "learned" and model.max_positions < longest:
+            before = f", {tags} tags" if tags > 1 else ", a tag" if tags else ""
+            raise SettingError(
+                "model.max_positions",
+                f"{model.max_positions} learned positions are too few for data.filters.max_tokens: "
+                f"{data.filters.max_tokens}{before} and the end symbol; set it to {longest} or more",
+                other="model.positions",
+            )
         return self
 
     @model_validator(mode="after")

@@ -56,11 +56,11 @@ def _as_written(values: tuple[Any, ...], serialize: SerializerFunctionWrapHandle
 
 
 class _OneOrMoreSchema:
-    """The JSON schema of `OneOrMore`: an entry, or a list of entries."""
+    """The JSON schema of `OneOrMore`: an entry, a list of entries, or nothing."""
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         entries = handler(schema)
-        return {"anyOf": [entries["items"], entries]}
+        return {"anyOf": [entries["items"], entries, {"type": "null"}]}
 
 
 Entry = TypeVar("Entry")

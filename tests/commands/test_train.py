@@ -489,11 +489,3 @@ def test_another_prepared_corpus_than_that_of_rank_0_is_refused(
     monkeypatch.setattr("nmt.system.distributed.on_rank_zero", lambda work: "the fingerprint of another corpus")
     with pytest.raises(DataError, match=r"prepared: rank 0 finds another corpus there .* that all machines share"):
         train_run(texts, tmp_path / "run")
-
-
-def test_another_prepared_corpus_than_that_of_rank_0_is_refused(
-    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("nmt.system.distributed.on_rank_zero", lambda work: "the fingerprint of another corpus")
-    with pytest.raises(DataError, match=r"prepared: rank 0 finds another corpus there .* a disk that all machines share"):
-        train_run(texts, tmp_path / "run")

@@ -741,3 +741,11 @@ def test_protected_symbols_are_checked(path: Path, symbols: str, message: str | 
         assert load(path, text).tokenizer.symbols == ("{0}", "<b>")
     else:
         assert any(message in problem for problem in problems(path, text))
+
+
+def test_learned_positions_include_tags(path: Path) -> None:
+    """An English sentence of 256 tokens begins with the tags of its language and of its text."""
+    text = f"{SEVERAL}model: {{positions: learned, max_positions: 258}}\n"
+    (problem,) = problems(path, text)
+    assert "256, 2 tags and the end symbol; set it to 259 or more" in problem
+    assert load(path, text.replace("258", "259")).model.max_positions == 259

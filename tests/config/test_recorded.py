@@ -66,12 +66,6 @@ def test_recipe_beside_a_folder_named_checkpoints_is_not_that_of_a_run(old_run: 
         load_recipe(old_run / "recipe.yaml")
 
 
-def test_recipe_beside_a_folder_named_checkpoints_is_not_that_of_a_run(old_run: Path) -> None:
-    (old_run / "checkpoints").mkdir()
-    with pytest.raises(ConfigError, match=r"tokenizer\.size: renamed to tokenizer\.vocab_size"):
-        load_recipe(old_run / "recipe.yaml")
-
-
 def test_old_names_in_an_override_are_refused_with_the_new_names(old_run: Path) -> None:
     text = (old_run / "recipe.yaml").read_text().replace("size:", "vocab_size:").replace("weight:", "oversample:")
     text = text.replace("{duplicates: true, copies: true}", "{}").replace(", parallel: replicate", "")

@@ -342,26 +342,6 @@ def test_foreign_file_in_the_run_is_reported_by_all_ranks(ranks: Ranks, tmp_path
     assert lines[:3] == [lines[0]] * 2 + [""]
 
 
-FAILING_PREPARATION = """
-import nmt.commands.train
-from nmt.errors import DataError
-from nmt.system import distributed
-
-def fail(recipe, console):
-    assert distributed.rank() == 0
-    raise DataError("train.tsv:3: found no tab")
-
-nmt.commands.train.prepare = fail
-"""
-
-
-def test_only_rank_0_prepares_and_its_error_ends_all_ranks(ranks: Ranks, tmp_path: Path) -> None:
-    with pytest.raises(AssertionError) as failed:
-        ranks.train(2, tmp_path / "run", patch=FAILING_PREPARATION)
-    assert str(failed.value).count("error: train.tsv:3: found no tab") == 2
-    assert "connection" not in str(failed.value)
-
-
 FAULTY = '''
 """Faults of the second process: its memory is too small for a batch, and a loss is not finite."""
 

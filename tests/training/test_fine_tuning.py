@@ -14,7 +14,7 @@ from nmt.config import ModelSettings, Recipe, load_recipe
 from nmt.errors import ConfigError, ModelError
 from nmt.model.checkpoint import load_model
 from nmt.model.transformer import Transformer
-from nmt.training.initialization import freeze, initial_model, initial_model
+from nmt.training.initialization import freeze, initial_model
 from tests.builders import reversal_pairs, write_tsv
 from tests.training.runs import (
     QUIET,
@@ -177,14 +177,4 @@ def test_init_from_with_too_few_weights_is_refused_before_the_model_is_built(
     larger = chosen.model_copy(update={"model": chosen.model.model_copy(update={"encoder_layers": 999})})
     monkeypatch.setattr("nmt.training.initialization.Transformer", None)
     with pytest.raises(ModelError, match=r"best/config\.json: model: its sizes and the tokenizer need [\d,]+ weights"):
-        initial_model(larger, load_model(uninterrupted / "best", torch.device("cpu")).tokenizers)
-
-
-def test_init_from_with_too_few_weights_is_refused_before_the_model_is_built(
-    uninterrupted: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    chosen = fine_tuning(texts, tmp_path, uninterrupted)
-    larger = chosen.model_copy(update={"model": chosen.model.model_copy(update={"encoder_layers": 999})})
-    monkeypatch.setattr("nmt.training.initialization.Transformer", None)
-    with pytest.raises(ModelError, match=r"best/config\.json: model: its sizes and the tokenizer need [\d,]+ weights, but"):
         initial_model(larger, load_model(uninterrupted / "best", torch.device("cpu")).tokenizers)

@@ -313,14 +313,6 @@ def test_links_left_by_a_killed_process_are_removed(run: RunDirectory, name: str
     assert sorted(path.name for path in run.path.iterdir()) == ["checkpoints", "recipe.yaml", "run.json"]
 
 
-@pytest.mark.parametrize("name", [".last.partial", ".best.partial", ".last.0123456789abcdef"])
-def test_links_left_by_a_killed_process_are_removed(run: RunDirectory, name: str) -> None:
-    """Links with random names are of version 0.1.0."""
-    (run.path / name).symlink_to("checkpoints")
-    run.open(recipe(run.path))
-    assert sorted(path.name for path in run.path.iterdir()) == ["checkpoints", "recipe.yaml", "run.json"]
-
-
 def write_progress(directory: Path, content: object) -> None:
     (directory / "progress.json").write_text(json.dumps(content))
     seal_again(directory)

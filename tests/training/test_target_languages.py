@@ -183,3 +183,10 @@ def test_shares_of_corpora_follow_the_temperature(temperature: float) -> None:
 
 def test_corpus_without_pairs_has_no_share() -> None:
     assert balancing_weights([0, 10], 5.0) == [1.0, 1.0]
+
+
+def test_finished_run_continues_with_the_same_recipe_only(recipe: Recipe, outcome: Outcome) -> None:
+    assert train(recipe, QUIET).step == outcome.step
+    other = load_recipe(recipe.run.parent / "recipe.yaml", ["data.temperature=5"])
+    with pytest.raises(ConfigError, match=r"data\.temperature: was 1\.0, now 5\.0"):
+        train(other, QUIET)
