@@ -18,6 +18,7 @@ from nmt.text.audit_report import count_rows
 from nmt.text.chunks import KeptChunk
 from nmt.text.coverage import coverage_rows, misfits
 from nmt.text.filters import HeldOutText, Rejected
+from nmt.text.language_check import check_languages
 from nmt.text.overlap import Overlap
 from nmt.text.preparation import (
     Shard,
@@ -57,6 +58,7 @@ def prepare(
     if isinstance(found, str):
         _check_rejected(recipe, rejected)
         check_readable({**input_files(recipe), **files_of_test_text(recipe)})
+        check_languages(recipe)
         with _sole_writer(directory, console):
             if not force:  # another process may have prepared it meanwhile
                 found = _current_corpus(recipe, verify)

@@ -182,6 +182,8 @@ class Data(Section):
     """Text for the score at the end of training; not used before. A list for several target languages, as `valid`."""
     filters: Filters = Filters()
     """Rules that exclude training pairs."""
+    accept_any_language: bool = False
+    """Prepare text that is certainly not in the languages of the recipe, which is an error otherwise."""
     temperature: Annotated[float, Field(ge=1, le=100)] = 1.0
     """Temperature T that balances the training texts: a text of n pairs has a share of an epoch in proportion to
     n^(1/T), times its `oversample` (Arivazhagan et al. 2019). 1 keeps the texts as they are, 5 is common for texts of

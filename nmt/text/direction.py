@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from nmt.errors import ConfigError
 from nmt.text.identification import Line, detected, examples, found_instead
@@ -75,41 +76,67 @@ def checked_direction(
         raise ConfigError(
             f"{files[0]}: neither the names of the files nor the text show the languages; state them: --languages en-it"
         )
-    problem = _mismatch(direction, files, profile)
-    if problem is None or direction.origin == _OPTION:
-        return direction, problem
-    raise ConfigError(problem)
+    problem = mismatch(direction, places_of(files), profile)
+    if problem is None:
+        return direction, None
+    explained = _explained(problem, direction, files)
+    if direction.origin == _OPTION:
+        return direction, explained
+    raise ConfigError(explained)
 
 
-def _mismatch(direction: Direction, files: Sequence[Path], profile: TextProfile) -> str | None:
-    """Return what shows that a text is not in its languages, and what to do; None if nothing does."""
+class Mismatch(NamedTuple):
+    """What shows that a text is not in its languages."""
+
+    evidence: str
+    """A line for each wrong side, each followed by lines of the text."""
+    found: tuple[str, str]
+    """The languages or scripts of the sides as they are."""
+    swapped: bool
+    """Whether each side is in the language of the other."""
+
+
+def mismatch(direction: Direction, places: Sequence[str], profile: TextProfile) -> Mismatch | None:
+    """Return what shows that a text is not in its languages, None if nothing does. `places` name its two sides."""
     codes = (direction.source, direction.target)
     sides = [profile.lines(0), profile.lines(1)]
     found = [found_instead(lines, code) for lines, code in zip(sides, codes, strict=True)]
     if found == [None, None]:
         return None
     parts = []
-    for side, (code, other) in enumerate(zip(codes, found, strict=True)):
+    for lines, place, code, other in zip(sides, places, codes, found, strict=True):
         if other is not None:
-            place = f"{files[side]}" if len(files) == 2 else f"{files[0]}, {('source', 'target')[side]}"
-            shown = [f"    line {line.number}: {_cut(line)}" for line in examples(sides[side], code)]
+            shown = [f"    line {line.number}: {_cut(line)}" for line in examples(lines, code)]
             parts.append("\n".join([f"  {place}: expected {code} ({direction.origin}), found {other}:", *shown]))
     swapped = all(
         other is not None and primary_code(other) == primary_code(code)
         for other, code in zip(found, reversed(codes), strict=True)
     )
-    actual = "-".join(other or code for other, code in zip(found, codes, strict=True))
-    if swapped:
+    return Mismatch("\n".join(parts), (found[0] or codes[0], found[1] or codes[1]), swapped)
+
+
+def places_of(files: Sequence[Path]) -> tuple[str, str]:
+    """Return the names of the sides of a text for messages."""
+    if len(files) == 2:
+        return str(files[0]), str(files[1])
+    return f"{files[0]}, source", f"{files[0]}, target"
+
+
+def _explained(problem: Mismatch, direction: Direction, files: Sequence[Path]) -> str:
+    """Return the mismatch and what to do."""
+    stated = f"{direction.source}-{direction.target}"
+    if problem.swapped:
         order = f"{files[1]} {files[0]}" if len(files) == 2 else "a file with the sides in the other order"
         advice = (
-            f"The sides are swapped. For {codes[0]} to {codes[1]}, give {order} --languages {'-'.join(codes)}; "
-            f"for {codes[1]} to {codes[0]}, give the same files and --languages {actual}"
+            f"The sides are swapped. For {direction.source} to {direction.target}, give {order} --languages {stated}; "
+            f"for {direction.target} to {direction.source}, give the same files and --languages "
+            f"{'-'.join(problem.found)}"
         )
     elif direction.origin == _OPTION:
         advice = "The languages are taken as stated"
     else:
-        advice = f"Give the right files, or state the languages, which are then used: --languages {'-'.join(codes)}"
-    return "\n".join(["the text is not in its languages:", *parts, advice])
+        advice = f"Give the right files, or state the languages, which are then used: --languages {stated}"
+    return "\n".join(["the text is not in its languages:", problem.evidence, advice])
 
 
 def _shown_direction(profile: TextProfile) -> Direction | None:

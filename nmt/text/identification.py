@@ -47,7 +47,7 @@ _FREQUENT = {
 FREQUENT_WORDS = {code: frozenset(words.split()) for code, words in _FREQUENT.items()}
 _WORD = re.compile(r"[^\W\d_]+")
 _LEAST_WORDS = 100  # of the sample; with fewer there is no conclusion
-_LEAST_SHARE = 0.1  # of frequent words; less is no running text in any of the languages
+_LEAST_SHARE = 0.15  # of frequent words; less is no running text in any of the languages
 _CLEAR = 0.6  # a share below this part of another language's is a mismatch
 _ALONE = 0.75  # a language is detected if the shares of all others are below this part of its share
 _OWN_SCRIPT, _LATIN_SCRIPT = 0.2, 0.5  # least share of letters; text in other scripts has many Latin names and terms
@@ -81,7 +81,7 @@ def found_instead(lines: Sequence[Line], code: str) -> str | None:
     if own is None or not shares or max(shares.values()) < _LEAST_SHARE:
         return None
     best = max(shares, key=lambda language: shares[language])
-    return best if own < _CLEAR * shares[best] else None
+    return best if own < _CLEAR * shares[best] and detected(lines) == best else None
 
 
 def detected(lines: Sequence[Line]) -> str | None:

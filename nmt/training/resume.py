@@ -21,8 +21,8 @@ from nmt.training.run import RunDirectory, check_whole, ignore
 
 # keys, with all below them, that do not change any update; train.stop.steps does under a schedule that ends there
 _FREE_TO_CHANGE = (
-    "name", "run", "prepared", "runtime", "decode", "data.test", "train.stop", "train.log_every",
-    "train.validate_every", "train.keep_best", "train.keep_last", "train.tensorboard",
+    "name", "run", "prepared", "runtime", "decode", "data.test", "data.accept_any_language", "train.stop",
+    "train.log_every", "train.validate_every", "train.keep_best", "train.keep_last", "train.tensorboard",
 )  # fmt: skip
 
 
