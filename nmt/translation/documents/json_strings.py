@@ -93,9 +93,7 @@ def _check(content: Content, text: str, start: int) -> object:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        line = content.line_number(start + error.pos)
-        column = start + error.pos - content.lines[line - 1].start + 1 if content.lines else 1
-        raise content.error(start + error.pos, f"not JSON: {error.msg} at column {column}") from None
+        raise content.error(start + error.pos, f"not JSON: {error.msg} at column {error.colno}") from None
     except RecursionError:
         raise content.error(start, "not JSON that can be read: nested too deeply") from None
 

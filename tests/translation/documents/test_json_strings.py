@@ -70,6 +70,7 @@ def test_key_limits_what_is_translated() -> None:
     [
         ('{\n "a": "b",\n}', "a.json:3: not JSON: Expecting property name"),
         ('{"a": "b', "a.json:1: not JSON: Unterminated string starting at at column 7"),
+        ('{"a": 1,\n', "a.json:2: not JSON: Expecting property name enclosed in double quotes at column 1"),
         ("", "a.json:1: not JSON: Expecting value at column 1"),
         ('["a"] ["b"]', "a.json:1: not JSON: Extra data at column 7"),
         ("[" * 100_000, "a.json:1: not JSON that can be read: nested too deeply"),
