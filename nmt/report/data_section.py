@@ -8,10 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from nmt.errors import DataError, NMTError
+from nmt.report.audit_tables import filter_tables
 from nmt.report.charts import Chart, Series, bar_chart, histogram, line_chart, short
 from nmt.report.page import Section, definitions, escape, table
 from nmt.report.run_records import RunRecords
-from nmt.text.filters import RULES
+from nmt.text.audit import Audit
 from nmt.text.languages import target_language
 from nmt.text.prepared import Manifest, PreparedCorpus, Sentences, TokenStore
 from nmt.text.tokenizer import Tokenizer
@@ -37,7 +38,8 @@ def data_section(run: RunRecords) -> Section:
         text = f"The prepared corpus of this run cannot be read, so nothing is known about its text: {error}."
         return Section("data", "Data", f'<p class="warning">{escape(text)}</p>')
     charts = _charts(corpus.manifest, sides)
-    return Section("data", "Data", _html(corpus.manifest, sides, charts), charts)
+    rules = filter_tables(corpus.manifest, Audit.read(directory))
+    return Section("data", "Data", _html(corpus.manifest, sides, charts, rules), charts)
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ def _pieces_per_word(sentences: Sentences, tokenizer: Tokenizer) -> npt.NDArray[
     return np.array(ratios)
 
 
-def _html(manifest: Manifest, sides: Sequence[_Side], charts: dict[str, Chart]) -> str:
+def _html(manifest: Manifest, sides: Sequence[_Side], charts: dict[str, Chart], rules: str) -> str:
     train, sample = manifest.train, len(sides[0].lengths)
     dropped = train.read - train.kept
     items = [
@@ -117,21 +119,9 @@ def _html(manifest: Manifest, sides: Sequence[_Side], charts: dict[str, Chart]) 
     overlaps = "".join(f'<p class="warning">{escape(str(one))}</p>' for one in manifest.overlaps if one.sources)
     places = "".join(f'<div data-chart="{name}"></div>' for name in charts)
     return (
-        f"{definitions(items)}{overlaps}<h3>Filters</h3>{_filters(manifest)}<h3>Lengths and pieces</h3>"
+        f"{definitions(items)}{overlaps}<h3>Filters</h3>{rules}<h3>Lengths and pieces</h3>"
         f'<p>{note}</p><div class="charts">{places}</div><h3>Vocabulary</h3>{_vocabulary(manifest, sides)}'
     )
-
-
-def _filters(manifest: Manifest) -> str:
-    """Return a table of the pairs read, dropped by each rule, and kept."""
-    splits = [("training", manifest.train)]
-    if manifest.valid is not None:
-        splits.append(("validation", manifest.valid))
-    rows: list[tuple[str | int, ...]] = [("read", "", *(split.read for _, split in splits))]
-    for rule, meaning in RULES.items():
-        rows.append((f"dropped: {rule}", meaning, *(split.refused.get(rule, 0) for _, split in splits)))
-    rows.append(("kept", "", *(split.kept for _, split in splits)))
-    return table(("pairs", "rule", *(name for name, _ in splits)), rows)
 
 
 def _vocabulary(manifest: Manifest, sides: Sequence[_Side]) -> str:

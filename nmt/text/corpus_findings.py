@@ -22,7 +22,7 @@ from nmt.text.languages import primary_code, script_of
 from nmt.text.near_duplicates import NearDuplicates
 from nmt.text.normalize import join_unspaced, normalize
 
-Severity = Literal["note", "warning", "error"]
+Severity = Literal["note", "warning"]
 
 _PAIRS_READ = 400_000
 _SAMPLE = 10_000  # of those pairs; at least half as many, if there are so many
@@ -46,7 +46,7 @@ class Finding:
     text: str
     examples: tuple[str, ...] = ()
     severity: Severity = "warning"
-    """Training on a corpus with an error makes no sense; a note needs nothing to be done."""
+    """A note needs nothing to be done."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def _language_findings(corpus: str, languages: LanguagePair, sample: list[Senten
     examples = tuple(f"{place(pair)}: {pair.source} | {pair.target}" for pair in sample[:_EXAMPLES])
     if [code and primary_code(code) for code in other] == [primary_code(code) for code in reversed(languages)]:
         text = f"the sides are swapped: the source is {other[0]}, the target {other[1]}"
-        return [Finding(corpus, f"{text}; exchange the columns or files", examples, "error")]
+        return [Finding(corpus, f"{text}; exchange the columns or files", examples)]
     return [
         Finding(corpus, f"the {name} ({code}) is in another language: {found}", examples)
         for name, code, found in zip(("source", "target"), languages, other, strict=True)

@@ -43,7 +43,6 @@ from nmt.text.chunks import (
     raw_chunks,
 )
 from nmt.text.corpus import SentencePair, read_pairs, text_files
-from nmt.text.corpus_findings import Finding
 from nmt.text.duplicates import BitSet, find_repeated
 from nmt.text.filters import RULES, HeldOutText, PairFilter, RuleCounts
 from nmt.text.filters.rule_counts import total_removed
@@ -155,7 +154,6 @@ def write_corpus(recipe: Recipe, work: Path, directory: Path, console: Console) 
     valid_texts = [pairs_of(recipe, [corpus]) for corpus in recipe.data.valid]
     valid_pairs, test_pairs = list(chain.from_iterable(valid_texts)), pairs_of(recipe, recipe.data.test)
     text = training_text(recipe, work, valid_pairs, test_pairs, console)
-    found = unusual(recipe, valid_pairs, test_pairs)
 
     filtered = summary(text, filter_chunks(text))
     repeated = find_repetitions(text, filtered)
@@ -178,6 +176,7 @@ def write_corpus(recipe: Recipe, work: Path, directory: Path, console: Console) 
 
     settings, digests = provenance.recorded_settings(recipe), provenance.digests(inputs)
     sizes = (len(tokenizers.source), len(tokenizers.target))
+    found = corpus_findings(recipe, (HeldOutText("validation", valid_pairs), HeldOutText("test", test_pairs)))
     audit = make_audit(recipe, counts, found, text.rules)
     audit.write(directory)
     write_report(audit, directory, settings_shown(recipe))
@@ -224,14 +223,6 @@ def prepare_shard(
 def pairs_of(recipe: Recipe, corpora: Iterable[CorpusFile]) -> list[SentencePair]:
     """Return the pairs of small texts."""
     return [pair for corpus in corpora for pair in read_pairs(corpus, recipe.languages_of(corpus))]
-
-
-def unusual(recipe: Recipe, valid: Sequence[SentencePair], test: Sequence[SentencePair]) -> list[Finding]:
-    """Return what is unusual about the corpora. Raises DataError where training on them makes no sense."""
-    found = corpus_findings(recipe, (HeldOutText("validation", valid), HeldOutText("test", test)))
-    if errors := [finding for finding in found if finding.severity == "error"]:
-        raise DataError("\n".join("\n    ".join([f"{one.corpus}: {one.text}", *one.examples]) for one in errors))
-    return found
 
 
 def training_text(

@@ -11,7 +11,7 @@ import yaml
 
 from nmt.commands.prepare import dry_run, prepare
 from nmt.config import Recipe, load_recipe
-from nmt.errors import ConfigError, DataError
+from nmt.errors import ConfigError
 from nmt.system.console import Console
 from nmt.text.audit import Audit
 from nmt.text.filters import RULES
@@ -172,15 +172,15 @@ def test_command_line_has_dry_run_and_rejected(folder: Path, tmp_path: Path) -> 
     assert rejected.is_file()
 
 
-def test_swapped_sides_are_an_error_with_examples(tmp_path: Path) -> None:
+def test_swapped_sides_are_a_finding_with_examples(tmp_path: Path) -> None:
     write_tsv(tmp_path / "train.tsv", [(target, source) for source, target in CLEAN])
     content = {"name": "x", "languages": {"source": "en", "target": "it"}, "run": "run"}
     content["data"] = {"train": [{"tsv": "train.tsv"}]}
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(content))
-    with pytest.raises(DataError, match="the sides are swapped: the source is it, the target en; ") as caught:
-        prepare(recipe(tmp_path), QUIET)
-    assert "\n    line 1: Il vecchio" in str(caught.value)
-    assert dry_run(recipe(tmp_path), QUIET).findings[0].severity == "error"
+    found = dry_run(recipe(tmp_path), QUIET).findings[0]
+    assert found.corpus == "data.train.0: train.tsv"
+    assert found.text == "the sides are swapped: the source is it, the target en; exchange the columns or files"
+    assert found.examples[0].startswith("line 1: Il vecchio")
 
 
 def test_rules_that_are_not_applied_are_listed_with_the_reason(folder: Path) -> None:

@@ -1,0 +1,114 @@
+"""Findings about whole corpora: each property planted in text that has none."""
+
+import random
+import re
+from itertools import pairwise
+
+import pytest
+
+from nmt.config import LanguagePair
+from nmt.text.corpus import SentencePair
+from nmt.text.corpus_findings import Beginning, Finding, findings, rule_findings
+from nmt.text.filters import HeldOutText, RuleCounts
+
+ENGLISH = ["The old man reads a book in the garden.", "My sister doesn't like it, but she has to go there.",
+           "What is the name of your friend?", "I think that they were at the market, too.",
+           "He was with her when it happened."]  # fmt: skip
+ITALIAN = ["Il vecchio legge un libro nel giardino.", "A mia sorella non piace, ma ci deve andare.",
+           "Come si chiama il tuo amico?", "Penso che anche loro fossero al mercato.",
+           "Era con lei quando è successo."]  # fmt: skip
+CHINESE = ["老人在花园里看书，这个国家很美。", "我姐姐不喜欢，但是她得去。", "你朋友叫什么名字？",
+           "我想他们也在市场里。", "事情发生的时候他和她在一起。"]  # fmt: skip
+TRADITIONAL = ["老人在花園裡看書，這個國家很美。", "我姐姐不喜歡，但是她得去。", "你朋友叫什麼名字？",
+               "我想他們也在市場裡。", "事情發生的時候他和她在一起。"]  # fmt: skip
+
+
+def found(sources: list[str], targets: list[str], target: str = "it", held_out: str = "") -> list[Finding]:
+    """Return the findings about a text whose lines have one to four of the sentences."""
+    choose = random.Random(1)
+    lines = [choose.choices(range(5), k=choose.randint(1, 4)) for _ in range(500)]
+    pairs = [
+        SentencePair(" ".join(sources[i] for i in line), " ".join(targets[i] for i in line), "train.tsv", number)
+        for number, line in enumerate(lines, start=1)
+    ]
+    texts = [HeldOutText("test", [SentencePair(held_out, "x")])]
+    return findings("train.tsv", LanguagePair("en", target), Beginning.of(pairs), texts)
+
+
+@pytest.mark.parametrize(("target", "lines"), [("it", ITALIAN), ("zh", CHINESE), ("zh-Hant", TRADITIONAL)])
+def test_clean_text_has_no_finding(target: str, lines: list[str]) -> None:
+    assert found(ENGLISH, lines, target, "Something else entirely.") == []
+
+
+def test_small_letters_are_found() -> None:
+    (finding,) = found(ENGLISH, list(map(str.lower, ITALIAN)))
+    assert finding.text.startswith("the target (it) has no capital letters: ")
+    assert finding.examples[0].startswith("line 1: ")
+
+
+def test_tokenized_text_is_found() -> None:
+    tokenized = [
+        line.replace(",", " ,").replace(".", " .").replace("?", " ?").replace("n't", " n't") for line in ENGLISH
+    ]
+    (finding,) = found(tokenized, ITALIAN)
+    assert finding.text.startswith("the source (en) is tokenized in 100% of the lines: ")
+
+
+def test_spaces_between_chinese_characters_are_found() -> None:
+    (finding,) = found(ENGLISH, [" ".join(line) for line in CHINESE], "zh")
+    assert (
+        finding.text
+        == "the target (zh) has spaces between its characters or words in 100% of the lines: they are removed"
+    )
+    assert finding.severity == "note"
+
+
+@pytest.mark.parametrize(
+    ("target", "lines", "variant"), [("zh", TRADITIONAL, "Traditional"), ("zh-Hant", CHINESE, "Simplified")]
+)
+def test_the_other_variant_of_chinese_is_found(target: str, lines: list[str], variant: str) -> None:
+    (finding,) = found(ENGLISH, lines, target)
+    assert finding.text.startswith(f"the target ({target}) is {variant} Chinese in 100% of the lines: ")
+
+
+def test_swapped_sides_are_found() -> None:
+    assert found(ITALIAN, ENGLISH)[0].text.startswith("the sides are swapped: the source is it, the target en; ")
+
+
+def test_another_language_is_found() -> None:
+    assert found(ENGLISH, ENGLISH[1:] + ENGLISH[:1])[0].text == "the target (it) is in another language: en"
+
+
+def test_sentences_like_held_out_ones_are_found() -> None:
+    (finding,) = found(ENGLISH, ITALIAN, held_out="The old man reads a book in that garden.")
+    assert re.match(r"[\d.]+% of the sources resemble a validation or test sentence", finding.text)
+
+
+def test_lines_that_stop_corresponding_are_found() -> None:
+    choose = random.Random(1)
+    lengths = [choose.randint(5, 120) for _ in range(600)]
+    targets = [max(1, round(length * choose.uniform(0.9, 1.3))) for length in lengths]
+    del lengths[300]
+    pairs = [
+        SentencePair("A" * source, "B" * target, "train.tsv", number)
+        for number, (source, target) in enumerate(zip(lengths, targets, strict=False), start=1)
+    ]
+    texts = [finding.text for finding in findings("x", LanguagePair("en", "it"), Beginning.of(pairs))]
+    assert any(text.startswith("the lengths of both sides stop corresponding at about pair 30") for text in texts)
+
+
+def test_rules_that_remove_many_pairs_are_found() -> None:
+    counts = RuleCounts("train.tsv", read=1000)
+    counts.removed.update({"script": 134, "copy": 9})
+    (finding,) = rule_findings("train.tsv", counts)
+    assert finding.text == "13.4% of the pairs: not in the script of its language (rule script)"
+
+
+def test_sample_is_spread_over_the_text() -> None:
+    pairs = [SentencePair("a", "b", "train.tsv", number) for number in range(1, 50_001)]
+    beginning = Beginning.of(pairs)
+    assert len(beginning.lengths[0]) == 50_000
+    lines = [pair.line for pair in beginning.sample]
+    assert 10_000 <= len(lines) < 20_000
+    assert {after - before for before, after in pairwise(lines)} == {4}
+    assert lines[-1] > 49_990
