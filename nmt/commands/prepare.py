@@ -57,8 +57,7 @@ def prepare(
     found = "--force" if force else _current_corpus(recipe, verify)
     if isinstance(found, str):
         _check_rejected(recipe, rejected)
-        check_readable({**input_files(recipe), **files_of_test_text(recipe)})
-        check_languages(recipe)
+        _check_texts(recipe)
         with _sole_writer(directory, console):
             if not force:  # another process may have prepared it meanwhile
                 found = _current_corpus(recipe, verify)
@@ -116,7 +115,7 @@ def dry_run(recipe: Recipe, console: Console, rejected: Path | None = None) -> A
     The rules on tokens need a tokenizer, and are not applied. Raises as `prepare` does for the text.
     """
     _check_rejected(recipe, rejected)
-    check_readable({**input_files(recipe), **files_of_test_text(recipe)})
+    _check_texts(recipe)
     with TemporaryDirectory() as folder:
         audit, removed = _audit_text(recipe, Path(folder), console)
         show_audit(audit, console)
@@ -144,6 +143,12 @@ def _audit_text(recipe: Recipe, work: Path, console: Console) -> tuple[Audit, It
         valid_text = validation_text(recipe, work, test_pairs, console)
         counts = [*counts, *summary(valid_text, filter_chunks(valid_text)).counts]
     return make_audit(recipe, counts, found, text.rules), rejected_pairs(text.folder, repeated)
+
+
+def _check_texts(recipe: Recipe) -> None:
+    """Raise DataError for a text that cannot be read, or that is not in its languages."""
+    check_readable({**input_files(recipe), **files_of_test_text(recipe)})
+    check_languages(recipe)
 
 
 def _check_rejected(recipe: Recipe, rejected: Path | None) -> None:
@@ -182,7 +187,7 @@ def prepare_shard(recipe: Recipe, console: Console, shard: Shard) -> None:
     if isinstance(_current_corpus(recipe, verify=False), PreparedCorpus):
         console.info(f"{directory}: the prepared corpus is current")
         return
-    check_readable({**input_files(recipe), **files_of_test_text(recipe)})
+    _check_texts(recipe)
     alone = partial(_sole_writer, directory, console)
     with alone():
         work = open_work_directory(recipe)
