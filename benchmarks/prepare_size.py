@@ -5,8 +5,8 @@
 Writes a corpus of so many pairs into FOLDER, made from the pairs of the given texts: each pair is one of them, or two
 of them one after the other, so that lines are realistic and mostly different. Prepares it with `nmt prepare`, and
 encodes normalized text with the trained tokenizer alone, in as many processes, in turn (A B A B). Prints the seconds of
-each stage, pairs per second, the largest sum of resident memory over all processes (PSS, sampled), and the ratio of the
-throughputs. With `--keep-all` the rules that can be turned off are.
+each stage, pairs per second, the largest sum of resident memory over all processes (PSS, sampled), the ratio of the
+throughputs, and CPU times, which other programs on the machine affect less. With `--keep-all` the rules that can be turned off are.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import gzip
 import json
 import os
 import random
+import resource
 import shutil
 import subprocess
 import sys
@@ -91,6 +92,12 @@ def memory_of(process: int) -> int:
     return total
 
 
+def cpu_seconds() -> float:
+    """Return the CPU time of all processes that were started and have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
 def prepare(recipe: Path) -> tuple[float, int, dict[str, float]]:
     """Prepare a corpus; return the seconds, the largest memory, and the seconds at which each message came."""
     command = [sys.executable, "-m", "nmt", "prepare", "-c", str(recipe), "--force"]
@@ -163,9 +170,12 @@ def main() -> None:
     normalized = settings.folder / "normalized"
     alone_pairs = write_normalized(corpus, normalized)
     for _ in range(settings.rounds):
+        before = cpu_seconds()
         seconds, memory, stages = prepare(recipe)
+        middle = cpu_seconds()
         tokenizer = settings.folder / "prepared" / "tokenizer.model"
         alone = encode_alone(normalized, tokenizer, settings.processes) * settings.pairs / alone_pairs
+        alone_cpu = (cpu_seconds() - middle) * settings.pairs / alone_pairs
         result = {
             "pairs": settings.pairs,
             "prepare_seconds": round(seconds, 1),
@@ -173,6 +183,8 @@ def main() -> None:
             "largest_memory_mib": round(memory / 2**20),
             "encoding_alone_seconds": round(alone, 1),
             "ratio": round(alone / seconds, 3),
+            "cpu_seconds": round(middle - before, 1),
+            "encoding_alone_cpu_seconds": round(alone_cpu, 1),
             "stages": stages,
         }
         print(json.dumps(result), flush=True)

@@ -40,7 +40,7 @@ def why_stale(recipe: Recipe) -> str | None:
         return str(error)
     before, now = manifest.settings, recorded_settings(recipe)
     for key, corpus in recipe.data.prepared_texts.items():
-        if corpus.tag is not None and corpus.tag not in before["tags"]:
+        if corpus.tag is not None and corpus.tag not in before["tags"] and recipe.train.init_from is None:
             return f'{key}.tag: the tokenizer was trained without the tag "{corpus.tag}"'
     changed_setting = next(differences(before, {**now, "tags": before["tags"]}), None)
     if changed_setting is not None:
