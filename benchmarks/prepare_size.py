@@ -6,7 +6,8 @@ Writes a corpus of so many pairs into FOLDER, made from the pairs of the given t
 of them one after the other, so that lines are realistic and mostly different. Prepares it with `nmt prepare`, and
 encodes normalized text with the trained tokenizer alone, in as many processes, in turn (A B A B). Prints the seconds of
 each stage, pairs per second, the largest sum of resident memory over all processes (PSS, sampled), the ratio of the
-throughputs, and CPU times, which other programs on the machine affect less. With `--keep-all` the rules that can be turned off are.
+throughputs, and CPU times, which other programs on the machine affect less. With `--keep-all` the rules that can be
+turned off are.
 """
 
 import argparse

@@ -11,9 +11,9 @@ import os
 import secrets
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
+from itertools import compress, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 from zipfile import BadZipFile
@@ -80,7 +80,7 @@ class EncodedRecord:
     """Tokens, characters, and characters without a piece of the source and the target side."""
 
 
-_KEPT, _ENCODED = TypeAdapter(KeptRecord), TypeAdapter(EncodedRecord)
+_KEPT, _ENCODED, _REJECTED = TypeAdapter(KeptRecord), TypeAdapter(EncodedRecord), TypeAdapter(list[Rejected])
 
 
 def raw_chunks(recipe: Recipe, corpora: Sequence[CorpusFile], names: Sequence[str]) -> Iterator[RawChunk]:
@@ -105,6 +105,23 @@ def _columns(rows: Sequence[Row]) -> tuple[list[int], list[str], list[str]]:
     return list(lines), list(sources), list(targets)
 
 
+@dataclass
+class Removed:
+    """The pairs of a chunk that rules remove, and their counts with a few examples."""
+
+    counts: RuleCounts
+    pairs: list[Rejected] = field(default_factory=list)
+
+    def add(self, rejected: Rejected) -> None:
+        """Add a pair."""
+        self.counts.add(rejected)
+        self.pairs.append(rejected)
+
+    def as_json(self) -> npt.NDArray[np.uint8]:
+        """Return the pairs as the bytes of a JSON text."""
+        return np.frombuffer(_REJECTED.dump_json(self.pairs), dtype=np.uint8)
+
+
 @dataclass(frozen=True)
 class TextRules:
     """What worker processes need for the rules on text."""
@@ -118,10 +135,7 @@ class TextRules:
 
 def filter_chunk(context: TextRules, chunk: RawChunk) -> KeptRecord:
     """Normalize the pairs of a chunk, apply the rules on text, and write those that are kept."""
-    rules, counts = (
-        context.rules[chunk.corpus],
-        RuleCounts(chunk.name, read=len(chunk.sources), most_examples=CHUNK_PAIRS),
-    )
+    rules, removed = context.rules[chunk.corpus], Removed(RuleCounts(chunk.name, read=len(chunk.sources)))
     sources, targets, positions, held_out = [], [], [], []
     for position, raw in enumerate(zip(chunk.sources, chunk.targets, strict=True)):
         source, target, rule, found = rules.apply(*raw)
@@ -133,15 +147,16 @@ def filter_chunk(context: TextRules, chunk: RawChunk) -> KeptRecord:
             positions.append(position)
         else:
             pair = SentencePair(source, target, _file_of(chunk.files, position), chunk.lines[position])
-            counts.add(Rejected(rule, chunk.first + position, pair, found))
+            removed.add(Rejected(rule, chunk.first + position, pair, found))
     characters = (sum(map(len, sources)), sum(map(len, targets)))
     of_chunk = (chunk.number, chunk.corpus, chunk.first, chunk.files)
-    record = KeptRecord(*of_chunk, counts, len(sources), characters, list(dict.fromkeys(held_out)))
+    record = KeptRecord(*of_chunk, removed.counts, len(sources), characters, list(dict.fromkeys(held_out)))
     places = np.array(positions, dtype=np.int32)
     texts = [[text.encode() for text in side] for side in (sources, targets)]
     arrays: Arrays = {
         "source": np.frombuffer(b"\n".join(texts[0]), dtype=np.uint8),
         "target": np.frombuffer(b"\n".join(texts[1]), dtype=np.uint8),
+        "rejected": removed.as_json(),
         "positions": places,
         "lines": np.array(chunk.lines, dtype=np.int64)[places],
         "digests": digests_of(b"\n".join(pair) for pair in zip(*texts, strict=True)),
@@ -168,10 +183,20 @@ class KeptChunk:
         return digests
 
     @property
+    def removed(self) -> list[Rejected]:
+        """The pairs that the rules on text remove."""
+        return _REJECTED.validate_json(self._file["rejected"].tobytes())
+
+    @cached_property
     def positions(self) -> npt.NDArray[np.int64]:
         """The indices of the pairs in the chunk as it was read."""
         positions: npt.NDArray[np.int64] = self._file["positions"].astype(np.int64)
         return positions
+
+    @cached_property
+    def _lines(self) -> npt.NDArray[np.int64]:
+        lines: npt.NDArray[np.int64] = self._file["lines"]
+        return lines
 
     def texts(self, side: str) -> list[str]:
         """Return the sentences of a side, normalized."""
@@ -180,7 +205,7 @@ class KeptChunk:
     def rejected(self, rule: str, index: int, source: str, target: str) -> Rejected:
         """Return a pair that a later rule removes."""
         record, position = self.record, int(self.positions[index])
-        pair = SentencePair(source, target, _file_of(record.files, position), int(self._file["lines"][index]))
+        pair = SentencePair(source, target, _file_of(record.files, position), int(self._lines[index]))
         return Rejected(rule, record.first + position, pair)
 
 
@@ -209,36 +234,36 @@ def encode_chunk(context: Encoding, task: tuple[int, int]) -> EncodedRecord:
     """
     number, start = task
     chunk = KeptChunk(context.folder, number)
-    rules, counts = context.rules[chunk.record.corpus], RuleCounts(chunk.record.counts.file, most_examples=CHUNK_PAIRS)
+    rules, removed = context.rules[chunk.record.corpus], Removed(RuleCounts(chunk.record.counts.file))
     texts = [chunk.texts("source"), chunk.texts("target")]
-    removed = np.zeros(chunk.record.kept, dtype=np.bool_)
+    is_removed = np.zeros(chunk.record.kept, dtype=np.bool_)
     for rule, repeated in context.repeated.items():
-        own = repeated.range(start, chunk.record.kept) & ~removed
+        own = repeated.range(start, chunk.record.kept) & ~is_removed
         for index in np.flatnonzero(own).tolist():
-            counts.add(chunk.rejected(rule, index, texts[0][index], texts[1][index]))
-        removed |= own
-    remaining = np.flatnonzero(~removed).tolist()
+            removed.add(chunk.rejected(rule, index, texts[0][index], texts[1][index]))
+        is_removed |= own
+    remaining = np.flatnonzero(~is_removed).tolist()
+    texts = [[own_texts[index] for index in remaining] for own_texts in texts]
     ids = [
-        tokenizer.encode_normalized([own[index] for index in remaining], context.threads)
-        for tokenizer, own in zip((context.tokenizers.source, context.tokenizers.target), texts, strict=True)
+        tokenizer.encode_normalized(own_texts, context.threads)
+        for tokenizer, own_texts in zip((context.tokenizers.source, context.tokenizers.target), texts, strict=True)
     ]
-    keep = []
-    for place, (index, source, target) in enumerate(zip(remaining, map(len, ids[0]), map(len, ids[1]), strict=True)):
-        reason = rules.length_reason(source, target)
-        if reason is None:
-            keep.append(place)
-        else:
-            counts.add(chunk.rejected(reason, index, texts[0][index], texts[1][index]))
-    arrays: Arrays = {}
+    keep = np.ones(len(remaining), dtype=np.bool_)
+    for place, lengths in enumerate(zip(ids[0][1].tolist(), ids[1][1].tolist(), strict=True)):
+        reason = rules.length_reason(*lengths)
+        if reason is not None:
+            keep[place] = False
+            removed.add(chunk.rejected(reason, remaining[place], texts[0][place], texts[1][place]))
+    arrays: Arrays = {"rejected": removed.as_json()}
     sides = []
     for side, own_texts, own_ids, spelled in zip(("source", "target"), texts, ids, context.spelled, strict=True):
-        kept = [own_ids[place] for place in keep]
-        tokens = np.concatenate(kept) if kept else np.zeros(0, dtype=np.int32)
-        arrays[f"{side}.tokens"] = tokens.astype(smallest_type(len(spelled)))
-        arrays[f"{side}.lengths"] = np.fromiter(map(len, kept), dtype=np.int64, count=len(kept))
-        characters = sum(len(own_texts[remaining[place]]) for place in keep)
-        sides.append((len(tokens), characters, int(np.count_nonzero(spelled[tokens]))))
-    record = EncodedRecord(counts, len(keep), (sides[0], sides[1]))
+        tokens, of_sentences = own_ids
+        kept = tokens[np.repeat(keep, of_sentences)]
+        arrays[f"{side}.tokens"] = kept.astype(smallest_type(len(spelled)))
+        arrays[f"{side}.lengths"] = of_sentences[keep]
+        characters = sum(map(len, compress(own_texts, keep.tolist())))
+        sides.append((len(kept), characters, int(np.count_nonzero(spelled[kept]))))
+    record = EncodedRecord(removed.counts, int(keep.sum()), (sides[0], sides[1]))
     _write(encoded_file(context.folder, number), _ENCODED.dump_json(record), arrays)
     return record
 
@@ -253,6 +278,11 @@ class EncodedChunk:
     def record(self) -> EncodedRecord:
         """What is known of it."""
         return _ENCODED.validate_json(self._file["record"].tobytes())
+
+    @property
+    def removed(self) -> list[Rejected]:
+        """The pairs that the rules on repetitions and tokens remove."""
+        return _REJECTED.validate_json(self._file["rejected"].tobytes())
 
     def side(self, side: str) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
         """Return the ids of all sentences of a side end to end, and the length of each."""

@@ -14,7 +14,7 @@ give the same corpus for any number of processes and machines, so runs with diff
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, chain, islice
 from pathlib import Path
 from typing import TypeVar, get_args
@@ -131,6 +131,8 @@ class Text:
 class Filtered:
     """A text after the rules on text."""
 
+    corpora: list[int]
+    """The index of the corpus of each chunk."""
     read: list[int]
     """Pairs of each chunk."""
     kept: list[int]
@@ -291,17 +293,18 @@ def filter_chunks(text: Text, shard: Shard = WHOLE) -> int:
 def summary(text: Text, chunks: int) -> Filtered:
     """Return what is known of a text of so many chunks after the rules on text. Raises DataError if nothing is kept."""
     counts = [RuleCounts(name) for name in text.names]
-    filtered = Filtered([], [], (0, 0), counts, [])
+    filtered = Filtered([], [], [], (0, 0), counts, [])
     characters = np.zeros(2, dtype=np.int64)
     for number in range(chunks):
         record = KeptChunk(text.folder, number).record
+        filtered.corpora.append(record.corpus)
         filtered.read.append(record.counts.read)
         filtered.kept.append(record.kept)
         filtered.held_out.extend(record.held_out)
         counts[record.corpus].merge(record.counts)
         characters += record.characters
     check_any_kept(text, counts)
-    return Filtered(filtered.read, filtered.kept, (int(characters[0]), int(characters[1])), counts, filtered.held_out)
+    return replace(filtered, characters=(int(characters[0]), int(characters[1])))
 
 
 def check_any_kept(text: Text, counts: Sequence[RuleCounts]) -> None:
@@ -371,12 +374,10 @@ def join_chunks(
 ) -> tuple[SplitCounts, tuple[Lengths, Lengths]]:
     """Write the chunks into a split; return its counts, and the lengths of pairs that are spread over it."""
     counts, sides, written = filtered.counts, np.zeros((len(text.corpora), 2, 3), dtype=np.int64), 0
-    numbers = range(len(filtered.kept))
-    kept = sum(EncodedChunk(text.folder, number).record.kept for number in numbers)
-    stride = -(-kept // SAMPLED_PAIRS) or 1
+    stride = -(-sum(filtered.kept) // SAMPLED_PAIRS) or 1
     lengths: tuple[list[Lengths], list[Lengths]] = ([], [])
     with SplitWriter(directory, tokenizers) as writer:
-        for number in numbers:
+        for number, corpus in enumerate(filtered.corpora):
             chunk = EncodedChunk(text.folder, number)
             record = chunk.record
             source, target = chunk.side("source"), chunk.side("target")
@@ -384,7 +385,6 @@ def join_chunks(
             for sample, own in zip(lengths, (source[1], target[1]), strict=True):
                 sample.append(own[-written % stride :: stride])
             written += record.kept
-            corpus = KeptChunk(text.folder, number).record.corpus
             sides[corpus] += record.sides
             counts[corpus].merge(record.counts)
     check_any_kept(text, counts)

@@ -22,9 +22,9 @@ def rejected_pairs(folder: Path, repeated: Mapping[str, BitSet]) -> Iterator[Rej
     number = start = 0
     while is_whole(kept_file(folder, number)):
         chunk = KeptChunk(folder, number)
-        removed = _of_rules(chunk.record.counts.examples)
+        removed = chunk.removed
         if is_whole(encoded_file(folder, number)):
-            removed += _of_rules(EncodedChunk(folder, number).record.counts.examples)
+            removed += EncodedChunk(folder, number).removed
         else:
             removed += repeated_pairs(chunk, start, repeated)
         yield from sorted(removed, key=lambda rejected: rejected.number)
@@ -61,7 +61,3 @@ def write_rejected(file: Path, rejected: Iterable[Rejected]) -> int:
     finally:
         partial.unlink(missing_ok=True)
     return count
-
-
-def _of_rules(examples: Mapping[str, list[Rejected]]) -> list[Rejected]:
-    return [one for own in examples.values() for one in own]

@@ -16,6 +16,7 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -186,13 +187,17 @@ class Tokenizer:
 
     def encode_batch(self, texts: Sequence[str], threads: int | None = None) -> list[npt.NDArray[np.int32]]:
         """Encode many sentences into arrays; `threads` None means one for each core."""
-        return self.encode_normalized([normalize(text) for text in texts], threads)
+        ids, lengths = self.encode_normalized([normalize(text) for text in texts], threads)
+        return np.split(ids, np.cumsum(lengths)[:-1]) if texts else []
 
-    def encode_normalized(self, texts: Sequence[str], threads: int | None = None) -> list[npt.NDArray[np.int32]]:
-        """Encode many normalized sentences, as `encode_batch` does."""
+    def encode_normalized(
+        self, texts: Sequence[str], threads: int | None = None
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+        """Return the ids of normalized sentences end to end, and the length of each sentence."""
         escaped = [text.replace(_SPACE_MARK, _REPLACEMENT) for text in texts]
-        arrays = self._processor.encode(escaped, num_threads=threads or -1, return_type="numpy")
-        return list(arrays)
+        sentences = self._processor.encode(escaped, num_threads=threads or -1)  # slower as arrays
+        lengths = np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
+        return np.fromiter(chain.from_iterable(sentences), dtype=np.int32, count=int(lengths.sum())), lengths
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the normalized sentence of ids, always one line. Special symbols and tags are skipped.

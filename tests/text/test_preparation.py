@@ -1,6 +1,5 @@
 """The stages of a preparation: the same bytes for any number of processes, shards and interruptions."""
 
-import random
 import signal
 import subprocess
 from pathlib import Path
@@ -20,16 +19,10 @@ from tests.builders import write_tsv
 QUIET = Console(quiet=True)
 
 
-def sentence(choose: random.Random) -> str:
-    syllables = ["ca", "ne", "gat", "to", "ve", "de", "the", "do", "mi", "stra", "lun", "per", "ché"]
-    words = ["".join(choose.choices(syllables, k=choose.randint(1, 3))) for _ in range(choose.randint(3, 8))]
-    return " ".join(words)
-
-
-def pairs(count: int, seed: int) -> list[tuple[str, str]]:
-    """Return pairs with repetitions, copies and empty sides."""
-    choose = random.Random(seed)
-    rows = [(sentence(choose), sentence(choose)) for _ in range(count)]
+def pairs(count: int, start: int) -> list[tuple[str, str]]:
+    """Return pairs of the demonstration text from a line on, with repetitions, a copy and an empty side."""
+    lines = (Path(__file__).parents[2] / "data" / "demo" / "train.tsv").read_text(encoding="utf-8").splitlines()
+    rows = [(columns[0], columns[1]) for columns in (line.split("\t") for line in lines[start : start + count])]
     rows[count // 2 : count // 2 + 5] = rows[:5]
     rows[7], rows[count - 3] = ("", "x"), ("the same thing", "the same thing")
     return rows
@@ -40,16 +33,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a recipe of two texts, of eight chunks and one."""
     monkeypatch.setattr(chunks, "CHUNK_PAIRS", 40)
     monkeypatch.setattr(work_directory, "CHUNK_PAIRS", 40)
-    write_tsv(tmp_path / "a.tsv", pairs(300, 1))
-    write_tsv(tmp_path / "b.tsv", [*pairs(20, 2), *pairs(300, 1)[20:30]])
-    write_tsv(tmp_path / "valid.tsv", pairs(20, 3))
+    write_tsv(tmp_path / "a.tsv", pairs(300, 0))
+    write_tsv(tmp_path / "b.tsv", [*pairs(20, 1000), *pairs(300, 0)[20:30]])
+    write_tsv(tmp_path / "valid.tsv", pairs(20, 2000))
     content = {
         "name": "test",
         "languages": {"source": "en", "target": "it"},
         "data": {
             "train": [{"tsv": "a.tsv"}, {"tsv": "b.tsv"}],
             "valid": {"tsv": "valid.tsv"},
-            "filters": {"keep": ["length", "language"]},
+            "filters": {"keep": ["leak"]},
         },
         "tokenizer": {"vocab_size": 340},
         "runtime": {"threads": 1},
@@ -187,7 +180,7 @@ def test_interrupted_preparation_is_announced_and_other_texts_start_again(
         with pytest.raises(KeyboardInterrupt):
             prepare(recipe(folder), Console())
     assert "prepared.work keeps what is finished; the same command continues" in capsys.readouterr().err
-    write_tsv(folder / "a.tsv", pairs(100, 5))
+    write_tsv(folder / "a.tsv", pairs(100, 5000))
     assert prepare(recipe(folder), QUIET).manifest.train.read == 130
 
 
@@ -204,8 +197,13 @@ def test_full_disk_leaves_a_clear_error_and_the_work_continues(
     folder: Path, expected: dict[str, bytes], warm_python: str
 ) -> None:
     """A limit on the size of files has the same effect as a full disk: a write fails after some bytes."""
-    size = max(map(len, expected.values())) - 1
-    limit = f"resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, resource.RLIM_INFINITY))"
+    limit = (
+        "join = preparation.join_chunks\n"
+        "def limited(*arguments):\n"
+        "    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))\n"
+        "    return join(*arguments)\n"
+        "preparation.join_chunks = limited"
+    )
     done = run_script(warm_python, folder, limit)
     assert done.returncode == 1
     assert "prepared: cannot write it: File too large; name another folder" in done.stderr

@@ -53,8 +53,6 @@ class RuleCounts:
     """Pairs removed, by rule."""
     examples: dict[str, list[Rejected]] = field(default_factory=dict)
     """The first removed pairs of each rule."""
-    most_examples: int = EXAMPLES
-    """How many are kept of each rule. Those of the parts must be as many as those of the whole, or more."""
 
     @property
     def kept(self) -> int:
@@ -75,13 +73,13 @@ class RuleCounts:
 
     def _add_examples(self, rule: str, examples: list[Rejected]) -> None:
         own = self.examples.setdefault(rule, [])
-        if len(own) >= self.most_examples and own[-1].number < examples[0].number:
+        if len(own) >= EXAMPLES and own[-1].number < examples[0].number:
             return
         in_order = not own or own[-1].number < examples[0].number
         own.extend(examples)
         if not in_order:
             own.sort(key=lambda rejected: rejected.number)
-        del own[self.most_examples :]
+        del own[EXAMPLES:]
 
 
 def total_removed(parts: Iterable[RuleCounts]) -> dict[str, int]:
