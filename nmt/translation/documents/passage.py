@@ -1,20 +1,22 @@
-"""A text of a document, which may have several lines, as lines to translate.
+"""A text of a document, which may have several lines, as sentences to translate.
 
->>> passage = Passage.of("Hello.\\n\\n  <b>{name}</b>\\n  Good night. ")
+>>> passage = Passage.of("Hello. Come in!\\n\\n  <b>{name}</b>\\n  Good night. ")
 >>> passage.lines
-['Hello.', 'Good night.']
->>> passage.joined([TranslatedLine("Ciao."), TranslatedLine("Buona notte.")]).text
-'Ciao.\\n\\n  <b>{name}</b>\\n  Buona notte. '
+['Hello.', 'Come in!', 'Good night.']
+>>> passage.joined([TranslatedLine("Ciao."), TranslatedLine("Entra!"), TranslatedLine("Buona notte.")]).text
+'Ciao. Entra!\\n\\n  <b>{name}</b>\\n  Buona notte. '
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
-from nmt.decoding.alignment import Links
+from nmt.decoding.alignment import Links, joined_links
 from nmt.text.normalize import normalize
 from nmt.text.protection import items
+from nmt.text.segment import join_segments, sentences
 from nmt.translation.documents.icu import escaped, is_complex_message, message_parts
 from nmt.translation.documents.markup import MarkedLine, RestoredLine
 
@@ -32,7 +34,7 @@ class TranslatedLine(NamedTuple):
 
 @dataclass(frozen=True)
 class Passage:
-    """The parts of a text: line ends, lines without a word, which stay, and lines to translate."""
+    """The parts of a text: line ends, lines without a word, which stay, and lines with sentences to translate."""
 
     text: str
     parts: Sequence[str | MarkedLine]
@@ -49,17 +51,21 @@ class Passage:
         return cls(text, parts, is_message=True)
 
     @property
-    def marked(self) -> list[MarkedLine]:
-        """The lines to translate with their tags."""
-        return [part for part in self.parts if isinstance(part, MarkedLine)]
+    def has_pairs(self) -> bool:
+        """Whether a line has pairs of tags inside, for which the words have to be aligned."""
+        return any(isinstance(part, MarkedLine) and part.pairs for part in self.parts)
 
-    @property
+    @cached_property
     def lines(self) -> list[str]:
-        """The lines to translate, without the tags and spaces around them."""
-        return [part.text for part in self.marked]
+        """The sentences to translate, without the tags and spaces around them.
+
+        Models are trained on single sentences: of several in a line, they often translate only one.
+        """
+        marked = [part for part in self.parts if isinstance(part, MarkedLine)]
+        return [one.strip() for line in marked for one in sentences(line.text) if _has_words(one)]
 
     def joined(self, translations: Sequence[TranslatedLine]) -> RestoredLine:
-        """Return the text with the translations of its lines, and whether tags were lost in one of them."""
+        """Return the text with the translations of its sentences, and whether tags were lost in one of its lines."""
         if [one.text for one in translations] == self.lines:
             return RestoredLine(self.text)
         remaining, texts, lost = iter(translations), [], False
@@ -67,11 +73,20 @@ class Passage:
             if isinstance(part, str):
                 texts.append(part)
                 continue
-            restored = part.restore(*next(remaining))
+            restored = part.restore(*_joined_sentences(part.text, remaining))
             texts.append(escaped(restored.text) if self.is_message else restored.text)
             lost |= restored.tags_lost
         text = "".join(texts)
         return RestoredLine(text.replace(_NUMBER, "#") if self.is_message else text, lost)
+
+
+def _joined_sentences(line: str, remaining: Iterator[TranslatedLine]) -> TranslatedLine:
+    """Return the translation of a line from those of its sentences, which are the next ones; others are copied."""
+    segments = sentences(line)
+    found = [next(remaining) if _has_words(one) else TranslatedLine(one.strip(), []) for one in segments]
+    text = join_segments(segments, [one.text for one in found])
+    links = [(segment, one.text, one.links or []) for segment, one in zip(segments, found, strict=True)]
+    return TranslatedLine(text, None if any(one.links is None for one in found) else joined_links(links))
 
 
 def _lines(text: str) -> list[str | MarkedLine]:

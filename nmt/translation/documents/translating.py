@@ -32,11 +32,10 @@ def translate_document(
     """
     started = time.monotonic()
     passages = [Passage.of(text) for text in document.texts] if document is not None else []
-    marked_of = [passage.marked for passage in passages]
-    with_pairs = on_rank_zero(lambda: any(line.pairs for lines in marked_of for line in lines))
+    with_pairs = on_rank_zero(lambda: any(passage.has_pairs for passage in passages))
     options = replace(options, alignment=with_pairs and bool(translator.models))
     with tempfile.TemporaryFile(buffering=0) as file, io.BytesIO() as translated:
-        file.write("".join(f"{line.text}\n" for lines in marked_of for line in lines).encode(errors="replace"))
+        file.write("".join(f"{line}\n" for passage in passages for line in passage.lines).encode(errors="replace"))
         file.seek(0)
         stream = open_text(file, "the document") if rank() == 0 else io.BytesIO()
         source = LineInput(stream, scale=translator.scale)
@@ -45,12 +44,9 @@ def translate_document(
         translations = map(_parsed, translated.getvalue().decode().split("\n"))
     if document is None:
         return b""
-    joined = [
-        passage.joined(list(islice(translations, len(lines))))
-        for passage, lines in zip(passages, marked_of, strict=True)
-    ]
+    joined = [passage.joined(list(islice(translations, len(passage.lines)))) for passage in passages]
     lost = [index for index, one in enumerate(joined) if one.tags_lost]
-    ends = list(accumulate(map(len, marked_of)))
+    ends = list(accumulate(len(passage.lines) for passage in passages))
     differing = [index for index in _indices(remarks.differing, ends) if not joined[index].tags_lost]
     improbable = _indices([number for number, _ in remarks.improbable], ends)
     _warn(document, differing, "differs from its source in URLs, placeholders, tags, terms or numbers", console)

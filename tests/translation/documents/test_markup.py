@@ -90,3 +90,21 @@ def test_line_ends_and_indentation_of_a_text_are_kept() -> None:
     passage = Passage.of("  One.\r\n\r\n\tTwo. Three.\n")
     assert passage.lines == ["One.", "Two. Three."]
     assert passage.joined([TranslatedLine("UNO."), TranslatedLine("DUE.")]).text == "  UNO.\r\n\r\n\tDUE.\n"
+
+
+def test_sentences_of_a_line_are_translated_by_themselves_and_joined() -> None:
+    passage = Passage.of("It rains. <b>Mr. Smith</b> sleeps.  {0}! Good <i>night</i>.")
+    assert passage.lines == ["It rains.", "Mr. Smith sleeps.", "Good night."]
+    translations = [
+        TranslatedLine("Piove.", [(0, 0), (1, 0)]),
+        TranslatedLine("Dorme il signor Smith.", [(0, 1), (0, 2), (1, 3), (2, 0)]),
+        TranslatedLine("Buona notte.", [(0, 0), (1, 1)]),
+    ]
+    joined = passage.joined(translations)
+    assert joined.text == "Piove. Dorme <b>il signor Smith</b>. {0}! Buona <i>notte</i>."
+    assert not joined.tags_lost
+
+
+def test_sentences_of_chinese_have_no_spaces_between_them() -> None:
+    passage = Passage.of("It rains. We sleep.")
+    assert passage.joined([TranslatedLine("下雨了。"), TranslatedLine("我们睡觉。")]).text == "下雨了。我们睡觉。"
