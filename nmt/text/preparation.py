@@ -177,6 +177,7 @@ def write_corpus(recipe: Recipe, work: Path, directory: Path, console: Console) 
     provenance.check_unchanged((*inputs.values(), *test_inputs.values()))
 
     settings, digests = provenance.recorded_settings(recipe), provenance.digests(inputs)
+    tested = provenance.digests(test_inputs)
     sizes = (len(tokenizers.source), len(tokenizers.target))
     found = corpus_findings(recipe, (HeldOutText("validation", valid_pairs), HeldOutText("test", test_pairs)))
     audit = make_audit(recipe, counts, found, text.rules)
@@ -186,11 +187,11 @@ def write_corpus(recipe: Recipe, work: Path, directory: Path, console: Console) 
     manifest = Manifest(
         settings,
         digests,
-        provenance.fingerprint(settings, digests, sizes),
+        provenance.fingerprint(settings, provenance.corpus_inputs(settings, digests, tested), sizes),
         train,
         valid,
         length_limit(*lengths),
-        provenance.digests(test_inputs),
+        tested,
         overlaps,
         {str(path.relative_to(directory)): FileDigest.of(path) for path in written},
         sizes,

@@ -98,7 +98,7 @@ class Manifest:
     max_length: MaxLength | None = None
     """Limit on the length of translations, from the lengths in the training text."""
     test: dict[str, FileDigest] = field(default_factory=dict)
-    """The test text that `overlaps` compares; the corpus itself does not depend on it."""
+    """The test text at that time, which `overlaps` compares, and whose sentences the rule `leak` removes."""
     overlaps: tuple[Overlap, ...] = ()
     files: dict[str, FileDigest] = field(default_factory=dict)
     """Every other file of the prepared corpus except `inputs.json`."""

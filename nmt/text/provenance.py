@@ -201,6 +201,13 @@ def fingerprint(settings: dict[str, Any], inputs: dict[str, FileDigest], vocabul
     return hashlib.sha256(content.encode()).hexdigest()
 
 
+def corpus_inputs(
+    settings: dict[str, Any], inputs: dict[str, FileDigest], test: dict[str, FileDigest]
+) -> dict[str, FileDigest]:
+    """Return the files on whose content the corpus depends: with the rule `leak`, the test text is one of them."""
+    return inputs if "leak" in settings["data"]["filters"].get("keep", ()) else {**inputs, **test}
+
+
 def training_fingerprint(manifest: Manifest, data: Data) -> str:
     """Return the SHA-256 of all that batches depend on: the prepared corpus, the weights and the tags of its texts."""
     recorded, settings = manifest.settings["data"], dict(manifest.settings)
@@ -216,7 +223,8 @@ def training_fingerprint(manifest: Manifest, data: Data) -> str:
     if settings["tags"] == data.tags:
         del settings["tags"]  # as in version 0.1.0, whose runs can be resumed
     assert manifest.vocabulary is not None
-    return fingerprint(settings, manifest.inputs, manifest.vocabulary)
+    inputs = corpus_inputs(manifest.settings, manifest.inputs, manifest.test)
+    return fingerprint(settings, inputs, manifest.vocabulary)
 
 
 def _with_settings_of_training(recorded: dict[str, Any], texts: Sequence[CorpusFile]) -> dict[str, Any]:

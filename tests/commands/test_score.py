@@ -78,6 +78,14 @@ def test_language_that_contradicts_the_text_gives_a_warning(hyp: Path, ref: Path
     assert warning == f"target language given as zh, but {ref} does not look Chinese, Japanese or Korean"
 
 
+def test_references_are_scored_as_they_are_written(tmp_path: Path) -> None:
+    """Training text would lose accents used as apostrophes, full-width spaces and spaces between Chinese characters."""
+    texts = ["Non c`è l´acqua\u3000qui\u200b …", "我 喜 欢 喝 茶 。 国 家"]
+    hyp = write(tmp_path / "hyp", ["Non c'è l'acqua qui …", "我喜欢喝茶。国家"])
+    (scored,) = score(hyp, [write(tmp_path / "ref", texts)], ScoreOptions(metrics=("chrf",))).scores
+    assert scored.value == pytest.approx(CHRF().corpus_score(hyp.read_text().splitlines(), [texts]).score)
+
+
 def test_lines_end_at_newline_only(tmp_path: Path) -> None:
     odd = ["uno\u2028due", "tre\x0cquattro\x85cinque", "", "sei\x1csette"]
     hyp, ref = tmp_path / "hyp", tmp_path / "ref"

@@ -76,7 +76,9 @@ class PairFilter:
             HeldOutText(text.name, [SentencePair(source(pair.source), target(pair.target)) for pair in text.pairs])
             for text in held_out
         ]
-        lengths, index = LengthRatio.learn(sample), HeldOutIndex.of(texts)
+        # once more, since Chinese loses the spaces of a tokenizer
+        lengths = LengthRatio.learn([SentencePair(source(pair.source), target(pair.target)) for pair in sample])
+        index = HeldOutIndex.of(texts)
         scripts = ScriptCheck.of(languages.source, is_target=False), ScriptCheck.of(languages.target, is_target=True)
         # not made if it is not needed, since that loads the library
         identified = [None if "language" in filters.keep else LanguageCheck.of(code) for code in sides]
