@@ -86,6 +86,7 @@ def init(request: InitRequest, console: Console) -> None:
         direction,
         _parts(request, direction, splitter),
         f"{request.prefix}run",
+        warning is not None,
         comments,
     )
     write_output(request.output, recipe_text(content, profile, expected.proposal))

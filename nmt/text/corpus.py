@@ -140,10 +140,9 @@ def _members(path: Path, languages: LanguagePair | None) -> Sequence[str]:
         if all(side in by_code for side in sides):
             return [by_code[side] for side in sides]
     if len(members) not in (1, 2):
-        shown = ", ".join(members[:10])
+        shown = f" ({', '.join(members[:10])})" if members else ""
         raise DataError(
-            f"{path}: found {len(members)} texts ({shown}); name one as `file: {path}/NAME`, or two as "
-            "source and target"
+            f"{path}: found {len(members)} texts{shown}; name one as `file: {path}/NAME`, or two as source and target"
         )
     return members
 

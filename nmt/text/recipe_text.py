@@ -21,6 +21,8 @@ class RecipeContent:
     parts: Mapping[str, Sequence[str]]
     """The files of `train`, `valid` and `test`: one with both languages, or one for each side."""
     run: str
+    accept_any_language: bool
+    """Whether the text does not look like the languages that are stated."""
     comments: Sequence[str]
     """Lines about the text, its division and the expected cost."""
 
@@ -42,6 +44,7 @@ def recipe_text(content: RecipeContent, profile: TextProfile, proposal: Proposal
         f"  train: [{_files(content.parts['train'])}]",
         f"  valid: {_files(content.parts['valid'])}",
         f"  test: {_files(content.parts['test'])}",
+        *(["  accept_any_language: true"] if content.accept_any_language else []),
         *_comment(vocabulary, ""),
         "tokenizer: {vocab_size: auto}",
         *_comment(chosen["model"].reason, ""),

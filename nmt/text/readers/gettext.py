@@ -11,13 +11,15 @@ from nmt.errors import DataError
 from nmt.text.opening import read_chunks
 from nmt.text.readers import Row, one_line
 
+_LARGEST = 1 << 26  # bytes; a catalog takes ten times as much RAM
 _PLACE = re.compile(r"\(line (\d+)\)(?:: (.*))?")
 
 
 def read_po(path: Path, reverse: bool) -> Iterator[Row]:
     """Yield the messages that have a translation, without fuzzy and obsolete ones; of plurals the first and last form.
 
-    `reverse` exchanges the sides. The whole file is in RAM. Raises DataError with file and line for invalid syntax.
+    `reverse` exchanges the sides. The whole file is in RAM, so it has at most 64 MiB. Raises DataError with file and
+    line for invalid syntax.
     """
     for entry in _entries(path):
         forms = [entry.msgstr]
@@ -34,6 +36,8 @@ def _entries(path: Path) -> list[polib.POEntry]:
     with NamedTemporaryFile(suffix=".po") as plain:  # polib opens files by name
         for chunk in read_chunks(path):
             plain.write(chunk)
+            if plain.tell() > _LARGEST:
+                raise DataError(f"{path}: a PO file of more than 64 MiB; divide it")
         plain.flush()
         try:
             return list(polib.pofile(plain.name))
@@ -43,5 +47,6 @@ def _entries(path: Path) -> list[polib.POEntry]:
             raise DataError(f"{path}: its header states an unknown encoding: {error}") from None
         except OSError as error:
             place = _PLACE.search(str(error))
-            line, problem = (f":{place[1]}", place[2]) if place else ("", None)
-            raise DataError(f"{path}{line}: invalid syntax of a PO file{problem and ': '}{problem or ''}") from None
+            line = f":{place[1]}" if place else ""
+            problem = f": {place[2]}" if place and place[2] else ""
+            raise DataError(f"{path}{line}: invalid syntax of a PO file{problem}") from None

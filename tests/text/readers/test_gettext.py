@@ -66,7 +66,7 @@ def test_translated_messages_are_read_in_the_encoding_of_the_header(tmp_path: Pa
     ("content", "problem"),
     [
         (b'msgid "a"\nmsgstr "b"c"\n', ":2: invalid syntax of a PO file: unescaped double quote found"),
-        (b"some text\nmsgid\n", ":1: invalid syntax of a PO file"),
+        (b"some text\nmsgid\n", ":1: invalid syntax of a PO file$"),
         (PO.replace("CHARSET", "UTF-8").encode("latin-1"), ": not in the encoding of its header, utf-8"),
         (random.Random(1).randbytes(200_000), ": "),
     ],
@@ -75,6 +75,13 @@ def test_invalid_file_is_refused(tmp_path: Path, content: bytes, problem: str) -
     (tmp_path / "it.po").write_bytes(content)
     with pytest.raises(DataError, match=rf"it\.po{problem}"):
         list(read_po(tmp_path / "it.po", reverse=False))
+
+
+def test_file_that_would_fill_the_ram_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nmt.text.readers.gettext._LARGEST", 1000)
+    (tmp_path / "it.po.gz").write_bytes(gzip.compress(b"# comment\n" * 1000))
+    with pytest.raises(DataError, match=r"it\.po\.gz: a PO file of more than 64 MiB; divide it"):
+        list(read_po(tmp_path / "it.po.gz", reverse=False))
 
 
 def test_empty_file_has_no_pairs(tmp_path: Path) -> None:
