@@ -21,12 +21,8 @@ from nmt.text.filters import HeldOutText, Rejected
 from nmt.text.language_check import check_languages
 from nmt.text.overlap import Overlap
 from nmt.text.preparation import (
-    Shard,
     count_overlaps,
-    filter_chunks,
-    find_repetitions,
     pairs_of,
-    summary,
     training_text,
     validation_text,
     write_corpus,
@@ -35,6 +31,7 @@ from nmt.text.preparation import prepare_shard as write_shard
 from nmt.text.prepared import Manifest, PreparedCorpus
 from nmt.text.provenance import check_readable, files_of_test_text, input_files, record, why_changed, why_stale
 from nmt.text.rejected_pairs import rejected_pairs, repeated_pairs, write_rejected
+from nmt.text.stages import Shard, filter_chunks, find_repetitions, summary
 from nmt.text.tokenizer import Tokenizers
 from nmt.text.tokenizer_training import initial_tokenizers
 from nmt.text.work_directory import open_work_directory, work_directory

@@ -11,138 +11,42 @@ lets an interrupted preparation continue, and several machines share it. Nothing
 give the same corpus for any number of processes and machines, so runs with different seeds can share one.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing
-from dataclasses import dataclass, replace
-from itertools import accumulate, chain, islice
+from contextlib import AbstractContextManager
+from itertools import chain, islice
 from pathlib import Path
-from typing import TypeVar, get_args
-
-import numpy as np
-import numpy.typing as npt
+from typing import get_args
 
 from nmt.config import CorpusFile, Filters, LanguagePair, Recipe, RuleName
-from nmt.errors import ConfigError, DataError
-from nmt.system.console import Console, counted
-from nmt.system.workers import WorkerPool, available_cores, can_fork
+from nmt.system.console import Console
 from nmt.text import provenance
 from nmt.text.audit import corpus_findings, make_audit
 from nmt.text.audit_report import settings_shown, write_report
 from nmt.text.chunks import (
-    EncodedChunk,
-    Encoding,
-    KeptChunk,
-    RawChunk,
-    TextRules,
-    encode_chunk,
-    encoded_file,
-    filter_chunk,
     is_whole,
     kept_file,
-    raw_chunks,
 )
-from nmt.text.corpus import SentencePair, read_pairs, text_files
-from nmt.text.duplicates import BitSet, find_repeated
-from nmt.text.filters import RULES, HeldOutText, PairFilter, RuleCounts
-from nmt.text.filters.rule_counts import total_removed
-from nmt.text.length_limit import SAMPLED_PAIRS, length_limit
+from nmt.text.corpus import SentencePair, read_pairs
+from nmt.text.filters import HeldOutText, PairFilter
+from nmt.text.length_limit import length_limit
 from nmt.text.normalize import normalize
 from nmt.text.overlap import Overlap, OverlapCounter
-from nmt.text.prepared import FileDigest, Manifest, SideCounts, SplitCounts, SplitWriter, write_valid_texts
-from nmt.text.tokenizer import Tokenizers
-from nmt.text.tokenizer_training import initial_tokenizers, is_sampled, train_tokenizers
+from nmt.text.prepared import FileDigest, Manifest, write_valid_texts
+from nmt.text.stages import (
+    Filtered,
+    Shard,
+    Text,
+    encode_chunks,
+    filter_chunks,
+    find_repetitions,
+    join_chunks,
+    make_tokenizers,
+    summary,
+)
 
 _NO_FILTERS = Filters(max_ratio=1e9, keep=get_args(RuleName))
 """For the validation text, which must be like what users send: only pairs without a loss are left out."""
 _LEARNT_FROM, _FIRST_PAIRS = 20_000, 400_000  # pairs from which the rules learn at least, and among how many first ones
-_SHARED_BYTES = 2**23  # a text of fewer bytes is prepared sooner without worker processes
-
-Lengths = npt.NDArray[np.int64]
-Context = TypeVar("Context")
-Task = TypeVar("Task")
-Result = TypeVar("Result")
-
-
-@dataclass(frozen=True)
-class Shard:
-    """A part of the chunks: those that one of `count` machines prepares, counted from 1."""
-
-    number: int = 1
-    count: int = 1
-
-    def has(self, chunk: int) -> bool:
-        """Return whether a chunk belongs to it."""
-        return chunk % self.count == self.number - 1
-
-    def __str__(self) -> str:
-        return f"{self.number}/{self.count}"
-
-    @classmethod
-    def parse(cls, text: str) -> "Shard":
-        """Return the shard that a text such as `2/8` names. Raises ConfigError for another text."""
-        match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text, re.ASCII)
-        shard = cls(int(match[1]), int(match[2])) if match else cls(0, 0)
-        if not 1 <= shard.number <= shard.count:
-            raise ConfigError(f"--shard: found {text}, expected I/N, such as 2/8 for the second of eight shards")
-        return shard
-
-
-WHOLE = Shard()
-
-
-@dataclass(frozen=True)
-class Text:
-    """The training or the validation text, and how it is prepared."""
-
-    folder: Path
-    """The files of its chunks, in the work directory."""
-    corpora: tuple[CorpusFile, ...]
-    rules: tuple[PairFilter, ...]
-    """Of each corpus."""
-    held_out: frozenset[str]
-    """Normalized sources of the texts with which it is compared."""
-    recipe: Recipe
-    console: Console
-
-    @property
-    def names(self) -> list[str]:
-        """The names of the corpora in messages."""
-        return [" + ".join(map(str, corpus.files.values())) for corpus in self.corpora]
-
-    @property
-    def processes(self) -> int:
-        """The number of processes: one for a small text, which is prepared sooner without others."""
-        size = sum(path.stat().st_size for corpus in self.corpora for path in text_files(corpus).values())
-        return (self.recipe.runtime.threads or available_cores()) if size >= _SHARED_BYTES and can_fork() else 1
-
-    def shared(
-        self, function: Callable[[Context, Task], Result], context: Context, tasks: Iterable[Task]
-    ) -> Iterator[Result]:
-        """Yield `function(context, task)` for each task, in order."""
-        if self.processes == 1:
-            yield from (function(context, task) for task in tasks)
-            return
-        with closing(WorkerPool(context, self.processes, "set runtime.threads to a smaller number")) as pool:
-            yield from pool.map(function, tasks)
-
-
-@dataclass(frozen=True)
-class Filtered:
-    """A text after the rules on text."""
-
-    corpora: list[int]
-    """The index of the corpus of each chunk."""
-    read: list[int]
-    """Pairs of each chunk."""
-    kept: list[int]
-    """Those of them that are kept."""
-    characters: tuple[int, int]
-    """Characters of the pairs kept, of each side."""
-    counts: list[RuleCounts]
-    """Of each corpus."""
-    held_out: list[tuple[str, str]]
-    """Pairs whose source is that of a held-out text."""
 
 
 def write_corpus(recipe: Recipe, work: Path, directory: Path, console: Console) -> Manifest:
@@ -267,135 +171,6 @@ def _first_pairs(recipe: Recipe, corpora: Sequence[CorpusFile]) -> list[Sentence
                 chosen, step = chosen[::2], 2 * step
         sample += [SentencePair(normalize(pair.source), normalize(pair.target)) for pair in chosen]
     return sample
-
-
-def filter_chunks(text: Text, shard: Shard = WHOLE) -> int:
-    """Apply the rules on text to the chunks of a shard that are not done; return the number of chunks of the text."""
-    text.folder.mkdir(exist_ok=True)
-    chunks = 0
-
-    with text.console.progress(f"filtering {text.folder.name}", None, "pairs") as advance:
-
-        def remaining() -> Iterator[RawChunk]:
-            nonlocal chunks
-            for chunk in raw_chunks(text.recipe, text.corpora, text.names):
-                chunks = chunk.number + 1
-                if shard.has(chunk.number):
-                    if is_whole(kept_file(text.folder, chunk.number)):
-                        advance(len(chunk.sources))
-                    else:
-                        yield chunk
-
-        for record in text.shared(filter_chunk, TextRules(text.folder, text.rules, text.held_out), remaining()):
-            advance(record.counts.read)
-    return chunks
-
-
-def summary(text: Text, chunks: int) -> Filtered:
-    """Return what is known of a text of so many chunks after the rules on text. Raises DataError if nothing is kept."""
-    counts = [RuleCounts(name) for name in text.names]
-    filtered = Filtered([], [], [], (0, 0), counts, [])
-    characters = np.zeros(2, dtype=np.int64)
-    for number in range(chunks):
-        record = KeptChunk(text.folder, number).record
-        filtered.corpora.append(record.corpus)
-        filtered.read.append(record.counts.read)
-        filtered.kept.append(record.kept)
-        filtered.held_out.extend(record.held_out)
-        counts[record.corpus].merge(record.counts)
-        characters += record.characters
-    check_any_kept(text, counts)
-    return replace(filtered, characters=(int(characters[0]), int(characters[1])))
-
-
-def check_any_kept(text: Text, counts: Sequence[RuleCounts]) -> None:
-    """Raise DataError if no pair is kept."""
-    read = sum(of_corpus.read for of_corpus in counts)
-    if read == 0:
-        raise DataError(f"{', '.join(text.names)}: no sentence pairs in it; expected one pair a line")
-    if not any(of_corpus.kept for of_corpus in counts):
-        removed = total_removed(counts)
-        rules = "; ".join(f"{rule} ({RULES[rule]}): {count:,}" for rule, count in removed.items() if count)
-        names = ", ".join(text.names)
-        raise DataError(f"{names}: {counted(read, 'pair')} read, none kept. {rules}. See data.filters of the recipe")
-
-
-def find_repetitions(text: Text, filtered: Filtered) -> dict[str, BitSet]:
-    """Return the pairs that the rules on repetitions remove, by rule, as indices after the rules on text."""
-    if "duplicate" in text.recipe.data.filters.keep:
-        return {}
-    digests = (KeptChunk(text.folder, number).digests for number in range(len(filtered.kept)))
-    return {"duplicate": find_repeated(digests, sum(filtered.kept), 1, text.folder, ())}
-
-
-def make_tokenizers(text: Text, work: Path, filtered: Filtered, repeated: dict[str, BitSet]) -> Tokenizers:
-    """Return the tokenizers: those of the initial model, those in the work directory, or new ones, stored there."""
-    recipe, done = text.recipe, work / "tokenizers"
-    if recipe.train.init_from is not None:
-        return initial_tokenizers(recipe, recipe.train.init_from)
-    if done.exists():
-        return Tokenizers.load(done)
-
-    def sample(share: float) -> Iterator[tuple[str, str]]:
-        starts = zip(accumulate(filtered.read, initial=0), accumulate(filtered.kept, initial=0), strict=True)
-        for number, (first_read, first_kept) in enumerate(islice(starts, len(filtered.kept))):
-            chunk = KeptChunk(text.folder, number)
-            chosen = is_sampled(first_read + chunk.positions, share)
-            for removed in repeated.values():
-                chosen &= ~removed.range(first_kept, filtered.kept[number])
-            sources, targets = chunk.texts("source"), chunk.texts("target")
-            yield from ((sources[index], targets[index]) for index in np.flatnonzero(chosen).tolist())
-
-    tokenizers = train_tokenizers(recipe, filtered.characters, sample, text.console)
-    partial = work / "tokenizers.partial"
-    partial.mkdir(exist_ok=True)
-    tokenizers.save(partial)
-    partial.rename(done)
-    return tokenizers
-
-
-def encode_chunks(
-    text: Text, filtered: Filtered, repeated: dict[str, BitSet], tokenizers: Tokenizers, shard: Shard = WHOLE
-) -> None:
-    """Encode the chunks of a shard that are not done."""
-    threads = text.recipe.runtime.threads if text.processes == 1 else 1
-    encoding = Encoding(text.folder, text.rules, tokenizers, repeated, threads)
-    starts = enumerate(accumulate(filtered.kept[:-1], initial=0))
-    own = [(number, start) for number, start in starts if shard.has(number)]
-    remaining = [task for task in own if not is_whole(encoded_file(text.folder, task[0]))]
-    with text.console.progress(f"encoding {text.folder.name}", sum(filtered.read), "pairs") as advance:
-        advance(sum(filtered.read[number] for number, _ in set(own) - set(remaining)))
-        results = text.shared(encode_chunk, encoding, remaining)
-        for (number, _), _ in zip(remaining, results, strict=True):
-            advance(filtered.read[number])
-
-
-def join_chunks(
-    text: Text, filtered: Filtered, tokenizers: Tokenizers, directory: Path
-) -> tuple[SplitCounts, tuple[Lengths, Lengths]]:
-    """Write the chunks into a split; return its counts, and the lengths of pairs that are spread over it."""
-    counts, sides, written = filtered.counts, np.zeros((len(text.corpora), 2, 3), dtype=np.int64), 0
-    stride = -(-sum(filtered.kept) // SAMPLED_PAIRS) or 1
-    lengths: tuple[list[Lengths], list[Lengths]] = ([], [])
-    with SplitWriter(directory, tokenizers) as writer:
-        for number, corpus in enumerate(filtered.corpora):
-            chunk = EncodedChunk(text.folder, number)
-            record = chunk.record
-            source, target = chunk.side("source"), chunk.side("target")
-            writer.extend(source, target)
-            for sample, own in zip(lengths, (source[1], target[1]), strict=True):
-                sample.append(own[-written % stride :: stride])
-            written += record.kept
-            sides[corpus] += record.sides
-            counts[corpus].merge(record.counts)
-    check_any_kept(text, counts)
-    of_sides = [SideCounts(*row) for row in sides.sum(0).tolist()]
-    corpora = tuple(of_corpus.kept for of_corpus in counts)
-    sides_of = tuple((SideCounts(*source), SideCounts(*target)) for source, target in sides.tolist())
-    totals = SplitCounts(
-        sum(filtered.read), written, total_removed(counts), of_sides[0], of_sides[1], corpora, sides_of
-    )
-    return totals, (np.concatenate(lengths[0]), np.concatenate(lengths[1]))
 
 
 def find_overlaps(

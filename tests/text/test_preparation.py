@@ -12,8 +12,8 @@ from nmt.commands.prepare import prepare, prepare_shard
 from nmt.config import Recipe, load_recipe
 from nmt.errors import ConfigError
 from nmt.system.console import Console
-from nmt.text import chunks, preparation, work_directory
-from nmt.text.preparation import Shard
+from nmt.text import chunks, preparation, stages, work_directory
+from nmt.text.stages import Shard
 from tests.builders import write_tsv
 
 QUIET = Console(quiet=True)
@@ -77,8 +77,8 @@ def test_duplicates_across_chunks_and_corpora_are_removed(folder: Path) -> None:
 def test_worker_processes_give_the_same_corpus(
     folder: Path, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(preparation, "_SHARED_BYTES", 0)
-    monkeypatch.setattr(preparation, "can_fork", lambda: True)
+    monkeypatch.setattr(stages, "_SHARED_BYTES", 0)
+    monkeypatch.setattr(stages, "can_fork", lambda: True)
     prepare(recipe(folder, "runtime.threads=3"), QUIET)
     assert contents(folder / "prepared") == expected
 
@@ -98,7 +98,7 @@ def test_shards_give_the_same_corpus(
     assert "shard 2/3 is encoded" in shard(2)
     done = {path: path.stat().st_mtime_ns for path in (folder / ".prepared.work" / "train").iterdir()}
     assert len(done) == 2 * 9
-    monkeypatch.setattr(preparation, "train_tokenizers", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr(stages, "train_tokenizers", lambda *_: pytest.fail("trained again"))
     with pytest.MonkeyPatch.context() as patch:
         joined = preparation.join_chunks
 
@@ -125,7 +125,7 @@ def run_script(python: str, folder: Path, statements: str) -> "subprocess.Comple
     script = (
         "import resource, sys; from pathlib import Path; from nmt.config import load_recipe\n"
         "from nmt.system.console import Console; from nmt.commands.prepare import prepare\n"
-        "from nmt.text import chunks, preparation, work_directory; from tests.kill_points import kill_at_call\n"
+        "from nmt.text import chunks, preparation, stages, work_directory; from tests.kill_points import kill_at_call\n"
         f"chunks.CHUNK_PAIRS = work_directory.CHUNK_PAIRS = 40\n{statements}\n"
         "prepare(load_recipe(Path(sys.argv[1])), Console())"
     )
@@ -136,10 +136,10 @@ def run_script(python: str, folder: Path, statements: str) -> "subprocess.Comple
 @pytest.mark.parametrize(
     ("point", "filtered", "encoded"),
     [
-        ("500, after=(preparation, 'filter_chunk'), times=3", 2, 0),
-        ("20, after=(preparation, 'find_repeated')", 9, 0),
-        ("300, after=(preparation, 'train_tokenizers')", 9, 0),
-        ("100, after=(preparation, 'encode_chunk'), times=5", 9, 4),
+        ("500, after=(stages, 'filter_chunk'), times=3", 2, 0),
+        ("20, after=(stages, 'find_repeated')", 9, 0),
+        ("300, after=(stages, 'train_tokenizers')", 9, 0),
+        ("100, after=(stages, 'encode_chunk'), times=5", 9, 4),
         ("500, after=(preparation, 'join_chunks')", 9, 9),
         ("100, after=(preparation, 'validation_text')", 9, 9),
     ],
@@ -176,7 +176,7 @@ def test_interrupted_preparation_is_announced_and_other_texts_start_again(
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(preparation, "train_tokenizers", interrupt)
+        patch.setattr(stages, "train_tokenizers", interrupt)
         with pytest.raises(KeyboardInterrupt):
             prepare(recipe(folder), Console())
     assert "prepared.work keeps what is finished; the same command continues" in capsys.readouterr().err
