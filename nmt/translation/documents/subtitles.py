@@ -17,8 +17,10 @@ _SRT_MOMENT = r"\d+:\d{1,2}:\d{1,2}(?:[.,:]\d{1,3})?"
 _SRT_TIMES = re.compile(rf"\s*{_SRT_MOMENT}\s*-->\s*{_SRT_MOMENT}(?:\s.*)?")
 _VTT_MOMENT = r"(?:\d{2,}:)?[0-5]\d:[0-5]\d\.\d{3}"
 _VTT_TIMES = re.compile(rf"\s*{_VTT_MOMENT}[ \t]+-->[ \t]+{_VTT_MOMENT}(?:[ \t].*)?")
-_SPEAKER = re.compile(r"(?:<(?!v)[^<>]*>|\{\\[^{}]*\})*(?:[-–—‐]\s?\S|<v[\s.>])")
+_DASH = r"[-–—‐](?:\s+(?=\S)|(?=[^\W\d]|[\"'“‘«¿¡…]))"
+_SPEAKER = re.compile(rf"(?:<(?!v)[^<>]*>|\{{\\[^{{}}]*\}})*(?:{_DASH}|<v[\s.>])")
 """The start of a line that belongs to another speaker than the line before."""
+_LEADING_DASH = re.compile(rf"\s*(?:<[^<>]*>|\{{\\[^{{}}]*\}})*{_DASH}")
 _TAG = re.compile(r"<[^<>]*>|\{\\[^{}]*\}")
 _AMPERSAND = re.compile(r"&amp;(?!#?\w+;)")
 _BARE_AMPERSAND = re.compile(r"&(?!#?\w+;)")
@@ -93,12 +95,14 @@ def _slots(content: Content, lines: Sequence[Line]) -> Iterator[Slot]:
     for block in _blocks(lines):
         first = 0
         for index in range(1, len(block) + 1):
-            if index < len(block) and not _SPEAKER.match(block[index].text):
+            if index < len(block) and not _SPEAKER.match(block[index].text.lstrip()):
                 continue
             own = block[first:index]
-            texts = [line.text.strip() for line in own]
+            dash = _LEADING_DASH.match(own[0].text)  # it is no part of the sentence
+            before = len(dash[0]) if dash else len(own[0].text) - len(own[0].text.lstrip())
+            texts = [own[0].text[before:].rstrip(), *(line.text.strip() for line in own[1:])]
             write = partial(wrap, count=len(own), widest=max(map(_width, texts)), line_end=content.line_end)
-            start, end = own[0].end - len(own[0].text.lstrip()), own[-1].start + len(own[-1].text.rstrip())
+            start, end = own[0].start + before, own[-1].start + len(own[-1].text.rstrip())
             yield Slot(_on_one_line(texts), f"line {content.line_number(start):,}", start, end, write)
             first = index
 

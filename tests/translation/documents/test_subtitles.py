@@ -65,7 +65,7 @@ class TestSubRip:
     def test_texts_are_those_of_cues_and_speakers(self) -> None:
         document = read_srt(Content("a.srt", SRT))
         assert texts(document) == [
-            "<i>Hello, my old friend.</i>", "- Who is there?", "- Me.", "{\\an8}Bye", "4", "a paragraph",
+            "<i>Hello, my old friend.</i>", "Who is there?", "Me.", "{\\an8}Bye", "4", "a paragraph",
         ]  # fmt: skip
         assert [slot.place for slot in document.slots] == [
             "line 3",
@@ -102,6 +102,12 @@ class TestSubRip:
     def test_damaged_file_is_an_error_with_its_line(self, text: str, message: str) -> None:
         with pytest.raises(DataError, match=re.escape(message)):
             read_srt(Content("a.srt", text))
+
+    def test_dashes_of_speakers_are_no_part_of_the_text(self) -> None:
+        cue = "<i>-Yes.\n {\\an8}– «No.</i>\n-5 degrees\n- - and\nmore -- and"
+        document = read_srt(Content("a.srt", f"00:00:01 --> 00:00:02\n{cue}"))
+        assert texts(document) == ["Yes.", "«No.</i> -5 degrees", "- and more -- and"]
+        assert document.with_translations(["A", "B", "C"]).decode().endswith("\n<i>-A\n {\\an8}– B\n- C")
 
     @pytest.mark.parametrize("text", ["", "\n\n", "1\n00:00:01,000 --> 00:00:02,000\n\n"])
     def test_file_without_text_is_unchanged(self, text: str) -> None:
