@@ -4,9 +4,12 @@ import pickle
 from typing import get_args
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nmt.config import Filters, LanguagePair, RuleName
-from nmt.text.filters import PairFilter, Verdict
+from nmt.text.corpus import SentencePair
+from nmt.text.filters import RULES, HeldOutText, PairFilter, Verdict
 
 PERMISSIVE = Filters(keep=get_args(RuleName))
 
@@ -78,3 +81,38 @@ def test_settings_disable_filters() -> None:
 def test_filters_on_length(source: int, target: int, reason: str | None) -> None:
     pairs = pair_filter(settings=Filters(max_tokens=20, max_ratio=3.0))
     assert pairs.length_reason(source, target) == reason
+
+
+ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=60)
+PARTS = [
+    "the", "and", "il", "di", "你好", "，", " ", "1,000", "１９", "3.5", "Ã©", "é", "\ufffd", "\ud800", "www.a.org",
+    "a@b.it", "東京",
+]  # fmt: skip
+LIKELY_TEXT = st.lists(st.sampled_from(PARTS), max_size=12).map("".join)
+SAMPLE = [SentencePair("the old house", "la vecchia casa")] * 300
+HELD_OUT = [HeldOutText("test", [SentencePair("the and the and the and the and 1,000", "di")])]
+
+
+@given(ANY_TEXT | LIKELY_TEXT, ANY_TEXT | LIKELY_TEXT, st.sampled_from([("en", "it"), ("en", "zh"), ("ja", "sr")]))
+def test_apply_accepts_any_text_and_is_deterministic(source: str, target: str, languages: tuple[str, str]) -> None:
+    pairs = PairFilter.learn(Filters(han_variants="drop"), LanguagePair(*languages), SAMPLE, HELD_OUT)
+    verdict = pairs.apply(source, target)
+    assert verdict == pairs.apply(source, target)
+    assert verdict.rule is None or verdict.rule in RULES
+    for normalized in (verdict.source, verdict.target):
+        assert "\t" not in normalized
+        assert "\n" not in normalized
+        normalized.encode()
+    again = pairs.apply(verdict.source, verdict.target)
+    assert again[:2] == verdict[:2]
+
+
+@pytest.mark.parametrize("unit", ["a", "a@", "1 ", "1.", "你", "你 ", "Ã©", "é", "the ", ". ", "http://a."])
+def test_long_lines_take_linear_time(unit: str) -> None:
+    """100,000 characters; a pattern of quadratic time would need hours."""
+    line = unit * (100_000 // len(unit))
+    pairs = PairFilter.learn(Filters(), LanguagePair("en", "zh"), SAMPLE, HELD_OUT)
+    pairs.apply(line, line + "x")
+    pairs.apply(line, "好" + line)
+    shorter = line[:1900]
+    pairs.apply(shorter, "好" + shorter + "12 a@b.org")

@@ -13,12 +13,14 @@ _ADDRESS_MARK = re.compile(r"@|//|www\.")
 _PERIOD = re.compile(r"\d0['’]?s\b|世[纪紀]|年代|secol|siècle|siglo|século|jahrhundert|век", re.IGNORECASE)
 _HALF_DAY = 1200
 """Between 3.25 p.m. and 15.25."""
-_LONGEST = 2_000  # characters of a side; numbers of longer ones, and numbers of more digits, are not compared
-_MOST_DIGITS = 18
+_LONGEST = 2_000  # characters of a side; longer ones are not compared, since some patterns take quadratic time
+_MOST_DIGITS = 18  # of a number that are compared
 
 
 def mismatch(source: str, target: str) -> str | None:
     """Return the numbers, or the domains of addresses, in which the sides of a normalized pair differ."""
+    if max(len(source), len(target)) > _LONGEST:
+        return None
     return number_mismatch(source, target) or address_mismatch(source, target)
 
 
@@ -28,7 +30,7 @@ def number_mismatch(source: str, target: str) -> str | None:
     A number that only one side has may be a word on the other one (`nmt.text.numerals` knows many), and is accepted. So
     are clock times of twelve hours, decades and centuries (`1900s`, 20世纪). Values in other units are not recognized.
     """
-    if not _DIGIT.search(source) or not _DIGIT.search(target) or max(len(source), len(target)) > _LONGEST:
+    if not _DIGIT.search(source) or not _DIGIT.search(target):
         return None
     if sorted(_DIGITS.findall(source)) == sorted(_DIGITS.findall(target)):
         return None  # the other comparison takes a hundred times as long
