@@ -65,7 +65,7 @@ class Audit:
     corpora: tuple[CorpusAudit, ...]
     findings: tuple[Finding, ...]
     not_applied: dict[str, str]
-    """The rules that were not applied, and why."""
+    """The rules that could not be applied, and why; besides them, those of `data.filters.keep` were not."""
 
     def write(self, directory: Path) -> None:
         """Write `audit.json`."""
@@ -114,9 +114,9 @@ def corpus_name(key: str, corpus: CorpusFile) -> str:
 
 
 def _not_applied(recipe: Recipe, rules: Sequence[PairFilter]) -> dict[str, str]:
-    reasons = dict.fromkeys(recipe.data.filters.keep, "data.filters.keep lists it")
-    if not is_available():
-        reasons.setdefault("language", f"{LIBRARY} is not installed: pip install '.[filters]'")
+    reasons = {}
     if not all("length" in own.checks for own in rules):
-        reasons.setdefault("length", "there are too few pairs to learn the usual ratio")
-    return {rule: reasons[rule] for rule in RULES if rule in reasons}
+        reasons["length"] = "there are too few pairs to learn the usual ratio"
+    if not is_available():
+        reasons["language"] = f"{LIBRARY} is not installed: pip install '.[filters]'"
+    return {rule: reason for rule, reason in reasons.items() if rule not in recipe.data.filters.keep}

@@ -14,7 +14,7 @@ from nmt.config import Recipe, load_recipe
 from nmt.errors import ConfigError
 from nmt.system.console import Console
 from nmt.text.audit import Audit
-from nmt.text.filters import RULES
+from nmt.text.filters import RULES, wrong_language
 from tests.builders import run_command, write_tsv
 
 QUIET = Console(quiet=True)
@@ -177,16 +177,30 @@ def test_swapped_sides_are_a_finding_with_examples(tmp_path: Path) -> None:
     content = {"name": "x", "languages": {"source": "en", "target": "it"}, "run": "run"}
     content["data"] = {"train": [{"tsv": "train.tsv"}]}
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(content))
-    found = dry_run(recipe(tmp_path), QUIET).findings[0]
+    found = dry_run(recipe(tmp_path, "data.accept_any_language=true"), QUIET).findings[0]
     assert found.corpus == "data.train.0: train.tsv"
     assert found.text == "the sides are swapped: the source is it, the target en; exchange the columns or files"
     assert found.examples[0].startswith("line 1: Il vecchio")
 
 
-def test_rules_that_are_not_applied_are_listed_with_the_reason(folder: Path) -> None:
-    audit = dry_run(recipe(folder, "data.filters.keep=[copy]"), QUIET)
-    assert audit.not_applied == {"copy": "data.filters.keep lists it"}
-    assert "copy" not in audit.corpora[0].removed
+def test_rules_that_cannot_be_applied_are_listed_with_the_reason(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wrong_language, "LIBRARY", "a_library_that_is_not_installed")
+    for name in ("recipe.yaml", "valid.tsv", "test.tsv"):
+        shutil.copy(folder / name, tmp_path)
+    write_tsv(tmp_path / "train.tsv", TRAIN[:50])
+    assert dry_run(recipe(tmp_path), QUIET).not_applied == {
+        "length": "there are too few pairs to learn the usual ratio",
+        "language": "py3langid is not installed: pip install '.[filters]'",
+    }
+    assert dry_run(recipe(tmp_path, "data.filters.keep=[language, length]"), QUIET).not_applied == {}
+
+
+def test_rules_that_are_turned_off_keep_their_pairs(folder: Path) -> None:
+    train = dry_run(recipe(folder, "data.filters.keep=[copy, mismatch]"), QUIET).corpora[0]
+    assert train.removed.keys() & {"copy", "mismatch"} == set()
+    assert train.removed["script"] == PLANTED["script"]
 
 
 def test_lines_of_random_bytes_are_filtered_or_kept(tmp_path: Path, folder: Path) -> None:
