@@ -187,28 +187,47 @@ def find_repetitions(text: Text, filtered: Filtered) -> dict[str, BitSet]:
 
 def make_tokenizers(text: Text, work: Path, filtered: Filtered, repeated: dict[str, BitSet]) -> Tokenizers:
     """Return the tokenizers: those of the initial model, those in the work directory, or new ones, stored there."""
-    recipe, done = text.recipe, work / "tokenizers"
-    if recipe.train.init_from is not None:
-        return initial_tokenizers(recipe, recipe.train.init_from)
-    if done.exists():
-        return Tokenizers.load(done)
+    initial, done = text.recipe.train.init_from, work / "tokenizers"
+    if initial is not None:
+        return initial_tokenizers(text.recipe, initial)
+    if not done.exists():
+        training = _TokenizerTraining(text, filtered, repeated)
+        if text.processes == 1:
+            _train_tokenizers(training, done)
+        else:
+            # the training keeps RAM and threads until the process ends, and a process with threads cannot be forked
+            with closing(WorkerPool(training, 1)) as pool:
+                list(pool.map(_train_tokenizers, [done]))
+    return Tokenizers.load(done)
 
-    def sample(share: float) -> Iterator[tuple[str, str]]:
-        starts = zip(accumulate(filtered.read, initial=0), accumulate(filtered.kept, initial=0), strict=True)
-        for number, (first_read, first_kept) in enumerate(islice(starts, len(filtered.kept))):
-            chunk = KeptChunk(text.folder, number)
+
+@dataclass(frozen=True)
+class _TokenizerTraining:
+    text: Text
+    filtered: Filtered
+    repeated: dict[str, BitSet]
+
+    def sample(self, share: float) -> Iterator[tuple[str, str]]:
+        """Yield the pairs of a sample of the text, in order."""
+        kept = self.filtered.kept
+        starts = zip(accumulate(self.filtered.read, initial=0), accumulate(kept, initial=0), strict=True)
+        for number, (first_read, first_kept) in enumerate(islice(starts, len(kept))):
+            chunk = KeptChunk(self.text.folder, number)
             chosen = is_sampled(first_read + chunk.positions, share)
-            for removed in repeated.values():
-                chosen &= ~removed.range(first_kept, filtered.kept[number])
+            for removed in self.repeated.values():
+                chosen &= ~removed.range(first_kept, kept[number])
             sources, targets = chunk.texts("source"), chunk.texts("target")
             yield from ((sources[index], targets[index]) for index in np.flatnonzero(chosen).tolist())
 
-    tokenizers = train_tokenizers(recipe, filtered.characters, sample, text.console)
-    partial = work / "tokenizers.partial"
+
+def _train_tokenizers(training: _TokenizerTraining, directory: Path) -> None:
+    """Train the tokenizers, and write them into a directory, which gets its name when it is complete."""
+    text, characters = training.text, training.filtered.characters
+    tokenizers = train_tokenizers(text.recipe, characters, training.sample, text.console)
+    partial = directory.with_name(f"{directory.name}.partial")
     partial.mkdir(exist_ok=True)
     tokenizers.save(partial)
-    partial.rename(done)
-    return tokenizers
+    partial.rename(directory)
 
 
 def encode_chunks(

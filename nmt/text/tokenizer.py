@@ -45,6 +45,10 @@ class VocabularySizeError(ConfigError):
         super().__init__(message)
         self.bound = bound
 
+    def __reduce__(self) -> tuple[type, tuple[str, int]]:
+        """Pickle both arguments, for errors in worker processes."""
+        return type(self), (str(self), self.bound)
+
 
 class Tokenizer:
     """Encodes sentences into ids of pieces and decodes ids. Neither raises an error, whatever the text."""

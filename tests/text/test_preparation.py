@@ -79,6 +79,8 @@ def test_worker_processes_give_the_same_corpus(
 ) -> None:
     monkeypatch.setattr(stages, "_SHARED_BYTES", 0)
     monkeypatch.setattr(stages, "can_fork", lambda: True)
+    with pytest.raises(ConfigError, match=r"tokenizer\.vocab_size: found 9999, but this text yields at most"):
+        prepare(recipe(folder, "runtime.threads=3", "tokenizer.vocab_size=9999"), QUIET)
     prepare(recipe(folder, "runtime.threads=3"), QUIET)
     assert contents(folder / "prepared") == expected
 
