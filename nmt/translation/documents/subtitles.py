@@ -63,19 +63,21 @@ def read_vtt(content: Content) -> Document:
         raise content.error(0, "not WebVTT: the first line must begin with WEBVTT; for SubRip, give --format srt")
     slots: list[Slot] = []
     for block in _blocks(lines):
-        times = next((index for index, line in enumerate(block) if "-->" in line.text), None)
-        if times is None or re.match(r"(NOTE|STYLE|REGION)(?:\s|\Z)", block[0].text):
+        if re.match(r"(NOTE|STYLE|REGION)(?:\s|\Z)", block[0].text):
             continue
-        if times > 1 or not _VTT_TIMES.fullmatch(block[times].text):
-            raise content.error(
-                block[times].start,
-                f"found {block[times].text[:60]!r}, expected times such as 00:01.000 --> 00:02.500 as the first or "
-                "second line of a cue",
-            )
-        slots += [
-            replace(slot, text=_AMPERSAND.sub("&", slot.text), write=partial(_escaped, slot.write))
-            for slot in _slots(content, block[times + 1 :])
-        ]
+        # a line with times ends the cue before it, also without a blank line
+        timed = [index for index, line in enumerate(block) if "-->" in line.text]
+        for times, end in zip(timed, [*timed, len(block)][1:], strict=True):
+            if timed[0] > 1 or not _VTT_TIMES.fullmatch(block[times].text):
+                raise content.error(
+                    block[times].start,
+                    f"found {block[times].text[:60]!r}, expected times such as 00:01.000 --> 00:02.500 as the first or "
+                    "second line of a cue",
+                )
+            slots += [
+                replace(slot, text=_AMPERSAND.sub("&", slot.text), write=partial(_escaped, slot.write))
+                for slot in _slots(content, block[times + 1 : end])
+            ]
     return Document(content, slots)
 
 

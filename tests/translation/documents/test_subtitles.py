@@ -143,6 +143,12 @@ class TestWebVtt:
         with pytest.raises(DataError, match=re.escape(message)):
             read_vtt(Content("a.vtt", text))
 
+    def test_times_end_the_text_before_them(self) -> None:
+        text = "WEBVTT\n\n00:01.000 --> 00:02.000\nHi\n00:02.000 --> 00:03.000\nHo\n"
+        assert texts(read_vtt(Content("a.vtt", text))) == ["Hi", "Ho"]
+        with pytest.raises(DataError, match=r"a.vtt:5: found 'Hi --> Ho', expected times"):
+            read_vtt(Content("a.vtt", text.replace("00:02.000 --> 00:03.000", "Hi --> Ho")))
+
 
 class TestWrap:
     @given(st.lists(st.sampled_from(["a", "bcd", "efghij", "<i>", "我们", "好。"]), max_size=12), st.integers(1, 4))
