@@ -22,6 +22,7 @@ from nmt.text.language_check import check_languages
 from nmt.text.overlap import Overlap
 from nmt.text.preparation import (
     count_overlaps,
+    find_overlaps,
     pairs_of,
     training_text,
     validation_text,
@@ -116,6 +117,7 @@ def dry_run(recipe: Recipe, console: Console, rejected: Path | None = None) -> A
     with TemporaryDirectory() as folder:
         audit, removed = _audit_text(recipe, Path(folder), console)
         show_audit(audit, console)
+        _warn_of_overlaps(audit.overlaps, console)
         if rejected is not None:
             console.info(f"{rejected}: {write_rejected(rejected, removed):,} pairs")
     return audit
@@ -135,11 +137,14 @@ def _audit_text(recipe: Recipe, work: Path, console: Console) -> tuple[Audit, It
         chunk = KeptChunk(text.folder, number)
         for rejected in repeated_pairs(chunk, start, repeated):
             filtered.counts[chunk.record.corpus].add(rejected)
-    counts = filtered.counts
+    counts, overlaps = filtered.counts, find_overlaps(filtered, valid_pairs, test_pairs, "training")
     if recipe.data.valid:
         valid_text = validation_text(recipe, work, test_pairs, console)
-        counts = [*counts, *summary(valid_text, filter_chunks(valid_text)).counts]
-    return make_audit(recipe, counts, found, text.rules), rejected_pairs(text.folder, repeated)
+        valid_filtered = summary(valid_text, filter_chunks(valid_text))
+        counts = [*counts, *valid_filtered.counts]
+        overlaps += find_overlaps(valid_filtered, [], test_pairs, "validation")
+    audit = make_audit(recipe, counts, found, overlaps, text.rules)
+    return audit, rejected_pairs(text.folder, repeated)
 
 
 def _check_texts(recipe: Recipe) -> None:

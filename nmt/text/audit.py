@@ -16,6 +16,7 @@ from nmt.text.corpus import read_pairs
 from nmt.text.corpus_findings import Beginning, Finding, findings, rule_findings
 from nmt.text.filters import RULES, HeldOutText, PairFilter, RuleCounts
 from nmt.text.filters.wrong_language import LIBRARY, is_available
+from nmt.text.overlap import Overlap
 
 FILE = "audit.json"
 
@@ -64,6 +65,8 @@ class Audit:
 
     corpora: tuple[CorpusAudit, ...]
     findings: tuple[Finding, ...]
+    overlaps: tuple[Overlap, ...]
+    """Sentences that two of the texts have in common, after the rules."""
     not_applied: dict[str, str]
     """The rules that could not be applied, and why; besides them, those of `data.filters.keep` were not."""
 
@@ -95,7 +98,11 @@ def corpus_findings(recipe: Recipe, held_out: Sequence[HeldOutText]) -> list[Fin
 
 
 def make_audit(
-    recipe: Recipe, counts: Iterable[RuleCounts], found: Sequence[Finding], rules: Sequence[PairFilter]
+    recipe: Recipe,
+    counts: Iterable[RuleCounts],
+    found: Sequence[Finding],
+    overlaps: Iterable[Overlap],
+    rules: Sequence[PairFilter],
 ) -> Audit:
     """Return the audit of a recipe from the counts of its training and validation texts, in this order.
 
@@ -105,7 +112,8 @@ def make_audit(
     named = [(corpus_name(key, corpus), own) for (key, corpus), own in zip(texts.items(), counts, strict=True)]
     of_rules = [finding for name, own in named if "train" in name for finding in rule_findings(name, own)]
     corpora = tuple(CorpusAudit.of(name, own) for name, own in named)
-    return Audit(corpora, (*found, *of_rules), _not_applied(recipe, rules))
+    common = tuple(overlap for overlap in overlaps if overlap.sources)
+    return Audit(corpora, (*found, *of_rules), common, _not_applied(recipe, rules))
 
 
 def corpus_name(key: str, corpus: CorpusFile) -> str:

@@ -29,7 +29,10 @@ def render(audit: Audit, settings: dict[str, str]) -> str:
     """Return the report as Markdown."""
     lines = ["# Audit of the text", "", *_counts(audit.corpora), "", "## Findings", ""]
     lines += [line for finding in audit.findings for line in _finding(finding)]
-    if not audit.findings:
+    for overlap in audit.overlaps:
+        text, *examples = str(overlap).split("\n")
+        lines += [f"* warning: {_escaped(text)}", *(f"  * {_escaped(example)}" for example in examples)]
+    if not audit.findings and not audit.overlaps:
         lines.append("None.")
     lines += ["", "## Examples of each rule"]
     for rule, meaning in RULES.items():

@@ -84,7 +84,7 @@ def write_corpus(recipe: Recipe, work: Path, directory: Path, console: Console) 
     tested = provenance.digests(test_inputs)
     sizes = (len(tokenizers.source), len(tokenizers.target))
     found = corpus_findings(recipe, (HeldOutText("validation", valid_pairs), HeldOutText("test", test_pairs)))
-    audit = make_audit(recipe, counts, found, text.rules)
+    audit = make_audit(recipe, counts, found, overlaps, text.rules)
     audit.write(directory)
     write_report(audit, directory, settings_shown(recipe))
     written = [path for path in sorted(directory.rglob("*")) if path.is_file()]

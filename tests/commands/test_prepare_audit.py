@@ -153,6 +153,20 @@ def test_dry_run_counts_the_same_without_the_rules_on_tokens_and_writes_nothing(
     assert len(rejected.read_text(encoding="utf-8").splitlines()) == sum(PLANTED.values()) - PLANTED["too_long"]
 
 
+def test_texts_with_common_sentences_are_reported(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("recipe.yaml", "train.tsv", "valid.tsv"):
+        shutil.copy(folder / name, tmp_path)
+    write_tsv(tmp_path / "test.tsv", HELD_OUT[8:14])
+    message = "2 of 6 test sentences (33.3%) are also in the validation text, 2 of them with the same translation"
+    (overlap,) = dry_run(recipe(tmp_path), QUIET).overlaps
+    assert str(overlap).startswith(message)
+    assert message in capsys.readouterr().err
+    prepare(recipe(tmp_path), QUIET)
+    assert message in (tmp_path / "run" / "prepared" / "report.md").read_text(encoding="utf-8")
+
+
 def test_rejected_pairs_of_a_current_corpus_are_an_error(folder: Path, tmp_path: Path) -> None:
     prepare(recipe(folder), QUIET)
     with pytest.raises(ConfigError, match=r"--rejected: .* is current, .*; add --force .*, or --dry-run"):
