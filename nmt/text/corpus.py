@@ -50,7 +50,7 @@ def text_files(corpus: CorpusFile) -> dict[str, Path]:
     files: dict[str, Path] = {}
     for key, path in corpus.files.items():
         found = [split_member(match)[0] for match in _matches(path)] or [path]
-        files |= {key if len(found) == 1 else f"{key} {match.name}": match for match in found}
+        files |= {key if len(found) == 1 else f"{key}.{number}": match for number, match in enumerate(found)}
     return files
 
 

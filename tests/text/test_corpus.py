@@ -123,8 +123,9 @@ def test_pattern_stands_for_all_files_in_order(tmp_path: Path) -> None:
         write(tmp_path / name, TMX.format(name))
     assert [pair.source for pair in pairs(file=tmp_path / "*.tmx")] == ["a.tmx", "b.tmx"]
     assert [pair.source for pair in pairs(file=tmp_path / "**" / "*.tmx")] == ["a.tmx", "b.tmx", "below/c.tmx"]
-    files = text_files(CorpusFile(file=tmp_path / "*.tmx"))
-    assert files == {"file a.tmx": tmp_path / "a.tmx", "file b.tmx": tmp_path / "b.tmx"}
+    write(tmp_path / "below" / "a.tmx", TMX.format("same name"))
+    files = text_files(CorpusFile(file=tmp_path / "**" / "a.tmx"))
+    assert files == {"file.0": tmp_path / "a.tmx", "file.1": tmp_path / "below" / "a.tmx"}
     write(tmp_path / "[x].tsv", "one\tuno")
     assert pairs(tsv=tmp_path / "[x].tsv") == ONE
 
