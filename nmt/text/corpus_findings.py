@@ -31,7 +31,7 @@ _EXAMPLES = 3
 _CASED = ("Latin", "Cyrillic", "Greek", "Armenian")
 _LEAST_CAPITALS = 0.01
 """Share of the lines with a capital letter; in text of sentences nearly all lines have one."""
-_TOKENIZED = re.compile(r"(?<=\w) (?:[.,!?;:]|['’](?:s|re|ve|ll|d|m|t)|n't)(?= |$)")
+_TOKENIZED = re.compile(r"(?<=\w) (?:[.,]|['’](?:s|re|ve|ll|d|m|t)|n't)(?= |$)")  # French has spaces before ? ! : ;
 _LEAST_SHARE = 0.2
 """Share of the lines of a sample that have a property, from which it is one of the corpus."""
 _LEAST_VARIANT = 0.02  # the same for lines in the other variant of Chinese
@@ -85,7 +85,7 @@ def findings(
         ("source", languages.source, [pair.source for pair in sample]),
         ("target", languages.target, [pair.target for pair in sample]),
     ):
-        places = [place(pair) for pair in sample]
+        places = [_place(pair) for pair in sample]
         found += _side_findings(_Side(corpus, f"the {name} ({code})", code, lines, places))
     return found + _near_duplicates(corpus, sample, held_out)
 
@@ -100,8 +100,7 @@ def rule_findings(corpus: str, counts: RuleCounts) -> list[Finding]:
     ]
 
 
-def place(pair: SentencePair) -> str:
-    """Return the line of a pair, as `line 12`."""
+def _place(pair: SentencePair) -> str:
     return f"line {pair.line}"
 
 
@@ -156,7 +155,7 @@ def _language_findings(corpus: str, languages: LanguagePair, sample: list[Senten
     sides = ([pair.source for pair in sample], [pair.target for pair in sample])
     texts = [[Line(pair.line, line) for pair, line in zip(sample, side, strict=True)] for side in sides]
     other = [found_instead(lines, code) for lines, code in zip(texts, languages, strict=True)]
-    examples = tuple(f"{place(pair)}: {pair.source} | {pair.target}" for pair in sample[:_EXAMPLES])
+    examples = tuple(f"{_place(pair)}: {pair.source} | {pair.target}" for pair in sample[:_EXAMPLES])
     if [code and primary_code(code) for code in other] == [primary_code(code) for code in reversed(languages)]:
         text = f"the sides are swapped: the source is {other[0]}, the target {other[1]}"
         return [Finding(corpus, f"{text}; exchange the columns or files", examples)]
@@ -186,7 +185,7 @@ def _near_duplicates(corpus: str, sample: list[SentencePair], held_out: Sequence
         f"{len(similar) / len(sample):.2%} of the sources resemble a validation or test sentence (Jaccard similarity "
         f"of their 4-grams at least {index.threshold:g}); only trivial variants are removed"
     )
-    shown = (f"{place(pair)}: {pair.source} | {other}" for pair, other in similar[:_EXAMPLES])
+    shown = (f"{_place(pair)}: {pair.source} | {other}" for pair, other in similar[:_EXAMPLES])
     return [Finding(corpus, text, tuple(shown), "note")]
 
 
