@@ -603,3 +603,16 @@ def test_tags_unknown_to_the_initial_tokenizer_are_refused(folder: Path) -> None
         ConfigError, match=r"data: tag news: the tokenizer of train.init_from .*base\) was trained with"
     ):
         prepare(tuned(folder, tagged(folder / "train.tsv", "news")), QUIET)
+
+
+@pytest.mark.parametrize(("keep", "depends"), [("[]", True), ("[leak]", False)])
+def test_corpus_depends_on_the_test_text_by_the_rule_leak(folder: Path, keep: str, depends: bool) -> None:
+    train, fingerprints, kept = pairs(300), [], []
+    for test in (train[:1], pairs(10, seed=3)):
+        write_tsv(folder / "test.tsv", test)
+        chosen = recipe(folder, f"data.test.tsv={folder / 'test.tsv'}", f"data.filters.keep={keep}")
+        manifest = prepare(chosen, QUIET, force=True).manifest
+        fingerprints.append(manifest.fingerprint)
+        kept.append(manifest.train.kept)
+    assert (fingerprints[0] != fingerprints[1]) == depends
+    assert kept == [299 if depends else 300, 300]

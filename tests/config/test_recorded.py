@@ -117,6 +117,17 @@ def test_renaming_keys_is_invertible() -> None:
     assert with_old_keys(new) == old
 
 
+def test_filters_recorded_with_a_key_for_each_rule_keep_what_newer_rules_exclude() -> None:
+    old = {"data": {"filters": {"max_tokens": 9, "keep_duplicates": True, "keep_copies": False}}}
+    filters = with_new_names(old)["data"]["filters"]
+    assert {"duplicate", "length", "leak", "damaged"} <= set(filters["keep"])
+    assert "copy" not in filters["keep"]
+    assert (filters["max_tokens"], filters["han_variants"]) == (9, "keep")
+    new = {"data": {"filters": {"max_tokens": 9, "han_variants": "drop", "keep": ["duplicate"]}}}
+    assert with_new_names(new) == new
+    assert with_old_keys(new) == new
+
+
 @pytest.mark.parametrize(
     ("before", "now", "expected"),
     [
