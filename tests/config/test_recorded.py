@@ -88,7 +88,8 @@ def test_run_of_version_0_1_0_resumes_and_translates(old_run: Path) -> None:
     assert result.exit_code == 0, result.output
     assert (run / "checkpoints" / "step-00000006").is_dir()
     assert "vocab_size: 80" in (run / "recipe.yaml").read_text()
-    result = run_command("translate", "--model", run, "-i", old_run / "test.tsv", "-o", old_run / "out.txt")
+    files = ("-i", old_run / "test.tsv", "-o", old_run / "out.txt")
+    result = run_command("translate", "--model", run, "--format", "text", *files)
     assert result.exit_code == 0, result.output
 
 
