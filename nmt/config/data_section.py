@@ -162,6 +162,10 @@ class Filters(Section):
     han_variants: Literal["keep", "drop", "convert"] = "keep"
     """Chinese lines that are Traditional in a Simplified text, or the reverse: keep them, drop them, or convert them
     with OpenCC (`pip install '.[filters]'`). zh-Hans or zh-Hant as the language states which one the text is in."""
+    max_same_source: Annotated[int, Field(ge=1)] | None = None
+    """Most pairs with the same source; later ones are excluded. null: no limit."""
+    max_same_target: Annotated[int, Field(ge=1)] | None = None
+    """Most pairs with the same target."""
     keep: Annotated[tuple[RuleName, ...], Field(strict=False), AfterValidator(_in_one_order)] = ()
     """Rules that are not applied, as in [copy, duplicate]: the pairs that they would exclude are kept. docs/data.md
     describes each rule."""

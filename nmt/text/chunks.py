@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import compress, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from zipfile import BadZipFile
 
 import numpy as np
@@ -32,6 +32,8 @@ from nmt.text.tokenizer import Tokenizers
 
 CHUNK_PAIRS = 50_000
 
+SIDES = ("source", "target")
+DigestsOf = Literal["digests", "source_digests", "target_digests"]
 Arrays = dict[str, npt.NDArray[Any]]
 
 
@@ -161,6 +163,9 @@ def filter_chunk(context: TextRules, chunk: RawChunk) -> KeptRecord:
         "lines": np.array(chunk.lines, dtype=np.int64)[places],
         "digests": digests_of(b"\n".join(pair) for pair in zip(*texts, strict=True)),
     }
+    for side, limit in ((0, rules.settings.max_same_source), (1, rules.settings.max_same_target)):
+        if limit is not None:
+            arrays[f"{SIDES[side]}_digests"] = digests_of(texts[side])
     _write(kept_file(context.folder, chunk.number), _KEPT.dump_json(record), arrays)
     return record
 
@@ -176,10 +181,9 @@ class KeptChunk:
         """What is known of it."""
         return _KEPT.validate_json(self._file["record"].tobytes())
 
-    @property
-    def digests(self) -> Digests:
-        """The digests of the pairs."""
-        digests: Digests = self._file["digests"]
+    def digests(self, of: DigestsOf) -> Digests:
+        """Return the digests of the pairs, or those of a side if the pairs with equal ones are limited."""
+        digests: Digests = self._file[of]
         return digests
 
     @property

@@ -57,7 +57,7 @@ def recorded_settings(recipe: Recipe) -> dict[str, Any]:
         "data": {
             "train": {i: _corpus_settings(corpus) for i, corpus in enumerate(data.train)},
             "valid": valid[0] if len(valid) == 1 else dict(enumerate(valid)) or None,
-            "filters": data.filters.model_dump(),
+            "filters": data.filters.model_dump(exclude_none=True),
         },
         "tokenizer": [path.name for path in tokenizer_files(initial)] if initial else _tokenizer_settings(recipe),
         "tags": data.tags,

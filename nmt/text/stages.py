@@ -16,6 +16,7 @@ from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console, counted
 from nmt.system.workers import WorkerPool, available_cores, can_fork
 from nmt.text.chunks import (
+    DigestsOf,
     EncodedChunk,
     Encoding,
     KeptChunk,
@@ -179,10 +180,17 @@ def check_any_kept(text: Text, counts: Sequence[RuleCounts]) -> None:
 
 def find_repetitions(text: Text, filtered: Filtered) -> dict[str, BitSet]:
     """Return the pairs that the rules on repetitions remove, by rule, as indices after the rules on text."""
-    if "duplicate" in text.recipe.data.filters.keep:
-        return {}
-    digests = (KeptChunk(text.folder, number).digests for number in range(len(filtered.kept)))
-    return {"duplicate": find_repeated(digests, sum(filtered.kept), 1, text.folder, ())}
+    filters, repeated = text.recipe.data.filters, dict[str, BitSet]()
+    kinds: tuple[tuple[str, DigestsOf, int | None], ...] = (
+        ("duplicate", "digests", None if "duplicate" in filters.keep else 1),
+        ("same_source", "source_digests", filters.max_same_source),
+        ("same_target", "target_digests", filters.max_same_target),
+    )
+    for rule, of, most in kinds:
+        if most is not None:
+            digests = (KeptChunk(text.folder, number).digests(of) for number in range(len(filtered.kept)))
+            repeated[rule] = find_repeated(digests, sum(filtered.kept), most, text.folder, list(repeated.values()))
+    return repeated
 
 
 def make_tokenizers(text: Text, work: Path, filtered: Filtered, repeated: dict[str, BitSet]) -> Tokenizers:

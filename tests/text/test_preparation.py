@@ -2,6 +2,7 @@
 
 import signal
 import subprocess
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,40 @@ def test_duplicates_across_chunks_and_corpora_are_removed(folder: Path) -> None:
     counts = prepare(recipe(folder), QUIET).manifest.train
     assert {rule: count for rule, count in counts.refused.items() if count} == {"empty": 2, "copy": 2, "duplicate": 20}
     assert (counts.read, counts.corpora) == (330, (293, 13))
+
+
+def test_pairs_with_the_same_source_or_target_are_limited(folder: Path) -> None:
+    """Exact repetitions do not count for the limit of sources, nor pairs beyond that limit for the one of targets."""
+    rows = pairs(300, 0)[8:50]
+    (source, target), other = rows[0], rows[1][1]
+    rows += [(source, target), (source, other), (source, rows[2][1]), (rows[3][0], rows[2][1]), (rows[4][0], other)]
+    write_tsv(folder / "a.tsv", rows)
+    write_tsv(folder / "b.tsv", [(source, rows[5][1]), *pairs(20, 1000)[8:15]])
+    found = contents_and_counts(folder, [])
+    limits = ["data.filters.max_same_source=2", "data.filters.max_same_target=2"]
+    kept, removed = contents_and_counts(folder, limits)
+    seen: tuple[set[tuple[str, str]], Counter[str], Counter[str]] = set(), Counter(), Counter()
+    expected = []
+    for pair in [*rows, (source, rows[5][1]), *pairs(20, 1000)[8:15]]:
+        if pair in seen[0]:
+            continue
+        seen[0].add(pair)
+        seen[1][pair[0]] += 1
+        if seen[1][pair[0]] > 2:
+            continue
+        seen[2][pair[1]] += 1
+        if seen[2][pair[1]] <= 2:
+            expected.append(pair)
+    assert kept == expected
+    assert (removed["duplicate"], removed["same_source"], removed["same_target"]) == (1, 2, 1)
+    assert len(found[0]) == len(kept) + 3
+
+
+def contents_and_counts(folder: Path, overrides: list[str]) -> tuple[list[tuple[str, str]], dict[str, int]]:
+    corpus = prepare(recipe(folder, "data.filters.keep=[leak,mismatch,length]", *overrides), QUIET)
+    decode = corpus.tokenizers.source.decode
+    found = zip(map(decode, corpus.train.source), map(decode, corpus.train.target), strict=True)
+    return list(found), corpus.manifest.train.refused
 
 
 def test_worker_processes_give_the_same_corpus(

@@ -22,6 +22,8 @@ RULES = {
     "untranslated": "target contains the source",
     "language": "in another language",
     "duplicate": "equal to an earlier pair",
+    "same_source": "max_same_source earlier pairs with this source",
+    "same_target": "max_same_target earlier pairs with this target",
     "too_long": "a side longer than max_tokens",
     "ratio": "sides too unequal in tokens",
 }
