@@ -174,11 +174,11 @@ def run_script(python: str, folder: Path, statements: str) -> "subprocess.Comple
     ("point", "filtered", "encoded"),
     [
         ("500, after=(stages, 'filter_chunk'), times=3", 2, 0),
-        ("20, after=(stages, 'find_repeated')", 9, 0),
+        pytest.param("20, after=(stages, 'find_repeated')", 9, 0, marks=pytest.mark.slow),
         ("300, after=(stages, 'train_tokenizers')", 9, 0),
         ("100, after=(stages, 'encode_chunk'), times=5", 9, 4),
         ("500, after=(preparation, 'join_chunks')", 9, 9),
-        ("100, after=(preparation, 'validation_text')", 9, 9),
+        pytest.param("100, after=(preparation, 'validation_text')", 9, 9, marks=pytest.mark.slow),
     ],
 )
 def test_killed_preparation_continues(
