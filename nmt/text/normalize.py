@@ -8,8 +8,9 @@
 
 import re
 import unicodedata
+from collections.abc import Callable
 
-from nmt.text.languages import UNSPACED, UNSPACED_TEXT
+from nmt.text.languages import UNSPACED, UNSPACED_TEXT, script_of
 
 # Invisible characters, which are removed: controls that are not whitespace (Cc), format characters (Cf), noncharacters.
 # Format characters that change the visible text are kept: the joiners U+200C and U+200D of Persian, Hindi and emoji,
@@ -48,6 +49,15 @@ def normalize(text: str) -> str:
     if "`" in text or "´" in text:
         text = _APOSTROPHE.sub("'", text)
     return " ".join(text.split())
+
+
+def normalizer_of(language: str) -> Callable[[str], str]:
+    """Return the normalization of a language: `normalize`; Chinese and Japanese also lose the spaces of a tokenizer."""
+    return _normalize_unspaced if script_of(language) in ("Han", "Japanese") else normalize
+
+
+def _normalize_unspaced(text: str) -> str:
+    return join_unspaced(normalize(text))
 
 
 def join_unspaced(text: str) -> str:

@@ -26,7 +26,7 @@ from nmt.export.exported import is_export
 from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
 from nmt.system.device import choose_device
 from nmt.text.glossary import Glossary
-from nmt.text.normalize import normalize
+from nmt.text.normalize import normalize, normalizer_of
 from nmt.text.segment import split_line
 from nmt.text.tokenizer import UNK
 from nmt.translation.constraints import OutputConstraints
@@ -270,7 +270,7 @@ class Translator:
         """Step 1: split a line into segments of at most `longest_source` tokens; the first has the line's prefix."""
         if prefix:
             self.require_torch("--prefixes")
-        source = self.tokenizers.source
+        source, line = self.tokenizers.source, normalizer_of(self.languages.source)(line)
         tags = self.tag_ids(options)
 
         def encode(text: str) -> list[int]:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.text.normalize import join_unspaced, normalize
+from nmt.text.normalize import join_unspaced, normalize, normalizer_of
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 
@@ -99,3 +99,9 @@ def test_join_unspaced_removes_only_spaces_and_is_idempotent(text: str) -> None:
     assert joined.replace(" ", "") == text.replace(" ", "")
     assert normalize(joined) == joined
     assert join_unspaced(joined) == joined
+
+
+def test_chinese_and_japanese_lose_the_spaces_of_a_tokenizer() -> None:
+    spaced = "今天 下雨 ， 我们 不 去 公园 。"
+    assert normalizer_of("zh")(spaced) == normalizer_of("zh-Hant")(spaced) == "今天下雨，我们不去公园。"
+    assert normalizer_of("en")(f"  {spaced} ") == spaced

@@ -15,8 +15,7 @@ from nmt.text.filters.script import ScriptCheck
 from nmt.text.filters.symbols import mostly_symbols
 from nmt.text.filters.untranslated import UntranslatedCheck, copy
 from nmt.text.filters.wrong_language import LanguageCheck
-from nmt.text.languages import script_of
-from nmt.text.normalize import join_unspaced, normalize
+from nmt.text.normalize import normalizer_of
 
 FREE_TOKENS = 10  # difference in length that is permitted whatever the ratio, for short sentences
 
@@ -137,14 +136,15 @@ def _either_side(source: LineCheck | None, target: LineCheck | None) -> Check | 
 
 
 @dataclass(frozen=True)
-class _ChineseNormalizer:
-    han: HanCheck | None
+class _Converter:
+    """The normalization of a language, and the conversion to the Chinese variant of the text."""
+
+    normalizer: Callable[[str], str]
+    han: HanCheck
 
     def __call__(self, text: str) -> str:
-        text = join_unspaced(normalize(text))
-        return text if self.han is None else self.han.converted(text)
+        return self.han.converted(self.normalizer(text))
 
 
 def _normalizer(language: str, han: HanCheck | None) -> Callable[[str], str]:
-    """Return the normalization of a language; Chinese and Japanese have no spaces between words."""
-    return _ChineseNormalizer(han) if script_of(language) in ("Han", "Japanese") else normalize
+    return normalizer_of(language) if han is None else _Converter(normalizer_of(language), han)
