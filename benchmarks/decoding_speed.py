@@ -35,7 +35,7 @@ from nmt.export.ctranslate2_engine import open_in_ctranslate2
 from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
 from nmt.system.device import reuse_freed_memory, set_threads
 from nmt.text.languages import target_language
-from nmt.text.opening import read_lines
+from nmt.text.readers.opening import read_lines
 from nmt.translation.translator import TranslateOptions, Translator
 
 CPU = torch.device("cpu")

@@ -13,7 +13,7 @@ from sacrebleu.metrics import TER
 
 from nmt.evaluation.ter import BatchedTER
 from nmt.text.languages import detect_language
-from nmt.text.opening import read_lines
+from nmt.text.readers.opening import read_lines
 
 
 def main() -> None:

@@ -110,7 +110,7 @@ def prepare(
         from nmt.commands.prepare import dry_run, prepare_shard
         from nmt.commands.prepare import prepare as run_stage
         from nmt.config import load_recipe
-        from nmt.text.stages import Shard
+        from nmt.text.preparing.stages import Shard
 
         recipe = load_recipe(config, overrides or ())
         if dry:

@@ -18,7 +18,7 @@ from nmt.export.parity import EXACT, LINES, ROUNDED, Parity, Search, check_parit
 from nmt.model.checkpoint import load_model, resolve_model
 from nmt.system.console import Console
 from nmt.system.ownership import EXPORT, check_directory, replace_directory
-from nmt.text.opening import read_lines
+from nmt.text.readers.opening import read_lines
 
 Format = Literal["ctranslate2", "hf"]
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8", "int8_float32", "int8_float16", "int8_bfloat16")

@@ -16,12 +16,18 @@ from nmt.system.console import Console, counted, printable
 from nmt.system.files import digest_of
 from nmt.system.ownership import SPLIT, check_file, mark_directory, replace_directory, write_output
 from nmt.text.corpus import SentencePair, format_named, named_languages, read_pairs, text_files
-from nmt.text.direction import Direction, checked_direction, direction_in_file, named_direction, stated_direction
-from nmt.text.opening import STANDARD_INPUT
-from nmt.text.profile import TextProfile
-from nmt.text.proposal import propose
-from nmt.text.recipe_text import RecipeContent, recipe_text
-from nmt.text.split import PARTS, Splitter
+from nmt.text.proposing.direction import (
+    Direction,
+    checked_direction,
+    direction_in_file,
+    named_direction,
+    stated_direction,
+)
+from nmt.text.proposing.profile import TextProfile
+from nmt.text.proposing.proposal import propose
+from nmt.text.proposing.recipe_text import RecipeContent, recipe_text
+from nmt.text.proposing.split import PARTS, Splitter
+from nmt.text.readers.opening import STANDARD_INPUT
 
 if TYPE_CHECKING:
     from nmt.training.cost import Cost

@@ -13,14 +13,16 @@ from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console
 from nmt.system.files import lock_file, real_path, staged_directory
 from nmt.system.ownership import PREPARED, check_directory, check_file
-from nmt.text.audit import Audit, corpus_findings, make_audit
-from nmt.text.audit_report import count_rows
-from nmt.text.chunks import KeptChunk
-from nmt.text.coverage import coverage_rows, misfits
+from nmt.text.auditing.audit import Audit, corpus_findings, make_audit
+from nmt.text.auditing.audit_report import count_rows
+from nmt.text.auditing.rejected_pairs import rejected_pairs, repeated_pairs, write_rejected
 from nmt.text.filters import HeldOutText, Rejected
-from nmt.text.language_check import check_languages
-from nmt.text.overlap import Overlap
-from nmt.text.preparation import (
+from nmt.text.prepared import Manifest, PreparedCorpus
+from nmt.text.preparing.chunks import KeptChunk
+from nmt.text.preparing.coverage import coverage_rows, misfits
+from nmt.text.preparing.language_check import check_languages
+from nmt.text.preparing.overlap import Overlap
+from nmt.text.preparing.preparation import (
     count_overlaps,
     find_overlaps,
     pairs_of,
@@ -28,14 +30,19 @@ from nmt.text.preparation import (
     validation_text,
     write_corpus,
 )
-from nmt.text.preparation import prepare_shard as write_shard
-from nmt.text.prepared import Manifest, PreparedCorpus
-from nmt.text.provenance import check_readable, files_of_test_text, input_files, record, why_changed, why_stale
-from nmt.text.rejected_pairs import rejected_pairs, repeated_pairs, write_rejected
-from nmt.text.stages import Shard, filter_chunks, find_repetitions, summary
+from nmt.text.preparing.preparation import prepare_shard as write_shard
+from nmt.text.preparing.provenance import (
+    check_readable,
+    files_of_test_text,
+    input_files,
+    record,
+    why_changed,
+    why_stale,
+)
+from nmt.text.preparing.stages import Shard, filter_chunks, find_repetitions, summary
+from nmt.text.preparing.tokenizer_training import initial_tokenizers
+from nmt.text.preparing.work_directory import open_work_directory, work_directory
 from nmt.text.tokenizer import Tokenizers
-from nmt.text.tokenizer_training import initial_tokenizers
-from nmt.text.work_directory import open_work_directory, work_directory
 
 
 def prepare(

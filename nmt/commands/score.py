@@ -24,7 +24,7 @@ from nmt.evaluation.significance import compare
 from nmt.system.console import Advance, Console
 from nmt.system.ownership import check_file, write_output
 from nmt.text.languages import TargetLanguage, detect_language, known_language
-from nmt.text.opening import decode_line, open_text, read_lines
+from nmt.text.readers.opening import decode_line, open_text, read_lines
 
 STANDARD_INPUT = Path("-")
 

@@ -19,7 +19,7 @@ from nmt.system.device import check_machine, choose_device, memory_explained, re
 from nmt.system.files import replace_link
 from nmt.text.corpus import read_pairs
 from nmt.text.prepared import PreparedCorpus
-from nmt.text.provenance import why_stale
+from nmt.text.preparing.provenance import why_stale
 from nmt.training.auto_batch import choose_batch_tokens
 from nmt.training.auto_precision import choose_precision
 from nmt.training.dry_run import estimate, render

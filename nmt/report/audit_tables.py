@@ -1,7 +1,7 @@
 """The tables of the section Data on the rules: counts, findings and examples."""
 
 from nmt.report.page import escape, table
-from nmt.text.audit import Audit
+from nmt.text.auditing.audit import Audit
 from nmt.text.filters import RULES
 from nmt.text.prepared import Manifest
 

@@ -12,7 +12,7 @@ from nmt.report.audit_tables import filter_tables
 from nmt.report.charts import Chart, Series, bar_chart, histogram, line_chart, short
 from nmt.report.page import Section, definitions, escape, table
 from nmt.report.run_records import RunRecords
-from nmt.text.audit import Audit
+from nmt.text.auditing.audit import Audit
 from nmt.text.languages import target_language
 from nmt.text.prepared import Manifest, PreparedCorpus, Sentences, TokenStore
 from nmt.text.tokenizer import Tokenizer

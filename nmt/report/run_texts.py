@@ -11,8 +11,8 @@ from nmt.report.quality_section import TranslatedText
 from nmt.report.run_records import RunRecords
 from nmt.text.corpus import SentencePair, read_pairs
 from nmt.text.languages import target_language
-from nmt.text.opening import read_lines
 from nmt.text.prepared import PreparedCorpus
+from nmt.text.readers.opening import read_lines
 
 PAIRS_COUNTED = 200_000
 """Pairs of the training text whose words are counted."""

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 from nmt.config import CorpusFile, FileFormat, LanguagePair
 from nmt.errors import DataError
-from nmt.text.archive import split_member, text_members
-from nmt.text.compression import compression_named
 from nmt.text.languages import is_language, primary_code
 from nmt.text.readers import Row
+from nmt.text.readers.archive import split_member, text_members
 from nmt.text.readers.columns import header, read_csv, read_tsv
+from nmt.text.readers.compression import compression_named
 from nmt.text.readers.gettext import read_po
 from nmt.text.readers.json_lines import language_keys, read_json_lines
 from nmt.text.readers.two_files import read_two_files

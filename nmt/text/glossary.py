@@ -20,7 +20,7 @@ from pathlib import Path
 from nmt.errors import DataError
 from nmt.text.languages import UNSPACED
 from nmt.text.normalize import normalize
-from nmt.text.opening import read_lines
+from nmt.text.readers.opening import read_lines
 
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+|[^\w\s]")
 

@@ -33,7 +33,7 @@ from nmt.errors import DataError, ModelError
 from nmt.system.files import content_digest, digest_of
 from nmt.system.ownership import PREPARED
 from nmt.text.corpus import SentencePair
-from nmt.text.overlap import Overlap
+from nmt.text.preparing.overlap import Overlap
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 
 _REMEDY = "prepare it again with nmt prepare --force"

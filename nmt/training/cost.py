@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from nmt.config import RuntimeSettings
 from nmt.system.device import choose_device, set_threads
-from nmt.text.proposal import Proposal
+from nmt.text.proposing.proposal import Proposal
 from nmt.training.utilization import matrix_rate
 
 _UTILIZATION = {"cpu": (0.2, 1.0), "cuda": (0.05, 0.4), "mps": (0.05, 0.4)}

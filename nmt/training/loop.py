@@ -20,7 +20,7 @@ from nmt.system import distributed
 from nmt.system.console import Console, counted
 from nmt.system.device import choose_device, computes_in_bf16
 from nmt.text.prepared import PreparedCorpus, PreparedSplit
-from nmt.text.provenance import training_fingerprint
+from nmt.text.preparing.provenance import training_fingerprint
 from nmt.training.display import TrainingDisplay
 from nmt.training.divergence import (
     MOST_SKIPPED,

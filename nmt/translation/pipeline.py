@@ -18,7 +18,7 @@ from nmt.decoding.batch_runner import OnProgress
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import AdvanceTo, Console, counted
 from nmt.system.distributed import rank, scatter_map
-from nmt.text.opening import decode_line, is_utf8, open_text, read_lines
+from nmt.text.readers.opening import decode_line, is_utf8, open_text, read_lines
 from nmt.translation.result import IMPROBABLE_COST
 from nmt.translation.sinks import Fingerprint, ResumableFile, StreamOutput
 from nmt.translation.translator import LINE_BATCH_SIZE, TranslateOptions, Translator

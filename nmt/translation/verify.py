@@ -8,7 +8,7 @@ from operator import itemgetter
 
 from nmt.errors import DataError, ModelError
 from nmt.system.console import Console, counted
-from nmt.text.opening import decode_line
+from nmt.text.readers.opening import decode_line
 from nmt.translation.result import Translation
 from nmt.translation.translator import TranslateOptions, Translator
 

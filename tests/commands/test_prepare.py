@@ -22,11 +22,11 @@ from nmt.commands.prepare import prepare
 from nmt.config import Recipe, load_recipe
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console
-from nmt.text import preparation, provenance, tokenizer_training
 from nmt.text.normalize import normalize
-from nmt.text.overlap import Overlap
 from nmt.text.prepared import PreparedCorpus, write_valid_texts
-from nmt.text.provenance import why_stale
+from nmt.text.preparing import preparation, provenance, tokenizer_training
+from nmt.text.preparing.overlap import Overlap
+from nmt.text.preparing.provenance import why_stale
 
 QUIET = Console(quiet=True)
 REPOSITORY = Path(__file__).parents[2]

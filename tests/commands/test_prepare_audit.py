@@ -13,7 +13,7 @@ from nmt.commands.prepare import dry_run, prepare
 from nmt.config import Recipe, load_recipe
 from nmt.errors import ConfigError
 from nmt.system.console import Console
-from nmt.text.audit import Audit
+from nmt.text.auditing.audit import Audit
 from nmt.text.filters import RULES, wrong_language
 from tests.builders import run_command, write_tsv
 

@@ -19,7 +19,7 @@ from nmt.config import load_recipe
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.model.checkpoint import load_model
 from nmt.system.console import Console
-from nmt.text.proposal import propose
+from nmt.text.proposing.proposal import propose
 from nmt.training.display import HEAD
 from nmt.training.run import RunDirectory
 from tests.builders import reversal_pairs, run_command, write_reversal_task, write_tsv

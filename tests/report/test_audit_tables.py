@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from nmt.report.audit_tables import filter_tables
-from nmt.text.audit import Audit, CorpusAudit, Example
-from nmt.text.corpus_findings import Finding
+from nmt.text.auditing.audit import Audit, CorpusAudit, Example
+from nmt.text.auditing.corpus_findings import Finding
 from nmt.text.prepared import Manifest
 
 

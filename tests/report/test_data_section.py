@@ -13,8 +13,8 @@ import pytest
 from nmt.report import data_section as module
 from nmt.report.data_section import data_section
 from nmt.report.run_records import RunRecords, read_run
-from nmt.text.overlap import Overlap
 from nmt.text.prepared import Manifest, PreparedCorpus
+from nmt.text.preparing.overlap import Overlap
 from tests.report.run_files import train_line, write_run
 
 

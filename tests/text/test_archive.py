@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from nmt.errors import DataError
-from nmt.text.archive import split_member, text_members
-from nmt.text.opening import read_lines
+from nmt.text.readers.archive import split_member, text_members
+from nmt.text.readers.opening import read_lines
 
 
 def archive(path: Path, method: int = zipfile.ZIP_DEFLATED, **members: str | bytes) -> Path:

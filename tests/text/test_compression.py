@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from nmt.errors import DataError
-from nmt.text.compression import compression_of, unpacked
-from nmt.text.opening import open_text, read_lines
+from nmt.text.readers.compression import compression_of, unpacked
+from nmt.text.readers.opening import open_text, read_lines
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -83,7 +83,7 @@ def test_damaged_data_is_refused(tmp_path: Path, suffix: str, damage: str) -> No
 
 
 def test_xz_file_that_needs_much_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nmt.text.compression._XZ_RAM", 1 << 20)
+    monkeypatch.setattr("nmt.text.readers.compression._XZ_RAM", 1 << 20)
     packed = lzma.compress(b"text", preset=3)  # needs 5 MiB
     with pytest.raises(DataError, match=r"^x: damaged xz file .*[Mm]emory"):
         open_text(io.BytesIO(packed), "x").read()

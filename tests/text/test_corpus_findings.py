@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 
 from nmt.config import LanguagePair
+from nmt.text.auditing.corpus_findings import Beginning, Finding, findings, rule_findings
 from nmt.text.corpus import SentencePair
-from nmt.text.corpus_findings import Beginning, Finding, findings, rule_findings
 from nmt.text.filters import HeldOutText, RuleCounts
 
 ENGLISH = ["The old man reads a book in the garden.", "My sister doesn't like it, but she has to go there.",

@@ -7,8 +7,8 @@ import pytest
 
 from nmt.errors import ConfigError
 from nmt.text.corpus import SentencePair
-from nmt.text.direction import checked_direction, named_direction, stated_direction
-from nmt.text.profile import TextProfile
+from nmt.text.proposing.direction import checked_direction, named_direction, stated_direction
+from nmt.text.proposing.profile import TextProfile
 
 ENGLISH = "It is not the first time that they have seen him in this house."
 ITALIAN = "Non è la prima volta che lo hanno visto in questa casa."

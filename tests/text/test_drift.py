@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmt.text.drift import find_drift
+from nmt.text.auditing.drift import find_drift
 
 
 def lengths(count: int, seed: int = 1, spread: float = 0.2) -> tuple[list[int], list[int]]:
@@ -67,7 +67,7 @@ def test_demo_corpus_has_no_change_and_a_planted_one(repository: Path) -> None:
 
 
 def test_change_beyond_the_first_segment_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nmt.text.drift._SEGMENT", 1000)
+    monkeypatch.setattr("nmt.text.auditing.drift._SEGMENT", 1000)
     sources, targets = lengths(3500)
     del targets[2300]
     drift = find_drift(sources, targets)

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from nmt.text import duplicates
-from nmt.text.duplicates import BitSet, digests_of, find_repeated
+from nmt.text.preparing import duplicates
+from nmt.text.preparing.duplicates import BitSet, digests_of, find_repeated
 
 
 def repeated_by_counting(texts: Sequence[bytes], most: int, without: set[int]) -> list[int]:

@@ -6,7 +6,7 @@ import pytest
 
 from nmt.config import load_recipe
 from nmt.errors import DataError
-from nmt.text.language_check import check_languages
+from nmt.text.preparing.language_check import check_languages
 from tests.builders import write_lines, write_tsv
 
 PAIRS = [
@@ -56,7 +56,7 @@ def test_one_wrong_side_is_refused(tmp_path: Path) -> None:
 
 
 def test_text_whose_start_is_unlike_the_rest_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nmt.text.language_check._FIRST_PAIRS", 50)
+    monkeypatch.setattr("nmt.text.preparing.language_check._FIRST_PAIRS", 50)
     write_tsv(tmp_path / "train.tsv", [(source, source) for source, _ in PAIRS[:50]] + PAIRS * 2)
     check(tmp_path)
     write_tsv(tmp_path / "train.tsv", [(source, source) for source, _ in PAIRS[:50]] * 8)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.config import MaxLength
-from nmt.text.length_limit import length_limit
+from nmt.text.preparing.length_limit import length_limit
 
 
 def limit_of(lengths: list[tuple[int, int]]) -> MaxLength:

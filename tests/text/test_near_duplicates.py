@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.text.near_duplicates import NearDuplicates
+from nmt.text.auditing.near_duplicates import NearDuplicates
 
 WORDS = st.lists(st.sampled_from(["alpha", "beta", "gamma", "delta", "omega"]), min_size=1, max_size=8).map(" ".join)
 

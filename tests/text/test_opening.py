@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.errors import DataError
-from nmt.text.opening import decode_line, open_text, read_lines
+from nmt.text.readers.opening import decode_line, open_text, read_lines
 
 SEPARATORS_THAT_ARE_NONE = "a\x0bb\x0cc\x1cd\x1de\x1ef\x85g\u2028h\u2029i\rj"
 
@@ -183,7 +183,7 @@ def test_name_of_another_compression_is_refused(tmp_path: Path, suffix: str) -> 
 
 
 def test_line_too_long_for_a_sentence_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nmt.text.opening._LONGEST_LINE", 100_000)
+    monkeypatch.setattr("nmt.text.readers.opening._LONGEST_LINE", 100_000)
     with pytest.raises(DataError, match=r"a\.txt:30001: a line of more than 64 MiB"):
         list(read_lines(write(tmp_path / "a.txt", "short\n" * 30_000 + "x" * 200_000 + "\nend\n")))
 

@@ -13,8 +13,8 @@ from nmt.commands.prepare import prepare, prepare_shard
 from nmt.config import Recipe, load_recipe
 from nmt.errors import ConfigError
 from nmt.system.console import Console
-from nmt.text import chunks, preparation, stages, work_directory
-from nmt.text.stages import Shard
+from nmt.text.preparing import chunks, preparation, stages, work_directory
+from nmt.text.preparing.stages import Shard
 from tests.builders import write_tsv
 
 QUIET = Console(quiet=True)
@@ -162,7 +162,8 @@ def run_script(python: str, folder: Path, statements: str) -> "subprocess.Comple
     script = (
         "import resource, sys; from pathlib import Path; from nmt.config import load_recipe\n"
         "from nmt.system.console import Console; from nmt.commands.prepare import prepare\n"
-        "from nmt.text import chunks, preparation, stages, work_directory; from tests.kill_points import kill_at_call\n"
+        "from nmt.text.preparing import chunks, preparation, stages, work_directory\n"
+        "from tests.kill_points import kill_at_call\n"
         f"chunks.CHUNK_PAIRS = work_directory.CHUNK_PAIRS = 40\n{statements}\n"
         "prepare(load_recipe(Path(sys.argv[1])), Console())"
     )

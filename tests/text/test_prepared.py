@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from nmt.config import MaxLength
 from nmt.errors import DataError
 from nmt.system.ownership import PREPARED, is_directory_of
-from nmt.text.overlap import Overlap
 from nmt.text.prepared import (
     CorpusPart,
     Encoded,
@@ -25,6 +24,7 @@ from nmt.text.prepared import (
     SplitCounts,
     SplitWriter,
 )
+from nmt.text.preparing.overlap import Overlap
 from nmt.text.tokenizer import Tokenizers
 from tests.builders import tiny_tokenizers, token_store
 

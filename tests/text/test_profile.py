@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import sentencepiece
 
-from nmt.text import profile
 from nmt.text.corpus import SentencePair
-from nmt.text.profile import TextProfile
+from nmt.text.proposing import profile
+from nmt.text.proposing.profile import TextProfile
 
 
 def test_pairs_characters_and_empty_sides_are_counted() -> None:

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from nmt.text.proposal import propose
+from nmt.text.proposing.proposal import propose
 
 SIZES = {500: 7_000, 5_000: 60_000, 50_000: 500_000, 500_000: 5_000_000, 5_000_000: 100_000_000}
 """Target tokens of corpora of so many pairs."""

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from nmt.text import split
 from nmt.text.corpus import SentencePair
-from nmt.text.split import Splitter, held_out_size
+from nmt.text.proposing import split
+from nmt.text.proposing.split import Splitter, held_out_size
 
 Parts = dict[str, list[SentencePair]]
 

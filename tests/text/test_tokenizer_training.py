@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nmt.text.tokenizer_training import is_sampled
+from nmt.text.preparing.tokenizer_training import is_sampled
 
 
 def test_share_of_the_sample_is_the_given_one() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from nmt.config import TokenizerSettings
-from nmt.text.vocabulary import proposed_size, vocabulary_for
+from nmt.text.preparing.vocabulary import proposed_size, vocabulary_for
 
 PLAIN = TokenizerSettings(byte_fallback=False)
 

@@ -5,7 +5,7 @@ import torch
 
 from nmt.config import ModelSettings
 from nmt.model.transformer import Transformer
-from nmt.text.proposal import propose
+from nmt.text.proposing.proposal import propose
 from nmt.training import cost as module
 from nmt.training.cost import cost
 from nmt.training.utilization import operations as operations_of_model

@@ -11,7 +11,7 @@ from nmt.config import Recipe, load_recipe
 from nmt.errors import ConfigError
 from nmt.system.console import Console
 from nmt.text.prepared import PreparedCorpus, balancing_weights
-from nmt.text.provenance import why_stale
+from nmt.text.preparing.provenance import why_stale
 from nmt.translation.translator import Translator
 from tests.builders import SOURCE_WORDS, TARGET_WORDS, run_command, write_lines, write_reversal_task
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from nmt.config import LanguagePair
 from nmt.errors import DataError
 from nmt.text.languages import primary_code
-from nmt.text.opening import read_lines
 from nmt.text.readers import Row, one_line, shortened
+from nmt.text.readers.opening import read_lines
 
 Columns = tuple[int | str, int | str]
 _DELIMITERS = ",;\t"

@@ -8,8 +8,8 @@ from tempfile import NamedTemporaryFile
 import polib
 
 from nmt.errors import DataError
-from nmt.text.opening import read_chunks
 from nmt.text.readers import Row, one_line
+from nmt.text.readers.opening import read_chunks
 
 _LARGEST = 1 << 26  # bytes; a catalog takes ten times as much RAM
 _PLACE = re.compile(r"\(line (\d+)\)(?:: (.*))?")

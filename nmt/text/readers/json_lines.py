@@ -8,8 +8,8 @@ from typing import Any
 from nmt.config import LanguagePair
 from nmt.errors import DataError
 from nmt.text.languages import is_language, primary_code
-from nmt.text.opening import read_lines
 from nmt.text.readers import Row, one_line, shortened
+from nmt.text.readers.opening import read_lines
 
 Keys = tuple[str, str]
 

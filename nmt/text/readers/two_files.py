@@ -7,9 +7,9 @@ from pathlib import Path
 
 from nmt.errors import DataError
 from nmt.system.console import counted
-from nmt.text.drift import find_drift
-from nmt.text.opening import STANDARD_INPUT, read_lines
+from nmt.text.auditing.drift import find_drift
 from nmt.text.readers import Row, shortened
+from nmt.text.readers.opening import STANDARD_INPUT, read_lines
 
 
 def read_two_files(source: Path, target: Path) -> Iterator[Row]:

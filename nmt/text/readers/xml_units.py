@@ -14,8 +14,8 @@ from xml.parsers import expat
 from nmt.config import LanguagePair
 from nmt.errors import DataError
 from nmt.text.languages import primary_code
-from nmt.text.opening import read_chunks
 from nmt.text.readers import Row, one_line
+from nmt.text.readers.opening import read_chunks
 
 _UNITS = ("tu", "trans-unit", "segment")
 _TEXTS = {("tuv", "seg")} | {(unit, side) for unit in ("trans-unit", "segment") for side in ("source", "target")}

@@ -11,7 +11,7 @@ from itertools import accumulate, islice
 
 from nmt.system.console import Console, counted
 from nmt.system.distributed import on_rank_zero, rank
-from nmt.text.opening import open_text
+from nmt.text.readers.opening import open_text
 from nmt.translation.documents.document import Document
 from nmt.translation.documents.passage import Passage, TranslatedLine
 from nmt.translation.pipeline import LineInput, process_lines, translate_batch

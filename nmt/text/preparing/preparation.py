@@ -19,20 +19,17 @@ from typing import get_args
 
 from nmt.config import CorpusFile, Filters, LanguagePair, Recipe, RuleName
 from nmt.system.console import Console
-from nmt.text import provenance
-from nmt.text.audit import corpus_findings, make_audit
-from nmt.text.audit_report import settings_shown, write_report
-from nmt.text.chunks import (
-    is_whole,
-    kept_file,
-)
+from nmt.text.auditing.audit import corpus_findings, make_audit
+from nmt.text.auditing.audit_report import settings_shown, write_report
 from nmt.text.corpus import SentencePair, read_pairs
 from nmt.text.filters import HeldOutText, PairFilter
-from nmt.text.length_limit import length_limit
 from nmt.text.normalize import normalize
-from nmt.text.overlap import Overlap, OverlapCounter
 from nmt.text.prepared import FileDigest, Manifest, write_valid_texts
-from nmt.text.stages import (
+from nmt.text.preparing import provenance
+from nmt.text.preparing.chunks import is_whole, kept_file
+from nmt.text.preparing.length_limit import length_limit
+from nmt.text.preparing.overlap import Overlap, OverlapCounter
+from nmt.text.preparing.stages import (
     Filtered,
     Shard,
     Text,

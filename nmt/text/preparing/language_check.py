@@ -5,8 +5,8 @@ from itertools import islice
 from nmt.config import CorpusFile, Recipe
 from nmt.errors import DataError
 from nmt.text.corpus import read_pairs
-from nmt.text.direction import Direction, Mismatch, mismatch, places_of
-from nmt.text.profile import TextProfile
+from nmt.text.proposing.direction import Direction, Mismatch, mismatch, places_of
+from nmt.text.proposing.profile import TextProfile
 
 _FIRST_PAIRS = 5_000
 _SEED = 1

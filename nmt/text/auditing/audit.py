@@ -12,11 +12,11 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from nmt.config import CorpusFile, Recipe
+from nmt.text.auditing.corpus_findings import Beginning, Finding, findings, rule_findings
 from nmt.text.corpus import read_pairs
-from nmt.text.corpus_findings import Beginning, Finding, findings, rule_findings
 from nmt.text.filters import RULES, HeldOutText, PairFilter, RuleCounts
 from nmt.text.filters.wrong_language import LIBRARY, is_available
-from nmt.text.overlap import Overlap
+from nmt.text.preparing.overlap import Overlap
 
 FILE = "audit.json"
 

@@ -10,8 +10,8 @@ import numpy.typing as npt
 from nmt.config import Recipe
 from nmt.errors import ConfigError, ModelError
 from nmt.system.console import Console
+from nmt.text.preparing.vocabulary import proposed_size, vocabulary_for
 from nmt.text.tokenizer import Tokenizer, Tokenizers, VocabularySizeError
-from nmt.text.vocabulary import proposed_size, vocabulary_for
 
 SAMPLED_CHARACTERS = 30_000_000
 """More text changes the pieces little. SentencePiece needs 24 bytes of RAM for each character."""

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, BinaryIO
 from zipfile import BadZipFile
 
 from nmt.errors import DataError
-from nmt.text.archive import is_archive, open_member, split_member
-from nmt.text.compression import compression_named, compression_of, unpacked
+from nmt.text.readers.archive import is_archive, open_member, split_member
+from nmt.text.readers.compression import compression_named, compression_of, unpacked
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

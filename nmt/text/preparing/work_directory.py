@@ -12,8 +12,8 @@ from nmt.errors import NMTError
 from nmt.system.console import Console
 from nmt.system.files import real_path
 from nmt.system.ownership import PREPARATION, check_directory, mark_directory
-from nmt.text import provenance
-from nmt.text.chunks import CHUNK_PAIRS
+from nmt.text.preparing import provenance
+from nmt.text.preparing.chunks import CHUNK_PAIRS
 
 
 def work_path(recipe: Recipe) -> Path:

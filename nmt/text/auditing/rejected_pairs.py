@@ -8,9 +8,9 @@ import numpy as np
 from nmt.errors import DataError
 from nmt.system.files import replace_file
 from nmt.system.ownership import check_file
-from nmt.text.chunks import EncodedChunk, KeptChunk, encoded_file, is_whole, kept_file
-from nmt.text.duplicates import BitSet
 from nmt.text.filters import Rejected
+from nmt.text.preparing.chunks import EncodedChunk, KeptChunk, encoded_file, is_whole, kept_file
+from nmt.text.preparing.duplicates import BitSet
 
 
 def rejected_pairs(folder: Path, repeated: Mapping[str, BitSet]) -> Iterator[Rejected]:

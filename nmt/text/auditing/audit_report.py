@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from nmt.config import Recipe
-from nmt.text.audit import Audit, CorpusAudit
-from nmt.text.corpus_findings import Finding
+from nmt.text.auditing.audit import Audit, CorpusAudit
+from nmt.text.auditing.corpus_findings import Finding
 from nmt.text.filters import RULES
-from nmt.text.provenance import versions
+from nmt.text.preparing.provenance import versions
 
 _LONGEST = 200  # characters of an example
 

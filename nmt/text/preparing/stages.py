@@ -15,7 +15,11 @@ from nmt.config import CorpusFile, Recipe
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console, counted
 from nmt.system.workers import WorkerPool, available_cores, can_fork
-from nmt.text.chunks import (
+from nmt.text.corpus import text_files
+from nmt.text.filters import RULES, PairFilter, RuleCounts
+from nmt.text.filters.rule_counts import total_removed
+from nmt.text.prepared import SideCounts, SplitCounts, SplitWriter
+from nmt.text.preparing.chunks import (
     DigestsOf,
     EncodedChunk,
     Encoding,
@@ -29,14 +33,10 @@ from nmt.text.chunks import (
     kept_file,
     raw_chunks,
 )
-from nmt.text.corpus import text_files
-from nmt.text.duplicates import BitSet, find_repeated
-from nmt.text.filters import RULES, PairFilter, RuleCounts
-from nmt.text.filters.rule_counts import total_removed
-from nmt.text.length_limit import SAMPLED_PAIRS
-from nmt.text.prepared import SideCounts, SplitCounts, SplitWriter
+from nmt.text.preparing.duplicates import BitSet, find_repeated
+from nmt.text.preparing.length_limit import SAMPLED_PAIRS
+from nmt.text.preparing.tokenizer_training import initial_tokenizers, is_sampled, train_tokenizers
 from nmt.text.tokenizer import Tokenizers
-from nmt.text.tokenizer_training import initial_tokenizers, is_sampled, train_tokenizers
 
 _SHARED_BYTES = 2**23  # a text of fewer bytes is prepared sooner without worker processes
 

@@ -24,9 +24,9 @@ from pydantic import TypeAdapter
 
 from nmt.config import CorpusFile, Recipe
 from nmt.text.corpus import SentencePair, read_rows
-from nmt.text.duplicates import BitSet, Digests, digests_of
 from nmt.text.filters import PairFilter, Rejected, RuleCounts
 from nmt.text.prepared import smallest_type
+from nmt.text.preparing.duplicates import BitSet, Digests, digests_of
 from nmt.text.readers import Row
 from nmt.text.tokenizer import Tokenizers
 

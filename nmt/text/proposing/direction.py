@@ -9,7 +9,7 @@ from typing import NamedTuple
 from nmt.errors import ConfigError
 from nmt.text.identification import Line, detected, examples, found_instead
 from nmt.text.languages import is_language, primary_code
-from nmt.text.profile import TextProfile
+from nmt.text.proposing.profile import TextProfile
 
 _CODE = r"[A-Za-z]{2,3}(?:_[A-Za-z0-9]{2,8})?"
 _EXTENSIONS = ("gz", "bz2", "xz", "zst", "zip", "txt", "tsv", "csv")

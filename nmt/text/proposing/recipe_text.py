@@ -5,9 +5,9 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from nmt.text.direction import Direction
-from nmt.text.profile import TextProfile
-from nmt.text.proposal import Proposal
+from nmt.text.proposing.direction import Direction
+from nmt.text.proposing.profile import TextProfile
+from nmt.text.proposing.proposal import Proposal
 
 _WIDTH = 100
 

@@ -1,0 +1,1 @@
+"""From text files to a prepared corpus: `preparation` lists the stages."""

@@ -1,0 +1,1 @@
+"""From a text to a recipe: its size and languages, its parts, and settings that fit."""
