@@ -16,8 +16,8 @@ import typer
 
 from nmt import __version__
 
-TORCH_FREE = "errors config system.console system.files system.ownership text.corpus text.opening text.filters"
-TORCH_FREE += " text.normalize text.prepared text.tokenizer evaluation.metrics commands.init commands.prepare"
+TORCH_FREE = "errors config system.console system.files system.ownership text.corpus text.filters"
+TORCH_FREE += " text.readers.opening text.normalize text.prepared text.tokenizer evaluation.metrics commands.init commands.prepare"
 TORCH_FREE += " commands.score cli"
 
 

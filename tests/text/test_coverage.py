@@ -36,6 +36,7 @@ def test_shares_are_shown_by_text(tmp_path: Path) -> None:
     printed = prepared(tmp_path, tokenizer={"vocab_size": 285, "coverage": 0.98, "type": "bpe"})
     shares = {line.split()[0]: line.split()[2:] for line in printed.splitlines() if line.startswith("data.train.")}
     assert list(shares) == ["data.train.0", "data.train.1"]
+    assert "\ncharacters without a piece" in printed
     latin, chinese = (float(shares[key][1].rstrip("%")) for key in shares)
     assert chinese > latin
 
@@ -54,7 +55,7 @@ def test_initial_tokenizer_that_does_not_fit_is_warned_about(
         train={"init_from": str(tmp_path / "model")},
     )
     assert "。" in SENTENCES[-1]
-    assert "data.train." not in printed
+    assert "\ncharacters without a piece" not in printed, "the table of several texts"
     assert ("warning: train.init_from: its tokenizer has no piece for" in printed) == warned
     if warned:
         # four of the five characters of each line are 猫, 睡 or 觉, which the tokenizer was not trained on
