@@ -42,8 +42,8 @@ SMALL_RECIPE = {
     "heads: 4}": "heads: 4, dropout: 0}",
     "batch_tokens: 1024": "batch_tokens: 512",
     "rate: 4e-3, warmup: 50": "rate: 5e-3, warmup: 40",
-    "steps: 240": "steps: 140",
-    "validate_every: 120": "validate_every: 140",
+    "steps: 200": "steps: 140",
+    "validate_every: 100": "validate_every: 140",
 }
 
 
