@@ -17,8 +17,8 @@ import typer
 from nmt import __version__
 
 TORCH_FREE = "errors config system.console system.files system.ownership text.corpus text.filters"
-TORCH_FREE += " text.readers.opening text.normalize text.prepared text.tokenizer evaluation.metrics commands.init commands.prepare"
-TORCH_FREE += " commands.score cli"
+TORCH_FREE += " text.readers.opening text.normalize text.prepared text.tokenizer evaluation.metrics"
+TORCH_FREE += " commands.init commands.prepare commands.score cli"
 
 
 def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
