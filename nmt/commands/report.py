@@ -57,7 +57,7 @@ def report(request: ReportRequest, console: Console) -> None:
     else:
         run = read_run(request.run)
         title, sections = run.name, _sections(request, run, console)
-    page = render_page(title, sections)
+    page = render_page(title, sections, console.warn)
     write_output(request.output, page)
     console.info(f"wrote {request.output}")
 

@@ -23,6 +23,7 @@ _SIMPLIFIED = re.compile(r"\b(SC|CN|GB)\b|Hei|Song|PingFang|Droid Sans Fallback"
 """Fonts with the forms of Simplified Chinese, preferred to others that have the same characters."""
 _PLACEHOLDERS = re.compile(r"Last ?Resort|\bBlank\b", re.IGNORECASE)
 """Fonts that have a box or nothing for every character."""
+_INSTALL = "install one, on Debian and Ubuntu with: sudo apt install fonts-noto-cjk"
 _MOST_FONTS = 4
 _LARGEST_EMBEDDED = 1_000_000
 """Bytes of a font in the page; browsers use a font of their own for text with more characters."""
@@ -49,11 +50,20 @@ class LabelFonts:
         """What is missing and what to install, None if nothing is."""
         if not self.missing:
             return None
+        return f"{self._lack}, which are written as U+XXXX; {_INSTALL}"
+
+    @property
+    def page_warning(self) -> str | None:
+        """What the page has no font for and what to do, None if nothing is missing."""
+        if not self.missing:
+            return None
+        return f"{self._lack}: only browsers with a font of their own show them; {_INSTALL}"
+
+    @property
+    def _lack(self) -> str:
         shown = " ".join(sorted(self.missing)[:8])
-        return (
-            f"no font on this machine has {len(self.missing)} of the characters ({shown} …), which are written as "
-            "U+XXXX; install one, on Debian and Ubuntu with: sudo apt install fonts-noto-cjk"
-        )
+        more = " …" if len(self.missing) > 8 else ""
+        return f"no font on this machine has {len(self.missing):,} of the characters ({shown}{more})"
 
 
 def fonts_for(texts: Iterable[str]) -> LabelFonts:

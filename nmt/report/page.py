@@ -8,7 +8,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from importlib.resources import files
@@ -78,8 +78,11 @@ def _text(value: object) -> str:
     return "" if value is None else f"{value:,}" if isinstance(value, int) else escape(str(value))
 
 
-def render_page(title: str, sections: Sequence[Section]) -> str:
-    """Return the page as HTML. Raises ConfigError if the chart library is not installed."""
+def render_page(title: str, sections: Sequence[Section], warn: Callable[[str], None] | None = None) -> str:
+    """Return the page as HTML. Raises ConfigError if the chart library is not installed.
+
+    `warn` is called with a message if no font of this machine has some of the page's characters.
+    """
     names = list(dict.fromkeys(["page.css", "page.js", *(name for section in sections for name in section.assets)]))
     styles = "\n".join(_asset(name) for name in names if name.endswith(".css"))
     library, scripts = chart_script(), [_asset(name) for name in names if name.endswith(".js")]
@@ -88,7 +91,7 @@ def render_page(title: str, sections: Sequence[Section]) -> str:
     policy += "base-uri 'none'; form-action 'none'"
     tabs = "".join(f'<a href="#{section.id}">{escape(section.title)}</a>' for section in sections)
     body = "".join(_render_section(section) for section in sections)
-    styles += _font_for(body + title)
+    styles += _font_for(body + title, warn)
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -133,14 +136,16 @@ def _render_chart(name: str, chart: Chart) -> str:
     )
 
 
-def _font_for(text: str) -> str:
+def _font_for(text: str, warn: Callable[[str], None] | None) -> str:
     """Return a style sheet with a font for characters that the fonts of a machine often lack, such as Chinese."""
     beyond_latin = "".join({character for character in text if ord(character) >= 0x2E80})
     if not beyond_latin:
         return ""
     check_matplotlib()
-    from nmt.report.fonts import embedded_font  # matplotlib is slow to import
+    from nmt.report.fonts import embedded_font, fonts_for  # matplotlib is slow to import
 
+    if warn is not None and (message := fonts_for([beyond_latin]).page_warning) is not None:
+        warn(message)
     return embedded_font(beyond_latin)
 
 

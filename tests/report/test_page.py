@@ -144,6 +144,16 @@ def test_page_has_a_font_for_the_chinese_characters_in_it() -> None:
     assert "@font-face" not in render_page("x", [Section("run", "Run", "<p>è</p>")])
 
 
+def test_characters_that_no_font_has_are_reported() -> None:
+    warnings: list[str] = []
+    render_page("x", [Section("run", "Run", "<p>è\N{ANATOLIAN HIEROGLYPH A001}</p>")], warnings.append)
+    (warning,) = warnings
+    assert warning.startswith("no font on this machine has 1 of the characters (\N{ANATOLIAN HIEROGLYPH A001}): only ")
+    assert "fonts-noto-cjk" in warning
+    render_page("x", [Section("run", "Run", "<p>è</p>")], warnings.append)
+    assert len(warnings) == 1
+
+
 def test_whole_page_of_a_run_is_valid(uninterrupted: Path, tmp_path: Path) -> None:
     output = tmp_path / "page.html"
     assert run_command("report", uninterrupted, "-o", output).exit_code == 0
