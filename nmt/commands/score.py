@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.errors import ConfigError, DataError
-from nmt.evaluation.buckets import length_buckets
+from nmt.evaluation.buckets import length_buckets, length_unit
 from nmt.evaluation.diagnosis import empty_line_warnings, hypothesis_warnings, language_warnings
 from nmt.evaluation.findings import Finding, diagnose, frequent_faults, summary
 from nmt.evaluation.metrics import METRICS, RESAMPLES, Measurement, measure
@@ -114,7 +114,8 @@ def score(
             f"BLEU is 0: no line of {_name(hypothesis)} has four words in a row, or no word is the reference's; BLEU "
             "counts runs of one to four words, so lines as short as that need chrF"
         )
-    length_of = "reference" if texts.source is None else "source"
+    side, measured_lines = ("reference", texts.references[0]) if texts.source is None else ("source", texts.source)
+    length_of = f"{length_unit(measured_lines)} of the {side}"
     return ScoreReport(len(lines[hypothesis]), texts.language, tuple(systems), tuple(warnings), length_of)
 
 

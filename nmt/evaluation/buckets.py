@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from nmt.evaluation.word_counts import FREQUENCIES, FREQUENCY_NAMES, word_list
 from nmt.text.glossary import Glossary
+from nmt.text.languages import detect_language
 from nmt.text.normalize import normalize
 from nmt.text.protection import items
 from nmt.text.words import words
@@ -37,6 +38,15 @@ def length_buckets(lines: Sequence[str]) -> list[Bucket]:
     lengths = [len(words(normalize(line))) for line in lines]
     names = [f"{low + 1}–{high}" for low, high in zip((0, *LENGTHS), LENGTHS, strict=False)] + [f"> {LENGTHS[-1]}"]
     return _grouped(names, [bisect_left(LENGTHS, length) for length in lengths])
+
+
+def length_unit(lines: Sequence[str]) -> str:
+    """Return the name of what `length_buckets` counts.
+
+    >>> length_unit(["我喜欢猫。"]), length_unit(["Yes."])
+    ('characters', 'words')
+    """
+    return "characters" if detect_language(lines).unspaced else "words"
 
 
 def rarity_buckets(lines: Sequence[str], frequencies: Counter[str]) -> list[Bucket]:

@@ -45,8 +45,8 @@ class ScoreReport:
     systems: tuple[SystemScores, ...]
     warnings: tuple[str, ...] = ()
     """Reasons to distrust the scores."""
-    length_of: str = "reference"
-    """The text whose length makes the buckets."""
+    length_of: str = "words of the reference"
+    """What the buckets count."""
 
     @property
     def scores(self) -> tuple[Score, ...]:
@@ -131,7 +131,7 @@ class ScoreReport:
         parts, names = self.systems[0].by_length, [score.name for score in self.scores]
         if not parts:
             return []
-        first = [[f"words of the {self.length_of}", "lines"], *([part.words, f"{part.lines:,}"] for part in parts)]
+        first = [[self.length_of, "lines"], *([part.words, f"{part.lines:,}"] for part in parts)]
         if len(self.systems) == 1:
             values = [[f"{value:.2f}" for value in part.values] for part in parts]
             return [("By length", [row + more for row, more in zip(first, [names, *values], strict=True)])]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from nmt.evaluation.buckets import Bucket, length_buckets
+from nmt.evaluation.buckets import Bucket, length_buckets, length_unit
 from nmt.evaluation.findings import KINDS, Finding, diagnose
 from nmt.evaluation.metrics import RESAMPLES, Measurement, measure
 from nmt.report.charts import Chart, bar_chart
@@ -99,9 +99,9 @@ def length_chart(text: TranslatedText, names: Sequence[str], metric: int) -> Cha
     side, lines = text.measured_length
     buckets = length_buckets(lines)
     series = bucket_scores(text, names, buckets, metric)
-    metric_name = text.measured(names[0])[metric].name
-    labels = (f"words of the {side} (lines)", metric_name)
-    summary = f"{metric_name} of lines of {len(buckets)} ranges of length; in brackets the number of lines."
+    metric_name, unit = text.measured(names[0])[metric].name, length_unit(lines)
+    labels = (f"{unit} of the {side} (lines)", metric_name)
+    summary = f"By {unit} of the {side}; in brackets the number of lines."
     return bar_chart(f"{metric_name} by length", summary, labels, series)
 
 

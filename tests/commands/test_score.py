@@ -304,6 +304,13 @@ def test_lines_are_scored_by_length(tmp_path: Path) -> None:
     assert json.loads(report.as_json())["by_length"][1]["lines"] == 1
 
 
+def test_length_of_chinese_is_in_characters(tmp_path: Path) -> None:
+    text = write(tmp_path / "zh", ["我喜欢猫。"])
+    assert (
+        "characters of the reference  lines" in score(text, [text], ScoreOptions(("chrf",), by_length=True)).as_text()
+    )
+
+
 @pytest.mark.parametrize("name", ["sentences.tsv", "sentences.json"])
 def test_scores_of_single_lines_are_written(hyp: Path, ref: Path, tmp_path: Path, name: str) -> None:
     score(hyp, [ref], ScoreOptions(("chrf", "ter"), systems=(ref,), sentences=tmp_path / name))
