@@ -1,5 +1,6 @@
 """`nmt figures`: the classic figures of the Transformer, drawn from the code that training uses."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from nmt.report.plotting import Drawing, drawing_style, write_drawing
 from nmt.report.run_records import RunRecords, read_run
 from nmt.system.console import Console
 from nmt.system.ownership import FIGURES, FORMAT_VERSION, replace_directory
+from nmt.text.corpus import read_pairs
 from nmt.text.prepared import PreparedCorpus
 from nmt.translation.translator import Translator
 
@@ -90,9 +92,9 @@ def read_inputs(request: FigureRequest) -> Inputs:
     if request.model is None:
         left_out["attention"] = "no model; add --model MODEL"
     else:
-        text = _sentence(corpus) if request.text is None else request.text
+        text = _sentence(_sources(recipe, corpus)) if request.text is None else request.text
         if text is None:
-            left_out["attention"] = "no validation text to take a sentence from; add --text SENTENCE"
+            left_out["attention"] = "no validation or test text to take a sentence from; add --text SENTENCE"
         else:
             found = _attention(request.model, text)
     records = _records(run)
@@ -126,9 +128,22 @@ def _attention(model: Path, text: str) -> Attention:
     return attention(translator.models[0], text, translation.text, translator.tag_ids(options))
 
 
-def _sentence(corpus: PreparedCorpus | None) -> str | None:
-    """Return the first validation sentence of a length that fits in a figure, else the shortest one."""
-    sources = [] if corpus is None else [line for line in corpus.valid_sources if line.strip()]
+def _sources(recipe: Recipe | None, corpus: PreparedCorpus | None) -> list[str]:
+    """Return the sources of the prepared validation text, else of the recipe's validation and test files."""
+    if corpus is not None:
+        return list(corpus.valid_sources)
+    files = (
+        [] if recipe is None else [(file, recipe.languages_of(file)) for file in recipe.data.valid + recipe.data.test]
+    )
+    try:
+        return [pair.source for file, languages in files for pair in read_pairs(file, languages)]
+    except DataError:  # the run was made on another machine
+        return []
+
+
+def _sentence(lines: Sequence[str]) -> str | None:
+    """Return the first sentence of a length that fits in a figure, else the shortest one."""
+    sources = [line for line in lines if line.strip()]
     fitting = (line for line in sources if len(line.split()) in _WORDS)
     return next(fitting, min(sources, key=len, default=None))
 

@@ -5,8 +5,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from PIL import Image
 
+from nmt.decoding.alignment import Attention
+from nmt.model.attention_weights import AttentionWeights
 from nmt.report.formula_figures import formula_drawings, smoothed_targets
 from tests.builders import run_command, write_reversal_task
 
@@ -60,6 +63,29 @@ def test_recipe_without_prepared_corpus_leaves_its_figures_out(tmp_path: Path, m
     assert result.exit_code == 0, result.output
     assert "left out: masks, padding: " in result.stderr
     assert "make it with nmt prepare" in result.stderr
+
+
+def test_sentence_of_the_attention_is_from_the_files_of_a_recipe_without_prepared_corpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw_few_formulas(monkeypatch)
+    monkeypatch.setattr("nmt.commands.figures.attention_drawings", lambda attention, fonts: [])
+    drawn: list[str] = []
+
+    def record(model: Path, text: str) -> Attention:
+        drawn.append(text)
+        nothing = torch.zeros(0)
+        return Attention(AttentionWeights(nothing, nothing, nothing), [], [])
+
+    monkeypatch.setattr("nmt.commands.figures._attention", record)
+    recipe = write_reversal_task(tmp_path)
+    arguments = ("figures", tmp_path / "figures", "--recipe", recipe, "--model", tmp_path)
+    result = run_command(*arguments)
+    assert result.exit_code == 0, result.output
+    assert drawn
+    assert drawn[0] in (tmp_path / "valid.tsv").read_text("utf-8")
+    (tmp_path / "valid.tsv").unlink()
+    assert "left out: attention: no validation or test text" in run_command(*arguments).stderr
 
 
 def test_missing_matplotlib_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
