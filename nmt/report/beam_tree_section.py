@@ -112,7 +112,7 @@ def _places(tree: BeamTree) -> list[tuple[int, int]]:
 def _box(one: DrawnSentence, number: int, place: tuple[int, int], style: str) -> str:
     assert one.tree is not None
     node, (x, y) = one.tree.nodes[number], place
-    numbers = f"{percent(node.log_prob)}, log-probability of all {node.total:.2f}"
+    numbers = f"token {percent(node.log_prob)}, hypothesis {percent(node.total)} (log-probability {node.total:.2f})"
     description = f"{_text_of(one, number)}: {numbers}; {_FATES[node.fate]}"
     inner = f'<rect x="3" y="3" width="{_BOX_WIDTH - 6}" height="{_BOX_HEIGHT - 6}" rx="3"/>'
     return (

@@ -72,7 +72,7 @@ def _single(run: RunRecords, key: str, title: str, label: str) -> Chart | None:
     if not values:
         return None
     lowest, highest, last = map(short, (min(values), max(values), values[-1]))
-    summary = f"Between {lowest} and {highest}; {last} at the end."
+    summary = f"{label[0].upper()}{label[1:]}: between {lowest} and {highest}; {last} at the end."
     return line_chart(title, summary, ("step", label), [line])
 
 

@@ -50,6 +50,11 @@ def test_every_node_and_edge_is_drawn_with_its_fate(sentence: DrawnSentence) -> 
     assert len(set(places)) == len(tree.nodes), "no node hides another"
 
 
+def test_node_is_described_with_the_probability_of_its_token_and_of_its_hypothesis(sentence: DrawnSentence) -> None:
+    drawing = unescape(tree_drawing(small_tree(sentence), 3))
+    assert "a </s>: token 60 %, hypothesis 30 % (log-probability -1.20); finished" in drawing
+
+
 def test_nested_text_has_branches_and_what_is_pruned(sentence: DrawnSentence) -> None:
     text = re.sub(r"</?(small|span|strong|p)>", "", nested_text(small_tree(sentence)))
     assert unescape(text) == (
