@@ -152,7 +152,8 @@
       tabs[position].setAttribute("aria-selected", String(position === index));
       tabs[position].tabIndex = position === index ? 0 : -1;
     });
-    tabs[index].scrollIntoView({ block: "nearest", inline: "nearest" });
+    // A tab that is scrolled into view becomes the place where the Tab key starts: not when the page is opened.
+    if (remember || location.hash) tabs[index].scrollIntoView({ block: "nearest", inline: "nearest" });
     start(sections[index]);
     if (remember) history.replaceState(null, "", `#${sections[index].id}`);
   }

@@ -54,6 +54,15 @@ def test_page_cannot_request_anything(browser: Page, file: Path) -> None:
     assert browser.run("window.executed") is None
 
 
+def test_tab_key_goes_to_the_theme_and_the_tabs_first(browser: Page, file: Path) -> None:
+    browser.open(file)
+    focused = []
+    for _ in range(3):
+        browser.press("Tab")
+        focused.append(browser.run("document.activeElement.id"))
+    assert focused == ["theme", "tab-run", "run"]
+
+
 def test_tabs_follow_arrow_keys_and_the_address(browser: Page, file: Path) -> None:
     browser.open(file)
     count = browser.run(f"{TABS}.length")
