@@ -149,6 +149,12 @@ class Tokenizer:
         """All pieces by id, with `▁` for spaces."""
         return [symbol.replace(_REPLACEMENT, _SPACE_MARK) for symbol in self.symbols]
 
+    @property
+    def tags(self) -> list[str]:
+        """The tags that it was trained with, in the order of their ids."""
+        symbols = self.symbols
+        return [symbols[i][1:-1] for i in sorted(self.table.controls - {PAD, BOS, EOS})]
+
     def tag_id(self, tag: str) -> int:
         """Return the id of the symbol `<tag>`. Raises ModelError if the tokenizer was trained without that tag."""
         index = int(self._processor.piece_to_id(f"<{tag}>"))

@@ -605,6 +605,14 @@ def test_tags_unknown_to_the_initial_tokenizer_are_refused(folder: Path) -> None
         prepare(tuned(folder, tagged(folder / "train.tsv", "news")), QUIET)
 
 
+def test_initial_model_of_several_target_languages_needs_them_all(folder: Path) -> None:
+    texts = [f"{{tsv: {folder / 'base.tsv'}, target_language: {code}}}" for code in ("it", "fr")]
+    texts_of_both = f"data.train=[{', '.join(texts)}]", "data.valid=null", "data.accept_any_language=true"
+    start(folder, "languages.target=[it, fr]", *texts_of_both)
+    with pytest.raises(ConfigError, match=r"languages.target: found it, but .* state them all: target: \[it, fr\]"):
+        prepare(tuned(folder), QUIET)
+
+
 @pytest.mark.parametrize(("keep", "depends"), [("[]", True), ("[leak]", False)])
 def test_corpus_depends_on_the_test_text_by_the_rule_leak(folder: Path, keep: str, depends: bool) -> None:
     train, fingerprints, kept = pairs(300), [], []

@@ -1,5 +1,6 @@
 """The tokenizers of a corpus: trained on a sample of its text, or taken from an initial model."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy.typing as npt
 from nmt.config import Recipe
 from nmt.errors import ConfigError, ModelError
 from nmt.system.console import Console
+from nmt.text.languages import is_language
 from nmt.text.preparing.vocabulary import proposed_size, vocabulary_for
 from nmt.text.tokenizer import Tokenizer, Tokenizers, VocabularySizeError
 
@@ -98,4 +100,11 @@ def initial_tokenizers(recipe: Recipe, initial: Path) -> Tokenizers:
             raise ConfigError(
                 f"data: tag {tag}: the tokenizer of train.init_from ({initial}) was trained without it; {advice}"
             ) from None
+    languages = [tag.removeprefix("2") for tag in tokenizers.source.tags if re.fullmatch("2[a-zA-Z].*", tag)]
+    languages = [code for code in languages if is_language(code)]
+    if len(languages) > 1 and not recipe.target_tags:
+        raise ConfigError(
+            f"languages.target: found {recipe.languages.target[0]}, but the model of train.init_from ({initial}) has "
+            f"several target languages; state them all: target: [{', '.join(languages)}]"
+        )
     return tokenizers
