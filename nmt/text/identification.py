@@ -1,8 +1,8 @@
-"""Whether a text is in the language that it is said to be in, and which language it is in instead.
+"""Whether a text is in its stated language, and which language it is in instead.
 
 Two kinds of evidence: the scripts of the letters, and, among languages of one script, the share of the words that are
 among the most frequent ones of a language (Ingle 1976). These words make up a quarter to a half of any running text, so
-a few hundred words suffice. Languages without a list are told apart by their script only.
+a few hundred words suffice. Languages without a list are distinguished by their script only.
 """
 
 import re

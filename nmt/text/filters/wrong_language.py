@@ -20,7 +20,7 @@ _LEAST_CONFIDENCE = 0.8
 _MANY_WORDS = 8
 """A line of so many words nearly always has a frequent one of its language."""
 _RELATED = ({"nn", "no", "da"}, {"hr", "bs", "sr", "sh", "cnr"}, {"id", "ms"}, {"fa", "prs", "tg"}, {"pt", "gl"})
-"""Languages that are not told apart reliably."""
+"""Languages that the library does not distinguish reliably."""
 _LIBRARY_CODES = {"nb": "no"}
 _NO_LANGUAGE = "zxx"
 
@@ -40,7 +40,7 @@ class LanguageCheck:
 
     @classmethod
     def of(cls, language: str) -> "LanguageCheck | None":
-        """Return the check of a language; None if its script shows it, or if the library does not know it."""
+        """Return the check of a language; None if its script shows it, or if the library does not have it."""
         code, script = primary_code(language), script_of(language)
         code = _LIBRARY_CODES.get(code, code)
         if script in ("Han", "Japanese") or script in SOLE_LANGUAGES or not is_available():

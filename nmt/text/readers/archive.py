@@ -17,7 +17,7 @@ _SHOWN = 8  # members in a message
 
 
 def split_member(path: Path) -> tuple[Path, str | None]:
-    """Return the file on disk that a path leads to, and the member of that file, if the path goes on below it.
+    """Return the file on disk that a path leads to, and the member of that file, if the path continues below it.
 
     >>> split_member(Path("data/corpus.txt"))
     (PosixPath('data/corpus.txt'), None)

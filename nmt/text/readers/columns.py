@@ -76,10 +76,10 @@ def _named_columns(
     if columns != (1, 2):
         return None
     codes = [primary_code(name) for name in names]
-    wanted = [("source", "target")]
+    candidates = [("source", "target")]
     if languages is not None:
-        wanted.append((primary_code(languages.source), primary_code(languages.target)))
-    for source, target in wanted:
+        candidates.append((primary_code(languages.source), primary_code(languages.target)))
+    for source, target in candidates:
         if source != target and codes.count(source) == codes.count(target) == 1:
             return codes.index(source), codes.index(target)
     return None

@@ -78,13 +78,13 @@ def _sides(written: tuple[str, ...], languages: LanguagePair) -> tuple[str, str]
     return None if source is None or target is None else (source, target)
 
 
-def _nearest(wanted: str, written: tuple[str, ...] | list[str]) -> str | None:
+def _nearest(requested: str, written: tuple[str, ...] | list[str]) -> str | None:
     """Return the same code, else one of the same language, if possible in the same script.
 
     A text without a language, which XLIFF allows, is in any.
     """
-    same = [code for code in written if not code or primary_code(code) == primary_code(wanted)]
-    distance = lambda code: (_subtags(code) != _subtags(wanted), _is_traditional(code) != _is_traditional(wanted))  # noqa: E731
+    same = [code for code in written if not code or primary_code(code) == primary_code(requested)]
+    distance = lambda code: (_subtags(code) != _subtags(requested), _is_traditional(code) != _is_traditional(requested))  # noqa: E731
     return min(same, key=distance, default=None)
 
 
