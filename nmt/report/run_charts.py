@@ -95,7 +95,9 @@ def _from_to(lines: Sequence[Series], form: str) -> str:
     parts = []
     for line in lines:
         values = [value for value in line.y if value is not None]
-        if values:
+        if len(values) == 1:
+            parts.append(f"{line.name} {values[0]:{form}}")
+        elif values:
             parts.append(f"{line.name} from {values[0]:{form}} to {values[-1]:{form}}")
     text = "; ".join(parts)
     return f"{text[:1].upper()}{text[1:]}." if text else ""

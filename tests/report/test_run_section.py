@@ -56,6 +56,13 @@ def test_loss_is_without_label_smoothing_in_logs_of_every_version(tmp_path: Path
     assert "without label smoothing" in chart.summary
 
 
+def test_curve_of_one_point_has_one_value(tmp_path: Path) -> None:
+    lines = [train_line(10, 3.0), train_line(20, 2.0), validation_line(20, 2.5, 5.0)]
+    charts = run_section(read_run(write_run(tmp_path / "run", lines))).charts
+    assert charts["loss"].summary.startswith("Training from 3.000 to 2.000; validation 2.500. ")
+    assert charts["speed"].summary.startswith("Target tokens per second: between ")
+
+
 def test_best_validation_is_marked(tmp_path: Path) -> None:
     lines = [validation_line(10, 3.0, 5.0), validation_line(20, 2.0, 9.0), validation_line(30, 2.5, 8.0)]
     charts = run_section(read_run(write_run(tmp_path / "run", lines))).charts
