@@ -70,6 +70,8 @@ def _sections(request: ReportRequest, run: RunRecords, console: Console) -> list
         raise ConfigError(f"--compare {request.compare}: it is the same run; name another one")
     sections = [run_section(run), data_section(run)]
     texts, problems = run_texts(run, request.validation_lines, console.info)
+    for problem in problems:
+        console.warn(problem)
     sections.append(quality_section(texts, problems))
     if other is not None:
         others, more = run_texts(other, request.validation_lines, console.info)

@@ -1,5 +1,6 @@
 """`nmt report`: the page of a run, its place, and refusals."""
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -26,6 +27,17 @@ def test_link_to_a_run_is_followed(uninterrupted: Path, tmp_path: Path) -> None:
     output = tmp_path / "page.html"
     assert run_command("report", uninterrupted.parent / "runs" / "latest", "-o", output).exit_code == 0
     assert output.exists()
+
+
+def test_texts_that_the_page_lacks_are_named_on_stderr(uninterrupted: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(uninterrupted, run, symlinks=True)
+    (run / "prepared").mkdir(exist_ok=True)
+    (run / "prepared" / "manifest.json").write_text("{}", encoding="utf-8")
+    result = run_command("report", run, "-o", tmp_path / "page.html")
+    assert result.exit_code == 0, result.output
+    assert "warning: No translations of the validation text: " in result.stderr.replace("\n", " ")
+    assert "manifest.json" in result.stderr
 
 
 def test_folder_that_is_no_run_and_missing_library_are_errors(
