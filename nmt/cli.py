@@ -107,11 +107,12 @@ def prepare(
 ) -> None:
     """Filter and tokenize the texts of the recipe for training."""
     with errors_explained(debug, quiet) as console:
-        from nmt.commands.prepare import dry_run, prepare_shard
+        from nmt.commands.prepare import check_options, dry_run, prepare_shard
         from nmt.commands.prepare import prepare as run_stage
         from nmt.config import load_recipe
         from nmt.text.preparing.stages import Shard
 
+        check_options(config, force, shard, dry, rejected)
         recipe = load_recipe(config, overrides or ())
         if dry:
             dry_run(recipe, console, rejected)

@@ -45,6 +45,17 @@ from nmt.text.preparing.work_directory import open_work_directory, work_director
 from nmt.text.tokenizer import Tokenizers
 
 
+def check_options(config: Path, force: bool, shard: str | None, dry: bool, rejected: Path | None) -> None:
+    """Raise ConfigError for options that exclude each other, and for removed pairs in the place of the recipe."""
+    for option, given in (("--dry-run", dry), ("--force", force), ("--rejected", rejected is not None)):
+        if shard is not None and given:
+            raise ConfigError(f"--shard: {option} would have no effect beside it; leave one out")
+    if rejected == Path("-"):
+        raise ConfigError("--rejected: found -, expected the name of a file")
+    if rejected is not None:
+        check_file(rejected, [config])
+
+
 def prepare(
     recipe: Recipe, console: Console, force: bool = False, verify: bool = True, rejected: Path | None = None
 ) -> PreparedCorpus:
@@ -161,8 +172,12 @@ def _check_texts(recipe: Recipe) -> None:
 
 
 def _check_rejected(recipe: Recipe, rejected: Path | None) -> None:
-    if rejected is not None:
-        check_file(rejected, [*input_files(recipe).values(), *files_of_test_text(recipe).values()])
+    """Raise ConfigError if `rejected` cannot be written, which is known before the hours of a preparation."""
+    if rejected is None:
+        return
+    place = check_file(rejected, [*input_files(recipe).values(), *files_of_test_text(recipe).values()])
+    if not place.parent.is_dir():
+        raise ConfigError(f"{rejected}: cannot write it: {place.parent} is not a folder; make it first")
 
 
 def _prepare(recipe: Recipe, console: Console, rejected: Path | None) -> PreparedCorpus:

@@ -4,6 +4,8 @@ import csv
 import json
 import random
 import shutil
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -176,6 +178,36 @@ def test_rejected_pairs_of_a_current_corpus_are_an_error(folder: Path, tmp_path:
 def test_rejected_pairs_do_not_replace_an_input(folder: Path) -> None:
     with pytest.raises(ConfigError, match=r"train\.tsv: cannot write it"):
         dry_run(recipe(folder), QUIET, folder / "train.tsv")
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--dry-run", "--rejected", "recipe.yaml"], "recipe.yaml: cannot write it: it is also read"),
+        (["--dry-run", "--rejected", "-"], "--rejected: found -, expected the name of a file"),
+        (["--shard", "1/2", "--rejected", "new.tsv"], "--shard: --rejected would have no effect beside it"),
+        (["--shard", "1/2", "--dry-run"], "--shard: --dry-run would have no effect beside it"),
+        (["--shard", "1/2", "--force"], "--shard: --force would have no effect beside it"),
+    ],
+)
+def test_options_that_would_lose_something_are_refused(
+    folder: Path, options: list[str], problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    before = sorted(path.name for path in folder.iterdir()), Path("recipe.yaml").read_bytes()
+    result = run_command("prepare", "-c", "recipe.yaml", *options)
+    assert result.exit_code == 2
+    assert problem in " ".join(result.stderr.split())
+    assert before == (sorted(path.name for path in folder.iterdir()), Path("recipe.yaml").read_bytes())
+
+
+@pytest.mark.parametrize("work", [partial(prepare, force=True), dry_run], ids=["prepare", "dry_run"])
+def test_missing_folder_of_rejected_pairs_is_found_before_the_work(
+    folder: Path, work: Callable[..., object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(ConfigError, match=r"gone/x\.tsv: cannot write it: .*gone is not a folder; make it first"):
+        work(recipe(folder), Console(), rejected=folder / "gone" / "x.tsv")
+    assert capsys.readouterr().err == ""
 
 
 def test_command_line_has_dry_run_and_rejected(folder: Path, tmp_path: Path) -> None:
