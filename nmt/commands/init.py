@@ -205,6 +205,11 @@ def _check_size(request: InitRequest, profile: TextProfile, splitter: Splitter) 
             f"{names}: found {counted(pairs, 'sentence pair')}{empty}; at least {_LEAST_PAIRS} are needed, and "
             "thousands for a useful translator"
         )
+    if splitter.left_out and not any(splitter.counts.values()):
+        raise DataError(
+            f"{names}: nothing is left to train on: all {splitter.left_out:,} pairs have source sentences of the texts "
+            "of --valid or --test; name texts that are not part of the training text, or leave these options out"
+        )
     missing = [part for part in splitter.held_out if not splitter.counts[part]]
     if missing or not splitter.counts["train"]:
         raise DataError(

@@ -197,6 +197,15 @@ def test_given_validation_and_test_text_are_used_and_kept_out_of_training(folder
     assert sorted(path.name for path in (folder / "a" / "b.split").iterdir()) == ["split.json", "train.en", "train.it"]
 
 
+@pytest.mark.parametrize("options", [["--valid"], ["--valid", "--test"]], ids=len)
+def test_given_texts_that_hold_the_whole_text_are_refused(folder: Path, options: list[str]) -> None:
+    given = [word for option in options for file in ("text.en", "text.it") for word in (option, file)]
+    message = refused("text.en", "text.it", *given, "-o", "new/recipe.yaml")
+    assert (
+        "nothing is left to train on: all 400 pairs have source sentences of the texts of --valid or --test" in message
+    )
+
+
 def test_existing_recipe_is_refused(folder: Path) -> None:
     write_lines(folder / "recipe.yaml", "# mine")
     assert "recipe.yaml: exists already and is not changed; give another name with -o" in refused("text.en", "text.it")
