@@ -36,14 +36,14 @@ def language_keys(path: Path) -> list[str]:
 
 
 def _object(path: Path, number: int, line: str) -> dict[str, Any]:
+    array = "; in a file that is one JSON array, write one object a line: jq -c '.[]' FILE > FILE.jsonl"
+    advice = array if line.lstrip().startswith("[") else ""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:
-        array = "; in a file that is one JSON array, write one object a line: jq -c '.[]' FILE > FILE.jsonl"
-        advice = array if line.lstrip().startswith("[") else ""
         raise DataError(f"{path}:{number}: not a JSON object: {error}{advice}") from None
     if not isinstance(found, dict):
-        raise DataError(f"{path}:{number}: expected a JSON object a line, found {shortened(line)}")
+        raise DataError(f"{path}:{number}: expected a JSON object in each line, found {shortened(line)}{advice}")
     return found
 
 
