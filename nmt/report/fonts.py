@@ -1,7 +1,7 @@
 """Fonts for the labels of figures and of the page, above all for Chinese characters.
 
-matplotlib's own font has none. Fonts of the machine are tried first, then the small one of this package, which has the
-characters of the demonstration corpus. In figures, a character that no font has is written as U+XXXX.
+matplotlib's own font has none. Fonts of the machine are tried first, then the one of this package, which has the common
+Simplified and Traditional characters. In figures, a character that no font has is written as U+XXXX.
 """
 
 import base64
@@ -18,7 +18,7 @@ from fontTools.ttLib import TTFont, TTLibError
 from matplotlib import font_manager
 from matplotlib.ft2font import FT2Font
 
-_SHIPPED = "demo-han.ttf"
+_SHIPPED = "common-han.ttf"
 _SIMPLIFIED = re.compile(r"\b(SC|CN|GB)\b|Hei|Song|PingFang|Droid Sans Fallback", re.IGNORECASE)
 """Fonts with the forms of Simplified Chinese, preferred to others that have the same characters."""
 _PLACEHOLDERS = re.compile(r"Last ?Resort|\bBlank\b", re.IGNORECASE)

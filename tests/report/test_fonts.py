@@ -27,7 +27,7 @@ def test_shipped_font_has_all_chinese_characters_of_the_demonstration_corpus(
     found = fonts_for(corpus)
     assert found.missing == frozenset()
     assert found.warning is None
-    assert found.families == ("DejaVu Sans", "nmt Demo Han")
+    assert found.families == ("DejaVu Sans", "nmt Common Han")
 
 
 def test_latin_text_needs_no_second_font() -> None:
