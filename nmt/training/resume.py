@@ -49,11 +49,13 @@ def check_may_continue(recipe: Recipe, run: RunDirectory, stale: str | None = No
         progress = read_progress(run.saved()[-1])
     except (DataError, DamagedError):
         return  # checked again when the corpus is prepared and the newest whole checkpoint is found
-    if stale is not None or progress.corpus not in ("", training_fingerprint(manifest, recipe.data)):
+    replaced = progress.corpus not in ("", training_fingerprint(manifest, recipe.data))
+    if stale is not None or replaced:
         reason = f" ({stale})" if stale is not None else ""
+        undo = "undo the change and run nmt prepare" if replaced else "undo the change"
         raise ConfigError(
             f"{run.path}: the training or validation text, or its preparation, has changed since this run was "
-            f"started{reason}; undo the change, set 'run' to another folder, or start over with --restart"
+            f"started{reason}; {undo}, set 'run' to another folder, or start over with --restart"
         )
 
 

@@ -102,6 +102,22 @@ def test_changed_text_is_refused(tmp_path: Path) -> None:
     train(recipe(tmp_path, tmp_path / "run", "train.stop.steps=1"), QUIET, restart=True)
 
 
+def test_run_continues_when_changed_text_is_undone_and_prepared_again(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    write_reversal_task(tmp_path, 100, 4)
+    text = (tmp_path / "train.tsv").read_bytes()
+    train_run(tmp_path, run, "train.stop.steps=2")
+    write_tsv(tmp_path / "train.tsv", reversal_pairs(100, 9))
+    with pytest.raises(ConfigError, match=r"\(.*train\.tsv has changed\); undo the change, set"):
+        train_run(tmp_path, run, "train.stop.steps=4")
+    prepare(recipe(tmp_path, run), QUIET)
+    (tmp_path / "train.tsv").write_bytes(text)
+    with pytest.raises(ConfigError, match="; undo the change and run nmt prepare, set"):
+        train_run(tmp_path, run, "train.stop.steps=4")
+    prepare(recipe(tmp_path, run), QUIET)
+    assert train_run(tmp_path, run, "train.stop.steps=4").step == 4
+
+
 @pytest.mark.parametrize(
     ("override", "message"),
     [
