@@ -269,7 +269,7 @@ choose = random.Random(5)
 sys.argv[1:] = ["prepare", "--config", sys.argv[1]]
 
 
-def prepare(*_):
+def prepare(*_, **options):
     os.write(writing, b"x")
     try:
         time.sleep(10**6)
@@ -284,7 +284,9 @@ for number in range(30):
     child = os.fork()
     if not child:
         nmt.__main__.main()
-    os.read(reading, 1)
+    os.close(writing)  # so that the next line does not wait for a child that has failed
+    assert os.read(reading, 1)
+    os.close(reading)
     os.kill(child, signal.SIGINT)
     time.sleep(choose.uniform(0, 0.02))
     os.kill(child, signal.SIGINT)
