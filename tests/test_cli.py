@@ -45,7 +45,7 @@ def write(path: Path, *lines: str) -> Path:
 
 @pytest.fixture
 def recipe(tmp_path: Path) -> Path:
-    sentences = [f"uno{i % 7} due{i % 11} tre{i}\tone{i % 7} two{i % 11} three{i}" for i in range(120)]
+    sentences = [f"Uno{i % 7} due{i % 11} tre{i}\tOne{i % 7} two{i % 11} three{i}" for i in range(120)]
     write(tmp_path / "train.tsv", *sentences[:-20])
     write(tmp_path / "valid.tsv", *sentences[-20:])
     content = {

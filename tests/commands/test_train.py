@@ -484,6 +484,7 @@ def test_test_txt_equals_the_output_of_nmt_translate(tmp_path: Path, target: str
     overrides = [
         "data.test={tsv: test.tsv}",
         "data.filters={keep: [script], max_tokens: 40}",
+        "data.accept_any_language=true",
         "train.stop.steps=40",
         "train.validate_every=40",
     ]
