@@ -70,10 +70,12 @@ def prepare(
     initial = recipe.train.init_from
     if initial is not None and initial.is_dir():  # it may be gone when a run is resumed
         initial_tokenizers(recipe, initial)  # check the recipe against it, also if the corpus is current
-    found = "--force" if force else _current_corpus(recipe, verify)
+    with console.status("checking the texts and the prepared corpus"):
+        found = "--force" if force else _current_corpus(recipe, verify)
+        if isinstance(found, str):
+            _check_rejected(recipe, rejected)
+            _check_texts(recipe)
     if isinstance(found, str):
-        _check_rejected(recipe, rejected)
-        _check_texts(recipe)
         with _sole_writer(directory, console):
             if not force:  # another process may have prepared it meanwhile
                 found = _current_corpus(recipe, verify)
