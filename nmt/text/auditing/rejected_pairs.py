@@ -3,13 +3,11 @@
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-import numpy as np
-
 from nmt.errors import DataError
 from nmt.system.files import replace_file
 from nmt.system.ownership import check_file
 from nmt.text.filters import Rejected
-from nmt.text.preparing.chunks import EncodedChunk, KeptChunk, encoded_file, is_whole, kept_file
+from nmt.text.preparing.chunks import EncodedChunk, KeptChunk, encoded_file, is_whole, kept_file, repeated_in
 from nmt.text.preparing.duplicates import BitSet
 
 
@@ -34,13 +32,10 @@ def rejected_pairs(folder: Path, repeated: Mapping[str, BitSet]) -> Iterator[Rej
 def repeated_pairs(chunk: KeptChunk, start: int, repeated: Mapping[str, BitSet]) -> list[Rejected]:
     """Return the pairs of a chunk that the rules on repetitions remove; `start` is the index of its first pair kept."""
     sources, targets = chunk.texts("source"), chunk.texts("target")
-    removed = np.zeros(chunk.record.kept, dtype=np.bool_)
-    found = []
-    for rule, pairs in repeated.items():
-        own = pairs.range(start, chunk.record.kept) & ~removed
-        found += [chunk.rejected(rule, index, sources[index], targets[index]) for index in np.flatnonzero(own).tolist()]
-        removed |= own
-    return found
+    return [
+        chunk.rejected(rule, index, sources[index], targets[index])
+        for index, rule in repeated_in(chunk, start, repeated).items()
+    ]
 
 
 def write_rejected(file: Path, rejected: Iterable[Rejected]) -> int:

@@ -10,7 +10,7 @@ chunk depends on its pairs and the settings alone, not on the number of processe
 import os
 import secrets
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import compress, islice
@@ -240,13 +240,10 @@ def encode_chunk(context: Encoding, task: tuple[int, int]) -> EncodedRecord:
     chunk = KeptChunk(context.folder, number)
     rules, removed = context.rules[chunk.record.corpus], Removed(RuleCounts(chunk.record.counts.file))
     texts = [chunk.texts("source"), chunk.texts("target")]
-    is_removed = np.zeros(chunk.record.kept, dtype=np.bool_)
-    for rule, repeated in context.repeated.items():
-        own = repeated.range(start, chunk.record.kept) & ~is_removed
-        for index in np.flatnonzero(own).tolist():
-            removed.add(chunk.rejected(rule, index, texts[0][index], texts[1][index]))
-        is_removed |= own
-    remaining = np.flatnonzero(~is_removed).tolist()
+    rule_of = repeated_in(chunk, start, context.repeated)
+    for index, rule in rule_of.items():
+        removed.add(chunk.rejected(rule, index, texts[0][index], texts[1][index]))
+    remaining = [index for index in range(chunk.record.kept) if index not in rule_of]
     texts = [[own_texts[index] for index in remaining] for own_texts in texts]
     ids = [
         tokenizer.encode_normalized(own_texts, context.threads)
@@ -270,6 +267,18 @@ def encode_chunk(context: Encoding, task: tuple[int, int]) -> EncodedRecord:
     record = EncodedRecord(removed.counts, int(keep.sum()), (sides[0], sides[1]))
     _write(encoded_file(context.folder, number), _ENCODED.dump_json(record), arrays)
     return record
+
+
+def repeated_in(chunk: KeptChunk, start: int, repeated: Mapping[str, BitSet]) -> dict[int, str]:
+    """Return the indices of the pairs of a chunk that the rules on repetitions remove, each with the first such rule.
+
+    `start` is the index of the first pair of the chunk in the text after the rules on text.
+    """
+    rule_of: dict[int, str] = {}
+    for rule, pairs in repeated.items():
+        for index in np.flatnonzero(pairs.range(start, chunk.record.kept)).tolist():
+            rule_of.setdefault(index, rule)
+    return rule_of
 
 
 class EncodedChunk:
