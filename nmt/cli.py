@@ -5,6 +5,7 @@ Those are imported inside the functions, so that `--help` does not import torch.
 
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -27,11 +28,14 @@ app = typer.Typer(
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+file = partial(Option, metavar="FILE")
+
 Config = Annotated[Path, Option("--config", "-c", help="The recipe, a YAML file.", metavar="RECIPE")]
 Overrides = Annotated[
     list[str] | None,
     Option("--set", help="Change one key of the recipe; can be repeated.", metavar="SECTION.KEY=VALUE"),
 ]
+Model = Annotated[Path, Argument(metavar="MODEL", help="A run or a model directory.")]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Print only warnings and errors.", rich_help_panel=GENERAL)]
 Debug = Annotated[bool, Option("--debug", help="Show the traceback of an error.", rich_help_panel=GENERAL)]
 
@@ -69,11 +73,10 @@ def init(
         "recipe.yaml"
     ),
     valid: Annotated[
-        list[Path] | None,
-        Option(metavar="FILE", help="Validation text, instead of a part of the text; twice for two files."),
+        list[Path] | None, file(help="Validation text, instead of a part of the text; twice for two files.")
     ] = None,
     test: Annotated[
-        list[Path] | None, Option(metavar="FILE", help="Test text, instead of a part of the text; twice for two files.")
+        list[Path] | None, file(help="Test text, instead of a part of the text; twice for two files.")
     ] = None,
     quiet: Quiet = False,
     debug: Debug = False,
@@ -83,10 +86,9 @@ def init(
     Validation and test text are set aside in a folder beside the recipe; the files themselves are not changed.
     """
     with errors_explained(debug, quiet) as console:
-        from nmt.commands.init import InitRequest
-        from nmt.commands.init import init as run_stage
+        from nmt.commands import init as module
 
-        run_stage(InitRequest(text, languages, output, valid or (), test or ()), console)
+        module.init(module.InitRequest(text, languages, output, valid or (), test or ()), console)
 
 
 @command("nmt prepare --config recipes/demo-en-it.yaml")
@@ -94,32 +96,26 @@ def prepare(
     config: Config,
     overrides: Overrides = None,
     force: Annotated[bool, Option("--force", help="Prepare again even if nothing has changed.")] = False,
-    shard: Annotated[
-        str | None,
-        Option("--shard", metavar="I/N", help="Do only part I of N, on one of N machines."),
-    ] = None,
+    shard: Annotated[str | None, Option(metavar="I/N", help="Do only part I of N, on one of N machines.")] = None,
     dry: Annotated[bool, Option("--dry-run", help="Show what the rules remove; write no corpus.")] = False,
-    rejected: Annotated[
-        Path | None, Option("--rejected", metavar="FILE", help="Write the removed pairs: rule, file, line, both sides.")
-    ] = None,
+    rejected: Annotated[Path | None, file(help="Write the removed pairs: rule, file, line, both sides.")] = None,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Filter and tokenize the texts of the recipe for training."""
     with errors_explained(debug, quiet) as console:
-        from nmt.commands.prepare import check_options, dry_run, prepare_shard
-        from nmt.commands.prepare import prepare as run_stage
+        from nmt.commands import prepare as module
         from nmt.config import load_recipe
         from nmt.text.preparing.stages import Shard
 
-        check_options(config, force, shard, dry, rejected)
+        module.check_options(config, force, shard, dry, rejected)
         recipe = load_recipe(config, overrides or ())
         if dry:
-            dry_run(recipe, console, rejected)
+            module.dry_run(recipe, console, rejected)
         elif shard is not None:
-            prepare_shard(recipe, console, Shard.parse(shard))
+            module.prepare_shard(recipe, console, Shard.parse(shard))
         else:
-            run_stage(recipe, console, force, rejected=rejected)
+            module.prepare(recipe, console, force, rejected=rejected)
 
 
 @command("nmt train --config recipes/demo-en-it.yaml --set train.stop.hours=1")
@@ -134,153 +130,84 @@ def train(
     """Train the model of the recipe. Prepares the corpus if needed; resumes the run if it exists."""
     with errors_explained(debug, quiet) as console:
         with console.status("loading torch"):
-            from nmt.commands.train import check_settings, dry_run
-            from nmt.commands.train import train as train_stage
+            from nmt.commands import train as module
             from nmt.config import load_recipe
             from nmt.system.distributed import connect, is_restarted
 
         signal.signal(signal.SIGUSR1, lambda *_: None)  # ignored until there is something to save
-        recipe = load_recipe(config, overrides or (), check_settings)
+        recipe = load_recipe(config, overrides or (), module.check_settings)
         with connect(recipe.runtime):
             if dry:
-                if report := dry_run(recipe, console):
+                if report := module.dry_run(recipe, console):
                     print(report)
                 return
-            outcome = train_stage(recipe, console, restart and not is_restarted())
+            outcome = module.train(recipe, console, restart and not is_restarted())
     if outcome.signal is not None:
         raise typer.Exit(128 + outcome.signal)
 
 
-# options of `nmt translate`
+# options of `nmt translate`, by the headings of its help page
+io = partial(Option, rich_help_panel="Input and output")
+search = partial(Option, rich_help_panel="Search")
+computation = partial(Option, rich_help_panel="Computation")
+instead = partial(Option, rich_help_panel="In place of translating")
+
 Models = Annotated[
     list[Path] | None,
-    Option(
-        "--model", "-m", metavar="DIR",
-        help="A run or a model directory; default: $NMT_MODEL, else runs/latest. Repeat it to translate with several "
-        "models together.", rich_help_panel="Input and output"),
+    io("--model", "-m", metavar="DIR", help="A run or a model directory; default: $NMT_MODEL, else runs/latest. Repeat "
+       "it to translate with several models together."),
 ]  # fmt: skip
-Input = Annotated[
-    Path | None,
-    Option(
-        "--input", "-i", help="Read this file instead of stdin.", metavar="FILE", rich_help_panel="Input and output"
-    ),
-]
-Output = Annotated[
-    Path | None,
-    Option(
-        "--output", "-o", help="Write this file instead of stdout.", metavar="FILE", rich_help_panel="Input and output"
-    ),
-]
+Input = Annotated[Path | None, io("--input", "-i", metavar="FILE", help="Read this file instead of stdin.")]
+Output = Annotated[Path | None, io("--output", "-o", metavar="FILE", help="Write this file instead of stdout.")]
 To = Annotated[
-    str | None,
-    Option(
-        metavar="CODE",
-        help="Target language, such as zh; required for a model that has several.",
-        rich_help_panel="Input and output",
-    ),
+    str | None, io(metavar="CODE", help="Target language, such as zh; required for a model that has several.")
 ]
-Beam = Annotated[
-    int | None,
-    Option(min=1, help="Hypotheses kept for each sentence; 1 is greedy search.", metavar="K", rich_help_panel="Search"),
-]
-NBest = Annotated[
-    int,
-    Option(
-        min=1,
-        help="Translations of each line, as rows of line, rank, log_prob, text.",
-        metavar="K",
-        rich_help_panel="Input and output",
-    ),
-]
-Device = Annotated[str, Option(help="auto, cuda, mps or cpu.", metavar="DEVICE", rich_help_panel="Computation")]
-Threads = Annotated[
-    int | None,
-    Option(
-        min=1, max=1024, help="CPU threads; default: one for each core.", metavar="N", rich_help_panel="Computation"
-    ),
-]
-Precision = Annotated[
-    str, Option(help="auto, fp32, bf16, or on CPUs int8.", metavar="TYPE", rich_help_panel="Computation")
-]
-Engine = Annotated[
-    Literal["torch", "ct2"] | None,
-    Option(
-        metavar="torch|ct2",
-        help="The program that translates; default: the one that the model was exported for, else torch.",
-        rich_help_panel="Computation",
-    ),
-]
-DecodeOverrides = Annotated[
-    list[str] | None,
-    Option("--set", help="Change a setting of the model, such as decode.length_penalty=0.6; can be repeated.",
-           metavar="decode.KEY=VALUE", rich_help_panel="Search"),
-]  # fmt: skip
-GlossaryFile = Annotated[
-    Path | None,
-    Option(
-        help="Required translations of terms; a line is source term, tab, target term.",
-        metavar="TSV",
-        rich_help_panel="Search",
-    ),
-]
-Alignment = Annotated[
-    bool,
-    Option(
-        "--alignment", help="Add the word alignment, as 0-0 1-2, source word first.", rich_help_panel="Input and output"
-    ),
-]
-Reference = Annotated[
-    Path | None,
-    Option(
-        help="Score these translations, one for each input line, instead of translating.",
-        metavar="FILE",
-        rich_help_panel="In place of translating",
-    ),
-]
-Prefixes = Annotated[
-    Path | None,
-    Option(
-        help="Required starts of the translations, one for each input line; a start may be empty.",
-        metavar="FILE",
-        rich_help_panel="Search",
-    ),
-]
+NBest = Annotated[int, io(min=1, metavar="K", help="Translations of each line, as rows of line, rank, log_prob, text.")]
+Alignment = Annotated[bool, io("--alignment", help="Add the word alignment, as 0-0 1-2, source word first.")]
+Json = Annotated[bool, io("--json", help="Write one JSON object for each line.")]
 DocumentFormat = Annotated[
     str | None,
-    Option(
-        "--format",
-        help="text, or a file whose texts are translated in place: srt, vtt, json, jsonl, csv, tsv, po or xliff; "
-        "default: by the name of --input.",
-        metavar="NAME",
-        rich_help_panel="Input and output",
-    ),
-]
+    io("--format", metavar="NAME", help="text, or a file whose texts are translated in place: srt, vtt, json, jsonl, "
+       "csv, tsv, po or xliff; default: by the name of --input."),
+]  # fmt: skip
 Column = Annotated[
-    str | None,
-    Option(
-        help="Column of a table to translate, by name or number, or key of JSON.",
-        metavar="NAME|N",
-        rich_help_panel="Input and output",
-    ),
+    str | None, io(metavar="NAME|N", help="Column of a table to translate, by name or number, or key of JSON.")
 ]
 Into = Annotated[
     str | None,
-    Option(
-        help="Column or key for the translation, which is added if it does not exist; default: that of --column.",
-        metavar="NAME|N",
-        rich_help_panel="Input and output",
-    ),
+    io(metavar="NAME|N", help="Column or key for the translation, which is added if it does not exist; default: that "
+       "of --column."),
+]  # fmt: skip
+Beam = Annotated[int | None, search(min=1, metavar="K", help="Hypotheses kept for each sentence; 1 is greedy search.")]
+DecodeOverrides = Annotated[
+    list[str] | None,
+    search("--set", metavar="decode.KEY=VALUE", help="Change a setting of the model, such as "
+           "decode.length_penalty=0.6; can be repeated."),
+]  # fmt: skip
+GlossaryFile = Annotated[
+    Path | None,
+    search(metavar="TSV", help="Required translations of terms; a line is source term, tab, target term."),
 ]
-Json = Annotated[
-    bool, Option("--json", help="Write one JSON object for each line.", rich_help_panel="Input and output")
+Prefixes = Annotated[
+    Path | None,
+    search(metavar="FILE", help="Required starts of the translations, one for each input line; a start may be empty."),
+]
+Device = Annotated[str, computation(metavar="DEVICE", help="auto, cuda, mps or cpu.")]
+Threads = Annotated[
+    int | None, computation(min=1, max=1024, metavar="N", help="CPU threads; default: one for each core.")
+]
+Precision = Annotated[str, computation(metavar="TYPE", help="auto, fp32, bf16, or on CPUs int8.")]
+Engine = Annotated[
+    Literal["torch", "ct2"] | None,
+    computation(metavar="torch|ct2", help="The program that translates; default: the one that the model was exported "
+                "for, else torch."),
+]  # fmt: skip
+Reference = Annotated[
+    Path | None,
+    instead(metavar="FILE", help="Score these translations, one for each input line, instead of translating."),
 ]
 Verify = Annotated[
-    bool,
-    Option(
-        "--verify",
-        help="Only check that a line's translation does not depend on the other lines.",
-        rich_help_panel="In place of translating",
-    ),
+    bool, instead("--verify", help="Only check that a line's translation does not depend on the other lines.")
 ]
 
 
@@ -316,24 +243,21 @@ def translate(
     """
     with errors_explained(debug, quiet) as console:
         with quick_imports():
-            from nmt.commands.translate import TranslateRequest
-            from nmt.commands.translate import translate as translate_stage
+            from nmt.commands import translate as module
             from nmt.system.device import runtime_settings
 
-        request = TranslateRequest(
+        request = module.TranslateRequest(
             model or (), source, output, beam, n_best, overrides or (), glossary, alignment, reference, prefixes, json,
             verify, document_format, column, into, to,
         )  # fmt: skip
-        translate_stage(request, runtime_settings(device, threads, precision), engine, console)
+        module.translate(request, runtime_settings(device, threads, precision), engine, console)
 
 
 @command("nmt score out.it test.it --baseline other.it --target-lang it")
 def score(
     hypothesis: Annotated[Path, Argument(metavar="HYP", help="The translations; - reads standard input.")],
     references: Annotated[list[Path], Argument(metavar="REF", help="One or more reference translations.")],
-    source: Annotated[
-        Path | None, Option(help="The source text of the translations; needed by comet.", metavar="FILE")
-    ] = None,
+    source: Annotated[Path | None, file(help="The source text of the translations; needed by comet.")] = None,
     target_lang: Annotated[str | None, Option(help="Language of the translations, such as zh.", metavar="CODE")] = None,
     metric: Annotated[
         list[str] | None,
@@ -343,23 +267,16 @@ def score(
         ),
     ] = None,
     system: Annotated[
-        list[Path] | None,
-        Option(help="Translations by another system, scored in the same table; can be repeated.", metavar="FILE"),
+        list[Path] | None, file(help="Translations by another system, scored in the same table; can be repeated.")
     ] = None,
-    baseline: Annotated[
-        Path | None, Option(help="Translations to test the others against for significance.", metavar="FILE")
-    ] = None,
+    baseline: Annotated[Path | None, file(help="Translations to test the others against for significance.")] = None,
     confidence: Annotated[bool, Option("--confidence", help="Add 95 % confidence intervals.")] = False,
     by: Annotated[
         Literal["length"] | None,
         Option(metavar="length", help="Also score groups of lines, by the length of the source or reference."),
     ] = None,
-    sentences: Annotated[
-        Path | None, Option(help="Write the scores of each line, as TSV or .json.", metavar="FILE")
-    ] = None,
-    diagnose: Annotated[
-        Path | None, Option(help="Write the faults that are counted on stderr, as TSV or .json.", metavar="FILE")
-    ] = None,
+    sentences: Annotated[Path | None, file(help="Write the scores of each line, as TSV or .json.")] = None,
+    diagnose: Annotated[Path | None, file(help="Write the faults that are counted on stderr, as TSV or .json.")] = None,
     table: Annotated[
         Literal["text", "markdown", "tsv", "json"],
         Option("--format", metavar="NAME", help="text, markdown, tsv or json."),
@@ -373,15 +290,14 @@ def score(
     The scores and their signatures are those of sacreBLEU and of COMET's own package.
     """
     with errors_explained(debug, quiet) as console:
-        from nmt.commands.score import ScoreOptions
-        from nmt.commands.score import score as score_stage
+        from nmt.commands import score as module
         from nmt.system.console import printable
 
-        metrics = tuple(metric or ScoreOptions().metrics)
-        options = ScoreOptions(
+        metrics = tuple(metric or module.ScoreOptions().metrics)
+        options = module.ScoreOptions(
             metrics, target_lang, confidence, source, tuple(system or ()), baseline, by is not None, sentences, diagnose
         )
-        report = score_stage(hypothesis, references, options, console)
+        report = module.score(hypothesis, references, options, console)
         for warning in report.warnings:
             console.warn(warning)
         if report.language.notice:
@@ -405,14 +321,14 @@ def average(
     The resulting model often translates better than each of them.
     """
     with errors_explained(debug, quiet) as console:
-        from nmt.commands.average import average as run_stage
+        from nmt.commands import average as module
 
-        run_stage(models, output, console, last, best)
+        module.average(models, output, console, last, best)
 
 
 @command("nmt export runs/demo-en-it exported --to ctranslate2")
 def export(
-    model: Annotated[Path, Argument(metavar="MODEL", help="A run or a model directory.")],
+    model: Model,
     output: Annotated[Path, Argument(metavar="DIR", help="The directory to write.")],
     to: Annotated[
         Literal["ctranslate2", "hf"], Option(metavar="NAME", help="ctranslate2, or hf for Hugging Face transformers.")
@@ -420,7 +336,7 @@ def export(
     quantization: Annotated[
         str, Option(metavar="TYPE", help="Type of the weights for ctranslate2: float32, int8, int8_float32, …")
     ] = "float32",
-    lines: Annotated[Path | None, Option(help="Compare the translations of these lines.", metavar="FILE")] = None,
+    lines: Annotated[Path | None, file(help="Compare the translations of these lines.")] = None,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
@@ -429,9 +345,9 @@ def export(
     The translations of both are compared first; if they differ too much, nothing is written.
     """
     with errors_explained(debug, quiet) as console:
-        from nmt.commands.export import export as run_stage
+        from nmt.commands import export as module
 
-        run_stage(model, output, to, quantization, lines, console)
+        module.export(model, output, to, quantization, lines, console)
 
 
 @command("nmt report runs/demo-en-it -o report.html")
@@ -445,40 +361,34 @@ def report(
         Option(metavar="RUN", help="Another run to compare with, or with --reference another file of translations."),
     ] = None,
     reference: Annotated[
-        Path | None, Option(metavar="FILE", help="Reference translations for files of translations of any system.")
+        Path | None, file(help="Reference translations for files of translations of any system.")
     ] = None,
-    source: Annotated[
-        Path | None, Option(metavar="FILE", help="The source text of the files; only with --reference.")
-    ] = None,
+    source: Annotated[Path | None, file(help="The source text of the files; only with --reference.")] = None,
     glossary: Annotated[
-        Path | None,
-        Option(metavar="FILE", help="Terms (source, tab, target) whose translations are counted; with --compare."),
+        Path | None, file(help="Terms (source, tab, target) whose translations are counted; with --compare.")
     ] = None,
     validation_lines: Annotated[
         int, Option(min=0, metavar="COUNT", help="How many lines of the validation text to translate for the page.")
     ] = 200,
     lines: Annotated[
-        list[int] | None,
-        Option(min=1, metavar="N", help="A line of the test text to draw in detail; can be repeated."),
+        list[int] | None, Option(min=1, metavar="N", help="A line of the test text to draw in detail; can be repeated.")
     ] = None,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Write one HTML page about a run: its course, data, quality and attention; or compare two systems."""
     with errors_explained(debug, quiet) as console:
-        from nmt.commands.report import ReportRequest
-        from nmt.commands.report import report as run_stage
+        from nmt.commands import report as module
 
         texts = reference, source, glossary
-        run_stage(ReportRequest(run, output, compare, lines or (), validation_lines, *texts), console)
+        module.report(module.ReportRequest(run, output, compare, lines or (), validation_lines, *texts), console)
 
 
 @command("nmt figures figures --model runs/demo-en-it")
 def figures(
     directory: Annotated[Path, Argument(metavar="DIR", help="The folder to write.")],
     recipe: Annotated[
-        Path | None,
-        Option("--recipe", "-c", metavar="RECIPE", help="Draw masks and padding of this recipe's prepared corpus."),
+        Path | None, Option("--recipe", "-c", metavar="RECIPE", help="Draw masks and padding of its prepared corpus.")
     ] = None,
     model: Annotated[
         Path | None,
@@ -498,15 +408,14 @@ def figures(
         from nmt.report import check_matplotlib
 
         check_matplotlib()
-        from nmt.commands.figures import FigureRequest
-        from nmt.commands.figures import figures as run_stage
+        from nmt.commands import figures as module
 
-        run_stage(FigureRequest(directory, recipe, model, text), console)
+        module.figures(module.FigureRequest(directory, recipe, model, text), console)
 
 
 @command("nmt inspect runs/demo-en-it --neighbours station")
 def inspect(
-    model: Annotated[Path, Argument(metavar="MODEL", help="A run or a model directory.")],
+    model: Model,
     neighbours: Annotated[
         str | None, Option(help="Show the pieces whose embeddings are nearest to that of a word.", metavar="WORD")
     ] = None,
@@ -519,10 +428,10 @@ def inspect(
     with errors_explained(debug, quiet):
         from json import dumps
 
-        from nmt.commands.inspect import inspect as run_stage
+        from nmt.commands import inspect as module
         from nmt.system.console import printable, with_relative_paths
 
-        found = run_stage(model, neighbours, pieces)
+        found = module.inspect(model, neighbours, pieces)
         text = dumps(found.content, ensure_ascii=False, indent=2) if json else with_relative_paths(found.as_text())
         print(text if json else printable(text))
 
