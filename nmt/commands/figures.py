@@ -50,6 +50,8 @@ class Inputs:
 
 def figures(request: FigureRequest, console: Console) -> None:
     """Write each figure as PNG and SVG, and `figures.json` with their titles and captions. Raises NMTError."""
+    if request.text is not None and request.model is None:
+        raise ConfigError("--text: it is the sentence whose attention a model has; add --model MODEL")
     files = [path for path in (request.recipe, request.model) if path is not None]
     with replace_directory(request.output, FIGURES, files) as staging:
         inputs = read_inputs(request)
@@ -78,14 +80,16 @@ def read_inputs(request: FigureRequest) -> Inputs:
     """Return what a request names, and what it leaves out. Raises NMTError for a recipe or a model that is no such."""
     left_out: dict[str, str] = {}
     run = request.model if request.model is not None and (request.model / "recipe.yaml").is_file() else None
+    records = _records(run)
     path = request.recipe if request.recipe is not None or run is None else run / "recipe.yaml"
     recipe = None if path is None else load_recipe(path)
     corpus = None
     if recipe is None:
         left_out["masks, padding, the schedule of the recipe"] = "no recipe; add --recipe RECIPE"
     else:
+        elsewhere = None if request.recipe is not None or records is None else records.prepared
         try:
-            corpus = PreparedCorpus.open(recipe.prepared_directory)
+            corpus = PreparedCorpus.open(elsewhere or recipe.prepared_directory, older=True)
         except DataError as error:
             left_out["masks, padding"] = str(error)
     found = None
@@ -97,7 +101,6 @@ def read_inputs(request: FigureRequest) -> Inputs:
             left_out["attention"] = "no validation or test text to take a sentence from; add --text SENTENCE"
         else:
             found = _attention(request.model, text)
-    records = _records(run)
     if records is None:
         left_out["training"] = "no run; add --model RUN"
     return Inputs(recipe, corpus, found, records, left_out)

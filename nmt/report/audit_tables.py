@@ -11,7 +11,8 @@ _LONGEST = 300  # characters of an example
 def filter_tables(manifest: Manifest, audit: Audit | None) -> str:
     """Return a table of the pairs read, removed by each rule, and kept, then findings and examples of an audit."""
     if audit is None:
-        return _counts_of_splits(manifest)
+        note = "This prepared corpus has no audit.json, as older ones: it records no removed pairs and no findings."
+        return f'{_counts_of_splits(manifest)}<p class="muted">{note}</p>'
     columns = ("pairs", "rule", *(corpus.name for corpus in audit.corpora))
     rows: list[tuple[str | int, ...]] = [("read", "", *(corpus.read for corpus in audit.corpora))]
     for rule, meaning in RULES.items():

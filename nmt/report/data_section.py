@@ -28,11 +28,9 @@ _RARE = 10
 
 def data_section(run: RunRecords) -> Section:
     """Return the section of the prepared corpus of a run; it states the reason if the corpus cannot be read."""
-    directory = run.path / "prepared"
-    if not directory.exists() and run.recipe is not None:
-        directory = run.recipe.prepared_directory
+    directory = run.prepared
     try:
-        corpus = PreparedCorpus.open(directory)
+        corpus = PreparedCorpus.open(directory, older=True)
         sides = _measure(corpus, directory)
     except (NMTError, OSError) as error:
         text = f"The prepared corpus of this run cannot be read, so nothing is known about its text: {error}."

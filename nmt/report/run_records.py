@@ -49,6 +49,12 @@ class RunRecords:
         return self.recipe.name if self.recipe is not None else self.path.resolve().name
 
     @property
+    def prepared(self) -> Path:
+        """The folder of the prepared corpus: in a run that was moved not where the recipe names it."""
+        own = self.path / "prepared"
+        return own if self.recipe is None or own.exists() else self.recipe.prepared_directory
+
+    @property
     def state(self) -> tuple[str, str]:
         """Whether it trains now, has reached a limit, or was interrupted; with the limits that are reached."""
         if self.holder:

@@ -111,8 +111,7 @@ def _test_texts(run: RunRecords, recipe: Recipe) -> list[TranslatedText]:
 
 def _validation_texts(run: RunRecords, recipe: Recipe, most: int, report: Report) -> list[TranslatedText]:
     """Translate the first lines of each validation text with the best checkpoint."""
-    directory = run.path / "prepared"
-    corpus = PreparedCorpus.open(directory if directory.exists() else recipe.prepared_directory)
+    corpus = PreparedCorpus.open(run.prepared, older=True)
     if corpus.valid is None:
         return []
     from nmt.model.checkpoint import load_model

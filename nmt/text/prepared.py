@@ -115,8 +115,11 @@ class Manifest:
         (directory / "manifest.json").write_text(text + "\n", encoding="utf-8")
 
     @classmethod
-    def read(cls, directory: Path) -> "Manifest":
-        """Read `manifest.json`. Raises DataError: absent, damaged, or of another format version."""
+    def read(cls, directory: Path, older: bool = False) -> "Manifest":
+        """Read `manifest.json`; with `older` also that of format version 1, which has fewer entries.
+
+        Raises DataError: absent, damaged, or of another format version.
+        """
         path = directory / "manifest.json"
         try:
             content = json.loads(path.read_bytes())
@@ -130,9 +133,11 @@ class Manifest:
         version = content.get("format_version") if marked else None
         if not isinstance(version, int):
             raise DataError(f"{path}: not the manifest of a prepared corpus, or a damaged one")
-        if version != PREPARED.version:
+        if version == 1 and older:
+            content = _from_version_1(content)
+        elif version != PREPARED.version:
             raise DataError(f"{path}: found format version {version}, expected {PREPARED.version}; {_REMEDY}")
-        if content.pop("content_digest", None) != content_digest(content):
+        elif content.pop("content_digest", None) != content_digest(content):
             raise DataError(f"{path}: damaged; {_REMEDY}")
         try:
             manifest = _MANIFEST.validate_python(content)
@@ -142,6 +147,16 @@ class Manifest:
 
 
 _MANIFEST = TypeAdapter(Manifest)
+
+
+def _from_version_1(content: dict[str, Any]) -> dict[str, Any]:
+    """Return the entries of a manifest of version 1 that are still the same; all pairs of a split are one corpus."""
+    same = {key: content.get(key) for key in ("settings", "fingerprint", "max_length", "vocabulary")}
+    counts = {name: content.get(name) for name in ("train", "valid")}
+    splits = {
+        name: {**one, "corpora": [one.get("kept")]} if isinstance(one, dict) else one for name, one in counts.items()
+    }
+    return {**same, **splits, "inputs": {}}
 
 
 @dataclass(frozen=True)
@@ -326,16 +341,19 @@ class PreparedCorpus:
     manifest: Manifest
 
     @classmethod
-    def open(cls, directory: Path, recipe: Recipe | None = None, verify: bool = False) -> "PreparedCorpus":
+    def open(
+        cls, directory: Path, recipe: Recipe | None = None, verify: bool = False, older: bool = False
+    ) -> "PreparedCorpus":
         """Open a prepared corpus, with the weights and tags of a recipe if it is given.
 
         This takes as long for a large corpus as for a small one: the token ids are mapped, and of large files only the
         sizes are compared with the manifest. `verify` reads everything and compares all digests; the files are complete
-        and synced before the directory gets its name, so later only a fault of the disk changes them.
+        and synced before the directory gets its name, so later only a fault of the disk changes them. `older` opens a
+        corpus of format version 1 too, to describe it: its manifest has not all that training needs.
 
         Raises DataError if it is absent, damaged or of another format version.
         """
-        manifest = Manifest.read(directory)
+        manifest = Manifest.read(directory, older)
         try:
             tokenizers = Tokenizers.load(directory)
         except ModelError as error:

@@ -40,6 +40,13 @@ def test_without_input_the_rest_is_named(tmp_path: Path, monkeypatch: pytest.Mon
     assert (output / "label-smoothing.svg").read_text("utf-8").startswith("<?xml")
 
 
+def test_sentence_without_a_model_is_an_error(tmp_path: Path) -> None:
+    result = run_command("figures", tmp_path / "figures", "--text", "A cat.")
+    assert result.exit_code == 2
+    assert "--text: it is the sentence whose attention a model has; add --model MODEL" in result.stderr
+    assert not (tmp_path / "figures").exists()
+
+
 @pytest.mark.slow
 def test_run_adds_corpus_attention_and_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     draw_few_formulas(monkeypatch)

@@ -1,5 +1,6 @@
 """The section Data: counts of the corpus, samples, and corpora that are gone or damaged."""
 
+import json
 import re
 import shutil
 from collections import Counter
@@ -10,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nmt.errors import DataError
 from nmt.report import data_section as module
 from nmt.report.data_section import data_section
 from nmt.report.run_records import RunRecords, read_run
@@ -68,6 +70,30 @@ def test_large_corpus_is_sampled_always_in_the_same_way(run: RunRecords, monkeyp
     section = data_section(run)
     assert re.search(r"a sample of 50 of \d+ pairs; words are counted in 17 sentences", section.html)
     assert section == data_section(run)
+
+
+def as_version_1(directory: Path) -> None:
+    """Rewrite a prepared corpus as the first format had it."""
+    content = json.loads((directory / "manifest.json").read_bytes())
+    for name in ("content_digest", "files", "test", "overlaps", "versions"):
+        del content[name]
+    for split in ("train", "valid"):
+        del content[split]["corpora"], content[split]["sides"]
+    content |= {"format_version": 1, "inputs": [{"path": "train.tsv", "size": 1, "mtime_ns": 1, "sha256": "0"}]}
+    (directory / "manifest.json").write_text(json.dumps(content))
+    for name in ("audit.json", "report.md", "inputs.json"):
+        (directory / name).unlink(missing_ok=True)
+
+
+def test_corpus_of_the_first_format_has_its_counts_and_charts(run: RunRecords) -> None:
+    before = data_section(run)
+    as_version_1(run.path / "prepared")
+    section = data_section(run)
+    assert section.charts == before.charts
+    assert cells(section.html, "dropped: duplicate")[1] == cells(before.html, "dropped: duplicate")[1]
+    assert "has no audit.json, as older ones: it records no removed pairs and no findings" in section.html
+    with pytest.raises(DataError, match="found format version 1, expected 2"):
+        PreparedCorpus.open(run.path / "prepared")
 
 
 def test_pieces_of_chinese_are_counted_for_each_character(run: RunRecords, monkeypatch: pytest.MonkeyPatch) -> None:
