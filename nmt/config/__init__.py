@@ -18,6 +18,7 @@ from nmt.config.data_section import (
     Data,
     FileFormat,
     Filters,
+    HanVariants,
     LanguagePair,
     Languages,
     RuleName,
@@ -30,7 +31,7 @@ from nmt.config.recipe import Recipe, RuntimeSettings
 from nmt.config.train_section import Stop, TrainSettings
 
 __all__ = [
-    "CorpusFile", "Data", "DecodeSettings", "FileFormat", "Filters", "LanguagePair", "Languages", "MaxLength",
-    "ModelSettings", "Recipe", "RuleName", "RuntimeSettings", "Sampling", "Stop", "TokenizerSettings", "TrainSettings",
-    "load_recipe", "override_decode", "recipe_schema", "recipe_to_yaml",
+    "CorpusFile", "Data", "DecodeSettings", "FileFormat", "Filters", "HanVariants", "LanguagePair", "Languages",
+    "MaxLength", "ModelSettings", "Recipe", "RuleName", "RuntimeSettings", "Sampling", "Stop", "TokenizerSettings",
+    "TrainSettings", "load_recipe", "override_decode", "recipe_schema", "recipe_to_yaml",
 ]  # fmt: skip

@@ -2,8 +2,9 @@
 
 import re
 import unicodedata
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Discriminator, Field, PlainValidator, Tag, WithJsonSchema, model_validator
 
@@ -23,11 +24,14 @@ def _is_code(name: str) -> str:
 Language = Annotated[str, AfterValidator(_is_code)]
 
 
-class LanguagePair(NamedTuple):
+@dataclass(frozen=True)
+class LanguagePair:
     """The languages of one text."""
 
     source: str
     target: str
+    by_variant: bool = False
+    """Whether only the lines in the Chinese variant of `target` belong to the text, as with `han_variants: tag`."""
 
 
 class Languages(Section):
@@ -148,6 +152,9 @@ RuleName = Literal[
 """Rules that can be turned off."""
 
 
+HanVariants = Literal["keep", "drop", "convert", "tag"]
+
+
 def _in_one_order(rules: tuple[RuleName, ...]) -> tuple[RuleName, ...]:
     return tuple(sorted(set(rules)))  # another order is no other setting
 
@@ -159,9 +166,11 @@ class Filters(Section):
     """Longest source or target in tokens. The memory of attention grows with its square."""
     max_ratio: float = Field(default=9.0, gt=1, le=1e9)
     """Largest ratio of the longer to the shorter side, in tokens; the first ten tokens of difference are ignored."""
-    han_variants: Literal["keep", "drop", "convert"] = "keep"
+    han_variants: HanVariants = "keep"
     """Chinese lines that are Traditional in a Simplified text, or the reverse: keep them, drop them, or convert them
-    with OpenCC (`pip install '.[filters]'`). zh-Hans or zh-Hant as the language states which one the text is in."""
+    with OpenCC (`pip install '.[filters]'`). zh-Hans or zh-Hant as the language states which one the text is in. With
+    tag, one model learns both: `languages.target` is [zh-Hans, zh-Hant], each text is named once for each of them, and
+    of each only the lines in that variant are read."""
     max_same_source: Annotated[int, Field(ge=1)] | None = None
     """Most pairs with the same source; later ones are excluded. null: no limit."""
     max_same_target: Annotated[int, Field(ge=1)] | None = None

@@ -163,7 +163,8 @@ class Recipe(Section):
 
     def languages_of(self, corpus: CorpusFile) -> LanguagePair:
         """Return the languages of a text."""
-        return LanguagePair(self.languages.source, self.target_of(corpus))
+        by_variant = self.data.filters.han_variants == "tag"
+        return LanguagePair(self.languages.source, self.target_of(corpus), by_variant)
 
     def tags_of(self, corpus: CorpusFile) -> list[str]:
         """Return the tags that precede each source sentence of a text: of its target language, then its own."""

@@ -142,10 +142,10 @@ def _text(
     note: str,
 ) -> TranslatedText:
     """Return a text of a run with its translations; where there are several target languages, it is named after its."""
-    codes, (pairs, translations) = recipe.languages_of(corpus), translated
+    target, (pairs, translations) = recipe.target_of(corpus), translated
     source, reference = [pair.source for pair in pairs], [pair.target for pair in pairs]
     name = title.split()[0].lower()
     if len(recipe.languages.target) > 1:
-        name, title = f"{name}-{codes.target}", f"{title} ({codes.target})"
-    systems = {run.name: translations}
-    return TranslatedText(name, title, codes, target_language(codes.target), reference, systems, source, note)
+        name, title = f"{name}-{target}", f"{title} ({target})"
+    systems, codes = {run.name: translations}, (recipe.languages.source, target)
+    return TranslatedText(name, title, codes, target_language(target), reference, systems, source, note)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from nmt.config import CorpusFile, FileFormat, LanguagePair
 from nmt.errors import DataError
+from nmt.text.han_variants import may_be, variant_of
 from nmt.text.languages import is_language, primary_code
 from nmt.text.readers import Row
 from nmt.text.readers.archive import split_member, text_members
@@ -77,8 +78,10 @@ def read_pairs(corpus: CorpusFile, languages: LanguagePair | None) -> Iterator[S
 
 def read_rows(corpus: CorpusFile, languages: LanguagePair | None) -> Iterator[tuple[str, Iterator[Row]]]:
     """Yield the name of each file of a corpus with its pairs, as `read_pairs` does, and in less time."""
+    variant = variant_of(languages.target, ()) if languages is not None and languages.by_variant else None
     for text in _texts(corpus, languages):
-        yield str(text.paths[0]), _rows(text, corpus, languages)
+        rows = _rows(text, corpus, languages)
+        yield str(text.paths[0]), rows if variant is None else (row for row in rows if may_be(row.target, variant))
 
 
 def named_languages(corpus: CorpusFile) -> list[str]:

@@ -13,7 +13,7 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nmt.config import ModelSettings, Recipe, load_recipe, recipe_schema, recipe_to_yaml, strict_yaml
+from nmt.config import LanguagePair, ModelSettings, Recipe, load_recipe, recipe_schema, recipe_to_yaml, strict_yaml
 from nmt.config.schedules import Noam, WarmupStableDecay
 from nmt.config.section import SettingError
 from nmt.errors import ConfigError
@@ -676,7 +676,10 @@ def test_several_target_languages(path: Path) -> None:
     assert recipe.languages.names == "en → it, zh"
     assert recipe.tags == ["2it", "2zh", "bt"]
     assert [recipe.tags_of(corpus) for corpus in recipe.data.train] == [["2it", "bt"], ["2zh"]]
-    assert [recipe.languages_of(corpus) for corpus in recipe.data.valid] == [("en", "it"), ("en", "zh")]
+    assert [recipe.languages_of(corpus) for corpus in recipe.data.valid] == [
+        LanguagePair("en", "it"),
+        LanguagePair("en", "zh"),
+    ]
     assert list(recipe.data.prepared_texts) == ["data.train.0", "data.train.1", "data.valid.0", "data.valid.1"]
     path.write_text(recipe_to_yaml(recipe), encoding="utf-8")
     assert load_recipe(path) == recipe

@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
@@ -257,3 +258,44 @@ def test_foreign_work_directory_is_not_touched(folder: Path) -> None:
     with pytest.raises(ConfigError, match="cannot write an unfinished preparation here: it holds files, such as"):
         prepare(recipe(folder), QUIET)
     assert (folder / ".prepared.work" / "thesis.txt").read_text() == "years of work"
+
+
+def test_variants_of_chinese_are_learnt_with_the_tag_of_their_language(tmp_path: Path) -> None:
+    lines = (Path(__file__).parents[2] / "data" / "demo" / "train.tsv").read_text(encoding="utf-8").splitlines()
+    rows = [(columns[0], columns[2]) for columns in (line.split("\t") for line in lines[:200])]
+    simplified, traditional = ("This country.", "这个国家的语言"), ("That country.", "這個國家的語言")
+    both, mixed = ("Good morning.", "早上好"), ("A mixture.", "这个國家的语言很难學")
+    write_tsv(tmp_path / "mixed.tsv", [*rows, simplified, traditional, both, mixed])
+    write_tsv(tmp_path / "valid.tsv", [("One year.", "三个国家"), ("A year.", "三個國家"), ("Early.", "早")])
+    texts = {
+        name: [{"tsv": f"{name}.tsv", "target_language": code} for code in ("zh-Hans", "zh-Hant")]
+        for name in ("mixed", "valid")
+    }
+    content = {
+        "name": "test",
+        "languages": {"source": "en", "target": ["zh-Hans", "zh-Hant"]},
+        "data": {"train": texts["mixed"], "valid": texts["valid"], "filters": {"han_variants": "tag"}},
+        "run": "run",
+    }
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(content))
+    corpus = prepare(recipe(tmp_path), QUIET)
+
+    sources, targets = corpus.train.gather(np.arange(len(corpus.train)))
+    source, target = corpus.tokenizers.source, corpus.tokenizers.target
+    tags = {source.tag_id(f"2{code}"): code for code in ("zh-Hans", "zh-Hant")}
+    read = [(tags[ids[0]], source.decode(ids[1:])) for ids in sources.split()]
+    own = {name: [code for code, text in read if text == name] for name in ("This country.", "That country.")}
+    assert own == {"This country.": ["zh-Hans"], "That country.": ["zh-Hant"]}
+    assert [code for code, text in read if text == "Good morning."] == ["zh-Hans", "zh-Hant"]
+    assert not [text for _, text in read if text == "A mixture."]
+    assert target.decode(targets.split()[read.index(("zh-Hant", "That country."))]) == "這個國家的語言"
+    assert [references for _, references in corpus.valid_texts] == [["三个国家", "早"], ["三個國家", "早"]]
+    counted = corpus.manifest.train
+    assert (counted.refused["han"], counted.refused["duplicate"]) == (1, 0)
+
+
+def test_tag_needs_languages_that_state_the_variant(folder: Path) -> None:
+    settings = ["data.filters.han_variants=tag", "languages.target=zh", "data.accept_any_language=true"]
+    message = r"tag needs target languages that state the variant, found zh: set `languages.target` to \[zh-Hans, zh-H"
+    with pytest.raises(ConfigError, match=message):
+        prepare(recipe(folder, *settings), QUIET)

@@ -118,7 +118,8 @@ def make_audit(
 
 def corpus_name(key: str, corpus: CorpusFile) -> str:
     """Return the name of a corpus in reports, which does not depend on its folder."""
-    return f"{key}: {' + '.join(path.name for path in corpus.files.values())}"
+    language = "" if corpus.target_language is None else f" ({corpus.target_language})"
+    return f"{key}: {' + '.join(path.name for path in corpus.files.values())}{language}"
 
 
 def _not_applied(recipe: Recipe, rules: Sequence[PairFilter]) -> dict[str, str]:

@@ -145,23 +145,24 @@ def _variant_findings(side: _Side) -> list[Finding]:
         return []
     variant, code = ("Traditional", "zh-Hant") if expected == "Simplified" else ("Simplified", "zh-Hans")
     text = (
-        f"is {variant} Chinese in {len(other) / len(decided):.0%} of the lines: data.filters.han_variants drops or "
-        f"converts such lines; if all of the text is meant to be in it, set the language to {code}"
+        f"is {variant} Chinese in {len(other) / len(decided):.0%} of the lines: data.filters.han_variants drops, "
+        f"converts or tags such lines; if all of the text is meant to be in it, set the language to {code}"
     )
     return [side.finding(text, set(other).__contains__)]
 
 
 def _language_findings(corpus: str, languages: LanguagePair, sample: list[SentencePair]) -> list[Finding]:
+    codes = (languages.source, languages.target)
     sides = ([pair.source for pair in sample], [pair.target for pair in sample])
     texts = [[Line(pair.line, line) for pair, line in zip(sample, side, strict=True)] for side in sides]
-    other = [found_instead(lines, code) for lines, code in zip(texts, languages, strict=True)]
+    other = [found_instead(lines, code) for lines, code in zip(texts, codes, strict=True)]
     examples = tuple(f"{_place(pair)}: {pair.source} | {pair.target}" for pair in sample[:_EXAMPLES])
-    if [code and primary_code(code) for code in other] == [primary_code(code) for code in reversed(languages)]:
+    if [code and primary_code(code) for code in other] == [primary_code(code) for code in reversed(codes)]:
         text = f"the sides are swapped: the source is {other[0]}, the target {other[1]}"
         return [Finding(corpus, f"{text}; exchange the columns or files", examples)]
     return [
         Finding(corpus, f"the {name} ({code}) is in another language: {found}", examples)
-        for name, code, found in zip(("source", "target"), languages, other, strict=True)
+        for name, code, found in zip(("source", "target"), codes, other, strict=True)
         if found is not None
     ]
 

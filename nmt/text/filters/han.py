@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from nmt.config import HanVariants
+from nmt.errors import ConfigError
 from nmt.text.han_variants import Variant, check_converter, convert, simplified_only, traditional_only, variant_of
 from nmt.text.languages import script_of
 
@@ -20,17 +22,23 @@ class HanCheck:
     action: Literal["drop", "convert"]
 
     @classmethod
-    def of(cls, language: str, action: Literal["keep", "drop", "convert"], sample: Iterable[str]) -> "HanCheck | None":
+    def of(cls, language: str, action: HanVariants, sample: Iterable[str]) -> "HanCheck | None":
         """Return the check of a side with normalized lines; None for other languages and where all lines are kept.
 
-        Raises ConfigError if lines are to be converted, without OpenCC.
+        With `tag`, only lines that may be in the variant of the language are read, so it removes mixed ones. Raises
+        ConfigError if that language states no variant, and if lines are to be converted, without OpenCC.
         """
         if action == "keep" or script_of(language) != "Han":
             return None
         if action == "convert":
             check_converter()
+        if action == "tag" and variant_of(language, ()) is None:
+            raise ConfigError(
+                f"data.filters.han_variants: tag needs target languages that state the variant, found {language}: set "
+                "`languages.target` to [zh-Hans, zh-Hant], and name each text once with each `target_language`"
+            )
         variant = variant_of(language, sample)
-        return None if variant is None else cls(language, variant, action)
+        return None if variant is None else cls(language, variant, "convert" if action == "convert" else "drop")
 
     def converted(self, text: str) -> str:
         """Return a line in the variant of the text, if lines are converted."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from nmt.config import Filters, LanguagePair
+from nmt.config import Filters, HanVariants, LanguagePair
 from nmt.text.corpus import SentencePair
 from nmt.text.filters.damage import damage
 from nmt.text.filters.han import HanCheck
@@ -69,7 +69,12 @@ class PairFilter:
         """
         sides = (languages.source, languages.target)
         lines = ([pair.source for pair in sample], [pair.target for pair in sample])
-        han = [HanCheck.of(code, filters.han_variants, own) for code, own in zip(sides, lines, strict=True)]
+        # a source needs no tag: its characters show the variant
+        actions: tuple[HanVariants, HanVariants] = (
+            "keep" if filters.han_variants == "tag" else filters.han_variants,
+            filters.han_variants,
+        )
+        han = [HanCheck.of(*side) for side in zip(sides, actions, lines, strict=True)]
         source, target = (_normalizer(code, own) for code, own in zip(sides, han, strict=True))
         texts = [
             HeldOutText(text.name, [SentencePair(source(pair.source), target(pair.target)) for pair in text.pairs])

@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import compress, islice
+from itertools import compress, islice, repeat
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from zipfile import BadZipFile
@@ -133,6 +133,8 @@ class TextRules:
     """Of each corpus."""
     held_out: frozenset[str]
     """Normalized sources of the validation and the test text."""
+    target_languages: tuple[str, ...]
+    """Of each corpus. Pairs repeat only pairs of the same language."""
 
 
 def filter_chunk(context: TextRules, chunk: RawChunk) -> KeptRecord:
@@ -155,17 +157,19 @@ def filter_chunk(context: TextRules, chunk: RawChunk) -> KeptRecord:
     record = KeptRecord(*of_chunk, removed.counts, len(sources), characters, list(dict.fromkeys(held_out)))
     places = np.array(positions, dtype=np.int32)
     texts = [[text.encode() for text in side] for side in (sources, targets)]
+    several = len({*context.target_languages}) > 1
+    language = [repeat(context.target_languages[chunk.corpus].encode())] if several else []
     arrays: Arrays = {
         "source": np.frombuffer(b"\n".join(texts[0]), dtype=np.uint8),
         "target": np.frombuffer(b"\n".join(texts[1]), dtype=np.uint8),
         "rejected": removed.as_json(),
         "positions": places,
         "lines": np.array(chunk.lines, dtype=np.int64)[places],
-        "digests": digests_of(b"\n".join(pair) for pair in zip(*texts, strict=True)),
+        "digests": digests_of(map(b"\n".join, zip(*language, *texts, strict=False))),
     }
     for side, limit in ((0, rules.settings.max_same_source), (1, rules.settings.max_same_target)):
         if limit is not None:
-            arrays[f"{SIDES[side]}_digests"] = digests_of(texts[side])
+            arrays[f"{SIDES[side]}_digests"] = digests_of(map(b"\n".join, zip(*language, texts[side], strict=False)))
     _write(kept_file(context.folder, chunk.number), _KEPT.dump_json(record), arrays)
     return record
 

@@ -31,11 +31,13 @@ def check_languages(recipe: Recipe) -> None:
 
 
 def _problem(recipe: Recipe, corpus: CorpusFile, most: int | None) -> Mismatch | None:
-    source, target = languages = recipe.languages_of(corpus)
+    languages = recipe.languages_of(corpus)
     profile = TextProfile(_SEED)
     for pair in islice(read_pairs(corpus, languages), most):
         profile.add(pair)
-    return mismatch(Direction(source, target, "`languages`"), places_of(list(corpus.files.values())), profile)
+    return mismatch(
+        Direction(languages.source, languages.target, "`languages`"), places_of(list(corpus.files.values())), profile
+    )
 
 
 def _advice(corpus: CorpusFile, problem: Mismatch) -> str:

@@ -144,7 +144,9 @@ def filter_chunks(text: Text, shard: Shard = WHOLE) -> int:
                     else:
                         yield chunk
 
-        for record in text.shared(filter_chunk, TextRules(text.folder, text.rules, text.held_out), remaining()):
+        targets = tuple(map(text.recipe.target_of, text.corpora))
+        rules = TextRules(text.folder, text.rules, text.held_out, targets)
+        for record in text.shared(filter_chunk, rules, remaining()):
             advance(record.counts.read)
     return chunks
 
