@@ -18,6 +18,7 @@ from nmt.text.tokenizer import BOS, EOS, PAD
 
 _MULTIPLE = 64
 
+Indices = NDArray[np.int64]  # of sentence pairs in a split
 Pairs = tuple[Sentences, Sentences]  # sources and their targets, without `<s>` and `</s>`
 
 
@@ -95,7 +96,7 @@ def _counted(groups: tuple[Group, ...]) -> Batch:
     return Batch(groups, source_tokens, sum(int((group.target_out != PAD).sum()) for group in groups))
 
 
-def collate(split: PreparedSplit, groups: Sequence[Sequence[int] | NDArray[np.int64]]) -> Batch:
+def collate(split: PreparedSplit, groups: Sequence[Sequence[int] | Indices]) -> Batch:
     """Gather pairs from the token store into a batch, one group for each list of indices; none may be empty."""
     chosen = [np.asarray(indices, dtype=np.int64) for indices in groups]
     return assemble([split.gather(group) for group in chosen])

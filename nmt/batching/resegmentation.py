@@ -3,8 +3,7 @@
 import random
 from dataclasses import dataclass
 
-from nmt.batching.batch import Pairs
-from nmt.batching.plan import Indices
+from nmt.batching.batch import Indices, Pairs
 from nmt.config import Recipe
 from nmt.errors import ConfigError
 from nmt.system.device import seed_for

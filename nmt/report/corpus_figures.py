@@ -8,8 +8,8 @@ from matplotlib.colors import ListedColormap
 from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
 
-from nmt.batching.batch import Group, collate
-from nmt.batching.plan import EpochPlan, Indices, SentenceLengths, padding_share, plan_epoch
+from nmt.batching.batch import Group, Indices, collate
+from nmt.batching.batch_stream import EpochPlan, SentenceLengths, padding_share, plan_epoch
 from nmt.config import ModelSettings
 from nmt.model.attention import MultiHeadAttention
 from nmt.report.fonts import LabelFonts
@@ -134,7 +134,7 @@ def padding_of_batches(lengths: SentenceLengths, budget: int) -> Drawing:
         "Batches of random sentences and of as many sentences of similar length, beside the length groups of training, "
         "which have at most a number of padded tokens. Boxes show the quartiles, lines the smallest and the largest."
     )
-    return Drawing("padding", "Padding", caption, "nmt.batching.plan.plan_epoch", figure)
+    return Drawing("padding", "Padding", caption, "nmt.batching.batch_stream.plan_epoch", figure)
 
 
 def batch_plans(lengths: SentenceLengths, budget: int) -> dict[str, EpochPlan]:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from nmt.batching.batch import Batch, collate
-from nmt.batching.plan import SentenceLengths, plan_epoch
+from nmt.batching.batch_stream import SentenceLengths, plan_epoch
 from nmt.batching.resegmentation import GROWTH
 from nmt.config import Recipe, load_recipe
 from nmt.errors import ConfigError

@@ -6,8 +6,7 @@ from operator import itemgetter
 
 import torch
 
-from nmt.batching.batch_stream import BatchStream
-from nmt.batching.plan import padding_share
+from nmt.batching.batch_stream import BatchStream, padding_share
 from nmt.config import Recipe
 from nmt.text.prepared import PreparedCorpus
 from nmt.training.auto_batch import Trial, free_memory

@@ -10,8 +10,7 @@ from typing import Any
 import torch
 
 from nmt.batching.batch import Batch
-from nmt.batching.batch_stream import BatchStream, DataPosition, Prefetcher
-from nmt.batching.plan import padding_share
+from nmt.batching.batch_stream import BatchStream, DataPosition, Prefetcher, padding_share
 from nmt.config import DecodeSettings, Recipe
 from nmt.config.schedules import Falling
 from nmt.model.checkpoint import LoadedModel

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from nmt.batching.batch import collate
-from nmt.batching.plan import SentenceLengths, cut_into_groups
+from nmt.batching.batch_stream import SentenceLengths, cut_into_groups
 from nmt.config import Recipe, RuntimeSettings
 from nmt.evaluation.metrics import Score, compute
 from nmt.model.checkpoint import LoadedModel

@@ -13,10 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.batching import batch_stream as streams
-from nmt.batching import plan
 from nmt.batching.batch import Batch, collate, pad
-from nmt.batching.batch_stream import BatchStream, DataPosition
-from nmt.batching.plan import EpochPlan, plan_epoch
+from nmt.batching.batch_stream import BatchStream, DataPosition, EpochPlan, plan_epoch
 from nmt.text.prepared import PreparedSplit
 from nmt.text.tokenizer import BOS, EOS, PAD, Tokenizer, Tokenizers
 from tests.builders import token_store
@@ -118,8 +116,8 @@ def test_stream_continues_from_its_position(after: int) -> None:
 
 
 def test_large_corpus_is_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "_PART", 16)
-    monkeypatch.setattr(plan, "_BLOCK", 4)
+    monkeypatch.setattr(streams, "_PART", 16)
+    monkeypatch.setattr(streams, "_BLOCK", 4)
     stream, seen, positions = stream_of(40), Counter[int](), []
     assert stream.lengths.parts == 3
     read = []

@@ -11,8 +11,15 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from nmt.batching import plan
-from nmt.batching.plan import EpochPlan, SentenceLengths, StoredLengths, cut_into_groups, padding_share, plan_epoch
+from nmt.batching import batch_stream
+from nmt.batching.batch_stream import (
+    EpochPlan,
+    SentenceLengths,
+    StoredLengths,
+    cut_into_groups,
+    padding_share,
+    plan_epoch,
+)
 
 SIZES = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=120)
 
@@ -161,8 +168,8 @@ def test_parts_of_an_epoch_contain_each_pair_once(
 ) -> None:
     lengths = lengths_of(sizes)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plan, "_BLOCK", block)
-        patch.setattr(plan, "_PART", block * blocks)
+        patch.setattr(batch_stream, "_BLOCK", block)
+        patch.setattr(batch_stream, "_PART", block * blocks)
         parts = [plan_epoch(lengths, budget, 1, 0, part) for part in range(lengths.parts)]
         assert sum(map(shown, parts), Counter()) == Counter(range(len(sizes)))
         assert all(sum(map(len, part)) <= block * (blocks + 1) for part in parts)
@@ -170,8 +177,8 @@ def test_parts_of_an_epoch_contain_each_pair_once(
 
 
 def test_epochs_have_different_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "_BLOCK", 4)
-    monkeypatch.setattr(plan, "_PART", 16)
+    monkeypatch.setattr(batch_stream, "_BLOCK", 4)
+    monkeypatch.setattr(batch_stream, "_PART", 16)
     lengths = lengths_of([(5, 5)] * 160)
     first, second = (set(shown(plan_epoch(lengths, 50, 1, epoch, 0))) for epoch in (0, 1))
     assert len(first) == 16

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from nmt.batching.plan import EpochPlan, SentenceLengths, padding_share
+from nmt.batching.batch_stream import EpochPlan, SentenceLengths, padding_share
 from nmt.report.corpus_figures import batch_plans, visible_source, visible_target
 from tests.builders import batch_of
 

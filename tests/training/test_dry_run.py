@@ -8,7 +8,7 @@ import torch
 import yaml
 from typer.testing import CliRunner
 
-from nmt.batching.plan import SentenceLengths, plan_epoch
+from nmt.batching.batch_stream import SentenceLengths, plan_epoch
 from nmt.cli import app
 from nmt.commands.prepare import prepare
 from nmt.commands.train import train
