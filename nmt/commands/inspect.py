@@ -15,7 +15,7 @@ from nmt.model.contents import bytes_to_decode, nearest_pieces, parameters_by_pa
 from nmt.report.run_records import read_run
 from nmt.system.console import counted
 from nmt.system.ownership import RUN, is_directory_of
-from nmt.text.prepared import Manifest
+from nmt.text.manifest import Manifest
 from nmt.text.tokenizer import UNK, Tokenizer
 from nmt.training.display import format_seconds
 from nmt.training.progress import PROGRESS_FILE, read_progress

@@ -17,7 +17,8 @@ from nmt.text.auditing.audit import Audit, corpus_findings, make_audit
 from nmt.text.auditing.audit_report import count_rows
 from nmt.text.auditing.rejected_pairs import rejected_pairs, repeated_pairs, write_rejected
 from nmt.text.filters import HeldOutText, Rejected
-from nmt.text.prepared import Manifest, PreparedCorpus
+from nmt.text.manifest import Manifest
+from nmt.text.prepared import PreparedCorpus
 from nmt.text.preparing.chunks import KeptChunk
 from nmt.text.preparing.coverage import coverage_rows, misfits
 from nmt.text.preparing.language_check import check_languages

@@ -3,7 +3,7 @@
 from nmt.report.page import escape, table
 from nmt.text.auditing.audit import Audit
 from nmt.text.filters import RULES
-from nmt.text.prepared import Manifest
+from nmt.text.manifest import Manifest
 
 _LONGEST = 300  # characters of an example
 

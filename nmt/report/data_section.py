@@ -14,7 +14,8 @@ from nmt.report.page import Section, definitions, escape, table
 from nmt.report.run_records import RunRecords
 from nmt.text.auditing.audit import Audit
 from nmt.text.languages import target_language
-from nmt.text.prepared import Manifest, PreparedCorpus, Sentences, TokenStore
+from nmt.text.manifest import Manifest
+from nmt.text.prepared import PreparedCorpus, Sentences, TokenStore
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.words import words
 

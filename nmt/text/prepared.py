@@ -18,145 +18,24 @@ order of the recipe, and the manifest has their number.
 import contextlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import TypeAdapter, ValidationError
 
-from nmt.config import CorpusFile, MaxLength, Recipe
-from nmt.config.recorded import with_new_names
+from nmt.config import CorpusFile, Recipe
 from nmt.errors import DataError, ModelError
-from nmt.system.files import content_digest, digest_of
-from nmt.system.ownership import PREPARED
 from nmt.text.corpus import SentencePair
-from nmt.text.preparing.overlap import Overlap
+from nmt.text.manifest import REMEDY, Manifest
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 
-_REMEDY = "prepare it again with nmt prepare --force"
 _SMALL_FILE = 2**20  # bytes; the digest of such a file is compared whenever the corpus is opened
 _CHECKED_AT_ONCE = 2**22  # tokens
 
 Ids = npt.NDArray[np.int32]
-
-
-@dataclass(frozen=True)
-class FileDigest:
-    """The content of a file: its bytes and their SHA-256."""
-
-    size: int
-    sha256: str
-
-    @classmethod
-    def of(cls, path: Path) -> "FileDigest":
-        """Read a file."""
-        return cls(path.stat().st_size, digest_of(path))
-
-
-@dataclass(frozen=True)
-class SideCounts:
-    """Counts over one side of the pairs kept; `spelled` counts the characters without a piece."""
-
-    tokens: int
-    characters: int
-    spelled: int
-
-    @property
-    def missing_share(self) -> float:
-        """The share of the characters without a piece."""
-        return self.spelled / max(1, self.characters)
-
-
-@dataclass(frozen=True)
-class SplitCounts:
-    """Pairs read, pairs removed by each filter rule, pairs kept; pairs kept of each corpus, and counts of its sides."""
-
-    read: int
-    kept: int
-    refused: dict[str, int]
-    source: SideCounts
-    target: SideCounts
-    corpora: tuple[int, ...]
-    sides: tuple[tuple[SideCounts, SideCounts], ...] = ()
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """The description of a prepared corpus: settings, inputs, counts, digests.
-
-    It is the same, byte for byte, wherever the inputs are and whenever they are prepared.
-    """
-
-    settings: dict[str, Any]  # the part of the recipe that the result depends on
-    inputs: dict[str, FileDigest]  # the files that it was made from, by their keys in the recipe
-    fingerprint: str  # SHA-256 of the settings and of the digests of all inputs: equal if and only if the corpus is
-    train: SplitCounts
-    valid: SplitCounts | None
-    max_length: MaxLength | None = None
-    """Limit on the length of translations, from the lengths in the training text."""
-    test: dict[str, FileDigest] = field(default_factory=dict)
-    """The test text at that time, which `overlaps` compares, and whose sentences the rule `leak` removes."""
-    overlaps: tuple[Overlap, ...] = ()
-    files: dict[str, FileDigest] = field(default_factory=dict)
-    """Every other file of the prepared corpus except `inputs.json`."""
-    vocabulary: tuple[int, int] | None = None
-    """Number of pieces of the source and the target side."""
-    versions: dict[str, str] = field(default_factory=dict)
-    """Versions of the programs on which the result depends."""
-
-    def write(self, directory: Path) -> None:
-        """Write `manifest.json`."""
-        content = {"format": PREPARED.format, "format_version": PREPARED.version, **_MANIFEST.dump_python(self)}
-        content["content_digest"] = content_digest(content)
-        text = json.dumps(content, indent=2, ensure_ascii=False)
-        (directory / "manifest.json").write_text(text + "\n", encoding="utf-8")
-
-    @classmethod
-    def read(cls, directory: Path, older: bool = False) -> "Manifest":
-        """Read `manifest.json`; with `older` also that of format version 1, which has fewer entries.
-
-        Raises DataError: absent, damaged, or of another format version.
-        """
-        path = directory / "manifest.json"
-        try:
-            content = json.loads(path.read_bytes())
-        except FileNotFoundError:
-            raise DataError(f"{directory}: no prepared corpus here; make it with nmt prepare") from None
-        except OSError as error:
-            raise DataError(f"{path}: cannot read it: {error.strerror}") from None
-        except ValueError:
-            content = None
-        marked = isinstance(content, dict) and content.get("format") == PREPARED.format
-        version = content.get("format_version") if marked else None
-        if not isinstance(version, int):
-            raise DataError(f"{path}: not the manifest of a prepared corpus, or a damaged one")
-        if version == 1 and older:
-            content = _from_version_1(content)
-        elif version != PREPARED.version:
-            raise DataError(f"{path}: found format version {version}, expected {PREPARED.version}; {_REMEDY}")
-        elif content.pop("content_digest", None) != content_digest(content):
-            raise DataError(f"{path}: damaged; {_REMEDY}")
-        try:
-            manifest = _MANIFEST.validate_python(content)
-        except ValidationError:
-            raise DataError(f"{path}: damaged; {_REMEDY}") from None
-        return replace(manifest, settings=with_new_names(manifest.settings))
-
-
-_MANIFEST = TypeAdapter(Manifest)
-
-
-def _from_version_1(content: dict[str, Any]) -> dict[str, Any]:
-    """Return the entries of a manifest of version 1 that are still the same; all pairs of a split are one corpus."""
-    same = {key: content.get(key) for key in ("settings", "fingerprint", "max_length", "vocabulary")}
-    counts = {name: content.get(name) for name in ("train", "valid")}
-    splits = {
-        name: {**one, "corpora": [one.get("kept")]} if isinstance(one, dict) else one for name, one in counts.items()
-    }
-    return {**same, **splits, "inputs": {}}
 
 
 @dataclass(frozen=True)
@@ -192,7 +71,7 @@ class TokenStore(Sequence[Ids]):
         tokens = _load_array(directory / f"{side}.tokens.npy")
         offsets = _load_array(directory / f"{side}.offsets.npy")
         if len(offsets) == 0 or offsets[-1] != len(tokens):
-            raise DataError(f"{directory}: tokens and offsets of the {side} do not belong together; {_REMEDY}")
+            raise DataError(f"{directory}: tokens and offsets of the {side} do not belong together; {REMEDY}")
         return cls(tokens, offsets)
 
     def __len__(self) -> int:
@@ -256,7 +135,7 @@ class PreparedSplit:
         source, target = TokenStore.open(directory, "source"), TokenStore.open(directory, "target")
         if not len(source) == len(target) == sum(corpora):
             found = f"{len(source):,} sources and {len(target):,} targets"
-            raise DataError(f"{directory}: holds {found}, but its manifest {sum(corpora):,} pairs; {_REMEDY}")
+            raise DataError(f"{directory}: holds {found}, but its manifest {sum(corpora):,} pairs; {REMEDY}")
         return cls(source, target, tuple(map(CorpusPart, corpora)))
 
     def with_settings(self, recipe: Recipe, texts: Sequence[CorpusFile], tokenizer: Tokenizer) -> "PreparedSplit":
@@ -357,7 +236,7 @@ class PreparedCorpus:
         try:
             tokenizers = Tokenizers.load(directory)
         except ModelError as error:
-            raise DataError(f"{error}; {_REMEDY}") from None
+            raise DataError(f"{error}; {REMEDY}") from None
         train = PreparedSplit.open(directory / "train", manifest.train.corpora)
         valid = None
         if manifest.valid is not None:
@@ -369,7 +248,7 @@ class PreparedCorpus:
         texts = [] if valid is None else _read_valid_texts(directory)
         corpus = cls(train, valid, texts, tokenizers, manifest)
         for name, digest in manifest.files.items():
-            _check_file(directory / name, digest, verify or digest.size <= _SMALL_FILE)
+            digest.check(directory / name, verify or digest.size <= _SMALL_FILE)
         if verify:
             corpus._check_ids(directory)
         return corpus
@@ -379,18 +258,13 @@ class PreparedCorpus:
         """The sources of all validation texts."""
         return [line for sources, _ in self.valid_texts for line in sources]
 
-    @property
-    def valid_references(self) -> list[str]:
-        """The references of all validation texts."""
-        return [line for _, references in self.valid_texts for line in references]
-
     def _check_ids(self, directory: Path) -> None:
         for name, split in (("train", self.train), ("valid", self.valid)):
             for side in ("source", "target") if split is not None else ():
                 try:
                     getattr(split, side).check(len(getattr(self.tokenizers, side)))
                 except ValueError as error:
-                    raise DataError(f"{directory / name}: damaged: the {side} holds {error}; {_REMEDY}") from None
+                    raise DataError(f"{directory / name}: damaged: the {side} holds {error}; {REMEDY}") from None
 
 
 class SplitWriter(contextlib.ExitStack):
@@ -477,14 +351,7 @@ def _read_valid_texts(directory: Path) -> list[tuple[list[str], list[str]]]:
         ends = list(accumulate(content.get("lines", [len(sources)])))
         return [(sources[start:end], references[start:end]) for start, end in pairwise([0, *ends])]
     except (OSError, ValueError, KeyError, TypeError):
-        raise DataError(f"{path}: missing or damaged; {_REMEDY}") from None
-
-
-def _check_file(path: Path, digest: FileDigest, read: bool) -> None:
-    """Raise DataError for a file of another size or, if it is to be read, of another content."""
-    size = path.stat().st_size if path.is_file() else None
-    if size != digest.size or (read and digest_of(path) != digest.sha256):
-        raise DataError(f"{path}: damaged: not the file that was written; {_REMEDY}")
+        raise DataError(f"{path}: missing or damaged; {REMEDY}") from None
 
 
 def _load_array(path: Path) -> npt.NDArray[Any]:
@@ -492,4 +359,4 @@ def _load_array(path: Path) -> npt.NDArray[Any]:
         # a plain array over the map: slicing a memmap object is slow
         return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
     except (OSError, ValueError, EOFError):
-        raise DataError(f"{path}: missing or damaged; {_REMEDY}") from None
+        raise DataError(f"{path}: missing or damaged; {REMEDY}") from None

@@ -14,7 +14,7 @@ from nmt.system import distributed
 from nmt.system.files import Report
 from nmt.system.ownership import RUN, check_directory
 from nmt.text.corpus import text_files
-from nmt.text.prepared import Manifest
+from nmt.text.manifest import Manifest
 from nmt.text.preparing.provenance import training_fingerprint
 from nmt.training.progress import Progress, read_progress
 from nmt.training.run import RunDirectory, check_whole, ignore

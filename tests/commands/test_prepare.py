@@ -75,7 +75,7 @@ def test_corpus_contains_the_text(folder: Path) -> None:
         assert [tokenizer.decode(ids) for ids in split.source] == [source for source, _ in rows]
         assert [tokenizer.decode(ids) for ids in split.target] == [target for _, target in rows]
         assert np.array_equal(split.weights[np.arange(len(rows))], np.ones(len(rows)))
-    assert (corpus.valid_sources, corpus.valid_references) == tuple(map(list, zip(*pairs(20, seed=2), strict=True)))
+    assert corpus.valid_texts == [tuple(map(list, zip(*pairs(20, seed=2), strict=True)))]
 
 
 def test_filters_are_counted_and_leave_the_rest_in_order(folder: Path) -> None:
@@ -112,8 +112,7 @@ def test_valid_text_is_kept_as_written(folder: Path) -> None:
     odd = ["", "  two  spaces ", "line\u2028separator\x85", "same", "e\u0301", "long " * 500]
     write_tsv(folder / "valid.tsv", [(line, "same") for line in odd])
     corpus = prepare(recipe(folder), QUIET)
-    assert corpus.valid_sources == odd
-    assert corpus.valid_references == ["same"] * 6
+    assert corpus.valid_texts == [(odd, ["same"] * 6)]
     assert corpus.valid is not None
     decoded = [corpus.tokenizers.source.decode(ids) for ids in corpus.valid.source]
     assert decoded == [normalize(line) for line in odd[1:5]]
@@ -152,7 +151,7 @@ def test_separate_vocabularies_are_trained(folder: Path) -> None:
 
 def test_corpus_without_validation_text_is_prepared(folder: Path) -> None:
     corpus = prepare(recipe(folder, "data.valid=null"), QUIET)
-    assert (corpus.valid, corpus.valid_sources, corpus.valid_references) == (None, [], [])
+    assert (corpus.valid, corpus.valid_texts) == (None, [])
 
 
 def test_same_input_gives_the_same_corpus(folder: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from nmt.report.audit_tables import filter_tables
 from nmt.text.auditing.audit import Audit, CorpusAudit, Example
 from nmt.text.auditing.corpus_findings import Finding
-from nmt.text.prepared import Manifest
+from nmt.text.manifest import Manifest
 
 
 def test_audit_is_shown_escaped_with_examples_of_each_rule(texts: Path) -> None:

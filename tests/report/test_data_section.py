@@ -15,7 +15,8 @@ from nmt.errors import DataError
 from nmt.report import data_section as module
 from nmt.report.data_section import data_section
 from nmt.report.run_records import RunRecords, read_run
-from nmt.text.prepared import Manifest, PreparedCorpus
+from nmt.text.manifest import Manifest
+from nmt.text.prepared import PreparedCorpus
 from nmt.text.preparing.overlap import Overlap
 from tests.report.run_files import train_line, write_run
 

@@ -6,7 +6,7 @@ from itertools import islice
 
 from nmt.config import Recipe
 from nmt.text.corpus import read_pairs
-from nmt.text.prepared import Manifest
+from nmt.text.manifest import Manifest
 from nmt.text.tokenizer import Tokenizers
 
 _MOST = 0.01

@@ -23,8 +23,9 @@ from nmt.text.auditing.audit import corpus_findings, make_audit
 from nmt.text.auditing.audit_report import settings_shown, write_report
 from nmt.text.corpus import SentencePair, read_pairs
 from nmt.text.filters import HeldOutText, PairFilter
+from nmt.text.manifest import FileDigest, Manifest
 from nmt.text.normalize import normalize
-from nmt.text.prepared import FileDigest, Manifest, write_valid_texts
+from nmt.text.prepared import write_valid_texts
 from nmt.text.preparing import provenance
 from nmt.text.preparing.chunks import is_whole, kept_file
 from nmt.text.preparing.length_limit import length_limit

@@ -20,7 +20,7 @@ from nmt.config.recorded import differences, with_old_keys
 from nmt.errors import DataError
 from nmt.system.ownership import PREPARED, is_directory_of
 from nmt.text.corpus import text_files, way_of_reading
-from nmt.text.prepared import FileDigest, Manifest
+from nmt.text.manifest import FileDigest, Manifest
 from nmt.text.readers.opening import open_file
 from nmt.text.tokenizer import tokenizer_files
 

@@ -18,7 +18,8 @@ from nmt.system.workers import WorkerPool, available_cores, can_fork
 from nmt.text.corpus import text_files
 from nmt.text.filters import RULES, PairFilter, RuleCounts
 from nmt.text.filters.rule_counts import total_removed
-from nmt.text.prepared import SideCounts, SplitCounts, SplitWriter
+from nmt.text.manifest import SideCounts, SplitCounts
+from nmt.text.prepared import SplitWriter
 from nmt.text.preparing.chunks import (
     DigestsOf,
     EncodedChunk,

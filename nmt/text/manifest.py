@@ -1,0 +1,139 @@
+"""The manifest of a prepared corpus, `manifest.json`: what it was made from, counts, and digests of its files."""
+
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from nmt.config import MaxLength
+from nmt.config.recorded import with_new_names
+from nmt.errors import DataError
+from nmt.system.files import content_digest, digest_of
+from nmt.system.ownership import PREPARED
+from nmt.text.preparing.overlap import Overlap
+
+REMEDY = "prepare it again with nmt prepare --force"
+
+
+@dataclass(frozen=True)
+class FileDigest:
+    """The content of a file: its bytes and their SHA-256."""
+
+    size: int
+    sha256: str
+
+    @classmethod
+    def of(cls, path: Path) -> "FileDigest":
+        """Read a file."""
+        return cls(path.stat().st_size, digest_of(path))
+
+    def check(self, path: Path, read: bool) -> None:
+        """Raise DataError for a file of another size or, if it is to be read, of another content."""
+        size = path.stat().st_size if path.is_file() else None
+        if size != self.size or (read and digest_of(path) != self.sha256):
+            raise DataError(f"{path}: damaged: not the file that was written; {REMEDY}")
+
+
+@dataclass(frozen=True)
+class SideCounts:
+    """Counts over one side of the pairs kept; `spelled` counts the characters without a piece."""
+
+    tokens: int
+    characters: int
+    spelled: int
+
+    @property
+    def missing_share(self) -> float:
+        """The share of the characters without a piece."""
+        return self.spelled / max(1, self.characters)
+
+
+@dataclass(frozen=True)
+class SplitCounts:
+    """Pairs read, pairs removed by each filter rule, pairs kept; pairs kept of each corpus, and counts of its sides."""
+
+    read: int
+    kept: int
+    refused: dict[str, int]
+    source: SideCounts
+    target: SideCounts
+    corpora: tuple[int, ...]
+    sides: tuple[tuple[SideCounts, SideCounts], ...] = ()
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The description of a prepared corpus: settings, inputs, counts, digests.
+
+    It is the same, byte for byte, wherever the inputs are and whenever they are prepared.
+    """
+
+    settings: dict[str, Any]  # the part of the recipe that the result depends on
+    inputs: dict[str, FileDigest]  # the files that it was made from, by their keys in the recipe
+    fingerprint: str  # SHA-256 of the settings and of the digests of all inputs: equal if and only if the corpus is
+    train: SplitCounts
+    valid: SplitCounts | None
+    max_length: MaxLength | None = None
+    """Limit on the length of translations, from the lengths in the training text."""
+    test: dict[str, FileDigest] = field(default_factory=dict)
+    """The test text at that time, which `overlaps` compares, and whose sentences the rule `leak` removes."""
+    overlaps: tuple[Overlap, ...] = ()
+    files: dict[str, FileDigest] = field(default_factory=dict)
+    """Every other file of the prepared corpus except `inputs.json`."""
+    vocabulary: tuple[int, int] | None = None
+    """Number of pieces of the source and the target side."""
+    versions: dict[str, str] = field(default_factory=dict)
+    """Versions of the programs on which the result depends."""
+
+    def write(self, directory: Path) -> None:
+        """Write `manifest.json`."""
+        content = {"format": PREPARED.format, "format_version": PREPARED.version, **_MANIFEST.dump_python(self)}
+        content["content_digest"] = content_digest(content)
+        text = json.dumps(content, indent=2, ensure_ascii=False)
+        (directory / "manifest.json").write_text(text + "\n", encoding="utf-8")
+
+    @classmethod
+    def read(cls, directory: Path, older: bool = False) -> "Manifest":
+        """Read `manifest.json`; with `older` also that of format version 1, which has fewer entries.
+
+        Raises DataError: absent, damaged, or of another format version.
+        """
+        path = directory / "manifest.json"
+        try:
+            content = json.loads(path.read_bytes())
+        except FileNotFoundError:
+            raise DataError(f"{directory}: no prepared corpus here; make it with nmt prepare") from None
+        except OSError as error:
+            raise DataError(f"{path}: cannot read it: {error.strerror}") from None
+        except ValueError:
+            content = None
+        marked = isinstance(content, dict) and content.get("format") == PREPARED.format
+        version = content.get("format_version") if marked else None
+        if not isinstance(version, int):
+            raise DataError(f"{path}: not the manifest of a prepared corpus, or a damaged one")
+        if version == 1 and older:
+            content = _from_version_1(content)
+        elif version != PREPARED.version:
+            raise DataError(f"{path}: found format version {version}, expected {PREPARED.version}; {REMEDY}")
+        elif content.pop("content_digest", None) != content_digest(content):
+            raise DataError(f"{path}: damaged; {REMEDY}")
+        try:
+            manifest = _MANIFEST.validate_python(content)
+        except ValidationError:
+            raise DataError(f"{path}: damaged; {REMEDY}") from None
+        return replace(manifest, settings=with_new_names(manifest.settings))
+
+
+_MANIFEST = TypeAdapter(Manifest)
+
+
+def _from_version_1(content: dict[str, Any]) -> dict[str, Any]:
+    """Return the entries of a manifest of version 1 that are still the same; all pairs of a split are one corpus."""
+    same = {key: content.get(key) for key in ("settings", "fingerprint", "max_length", "vocabulary")}
+    counts = {name: content.get(name) for name in ("train", "valid")}
+    splits = {
+        name: {**one, "corpora": [one.get("kept")]} if isinstance(one, dict) else one for name, one in counts.items()
+    }
+    return {**same, **splits, "inputs": {}}

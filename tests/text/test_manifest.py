@@ -1,0 +1,55 @@
+"""The manifest of a prepared corpus: reading inverts writing; another one is refused by name."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nmt.config import MaxLength
+from nmt.errors import DataError
+from nmt.system.ownership import PREPARED, is_directory_of
+from nmt.text.manifest import FileDigest, Manifest, SideCounts, SplitCounts
+from nmt.text.prepared import PreparedCorpus
+from nmt.text.preparing.overlap import Overlap
+
+COUNTS = SplitCounts(3, 2, {"empty": 1}, SideCounts(5, 20, 0), SideCounts(6, 22, 1), (2,))
+MANIFEST = Manifest({"languages": {"source": "en"}}, {"data.train.0.tsv": FileDigest(1, "ff")}, "abc", COUNTS, None)
+
+
+def test_manifest_read_equals_the_written_one(tmp_path: Path) -> None:
+    overlap = Overlap("test", "training", sentences=9, sources=2, pairs=1, examples=("one", "two"))
+    limit = MaxLength(factor=1.25, extra=12)
+    full = Manifest(
+        {}, {}, "x", COUNTS, COUNTS, limit, MANIFEST.inputs, (overlap,), {"valid.json": FileDigest(1, "ff")}
+    )
+    for manifest in (MANIFEST, full):
+        manifest.write(tmp_path)
+        assert Manifest.read(tmp_path) == manifest
+        assert is_directory_of(tmp_path, PREPARED)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format_version": 99}, "found format version 99, expected 2; prepare it again with nmt prepare --force"),
+        ({"format_version": "1"}, "not the manifest of a prepared corpus, or a damaged one"),
+        ({"format": "something else"}, "not the manifest of a prepared corpus"),
+        ({"train": {}}, "damaged; prepare it again"),
+        ({"fingerprint": "abd"}, "damaged; prepare it again"),
+    ],
+)
+def test_other_manifests_are_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    MANIFEST.write(tmp_path)
+    path = tmp_path / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(DataError, match=rf"manifest\.json: {message}"):
+        PreparedCorpus.open(tmp_path)
+
+
+def test_other_directories_are_not_prepared_corpora(tmp_path: Path) -> None:
+    for content in ("{", "[]", '{"name": "a web application"}'):
+        (tmp_path / "manifest.json").write_text(content)
+        assert not is_directory_of(tmp_path, PREPARED)
+        with pytest.raises(DataError, match="not the manifest of a prepared corpus"):
+            Manifest.read(tmp_path)
