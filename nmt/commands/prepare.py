@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -10,11 +11,12 @@ from tempfile import TemporaryDirectory
 
 from nmt.config import Recipe
 from nmt.errors import ConfigError, DataError
-from nmt.system.console import Console
+from nmt.system.console import Console, counted
 from nmt.system.files import lock_file, real_path, staged_directory
 from nmt.system.ownership import PREPARED, check_directory, check_file
 from nmt.text.auditing.audit import Audit, corpus_findings, make_audit
 from nmt.text.auditing.audit_report import count_rows
+from nmt.text.auditing.estimated_lengths import estimated_removals
 from nmt.text.auditing.rejected_pairs import rejected_pairs, repeated_pairs, write_rejected
 from nmt.text.filters import HeldOutText, Rejected
 from nmt.text.manifest import Manifest
@@ -44,6 +46,8 @@ from nmt.text.preparing.stages import Shard, filter_chunks, find_repetitions, su
 from nmt.text.preparing.tokenizer_training import initial_tokenizers
 from nmt.text.preparing.work_directory import open_work_directory, work_directory
 from nmt.text.tokenizer import Tokenizers
+
+_ESTIMATED = "it counts tokens, and a dry run makes no tokenizer; by their characters, it removes about {}"
 
 
 def check_options(config: Path, force: bool, shard: str | None, dry: bool, rejected: Path | None) -> None:
@@ -131,7 +135,8 @@ def _sole_writer(directory: Path, console: Console) -> Iterator[None]:
 def dry_run(recipe: Recipe, console: Console, rejected: Path | None = None) -> Audit:
     """Apply the rules on text and on repetitions, show what they remove, and write nothing else.
 
-    The rules on tokens need a tokenizer, and are not applied. Raises as `prepare` does for the text.
+    The rules on tokens need a tokenizer: they are not applied, and what they would remove is estimated. Raises as
+    `prepare` does for the text.
     """
     _check_rejected(recipe, rejected)
     _check_texts(recipe)
@@ -165,7 +170,9 @@ def _audit_text(recipe: Recipe, work: Path, console: Console) -> tuple[Audit, It
         counts = [*counts, *valid_filtered.counts]
         overlaps += find_overlaps(valid_filtered, [], test_pairs, "validation")
     audit = make_audit(recipe, counts, found, overlaps, text.rules)
-    return audit, rejected_pairs(text.folder, repeated)
+    estimated = estimated_removals(text, filtered, repeated)
+    without = {rule: _ESTIMATED.format(counted(estimated[rule], "pair")) for rule in ("too_long", "ratio")}
+    return replace(audit, not_applied=audit.not_applied | without), rejected_pairs(text.folder, repeated)
 
 
 def _check_texts(recipe: Recipe) -> None:

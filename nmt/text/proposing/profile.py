@@ -21,6 +21,14 @@ _UNSPACED_CHARACTERS = 1.4
 _LEAST_CHARACTERS = 1.2
 
 
+def characters_in_a_token(text: str, vocabulary: int, alphabet: int) -> float:
+    """Return about how many characters a token of such text has, with so many pieces, for so many characters."""
+    unspaced = len(re.findall(f"[{UNSPACED}]", text)) / max(1, len(text))
+    several = max(2, vocabulary - 260 - alphabet)
+    spaced = max(_LEAST_CHARACTERS, _SPACED[0] * math.log(several) + _SPACED[1])
+    return unspaced * _UNSPACED_CHARACTERS + (1 - unspaced) * spaced
+
+
 class TextProfile:
     """Counts the pairs that it is given, and keeps a sample of them."""
 
@@ -56,13 +64,10 @@ class TextProfile:
 
     def tokens(self) -> tuple[int, int]:
         """Return about how many tokens the source and the target side have, end symbols included."""
-        several = max(2, self.vocabulary() - 260 - len(self._alphabet()))
-        counts = []
+        vocabulary, alphabet, counts = self.vocabulary(), len(self._alphabet()), []
         for side, characters in enumerate(self.characters):
             text = "".join(line.text for line in self.lines(side))
-            unspaced = len(re.findall(f"[{UNSPACED}]", text)) / max(1, len(text))
-            spaced = max(_LEAST_CHARACTERS, _SPACED[0] * math.log(several) + _SPACED[1])
-            a_token = unspaced * _UNSPACED_CHARACTERS + (1 - unspaced) * spaced
+            a_token = characters_in_a_token(text, vocabulary, alphabet)
             counts.append(round(characters / a_token) + self.pairs - self.empty)
         return counts[0], counts[1]
 

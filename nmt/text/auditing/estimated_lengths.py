@@ -1,0 +1,38 @@
+"""How many pairs the rules on tokens would remove, estimated from characters: an audit makes no tokenizer."""
+
+from collections import Counter
+from collections.abc import Mapping
+from itertools import accumulate
+
+from nmt.text.preparing.chunks import KeptChunk, repeated_in
+from nmt.text.preparing.duplicates import BitSet
+from nmt.text.preparing.stages import Filtered, Text
+from nmt.text.preparing.vocabulary import proposed_size
+from nmt.text.proposing.profile import characters_in_a_token
+
+_SAMPLE = 5_000  # pairs of each corpus that show how many characters a token has
+
+
+def estimated_removals(text: Text, filtered: Filtered, repeated: Mapping[str, BitSet]) -> Counter[str]:
+    """Return about how many pairs of a text `too_long` and `ratio` would remove after the other rules."""
+    samples: dict[int, tuple[str, str]] = {}
+    for number, corpus in enumerate(filtered.corpora):
+        if corpus not in samples:
+            chunk = KeptChunk(text.folder, number)
+            samples[corpus] = ("".join(chunk.texts("source")[:_SAMPLE]), "".join(chunk.texts("target")[:_SAMPLE]))
+    alphabet = Counter("".join(side for sample in samples.values() for side in sample))
+    settings = text.recipe.tokenizer
+    size = settings.vocab_size
+    if size == "auto":
+        size = proposed_size(sum(filtered.characters), alphabet, settings, len(text.recipe.tags))
+    removed = Counter[str]()
+    for number, start in enumerate(accumulate(filtered.kept[:-1], initial=0)):
+        chunk, corpus = KeptChunk(text.folder, number), filtered.corpora[number]
+        source, target = (characters_in_a_token(sample, size, len(alphabet)) for sample in samples[corpus])
+        gone = repeated_in(chunk, start, repeated)
+        for index, pair in enumerate(zip(chunk.texts("source"), chunk.texts("target"), strict=True)):
+            lengths = round(len(pair[0]) / source), round(len(pair[1]) / target)
+            reason = text.rules[corpus].length_reason(*lengths)
+            if reason is not None and index not in gone:
+                removed[reason] += 1
+    return removed
