@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
 
 from rich.console import Console as RichConsole
 from rich.live import Live
@@ -27,6 +28,8 @@ AdvanceTo = Callable[[int, int], None]
 
 _PLAIN_SECONDS = 15.0
 """Seconds between two progress lines where stderr is not a terminal."""
+_MOST_UPWARDS = 2
+"""`../` at the start of a path; with more of them, a path is not easier to read than an absolute one."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """C0 and C1 control characters but tab and newline, and the ones that override the direction of text."""
 
@@ -37,9 +40,19 @@ def printable(text: str) -> str:
 
 
 def with_relative_paths(text: str) -> str:
-    """Return text in which paths below the current directory are relative to it."""
+    """Return text in which paths below the current directory, its parent and its grandparent are relative to it."""
     with suppress(FileNotFoundError):  # the directory may be gone
-        text = re.sub(rf"(?<![\w./~-]){re.escape(os.getcwd())}/(?=\S)", "", text)
+        below, above = Path.cwd(), ""
+        if below == below.parent:
+            return text
+        text = re.sub(rf"(?<![\w./~-]){re.escape(str(below))}/(?=\S)", "", text)
+        for folder in list(below.parents)[:_MOST_UPWARDS]:
+            start, above = f"{folder}/", f"{above}../"
+            if len(folder.parts) <= 2 or len(above) >= len(start):  # from /home/a, /home/b/x is not shown as ../b/x
+                break
+            # the current directory itself keeps its name
+            text = re.sub(rf"(?<![\w./~-]){re.escape(start)}(?=\S)(?!{re.escape(below.name)}(?![\w.-]))", above, text)
+            below = folder
     return text
 
 

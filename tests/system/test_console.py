@@ -87,8 +87,24 @@ def test_paths_below_the_current_directory_are_relative(monkeypatch: pytest.Monk
     here = os.path.realpath(tmp_path)
     monkeypatch.chdir(tmp_path)
     assert with_relative_paths(f"{here}/run: see '{here}/a b' and run={here}/x") == "run: see 'a b' and run=x"
-    for other in (here, f"/mnt{here}/run", f"{here}-2/run", f"{here}/", "/etc/passwd"):
+    for other in (here, f"/mnt{here}/run", f"{here}/", "/etc/passwd"):
         assert with_relative_paths(other) == other
+
+
+def test_paths_beside_the_current_directory_are_relative(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    project = Path(os.path.realpath(tmp_path), "project")
+    here = project / "src" / "deep"
+    here.mkdir(parents=True)
+    monkeypatch.chdir(here)
+    text = f"{project}/runs/x, {project}/src/y: {here}/z, run={here}-2/run"
+    assert with_relative_paths(text) == "../../runs/x, ../y: z, run=../deep-2/run"
+    for other in (f"{project.parent}/elsewhere", f"{here}", f"{here.parent}", f"{project}", "/etc/passwd", "//x"):
+        assert with_relative_paths(other) == other
+
+
+def test_paths_from_the_root_stay_absolute(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/")
+    assert with_relative_paths("/etc/passwd, https://x") == "/etc/passwd, https://x"
 
 
 @pytest.mark.parametrize(
