@@ -83,24 +83,26 @@ def fonts_for(texts: Iterable[str]) -> LabelFonts:
 
 
 def embedded_font(text: str) -> str:
-    """Return a CSS rule with a font that has just the characters of a text beyond Latin; "" if none is needed or found.
+    """Return CSS rules of a font that has just the characters of a text beyond Latin; "" if none is needed or found.
 
-    The rule lists these characters, so that browsers use it for no others.
+    Each rule lists its characters, so that browsers use it for no others; there is one for each font that has some.
     """
-    characters = {character for character in text if ord(character) >= 0x2E80 and character.isprintable()}
-    for path in fonts_for(["".join(characters)]).paths:
+    rest = {character for character in text if ord(character) >= 0x2E80 and character.isprintable()}
+    rules, room = "", _LARGEST_EMBEDDED
+    for path in fonts_for(["".join(rest)]).paths:
+        covered = rest & _characters(str(path))
         try:
-            content = _subset(path, characters & _characters(str(path)))
+            content = _subset(path, covered)
         except (OSError, TTLibError, subset.Subsetter.SubsettingError):
             continue
-        if len(content) <= _LARGEST_EMBEDDED:
-            covered = sorted(ord(character) for character in characters & _characters(str(path)))
-            return (
+        if len(content) <= room:
+            rules += (
                 f'@font-face{{font-family:"{PAGE_FONT}";'
                 f'src:url(data:font/woff;base64,{base64.b64encode(content).decode()}) format("woff");'
-                f"unicode-range:{','.join(f'U+{code:X}' for code in covered)}}}"
+                f"unicode-range:{','.join(f'U+{ord(one):X}' for one in sorted(covered))}}}"
             )
-    return ""
+            rest, room = rest - covered, room - len(content)
+    return rules
 
 
 def _subset(path: Path, characters: set[str]) -> bytes:

@@ -6,7 +6,7 @@ import pytest
 
 from nmt.report.attention_section import attention_section
 from nmt.report.beam_tree_section import beam_tree_section
-from nmt.report.page import render_page
+from nmt.report.page import Section, render_page
 from nmt.report.sentences import draw_sentence
 from nmt.translation.translator import Translator
 from tests.builders import tiny_loaded_model
@@ -93,6 +93,24 @@ def test_chinese_characters_have_a_font(browser: Page, file: Path) -> None:
     browser.run("Promise.all([...document.fonts].map(one => one.load()))")
     assert browser.run("[...document.fonts].every(one => one.status === 'loaded')")
     assert browser.run("document.fonts.check('16px report-embedded', '今天下雨。')")
+
+
+def test_first_chinese_text_is_drawn_with_the_font(browser: Page, tmp_path: Path) -> None:
+    page = render_page("x", [Section("run", "Run", "<p>猫</p><p>狗</p><p>猫</p>")])
+    (tmp_path / "x.html").write_text(page, encoding="utf-8")
+    browser.open(tmp_path / "x.html")
+    browser.run("document.fonts.ready.then(() => new Promise((done) => setTimeout(done, 100)))")
+
+    def picture(index: int) -> str:
+        place = browser.run(
+            f"(({{x, y}}) => ({{x, y}}))(document.querySelectorAll('p')[{index}].getBoundingClientRect())"
+        )
+        clip = {**place, "width": 30, "height": 24, "scale": 1}
+        return str(browser.call("Page.captureScreenshot", clip=clip)["data"])
+
+    first, other, same = map(picture, range(3))
+    assert first == same
+    assert first != other
 
 
 def test_sections_fit_a_phone(browser: Page, file: Path) -> None:
