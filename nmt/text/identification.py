@@ -6,6 +6,7 @@ a few hundred words suffice. Languages without a list are distinguished by their
 """
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -126,11 +127,12 @@ def _letters(text: str) -> dict[str, float]:
 
 def _frequent_words(text: str, script: str | None) -> dict[str, float]:
     """Return for each listed language of a script the share of the words that are among its frequent ones."""
-    found = _WORD.findall(text.lower())
-    if len(found) < _LEAST_WORDS:
+    counts = Counter(_WORD.findall(text.lower()))
+    total = counts.total()
+    if total < _LEAST_WORDS:
         return {}
     return {
-        code: sum(word in words for word in found) / len(found)
+        code: sum(counts[word] for word in words) / total
         for code, words in FREQUENT_WORDS.items()
         if script is None or script_of(code) == script
     }

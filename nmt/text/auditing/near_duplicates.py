@@ -19,24 +19,29 @@ class NearDuplicates:
         self.threshold = threshold
         self._sentences = list(dict.fromkeys(sentences))
         self._ngrams = [_ngrams(sentence) for sentence in self._sentences]
-        self._frequency = Counter(ngram for own in self._ngrams for ngram in own)
-        self._postings: dict[str, list[int]] = {}
+        frequency = Counter(ngram for own in self._ngrams for ngram in own)
+        # by frequency; the n-gram itself decides ties, since all sentences must use one order
+        ordered = sorted(frequency, key=lambda ngram: (frequency[ngram], ngram))
+        self._rank = {ngram: rank for rank, ngram in enumerate(ordered)}
+        self._postings: dict[int, list[int]] = {}
         for number, own in enumerate(self._ngrams):
-            for ngram in self._rarest(own):
-                self._postings.setdefault(ngram, []).append(number)
+            for rank in self._rarest(own):
+                self._postings.setdefault(rank, []).append(number)
 
     def most_similar(self, sentence: str) -> str | None:
         """Return the sentence that is most similar to another one, and as similar as the threshold; None if none is."""
         ngrams = _ngrams(sentence)
-        candidates = {number for ngram in self._rarest(ngrams) for number in self._postings.get(ngram, ())}
+        candidates = {number for rank in self._rarest(ngrams) for number in self._postings.get(rank, ())}
         similarity = {number: _jaccard(ngrams, self._ngrams[number]) for number in sorted(candidates)}
         best = max(similarity, key=lambda number: similarity[number], default=None)
         return None if best is None or similarity[best] < self.threshold else self._sentences[best]
 
-    def _rarest(self, ngrams: frozenset[str]) -> list[str]:
-        # the n-gram itself decides ties: both sides must use one order
-        ordered = sorted(ngrams, key=lambda ngram: (self._frequency[ngram], ngram))
-        return ordered[: int((1 - self.threshold) * len(ordered) + 1e-9) + 1]
+    def _rarest(self, ngrams: frozenset[str]) -> list[int]:
+        """Return the ranks of those among the rarest n-grams of a sentence that occur in the index."""
+        ranks = [self._rank[ngram] for ngram in ngrams if ngram in self._rank]
+        rarest = int((1 - self.threshold) * len(ngrams) + 1e-9) + 1
+        absent = len(ngrams) - len(ranks)  # rarer than all others
+        return sorted(ranks)[: max(0, rarest - absent)]
 
 
 def _ngrams(sentence: str) -> frozenset[str]:
