@@ -120,9 +120,14 @@ def _is_foreign(text: str, script: str | None, words: frozenset[str]) -> bool:
 
 def _letters(text: str) -> dict[str, float]:
     """Return the share of the letters of a text that are in each script."""
-    letters = sum(map(str.isalpha, text))
-    counts = {script: len(re.findall(f"[{inside}]", text)) for script, inside in SCRIPTS.items()}
-    return {script: count / letters for script, count in counts.items() if count and letters}
+    counts = Counter(text)
+    distinct = "".join(counts)
+    letters = sum(counts[character] for character in distinct if character.isalpha())
+    in_script = {
+        script: sum(counts[letter] for letter in re.findall(f"[{inside}]", distinct))
+        for script, inside in SCRIPTS.items()
+    }
+    return {script: count / letters for script, count in in_script.items() if count and letters}
 
 
 def _frequent_words(text: str, script: str | None) -> dict[str, float]:
