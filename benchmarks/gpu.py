@@ -38,8 +38,8 @@ from nmt.model.transformer import Transformer
 from nmt.system.console import Console
 from nmt.system.device import choose_device
 from nmt.text.tokenizer import BOS, EOS
+from nmt.training.cost import matrix_rate, operations, utilization
 from nmt.training.step import DispatchedUpdate, Updater
-from nmt.training.utilization import matrix_rate, operations, utilization
 
 SHAPES = {
     "tiny": {"dim": 32, "feed_forward": 64, "heads": 4, "encoder_layers": 2, "decoder_layers": 2},
@@ -230,7 +230,9 @@ def training_speed(setup: Setup) -> list[Row]:
     source, target = (sum(getattr(batch, f"{side}_tokens") for batch in batches) for side in ("source", "target"))
     waiting = waits(trained, batches[:2])
     rate, nominal = product_rate(setup), nominal_rate(setup.device)
-    share = utilization(operations(trained.model), (source, target), seconds, rate)
+    share = utilization(
+        operations(trained.model.settings, trained.model.output.weight.size(0)), (source, target), seconds, rate
+    )
     return [
         Row("update, ms", round(seconds / len(batches) * 1e3, 1)),
         Row("of it the host's part, ms", round(host * 1e3, 1)),

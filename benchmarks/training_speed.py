@@ -106,13 +106,12 @@ def peer_speed(command: str) -> float:
 def operations_a_token(chosen: argparse.Namespace, folder: Path) -> float:
     """Return the floating-point operations of training per target token."""
     from nmt.config import load_recipe
-    from nmt.model.transformer import Transformer
     from nmt.text.prepared import PreparedCorpus
-    from nmt.training.utilization import operations
+    from nmt.training.cost import operations
 
     recipe = load_recipe(folder / "recipe.yaml")
     counts = PreparedCorpus.open(folder / "prepared").manifest.train
-    by_source, by_target = operations(Transformer(recipe.model, VOCABULARY, VOCABULARY))
+    by_source, by_target = operations(recipe.model, VOCABULARY)
     source, target = (side.tokens + counts.kept for side in (counts.source, counts.target))
     return by_target + by_source * source / target
 
@@ -124,7 +123,7 @@ def matrix_rates() -> dict[str, float]:
     from nmt.config import RuntimeSettings
     from nmt.model.kernels import kernels
     from nmt.system.device import choose_device, set_threads
-    from nmt.training.utilization import matrix_rate
+    from nmt.training.cost import matrix_rate
 
     runtime = RuntimeSettings()
     set_threads(runtime)

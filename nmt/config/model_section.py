@@ -57,22 +57,29 @@ class ModelSettings(Section):
         tables = 2 * self.max_positions * self.dim if self.positions == "sinusoidal" else 0
         return self.weight_count(vocabulary, vocabulary) + tables
 
-    def weight_count(self, source_vocabulary: int, target_vocabulary: int) -> int:
-        """Return the number of weights of a model, tied ones counted once."""
+    @property
+    def layer_weights(self) -> tuple[int, int]:
+        """Return the number of weights of all encoder layers, and of all decoder layers."""
         dim, gates = self.dim, 2 if self.activation == "swiglu" else 1
         attention = 4 * dim * dim + 4 * dim
         attention += {"bilinear": dim * dim // self.heads, "additive": dim}.get(self.attention_score, 0)
         feed_forward = (gates + 1) * self.feed_forward * dim + gates * self.feed_forward + dim
-        norm = dim if self.normalization == "rms" else 2 * dim
-        encoder, decoder = attention + feed_forward + 2 * norm, 2 * attention + feed_forward + 3 * norm
+        encoder, decoder = attention + feed_forward + 2 * self._norm, 2 * attention + feed_forward + 3 * self._norm
         if self.positions == "relative":  # keys and values of the distances -k … k, or -k … 0
             encoder += 2 * (2 * self.max_distance + 1) * (dim // self.heads)
             decoder += 2 * (self.max_distance + 1) * (dim // self.heads)
+        return self.encoder_layers * encoder, self.decoder_layers * decoder
+
+    def weight_count(self, source_vocabulary: int, target_vocabulary: int) -> int:
+        """Return the number of weights of a model, tied ones counted once."""
         rows = target_vocabulary if self.tied_embeddings == "all" else source_vocabulary + target_vocabulary
         rows += target_vocabulary if self.tied_embeddings == "none" else 0
         rows += 2 * self.max_positions if self.positions == "learned" else 0
-        final_norms = 2 * norm if self.norm == "pre" else 0
-        return self.encoder_layers * encoder + self.decoder_layers * decoder + rows * dim + final_norms
+        return sum(self.layer_weights) + rows * self.dim + (2 * self._norm if self.norm == "pre" else 0)
+
+    @property
+    def _norm(self) -> int:
+        return self.dim if self.normalization == "rms" else 2 * self.dim
 
     @model_validator(mode="after")
     def _check_consistency(self) -> Self:

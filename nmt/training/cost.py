@@ -1,12 +1,20 @@
-"""What a proposed training will cost on this machine: minutes and memory, from the measured rate of matrix products."""
+"""What training costs: operations, the rate of this machine, and the minutes and memory of a proposed training.
 
+A weight and token take 6 floating-point operations: 2 forward, 4 backward. The encoder's weights count with source
+tokens, the decoder's and the output's with target tokens. Attention between tokens and padding are not counted.
+"""
+
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nmt.config import RuntimeSettings
-from nmt.system.device import choose_device, set_threads
+import torch
+from torch import Tensor
+
+from nmt.config import ModelSettings, RuntimeSettings
+from nmt.model.kernels import kernels
+from nmt.system.device import choose_device, computes_in_bf16, set_threads
 from nmt.text.proposing.proposal import Proposal
-from nmt.training.utilization import matrix_rate
 
 _UTILIZATION = {"cpu": (0.2, 1.0), "cuda": (0.05, 0.4), "mps": (0.05, 0.4)}
 """Least and largest share of the rate that trainings reach: on a CPU 28 % for the demo, 54 % for dim 256 and 4,096
@@ -33,17 +41,48 @@ def cost(propose_for: Callable[[str], Proposal]) -> Cost:
     device = choose_device(runtime)
     set_threads(runtime)
     proposal = propose_for(device.type)
-    seconds = operations(proposal) / matrix_rate(device, runtime)
+    (source, target), tokens = operations(proposal.model, proposal.vocabulary), proposal.trained_tokens
+    seconds = (source * tokens[0] + target * tokens[1]) / matrix_rate(device, runtime)
     low, high = _UTILIZATION[device.type]
     process = _PROCESS_BYTES if device.type == "cpu" else (0, 0)
     least, most = ((fixed + factor * proposal.ram) / 2**30 for fixed, factor in zip(process, _RAM, strict=True))
     return Cost(proposal, device.type, (seconds / high / 60, seconds / low / 60), (least, most))
 
 
-def operations(proposal: Proposal) -> float:
-    """Return the floating-point operations of the training: 6 for each weight and token (see `utilization`)."""
-    model = proposal.model
-    encoder = model.encoder_layers * (4 * model.dim**2 + 2 * model.dim * model.feed_forward)
-    decoder = model.decoder_layers * (8 * model.dim**2 + 2 * model.dim * model.feed_forward)
-    source, target = proposal.trained_tokens
-    return 6 * (encoder * source + (decoder + proposal.vocabulary * model.dim) * target)
+def operations(model: ModelSettings, vocabulary: int) -> tuple[int, int]:
+    """Return the floating-point operations of a training step per source token and per target token."""
+    encoder, decoder = model.layer_weights
+    return 6 * encoder, 6 * (decoder + vocabulary * model.dim)
+
+
+def utilization(operations_each: tuple[int, int], tokens: tuple[int, int], seconds: float, rate: float) -> float:
+    """Return the share of `rate` (operations a second) for training on (source, target) tokens in some seconds.
+
+    This is the model FLOP utilization of Chowdhery et al. 2022.
+    """
+    return sum(map(int.__mul__, operations_each, tokens)) / seconds / rate
+
+
+def matrix_rate(
+    device: torch.device,
+    runtime: RuntimeSettings,
+    multiply: Callable[[Tensor, Tensor], Tensor] = kernels.linear,
+    small: int = 1024,
+) -> float:
+    """Measure the floating-point operations a second of a large matrix product, in the precision of training.
+
+    On a CPU the matrices have `small` rows and columns, elsewhere 8192. They hold random numbers, since GPUs multiply
+    constants faster, and are of the final type, so that no conversion is measured.
+    """
+    size = small if device.type == "cpu" else 8192
+    dtype = torch.bfloat16 if computes_in_bf16(runtime, device) else torch.float32
+    a = torch.randn(size, size, device=device, dtype=dtype, generator=torch.Generator(device).manual_seed(0))
+    fastest = float("inf")
+    with torch.no_grad():
+        for _ in range(6):  # the first ones are slow
+            started = time.perf_counter()
+            multiply(a, a)
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
+            fastest = min(fastest, time.perf_counter() - started)
+    return 2 * size**3 / fastest

@@ -18,7 +18,7 @@ class TrainingDisplay:
     """A table of 80 columns.
 
     The loss, in nats per target token and without label smoothing, is the same quantity in training and validation. MFU
-    is the share of the machine's matrix rate (`nmt.training.utilization`), wait the share of time in which no batch was
+    is the share of the machine's matrix rate (`nmt.training.cost`), wait the share of time in which no batch was
     ready.
     """
 

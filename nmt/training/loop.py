@@ -20,6 +20,7 @@ from nmt.system.console import Console, counted
 from nmt.system.device import choose_device, computes_in_bf16
 from nmt.text.prepared import PreparedCorpus, PreparedSplit
 from nmt.text.preparing.provenance import training_fingerprint
+from nmt.training.cost import matrix_rate, operations, utilization
 from nmt.training.display import TrainingDisplay
 from nmt.training.divergence import (
     MOST_SKIPPED,
@@ -35,7 +36,6 @@ from nmt.training.resume import resume
 from nmt.training.run import RunDirectory
 from nmt.training.signals import Interruption
 from nmt.training.step import DispatchedUpdate, Update, Updater
-from nmt.training.utilization import matrix_rate, operations, utilization
 from nmt.training.validation import (
     Validation,
     degeneration,
@@ -75,7 +75,7 @@ class Training:
         self.epochs_read = self.stream.epochs_read  # of the training; the stream itself reads ahead
         self.display = TrainingDisplay(console, self.recipe.train)
         self.monitor = DivergenceMonitor(len(corpus.tokenizers.target))
-        self._operations = operations(self.model)
+        self._operations = operations(self.model.settings, len(corpus.tokenizers.target))
         self._machine_rate = distributed.world_size() * matrix_rate(updater.device, self.recipe.runtime)
         self._pending: tuple[DispatchedUpdate, Sequence[Batch]] | None = None  # whose results have not been read yet
 
