@@ -33,8 +33,8 @@ _SIZE, _GAP, _HEIGHT = 16, 18, 130
 
 def attention_section(sentences: Sequence[DrawnSentence], remarks: Sequence[str] = ()) -> Section:
     """Return the section for these sentences."""
-    html = "<p>Each square is a head; a darker cell is a larger weight (in the dark theme a lighter one). Choose a "
-    html += "head to enlarge it: arrow keys or the pointer then give the weight of a cell.</p>"
+    html = "<p>Each picture is a head; a darker cell is a larger weight (in the dark theme a lighter one). The pointer "
+    html += "gives the weight of a cell. Choose a head to enlarge it: then arrow keys give it too.</p>"
     html += "".join(f"<p>{escape(remark)}</p>" for remark in remarks)
     html += "".join(_sentence(number, one) for number, one in enumerate(sentences))
     html += '<dialog id="attention-dialog"></dialog>'
@@ -47,8 +47,8 @@ def _sentence(number: int, one: DrawnSentence) -> str:
     html = f"<h3>Line {one.line}</h3>{alignment_drawing(one)}"
     for kind, title, what in _KINDS:
         html += (
-            f'<h4>{title}</h4><p class="muted">From {what}. Rows are layers, columns are heads.</p>'
-            f'<div class="heads" data-sentence="{number}" data-kind="{kind}"></div>'
+            f'<h4>{title}</h4><p class="muted">From {what}. Each row of pictures is a layer.</p>'
+            f'<div class="heads" data-sentence="{number}" data-kind="{kind}"><output></output></div>'
             f'<details class="screen-only"><summary>Strongest weights</summary>{_strongest(one, kind)}</details>'
         )
     return html

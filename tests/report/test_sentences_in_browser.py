@@ -61,6 +61,28 @@ def test_enlarged_head_gives_weights_at_keys_and_pointer(browser: Page, file: Pa
     assert browser.faults == []
 
 
+def test_heads_of_short_sentences_have_their_tokens(browser: Page, tmp_path: Path) -> None:
+    translator = Translator(tiny_loaded_model())
+    short, long = (draw_sentence(translator, 1, text) for text in ("a cat", "the cat sleeps . " * 9))
+    (tmp_path / "x.html").write_text(render_page("x", [attention_section([short, long])]), encoding="utf-8")
+    browser.open(tmp_path / "x.html")
+    places = "[...document.querySelectorAll('.heads[data-kind=encoder]')]"
+    browser.wait_for(f"{places}.length === 2 && {places}[0].classList.contains('labelled')")
+    button = f"{places}[0].querySelector('button')"
+    assert browser.run(f"getComputedStyle({button}).backgroundImage").startswith('url("data:image/png')
+    # the cells begin where the tokens of the rows end, and are as large as their picture
+    widths = browser.run(f"[{button}.clientWidth, {button}.querySelector('canvas').clientWidth]")
+    assert 20 < widths[0] - widths[1] < 80
+    assert widths[1] >= 13 * browser.run(f"{button}.querySelector('canvas').width")
+    assert browser.run(f"getComputedStyle({places}[1].querySelector('button')).backgroundImage") == "none"
+    assert "enlarge a head" in browser.run(f"{places}[1].querySelector('output').textContent")
+    corner = browser.run(f"(({{left, top}}) => [left, top])({button}.querySelector('canvas').getBoundingClientRect())")
+    browser.hover(corner[0] + 8, corner[1] + 8)
+    shown = browser.run(f"{places}[0].querySelector('output').textContent")
+    assert shown.startswith("layer 1, head 1: ▁a → ▁a: ")
+    assert browser.faults == []
+
+
 def test_pictures_follow_the_theme(browser: Page, file: Path) -> None:
     browser.open(file)
     pixels = f"(one => {PIXELS})(document.querySelector('.heads canvas')).slice(0, 40)"
