@@ -4,9 +4,8 @@ B active sentences, K beam, N rows: all active hypotheses of these sentences. L 
 C candidates of a row, V vocabulary.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -38,14 +37,10 @@ class Candidates:
     tokens: Tensor
 
 
-class BeamObserver(Protocol):
-    """Receives each step of a beam search, to record it."""
+Observer = Callable[[ActiveBeams, Candidates, ActiveBeams, Tensor], None]
+"""Receives the hypotheses of a step, their best extensions, those that are extended further, and the rows they extend.
 
-    def record(self, active: ActiveBeams, candidates: Candidates, extended: ActiveBeams, rows: Tensor) -> None:
-        """Receive the hypotheses of a step, their best extensions, those that are extended further, and their rows.
-
-        The tensors must not be changed.
-        """
+It must not change the tensors."""
 
 
 def beam_search(
@@ -54,7 +49,7 @@ def beam_search(
     limits: Tensor,
     rules: Sequence[Rule],
     options: SearchOptions,
-    observer: BeamObserver | None = None,
+    observer: Observer | None = None,
 ) -> list[list[Hypothesis]]:
     """Return the n best hypotheses of each sentence, best first, for length limits (B).
 
@@ -81,7 +76,7 @@ def beam_search(
             bounds[sentence] = finished[sentence].worst * penalty_at_limit[sentence]
         extended, rows = extend(active, candidates, bounds, options.beam)
         if observer is not None:
-            observer.record(active, candidates, extended, rows)
+            observer(active, candidates, extended, rows)
         active = extended
         if active.sentences.numel():
             state.select(rows.to(device))

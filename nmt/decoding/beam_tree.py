@@ -40,7 +40,7 @@ class Node:
 
 @dataclass
 class BeamTree:
-    """A `BeamObserver` that records the tree of one sentence; nodes are in the order of steps, the best first."""
+    """The tree of one sentence, which `record` extends at each step; nodes are in the order of steps, the best first."""
 
     beam: int
     nodes: list[Node] = field(default_factory=list)
@@ -87,5 +87,5 @@ def search_tree(model: StepModel, ids: Sequence[int], options: SearchOptions) ->
     """Search the translation of one sentence, ids without `</s>`, and return the tree and the n best hypotheses."""
     tree = BeamTree(options.beam)
     source = torch.tensor([[*ids, EOS]], device=model.device)
-    (found,) = search(model, source, None, options, observer=tree)
+    (found,) = search(model, source, None, options, observer=tree.record)
     return tree, found

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from nmt.decoding.beam import BeamObserver, beam_search
+from nmt.decoding.beam import Observer, beam_search
 from nmt.decoding.constrained import beam_width, constrained_search
 from nmt.decoding.hypothesis import NO_CONSTRAINTS, Constraints, Hypothesis
 from nmt.decoding.options import SearchOptions
@@ -25,7 +25,7 @@ def search(
     source_mask: Tensor | None,
     options: SearchOptions,
     constraints_of: Sequence[Constraints] | None = None,
-    observer: BeamObserver | None = None,
+    observer: Observer | None = None,
 ) -> list[list[Hypothesis]]:
     """Return up to n_best hypotheses of each sentence, best first; fewer only if no more exist.
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from nmt.config import DecodeSettings, Languages, RuntimeSettings
+from nmt.config import RuntimeSettings
 from nmt.decoding.batch_runner import OnProgress, in_order, length_batches
 from nmt.decoding.hypothesis import NO_CONSTRAINTS, Constraints, Hypothesis, not_a_number
 from nmt.decoding.options import SearchOptions
@@ -31,7 +31,7 @@ from nmt.export.exported import Export, is_export, library, read_export
 from nmt.model.checkpoint import load_model, resolve_model
 from nmt.system.device import local_rank
 from nmt.system.workers import available_cores
-from nmt.text.tokenizer import EOS, Tokenizers
+from nmt.text.tokenizer import EOS
 
 _COMPUTE_TYPES = {"auto": "default", "fp32": "float32", "bf16": "bfloat16", "int8": "int8"}
 _SUPPORTED = {
@@ -147,14 +147,10 @@ class CTranslate2Engine:
 
 
 @dataclass(frozen=True)
-class ExportedModel:
-    """A model exported for another program, with the engine that runs it."""
+class ExportedModel(Export):
+    """A model exported for CTranslate2, with the engine that runs it."""
 
     engine: CTranslate2Engine
-    tokenizers: Tokenizers
-    languages: Languages
-    decode: DecodeSettings
-    longest_source: int | None = None
 
 
 def open_in_ctranslate2(directory: Path, runtime: RuntimeSettings, parallel: int = 1) -> ExportedModel:
@@ -168,8 +164,7 @@ def open_in_ctranslate2(directory: Path, runtime: RuntimeSettings, parallel: int
             write_ctranslate2(Path(folder), loaded, "float32")
             return open_in_ctranslate2(Path(folder), runtime, parallel)
     export = read_export(directory)
-    engine = CTranslate2Engine(directory, export, runtime, parallel)
-    return ExportedModel(engine, export.tokenizers, export.languages, export.decode, export.longest_source)
+    return ExportedModel(**vars(export), engine=CTranslate2Engine(directory, export, runtime, parallel))
 
 
 def _check(options: SearchOptions) -> None:

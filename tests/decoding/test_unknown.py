@@ -188,6 +188,6 @@ def test_copying_keeps_protected_text(spelling: Translator, line: str) -> None:
 def test_other_engines_refuse_unknown_copy() -> None:
     own = spelling_model(byte_fallback=False)
     engine = TorchEngine([own.model], RuntimeSettings(device="cpu"))  # in place of an engine of another program
-    exported = Translator(ExportedModel(engine, own.tokenizers, own.languages, own.decode))
+    exported = Translator(ExportedModel(own.languages, own.decode, own.tokenizers, None, None, engine))
     with pytest.raises(ConfigError, match=r"decode\.unknown: copy: CTranslate2 cannot do that; translate with"):
         list(exported.translate(["a"], exported.options(overrides=COPY)))

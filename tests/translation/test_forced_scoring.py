@@ -175,7 +175,7 @@ class TestMinimumBayesRisk:
 
 def test_other_programs_refuse_unsupported_options(loaded: LoadedModel) -> None:
     engine = TorchEngine([loaded.model], CPU)  # in place of an engine of another program
-    exported = Translator(ExportedModel(engine, loaded.tokenizers, loaded.languages, loaded.decode), CPU)
+    exported = Translator(ExportedModel(loaded.languages, loaded.decode, loaded.tokenizers, None, None, engine), CPU)
     with pytest.raises(ConfigError, match="--alignment: CTranslate2 cannot do that; translate with the model itself"):
         list(exported.translate(["a"], replace(exported.options(), alignment=True)))
     with pytest.raises(ConfigError, match="--reference: CTranslate2 cannot do that"):

@@ -362,7 +362,7 @@ class TestPrefixes:
 
     def test_other_programs_refuse_prefixes(self, loaded: LoadedModel) -> None:
         engine = TorchEngine([loaded.model], RuntimeSettings(device="cpu"))  # in place of an engine of another program
-        exported = Translator(ExportedModel(engine, loaded.tokenizers, loaded.languages, loaded.decode))
+        exported = Translator(ExportedModel(loaded.languages, loaded.decode, loaded.tokenizers, None, None, engine))
         with pytest.raises(
             ConfigError, match="--prefixes: CTranslate2 cannot do that; translate with the model itself"
         ):
