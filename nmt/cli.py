@@ -361,17 +361,36 @@ def report(
         Option(metavar="RUN", help="Another run to compare with, or with --reference another file of translations."),
     ] = None,
     reference: Annotated[
-        Path | None, file(help="Reference translations for files of translations of any system.")
+        Path | None,
+        file(
+            help="Reference translations for files of translations of any system.",
+            rich_help_panel="For files of translations",
+        ),
     ] = None,
-    source: Annotated[Path | None, file(help="The source text of the files; only with --reference.")] = None,
+    source: Annotated[
+        Path | None,
+        file(help="The source text of the files; only with --reference.", rich_help_panel="For files of translations"),
+    ] = None,
     glossary: Annotated[
         Path | None, file(help="Terms (source, tab, target) whose translations are counted; with --compare.")
     ] = None,
     validation_lines: Annotated[
-        int, Option(min=0, metavar="COUNT", help="How many lines of the validation text to translate for the page.")
-    ] = 200,
-    lines: Annotated[
-        list[int] | None, Option(min=1, metavar="N", help="A line of the test text to draw in detail; can be repeated.")
+        int | None,
+        Option(
+            min=0,
+            metavar="COUNT",
+            help="How many lines of the validation text to translate; default: 200.",
+            rich_help_panel="For runs",
+        ),
+    ] = None,
+    line: Annotated[
+        list[int] | None,
+        Option(
+            min=1,
+            metavar="N",
+            help="Draw attention and search of line N of the test text; can be repeated.",
+            rich_help_panel="For runs",
+        ),
     ] = None,
     quiet: Quiet = False,
     debug: Debug = False,
@@ -381,7 +400,7 @@ def report(
         from nmt.commands import report as module
 
         texts = reference, source, glossary
-        module.report(module.ReportRequest(run, output, compare, lines or (), validation_lines, *texts), console)
+        module.report(module.ReportRequest(run, output, compare, line or (), validation_lines, *texts), console)
 
 
 @command("nmt figures figures --model runs/demo-en-it")

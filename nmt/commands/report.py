@@ -17,6 +17,8 @@ from nmt.system.ownership import check_file, write_output
 from nmt.text.glossary import Glossary
 from nmt.text.languages import detect_language
 
+_VALIDATION_LINES = 200
+
 
 @dataclass(frozen=True)
 class ReportRequest:
@@ -29,12 +31,28 @@ class ReportRequest:
     """Another run, or with `reference` another file of translations."""
     lines: Sequence[int] = ()
     """Lines of the test text whose attention and search are drawn, counted from 1."""
-    validation_lines: int = 200
-    """Lines of the validation text that are translated."""
+    validation_lines: int | None = None
+    """Lines of the validation text that are translated; None for `_VALIDATION_LINES`."""
     reference: Path | None = None
     source: Path | None = None
     glossary: Path | None = None
     """Terms whose translations are counted; only with `compare`."""
+
+    def check(self) -> None:
+        """Raise ConfigError for options that would have no effect, and for an output that must not be replaced."""
+        inputs = self.run, self.compare, self.reference, self.source, self.glossary
+        check_file(self.output, [path for path in inputs if path is not None])
+        if self.glossary is not None and (self.compare is None or (self.reference and not self.source)):
+            raise ConfigError(
+                "--glossary: terms are counted in a comparison that has a source; add --compare and --source"
+            )
+        if self.reference is None and self.source is not None:
+            raise ConfigError(
+                "--source: the source of a run is known; it belongs to files of translations, as --reference"
+            )
+        for option, given in (("--line", self.lines), ("--validation-lines", self.validation_lines is not None)):
+            if self.reference is not None and given:
+                raise ConfigError(f"{option}: it is for runs, and would have no effect on files; leave it out")
 
     def read_glossary(self) -> Glossary | None:
         """Return the terms. Raises DataError as `Glossary.read` does."""
@@ -43,17 +61,12 @@ class ReportRequest:
 
 def report(request: ReportRequest, console: Console) -> None:
     """Write the page of a run, or of files of translations. Raises NMTError."""
-    inputs = request.run, request.compare, request.reference, request.source, request.glossary
-    check_file(request.output, [path for path in inputs if path is not None])
-    if request.glossary is not None and (request.compare is None or (request.reference and not request.source)):
-        raise ConfigError("--glossary: terms are counted in a comparison that has a source; add --compare and --source")
+    request.check()
     if request.reference is not None:
         text = _text_of_files(request, request.reference)
         title, sections = " and ".join(text.systems), [quality_section([text])]
         if request.compare is not None:
             sections.insert(0, comparison_section([text], glossary=request.read_glossary()))
-    elif request.source is not None:
-        raise ConfigError("--source: the source of a run is known; it belongs to files of translations, as --reference")
     else:
         run = read_run(request.run)
         title, sections = run.name, _sections(request, run, console)
@@ -64,17 +77,21 @@ def report(request: ReportRequest, console: Console) -> None:
 
 def _sections(request: ReportRequest, run: RunRecords, console: Console) -> list[Section]:
     from nmt.report.run_section import run_section  # needs torch, which pages of files do not
+    from nmt.report.sentences import check_lines
 
+    if request.lines and run.recipe is not None:
+        check_lines(run.recipe, request.lines)  # before anything is translated
     other = None if request.compare is None else read_run(request.compare)
     if other is not None and other.path.resolve() == run.path.resolve():
         raise ConfigError(f"--compare {request.compare}: it is the same run; name another one")
+    count = _VALIDATION_LINES if request.validation_lines is None else request.validation_lines
     sections = [run_section(run), data_section(run)]
-    texts, problems = run_texts(run, request.validation_lines, console.info)
+    texts, problems = run_texts(run, count, console.info)
     for problem in problems:
         console.warn(problem)
     sections.append(quality_section(texts, problems))
     if other is not None:
-        others, more = run_texts(other, request.validation_lines, console.info)
+        others, more = run_texts(other, count, console.info)
         names = (run.name, other.name) if run.name != other.name else (str(run.path), str(other.path))
         common, missing = common_texts(texts, others, names)
         frequencies, remarks = training_frequencies(run.recipe), [*problems, *more, *missing]

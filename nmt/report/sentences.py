@@ -10,6 +10,7 @@ from nmt.decoding.beam_tree import BeamTree, search_tree
 from nmt.decoding.options import SearchOptions
 from nmt.errors import DataError
 from nmt.model.checkpoint import resolve_model
+from nmt.system.console import counted
 from nmt.text.corpus import read_pairs
 from nmt.translation.translator import Translator
 
@@ -42,17 +43,8 @@ def drawn_sentences(run: Path, recipe: Recipe, lines: Sequence[int]) -> tuple[li
 
     Raises DataError if the recipe names neither text or a line that it does not have, ModelError without a checkpoint.
     """
-    corpora = recipe.data.test or recipe.data.valid
-    if not corpora:
-        raise DataError("the recipe has no test and no validation text to take sentences from")
-    sources = [
-        (pair.source, recipe.target_of(corpus))
-        for corpus in corpora
-        for pair in read_pairs(corpus, recipe.languages_of(corpus))
-    ]
+    sources = check_lines(recipe, lines)
     chosen = lines or _first_lines([language for _, language in sources])
-    if beyond := [line for line in chosen if line > len(sources)]:
-        raise DataError(f"--lines: found {beyond[0]}, but the text has {len(sources):,} lines")
     translator = Translator.load(resolve_model(run))
     drawn, remarks = [], []
     for line in chosen:
@@ -63,6 +55,24 @@ def drawn_sentences(run: Path, recipe: Recipe, lines: Sequence[int]) -> tuple[li
         else:
             drawn.append(draw_sentence(translator, line, source, language))
     return drawn, remarks
+
+
+def check_lines(recipe: Recipe, lines: Sequence[int]) -> list[tuple[str, str]]:
+    """Return all lines of the test texts, else of the validation texts, each with its target language.
+
+    Raises DataError if the recipe names neither text or if one of `lines` is beyond the end.
+    """
+    corpora = recipe.data.test or recipe.data.valid
+    if not corpora:
+        raise DataError("the recipe has no test and no validation text to take sentences from")
+    sources = [
+        (pair.source, recipe.target_of(corpus))
+        for corpus in corpora
+        for pair in read_pairs(corpus, recipe.languages_of(corpus))
+    ]
+    if beyond := [line for line in lines if line > len(sources)]:
+        raise DataError(f"--line: found {beyond[0]}, but the text has {counted(len(sources), 'line')}")
+    return sources
 
 
 def _first_lines(languages: Sequence[str]) -> list[int]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders import run_command
+from tests.builders import run_command, write_lines
 
 
 def test_page_is_written_into_the_current_folder(
@@ -38,6 +38,14 @@ def test_texts_that_the_page_lacks_are_named_on_stderr(uninterrupted: Path, tmp_
     assert result.exit_code == 0, result.output
     assert "warning: No translations of the validation text: " in result.stderr.replace("\n", " ")
     assert "manifest.json" in result.stderr
+
+
+@pytest.mark.parametrize("option", ["--line", "--validation-lines"])
+def test_options_of_runs_are_refused_for_files(tmp_path: Path, option: str) -> None:
+    text = write_lines(tmp_path / "text", "un gatto")
+    result = run_command("report", text, "--reference", text, option, "1", "-o", tmp_path / "page.html")
+    assert result.exit_code == 2
+    assert f"{option}: it is for runs, and would have no effect on files" in result.stderr
 
 
 def test_folder_that_is_no_run_and_missing_library_are_errors(

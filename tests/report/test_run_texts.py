@@ -12,6 +12,7 @@ from nmt.config import recipe_to_yaml
 from nmt.report.quality_section import TranslatedText
 from nmt.report.run_records import read_run
 from nmt.report.run_texts import common_texts, run_texts, training_frequencies
+from nmt.system.ownership import RUN, write_recorded
 from nmt.text.languages import target_language
 from tests.builders import run_command, tiny_recipe, write_lines, write_tsv
 from tests.report.run_files import train_line, write_run
@@ -50,6 +51,12 @@ def test_missing_and_changed_texts_are_explained(tmp_path: Path) -> None:
     texts, (problem,) = run_texts(run, 0, print)
     assert texts == []
     assert "test.txt has 1 lines, but the test text has 3; it has changed since" in problem
+    write_recorded(run.path, RUN, "test.txt", "un gatto\ndue gatti\nun cane\n")
+    assert [one.systems for one in run_texts(run, 0, print)[0]] == [{run.name: ["un gatto", "due gatti", "un cane"]}]
+    write_lines(run.path / "test.txt", "un gatto", "due gatti", "un canguro")
+    texts, (problem,) = run_texts(run, 0, print)
+    assert texts == []
+    assert "test.txt was changed since nmt train wrote it; remove it" in problem
     (run.path / "test.txt").unlink()
     assert "nmt train writes it when training ends" in run_texts(run, 0, print)[1][0]
     (tmp_path / "test.tsv").unlink()

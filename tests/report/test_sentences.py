@@ -42,7 +42,7 @@ def test_lines_are_those_of_the_test_text(uninterrupted: Path, tmp_path: Path) -
     assert [remark.split(" has ")[0] for remark in remarks] == ["Line 2", "Line 3"]
     drawn, remarks = drawn_sentences(uninterrupted, recipe, [])
     assert [one.line for one in drawn] == [1]
-    with pytest.raises(DataError, match="--lines: found 5, but the text has 4 lines"):
+    with pytest.raises(DataError, match="--line: found 5, but the text has 4 lines"):
         drawn_sentences(uninterrupted, recipe, [5])
     without = recipe.model_copy(update={"data": recipe.data.model_copy(update={"test": (), "valid": ()})})
     with pytest.raises(DataError, match="no test and no validation text"):
@@ -53,8 +53,9 @@ def test_lines_are_those_of_the_test_text(uninterrupted: Path, tmp_path: Path) -
 
 def test_line_that_the_text_does_not_have_is_refused(uninterrupted: Path, tmp_path: Path) -> None:
     result = run_command(
-        "report", uninterrupted, "-o", tmp_path / "page.html", "--lines", "99", "--validation-lines", "1"
+        "report", uninterrupted, "-o", tmp_path / "page.html", "--line", "99", "--validation-lines", "1"
     )
     assert result.exit_code == 2
-    assert "--lines: found 99, but the text has 6 lines" in result.stderr
+    assert "--line: found 99, but the text has 6 lines" in result.stderr
+    assert "translating" not in result.stderr  # refused before the work
     assert not (tmp_path / "page.html").exists()
