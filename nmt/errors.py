@@ -1,7 +1,7 @@
 """The errors that a user can correct. Any other exception that reaches the user is a bug.
 
     NMTError
-    ├── ConfigError   the recipe or the command line asks for something impossible
+    ├── ConfigError   the recipe or the command line requests something impossible
     ├── DataError     a text file, a corpus or standard input does not have the expected content
     └── ModelError    a model, checkpoint or run directory is missing, damaged, too new or does not fit
         └── DamagedError    its files are not what was saved

@@ -1,4 +1,4 @@
-"""`nmt inspect`: what a model or a run contains, how it cuts text into pieces, and which pieces are alike."""
+"""`nmt inspect`: what a model or a run contains, how it cuts text into pieces, and which pieces are similar."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -32,7 +32,7 @@ class Inspection:
     content: dict[str, Any]
 
     def as_text(self) -> str:
-        """Return the text: a table of names and values, or the pieces that were asked for."""
+        """Return the text: a table of names and values, or the requested pieces."""
         if "model" in self.content:
             return "\n".join(f"{name:<12}{value}" for name, value in _rows(self.content))
         lines = []

@@ -102,8 +102,8 @@ def dry_run(recipe: Recipe, console: Console) -> str:
     else:
         with run.locked():
             corpus = prepared_corpus(recipe, run, console, restart=False)
-    recipe = choose_precision(recipe, run, restart=False, say=console.info)
-    recipe = choose_batch_tokens(recipe, corpus, run, restart=False, say=console.info)
+    recipe = choose_precision(recipe, run, restart=False, info=console.info)
+    recipe = choose_batch_tokens(recipe, corpus, run, restart=False, info=console.info)
     if (warning := disproportion(recipe, corpus)) is not None:
         console.warn(warning)
     if run.rank:

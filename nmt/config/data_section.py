@@ -263,7 +263,7 @@ class TokenizerSettings(Section):
         Field(strict=False, max_length=1000, examples=[["{0}", "<b>", "</b>"]]),
     ] = ()
     """Character sequences that are always one piece, such as placeholders and markup. They must occur in the training
-    text for their translation to be learnt."""
+    text for their translation to be learned."""
 
     @property
     def largest_vocabulary(self) -> int:

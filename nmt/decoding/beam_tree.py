@@ -17,7 +17,7 @@ from nmt.decoding.search import search
 from nmt.decoding.step_model import StepModel
 from nmt.text.tokenizer import EOS
 
-Fate = Literal["active", "finished", "pruned", "dropped"]
+Outcome = Literal["active", "finished", "pruned", "dropped"]
 """What became of a candidate: extended in the next step; ended by `</s>`; not among the best; among them, but no
 extension of it can still be among the n best."""
 
@@ -35,12 +35,12 @@ class Node:
     """Of the token after its prefix."""
     total: float
     """Of the whole hypothesis: the sum of `log_prob` from `<s>` to here."""
-    fate: Fate
+    outcome: Outcome
 
 
 @dataclass
 class BeamTree:
-    """The tree of one sentence, which `record` extends at each step; nodes are in the order of steps, the best first."""
+    """The tree of one sentence, which `record` extends at each step; nodes in the order of steps, the best first."""
 
     beam: int
     nodes: list[Node] = field(default_factory=list)
@@ -56,17 +56,17 @@ class BeamTree:
         for rank, (total, row, token) in enumerate(zip(*columns, strict=True)):
             if total == float("-inf"):
                 continue
-            fate: Fate = "pruned"
+            outcome: Outcome = "pruned"
             if token == EOS:
-                fate = "finished" if rank < self.beam else "pruned"
+                outcome = "finished" if rank < self.beam else "pruned"
             else:
                 # the K best that do not end are extended, unless they are dropped
-                fate = "pruned" if others >= self.beam else "dropped"
+                outcome = "pruned" if others >= self.beam else "dropped"
                 others += 1
                 if (row, token) in chosen:
-                    fate = "active"
+                    outcome = "active"
                     places[row, token] = len(self.nodes)
-            self.nodes.append(Node(self._of_rows[row], step, token, total - before[row], total, fate))
+            self.nodes.append(Node(self._of_rows[row], step, token, total - before[row], total, outcome))
         self._of_rows = [places[one] for one in chosen]
 
     def path(self, number: int) -> list[int]:
@@ -79,7 +79,7 @@ class BeamTree:
 
     def node_of(self, tokens: Sequence[int]) -> int:
         """Return the number of the node at which a hypothesis with these tokens, without `</s>`, ends."""
-        ends = (i for i, one in enumerate(self.nodes) if one.fate == "finished" and one.step == len(tokens) + 1)
+        ends = (i for i, one in enumerate(self.nodes) if one.outcome == "finished" and one.step == len(tokens) + 1)
         return next(i for i in ends if [self.nodes[j].token for j in self.path(i)[:-1]] == list(tokens))
 
 

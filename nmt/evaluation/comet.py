@@ -74,7 +74,7 @@ def load_comet(metric: str) -> COMET:
     try:
         file = Path(name)
         if not file.is_file():
-            # comet.download_model would use the network even if it is asked not to
+            # comet.download_model would use the network whatever its arguments
             file = Path(hub.snapshot_download(name, local_files_only=True), "checkpoints", "model.ckpt")
         model = package.load_from_checkpoint(str(file), local_files_only=True)
     except Exception as error:  # each of its libraries has its own for a file that is missing

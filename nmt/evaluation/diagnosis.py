@@ -28,7 +28,7 @@ _TOKENIZED = re.compile(
 def hypothesis_warnings(
     name: str, hypotheses: Sequence[str], references: Sequence[Sequence[str]], source: Sequence[str] | None
 ) -> Iterator[str]:
-    """Yield one sentence for each thing that is suspicious about the file `name`."""
+    """Yield one sentence for each unusual property of the file `name`."""
     yield from empty_line_warnings(name, hypotheses)
     tokenized, usual = _share_tokenized(hypotheses), max(map(_share_tokenized, references))
     if tokenized >= _TOKENIZED_SHARE and tokenized >= _TOKENIZED_FACTOR * usual:

@@ -31,14 +31,14 @@ KINDS: dict[Kind, str] = {
     "placeholder": "a placeholder, tag, URL or e-mail address missing or added",
     "punctuation": "ASCII punctuation in Chinese",
 }
-"""What a line with a finding of each kind has, the gravest first."""
+"""What a line with a finding of each kind has, the most serious first."""
 assert tuple(KINDS) == get_args(Kind)
 
 _LETTERS = {name: letters for name, letters in SCRIPTS.items() if name != "Japanese"} | {"Kana": KANA}
 _MANY, _AT_LEAST = 0.2, 5
 """The share and the number of lines of a frequent fault."""
 _LONGEST_UNIT = 20
-"""The longest repeated sequence that is looked for, in words."""
+"""The longest repeated sequence that is searched for, in words."""
 _ASCII_MARK = re.compile(rf"(?<=[{HAN}])(?:[,!?;](?!\d)|[.:](?![.\w/:-]))|[,!?;](?=[{HAN}])")
 _WORD_LOOP = re.compile(r"([^\W\d_]{1,8}?)\1{7,}")
 

@@ -44,7 +44,7 @@ class ScoreReport:
     language: TargetLanguage
     systems: tuple[SystemScores, ...]
     warnings: tuple[str, ...] = ()
-    """Reasons to distrust the scores."""
+    """Reasons why the scores may not be meaningful."""
     length_of: str = "words of the reference"
     """What the buckets count."""
 

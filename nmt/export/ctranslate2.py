@@ -6,7 +6,7 @@ It supports every variant of `model.*` except the attention scores for study. Th
 * relative positions of a decoder's self-attention include those after the query, which are never used;
 * the ε of the norms is given for all layers, because the default for RMS norms differs.
 
-D width, d = D/H, k the longest distance that relative positions tell apart.
+D width, d = D/H, k the longest distance that relative positions distinguish.
 """
 
 from pathlib import Path

@@ -57,7 +57,7 @@ class CTranslate2Engine:
         if runtime.device == "mps":
             raise ConfigError("runtime.device: found mps, but CTranslate2 has auto, cpu and cuda; set it to cpu")
         if runtime.device == "cuda" and not ctranslate2.get_cuda_device_count():
-            raise ConfigError("runtime.device: found cuda, but CTranslate2 sees no GPU here; set it to auto or cpu")
+            raise ConfigError("runtime.device: found cuda, but CTranslate2 finds no GPU here; set it to auto or cpu")
         try:
             str(directory).encode()
         except UnicodeEncodeError:

@@ -15,7 +15,7 @@ from nmt.report.sentences import DrawnSentence
 
 _COLUMN, _ROW, _BOX_WIDTH, _BOX_HEIGHT, _TOP = 122, 46, 98, 36, 26
 """Pixels from step to step and from rank to rank, the size of a node, and the space for the numbers of the steps."""
-_FATES = {
+_OUTCOMES = {
     "active": "extended in the next step",
     "finished": "finished",
     "pruned": "pruned: not among the best",
@@ -64,7 +64,7 @@ def ranked(one: DrawnSentence) -> list[tuple[int, float]]:
     finished = [
         (number, node.total / one.options.penalty(node.step))
         for number, node in enumerate(nodes)
-        if node.fate == "finished"
+        if node.outcome == "finished"
     ]
     return sorted(finished, key=lambda entry: -entry[1])
 
@@ -81,7 +81,7 @@ def tree_drawing(one: DrawnSentence, best: int) -> str:
     for number, (node, (x, y)) in enumerate(zip(tree.nodes, places, strict=True)):
         x0, y0 = (places[node.parent][0] + _BOX_WIDTH, places[node.parent][1]) if node.parent >= 0 else (0, _TOP)
         from_y, to_y, middle = y0 + _BOX_HEIGHT / 2, y + _BOX_HEIGHT / 2, (x0 + x) / 2
-        style = f"{node.fate}{' chosen' if number in chosen else ''}"
+        style = f"{node.outcome}{' chosen' if number in chosen else ''}"
         edges.append(
             f'<path class="edge {style}" data-node="{number}" '
             f'd="M{x0} {from_y:g}C{middle:g} {from_y:g} {middle:g} {to_y:g} {x} {to_y:g}"/>'
@@ -113,19 +113,19 @@ def _box(one: DrawnSentence, number: int, place: tuple[int, int], style: str) ->
     assert one.tree is not None
     node, (x, y) = one.tree.nodes[number], place
     numbers = f"token {percent(node.log_prob)}, hypothesis {percent(node.total)} (log-probability {node.total:.2f})"
-    description = f"{_text_of(one, number)}: {numbers}; {_FATES[node.fate]}"
+    description = f"{_text_of(one, number)}: {numbers}; {_OUTCOMES[node.outcome]}"
     inner = f'<rect x="3" y="3" width="{_BOX_WIDTH - 6}" height="{_BOX_HEIGHT - 6}" rx="3"/>'
     return (
         f'<g class="node {style}" role="img" data-node="{number}" data-parent="{node.parent}" data-step="{node.step}" '
         f'aria-label="{escape(description)}" transform="translate({x} {y})">'
-        f'<rect width="{_BOX_WIDTH}" height="{_BOX_HEIGHT}" rx="5"/>{inner if node.fate == "finished" else ""}'
+        f'<rect width="{_BOX_WIDTH}" height="{_BOX_HEIGHT}" rx="5"/>{inner if node.outcome == "finished" else ""}'
         f'<text x="{_BOX_WIDTH / 2:g}" y="16">{escape(_shortened(one.pieces[node.token]))}</text>'
         f'<text class="probability" x="{_BOX_WIDTH / 2:g}" y="30">{percent(node.log_prob)}</text></g>'
     )
 
 
 def nested_text(one: DrawnSentence) -> str:
-    """Return the tree as nested lists; tokens without another branch that goes on share a line."""
+    """Return the tree as nested lists; tokens without another branch that continues share a line."""
     tree = one.tree
     assert tree is not None
     children: dict[int, list[int]] = defaultdict(list)
@@ -139,32 +139,32 @@ def nested_text(one: DrawnSentence) -> str:
 
     def ends(numbers: Sequence[int]) -> str:
         """Return the children that do not go on, in brackets."""
-        texts = [f"{tree.nodes[number].fate}: {piece(number)}" for number in numbers]
+        texts = [f"{tree.nodes[number].outcome}: {piece(number)}" for number in numbers]
         return f" <span>[{'; '.join(texts)}]</span>" if texts else ""
 
     def branches(parent: int) -> str:
-        """Return a list with an entry for each child that goes on or is finished."""
+        """Return a list with an entry for each child that is extended or finished."""
         entries = []
-        for number in _going_on(tree, children[parent]):
+        for number in _continued(tree, children[parent]):
             line = piece(number)
             while True:
-                alive = _going_on(tree, children[number])
-                line += ends([other for other in children[number] if other not in alive])
-                if len(alive) != 1:
+                continued = _continued(tree, children[number])
+                line += ends([other for other in children[number] if other not in continued])
+                if len(continued) != 1:
                     break
-                (number,) = alive
+                (number,) = continued
                 line += f" {piece(number)}"
             if number in ranks:
                 line += f" <strong>rank {ranks[number]}, {tree.nodes[number].total:.2f}</strong>"
             entries.append(f"<li>{line}{branches(number)}</li>")
         return f"<ul>{''.join(entries)}</ul>" if entries else ""
 
-    first = [number for number in children[-1] if number not in _going_on(tree, children[-1])]
+    first = [number for number in children[-1] if number not in _continued(tree, children[-1])]
     return f"{branches(-1)}<p>{ends(first)}</p>"
 
 
-def _going_on(tree: BeamTree, numbers: Sequence[int]) -> list[int]:
-    return [number for number in numbers if tree.nodes[number].fate in ("active", "finished")]
+def _continued(tree: BeamTree, numbers: Sequence[int]) -> list[int]:
+    return [number for number in numbers if tree.nodes[number].outcome in ("active", "finished")]
 
 
 def _text_of(one: DrawnSentence, number: int) -> str:

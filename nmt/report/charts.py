@@ -22,7 +22,7 @@ Number = int | float
 Cell = str | Number | None
 
 MOST_POINTS = 1000
-"""Points of a series that are drawn; more cannot be told apart on a screen."""
+"""Points of a series that are drawn; more cannot be distinguished on a screen."""
 MOST_ROWS = 100
 """Rows in the table of a line chart."""
 _DASHES = ("solid", "dash", "dot", "dashdot")

@@ -13,7 +13,7 @@ from nmt.report.run_records import Record, number, unsmoothed_loss
 
 _CAPTIONS = {
     "encoder": "Self-attention of the encoder: how much each source token (row) takes from each source token (column). "
-    "Heads often look at the neighbour before or after, at the sentence end, or at related words.",
+    "Heads often attend to the token before or after, at the sentence end, or at related words.",
     "decoder": "Self-attention of the decoder: how much each target token (row) takes from those that are known "
     "(columns). Nothing is to the right of the diagonal: later tokens are not known yet.",
     "cross": "Attention of the decoder to the source: how much each prediction (row) takes from each source token "

@@ -22,7 +22,7 @@ from PIL import Image
 from nmt.report.fonts import LabelFonts
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-"""The palette of Okabe & Ito (2008), which people with any colour vision can tell apart."""
+"""The palette of Okabe & Ito (2008), which people with any colour vision can distinguish."""
 MAP = "cividis"
 """A colour map with equal steps of lightness for any colour vision; it also prints well in grey."""
 WIDTH = 8.0

@@ -35,7 +35,7 @@ class DrawnSentence:
     """All pieces of the target vocabulary."""
     options: SearchOptions
     tree: BeamTree | None
-    """None where the recipe asks for samples: then there is no beam search."""
+    """None where the recipe sets `decode.sampling`: then there is no beam search."""
 
 
 def drawn_sentences(run: Path, recipe: Recipe, lines: Sequence[int]) -> tuple[list[DrawnSentence], list[str]]:

@@ -39,7 +39,7 @@ class DirectoryKind:
     marker: str  # a JSON file with an integer `format_version`, and perhaps the digest of its other content as `digest`
     version: int = FORMAT_VERSION  # the newest format version that this nmt reads
     format: str | None = None  # what the marker holds under `format`; None if it has no such key
-    keys: tuple[str, ...] = ()  # which tell a marker from a foreign file of this name where `format` is None
+    keys: tuple[str, ...] = ()  # which distinguish a marker from a foreign file of this name where `format` is None
     # A regular expression for the paths below the directory (an empty folder ends in `/`, a symbolic link in `@`). None
     # if the marker lists all files with their SHA-256 digests under `files`.
     files: str | None = None

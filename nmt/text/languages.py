@@ -138,7 +138,7 @@ def target_language(code: str) -> TargetLanguage:
 
 
 def is_language(code: str) -> bool:
-    """Whether a code in any usual spelling is that of a language that nmt knows."""
+    """Whether a code in any usual spelling is that of a language in the tables of nmt."""
     return primary_code(code) in {*_SCRIPT_OF, *_SEVERAL_SCRIPTS.split()}
 
 

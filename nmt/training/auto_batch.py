@@ -35,7 +35,7 @@ _MOST_GROUPS = 50_000  # length groups of an epoch among which the largest batch
 
 
 def choose_batch_tokens(
-    recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory, restart: bool, say: Callable[[str], None]
+    recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory, restart: bool, info: Callable[[str], None]
 ) -> Recipe:
     """Return the recipe with a number as `train.batch_tokens`; for auto that of the existing run, else a new one."""
     if recipe.train.batch_tokens != "auto":
@@ -50,7 +50,7 @@ def choose_batch_tokens(
         tokens = find_batch_tokens(recipe, corpus, device)
         full = tokens == distributed.world_size() * MOST[device.type]
         reason = f"more make {device.type} no faster" if full else f"as many as fit into the memory of {device}"
-    say(f"train.batch_tokens: auto is {tokens:,}, {reason}")
+    info(f"train.batch_tokens: auto is {tokens:,}, {reason}")
     return with_batch_tokens(recipe, tokens)
 
 
@@ -86,7 +86,7 @@ def find_batch_tokens(recipe: Recipe, corpus: PreparedCorpus, device: torch.devi
 def largest_fitting(peak: Callable[[int], float], free: float, most: int, growth: float = 1.0) -> int:
     """Return the largest size up to `most` with peak(size) ≤ free, by lines through peak(n) and peak(2n).
 
-    A line is trusted up to 4n, so that no trial needs much more than `free`. peak returns infinity where memory ran
+    A line is used up to 4n, so that no trial needs much more than `free`. peak returns infinity where memory ran
     out. Subword sampling lengthens batches by the factor `growth`. Raises ConfigError if not even 64 tokens fit.
     """
     size = _FIRST_TRIAL

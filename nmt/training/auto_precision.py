@@ -17,7 +17,7 @@ _LEAST_GAIN = 1.2
 _LEAST_DIM = 128  # narrower models gain nothing: converting numbers takes as long as it saves (benchmarks/RESULTS.md)
 
 
-def choose_precision(recipe: Recipe, run: RunDirectory, restart: bool, say: Callable[[str], None]) -> Recipe:
+def choose_precision(recipe: Recipe, run: RunDirectory, restart: bool, info: Callable[[str], None]) -> Recipe:
     """Return the recipe with fp32 or bf16 as `runtime.precision` where it is auto and the device a CPU.
 
     An existing run keeps its precision, so that it resumes bit for bit also on another machine. Collective.
@@ -32,7 +32,7 @@ def choose_precision(recipe: Recipe, run: RunDirectory, restart: bool, say: Call
         gain = -distributed.all_reduce_max(-bf16_gain(recipe.model))[0]
         bf16, reason = gain >= _LEAST_GAIN, f"whose matrix products are {gain:.1f} times as fast as in fp32"
     if bf16:
-        say(f"runtime.precision: auto is bf16, {reason}")
+        info(f"runtime.precision: auto is bf16, {reason}")
     chosen = runtime.model_copy(update={"precision": "bf16" if bf16 else "fp32"})
     return recipe.model_copy(update={"runtime": chosen})
 

@@ -71,7 +71,7 @@ class Remarks(NamedTuple):
 
 
 class BatchResult(NamedTuple):
-    """The output of a line batch, and what users have to know about its lines."""
+    """The output of a line batch, and the remarks on its lines."""
 
     text: str
     remarks: Remarks = Remarks()

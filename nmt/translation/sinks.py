@@ -29,7 +29,7 @@ from nmt.system.ownership import check_file, write_output
 _FORMAT_VERSION = 2
 
 Fingerprint = dict[str, Any]
-"""Everything apart from the input that determines the output, as JSON, under the names that users know."""
+"""Everything apart from the input that determines the output, as JSON, by the names in recipes and options."""
 
 
 class StreamOutput:

@@ -60,7 +60,7 @@ class TranslateOptions:
             raise ConfigError(f"the longest source: found {self.longest_source} tokens, expected 1 or more")
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return the value of every option, as JSON, under the name that users know."""
+        """Return the value of every option, as JSON, by its name in recipes and options."""
         return {
             **self.search.model_dump(mode="json"),
             "n_best": self.n_best,

@@ -34,7 +34,7 @@ def test_results_of_the_search_are_paths_whose_edges_add_up(seed: int, beam: int
         path = [tree.nodes[number] for number in tree.path(end)]
         assert [node.token for node in path] == [*hypothesis.tokens, EOS]
         assert [node.step for node in path] == list(range(1, len(path) + 1))
-        assert {node.fate for node in path[:-1]} <= {"active"}
+        assert {node.outcome for node in path[:-1]} <= {"active"}
         assert sum(node.log_prob for node in path) == pytest.approx(hypothesis.log_prob, abs=1e-4)
         assert path[-1].total == pytest.approx(hypothesis.log_prob, abs=1e-6)
 
@@ -43,14 +43,14 @@ def test_results_of_the_search_are_paths_whose_edges_add_up(seed: int, beam: int
 def test_every_step_has_exactly_beam_hypotheses_that_go_on(seed: int) -> None:
     beam = 3
     tree, _ = search_tree(tiny_model(seed, vocabulary=12), IDS, options_of(beam, beam))
-    fates = Counter((node.step, node.fate) for node in tree.nodes)
+    outcomes = Counter((node.step, node.outcome) for node in tree.nodes)
     steps = max(node.step for node in tree.nodes)
     for step in range(1, steps):
-        assert fates[step, "active"] + fates[step, "dropped"] == beam
-        if not any(fates[earlier, "finished"] for earlier in range(1, step + 1)):
-            assert fates[step, "active"] == beam
-    assert sum(fates[step, "finished"] for step in range(1, steps + 1)) >= 1
-    assert not fates[steps, "active"], "the search goes on until none is active"
+        assert outcomes[step, "active"] + outcomes[step, "dropped"] == beam
+        if not any(outcomes[earlier, "finished"] for earlier in range(1, step + 1)):
+            assert outcomes[step, "active"] == beam
+    assert sum(outcomes[step, "finished"] for step in range(1, steps + 1)) >= 1
+    assert not outcomes[steps, "active"], "the search goes on until none is active"
 
 
 def test_edges_are_the_log_probabilities_of_the_model() -> None:
@@ -68,7 +68,7 @@ def test_candidates_of_a_step_are_the_best_ones() -> None:
     """The 2·K best extensions of the active hypotheses, computed without the search."""
     model, options = tiny_model(1, vocabulary=12), options_of(3, 3)
     tree, _ = search_tree(model, IDS, options)
-    active = [number for number, node in enumerate(tree.nodes) if (node.step, node.fate) == (1, "active")]
+    active = [number for number, node in enumerate(tree.nodes) if (node.step, node.outcome) == (1, "active")]
     extensions = []
     for number in active:
         table = log_probs_without_cache(model, SOURCE, [tree.nodes[number].token])[-1]

@@ -37,14 +37,16 @@ def small_tree(sentence: DrawnSentence) -> DrawnSentence:
     return DrawnSentence(1, "x", "a", sentence.attention, [], pieces, options, tree)
 
 
-def test_every_node_and_edge_is_drawn_with_its_fate(sentence: DrawnSentence) -> None:
+def test_every_node_and_edge_is_drawn_with_its_outcome(sentence: DrawnSentence) -> None:
     tree = sentence.tree
     assert tree is not None
     best = ranked(sentence)[0][0]
     drawing = tree_drawing(sentence, best)
     assert drawing.count('class="edge ') == len(tree.nodes)
     found = re.findall(r'<g class="node (\w+)( chosen)?" role="img" data-node="(\d+)" data-parent="(-?\d+)"', drawing)
-    assert [(fate, int(parent)) for fate, _, _, parent in found] == [(node.fate, node.parent) for node in tree.nodes]
+    assert [(outcome, int(parent)) for outcome, _, _, parent in found] == [
+        (node.outcome, node.parent) for node in tree.nodes
+    ]
     assert [int(number) for _, chosen, number, _ in found if chosen] == tree.path(best)
     places = re.findall(r'transform="translate\((\d+) (\d+)\)"', drawing)
     assert len(set(places)) == len(tree.nodes), "no node hides another"

@@ -26,7 +26,7 @@ def test_sentence_has_the_translation_and_its_search() -> None:
     assert one.attention.weights.cross.equal(expected.weights.cross)
     assert one.tree is not None
     best = max(
-        (node for node in one.tree.nodes if node.fate == "finished"),
+        (node for node in one.tree.nodes if node.outcome == "finished"),
         key=lambda n: n.total / one.options.penalty(n.step),
     )
     assert best.total == pytest.approx(translation.log_prob, abs=1e-4)

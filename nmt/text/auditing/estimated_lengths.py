@@ -29,10 +29,10 @@ def estimated_removals(text: Text, filtered: Filtered, repeated: Mapping[str, Bi
     for number, start in enumerate(accumulate(filtered.kept[:-1], initial=0)):
         chunk, corpus = KeptChunk(text.folder, number), filtered.corpora[number]
         source, target = (characters_in_a_token(sample, size, len(alphabet)) for sample in samples[corpus])
-        gone = repeated_in(chunk, start, repeated)
+        repetitions = repeated_in(chunk, start, repeated)
         for index, pair in enumerate(zip(chunk.texts("source"), chunk.texts("target"), strict=True)):
             lengths = round(len(pair[0]) / source), round(len(pair[1]) / target)
             reason = text.rules[corpus].length_reason(*lengths)
-            if reason is not None and index not in gone:
+            if reason is not None and index not in repetitions:
                 removed[reason] += 1
     return removed

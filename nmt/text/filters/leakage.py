@@ -23,7 +23,7 @@ _NO_LETTER = re.compile(r"[\W_]+")
 
 @dataclass(frozen=True)
 class HeldOutText:
-    """The pairs of a text that training must not see, named `validation` or `test`."""
+    """The pairs of a text that must not be in the training text, named `validation` or `test`."""
 
     name: str
     pairs: Sequence[SentencePair]

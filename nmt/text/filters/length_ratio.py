@@ -1,4 +1,4 @@
-"""The ratio of the lengths of a sentence and its translation, learnt from the text itself.
+"""The ratio of the lengths of a sentence and its translation, estimated from the text itself.
 
 Gale & Church (1993), "A Program for Aligning Sentences in Bilingual Corpora": the lengths of translations differ by a
 random amount for each character, so that the deviation of their ratio shrinks with the square root of the length.

@@ -27,8 +27,9 @@ def mismatch(source: str, target: str) -> str | None:
 def number_mismatch(source: str, target: str) -> str | None:
     """Return the numbers of each side that the other one lacks, if both sides have such numbers.
 
-    A number that only one side has may be a word on the other one (`nmt.text.numerals` knows many), and is accepted. So
-    are clock times of twelve hours, decades and centuries (`1900s`, 20世纪). Values in other units are not recognized.
+    A number that only one side has may be a word on the other one (`nmt.text.numerals` recognizes many), and is
+    accepted. So are clock times of twelve hours, decades and centuries (`1900s`, 20世纪). Values in other units are not
+    recognized.
     """
     if not _DIGIT.search(source) or not _DIGIT.search(target):
         return None

@@ -41,7 +41,7 @@ class Verdict(NamedTuple):
 
 @dataclass(frozen=True)
 class PairFilter:
-    """Normalizes and judges single pairs.
+    """Normalizes single pairs and applies the rules to them.
 
     It has no memory of earlier pairs and can be pickled, so processes can share the work. Repetitions are found by the
     caller, between `apply` and `length_reason`.

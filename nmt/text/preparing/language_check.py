@@ -16,7 +16,7 @@ def check_languages(recipe: Recipe) -> None:
     """Raise DataError, with lines of the text, if a text is certainly not in the languages of the recipe.
 
     A text whose first pairs are wrong is read as a whole: its start may be unlike the rest. Texts of fewer than some
-    hundred words, and languages that nmt has no words of, are not judged.
+    hundred words, and languages that nmt has no words of, are not checked.
     """
     if recipe.data.accept_any_language:
         return

@@ -22,7 +22,7 @@ _ENOUGH = (LARGEST_PROPOSED_VOCABULARY / _PIECES_PER_ROOT) ** 2  # characters, f
 
 
 def vocabulary_for(lines: Iterable[str], settings: TokenizerSettings, tags: int = 0) -> int:
-    """Return a number of pieces for a text; no more of it is read than the answer depends on."""
+    """Return a number of pieces for a text; no more of it is read than the result depends on."""
     characters, counts = 0, Counter[str]()
     for line in lines:
         if characters < _ALPHABET_CHARACTERS:

@@ -53,7 +53,7 @@ _DOWNLOADED_FOLDERS = ("tatoeba-", "more-en-", "flores200", "newstest")  # folde
 def open_text(stream: BinaryIO, name: str) -> io.BufferedReader:
     """Return a stream of the UTF-8 bytes of a text: unpacked, a leading BOM dropped, the first block checked.
 
-    The stream needs no `seek`, and reads no further than asked: of a pipe or a terminal, `read1` and iteration return
+    The stream needs no `seek`, and reads no more than requested: of a pipe or a terminal, `read1` and iteration return
     a line as soon as it is there. Iteration yields lines that end at `\\n`. Single invalid bytes are passed on.
 
     Reading raises DataError, which begins with `name`: UTF-16, UTF-32, another 8-bit or 16-bit encoding, binary data,
