@@ -163,7 +163,7 @@ def _findings_html(text: TranslatedText, name: str, findings: Sequence[Finding],
     """Return the counts of faults, and the sentences of each kind with the lowest scores."""
     by_line = text.measured(name)[-1].line_scores()
     if not findings:
-        return "<h4>Faults</h4><p>No line has one of the faults that are counted here.</p>"
+        return "<h4>Faults</h4><p>No line has a fault of those that are searched for.</p>"
     rows, examples = [], ""
     for kind, meaning in KINDS.items():
         own = sorted((one for one in findings if one.kind == kind), key=lambda one: by_line[one.line - 1])
