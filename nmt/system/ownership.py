@@ -56,7 +56,7 @@ _PREPARED = (
 )
 _WORK = (
     r"work\.json|tokenizers(\.partial)?/(tokenizer(\.(source|target))?\.model)?|(train|valid)/(buckets-\w+/\d*)?|"
-    r"(train|valid)/(\d{6}\.(kept|encoded)\.npz|\.\d{6}\.(kept|encoded)\.npz\.[0-9a-f]{16}\.partial)"
+    r"(train|valid)/(\d+\.chunks|\d{6}\.(kept|encoded)\.npz|\.\d{6}\.(kept|encoded)\.npz\.[0-9a-f]{16}\.partial)"
 )
 _CHECKPOINT = rf"(\.?(config|progress)\.(json|json\.partial|partial)|\w+\.safetensors|{_TOKENIZERS})?"
 _RUN = (

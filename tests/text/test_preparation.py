@@ -132,9 +132,11 @@ def test_shards_give_the_same_corpus(
     assert "shard 2/3 is filtered" in shard(2)
     assert "shard 3/3 is encoded; when all are, nmt prepare without --shard writes" in shard(3)
     assert not (folder / "prepared").exists()
-    assert "shard 1/3 is encoded" in shard(1)
-    assert "shard 2/3 is encoded" in shard(2)
-    done = {path: path.stat().st_mtime_ns for path in (folder / ".prepared.work" / "train").iterdir()}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stages, "raw_chunks", lambda *_: pytest.fail("the text was read again"))
+        assert "shard 1/3 is encoded" in shard(1)
+        assert "shard 2/3 is encoded" in shard(2)
+    done = {path: path.stat().st_mtime_ns for path in (folder / ".prepared.work" / "train").glob("*.npz")}
     assert len(done) == 2 * 9
     monkeypatch.setattr(stages, "train_tokenizers", lambda *_: pytest.fail("trained again"))
     with pytest.MonkeyPatch.context() as patch:

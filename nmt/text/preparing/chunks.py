@@ -10,7 +10,7 @@ chunk depends on its pairs and the settings alone, not on the number of processe
 import os
 import secrets
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import compress, islice, repeat
@@ -85,21 +85,38 @@ class EncodedRecord:
 _KEPT, _ENCODED, _REJECTED = TypeAdapter(KeptRecord), TypeAdapter(EncodedRecord), TypeAdapter(list[Rejected])
 
 
-def raw_chunks(recipe: Recipe, corpora: Sequence[CorpusFile], names: Sequence[str]) -> Iterator[RawChunk]:
-    """Yield the chunks of corpora; a corpus without pairs has none. Raises DataError as `read_pairs` does."""
+def raw_chunks(
+    recipe: Recipe, corpora: Sequence[CorpusFile], names: Sequence[str], needed: Callable[[int], bool]
+) -> Generator[RawChunk, None, int]:
+    """Yield the chunks of corpora whose numbers are `needed`; return the number of all.
+
+    The pairs of the others are only counted, which takes a third of the time. A corpus without pairs has no chunk.
+    Raises DataError as `read_pairs` does.
+    """
     number = 0
     for index, (corpus, name) in enumerate(zip(corpora, names, strict=True)):
-        first, rows, files = 1, list[Row](), list[tuple[int, str]]()
+        first, count, rows, files = 1, 0, list[Row](), list[tuple[int, str]]()
         for file, rows_of_file in read_rows(corpus, recipe.languages_of(corpus)):
-            files.append((len(rows), file))
-            while more := list(islice(rows_of_file, CHUNK_PAIRS - len(rows))):
-                rows += more
-                if len(rows) == CHUNK_PAIRS:
-                    yield RawChunk(number, index, name, first, *_columns(rows), files)
-                    first, number, rows, files = first + len(rows), number + 1, [], [(0, file)]
+            files.append((count, file))
+            while more := _read(islice(rows_of_file, CHUNK_PAIRS - count), rows if needed(number) else None):
+                count += more
+                if count == CHUNK_PAIRS:
+                    if rows:
+                        yield RawChunk(number, index, name, first, *_columns(rows), files)
+                    first, number, count, rows, files = first + count, number + 1, 0, [], [(0, file)]
         if rows:
             yield RawChunk(number, index, name, first, *_columns(rows), files)
-            number += 1
+        number += count > 0
+    return number
+
+
+def _read(more: Iterable[Row], rows: list[Row] | None) -> int:
+    """Append pairs to `rows` if it is given; return their number."""
+    if rows is None:
+        return sum(1 for _ in more)
+    before = len(rows)
+    rows += more
+    return len(rows) - before
 
 
 def _columns(rows: Sequence[Row]) -> tuple[list[int], list[str], list[str]]:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import accumulate, islice
 from pathlib import Path
 from typing import TypeVar
@@ -39,6 +40,7 @@ from nmt.text.preparing.length_limit import SAMPLED_PAIRS
 from nmt.text.preparing.tokenizer_training import initial_tokenizers, is_sampled, train_tokenizers
 from nmt.text.tokenizer import Tokenizers
 
+_CHUNK_COUNT = ".chunks"
 _SHARED_BYTES = 2**23  # a text of fewer bytes is prepared sooner without worker processes
 
 Lengths = npt.NDArray[np.int64]
@@ -129,26 +131,31 @@ class Filtered:
 
 
 def filter_chunks(text: Text, shard: Shard = WHOLE) -> int:
-    """Apply the rules on text to the chunks of a shard that are not done; return the number of chunks of the text."""
-    text.folder.mkdir(exist_ok=True)
-    chunks = 0
+    """Apply the rules on text to the chunks of a shard that are not done; return the number of chunks of the text.
 
+    That number is the name of an empty file, with which the text is not read again for chunks that are all done.
+    """
+    text.folder.mkdir(exist_ok=True)
+
+    @cache
+    def needed(number: int) -> bool:
+        return shard.has(number) and not is_whole(kept_file(text.folder, number))
+
+    known = [int(path.stem) for path in text.folder.glob(f"*{_CHUNK_COUNT}")]
+    if known and not any(map(needed, range(known[0]))):
+        return known[0]
     with text.console.progress(f"filtering {text.folder.name}", None, "pairs") as advance:
+        chunks = 0
 
         def remaining() -> Iterator[RawChunk]:
             nonlocal chunks
-            for chunk in raw_chunks(text.recipe, text.corpora, text.names):
-                chunks = chunk.number + 1
-                if shard.has(chunk.number):
-                    if is_whole(kept_file(text.folder, chunk.number)):
-                        advance(len(chunk.sources))
-                    else:
-                        yield chunk
+            chunks = yield from raw_chunks(text.recipe, text.corpora, text.names, needed)
 
         targets = tuple(map(text.recipe.target_of, text.corpora))
         rules = TextRules(text.folder, text.rules, text.held_out, targets)
         for record in text.shared(filter_chunk, rules, remaining()):
             advance(record.counts.read)
+    (text.folder / f"{chunks}{_CHUNK_COUNT}").touch()
     return chunks
 
 
