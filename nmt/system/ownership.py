@@ -209,7 +209,7 @@ def write_recorded(directory: Path, kind: DirectoryKind, name: str, text: str) -
 
 
 def is_as_recorded(directory: Path, kind: DirectoryKind, name: str) -> bool:
-    """Return whether a file is still as `write_recorded` wrote it; true for a file without a digest, as in older runs."""
+    """Return whether a file is as `write_recorded` wrote it; true for a file without a digest, as in older runs."""
     digests = _written(_read_marker(directory, kind)).get(name)
     return digests is None or digest_of(directory / name) in digests
 
