@@ -11,7 +11,7 @@ import contextlib
 import fcntl
 import gc
 import importlib
-import json
+import marshal
 import os
 import runpy
 import signal
@@ -26,13 +26,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
+from nmt.text.filters.wrong_language import LanguageCheck
+
 IMPORTED = [
     "nmt.cli", "nmt.commands.train", "nmt.commands.translate", "nmt.commands.export", "nmt.commands.score", "sacrebleu",
-    "torch._dynamo", "torch.distributed.fsdp", "torch.distributed.run",
+    "torch._dynamo", "torch.distributed.fsdp", "torch.distributed.run", "typer._adapters",
 ]  # fmt: skip
-"""What trainings, translations and scores import."""
+"""What trainings, translations and scores import, and what the command line imports when it is parsed."""
 CLIENT = """#!{python} -IS
-import json, os, signal, socket, sys
+# json, socket and signal would take longer to import than all else takes
+import marshal, os, sys
+import _signal as signal, _socket as socket
 
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)  # until there is a command that gets them
@@ -46,14 +50,19 @@ request = {{
     "program": {program!r}, "arguments": sys.argv[1:], "environment": dict(os.environ), "folder": os.getcwd(),
     "files": files, "ignored": ignored,
 }}
-request = json.dumps(request).encode()
-socket.send_fds(server, [len(request).to_bytes(8, "big")], files)
+request = marshal.dumps(request)
+descriptors = b"".join(file.to_bytes(4, sys.byteorder) for file in files)
+rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)
+server.sendmsg([len(request).to_bytes(8, "big")], [rights])
 server.sendall(request)
 server.recv(1)  # the command runs
 for number in FORWARDED:
     signal.signal(number, lambda number, _: server.send(bytes([number])))
 signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
-code = int(server.makefile("rb").read() or 1)
+code = b""
+while read := server.recv(10):
+    code += read
+code = int(code or 1)
 if code < 0:
     if -code in FORWARDED:
         signal.signal(-code, signal.SIG_DFL)
@@ -97,6 +106,7 @@ def serve(address: str) -> None:
     """Run each command in a fork, until this process is terminated."""
     for module in IMPORTED:
         importlib.import_module(module)
+    LanguageCheck.of("en")  # reads the model of the library
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(address)
     listener.listen(100)
@@ -120,7 +130,7 @@ def _handle(client: socket.socket) -> NoReturn:
     command = os.fork()
     if not command:
         client.close()
-        _run(json.loads(request), files)
+        _run(marshal.loads(request), files)
     for file in files:
         os.close(file)
     process = os.pidfd_open(command)
