@@ -18,6 +18,7 @@ from nmt.system.distributed import connect, rank
 from nmt.system.files import digest_of
 from nmt.system.ownership import check_file
 from nmt.text.glossary import Glossary
+from nmt.text.readers.archive import split_member
 from nmt.translation.documents.document import Document
 from nmt.translation.documents.formats import DocumentOptions, format_of
 from nmt.translation.documents.translating import translate_document
@@ -76,7 +77,7 @@ class TranslateRequest:
                 raise ConfigError(f"{option}: {other} would have no effect beside it; leave one out")
         if self.output is not None and not is_stream(self.output):
             inputs = (self.source, self.reference, self.prefixes, self.glossary)
-            place = check_file(self.output, [path for path in inputs if path is not None])
+            place = check_file(self.output, [split_member(path)[0] for path in inputs if path is not None])
             if not place.parent.is_dir():
                 raise ConfigError(f"{self.output}: cannot write it: {place.parent} is not a folder; make it first")
 

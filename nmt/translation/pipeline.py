@@ -18,7 +18,8 @@ from nmt.decoding.batch_runner import OnProgress
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import AdvanceTo, Console, counted
 from nmt.system.distributed import rank, scatter_map
-from nmt.text.readers.opening import decode_line, is_utf8, open_text, read_lines
+from nmt.text.readers.archive import split_member
+from nmt.text.readers.opening import decode_line, is_utf8, open_content, open_text, read_lines
 from nmt.translation.result import IMPROBABLE_COST
 from nmt.translation.sinks import Fingerprint, ResumableFile, StreamOutput
 from nmt.translation.translator import LINE_BATCH_SIZE, TranslateOptions, Translator
@@ -137,8 +138,12 @@ def open_input(path: Path | None, parallel: ParallelLines | None = None, scale: 
 
 @contextmanager
 def open_raw_input(path: Path | None) -> Iterator[BinaryIO]:
-    """Open a file, by default stdin, as bytes. Raises DataError if it cannot be opened."""
-    if path is not None:
+    """Open a file, or a text in a zip archive, by default stdin, as bytes. Raises DataError if it cannot be opened."""
+    archive = None if path is None else split_member(path)[0]
+    if path is not None and archive is not None and archive.suffix.lower() == ".zip" and archive.is_file():
+        with open_content(path) as content:
+            yield content
+    elif path is not None:
         try:
             file = path.open("rb", buffering=0)
         except (OSError, ValueError) as error:

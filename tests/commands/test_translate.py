@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 
@@ -162,6 +163,21 @@ class TestInput:
             command = [warm_programs / "nmt", "translate", "-m", model, "-q", "--device", "cpu"]
             piped = subprocess.run(command, stdin=stream, capture_output=True, check=True)
         assert piped.stdout.decode() == expected.stdout
+
+    def test_text_in_a_zip_archive_is_read_and_its_archive_is_kept(self, model: Path, tmp_path: Path) -> None:
+        plain, archive = write_lines(tmp_path / "in.txt", *self.LINES), tmp_path / "texts.zip"
+        with ZipFile(archive, "w") as file:
+            file.write(plain, "folder/in.txt")
+        expected = run_command("translate", "-m", model, "-i", plain, "-q").stdout
+        for path in (archive, archive / "folder" / "in.txt"):
+            found = run_command("translate", "-m", model, "-i", path, "-q")
+            assert (found.exit_code, found.stdout) == (0, expected), found.stderr
+        missing = run_command("translate", "-m", model, "-i", archive / "in.txt", "-q")
+        assert missing.stderr == f"error: {archive}: no member in.txt (folder/in.txt)\n"
+        over = run_command("translate", "-m", model, "-i", archive / "folder" / "in.txt", "-o", archive, "-q")
+        assert (over.exit_code, over.stderr.splitlines()[0]) == (
+            2, f"error: {archive}: cannot write it: it is also read; name another file",
+        )  # fmt: skip
 
     @pytest.mark.parametrize(
         ("content", "message"),
