@@ -94,23 +94,17 @@ class ScoreReport:
         head = ["system", "words", "lines", "metric", "value", "margin", "difference", "p", "verdict", "signature"]
         rows = [head]
         for system in self.systems:
+            name = " ".join(system.name.split())
             for index, score in enumerate(system.scores):
                 margin = f"{score.confidence.margin:.4f}" if score.confidence else ""
-                comparison = system.comparisons[index] if system.comparisons else None
-                test = (
-                    [f"{comparison.difference:+.4f}", f"{comparison.p_value:.4f}", comparison.verdict]
-                    if comparison
-                    else ["", "", ""]
-                )
-                name = " ".join(system.name.split())
-                rows.append(
-                    [name, "", str(self.lines), score.name, f"{score.value:.4f}", margin, *test, score.signature]
-                )
-                rows += [
-                    [name, part.words, str(part.lines), score.name, f"{part.values[index]:.4f}", *[""] * 4,
-                     score.signature]
-                    for part in system.by_length
-                ]  # fmt: skip
+                test = [""] * 3
+                if system.comparisons:
+                    one = system.comparisons[index]
+                    test = [f"{one.difference:+.4f}", f"{one.p_value:.4f}", one.verdict]
+                parts = [("", self.lines, score.value, [margin, *test])]
+                parts += [(part.words, part.lines, part.values[index], [""] * 4) for part in system.by_length]
+                for words, lines, value, others in parts:
+                    rows.append([name, words, str(lines), score.name, f"{value:.4f}", *others, score.signature])
         return "\n".join("\t".join(row) for row in rows)
 
     def _metric_block(self, index: int) -> str:

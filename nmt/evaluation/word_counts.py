@@ -84,9 +84,7 @@ def distinctive_ngrams(
     They are ordered by the difference in standard deviations. An n-gram inside a longer one of the same counts is left
     out.
     """
-    counts = [Counter[str](), Counter[str]()]
-    right = [Counter[str](), Counter[str]()]
-    required: Counter[str] = Counter()
+    counts, right, required = [Counter[str](), Counter[str]()], [Counter[str](), Counter[str]()], Counter[str]()
     for one, two, other in zip(first, second, reference, strict=True):
         expected = _ngrams(other)
         required.update(expected)
@@ -94,36 +92,21 @@ def distinctive_ngrams(
             made = _ngrams(line)
             counts[place].update(made)
             right[place].update(made & expected)
-    deviations = {
-        ngram: (counts[0][ngram] - counts[1][ngram]) / math.sqrt(counts[0][ngram] + counts[1][ngram])
-        for ngram in counts[0].keys() | counts[1].keys()
-        if abs(counts[0][ngram] - counts[1][ngram]) >= _LEAST_DIFFERENCE
-    }
-    preferred = []
-    for sign in (1, -1):
-        ordered = sorted(
-            (ngram for ngram, deviation in deviations.items() if sign * deviation >= _LEAST_DEVIATION),
-            key=lambda ngram: (-abs(deviations[ngram]), -len(ngram), ngram),
-        )
-        kept: list[str] = []
+    deviations: dict[NgramCount, float] = {}
+    for text in counts[0].keys() | counts[1].keys():
+        of_both = (counts[0][text], counts[1][text])
+        difference = of_both[0] - of_both[1]
+        if abs(difference) >= _LEAST_DIFFERENCE:
+            found = NgramCount(text, of_both, (right[0][text], right[1][text]), required[text])
+            deviations[found] = difference / math.sqrt(sum(of_both))
+    ordered = sorted(deviations, key=lambda ngram: (-abs(deviations[ngram]), -len(ngram.text), ngram.text))
+    preferred: tuple[list[NgramCount], list[NgramCount]] = [], []
+    for sign, kept in zip((1, -1), preferred, strict=True):
         for ngram in ordered:
-            pair = (counts[0][ngram], counts[1][ngram])
-            if len(kept) < most and not any(
-                ngram in longer and (counts[0][longer], counts[1][longer]) == pair for longer in kept
-            ):
+            inside = (ngram.text in longer.text and ngram.counts == longer.counts for longer in kept)
+            if len(kept) < most and sign * deviations[ngram] >= _LEAST_DEVIATION and not any(inside):
                 kept.append(ngram)
-        preferred.append(
-            [
-                NgramCount(
-                    ngram,
-                    (counts[0][ngram], counts[1][ngram]),
-                    (right[0][ngram], right[1][ngram]),
-                    required[ngram],
-                )
-                for ngram in kept
-            ]
-        )
-    return preferred[0], preferred[1]
+    return preferred
 
 
 def _ngrams(line: str) -> Counter[str]:
