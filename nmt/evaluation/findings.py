@@ -209,7 +209,7 @@ def _is_traditional(references: Sequence[Sequence[str]]) -> bool | None:
 
 
 def _number(line: _Line) -> str:
-    """Numbers that all other lines have and the text has not, or the reverse."""
+    """Numbers that all other lines have and the text lacks, or the reverse."""
     if not re.search(r"\d", "".join((line.text, *line.others))):
         return ""
     missing = _in_all([Counter(lost_numbers(other, line.text)) for other in line.others])

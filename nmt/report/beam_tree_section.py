@@ -138,7 +138,7 @@ def nested_text(one: DrawnSentence) -> str:
         return f"{escape(one.pieces[node.token])} <small>{percent(node.log_prob)}</small>"
 
     def ends(numbers: Sequence[int]) -> str:
-        """Return the children that do not go on, in brackets."""
+        """Return the children that are not extended, in brackets."""
         texts = [f"{tree.nodes[number].outcome}: {piece(number)}" for number in numbers]
         return f" <span>[{'; '.join(texts)}]</span>" if texts else ""
 

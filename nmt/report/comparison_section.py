@@ -157,7 +157,7 @@ def _frequency_charts(text: TranslatedText, frequencies: Frequencies | None) -> 
         charts["rarity"] = bar_chart("chrF by the rarest source word", summary, ("frequency (lines)", "chrF2"), series)
     counts = count_words(text.reference) if frequencies is None else frequencies[1]
     accuracies = {name: word_accuracy(lines, text.reference, counts) for name, lines in text.systems.items()}
-    # words that the reference has not are never right
+    # words that the reference lacks are never right
     series = [(name, {one.name: one.f1 for one in groups if one.in_reference}) for name, groups in accuracies.items()]
     summary = f"F1 of words that output and reference share, by how often a word occurs in {place}."
     charts["words"] = bar_chart("Accuracy of words by frequency", summary, ("frequency", "F1 in %"), series)
@@ -191,8 +191,8 @@ def _sentences_html(text: TranslatedText) -> str:
     worse = [index for index in order[::-1][:_SHOWN] if differences[index] < -_EQUAL]
     changed = _most_changed(text)
     html = (
-        f"<h4>Sentences that differ most</h4><p class='muted'><del>Words of {escape(first)} that {escape(second)} has "
-        f"not</del>, and <ins>the reverse</ins>.</p>"
+        f"<h4>Sentences that differ most</h4><p class='muted'><del>Words of {escape(first)} that {escape(second)} "
+        f"lacks</del>, and <ins>the reverse</ins>.</p>"
     )
     for title, indices in (
         (f"{first} is better", better),

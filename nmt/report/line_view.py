@@ -14,8 +14,8 @@ _LONGEST = 2000
 """Characters of a sentence that are shown and compared; the comparison takes quadratic time."""
 
 LEGEND = (
-    '<p class="muted">In the output, <del>words that the reference has not</del>; in the reference, <ins>words that '
-    "the output has not</ins>. In Chinese and Japanese, single characters are compared.</p>"
+    '<p class="muted">In the output, <del>words that the reference lacks</del>; in the reference, <ins>words that '
+    "the output lacks</ins>. In Chinese and Japanese, single characters are compared.</p>"
 )
 
 
@@ -35,7 +35,7 @@ class LineTexts:
 
 
 def marked(text: str, other: str, element: str) -> str:
-    """Return the text as HTML; parts that the other text has not are inside the element `ins` or `del`.
+    """Return the text as HTML; parts that the other text lacks are inside the element `ins` or `del`.
 
     >>> marked("the black cat", "the cat", "del")
     'the <del>black </del>cat'

@@ -228,7 +228,7 @@ class PreparedCorpus:
         This takes as long for a large corpus as for a small one: the token ids are mapped, and of large files only the
         sizes are compared with the manifest. `verify` reads everything and compares all digests; the files are complete
         and synced before the directory gets its name, so later only a fault of the disk changes them. `older` opens a
-        corpus of format version 1 too, to describe it: its manifest has not all that training needs.
+        corpus of format version 1 too, to describe it: its manifest lacks some of what training needs.
 
         Raises DataError if it is absent, damaged or of another format version.
         """

@@ -126,7 +126,7 @@ def _side_findings(side: _Side) -> list[Finding]:
     found = []
     script = script_of(side.code)
     if script in _CASED and side.share(_has_capital) < _LEAST_CAPITALS:
-        advice = "a model trained on it writes and expects small letters only"
+        advice = "a model trained on it outputs small letters only"
         found.append(side.finding(f"has no capital letters: {advice}", lambda line: not _has_capital(line)))
     if script not in ("Han", "Japanese") and (share := side.share(_is_tokenized)) > _LEAST_SHARE:
         advice = "a tokenizer put spaces before punctuation; detokenize it, or users' text differs from it"

@@ -39,8 +39,8 @@ class Drift(NamedTuple):
 def find_drift(sources: Lengths, targets: Lengths) -> Drift | None:
     """Return where the lines of two texts, given by their lengths in characters, first stop corresponding.
 
-    Returns None if they correspond throughout, or if a change is so near the end that it cannot be seen. The texts may
-    have different numbers of lines.
+    Returns None if they correspond throughout, or if a change is too near the end to be detected. The texts may have
+    different numbers of lines.
     """
     surplus = len(sources) - len(targets)
     shifts = dict.fromkeys([*(sign * size for size in range(1, _MOST_SHIFTED + 1) for sign in (1, -1)), surplus])

@@ -22,7 +22,7 @@ _PASSES, _PASSES_TOKENS, _PASSES_POWER = 20.0, 240_000, 0.4
 """Passes over a text of so many target tokens (24,000 pairs of Tatoeba en-zh still improved after 12), and the power
 with which they fall with the size of the text."""
 _FEWEST_PASSES, _MOST_PASSES = 3.0, 80.0
-_GPU_PASSES = 2.0  # factor: where time is cheap, patience ends the training
+_GPU_PASSES = 2.0  # factor: a GPU makes more passes in the same time, and patience ends the training
 _FULL = 0.93  # share of a batch that is no padding
 _VALIDATIONS = 15
 _PATIENCE = 5

@@ -91,7 +91,7 @@ def unpacked(chunks: Iterator[bytes], compression: Compression, name: str) -> It
         data = packed
         while data or not member.needs_input:
             if member.eof:
-                data = data.lstrip(b"\0")  # padding, as tapes have it
+                data = data.lstrip(b"\0")  # padding, as on tapes
                 if not data:
                     break
                 member = compression.decompressor()
