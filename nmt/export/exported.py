@@ -67,7 +67,7 @@ def read_export(directory: Path) -> Export:
             content.get("longest_source"),
         )
     except (KeyError, ValidationError) as error:
-        raise ModelError(f"{file}: cannot read it: {error}; export the model anew") from None
+        raise ModelError(f"{file}: cannot read it: {error}; export the model again") from None
 
 
 def library(name: str) -> Any:

@@ -207,7 +207,7 @@ def read_configuration(directory: Path) -> dict[str, Any]:
     configuration = read_sealed(directory, CONFIG_FILE)
     for file in (directory / WEIGHTS_FILE, *tokenizer_files(directory)):
         if file.name not in configuration["files"]:
-            raise DamagedError(f"{directory / CONFIG_FILE}: damaged: it does not list {file.name}; copy the model anew")
+            raise DamagedError(f"{directory / CONFIG_FILE}: damaged: it does not list {file.name}; copy the model again")
     return configuration
 
 
@@ -222,18 +222,18 @@ def read_sealed(directory: Path, name: str) -> dict[str, Any]:
     try:
         configuration, version = _parse(file)
     except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise DamagedError(f"{file}: damaged: {error}; copy the model anew") from None
+        raise DamagedError(f"{file}: damaged: {error}; copy the model again") from None
     if version > FORMAT_VERSION:
         raise ModelError(f"{file}: format version {version}, but this nmt reads up to {FORMAT_VERSION}; update nmt")
     for key in ("files", _OWN_DIGEST):
         if key not in configuration and (key == "files" or version > 1):
             raise DamagedError(
-                f"{file}: damaged: format version {version} has a '{key}', but none is here; copy it anew"
+                f"{file}: damaged: format version {version} has a '{key}', but none is here; copy it again"
             )
     own_digest = content_digest(configuration)
     if configuration.get(_OWN_DIGEST, own_digest) != own_digest:
         raise DamagedError(
-            f"{file}: damaged: its content is not what was saved; copy it anew (to change settings, use --set)"
+            f"{file}: damaged: its content is not what was saved; copy it again (to change settings, use --set)"
         )
     for other, digest in configuration["files"].items():
         _check_file(directory, other, digest, name)

@@ -44,7 +44,7 @@ class SegmentationSampler:
         while start < len(ids) and ids[start] in self._table.controls:
             start += 1
         sampled = list(ids[:start])
-        # protected symbols stay whole; the text between them is cut anew
+        # protected symbols stay whole; the text between them is cut again
         for is_protected, group in groupby(ids[start:], self._table.protected.__contains__):
             run = list(group)
             sampled += run if is_protected else self._sampled(run, draw)

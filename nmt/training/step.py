@@ -240,7 +240,7 @@ def replicate(objective: Objective, device: torch.device) -> DistributedDataPara
     replica = DistributedDataParallel(objective, gradient_as_bucket_view=True)
     # the only buffers are sinusoids, of different lengths on different ranks; torch is renaming the argument for this
     replica.broadcast_buffers = False
-    # After its first pass DDP orders its gradient buckets anew, which changes rounding. With that pass made here, the
+    # After its first pass DDP orders its gradient buckets again, which changes rounding. With that pass made here, the
     # first update of a resumed run equals the same update of an uninterrupted run.
     loss, _ = replica(dummy_batch().to(device))
     loss.backward()

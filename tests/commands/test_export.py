@@ -364,7 +364,7 @@ class TestTranslate:
         with pytest.raises(DamagedError, match=r"model\.bin: damaged"):
             Translator.load(tmp_path, ONE_THREAD)
         (tmp_path / "nmt.json").write_text('{"format_version": 1, "files": {}}')
-        with pytest.raises(ModelError, match=r"nmt\.json: cannot read it: 'format'; export the model anew"):
+        with pytest.raises(ModelError, match=r"nmt\.json: cannot read it: 'format'; export the model again"):
             Translator.load(tmp_path, ONE_THREAD)
 
     def test_export_and_translate_commands(self, saved: Path, tmp_path: Path) -> None:

@@ -396,7 +396,7 @@ def test_damaged_configuration_is_refused(saved: Path, content: str) -> None:
 
 def test_configuration_without_format_version_is_refused(saved: Path) -> None:
     (saved / "config.json").write_text("[]")
-    with pytest.raises(ModelError, match=r"config\.json: damaged: it has no format_version; copy the model anew"):
+    with pytest.raises(ModelError, match=r"config\.json: damaged: it has no format_version; copy the model again"):
         load_model(saved, CPU)
 
 

@@ -42,7 +42,7 @@ class _Tag(NamedTuple):
 
 
 class RestoredLine(NamedTuple):
-    """A translation with the tags of its line, and whether tags were lost and placed anew."""
+    """A translation with the tags of its line, and whether tags were lost and placed by another rule."""
 
     text: str
     tags_lost: bool = False
