@@ -47,6 +47,8 @@ from nmt.text.preparing.tokenizer_training import initial_tokenizers
 from nmt.text.preparing.work_directory import open_work_directory, work_directory
 from nmt.text.tokenizer import Tokenizers
 
+_WIDE_COLUMNS, _COLUMNS = 2, 4
+"""Corpora in a table of 80 characters: with the meanings of the rules, and with their names only."""
 _ESTIMATED = "it counts tokens, and a dry run makes no tokenizer; by their characters, it removes about {}"
 
 
@@ -269,7 +271,14 @@ def _report(manifest: Manifest, console: Console) -> None:
 
 def show_audit(audit: Audit, console: Console) -> None:
     """Show how many pairs each rule removed from each corpus, and what is unusual about the corpora."""
-    console.table("", ["", *(corpus.name for corpus in audit.corpora)], count_rows(audit.corpora))
+    rows, headers = count_rows(audit.corpora), [corpus.name.replace(": ", ":\n", 1) for corpus in audit.corpora]
+    if len(headers) > _WIDE_COLUMNS:  # labels with the meaning of each rule would leave no room for the columns
+        console.info("\n".join(corpus.name for corpus in audit.corpora))
+        rows = [[row[0].partition(":")[0], *row[1:]] for row in rows]
+        headers = [corpus.name.partition(":")[0].removeprefix("data.") for corpus in audit.corpora]
+    for start in range(0, len(headers), _COLUMNS):
+        shown = slice(start, start + _COLUMNS)
+        console.table("", ["", *headers[shown]], [[row[0], *row[1:][shown]] for row in rows])
     for finding in audit.findings:
         show = console.info if finding.severity == "note" else console.warn
         show("\n    ".join([f"{finding.corpus}: {finding.text}", *finding.examples]))

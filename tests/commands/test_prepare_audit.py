@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nmt.commands.prepare import dry_run, prepare
+from nmt.commands.prepare import dry_run, prepare, show_audit
 from nmt.config import Recipe, load_recipe
 from nmt.errors import ConfigError
 from nmt.system.console import Console, counted
-from nmt.text.auditing.audit import Audit
+from nmt.text.auditing.audit import Audit, CorpusAudit
 from nmt.text.filters import RULES, wrong_language
 from tests.builders import run_command, write_tsv
 
@@ -274,3 +274,16 @@ def test_audit_of_an_older_corpus_is_none(tmp_path: Path) -> None:
     assert Audit.read(tmp_path) is None
     (tmp_path / "audit.json").write_text(json.dumps({"corpora": 3}))
     assert Audit.read(tmp_path) is None
+
+
+@pytest.mark.parametrize("corpora", [2, 7])
+def test_table_of_several_corpora_has_a_line_for_each_rule(corpora: int, capsys: pytest.CaptureFixture[str]) -> None:
+    removed = {"copy": 12_345, "leak": 65_432}
+    names = [f"data.train.{number}: a-long-file-name.{number}.tsv.gz" for number in range(corpora)]
+    audits = tuple(CorpusAudit(name, "train", 1_000_000, 922_223, removed, {}) for name in names)
+    show_audit(Audit(audits, (), (), {}), Console())
+    lines = capsys.readouterr().err.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert sum(line.split()[0].removesuffix(":") in RULES for line in lines) == 2 * -(-corpora // 4)
+    assert sum(line.count("65,432 (6.54%)") for line in lines) == corpora
+    assert sum(name.split()[-1] in " ".join(lines) for name in names) == corpora
