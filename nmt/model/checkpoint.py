@@ -207,7 +207,7 @@ def read_configuration(directory: Path) -> dict[str, Any]:
     configuration = read_sealed(directory, CONFIG_FILE)
     for file in (directory / WEIGHTS_FILE, *tokenizer_files(directory)):
         if file.name not in configuration["files"]:
-            raise DamagedError(f"{directory / CONFIG_FILE}: damaged: it does not list {file.name}; copy the model again")
+            raise DamagedError(f"{directory / CONFIG_FILE}: damaged: it does not list {file.name}; copy it again")
     return configuration
 
 

@@ -317,7 +317,7 @@ class TestEngine:
 
     def test_missing_devices_are_refused(self, exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("ctranslate2.get_cuda_device_count", lambda: 0)
-        with pytest.raises(ConfigError, match=r"runtime\.device: found cuda, but CTranslate2 sees no GPU"):
+        with pytest.raises(ConfigError, match=r"runtime\.device: found cuda, but CTranslate2 finds no GPU"):
             open_in_ctranslate2(exported, RuntimeSettings(device="cuda"))
         with pytest.raises(ConfigError, match=r"runtime\.device: found mps"):
             open_in_ctranslate2(exported, RuntimeSettings(device="mps"))
