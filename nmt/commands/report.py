@@ -7,7 +7,7 @@ from pathlib import Path
 from nmt.commands.score import read_parallel, read_text
 from nmt.errors import ConfigError, DataError, NMTError
 from nmt.report.comparison_section import comparison_section
-from nmt.report.data_section import data_section
+from nmt.report.corpus_section import corpus_section
 from nmt.report.page import Section, render_page
 from nmt.report.quality_section import TranslatedText, quality_section
 from nmt.report.run_records import RunRecords, read_run
@@ -85,7 +85,7 @@ def _sections(request: ReportRequest, run: RunRecords, console: Console) -> list
     if other is not None and other.path.resolve() == run.path.resolve():
         raise ConfigError(f"--compare {request.compare}: it is the same run; name another one")
     count = _VALIDATION_LINES if request.validation_lines is None else request.validation_lines
-    sections = [run_section(run), data_section(run)]
+    sections = [run_section(run), corpus_section(run)]
     texts, problems = run_texts(run, count, console.info)
     for problem in problems:
         console.warn(problem)

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from nmt.errors import DataError
-from nmt.report import data_section as module
-from nmt.report.data_section import data_section
+from nmt.report import corpus_section as module
+from nmt.report.corpus_section import corpus_section
 from nmt.report.run_records import RunRecords, read_run
 from nmt.text.manifest import Manifest
 from nmt.text.prepared import PreparedCorpus
@@ -38,7 +38,7 @@ def cells(html: str, name: str) -> list[str]:
 def test_counts_equal_those_of_the_texts(run: RunRecords, texts: Path) -> None:
     pairs = [line.split("\t") for line in (texts / "train.tsv").read_text().splitlines()]
     distinct = len({tuple(pair) for pair in pairs})
-    section = data_section(run)
+    section = corpus_section(run)
     assert cells(section.html, "read") == ["", str(len(pairs)), "6"]
     assert cells(section.html, "kept")[1] == str(distinct)
     assert cells(section.html, "dropped: duplicate")[1] == str(len(pairs) - distinct)
@@ -49,7 +49,7 @@ def test_lengths_and_pieces_equal_a_count_by_hand(run: RunRecords) -> None:
     corpus = PreparedCorpus.open(run.path / "prepared")
     sentences = [corpus.train.source[i].tolist() for i in range(len(corpus.train))]
     used = Counter(piece for sentence in sentences for piece in sentence)
-    section = data_section(run)
+    section = corpus_section(run)
     assert cells(section.html, "pieces that occur")[0] == str(len(used))
     assert cells(section.html, "pieces that occur 10 times or more")[0] == str(sum(n >= 10 for n in used.values()))
     words = [len(corpus.tokenizers.source.decode(sentence).split()) for sentence in sentences]
@@ -68,9 +68,9 @@ def test_lengths_and_pieces_equal_a_count_by_hand(run: RunRecords) -> None:
 def test_large_corpus_is_sampled_always_in_the_same_way(run: RunRecords, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PAIRS_MEASURED", 50)
     monkeypatch.setattr(module, "SENTENCES_READ", 20)
-    section = data_section(run)
+    section = corpus_section(run)
     assert re.search(r"a sample of 50 of \d+ pairs; words are counted in 17 sentences", section.html)
-    assert section == data_section(run)
+    assert section == corpus_section(run)
 
 
 def as_version_1(directory: Path) -> None:
@@ -87,9 +87,9 @@ def as_version_1(directory: Path) -> None:
 
 
 def test_corpus_of_the_first_format_has_its_counts_and_charts(run: RunRecords) -> None:
-    before = data_section(run)
+    before = corpus_section(run)
     as_version_1(run.path / "prepared")
-    section = data_section(run)
+    section = corpus_section(run)
     assert section.charts == before.charts
     assert cells(section.html, "dropped: duplicate")[1] == cells(before.html, "dropped: duplicate")[1]
     assert "has no audit.json, as older ones: it records no removed pairs and no findings" in section.html
@@ -102,14 +102,14 @@ def test_pieces_of_chinese_are_counted_for_each_character(run: RunRecords, monke
     manifest = Manifest.read(directory)
     languages = {"source": "en", "target": "zh-CN"}
     replace(manifest, settings={**manifest.settings, "languages": languages}).write(directory)
-    assert cells(data_section(run).html, "pieces")[1].endswith(" a character")
+    assert cells(corpus_section(run).html, "pieces")[1].endswith(" a character")
 
 
 def test_overlaps_with_held_out_text_are_shown(run: RunRecords) -> None:
     directory = run.path / "prepared"
     overlap = Overlap("test", "training", sentences=10, sources=5, pairs=1, examples=("<b>",))
     replace(Manifest.read(directory), overlaps=(overlap,)).write(directory)
-    html = data_section(run).html
+    html = corpus_section(run).html
     assert "5 of 10 test sentences (50.0%) are also in the training text" in html
     assert "&lt;b&gt;" in html
 
@@ -139,7 +139,7 @@ def damage_tokens(prepared: Path) -> None:
 )
 def test_corpus_that_is_gone_or_damaged_is_named(run: RunRecords, damage: object) -> None:
     damage(run.path / "prepared")  # type: ignore[operator]
-    section = data_section(run)
+    section = corpus_section(run)
     assert section.html.startswith('<p class="warning">The prepared corpus of this run cannot be read')
     assert section.charts == {}
     assert str(run.path / "prepared") in unescape(section.html)
@@ -149,4 +149,4 @@ def test_corpus_beside_the_run_is_found_when_the_run_was_moved(run: RunRecords, 
     """The recipe of a run holds absolute paths of the machine on which it was trained."""
     moved = tmp_path / "elsewhere"
     run.path.rename(moved)
-    assert "Pairs kept" in data_section(read_run(moved)).html
+    assert "Pairs kept" in corpus_section(read_run(moved)).html

@@ -27,7 +27,7 @@ _RARE = 10
 """A piece that occurs less often is hardly trained."""
 
 
-def data_section(run: RunRecords) -> Section:
+def corpus_section(run: RunRecords) -> Section:
     """Return the section of the prepared corpus of a run; it states the reason if the corpus cannot be read."""
     directory = run.prepared
     try:
