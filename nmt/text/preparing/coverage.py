@@ -31,16 +31,17 @@ def misfits(recipe: Recipe, manifest: Manifest, tokenizers: Tokenizers) -> Itera
     train = manifest.train
     sides = (("source", train.source, tokenizers.source), ("target", train.target, tokenizers.target))
     for index, (name, counts, tokenizer) in enumerate(sides):
-        if counts.missing_share > _MOST:
-            missing = Counter[str]()
-            for corpus in recipe.data.train:
-                pairs = read_pairs(corpus, recipe.languages_of(corpus))
-                for pair in islice(pairs, _PAIRS_READ // len(recipe.data.train)):
-                    missing.update(tokenizer.missing_characters((pair.source, pair.target)[index]))
-            shown = " ".join(character for character, _ in missing.most_common(_CHARACTERS_SHOWN))
-            spelled = "bytes, which makes its sentences long" if tokenizer.table.bytes else "<unk>, and so lost"
-            yield (
-                f"train.init_from: its tokenizer has no piece for {counts.missing_share:.1%} of the characters of the "
-                f"{name} text; they become {spelled}. {len(missing):,} different ones in the first pairs, most often "
-                f"{shown}. Train a model of its own for this text, or start from one trained on such text"
-            )
+        if counts.missing_share <= _MOST:
+            continue
+        missing = Counter[str]()
+        for corpus in recipe.data.train:
+            pairs = read_pairs(corpus, recipe.languages_of(corpus))
+            for pair in islice(pairs, _PAIRS_READ // len(recipe.data.train)):
+                missing.update(tokenizer.missing_characters((pair.source, pair.target)[index]))
+        shown = " ".join(character for character, _ in missing.most_common(_CHARACTERS_SHOWN))
+        spelled = "bytes, which makes its sentences long" if tokenizer.table.bytes else "<unk>, and so lost"
+        yield (
+            f"train.init_from: its tokenizer has no piece for {counts.missing_share:.1%} of the characters of the "
+            f"{name} text; they become {spelled}. {len(missing):,} different ones in the first pairs, most often "
+            f"{shown}. Train a model of its own for this text, or start from one trained on such text"
+        )

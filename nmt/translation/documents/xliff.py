@@ -76,22 +76,26 @@ def read_xliff(content: Content, source_language: str, target_language: str) -> 
     edits: list[Edit] = []
     slots: list[Slot] = []
     for element in elements:
-        names = {"file": ("source-language", "target-language"), "xliff": ("srcLang", "trgLang")}.get(element.name)
-        if names and names[0] in element.attributes:
-            for name, language in zip(names, (source_language, target_language), strict=True):
-                stated = element.attributes.get(name, language)
-                if primary_code(stated) != primary_code(language):
-                    raise content.error(
-                        element.start,
-                        f'{name}="{stated}", but the model translates {source_language} to {target_language}',
-                    )
-            if names[1] not in element.attributes:
-                found = re.compile(rf"\s{names[0]}\s*=\s*(?:\"[^\"]*\"|'[^']*')").search(content.text, element.start)
-                assert found is not None
-                edits.append(Edit(found.end(), found.end(), f' {names[1]}="{target_language}"'))
+        edits += _language_edits(content, element, (source_language, target_language))
         if element.name in ("trans-unit", "segment") and element.inherited("translate") != "no":
             slots += _slots(content, element, edits)
     return Document(content, slots, edits)
+
+
+def _language_edits(content: Content, element: _Element, languages: tuple[str, str]) -> Iterator[Edit]:
+    """Yield the edit that states the target language where it is missing. Raises DataError for other languages."""
+    names = {"file": ("source-language", "target-language"), "xliff": ("srcLang", "trgLang")}.get(element.name)
+    if names is None or names[0] not in element.attributes:
+        return
+    for name, language in zip(names, languages, strict=True):
+        stated = element.attributes.get(name, language)
+        if primary_code(stated) != primary_code(language):
+            message = f'{name}="{stated}", but the model translates {languages[0]} to {languages[1]}'
+            raise content.error(element.start, message)
+    if names[1] not in element.attributes:
+        found = re.compile(rf"\s{names[0]}\s*=\s*(?:\"[^\"]*\"|'[^']*')").search(content.text, element.start)
+        assert found is not None
+        yield Edit(found.end(), found.end(), f' {names[1]}="{languages[1]}"')
 
 
 def _check(content: Content) -> None:
