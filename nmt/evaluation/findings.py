@@ -16,7 +16,7 @@ from nmt.text.han_variants import simplified_only, traditional_only
 from nmt.text.languages import HAN, KANA, SCRIPTS, TargetLanguage, script_of
 from nmt.text.normalize import normalize
 from nmt.text.numerals import lost_numbers
-from nmt.text.protection import compare, items
+from nmt.text.protection import compare, without_items
 from nmt.text.words import words
 
 Kind = Literal["empty", "copy", "repetition", "script", "variant", "number", "placeholder", "punctuation"]
@@ -127,7 +127,7 @@ def _copy(line: _Line) -> str:
         return ""
     if any(reference.casefold() == line.text.casefold() for reference in line.references):
         return ""
-    letters = re.findall(r"[^\W\d_]{2,}", _without_items(line.text))
+    letters = re.findall(r"[^\W\d_]{2,}", without_items(line.text))
     has_sentence = len(letters) > 2 and any(word.islower() for word in letters)
     return "equals the source" if has_sentence or (line.references and letters) else ""
 
@@ -162,7 +162,7 @@ def _script(line: _Line, expected: str | None) -> str:
     """Letters of a script that neither the language nor the other lines have; or none of the language's script."""
     if expected is None:
         return ""
-    text = _without_items(line.text)
+    text = without_items(line.text)
     known = {character for other in line.others for character in other}
     allowed = {"Latin", "Greek", expected} | ({"Han", "Kana"} if expected == "Japanese" else set())
     foreign = [
@@ -239,11 +239,5 @@ def _difference(missing: Counter[str], added: Counter[str]) -> str:
 
 def _punctuation(line: _Line) -> str:
     """ASCII marks beside Han, unless a reference has such marks too; brackets and quotes are a matter of style."""
-    marks = _ASCII_MARK.findall(_without_items(line.text))
+    marks = _ASCII_MARK.findall(without_items(line.text))
     return "".join(dict.fromkeys(marks)) if marks and not any(map(_ASCII_MARK.search, line.references)) else ""
-
-
-def _without_items(line: str) -> str:
-    for item in reversed(items(line)):
-        line = f"{line[: item.start]} {line[item.end :]}"
-    return line

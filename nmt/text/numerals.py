@@ -12,7 +12,7 @@ from collections import Counter
 from decimal import Decimal
 
 from nmt.text.normalize import normalize
-from nmt.text.protection import items
+from nmt.text.protection import without_items
 
 # possessive, and from the start of a run: otherwise long runs take quadratic time
 _NUMBER = re.compile(r"(?<!\d)(?<!\d[.,'’，])(?:\d{1,3}(?:[ \u202f]\d{3})++(?!\d)|\d++(?:[.,'’，]\d++)*+)")
@@ -51,11 +51,11 @@ def lost_numbers(source: str, text: str) -> list[str]:
     numerals, or, roughly, in English or Italian words; it is lost if it has a magnitude of another value there (20
     billion, 20亿). Numbers inside protected items are not compared.
     """
-    line = _without_items(normalize(source))
+    line = without_items(normalize(source), " ; ")
     required = _NUMBER.findall(line)
     if not required:
         return []
-    text = _without_items(text)
+    text = without_items(text, " ; ")
     found, lost = Counter(map(_digits, _NUMBER.findall(text))), []
     for number in required:
         digits = _digits(number)
@@ -177,12 +177,6 @@ def _roman(number: int) -> str:
         numeral += letters * (number // value)
         number %= value
     return numeral
-
-
-def _without_items(line: str) -> str:
-    for item in reversed(items(line)):
-        line = f"{line[: item.start]} ; {line[item.end :]}"
-    return line
 
 
 def _is_large(digits: str) -> bool:

@@ -60,6 +60,13 @@ def items(line: str) -> list[Item]:
     return [Item(found[0], found.lastgroup, *found.span()) for found in _ITEM.finditer(line)]  # type: ignore[arg-type]
 
 
+def without_items(line: str, substitute: str = " ") -> str:
+    """Return a normalized line with a substitute in place of each protected item."""
+    for item in reversed(items(line)):
+        line = f"{line[: item.start]}{substitute}{line[item.end :]}"
+    return line
+
+
 def compare(source: str, text: str) -> ContentDiff:
     """Return the items that a translation of a line lacks, and those that it has too often."""
     in_source, in_text = items(normalize(source)), items(text)
