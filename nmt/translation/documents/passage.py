@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from nmt.decoding.alignment import Links, joined_links
 from nmt.text.normalize import normalize
-from nmt.text.protection import items
+from nmt.text.protection import without_items
 from nmt.text.segment import join_segments, sentences
 from nmt.translation.documents.icu import escaped, is_complex_message, message_parts
 from nmt.translation.documents.markup import MarkedLine, RestoredLine
@@ -100,9 +100,4 @@ def _lines(text: str) -> list[str | MarkedLine]:
 
 def _has_words(line: str) -> bool:
     """Whether a line has a letter outside of URLs, placeholders and tags."""
-    line = normalize(line)
-    start, outside = 0, []
-    for item in items(line):
-        outside.append(line[start : item.start])
-        start = item.end
-    return any(map(str.isalpha, "".join([*outside, line[start:]])))
+    return any(map(str.isalpha, without_items(normalize(line))))
