@@ -38,6 +38,8 @@ def initial_model(recipe: Recipe, tokenizers: Tokenizers, pretrained: bool = Tru
 
 def check_freeze(recipe: Recipe) -> None:
     """Raise SettingError as `freeze` does, without allocating the model: names do not depend on the vocabulary."""
+    if not recipe.train.freeze:
+        return  # the first tensor on the device "meta" takes a second
     with torch.device("meta"):
         freeze(Transformer(recipe.model, 32, 32), recipe.train.freeze)
 
