@@ -32,9 +32,9 @@ def corpus_drawings(corpus: PreparedCorpus, budget: int, fonts: LabelFonts) -> l
 def pieces_of_masks(corpus: PreparedCorpus) -> list[str]:
     """Return the pieces that the figure of the masks shows."""
     batches = batches_of_short_pairs(corpus) or ()
-    sides = [(batch.source, corpus.tokenizers.source) for batch in batches]
-    sides += [(batch.target_in, corpus.tokenizers.target) for batch in batches]
-    return [tokenizer.pieces[token] for ids, tokenizer in sides for token in set(ids.flatten().tolist())]
+    sides = [(batch.source, corpus.tokenizers.source.pieces) for batch in batches]
+    sides += [(batch.target_in, corpus.tokenizers.target.pieces) for batch in batches]
+    return [pieces[token] for ids, pieces in sides for token in set(ids.flatten().tolist())]
 
 
 def batches_of_short_pairs(corpus: PreparedCorpus) -> tuple[Group, Group] | None:
@@ -54,9 +54,10 @@ def batches_of_short_pairs(corpus: PreparedCorpus) -> tuple[Group, Group] | None
 
 def masks(corpus: PreparedCorpus, batches: tuple[Group, Group], fonts: LabelFonts) -> Drawing:
     """Draw which tokens of two batches are padding, and which target tokens each target token attends to."""
-    target = corpus.tokenizers.target
-    longest = max(batches[0].target_in.tolist(), key=lambda ids: sum(token != target.pad_id for token in ids))
-    pieces = [fonts.label(target.pieces[token]) for token in longest if token != target.pad_id]
+    source_pieces, target_pieces = corpus.tokenizers.source.pieces, corpus.tokenizers.target.pieces
+    padding = corpus.tokenizers.target.pad_id
+    longest = max(batches[0].target_in.tolist(), key=lambda ids: sum(token != padding for token in ids))
+    pieces = [fonts.label(target_pieces[token]) for token in longest if token != padding]
     figure = new_figure(7.2)
     panels = figure.subplot_mosaic([["random", "random"], ["group", "causal"]], width_ratios=(1.25, 1))
     for name, batch in zip(("random", "group"), batches, strict=True):
@@ -69,8 +70,8 @@ def masks(corpus: PreparedCorpus, batches: tuple[Group, Group], fonts: LabelFont
         panels[name].set_yticks(range(len(visible)), [str(number) for number in range(1, len(visible) + 1)])
     for row, sentence in enumerate(batches[0].source.tolist()):
         for column, token in enumerate(sentence):
-            if token != corpus.tokenizers.source.pad_id:
-                label = fonts.label(corpus.tokenizers.source.pieces[token].replace("▁", ""))
+            if token != padding:
+                label = fonts.label(source_pieces[token].replace("▁", ""))
                 panels["random"].text(column, row, label, ha="center", va="center", color="white", fontsize=7)
     heat_map(panels["causal"], visible_target(len(pieces)), pieces, pieces).set_cmap(_VISIBLE)
     panels["causal"].set(title="Causal mask", xlabel="key: target token", ylabel="query: target token")

@@ -90,6 +90,7 @@ def write_drawing(drawing: Drawing, directory: Path) -> None:
     """Write NAME.png and NAME.svg."""
     pixels = io.BytesIO()
     drawing.figure.savefig(pixels, format="png")
+    drawing.figure.set_layout_engine("none")  # keeps the layout, which takes most of the time
     with Image.open(pixels) as image:
         # 256 colours suffice for lines, text and one colour map, in a third of the bytes
         image.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(
