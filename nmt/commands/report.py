@@ -6,10 +6,11 @@ from pathlib import Path
 
 from nmt.commands.score import read_parallel, read_text
 from nmt.errors import ConfigError, DataError, NMTError
+from nmt.report.charts import chart_script
 from nmt.report.comparison_section import comparison_section
 from nmt.report.corpus_section import corpus_section
 from nmt.report.page import Section, render_page
-from nmt.report.quality_section import TranslatedText, quality_section
+from nmt.report.quality_section import METRICS, TranslatedText, quality_section
 from nmt.report.run_records import RunRecords, read_run
 from nmt.report.run_texts import common_texts, run_texts, training_frequencies
 from nmt.system.console import Console
@@ -50,6 +51,9 @@ class ReportRequest:
             raise ConfigError(
                 "--source: the source of a run is known; it belongs to files of translations, as --reference"
             )
+        for path in (self.run, self.compare):
+            if self.reference is None and path is not None and path.is_file():
+                raise ConfigError(f"{path}: it is a file, not a run; a report of translations needs --reference FILE")
         for option, given in (("--line", self.lines), ("--validation-lines", self.validation_lines is not None)):
             if self.reference is not None and given:
                 raise ConfigError(f"{option}: it is for runs, and would have no effect on files; leave it out")
@@ -62,20 +66,24 @@ class ReportRequest:
 def report(request: ReportRequest, console: Console) -> None:
     """Write the page of a run, or of files of translations. Raises NMTError."""
     request.check()
+    chart_script()  # raises ConfigError before the work
+    glossary = request.read_glossary()
     if request.reference is not None:
         text = _text_of_files(request, request.reference)
-        title, sections = " and ".join(text.systems), [quality_section([text])]
-        if request.compare is not None:
-            sections.insert(0, comparison_section([text], glossary=request.read_glossary()))
+        _measure([text], console)
+        title = " and ".join(text.systems)
+        with console.status("describing the translations"):
+            sections = [] if request.compare is None else [comparison_section([text], glossary=glossary)]
+            sections.append(quality_section([text]))
     else:
         run = read_run(request.run)
-        title, sections = run.name, _sections(request, run, console)
+        title, sections = run.name, _sections(request, run, glossary, console)
     page = render_page(title, sections, console.warn)
     write_output(request.output, page)
     console.info(f"wrote {request.output}")
 
 
-def _sections(request: ReportRequest, run: RunRecords, console: Console) -> list[Section]:
+def _sections(request: ReportRequest, run: RunRecords, glossary: Glossary | None, console: Console) -> list[Section]:
     from nmt.report.run_section import run_section  # needs torch, which pages of files do not
     from nmt.report.sentences import check_lines
 
@@ -89,14 +97,25 @@ def _sections(request: ReportRequest, run: RunRecords, console: Console) -> list
     texts, problems = run_texts(run, count, console.info)
     for problem in problems:
         console.warn(problem)
+    _measure(texts, console)
     sections.append(quality_section(texts, problems))
     if other is not None:
         others, more = run_texts(other, count, console.info)
         names = (run.name, other.name) if run.name != other.name else (str(run.path), str(other.path))
         common, missing = common_texts(texts, others, names)
+        _measure(common, console)
         frequencies, remarks = training_frequencies(run.recipe), [*problems, *more, *missing]
-        sections.append(comparison_section(common, frequencies, remarks, request.read_glossary()))
+        sections.append(comparison_section(common, frequencies, remarks, glossary))
     return sections + _sentence_sections(request, run)
+
+
+def _measure(texts: Sequence[TranslatedText], console: Console) -> None:
+    """Compute the scores of all systems, which takes most of the time for texts of many lines."""
+    total = sum(len(text.reference) * len(text.systems) * len(METRICS) for text in texts)
+    with console.progress("scoring", total, "lines") as advance:
+        for text in texts:
+            for name in text.systems:
+                text.measured(name, advance)
 
 
 def _sentence_sections(request: ReportRequest, run: RunRecords) -> list[Section]:
@@ -127,5 +146,4 @@ def _text_of_files(request: ReportRequest, reference: Path) -> TranslatedText:
     source = None if request.source is None else read_parallel(request.source, request.run, translations)
     systems = dict(zip(names, (translations, *(others[file] for file in files[1:])), strict=True))
     language = detect_language(others[reference])
-    text = TranslatedText("text", "Text", ("", language.code), language, others[reference], systems, source)
-    return text.shortened()
+    return TranslatedText("text", "Text", ("", language.code), language, others[reference], systems, source)

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from nmt.evaluation.buckets import content_buckets, rarity_buckets
-from nmt.evaluation.findings import KINDS, diagnose
+from nmt.evaluation.findings import KINDS
+from nmt.evaluation.metrics import RESAMPLES, Score
 from nmt.evaluation.significance import Comparison, compare
 from nmt.evaluation.word_counts import NgramCount, count_words, distinctive_ngrams, word_accuracy, word_list
 from nmt.report.charts import Chart, bar_chart, histogram
@@ -23,6 +24,7 @@ from nmt.text.normalize import normalize
 
 _SHOWN = 10
 _NGRAMS = 15
+_RIGHT = "Right are those that the reference of the same line has too."
 _EQUAL = 0.5
 """Points of chrF: a line of a smaller difference is equally good."""
 
@@ -60,18 +62,11 @@ def _scores_html(text: TranslatedText) -> str:
     """Return the scores with their significance, the number of lines won, and the faults of both systems."""
     first, second = text.systems
     comparisons = list(map(compare, text.measured(first), text.measured(second)))
-    rows = [
-        (
-            one.name,
-            f"{one.value:.2f}",
-            f"{one.baseline:.2f}",
-            f"{one.difference:+.2f}",
-            f"{one.p_value:.3f}",
-            _winner(one, first, second),
-        )
-        for one in comparisons
-    ]
-    head = ("metric", first, second, "difference", "p", "significantly better")
+    rows = []
+    for metric, one in enumerate(comparisons):
+        values = [_with_interval(text.measured(name)[metric].score(RESAMPLES)) for name in text.systems]
+        rows.append((one.name, *values, f"{one.difference:+.2f}", f"{one.p_value:.3f}"))
+    head = ("metric", first, second, "difference", "p")
     differences = _line_differences(text)
     won, lost = (int((sign * differences > _EQUAL).sum()) for sign in (1, -1))
     facts = [
@@ -81,14 +76,12 @@ def _scores_html(text: TranslatedText) -> str:
         ("equal lines", f"{len(differences) - won - lost:,}", f"within {_EQUAL} chrF"),
         ("identical lines", f"{sum(map(str.__eq__, *text.systems.values())):,}", ""),
     ]
-    faults = [
-        Counter(one.kind for one in diagnose(lines, text.language, [text.reference], text.source))
-        for lines in text.systems.values()
-    ]
+    faults = [Counter(one.kind for one in text.diagnosed(name)) for name in text.systems]
     found = [
         (kind, faults[0][kind], faults[1][kind], KINDS[kind]) for kind in KINDS if any(one[kind] for one in faults)
     ]
-    html = table(head, rows, "Paired bootstrap resampling; a p below 0.05 is significant.")
+    caption = "95 % intervals by bootstrap resampling; p by paired bootstrap resampling, below 0.05 significant."
+    html = f"{_verdicts_html(comparisons, first, second)}{table(head, rows, caption)}"
     signatures = "".join(f"<li>{escape(one.name)}: <code>{escape(one.signature)}</code></li>" for one in comparisons)
     html += f"<ul>{signatures}</ul>{definitions(facts)}"
     if found:
@@ -96,8 +89,20 @@ def _scores_html(text: TranslatedText) -> str:
     return html
 
 
-def _winner(one: Comparison, first: str, second: str) -> str:
-    return {"better": first, "worse": second}.get(one.verdict, "neither")
+def _verdicts_html(comparisons: Sequence[Comparison], first: str, second: str) -> str:
+    """Return who is better by which metrics, in words."""
+    verdicts = {"better": f"{first} is significantly better", "worse": f"{second} is significantly better"}
+    metrics: dict[str, list[str]] = {}
+    for one in comparisons:
+        metrics.setdefault(verdicts.get(one.verdict, "No significant difference"), []).append(one.name)
+    sentences = (
+        f"<strong>{escape(text)}</strong> in {escape(' and '.join(names))}." for text, names in metrics.items()
+    )
+    return f"<p>{' '.join(sentences)}</p>"
+
+
+def _with_interval(score: Score) -> str:
+    return f"{score.value:.2f}" + (f" ± {score.confidence.margin:.2f}" if score.confidence else "")
 
 
 def _line_differences(text: TranslatedText) -> npt.NDArray[np.float64]:
@@ -176,7 +181,7 @@ def _words_html(text: TranslatedText) -> str:
 
     for name, ngrams in zip((first, second), preferred, strict=True):
         if ngrams:
-            html += table(head, [row(one) for one in ngrams], f"More often in {name}.")
+            html += table(head, [row(one) for one in ngrams], f"More often in {name}. {_RIGHT}")
     return html if any(preferred) else f"{html}<p>No word or phrase differs clearly in number.</p>"
 
 
@@ -187,23 +192,21 @@ def _sentences_html(text: TranslatedText) -> str:
     values = [text.measured(name)[-1].line_scores() for name in text.systems]
     scores = [f"chrF {one:.1f} and {two:.1f}" for one, two in zip(*values, strict=True)]
     order = np.argsort(-differences, kind="stable").tolist()
-    better = [index for index in order[:_SHOWN] if differences[index] > _EQUAL]
-    worse = [index for index in order[::-1][:_SHOWN] if differences[index] < -_EQUAL]
+    better = [index for index in order if differences[index] > _EQUAL]
+    worse = [index for index in order[::-1] if differences[index] < -_EQUAL]
     changed = _most_changed(text)
     html = (
         f"<h4>Sentences that differ most</h4><p class='muted'><del>Words of {escape(first)} that {escape(second)} "
         f"lacks</del>, and <ins>the reverse</ins>.</p>"
     )
-    for title, indices in (
-        (f"{first} is better", better),
-        (f"{second} is better", worse),
-        ("Most changed words", changed),
-    ):
+    for title, indices in ((f"{first} is better", better), (f"{second} is better", worse)):
         if indices:
-            lines = shown_lines(text, list(text.systems), indices, scores)
-            html += folded(
-                f"{title} ({len(lines)})", lines_html(lines, text.languages), is_open=title != "Most changed words"
-            )
+            lines = shown_lines(text, list(text.systems), indices[:_SHOWN], scores)
+            count = f"{len(lines)} of {len(indices):,}" if len(lines) < len(indices) else f"{len(lines)}"
+            html += folded(f"{title} ({count})", lines_html(lines, text.languages), is_open=True)
+    if changed:
+        lines = shown_lines(text, list(text.systems), changed, scores)
+        html += folded(f"Most changed words ({len(lines)})", lines_html(lines, text.languages))
     return html if better or worse or changed else f"{html}<p>The outputs are equally good.</p>"
 
 

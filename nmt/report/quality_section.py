@@ -1,7 +1,8 @@
 """The section Quality: scores of translated texts, best and worst sentences, faults."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from itertools import accumulate, islice
 
 from nmt.evaluation.buckets import Bucket, length_buckets, length_unit
 from nmt.evaluation.findings import KINDS, Finding, diagnose
@@ -9,17 +10,18 @@ from nmt.evaluation.metrics import RESAMPLES, Measurement, measure
 from nmt.report.charts import Chart, bar_chart
 from nmt.report.line_view import LEGEND, LineTexts, folded, lines_html
 from nmt.report.page import Section, definitions, escape, table
+from nmt.system.console import Advance, counted
 from nmt.text.languages import TargetLanguage
 
 METRICS = ("bleu", "chrf")
-MOST_LINES = 5000
-"""Lines of a text that the page describes: the bootstrap of sacreBLEU needs 70 MB for each 1,000 lines."""
 _SHOWN = 10
 """Best and worst sentences."""
 _EXAMPLES = 5
 """Sentences of each kind of fault."""
-_ALL = 300
-"""Sentences in the complete list."""
+_MOST_LISTED = 300
+"""Sentences in the list of all sentences."""
+_MOST_CHARACTERS = 200_000
+"""Characters in all these lists of a page, which takes about 10 bytes for one."""
 
 
 @dataclass(frozen=True)
@@ -41,28 +43,23 @@ class TranslatedText:
     """Which part of the text it is, and what translated it."""
     measurements: dict[str, list[Measurement]] = field(default_factory=dict, compare=False)
     """Of each system, in the order of `METRICS`; computed when they are needed."""
+    findings: dict[str, list[Finding]] = field(default_factory=dict, compare=False)
+    """The faults in the lines of each system; likewise."""
 
-    def shortened(self) -> "TranslatedText":
-        """Return the first `MOST_LINES` lines, with a note."""
-        if len(self.reference) <= MOST_LINES:
-            return self
-        note = f"the first of {len(self.reference):,}{', ' if self.note else ''}{self.note}"
-        return replace(
-            self,
-            reference=self.reference[:MOST_LINES],
-            systems={name: lines[:MOST_LINES] for name, lines in self.systems.items()},
-            source=None if self.source is None else self.source[:MOST_LINES],
-            note=note,
-            measurements={},
-        )
-
-    def measured(self, name: str) -> list[Measurement]:
-        """Return the statistics of a system under all metrics, computed once."""
+    def measured(self, name: str, advance: Advance = lambda lines: None) -> list[Measurement]:
+        """Return the statistics of a system under all metrics, computed once; `advance` as in `measure`."""
         if name not in self.measurements:
             self.measurements[name] = [
-                measure(metric, self.systems[name], [self.reference], self.language) for metric in METRICS
+                measure(metric, self.systems[name], [self.reference], self.language, advance=advance)
+                for metric in METRICS
             ]
         return self.measurements[name]
+
+    def diagnosed(self, name: str) -> list[Finding]:
+        """Return the faults in the lines of a system, computed once."""
+        if name not in self.findings:
+            self.findings[name] = diagnose(self.systems[name], self.language, [self.reference], self.source)
+        return self.findings[name]
 
     @property
     def measured_length(self) -> tuple[str, list[str]]:
@@ -71,15 +68,16 @@ class TranslatedText:
 
 
 def quality_section(texts: Sequence[TranslatedText], problems: Sequence[str] = ()) -> Section:
-    """Return the section of the first system of each text; problems are shown first."""
+    """Return the section of all systems of each text; problems are shown first."""
     html = "".join(f'<p class="warning">{escape(problem)}</p>' for problem in problems)
     if not texts and not problems:
         html = "<p>This run has no translated text: the recipe names neither a test nor a validation text.</p>"
     charts: dict[str, Chart] = {}
-    for text in texts:
-        content, chart = _text_html(text)
-        html += content
-        charts[f"{text.id}-length"] = chart
+    systems = [(text, name, number) for text in texts for number, name in enumerate(text.systems, start=1)]
+    for text, name, number in systems:
+        id_ = f"{text.id}-length" if number == 1 else f"{text.id}-length-{number}"
+        html += _system_html(text, name, id_, _MOST_CHARACTERS // len(systems))
+        charts[id_] = length_chart(text, [name], -1)
     return Section("quality", "Quality", html, charts, assets=("lines.css",))
 
 
@@ -126,13 +124,12 @@ def shown_lines(
     ]
 
 
-def _text_html(text: TranslatedText) -> tuple[str, Chart]:
-    """Return the HTML of one text with a place for its chart, and the chart."""
-    name = next(iter(text.systems))
+def _system_html(text: TranslatedText, name: str, chart: str, most_characters: int) -> str:
+    """Return the HTML of the translations of a text by one system, with a place for their chart."""
     measured = text.measured(name)
     scores = [one.score(RESAMPLES) for one in measured]
     by_line = measured[-1].line_scores()
-    findings = diagnose(text.systems[name], text.language, [text.reference], text.source)
+    findings = text.diagnosed(name)
     facts = [("lines", f"{len(by_line):,}", text.note)]
     for score in scores:
         assert score.confidence is not None
@@ -143,20 +140,29 @@ def _text_html(text: TranslatedText) -> tuple[str, Chart]:
     line_scores = [f"{scores[-1].name} {value:.1f}" for value in by_line]
     ordered = sorted(range(len(by_line)), key=lambda index: by_line[index])
     worst, best = ordered[:_SHOWN], ordered[_SHOWN:][-_SHOWN:][::-1]
+    listed = _listed(text, name, most_characters)
 
     def show(indices: Iterable[int]) -> str:
         return lines_html(shown_lines(text, [name], indices, line_scores, findings), text.languages)
 
-    html = f"<h3>{escape(text.title)}</h3>{definitions(facts)}<ul>{signatures}</ul>"
-    html += f'<div data-chart="{text.id}-length"></div>'
+    title = text.title if len(text.systems) == 1 else f"{text.title}: {name}"
+    html = f"<h3>{escape(title)}</h3>{definitions(facts)}<ul>{signatures}</ul>"
+    html += f'<div data-chart="{chart}"></div>'
     html += _findings_html(text, name, findings, line_scores)
-    html += f"<h4>Worst sentences</h4>{LEGEND}{show(worst)}"
+    html += f"<h4>Worst sentences</h4><p>The {counted(len(worst), 'line')} with the lowest {scores[-1].name}.</p>"
+    html += f"{LEGEND}{show(worst)}"
     if best:
         html += folded(f"Best sentences ({len(best)})", show(best))
-    count = f"{_ALL:,} of {len(by_line):,}" if len(by_line) > _ALL else f"{len(by_line):,}"
+    count = f"{listed}" if listed == len(by_line) else f"the first {listed:,} of {len(by_line):,}"
     html += f'<details class="screen-only"><summary>All sentences in order ({count})</summary>'
-    html += f"{show(range(min(_ALL, len(by_line))))}</details>"
-    return html, length_chart(text, [name], -1)
+    return f"{html}{show(range(listed))}</details>"
+
+
+def _listed(text: TranslatedText, name: str, most_characters: int) -> int:
+    """Return how many lines, at least one, are in the list of all sentences."""
+    sides = [text.reference, text.systems[name], *([] if text.source is None else [text.source])]
+    sizes = accumulate(sum(map(len, line)) for line in zip(*sides, strict=True))
+    return max(1, sum(1 for size in islice(sizes, _MOST_LISTED) if size <= most_characters))
 
 
 def _findings_html(text: TranslatedText, name: str, findings: Sequence[Finding], scores: Sequence[str]) -> str:

@@ -110,7 +110,7 @@ def _test_texts(run: RunRecords, recipe: Recipe) -> list[TranslatedText]:
     for corpus, pairs in zip(recipe.data.test, pairs_of, strict=True):
         own = list(islice(remaining, len(pairs)))
         note = "translated at the end of training"
-        texts.append(_text("Test text", run, recipe, corpus, (pairs, own), note).shortened())
+        texts.append(_text("Test text", run, recipe, corpus, (pairs, own), note))
     return texts
 
 

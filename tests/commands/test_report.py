@@ -48,6 +48,12 @@ def test_options_of_runs_are_refused_for_files(tmp_path: Path, option: str) -> N
     assert f"{option}: it is for runs, and would have no effect on files" in result.stderr
 
 
+def test_translations_without_a_reference_are_refused(tmp_path: Path) -> None:
+    result = run_command("report", write_lines(tmp_path / "text", "un gatto"), "-o", tmp_path / "page.html")
+    assert result.exit_code == 2
+    assert "it is a file, not a run; a report of translations needs --reference FILE" in result.stderr
+
+
 def test_folder_that_is_no_run_and_missing_library_are_errors(
     uninterrupted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

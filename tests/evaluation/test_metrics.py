@@ -142,6 +142,13 @@ def test_confidence_is_repeatable_and_in_the_signature() -> None:
     assert "bs:200|seed:12345" in first.signature
 
 
+def test_samples_of_many_lines_are_drawn_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = measure("chrf", HYPOTHESES * 20, [REFERENCES[::-1] * 10 + REFERENCES * 10], ITALIAN)
+    whole = measured.resampled(50)
+    monkeypatch.setattr("nmt.evaluation.metrics._DRAWN_AT_ONCE", 7 * len(measured.statistics))
+    assert measured.resampled(50).tolist() == whole.tolist()
+
+
 def test_interval_covers_samples_in_which_nothing_matches() -> None:
     """One line of four has matches, so that some bootstrap samples have none."""
     for metric in ("bleu", "chrf", "ter"):

@@ -24,10 +24,15 @@ def text_of(first: list[str], second: list[str], source: list[str] | None = SOUR
 
 def test_scores_and_winner() -> None:
     html = unescape(comparison_section([text_of(GOOD, BAD)]).html)
-    good, bad = (compute("chrf", lines, [REFERENCE], ITALIAN).value for lines in (GOOD, BAD))
-    assert (
-        f"<td>chrF2</td><td>{good:.2f}</td><td>{bad:.2f}</td><td>{good - bad:+.2f}</td><td>0.001</td><td>A</td>" in html
-    )
+    good, bad = (compute("chrf", lines, [REFERENCE], ITALIAN, resamples=1000) for lines in (GOOD, BAD))
+    assert good.confidence is not None
+    assert bad.confidence is not None
+    cells = [f"{one.value:.2f} ± {one.confidence.margin:.2f}" for one in (good, bad) if one.confidence]
+    cells = ["chrF2", *cells, f"{good.value - bad.value:+.2f}", "0.001"]
+    assert "".join(f"<td>{cell}</td>" for cell in cells) in html
+    assert "<strong>A is significantly better</strong> in BLEU and chrF2." in html
+    reverse = comparison_section([text_of(BAD, GOOD)]).html
+    assert "<strong>B is significantly better</strong> in BLEU and chrF2." in reverse
     assert "bs:1000|seed:12345" in html
     cards = re.findall(r"<dt>(.*?)</dt><dd>(\d+)", html.split("Sentences that differ most")[0])
     assert cards == [
@@ -41,7 +46,7 @@ def test_scores_and_winner() -> None:
 
 def test_equal_systems_have_no_winner() -> None:
     html = comparison_section([text_of(GOOD, list(GOOD))]).html
-    assert html.count("<td>neither</td>") == 2
+    assert "<strong>No significant difference</strong> in BLEU and chrF2." in html
     assert "No word or phrase differs" in html
     assert "The outputs are equally good." in html
 
@@ -65,10 +70,10 @@ def test_charts_compare_both_systems_by_group() -> None:
 
 def test_words_and_sentences_that_differ_are_shown() -> None:
     html = comparison_section([text_of(GOOD, BAD)]).html
-    assert "More often in A." in html
+    assert "More often in A. Right are" in html
     assert "<td>il gatto</td>" in html
     assert "<td>il cane</td>" in html
-    assert "A is better (10)" in html
+    assert "A is better (10 of 18)" in html
     assert "B is better (1)" in html
     better = html.split("B is better (1)</summary>")[1].split("</details>")[0]
     assert "line 19 ·" in better

@@ -1,11 +1,13 @@
 """The section Quality: scores equal to those of nmt score, the worst sentences first, counted faults."""
 
 import re
+from dataclasses import replace
 from html import unescape
 
 import pytest
 
 from nmt.evaluation.metrics import compute
+from nmt.report import quality_section as module
 from nmt.report.quality_section import TranslatedText, quality_section
 from nmt.text.languages import target_language
 
@@ -84,11 +86,21 @@ def test_missing_texts_are_explained() -> None:
     assert "This run has no" not in html
 
 
-def test_long_texts_are_shortened_with_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nmt.report.quality_section.MOST_LINES", 3)
-    whole = text_of(list(REFERENCE), list(REFERENCE))
-    part = whole.shortened()
-    assert part.reference == part.systems["demo"] == part.source == REFERENCE[:3]
-    assert part.note == "the first of 8, a note"
-    assert len(part.measured("demo")[0].statistics) == 3
-    assert part.shortened() is part
+def test_all_systems_of_a_text_are_described() -> None:
+    text = replace(text_of(list(REFERENCE)), systems={"A": list(REFERENCE), "B": ["x"] * 8})
+    section = quality_section([text])
+    assert re.findall("<h3>(.*?)</h3>", section.html) == ["Test text: A", "Test text: B"]
+    assert list(section.charts) == ["test-length", "test-length-2"]
+    assert all(f'<div data-chart="{name}"></div>' in section.html for name in section.charts)
+
+
+def test_list_of_all_sentences_is_limited_and_scores_are_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [*REFERENCE[:7], "otto"]
+    monkeypatch.setattr(module, "_MOST_LISTED", 3)
+    html = quality_section([text_of(lines)]).html
+    assert shown(html.split("All sentences in order (the first 3 of 8)")[1]) == [1, 2, 3]
+    assert f"<dd>{compute('chrf', lines, [REFERENCE], ITALIAN).value:.2f}<small>" in html
+    monkeypatch.setattr(module, "_MOST_CHARACTERS", 4 * len(REFERENCE[0]) + 8)  # two lines with their outputs
+    assert "All sentences in order (the first 2 of 8)" in quality_section([text_of(lines)]).html
+    monkeypatch.setattr(module, "_MOST_CHARACTERS", 1)
+    assert "All sentences in order (the first 1 of 8)" in quality_section([text_of(lines)]).html
