@@ -1,7 +1,7 @@
 """`nmt init`: from a parallel text to a recipe with settings that fit it, and a division into three texts."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,11 +22,13 @@ from nmt.text.proposing.direction import (
     direction_in_file,
     named_direction,
     stated_direction,
+    unknown_languages,
 )
 from nmt.text.proposing.profile import TextProfile
 from nmt.text.proposing.proposal import propose
 from nmt.text.proposing.recipe_text import RecipeContent, recipe_text
 from nmt.text.proposing.split import PARTS, Splitter
+from nmt.text.proposing.text_columns import with_text_columns
 from nmt.text.readers.opening import STANDARD_INPUT
 
 if TYPE_CHECKING:
@@ -72,6 +74,8 @@ def init(request: InitRequest, console: Console) -> None:
     _check_is_new(request.output, [path for path in inputs if path != STANDARD_INPUT])
     known = stated or _known_direction(request.text, corpora[0])
     languages = None if known is None else LanguagePair(known.source, known.target)
+    corpora = [with_text_columns(each, languages) for each in corpora]
+    given = {name: with_text_columns(each, languages) for name, each in given.items()}
     profile = TextProfile(_SEED)
     with replace_directory(request.folder, SPLIT, inputs) as staging:
         pairs = _counted(corpora, languages, profile, console)
@@ -80,17 +84,17 @@ def init(request: InitRequest, console: Console) -> None:
         _check_size(request, profile, splitter)
         direction, warning = checked_direction(known, request.text[: len(corpora[0].files)], profile)
         _finish_folder(staging, direction, splitter)
-    if warning is not None:
-        console.warn(warning)
+    for shown in filter(None, (warning, unknown_languages(direction))):
+        console.warn(shown)
     with console.status("measuring the speed of this machine"):
         from nmt.training.cost import cost  # imports torch, for which no error above should wait
 
         expected = cost(lambda device: propose(profile.tokens(), profile.vocabulary(), device))
-    comments = [*_about_text(request, profile, splitter), _about_cost(expected)]
+    comments = [*_about_text(request, corpora[0], profile, splitter), _about_cost(expected)]
     content = RecipeContent(
         request.output.stem if request.prefix else request.output.absolute().parent.name or "translator",
         direction,
-        _parts(request, direction, splitter),
+        _parts(request, given, direction),
         f"{request.prefix}run",
         warning is not None,
         comments,
@@ -114,6 +118,11 @@ def _corpora(files: Sequence[Path], name: str) -> list[CorpusFile]:
 
     Raises ConfigError for another number of files, or one file given twice.
     """
+    if folder := next((file for file in files if file.is_dir()), None):
+        raise ConfigError(
+            f"{name}: expected a file, found the folder {folder}; name the files in it, such as "
+            f"{folder / 'text.en'} {folder / 'text.it'}"
+        )
     with_both = all(format_named(file) != "tsv" for file in files)
     if len({*files}) < len(files) or not (with_both or 1 <= len(files) <= 2):
         found = "one file twice" if len({*files}) < len(files) else f"{len(files)} files"
@@ -227,17 +236,24 @@ def _finish_folder(folder: Path, direction: Direction, splitter: Splitter) -> No
     mark_directory(folder, SPLIT, {"seed": _SEED, "pairs": splitter.counts, "files": files})
 
 
-def _parts(request: InitRequest, direction: Direction, splitter: Splitter) -> dict[str, list[str]]:
-    """Return the files of each part, relative to the recipe."""
-    parts = {part: [f"{request.folder.name}/{part}.{end}" for end in direction.suffixes] for part in PARTS}
-    for name, paths in _given(request).items():
-        parts[name] = [os.path.relpath(path, request.output.parent) for path in paths]
+def _parts(request: InitRequest, given: Mapping[str, CorpusFile], direction: Direction) -> dict[str, dict[str, object]]:
+    """Return the settings of each part; paths are relative to the recipe."""
+    parts: dict[str, dict[str, object]] = {}
+    for part in PARTS:
+        files = zip(_SIDES, direction.suffixes, strict=True)
+        parts[part] = {side: f"{request.folder.name}/{part}.{end}" for side, end in files}
+    for name, corpus in given.items():
+        parts[name] = {key: os.path.relpath(path, request.output.parent) for key, path in corpus.files.items()}
+        if corpus.columns != (1, 2):
+            parts[name]["columns"] = corpus.columns
     return parts
 
 
-def _about_text(request: InitRequest, profile: TextProfile, splitter: Splitter) -> Iterator[str]:
+def _about_text(request: InitRequest, corpus: CorpusFile, profile: TextProfile, splitter: Splitter) -> Iterator[str]:
     """Yield what was read and how it is divided."""
     names = _names(request)
+    if corpus.columns != (1, 2):
+        names += f", columns {corpus.columns[0]} and {corpus.columns[1]}"
     empty = f", {profile.empty:,} of them with an empty side, which are not trained on" if profile.empty else ""
     source, target = profile.tokens()
     yield (f"{names}: {profile.pairs:,} sentence pairs{empty}, about {source:,} source and {target:,} target tokens.")

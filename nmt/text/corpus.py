@@ -10,10 +10,10 @@ from typing import NamedTuple
 from nmt.config import CorpusFile, FileFormat, LanguagePair
 from nmt.errors import DataError
 from nmt.text.han_variants import may_be, variant_of
-from nmt.text.languages import is_language, primary_code
+from nmt.text.languages import is_language, language_code, primary_code
 from nmt.text.readers import Row
 from nmt.text.readers.archive import split_member, text_members
-from nmt.text.readers.columns import header, read_csv, read_tsv
+from nmt.text.readers.columns import first_records, read_csv, read_tsv
 from nmt.text.readers.compression import compression_named
 from nmt.text.readers.gettext import read_po
 from nmt.text.readers.json_lines import language_keys, read_json_lines
@@ -25,6 +25,8 @@ _FORMATS: dict[str, FileFormat] = {
     ".po": "po", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl",
 }  # fmt: skip
 """Formats by the suffixes of file names; all others are tsv."""
+_NUMBERS = ("id", "no")
+"""Headers that are rather numbers than Indonesian and Norwegian, if there are two other languages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +97,19 @@ def named_languages(corpus: CorpusFile) -> list[str]:
     if text.format in ("tmx", "xliff"):
         return declared_languages(path)
     if text.format == "jsonl":
-        return [key.rpartition(".")[2] for key in language_keys(path)]
-    codes = [] if text.format == "po" else list(filter(is_language, header(path, text.format == "csv")))
-    return codes if len(codes) < 3 else [code for code in codes if code != "id"]  # rather a number than Indonesian
+        names = [key.rpartition(".")[2] for key in language_keys(path)]
+    else:
+        names = next(iter(first_cells(corpus, None)), [])
+    codes = list(filter(is_language, (name if is_language(name) else language_code(name) for name in names)))
+    return codes if len(codes) < 3 else [code for code in codes if code.lower() not in _NUMBERS]
+
+
+def first_cells(corpus: CorpusFile, languages: LanguagePair | None) -> list[list[str]]:
+    """Return the cells of the first lines of a corpus in columns; [] for other formats and for two files."""
+    text = next(_texts(corpus, languages), None)
+    if text is None or len(text.paths) == 2 or text.format not in ("tsv", "csv"):
+        return []
+    return first_records(text.paths[0], text.format == "csv")
 
 
 def _texts(corpus: CorpusFile, languages: LanguagePair | None) -> Iterator[_Text]:

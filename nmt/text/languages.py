@@ -73,6 +73,23 @@ _THREE_LETTERS = (
 )
 _ALIASES = {"jp": "ja"} | {code[:3]: code[4:] for code in _THREE_LETTERS.split()}
 
+_NAMES = (
+    "af:Afrikaans am:Amharic ar:Arabic as:Assamese az:Azerbaijani be:Belarusian bg:Bulgarian bn:Bengali bo:Tibetan "
+    "br:Breton bs:Bosnian ca:Catalan co:Corsican cs:Czech cy:Welsh da:Danish de:German dz:Dzongkha el:Greek en:English "
+    "eo:Esperanto es:Spanish et:Estonian eu:Basque fa:Persian fa:Farsi fi:Finnish fo:Faroese fr:French fy:Frisian "
+    "ga:Irish gd:Gaelic gl:Galician gu:Gujarati ha:Hausa he:Hebrew hi:Hindi hr:Croatian ht:Haitian hu:Hungarian "
+    "hy:Armenian id:Indonesian ig:Igbo is:Icelandic it:Italian ja:Japanese jv:Javanese ka:Georgian kk:Kazakh km:Khmer "
+    "kn:Kannada ko:Korean ku:Kurdish ky:Kyrgyz la:Latin lb:Luxembourgish lo:Lao lt:Lithuanian lv:Latvian lzh:Literary "
+    "mg:Malagasy mi:Maori mk:Macedonian ml:Malayalam mn:Mongolian mr:Marathi ms:Malay mt:Maltese my:Burmese nb:Bokmål "
+    "ne:Nepali nl:Dutch nn:Nynorsk no:Norwegian ny:Chichewa oc:Occitan pa:Punjabi pl:Polish ps:Pashto pt:Portuguese "
+    "rm:Romansh ro:Romanian ru:Russian sa:Sanskrit sc:Sardinian sd:Sindhi si:Sinhala sk:Slovak sl:Slovenian sn:Shona "
+    "so:Somali sq:Albanian sr:Serbian st:Sotho su:Sundanese sv:Swedish sw:Swahili ta:Tamil te:Telugu tg:Tajik th:Thai "
+    "ti:Tigrinya tk:Turkmen tl:Tagalog tr:Turkish tt:Tatar ug:Uyghur uk:Ukrainian ur:Urdu uz:Uzbek vi:Vietnamese "
+    "wuu:Wu xh:Xhosa yi:Yiddish yo:Yoruba yue:Cantonese zh:Chinese zh:Mandarin zu:Zulu"
+)
+_CODE_OF = {name.casefold(): code for code, _, name in (entry.partition(":") for entry in _NAMES.split())}
+_QUALIFIERS = {"simplified", "traditional", "brazilian", "european", "modern"}
+
 _EAST_ASIAN = {"zh": ("Chinese", "zh"), "ja": ("Japanese", "ja-mecab"), "ko": ("Korean", "ko-mecab")}
 """Name and BLEU tokenizer of the languages that `detect_language` finds."""
 _SHARE = 0.2
@@ -88,6 +105,16 @@ def primary_code(code: str) -> str:
     """
     primary = re.split("[-_]", code.strip().lower())[0]
     return _ALIASES.get(primary, primary)
+
+
+def language_code(name: str) -> str:
+    """Return the language of a code in any usual spelling, or of an English name; other text as `primary_code` does.
+
+    >>> [language_code(name) for name in ("pt_BR", "Italian", "CHINESE (Simplified)", "sentence")]
+    ['pt', 'it', 'zh', 'sentence']
+    """
+    words = re.findall(r"[^\W\d_]+", re.sub(r"\(.*\)", "", name.casefold()))
+    return _CODE_OF.get(" ".join(word for word in words if word not in _QUALIFIERS)) or primary_code(name)
 
 
 def script_of(code: str) -> str | None:

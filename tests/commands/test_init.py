@@ -133,6 +133,10 @@ def write_forms(folder: Path) -> None:
         csv.writer(file).writerows([("id", "en", "it"), *((n, *pair) for n, pair in enumerate(pairs))])
     (folder / "a.jsonl").write_text("".join(json.dumps({"translation": {"en": s, "it": t}}) + "\n" for s, t in pairs))
     (folder / "a.po").write_text("".join(f'msgid "{source}"\nmsgstr "{target}"\n\n' for source, target in pairs))
+    with (folder / "b.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("ITALIAN", "English"), *((target, source) for source, target in pairs)])
+    exported = (f"{n}\teng\t{source}\t{n + 900}\tita\t{target}\tCK\n" for n, (source, target) in enumerate(pairs))
+    (folder / "links.tsv").write_text("".join(exported))
     with zipfile.ZipFile(folder / "en-it.txt.zip", "w") as archive:
         archive.writestr("README", "x")
         for code in ("en", "it"):
@@ -149,6 +153,8 @@ def write_forms(folder: Path) -> None:
         ["part1.tmx", "part2.tmx"],
         ["part*.tmx"],
         ["a.csv"],
+        ["b.csv", "--languages", "en-it"],
+        ["links.tsv"],
         ["a.jsonl"],
         ["a.po"],
         ["en-it.txt.zip"],
@@ -188,12 +194,12 @@ def test_several_languages_of_a_file_must_be_chosen(folder: Path) -> None:
 def test_given_validation_and_test_text_are_used_and_kept_out_of_training(folder: Path) -> None:
     write_lines(folder / "v.en", ENGLISH.format(3), "Another one that is new.")
     write_lines(folder / "v.it", ITALIAN.format(3), "Un altro che è nuovo.")
-    write_lines(folder / "t.tsv", f"{ENGLISH.format(4)}\tx")
+    write_lines(folder / "t.tsv", f"1\t{ENGLISH.format(4)}\tx")
     messages = init("text.en", "text.it", "--valid", "v.en", "--valid", "v.it", "--test", "t.tsv", "-o", "a/b.yaml")
     assert "398 train; 2 pairs of the given texts are left out" in messages
     data = load_recipe(Path("a/b.yaml")).data
     assert [corpus.source for corpus in data.valid] == [folder / "v.en"]
-    assert [corpus.file for corpus in data.test] == [folder / "t.tsv"]
+    assert [(corpus.file, corpus.columns) for corpus in data.test] == [(folder / "t.tsv", (2, 3))]
     assert sorted(path.name for path in (folder / "a" / "b.split").iterdir()) == ["split.json", "train.en", "train.it"]
 
 
@@ -271,6 +277,11 @@ def test_unsuitable_text_is_refused(folder: Path, spoil: Callable[[Path], None],
         (["text.en", "text.en"], "found one file twice"),
         (["text.en"], "text.en:1: found 1 column (no tab)"),
         (["text.en", "gone.it"], "gone.it: no such file"),
+        (["."], "the text: expected a file, found the folder .; name the files in it"),
+        (
+            ["text.en", "text.it", "--languages", "en-en"],
+            "source and target are both en; the text looks like en and it",
+        ),
         (["text.en", "text.it", "--languages", "english"], "expected two language codes such as en-it"),
         (["text.en", "text.it", "--valid", "a", "--valid", "b", "--valid", "c"], "--valid: expected one file with"),
         (["text.en", "a\nb"], "expected text without control characters"),
@@ -279,6 +290,13 @@ def test_unsuitable_text_is_refused(folder: Path, spoil: Callable[[Path], None],
 )
 def test_wrong_arguments_are_refused(arguments: list[str], message: str) -> None:
     assert message in refused(*arguments, "-o", "new/recipe.yaml")
+
+
+def test_unknown_languages_are_used_with_a_warning(folder: Path) -> None:
+    messages = init("text.en", "text.it", "--languages", "xx-yy")
+    assert "warning: --languages: nmt has no words and no script of xx and yy, so the text is not compared" in messages
+    assert "xx → yy, by --languages" in messages
+    assert "no words and no script" not in init("text.en", "text.it", "--languages", "en-it", "-o", "known.yaml")
 
 
 def test_stated_languages_win_with_a_warning(folder: Path) -> None:

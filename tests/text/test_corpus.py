@@ -167,6 +167,9 @@ def test_columns_must_fit_the_format(tmp_path: Path) -> None:
     [
         ("a.tsv", "one\tuno\n", []),
         ("a.csv", "id,it,en\n1,uno,one\n", ["it", "en"]),
+        ("a.csv", "ENGLISH,Chinese (Simplified)\none,一\n", ["en", "zh"]),
+        ("a.tsv", "No\tItalian\tenglish\n1\tuno\tone\n", ["it", "en"]),
+        ("a.jsonl", '{"English": "one", "Italian": "uno"}', ["en", "it"]),
         ("a.tmx", TMX.format("one"), ["en", "it"]),
         ("a.jsonl", '{"translation": {"it": "uno", "en": "one"}}', ["it", "en"]),
         ("a.po", ITALIAN_PO, []),

@@ -4,7 +4,7 @@ from itertools import islice
 
 from nmt.config import CorpusFile, Recipe
 from nmt.errors import DataError
-from nmt.text.corpus import read_pairs
+from nmt.text.corpus import read_pairs, way_of_reading
 from nmt.text.proposing.direction import Direction, Mismatch, mismatch, places_of
 from nmt.text.proposing.profile import TextProfile
 
@@ -42,6 +42,7 @@ def _problem(recipe: Recipe, corpus: CorpusFile, most: int | None) -> Mismatch |
 
 def _advice(corpus: CorpusFile, problem: Mismatch) -> str:
     if not problem.swapped:
-        return "Name other files, or change `languages`"
+        columns = "set its `columns`, " if way_of_reading(corpus) in ("tsv", "csv") else ""
+        return f"Name other files, {columns}or change `languages`"
     exchange = "`source` and `target` of this text" if corpus.source is not None else "the two `columns` of this text"
     return f"The sides are swapped: exchange {exchange}, or source and target of `languages`"

@@ -40,6 +40,17 @@ def stated_direction(option: str) -> Direction:
     return Direction(match[1], match[2], _OPTION)
 
 
+def unknown_languages(direction: Direction) -> str | None:
+    """Return a warning about languages of which nmt knows nothing, None if there are none."""
+    unknown = [code for code in (direction.source, direction.target) if not is_language(code)]
+    if not unknown:
+        return None
+    return (
+        f"{direction.origin}: nmt has no words and no script of {' and '.join(unknown)}, so the text is not compared "
+        "with them; codes are those of ISO 639, such as en, it and zh"
+    )
+
+
 def named_direction(files: Sequence[Path]) -> Direction | None:
     """Return the languages in the names of files, None if there are none.
 
@@ -79,6 +90,12 @@ def checked_direction(
     problem = mismatch(direction, places_of(files), profile)
     if problem is None:
         return direction, None
+    if primary_code(direction.source) == primary_code(direction.target):
+        raise ConfigError(
+            f"{_OPTION}: source and target are both {direction.source}; the text looks like "
+            f"{' and '.join(problem.found)}:\n{problem.evidence}\nState its languages: {_OPTION} "
+            f"{'-'.join(problem.found)}"
+        )
     explained = _explained(problem, direction, files)
     if direction.origin == _OPTION:
         return direction, explained

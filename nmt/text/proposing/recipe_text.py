@@ -18,8 +18,8 @@ class RecipeContent:
 
     name: str
     direction: Direction
-    parts: Mapping[str, Sequence[str]]
-    """The files of `train`, `valid` and `test`: one with both languages, or one for each side."""
+    parts: Mapping[str, Mapping[str, object]]
+    """The settings of `train`, `valid` and `test`."""
     run: str
     accept_any_language: bool
     """Whether the text does not look like the languages that are stated."""
@@ -41,9 +41,9 @@ def recipe_text(content: RecipeContent, profile: TextProfile, proposal: Proposal
         f"name: {json.dumps(content.name, ensure_ascii=False)}",
         f"languages: {languages}",
         "data:",
-        f"  train: [{_files(content.parts['train'])}]",
-        f"  valid: {_files(content.parts['valid'])}",
-        f"  test: {_files(content.parts['test'])}",
+        f"  train: [{_mapping(content.parts['train'])}]",
+        f"  valid: {_mapping(content.parts['valid'])}",
+        f"  test: {_mapping(content.parts['test'])}",
         *(["  accept_any_language: true"] if content.accept_any_language else []),
         *_comment(vocabulary, ""),
         "tokenizer: {vocab_size: auto}",
@@ -58,11 +58,8 @@ def recipe_text(content: RecipeContent, profile: TextProfile, proposal: Proposal
     return "\n".join(lines) + "\n"
 
 
-def _files(names: Sequence[str]) -> str:
-    keys = ("file",) if len(names) == 1 else ("source", "target")
-    return (
-        "{" + ", ".join(f"{key}: {json.dumps(n, ensure_ascii=False)}" for key, n in zip(keys, names, strict=True)) + "}"
-    )
+def _mapping(settings: Mapping[str, object]) -> str:
+    return "{" + ", ".join(f"{key}: {json.dumps(each, ensure_ascii=False)}" for key, each in settings.items()) + "}"
 
 
 def _comment(text: str, indent: str) -> Iterator[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nmt.config import LanguagePair
 from nmt.errors import DataError
-from nmt.text.languages import primary_code
+from nmt.text.languages import language_code, primary_code
 from nmt.text.readers import Row, one_line, shortened
 from nmt.text.readers.opening import read_lines
 
@@ -32,12 +32,14 @@ def read_csv(path: Path, columns: Columns, languages: LanguagePair | None) -> It
         yield Row(line, one_line(source), one_line(target))
 
 
-def header(path: Path, is_csv: bool) -> list[str]:
-    """Return the cells of the first line, which may name the columns."""
-    lines = [f"{line}\n" for line in islice(read_lines(path), _SAMPLE)]
-    if not is_csv:
-        return [cell.strip() for line in lines[:1] for cell in line.split("\t")]
-    return next((list(map(str.strip, cells)) for _, cells in _csv_records(path, lines, _delimiter(lines))), [])
+def first_records(path: Path, is_csv: bool) -> list[list[str]]:
+    """Return the cells of the first lines; those of the first one may name the columns."""
+    lines = (f"{line}\n" for line in read_lines(path))
+    sample = list(islice(lines, _SAMPLE))
+    records = (line.split("\t") for line in sample)
+    if is_csv:
+        records = (cells for _, cells in islice(_csv_records(path, chain(sample, lines), _delimiter(sample)), _SAMPLE))
+    return [list(map(str.strip, cells)) for cells in records]
 
 
 def _pairs(
@@ -75,7 +77,7 @@ def _named_columns(
         return _position(place, names, columns[0]), _position(place, names, columns[1])
     if columns != (1, 2):
         return None
-    codes = [primary_code(name) for name in names]
+    codes = [language_code(name) for name in names]
     candidates = [("source", "target")]
     if languages is not None:
         candidates.append((primary_code(languages.source), primary_code(languages.target)))

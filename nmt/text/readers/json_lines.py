@@ -7,7 +7,7 @@ from typing import Any
 
 from nmt.config import LanguagePair
 from nmt.errors import DataError
-from nmt.text.languages import is_language, primary_code
+from nmt.text.languages import is_language, language_code, primary_code
 from nmt.text.readers import Row, one_line, shortened
 from nmt.text.readers.opening import read_lines
 
@@ -50,7 +50,7 @@ def _object(path: Path, number: int, line: str) -> dict[str, Any]:
 def _codes(found: dict[str, Any]) -> list[str]:
     nested = [f"{key}.{inner}" for key, value in found.items() if isinstance(value, dict) for inner in value]
     for keys in (list(found), nested):
-        codes = [key for key in keys if is_language(key.rpartition(".")[2])]
+        codes = [key for key in keys if is_language(language_code(key.rpartition(".")[2]))]
         if len(codes) > 1:
             return codes
     return []
@@ -62,7 +62,7 @@ def _language_keys(path: Path, number: int, found: dict[str, Any], languages: La
     if languages is None:
         chosen = codes[:2]
     else:
-        by_code = {primary_code(key.rpartition(".")[2]): key for key in reversed(codes)}
+        by_code = {language_code(key.rpartition(".")[2]): key for key in reversed(codes)}
         sides = (primary_code(languages.source), primary_code(languages.target))
         chosen = [by_code[side] for side in sides if side in by_code]
     if len(chosen) < 2:

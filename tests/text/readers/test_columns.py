@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nmt.config import LanguagePair
 from nmt.errors import DataError
 from nmt.text.readers import Row
-from nmt.text.readers.columns import Columns, header, read_csv, read_tsv
+from nmt.text.readers.columns import Columns, first_records, read_csv, read_tsv
 
 ENGLISH_ITALIAN = LanguagePair(source="en", target="it")
 
@@ -43,6 +43,7 @@ def test_quotes_of_tsv_have_no_meaning(tmp_path: Path) -> None:
         ("it,id,en", (1, 2)),
         ("target,x,source", (1, 2)),
         ("ita,x,eng", (1, 2)),
+        ("italian,x,English", (1, 2)),
         ("Italiano,x,Inglese", ("Inglese", "Italiano")),
         (" uno , due ,tre", ("tre", "uno")),
     ],
@@ -98,9 +99,10 @@ def test_csv_reader_inverts_the_writer(tmp_path_factory: pytest.TempPathFactory,
     assert [tuple(row[1:]) for row in csv_rows(folder, text.getvalue(), ("Source", "Target"))] == pairs
 
 
-def test_header_of_an_empty_file_is_empty(tmp_path: Path) -> None:
+def test_empty_file_has_no_records(tmp_path: Path) -> None:
     path = write(tmp_path / "a", "")
-    assert header(path, True) == header(path, False) == []
+    assert first_records(path, True) == []
+    assert first_records(path, False) == []
     assert list(read_csv(path, ("en", "it"), None)) == list(read_tsv(path, (1, 2), None)) == []
 
 
