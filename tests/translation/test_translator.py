@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -297,6 +297,11 @@ class TestModel:
         for changes, message in (({"batch_tokens": 0}, r"decode\.batch_tokens: .* 1"), ({"n_best": 1001}, "1000")):
             with pytest.raises(ConfigError, match=message):
                 options_with(translator, **changes)
+
+    def test_fingerprint_has_every_option(self, translator: Translator) -> None:
+        options = translator.options()
+        names = {field.name for field in fields(options)} - {"search"} | set(dict(options.search))
+        assert options.fingerprint().keys() == names
 
 
 class TestPrefixes:
