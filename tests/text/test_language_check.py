@@ -51,7 +51,9 @@ def test_swapped_files_of_the_validation_text_are_refused(tmp_path: Path) -> Non
 
 def test_one_wrong_side_is_refused(tmp_path: Path) -> None:
     write_tsv(tmp_path / "train.tsv", [(source, source) for source, _ in PAIRS])
-    with pytest.raises(DataError, match=r"target: expected it (.|\n)*Name other files, or change `languages`; or, if"):
+    with pytest.raises(
+        DataError, match=r"target: expected it (.|\n)*Name other files, set its `columns`, or change `languages`; or"
+    ):
         check(tmp_path)
 
 

@@ -42,7 +42,7 @@ def _problem(recipe: Recipe, corpus: CorpusFile, most: int | None) -> Mismatch |
 
 def _advice(corpus: CorpusFile, problem: Mismatch) -> str:
     if not problem.swapped:
-        columns = "set its `columns`, " if way_of_reading(corpus) in ("tsv", "csv") else ""
+        columns = "set its `columns`, " if way_of_reading(corpus).split()[0] in ("tsv", "csv") else ""
         return f"Name other files, {columns}or change `languages`"
     exchange = "`source` and `target` of this text" if corpus.source is not None else "the two `columns` of this text"
     return f"The sides are swapped: exchange {exchange}, or source and target of `languages`"
