@@ -13,7 +13,7 @@ from nmt.config import Recipe, load_recipe
 from nmt.errors import ModelError, NMTError
 from nmt.system.console import counted
 from nmt.system.files import lock
-from nmt.system.ownership import RUN, is_directory_of
+from nmt.system.ownership import MODEL, RUN, is_directory_of, read_marker
 from nmt.training.progress import Progress, read_progress
 
 Record = dict[str, Any]
@@ -102,10 +102,13 @@ def read_run(path: Path) -> RunRecords:
         )
     recipe, text = _read_recipe(path / "recipe.yaml", problems)
     records += _read_skipped(path)
+    environment = read_marker(path, RUN).get("environment")
+    best = path / ("best" if (path / "best").exists() else "last")
     train, validations, skipped = (_ordered(records, kind) for kind in ("train", "validation", "skipped"))
     return RunRecords(
         path, train, validations, skipped, recipe, text,
-        _read_last_progress(path), _read_environment(path), _best_step(path), _model_digest(path),
+        _read_last_progress(path), environment if isinstance(environment, dict) else {}, _best_step(path),
+        str(read_marker(best, MODEL).get("digest", "")),
         _read_test_scores(path / "test.json", problems),
         _holder(path / "lock"), tuple(problems),
     )  # fmt: skip
@@ -196,22 +199,6 @@ def _read_last_progress(path: Path) -> Progress | None:
 def _best_step(path: Path) -> int | None:
     found = re.fullmatch(r"step-(\d{8})", (path / "best").resolve().name)
     return int(found[1]) if found else None
-
-
-def _model_digest(path: Path) -> str:
-    with contextlib.suppress(OSError, ValueError):
-        best = path / ("best" if (path / "best").exists() else "last")
-        content = json.loads((best / "config.json").read_bytes())
-        return str(content.get("digest", "")) if isinstance(content, dict) else ""
-    return ""
-
-
-def _read_environment(path: Path) -> dict[str, Any]:
-    with contextlib.suppress(OSError, ValueError):
-        content = json.loads((path / "run.json").read_bytes())
-        environment = content.get("environment") if isinstance(content, dict) else None
-        return environment if isinstance(environment, dict) else {}
-    return {}
 
 
 def _read_test_scores(file: Path, problems: list[str]) -> list[Record]:

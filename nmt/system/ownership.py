@@ -169,7 +169,7 @@ def write_output(file: Path, content: str | bytes) -> None:
 
 def is_directory_of(directory: Path, kind: DirectoryKind) -> bool:
     """Return whether a directory carries the marker of a kind. Raises ConfigError if a newer nmt wrote it."""
-    marker = _read_marker(directory, kind)
+    marker = read_marker(directory, kind)
     version, digests, own_digest = marker.get("format_version"), marker.get("files"), content_digest(marker)
     if (
         type(version) is not int
@@ -189,7 +189,7 @@ def is_directory_of(directory: Path, kind: DirectoryKind) -> bool:
 
 def mark_directory(directory: Path, kind: DirectoryKind, content: dict[str, Any] | None = None) -> None:
     """Write the marker of a kind that has a format name, with further content, unless it is there with this content."""
-    before = _read_marker(directory, kind)
+    before = read_marker(directory, kind)
     kept = {"written": _written(before)} if "written" in before else {}
     marker = {"format": kind.format, "format_version": kind.version, **kept, **(content or {})}
     if before != marker:
@@ -201,7 +201,7 @@ def write_recorded(directory: Path, kind: DirectoryKind, name: str, text: str) -
 
     The digest of the file before is recorded too: a process may be killed before it is replaced.
     """
-    file, marker = directory / name, _read_marker(directory, kind)
+    file, marker = directory / name, read_marker(directory, kind)
     digests = {digest_of(file)} if file.is_file() else set()
     digests.add(hashlib.sha256(text.encode()).hexdigest())
     mark_directory(directory, kind, {**marker, "written": {**_written(marker), name: sorted(digests)}})
@@ -210,7 +210,7 @@ def write_recorded(directory: Path, kind: DirectoryKind, name: str, text: str) -
 
 def is_as_recorded(directory: Path, kind: DirectoryKind, name: str) -> bool:
     """Return whether a file is as `write_recorded` wrote it; true for a file without a digest, as in older runs."""
-    digests = _written(_read_marker(directory, kind)).get(name)
+    digests = _written(read_marker(directory, kind)).get(name)
     return digests is None or digest_of(directory / name) in digests
 
 
@@ -235,7 +235,7 @@ def _why_not_owned(directory: Path, kind: DirectoryKind) -> str | None:
         return None
     if not is_directory_of(directory, kind):
         return f"it holds files, such as {entries[0]}, but is not {kind.name} that nmt wrote"
-    marker = _read_marker(directory, kind)
+    marker = read_marker(directory, kind)
     digests, written = marker.get("files", {}), _written(marker)
     for entry in entries:
         if kind.files is not None:
@@ -250,8 +250,8 @@ def _why_not_owned(directory: Path, kind: DirectoryKind) -> str | None:
     return None
 
 
-def _read_marker(directory: Path, kind: DirectoryKind) -> dict[str, Any]:
-    """Return the marker's content, {} if there is none: only a regular file of a bounded size is read."""
+def read_marker(directory: Path, kind: DirectoryKind) -> dict[str, Any]:
+    """Return the content of a directory's marker, {} if there is none: only a regular file of bounded size is read."""
     try:
         descriptor = os.open(directory / kind.marker, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with open(descriptor, "rb") as file:

@@ -11,7 +11,7 @@ from nmt.config import Recipe
 from nmt.errors import NMTError
 from nmt.system.console import Console
 from nmt.system.files import real_path
-from nmt.system.ownership import PREPARATION, check_directory, mark_directory
+from nmt.system.ownership import PREPARATION, check_directory, mark_directory, read_marker
 from nmt.text.preparing import provenance
 from nmt.text.preparing.chunks import CHUNK_PAIRS
 
@@ -46,7 +46,7 @@ def open_work_directory(recipe: Recipe) -> Path:
     """Create the work directory, or open the one that an interrupted preparation of the same texts left."""
     work, key = work_path(recipe), _key(recipe)
     check_directory(work, PREPARATION)
-    if _key_of(work) not in (None, key):
+    if read_marker(work, PREPARATION).get("key") not in (None, key):
         shutil.rmtree(work)
     work.mkdir(parents=True, exist_ok=True)
     mark_directory(work, PREPARATION, {"key": key})
@@ -59,12 +59,3 @@ def _key(recipe: Recipe) -> str:
     digests = {key: [file.path, file.digest.sha256] for key, file in provenance.record(files).items()}
     content = [provenance.recorded_settings(recipe), digests, provenance.versions(), CHUNK_PAIRS]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def _key_of(work: Path) -> str | None:
-    """Return the digest in the marker of a directory; None if it has none."""
-    try:
-        key = json.loads((work / PREPARATION.marker).read_bytes())["key"]
-    except (OSError, ValueError, LookupError, TypeError):
-        return None
-    return str(key)
