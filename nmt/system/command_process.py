@@ -52,6 +52,8 @@ def errors_explained(debug: bool, quiet: bool) -> Iterator["Console"]:
         if debug:
             print(printable(traceback.format_exc()), end="", file=sys.stderr)
         code, message = _explain(error)
+        if code == INTERRUPTED:
+            console.erase_line()
         console.error(message)
         raise typer.Exit(code) from None
 

@@ -90,10 +90,19 @@ class Console:
 
     def info_at_once(self, message: str) -> None:
         """Print a message in a signal handler: past Python's buffer, whose use it may have interrupted."""
-        if not self.quiet and sys.stderr is not None:
-            start = "\r\x1b[2K" if self.live else ""  # erases a live line, and the ^C that the terminal shows
+        if not self.quiet:
+            self.erase_line()
+            self._write_at_once(f"{printable(message)}\n")
+
+    def erase_line(self) -> None:
+        """Erase a live line, and the ^C that the terminal shows."""
+        if self.live:
+            self._write_at_once("\r\x1b[2K")
+
+    def _write_at_once(self, text: str) -> None:
+        if sys.stderr is not None:
             with suppress(OSError):
-                os.write(sys.stderr.fileno(), f"{start}{printable(message)}\n".encode())
+                os.write(sys.stderr.fileno(), text.encode())
 
     def shortened(self, text: str, indent: int) -> str:
         """Return a line that fits the terminal after so many columns, with … where it is cut; wide characters whole."""

@@ -73,7 +73,7 @@ class TrainingDisplay:
         for sample in validation.samples:
             for name, text in sample._asdict().items():
                 start = f"{'':12}{name:<11}"
-                self._print(start + self.console.shortened(text, len(start)))
+                self._print(start + (self.console.shortened(text, len(start)) or "(empty)"))
 
     def _print(self, row: str) -> None:
         self._print_head()

@@ -29,8 +29,8 @@ from nmt.training.progress import perplexity
 from nmt.translation.translator import LINE_BATCH_SIZE, Translator
 
 _DEGENERATE_SHARE = 0.5
-_REPEATED = re.compile(r"(\S{1,12}?)(?:\s*\1){5,}")
-"""A word, or some characters, six times in a row."""
+_REPEATED = re.compile(r"(\S{1,12}?)(?:\s*\1){5,}|^(\S{1,12}?)(?:\s*\2){2,}$")
+"""A word, or some characters, six times in a row, or three times and nothing else."""
 
 
 class Sample(NamedTuple):

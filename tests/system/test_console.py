@@ -128,3 +128,12 @@ def test_message_of_a_signal_handler_is_written_past_the_buffer(capfd: pytest.Ca
     Console().info_at_once("now")
     Console(quiet=True).info_at_once("not this")
     assert capfd.readouterr().err == "bufferednow\n"
+
+
+def test_key_that_a_terminal_shows_is_erased(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    Console().erase_line()
+    assert capfd.readouterr().err == ""
+    on_a_terminal(monkeypatch, 80).erase_line()
+    assert capfd.readouterr().err == "\r\x1b[2K"

@@ -5,7 +5,7 @@ import pytest
 from nmt.config import Stop, TrainSettings
 from nmt.system.console import Console
 from nmt.training.display import HEAD, TrainingDisplay, format_seconds, seconds_left
-from nmt.training.validation import Validation
+from nmt.training.validation import Sample, Validation
 
 RECORD = {
     "step": 123_456,
@@ -56,3 +56,10 @@ def test_rows_have_80_columns_and_losses_stand_below_each_other(capsys: pytest.C
     assert [row[columns].split(maxsplit=1) for row in rows] == 2 * [["2.000", "7.39"], ["5.0e+03", "> 1,000,000"]]
     assert rows[2].endswith("best bleu")
     assert "best" not in rows[3]
+
+
+def test_empty_translation_of_the_sample_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    display = TrainingDisplay(Console(), TrainSettings())
+    display.validation(1, Validation(2.0, 0.0, 0.0, (Sample("a cat", "un gatto", " "),)), improved=False)
+    rows = [row.split() for row in capsys.readouterr().err.splitlines()[-3:]]
+    assert rows == [["source", "a", "cat"], ["reference", "un", "gatto"], ["output", "(empty)"]]

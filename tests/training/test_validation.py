@@ -116,7 +116,8 @@ def test_sample_is_the_first_sentence_of_median_length_with_its_translation(
             ["la la la la la la", "x 的的的的的的的", ", , , , , ,", "a dog"],
             "3 of 4 translations repeat one token: 'la la la la la la'",
         ),
-        (["very very good", "1,000,000", "哈哈哈"], None),
+        (["....", "...", "la la la", "a dog"], "3 of 4 translations repeat one token: '....'"),
+        (["no no", "very very good", "1,000,000", "哈哈哈"], None),
         (["a cat"], None),
     ],
 )
