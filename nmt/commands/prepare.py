@@ -13,7 +13,7 @@ from nmt.config import Recipe
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console, counted
 from nmt.system.files import lock_file, real_path, staged_directory
-from nmt.system.ownership import PREPARED, check_directory, check_file
+from nmt.system.ownership import PREPARED, check_directory, check_file, check_output
 from nmt.text.auditing.audit import Audit, corpus_findings, make_audit
 from nmt.text.auditing.audit_report import count_rows
 from nmt.text.auditing.estimated_lengths import estimated_removals
@@ -185,11 +185,8 @@ def _check_texts(recipe: Recipe) -> None:
 
 def _check_rejected(recipe: Recipe, rejected: Path | None) -> None:
     """Raise ConfigError if `rejected` cannot be written, which is known before the hours of a preparation."""
-    if rejected is None:
-        return
-    place = check_file(rejected, [*input_files(recipe).values(), *files_of_test_text(recipe).values()])
-    if not place.parent.is_dir():
-        raise ConfigError(f"{rejected}: cannot write it: {place.parent} is not a folder; make it first")
+    if rejected is not None:
+        check_output(rejected, [*input_files(recipe).values(), *files_of_test_text(recipe).values()])
 
 
 def _prepare(recipe: Recipe, console: Console, rejected: Path | None) -> PreparedCorpus:

@@ -14,7 +14,7 @@ from nmt.report.quality_section import METRICS, TranslatedText, quality_section
 from nmt.report.run_records import RunRecords, read_run
 from nmt.report.run_texts import common_texts, run_texts, training_frequencies
 from nmt.system.console import Console
-from nmt.system.ownership import check_file, write_output
+from nmt.system.ownership import check_output, write_output
 from nmt.text.glossary import Glossary
 from nmt.text.languages import detect_language
 
@@ -42,7 +42,7 @@ class ReportRequest:
     def check(self) -> None:
         """Raise ConfigError for options that would have no effect, and for an output that must not be replaced."""
         inputs = self.run, self.compare, self.reference, self.source, self.glossary
-        check_file(self.output, [path for path in inputs if path is not None])
+        check_output(self.output, [path for path in inputs if path is not None])
         if self.glossary is not None and (self.compare is None or (self.reference and not self.source)):
             raise ConfigError(
                 "--glossary: terms are counted in a comparison that has a source; add --compare and --source"

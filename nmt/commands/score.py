@@ -22,7 +22,7 @@ from nmt.evaluation.metrics import METRICS, RESAMPLES, Measurement, measure
 from nmt.evaluation.score_report import BucketScores, ScoreReport, SystemScores
 from nmt.evaluation.significance import compare
 from nmt.system.console import Advance, Console
-from nmt.system.ownership import check_file, write_output
+from nmt.system.ownership import check_output, write_output
 from nmt.text.languages import TargetLanguage, detect_language, known_language
 from nmt.text.readers.opening import decode_line, open_text, read_lines
 
@@ -130,7 +130,7 @@ def _read_texts(
         raise ConfigError("standard input can be read only once, but - names two texts; name a file for one")
     for output in (options.sentences, options.findings):
         if output is not None:
-            check_file(output, [path for path in (hypothesis, *files) if path != STANDARD_INPUT])
+            check_output(output, [path for path in (hypothesis, *files) if path != STANDARD_INPUT])
     hypotheses = read_text(hypothesis)
     lines = {path: read_parallel(path, hypothesis, hypotheses) for path in dict.fromkeys(files)}
     lines[hypothesis] = hypotheses

@@ -16,7 +16,7 @@ from nmt.system.console import Console, printable
 from nmt.system.device import reuse_freed_memory, set_threads, thread_count
 from nmt.system.distributed import connect, rank
 from nmt.system.files import digest_of
-from nmt.system.ownership import check_file
+from nmt.system.ownership import check_output
 from nmt.text.glossary import Glossary
 from nmt.text.readers.archive import split_member
 from nmt.translation.documents.document import Document
@@ -77,9 +77,7 @@ class TranslateRequest:
                 raise ConfigError(f"{option}: {other} would have no effect beside it; leave one out")
         if self.output is not None and not is_stream(self.output):
             inputs = (self.source, self.reference, self.prefixes, self.glossary)
-            place = check_file(self.output, [split_member(path)[0] for path in inputs if path is not None])
-            if not place.parent.is_dir():
-                raise ConfigError(f"{self.output}: cannot write it: {place.parent} is not a folder; make it first")
+            check_output(self.output, [split_member(path)[0] for path in inputs if path is not None])
 
     def _check_format(self) -> None:
         document = self.document

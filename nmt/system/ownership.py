@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, NoReturn
 
 from nmt.errors import ConfigError
@@ -155,6 +156,23 @@ def check_file(file: Path, inputs: Iterable[Path] = ()) -> Path:
         if not (mode & 0o222 and os.access(place, os.W_OK)):
             refuse("it is read-only")
     return place
+
+
+def check_output(file: Path, inputs: Iterable[Path] = ()) -> Path:
+    """Return the file that a path leads to. Raises ConfigError if it cannot be written, before work is done for it.
+
+    That is so where `check_file` refuses it, and where no file can be created.
+    """
+    place = check_file(file, inputs)
+    if not place.parent.is_dir():
+        raise ConfigError(f"{file}: cannot write it: {place.parent} is not a folder; make it first")
+    try:
+        with TemporaryFile(dir=place.parent):
+            return place
+    except OSError as error:
+        raise ConfigError(
+            f"{file}: cannot write it: no file can be created in {place.parent} ({error.strerror}); name another file"
+        ) from None
 
 
 def write_output(file: Path, content: str | bytes) -> None:

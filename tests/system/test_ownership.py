@@ -15,6 +15,7 @@ from nmt.system.ownership import (
     RUN,
     check_directory,
     check_file,
+    check_output,
     mark_directory,
     replace_directory,
     write_recorded,
@@ -196,6 +197,16 @@ def test_unsuitable_output_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "text").chmod(0o444)
     with pytest.raises(ConfigError, match="link: cannot write it: it is read-only; name another file"):
         check_file(tmp_path / "link")
+
+
+def test_output_that_cannot_be_created_is_refused_before_the_work(tmp_path: Path) -> None:
+    assert check_output(tmp_path / "new") == tmp_path / "new"
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ConfigError, match=r"cannot write it: .*gone is not a folder; make it first"):
+        check_output(tmp_path / "gone" / "new")
+    if Path("/proc/self").exists():
+        with pytest.raises(ConfigError, match=r"^/proc/x: cannot write it: no file can be created in /proc \(No such"):
+            check_output(Path("/proc/x"))
 
 
 def test_change_to_a_recorded_file_is_noticed(tmp_path: Path) -> None:

@@ -18,6 +18,10 @@ from nmt.errors import DataError
 
 _MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 _GZIP = b"\x1f\x8b"
+TRANSLATED = (
+    "all have a text in {} already, which is kept; empty it to translate again, or name another one with --into"
+)
+"""Why there is no text to translate in a table whose translations go to a column."""
 # splitlines() would also split at U+2028 and other characters
 _LINE = re.compile(r"(?=.|[\r\n])([^\r\n]*)(?:\r\n|\r|\n|\Z)")
 _LINE_END = re.compile(r"\r\n|\r|\n")
@@ -131,6 +135,8 @@ class Document:
     content: Content
     slots: Sequence[Slot]
     edits: Sequence[Edit] = ()
+    without_texts: str | None = None
+    """Why there may be no text to translate, and what to do; None: there is none in the file."""
 
     @property
     def texts(self) -> list[str]:

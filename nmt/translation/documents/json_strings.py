@@ -7,7 +7,7 @@ from functools import partial
 from typing import NamedTuple
 
 from nmt.errors import ConfigError
-from nmt.translation.documents.document import Content, Document, Slot
+from nmt.translation.documents.document import TRANSLATED, Content, Document, Slot
 
 _TOKEN = re.compile(r"[{}\[\],:\"]|[^\s{}\[\],:\"]+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -81,7 +81,7 @@ def read_json_lines(content: Content, column: str | None, into: str | None = Non
             raise content.error(
                 line.start, f"--into {into}: found {value[into]!r:.60}, expected a string or no such key"
             )
-    return Document(content, slots)
+    return Document(content, slots, without_texts=None if into is None else TRANSLATED.format(into))
 
 
 def _as_member(start: str, quote: Callable[[str], str], text: str) -> str:

@@ -90,7 +90,7 @@ def read_po(content: Content) -> Document:
             slots.append(Slot(text, place, start, end, write, in_place=False))
         for before, surplus in zip(translations[forms - 1 :], translations[forms:], strict=False):
             edits.append(Edit(before.end, surplus.end, ""))
-    return Document(content, slots, edits)
+    return Document(content, slots, edits, "all messages have a translation already, which is kept")
 
 
 def _entries(content: Content) -> Iterator[_Entry]:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 from nmt.errors import ConfigError
-from nmt.translation.documents.document import Content, Document, Edit, Slot
+from nmt.translation.documents.document import TRANSLATED, Content, Document, Edit, Slot
 
 _SEPARATORS = ",;\t|"
 _QUOTED = re.compile(r'"(?:[^"]++|"")*+"')
@@ -71,12 +71,18 @@ def read_table(
             span = row.fields[target]
             write = partial(quote, field.quoted or span.quoted)
             slots.append(Slot(field.text, place, span.start, span.end, write, in_place=target == source))
-    return Document(content, slots, edits)
+    return Document(content, slots, edits, None if into is None else TRANSLATED.format(into))
 
 
 def _index(option: str, column: str, names: Sequence[str]) -> int:
     """Return the index of a column, that after the last one if it does not exist."""
     if not column.isdecimal():
+        if names.count(column) > 1:
+            places = " and ".join(str(number) for number, name in enumerate(names, start=1) if name == column)
+            raise ConfigError(
+                f"{option} {column}: the columns {places} have this name; rename one, or give a number, with which the "
+                "first row is translated, too"
+            )
         return names.index(column) if column in names else len(names)
     if not 1 <= int(column) <= len(names) + 1:
         raise ConfigError(f"{option} {column}: no such column; there are {len(names)}")

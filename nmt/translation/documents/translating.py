@@ -44,6 +44,8 @@ def translate_document(
         translations = map(_parsed, translated.getvalue().decode().split("\n"))
     if document is None:
         return b""
+    if not passages:
+        console.warn(f"{document.content.name}: nothing to translate: {document.without_texts or 'it has no text'}")
     joined = [passage.joined(list(islice(translations, len(passage.lines)))) for passage in passages]
     lost = [index for index, one in enumerate(joined) if one.tags_lost]
     ends = list(accumulate(len(passage.lines) for passage in passages))

@@ -79,7 +79,7 @@ def read_xliff(content: Content, source_language: str, target_language: str) -> 
         edits += _language_edits(content, element, (source_language, target_language))
         if element.name in ("trans-unit", "segment") and element.inherited("translate") != "no":
             slots += _slots(content, element, edits)
-    return Document(content, slots, edits)
+    return Document(content, slots, edits, "all units have a translation already, which is kept")
 
 
 def _language_edits(content: Content, element: _Element, languages: tuple[str, str]) -> Iterator[Edit]:

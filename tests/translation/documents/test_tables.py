@@ -91,8 +91,12 @@ def test_damaged_file_is_an_error_with_its_line(text: str, message: str) -> None
         ("3", None, "--column 3: no such column; found a, b"),
         ("0", None, "--column 0: no such column; there are 2"),
         ("a", "4", "--into 4: no such column; there are 2"),
+        ("x", None, "--column x: the columns 3 and 4 have this name; rename one, or give a number"),
+        ("a", "x", "--into x: the columns 3 and 4 have this name"),
     ],
 )
 def test_unknown_column_is_an_error(column: str | None, into: str | None, message: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
-        read_table(Content("a.csv", "a,b\n1,2\n"), "csv", column, into)
+        read_table(
+            Content("a.csv", "a,b,x,x\n1,2,3,4\n" if "x" in (column, into) else "a,b\n1,2\n"), "csv", column, into
+        )

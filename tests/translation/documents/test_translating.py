@@ -127,3 +127,15 @@ def test_column_of_a_table_is_translated(model: Path, tmp_path: Path, capitals: 
     (tmp_path / "a.CSV").write_text("id,en\n1,a cat\n2,a dog\n")
     done = run_command("translate", "-m", model, "-i", tmp_path / "a.CSV", "--column", "en", "--into", "it", "-q")
     assert done.stdout == "id,en,it\n1,a cat,A CAT\n2,a dog,A DOG\n", done.stderr
+
+
+def test_file_without_texts_to_translate_is_explained(model: Path, tmp_path: Path, capitals: list[str]) -> None:
+    (tmp_path / "a.csv").write_text("en,it\na cat,UN GATTO\n")
+    done = run_command("translate", "-m", model, "-i", tmp_path / "a.csv", "--column", "en", "--into", "it")
+    assert done.stdout == "en,it\na cat,UN GATTO\n"
+    assert "a.csv: nothing to translate: all have a text in it already, which is kept; empty it to tr" in done.stderr
+    (tmp_path / "a.srt").write_text("")
+    assert (
+        "a.srt: nothing to translate: it has no text"
+        in run_command("translate", "-m", model, "-i", tmp_path / "a.srt").stderr
+    )
