@@ -230,8 +230,7 @@ def record_alignment(recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory) 
     source, target = loaded.tokenizers.source, loaded.tokenizers.target
     encoded, tags = [], 0
     for text in validation_texts(recipe, corpus):
-        tag = loaded.languages.target_tag(text.language)
-        before = [] if tag is None else [source.tag_id(tag)]
+        before = source.tag_ids([loaded.languages.target_tag(text.language)])
         encoded += [
             ([*before, *source.encode(line)], target.encode(reference))
             for line, reference in zip(text.sources, text.references, strict=True)

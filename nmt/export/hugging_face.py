@@ -200,15 +200,9 @@ class HuggingFaceEngine:
         codes = languages.target
         # Marian's tokenizer reads SentencePiece's symbol for a space as a space, ours does not
         for number, line in enumerate((normalize(line.replace("▁", " ")) for line in lines), start=1):
-            code, expected = codes[number % len(codes)], [*tokenizers.source.encode(line), EOS]
-            tag = languages.target_tag(code)
-            if tag is None:
-                found = self._tokenizer(line)["input_ids"]
-            else:
-                found, expected = (
-                    self._tokenizer(f">>{code}<< {line}")["input_ids"],
-                    [tokenizers.source.tag_id(tag), *expected],
-                )
+            tag = languages.target_tag(code := codes[number % len(codes)])
+            expected = [*tokenizers.source.tag_ids([tag]), *tokenizers.source.encode(line), EOS]
+            found = self._tokenizer(line if tag is None else f">>{code}<< {line}")["input_ids"]
             if found != expected:
                 raise ModelError(f"line {number}: {line!r}: the exported tokenizer gives {found}, expected {expected}")
             ids = tokenizers.target.encode(line)

@@ -84,9 +84,9 @@ def check_parity(loaded: LoadedModel, exported: Search, lines: Sequence[str], to
     limit = _LONGEST if original.longest is None else min(_LONGEST, original.longest - 1)
     source = loaded.tokenizers.source
     # with several target languages, each line is translated into one of them
-    tags = [[source.tag_id(tag)] for code in loaded.languages.target if (tag := loaded.languages.target_tag(code))]
+    tags = [source.tag_ids([loaded.languages.target_tag(code)]) for code in loaded.languages.target]
     numbered = [
-        (number, [*(tags[number % len(tags)] if tags else []), *source.encode(line)][:limit])
+        (number, [*tags[number % len(tags)], *source.encode(line)][:limit])
         for number, line in enumerate(lines, start=1)
         if normalize(line)
     ]

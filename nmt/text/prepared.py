@@ -143,7 +143,7 @@ class PreparedSplit:
         balance = balancing_weights([part.pairs for part in self.corpora], recipe.data.temperature)
         parts = []
         for part, text, weight in zip(self.corpora, texts, balance, strict=True):
-            prefix = tuple(tokenizer.tag_id(tag) for tag in recipe.tags_of(text))
+            prefix = tuple(tokenizer.tag_ids(recipe.tags_of(text)))
             parts.append(replace(part, weight=weight * text.oversample, prefix=prefix))
         return replace(self, corpora=tuple(parts))
 

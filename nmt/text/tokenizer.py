@@ -162,6 +162,10 @@ class Tokenizer:
             raise ModelError(f"the tokenizer has no tag '{tag}'; tags are set in data.train of the recipe")
         return index
 
+    def tag_ids(self, tags: Iterable[str | None]) -> list[int]:
+        """Return the ids of tags, of which None are left out. Raises ModelError as `tag_id` does."""
+        return [self.tag_id(tag) for tag in tags if tag is not None]
+
     @cached_property
     def merges(self) -> bool:
         """Whether it is a byte-pair encoding (merges) rather than a unigram language model."""

@@ -235,8 +235,7 @@ class Translator:
 
         Raises ModelError for a tag that the training text did not have.
         """
-        tags = (self.languages.target_tag(options.to), options.tag)
-        return [self.tokenizers.source.tag_id(tag) for tag in tags if tag is not None]
+        return self.tokenizers.source.tag_ids((self.languages.target_tag(options.to), options.tag))
 
     def align(
         self,
