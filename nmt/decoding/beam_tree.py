@@ -77,11 +77,6 @@ class BeamTree:
             number = self.nodes[number].parent
         return path[::-1]
 
-    def node_of(self, tokens: Sequence[int]) -> int:
-        """Return the number of the node at which a hypothesis with these tokens, without `</s>`, ends."""
-        ends = (i for i, one in enumerate(self.nodes) if one.outcome == "finished" and one.step == len(tokens) + 1)
-        return next(i for i in ends if [self.nodes[j].token for j in self.path(i)[:-1]] == list(tokens))
-
 
 def search_tree(model: StepModel, ids: Sequence[int], options: SearchOptions) -> tuple[BeamTree, list[Hypothesis]]:
     """Search the translation of one sentence, ids without `</s>`, and return the tree and the n best hypotheses."""

@@ -199,15 +199,10 @@ class Tokenizer:
         ids: list[int] = self._processor.encode(_escape(text))
         return ids
 
-    def encode_batch(self, texts: Sequence[str], threads: int | None = None) -> list[npt.NDArray[np.int32]]:
-        """Encode many sentences into arrays; `threads` None means one for each core."""
-        ids, lengths = self.encode_normalized([normalize(text) for text in texts], threads)
-        return np.split(ids, np.cumsum(lengths)[:-1]) if texts else []
-
     def encode_normalized(
         self, texts: Sequence[str], threads: int | None = None
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-        """Return the ids of normalized sentences end to end, and the length of each sentence."""
+        """Return the ids of normalized sentences end to end, and the length of each; by default one thread a core."""
         escaped = [text.replace(_SPACE_MARK, _REPLACEMENT) for text in texts]
         sentences = self._processor.encode(escaped, num_threads=threads or -1)  # slower as arrays
         lengths = np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))

@@ -29,10 +29,10 @@ def test_results_of_the_search_are_paths_whose_edges_add_up(seed: int, beam: int
     tree, found = search_tree(model, IDS, options_of(beam, beam))
     (expected,) = search(model, SOURCE, None, options_of(beam, beam))
     assert [one.tokens for one in found] == [one.tokens for one in expected]
+    ends = [number for number, node in enumerate(tree.nodes) if node.outcome == "finished"]
+    paths = {tuple(tree.nodes[number].token for number in tree.path(end)): tree.path(end) for end in ends}
     for hypothesis in found:
-        end = tree.node_of(hypothesis.tokens)
-        path = [tree.nodes[number] for number in tree.path(end)]
-        assert [node.token for node in path] == [*hypothesis.tokens, EOS]
+        path = [tree.nodes[number] for number in paths[*hypothesis.tokens, EOS]]
         assert [node.step for node in path] == list(range(1, len(path) + 1))
         assert {node.outcome for node in path[:-1]} <= {"active"}
         assert sum(node.log_prob for node in path) == pytest.approx(hypothesis.log_prob, abs=1e-4)
