@@ -86,7 +86,10 @@ class ScoreReport:
         head = ["system", *(f"{score.name} ↓" if score.lower_is_better else score.name for score in self.scores)]
         rows = [head, *([_cell(system.name), *map(_cell, _values(system))] for system in self.systems)]
         signatures = [f"* {score.name}: `{self._signature(index)}`" for index, score in enumerate(self.scores)]
-        tables = [f"{title}:\n\n{_markdown(rows)}" for title, rows in self._by_length()]
+        tables = [
+            f"{title}:\n\n{_markdown([[_cell(cell) for cell in row] for row in rows])}"
+            for title, rows in self._by_length()
+        ]
         return "\n\n".join([_markdown(rows), "\n".join(signatures), *tables])
 
     def as_tsv(self) -> str:
@@ -121,20 +124,22 @@ class ScoreReport:
         return self.comparisons[index].signature if self.comparisons else self.scores[index].signature
 
     def _by_length(self) -> list[tuple[str, list[list[str]]]]:
-        """Return tables of the scores by length: one of all metrics, or for several systems one a metric."""
-        parts, names = self.systems[0].by_length, [score.name for score in self.scores]
+        """Return tables with a column a length: one with a row a metric, or for several systems one a metric."""
+        parts = self.systems[0].by_length
         if not parts:
             return []
-        first = [[self.length_of, "lines"], *([part.words, f"{part.lines:,}"] for part in parts)]
+        head = [["", *(part.words for part in parts)], ["lines", *(f"{part.lines:,}" for part in parts)]]
+
+        def row(name: str, system: SystemScores, index: int) -> list[str]:
+            return [name, *(f"{part.values[index]:.2f}" for part in system.by_length)]
+
+        metrics = list(enumerate(score.name for score in self.scores))
         if len(self.systems) == 1:
-            values = [[f"{value:.2f}" for value in part.values] for part in parts]
-            return [("By length", [row + more for row, more in zip(first, [names, *values], strict=True)])]
-        tables = []
-        for index, name in enumerate(names):
-            columns = [[one.name, *(f"{part.values[index]:.2f}" for part in one.by_length)] for one in self.systems]
-            rows = [row + [column[place] for column in columns] for place, row in enumerate(first)]
-            tables.append((f"{name} by length", rows))
-        return tables
+            return [(f"By {self.length_of}", [*head, *(row(name, self.systems[0], index) for index, name in metrics)])]
+        return [
+            (f"{name} by {self.length_of}", [*head, *(row(one.name, one, index) for one in self.systems)])
+            for index, name in metrics
+        ]
 
 
 def align(rows: Iterable[Sequence[str]], indent: int = 0) -> str:

@@ -5,15 +5,21 @@ does.
 """
 
 import shlex
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from typer import echo
+from typer import BadParameter, echo
 from typer.core import TyperCommand, TyperGroup
 
 GENERAL = "General"
 """The heading of the options that all commands have."""
 _HELP = {"-h", "--help"}
+_UsageError: Any = BadParameter.__base__  # typer has no public name for it
 
 
 class HelpPage(TyperCommand):
@@ -56,7 +62,27 @@ class HelpPages(TyperGroup):
         """Parse the arguments; of `COMMAND --help` no others, as typer imports pydantic to convert their values."""
         if args and args[0] in self.commands and _HELP & set(args) and not ctx.resilient_parsing:
             self.commands[args[0]].make_context(args[0], args[1:], parent=ctx)
-        return super().parse_args(ctx, args)
+        with _whole_words():
+            return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command, which parses its own arguments here."""
+        with _whole_words():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _whole_words() -> Iterator[None]:
+    """Break the message of an error in the arguments between words, where stderr is a terminal."""
+    try:
+        yield
+    except _UsageError as error:
+        text = error.format_message()
+        if sys.stderr is not None and sys.stderr.isatty():
+            width, start = shutil.get_terminal_size().columns, " " * len("Error: ")
+            lines = textwrap.wrap(text, width, initial_indent=start, break_long_words=False, break_on_hyphens=False)
+            text = "\n".join(lines)[len(start) :]
+        raise _UsageError(text, error.ctx) from None
 
 
 def advice(command: str, arguments: list[str]) -> str:

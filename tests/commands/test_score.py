@@ -298,17 +298,27 @@ def test_lines_are_scored_by_length(tmp_path: Path) -> None:
     source = write(tmp_path / "source", ["a " * 61, "b", "c"])
     report = score(hyp, [ref], ScoreOptions(("chrf",), by_length=True, source=source))
     assert [part.words for part in report.systems[0].by_length] == ["1–5", "> 60"]
-    assert "words of the source  lines  chrF2" in report.as_text()
-    assert "words of the source" in report.as_markdown()
+    table = [line.split() for line in report.as_text().split("By words of the source\n")[1].splitlines()]
+    assert table[:2] == [["1–5", ">", "60"], ["lines", "2", "1"]]
+    assert table[2][0] == "chrF2"
+    assert "By words of the source:\n\n|  | 1–5 | > 60 |\n" in report.as_markdown()
     assert "\t> 60\t1\tchrF2\t" in report.as_tsv()
     assert json.loads(report.as_json())["by_length"][1]["lines"] == 1
 
 
 def test_length_of_chinese_is_in_characters(tmp_path: Path) -> None:
     text = write(tmp_path / "zh", ["我喜欢猫。"])
-    assert (
-        "characters of the reference  lines" in score(text, [text], ScoreOptions(("chrf",), by_length=True)).as_text()
-    )
+    report = score(text, [text], ScoreOptions(("chrf",), by_length=True))
+    assert "By characters of the reference\n" in report.as_text()
+
+
+def test_tables_by_length_fit_80_columns(tmp_path: Path) -> None:
+    lines = ["a " * length for length in (3, 8, 15, 25, 35, 50, 70)]
+    files = [write(tmp_path / f"hyp.Lan-Bridge-{number}.zh", lines) for number in range(4)]
+    report = score(files[0], [files[0]], ScoreOptions(("chrf",), by_length=True, systems=tuple(files[1:])))
+    table = report.as_text().split("chrF2 by words of the reference\n")[1].splitlines()
+    assert len(table) == 6
+    assert max(map(len, table)) <= 80
 
 
 @pytest.mark.parametrize("name", ["sentences.tsv", "sentences.json"])

@@ -1,0 +1,24 @@
+"""Errors in the arguments of a command."""
+
+from types import SimpleNamespace
+
+import pytest
+from typer import BadParameter
+from typer.main import get_command
+
+from nmt.cli import app
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_messages_break_between_words_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch, is_terminal: bool) -> None:
+    monkeypatch.setattr(
+        "nmt.system.help_pages.sys", SimpleNamespace(stderr=SimpleNamespace(isatty=lambda: is_terminal))
+    )
+    monkeypatch.setenv("COLUMNS", "50")
+    with pytest.raises(BadParameter.__mro__[1]) as caught:  # the error of the arguments, which has no public name
+        get_command(app).main(["translate", "Hello", "world"], standalone_mode=False)
+    lines = f"Error: {caught.value.format_message()}".splitlines()  # type: ignore[attr-defined]
+    words = "Error: 'Hello' is not an option; the text is read from standard input: echo 'Hello world' | nmt translate"
+    assert " ".join(lines) == words
+    assert (max(map(len, lines)) <= 50) == is_terminal
+    assert (len(lines) > 1) == is_terminal
