@@ -10,9 +10,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from nmt.config import Recipe
-from nmt.errors import ConfigError, DataError
+from nmt.errors import ConfigError, DataError, NMTError
 from nmt.system.console import Console, counted
-from nmt.system.files import lock_file, real_path, staged_directory
+from nmt.system.files import lock_file, real_path, remove_leftovers, staged_directory
 from nmt.system.ownership import PREPARED, check_directory, check_file, check_output
 from nmt.text.auditing.audit import Audit, corpus_findings, make_audit
 from nmt.text.auditing.audit_report import count_rows
@@ -44,7 +44,7 @@ from nmt.text.preparing.provenance import (
 )
 from nmt.text.preparing.stages import Shard, filter_chunks, find_repetitions, summary
 from nmt.text.preparing.tokenizer_training import initial_tokenizers
-from nmt.text.preparing.work_directory import open_work_directory, work_directory
+from nmt.text.preparing.work_directory import open_work_directory, remove_work_directory, work_directory, work_path
 from nmt.text.tokenizer import Tokenizers
 
 _WIDE_COLUMNS, _COLUMNS = 2, 4
@@ -95,8 +95,22 @@ def prepare(
             "--dry-run to filter only"
         )
     console.info(f"{directory}: the prepared corpus is current")
+    _remove_leftovers(recipe, console)
     _warn_of_overlaps(_overlaps(recipe, found.manifest, console), console)
     return found
+
+
+def _remove_leftovers(recipe: Recipe, console: Console) -> None:
+    """Remove what a killed `prepare --force` left beside a corpus that is current, unless another process writes it."""
+    place = real_path(recipe.prepared_directory)
+    remove_leftovers(place)
+    if work_path(recipe).exists():
+
+        def busy(holder: str) -> None:
+            raise DataError(f"{holder} is preparing it")
+
+        with suppress(NMTError), lock_file(place.with_name(f".{place.name}.lock"), busy, console.warn):
+            remove_work_directory(recipe)
 
 
 def _current_corpus(recipe: Recipe, verify: bool) -> PreparedCorpus | str:

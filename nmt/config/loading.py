@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pydantic import ValidationError
 
@@ -14,6 +14,7 @@ from nmt.config.model_section import ModelSettings
 from nmt.config.recipe import Recipe
 from nmt.config.recipe_errors import explain, explained
 from nmt.config.recorded import with_new_names
+from nmt.config.schedules import Schedule
 from nmt.config.section import Section, SettingError
 from nmt.errors import ConfigError
 
@@ -32,6 +33,7 @@ def load_recipe(path: Path, overrides: Sequence[str] = (), check: Callable[[Reci
         document.data = with_new_names(document.data)
     for override in overrides:
         document.override(override)
+    _drop_keys_of_other_schedule(document)
     try:
         recipe = _absolute_paths(Recipe.model_validate(document.data), document, ())
         if recipe.train.init_from is not None:
@@ -80,6 +82,19 @@ def recipe_schema() -> str:
     """Return the recipe's JSON schema, for editors that complete and check YAML."""
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Recipe.model_json_schema()}
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def _drop_keys_of_other_schedule(document: strict_yaml.Document) -> None:
+    """Remove the keys that only the schedule of the file has, where an override names another one."""
+    location = ("train", "schedule")
+    if not isinstance(document.places.get((*location, "name")), str):
+        return
+    section = document.data["train"]["schedule"]
+    for schedule in get_args(get_args(Schedule)[0]):
+        if get_args(schedule.model_fields["name"].annotation) == (section["name"],):
+            for key in section.keys() - schedule.model_fields.keys():
+                if isinstance(document.places.get((*location, key)), int):
+                    del section[key]
 
 
 def _with_initial_model(recipe: Recipe, path: Path, document: strict_yaml.Document) -> Recipe:

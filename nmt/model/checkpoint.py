@@ -265,7 +265,10 @@ def _check_file(directory: Path, name: str, digest: object, listed_in: str) -> N
     if not (file.is_file() and _is_inside(file)):
         raise DamagedError(f"{file}: not a regular file in this directory; copy the file itself, not a link to it")
     if digest_of(file) != digest:
-        raise DamagedError(f"{file}: damaged: its content is not what was saved (SHA-256 differs)")
+        raise DamagedError(
+            f"{file}: damaged: its content is not what was saved (SHA-256 differs); copy the model again, or use "
+            "another checkpoint of its run"
+        )
 
 
 def _is_inside(file: Path) -> bool:

@@ -65,7 +65,7 @@ def staged_directory(directory: Path) -> Iterator[Path]:
     directory = real_path(directory)  # the staging folder must be on the disk to which a symbolic link leads
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
-        _remove_leftovers(directory)
+        remove_leftovers(directory)
         staging, lock = _create_staging(directory)
         try:
             yield staging
@@ -105,7 +105,7 @@ def _create_staging(directory: Path) -> tuple[Path, int]:
             os.close(descriptor)
 
 
-def _remove_leftovers(directory: Path) -> None:
+def remove_leftovers(directory: Path) -> None:
     """Remove the staging folders of processes that were killed: those that no process has locked."""
     leftover = re.compile(re.escape(f".{directory.name}.") + STAGING)
     for path in directory.parent.iterdir():

@@ -316,6 +316,11 @@ def test_corpus_without_pairs_is_refused_with_the_counts(folder: Path) -> None:
     write_tsv(folder / "train.tsv", pairs(300))
     with pytest.raises(DataError, match=r"none kept\. too_long \(a side longer than max_tokens\): 300"):
         prepare(recipe(folder, "data.filters.max_tokens=1"), QUIET)
+    write_tsv(folder / "valid.tsv", pairs(300))
+    with pytest.raises(
+        DataError, match=r"leak \(.*\): \d+\. The validation and test text contain the sentences of the"
+    ):
+        prepare(recipe(folder), QUIET)
     (folder / "train.tsv").write_text("")
     with pytest.raises(DataError, match=r"train\.tsv: no sentence pairs in it; expected one pair a line"):
         prepare(recipe(folder), QUIET)

@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nmt.config import LanguagePair, ModelSettings, Recipe, load_recipe, recipe_schema, recipe_to_yaml, strict_yaml
-from nmt.config.schedules import Noam, WarmupStableDecay
+from nmt.config.schedules import Constant, Noam, WarmupStableDecay
 from nmt.config.section import SettingError
 from nmt.errors import ConfigError
 from nmt.model.transformer import Transformer
@@ -668,6 +668,18 @@ data:
     - {tsv: v.zh.tsv, target_language: zh, tag: bt}
 run: run
 """
+
+
+def test_another_schedule_by_an_override_leaves_out_keys_of_the_one_in_the_file(path: Path) -> None:
+    schedule = "train: {schedule: {name: wsd, rate: 1e-3, warmup: 5, decay: 0.5}, stop: {steps: 9}}\n"
+    path.write_text(SMALLEST + schedule, encoding="utf-8")
+    loaded = load_recipe(path, ["train.schedule.name=constant"]).train.schedule
+    assert loaded == Constant(name="constant", rate=1e-3, warmup=5)
+    with pytest.raises(ConfigError, match=r"train\.schedule\.decay: .*unknown key"):
+        load_recipe(path, ["train.schedule.name=constant", "train.schedule.decay=0.5"])
+    with pytest.raises(ConfigError, match=r"train\.schedule\.name: found 'constan', expected one of"):
+        load_recipe(path, ["train.schedule.name=constan"])
+    assert load_recipe(path, ["train.schedule.name=wsd"]).train.schedule == load_recipe(path).train.schedule
 
 
 def test_several_target_languages(path: Path) -> None:

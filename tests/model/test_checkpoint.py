@@ -198,7 +198,9 @@ def test_loading_runs_no_pickle(saved: Path, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("place", [0, 9, 200, -1])
 def test_flipped_bit_is_refused_with_the_file_name(saved: Path, name: str, place: int) -> None:
     flip_bit(saved / name, place)
-    with pytest.raises(ModelError, match=rf"{saved / name}: damaged: .*SHA-256") as caught:
+    with pytest.raises(
+        ModelError, match=rf"{saved / name}: damaged: .*SHA-256 differs\); copy the model again"
+    ) as caught:
         load_model(saved, CPU)
     assert "config.json" not in str(caught.value)
 

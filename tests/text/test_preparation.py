@@ -14,6 +14,7 @@ from nmt.commands.prepare import prepare, prepare_shard
 from nmt.config import Recipe, load_recipe
 from nmt.errors import ConfigError
 from nmt.system.console import Console
+from nmt.system.files import lock_file
 from nmt.text.preparing import chunks, preparation, stages, work_directory
 from nmt.text.preparing.stages import Shard
 from tests.builders import write_tsv
@@ -223,6 +224,18 @@ def test_interrupted_preparation_is_announced_and_other_texts_start_again(
     assert "prepared.work keeps what is finished; the same command continues" in capsys.readouterr().err
     write_tsv(folder / "a.tsv", pairs(100, 5000))
     assert prepare(recipe(folder), QUIET).manifest.train.read == 130
+
+
+def test_leftovers_of_a_killed_preparation_beside_a_current_corpus_are_removed(folder: Path) -> None:
+    prepare(recipe(folder), QUIET)
+    work, staging = folder / ".prepared.work", folder / ".prepared.staging-0123456789abcdef"
+    work_directory.open_work_directory(recipe(folder))
+    staging.mkdir()
+    with lock_file(folder / ".prepared.lock", lambda _: None, pytest.fail):
+        prepare(recipe(folder), QUIET)
+        assert (work.exists(), staging.exists()) == (True, False), "the work belongs to another process"
+    prepare(recipe(folder), QUIET)
+    assert not work.exists()
 
 
 def test_damaged_chunk_is_done_again(folder: Path, expected: dict[str, bytes]) -> None:

@@ -184,8 +184,13 @@ def check_any_kept(text: Text, counts: Sequence[RuleCounts]) -> None:
     if not any(of_corpus.kept for of_corpus in counts):
         removed = total_removed(counts)
         rules = "; ".join(f"{rule} ({RULES[rule]}): {count:,}" for rule, count in removed.items() if count)
-        names = ", ".join(text.names)
-        raise DataError(f"{names}: {counted(read, 'pair')} read, none kept. {rules}. See data.filters of the recipe")
+        names, advice = ", ".join(text.names), "See data.filters of the recipe"
+        if removed["leak"] > read / 2:
+            advice = (
+                "The validation and test text contain the sentences of the training text: name other ones in "
+                "data.valid and data.test; nmt init divides a text"
+            )
+        raise DataError(f"{names}: {counted(read, 'pair')} read, none kept. {rules}. {advice}")
 
 
 def find_repetitions(text: Text, filtered: Filtered) -> dict[str, BitSet]:

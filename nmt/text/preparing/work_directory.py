@@ -53,6 +53,13 @@ def open_work_directory(recipe: Recipe) -> Path:
     return work
 
 
+def remove_work_directory(recipe: Recipe) -> None:
+    """Remove what a killed preparation of a corpus left, if the corpus is complete and no process prepares it."""
+    work = work_path(recipe)
+    if work.is_dir() and read_marker(work, PREPARATION).get("key") == _key(recipe):
+        shutil.rmtree(work)
+
+
 def _key(recipe: Recipe) -> str:
     """Return a digest of all that the content of the directory depends on."""
     files = {**provenance.input_files(recipe), **provenance.files_of_test_text(recipe)}

@@ -11,6 +11,8 @@ from nmt.text.auditing.drift import find_drift
 from nmt.text.readers import Row, shortened
 from nmt.text.readers.opening import STANDARD_INPUT, read_lines
 
+_UNSEEN = 25  # lines at the end, in which a shift is too short to be seen
+
 
 def read_two_files(source: Path, target: Path) -> Iterator[Row]:
     """Yield the pairs of two files.
@@ -37,7 +39,10 @@ def _place_of_drift(source: Path, target: Path) -> str:
     lengths = [array("I", map(len, read_lines(path))) for path in (source, target)]
     drift = find_drift(lengths[0], lengths[1])
     if drift is None:
-        return ""
+        correspond = (
+            f"By their lengths, the lines correspond, except perhaps in the last {_UNSEEN}, where a shift is not seen. "
+        )
+        return correspond if min(map(len, lengths)) > _UNSEEN else ""
     shown = [
         f"\n    {path}:{drift.line}: {shortened(line)}"
         for path in (source, target)
