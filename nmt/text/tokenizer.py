@@ -16,7 +16,6 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ import sentencepiece
 from nmt.config import TokenizerSettings
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.text.normalize import normalize
+from nmt.text.word_encoding import WordEncoder
 
 PAD, UNK, BOS, EOS = range(4)
 
@@ -203,10 +203,12 @@ class Tokenizer:
         self, texts: Sequence[str], threads: int | None = None
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
         """Return the ids of normalized sentences end to end, and the length of each; by default one thread a core."""
-        escaped = [text.replace(_SPACE_MARK, _REPLACEMENT) for text in texts]
-        sentences = self._processor.encode(escaped, num_threads=threads or -1)  # slower as arrays
-        lengths = np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
-        return np.fromiter(chain.from_iterable(sentences), dtype=np.int32, count=int(lengths.sum())), lengths
+        return self._word_encoder.encode([text.replace(_SPACE_MARK, _REPLACEMENT) for text in texts], threads or -1)
+
+    @cached_property
+    def _word_encoder(self) -> WordEncoder:
+        table = self.table
+        return WordEncoder(self._processor, table.scores, frozenset({UNK, *table.bytes}) | table.protected, self.merges)
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the normalized sentence of ids, always one line. Special symbols and tags are skipped.

@@ -53,15 +53,6 @@ def test_special_symbols_in_text_are_encoded_as_text(tokenizer: Tokenizer, text:
     assert tokenizer.tag_id("back") not in ids
 
 
-@given(st.lists(st.text(max_size=20), max_size=10))
-@settings(deadline=None)
-def test_batch_encoding_equals_single_encoding(tokenizer: Tokenizer, texts: list[str]) -> None:
-    ids, lengths = tokenizer.encode_normalized([normalize(text) for text in texts], threads=2)
-    batch = np.split(ids, np.cumsum(lengths)[:-1]) if texts else []
-    assert [one.tolist() for one in batch] == [tokenizer.encode(text) for text in texts]
-    assert ids.dtype == np.int32
-
-
 @given(st.data())
 @settings(deadline=None)
 def test_decoding_any_ids_gives_one_clean_line(tokenizer: Tokenizer, data: st.DataObject) -> None:

@@ -9,19 +9,21 @@ import re
 from nmt.text.languages import UNSPACED_TEXT
 
 # The characters that the bytes 80 to BF are in Windows-1252 and in Latin-1: they continue a character of UTF-8.
-_CONTINUATION = "\x80-\xbf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ"
-_SUSPICIOUS = re.compile(f"[ÂÃÄÅÎÏÐÑ×ØÙà-í][{_CONTINUATION}]")
+CONTINUATION = "\x80-\xbf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ"
+MISREAD_START = "ÂÃÄÅÎÏÐÑ×ØÙà-í"
+_SUSPICIOUS = re.compile(f"[{MISREAD_START}][{CONTINUATION}]")
 """A match in all misread UTF-8, but in few lines; quick, since it begins with one class of characters."""
 # One misread character of Latin-1 or of punctuation is evidence, unless it follows a capital (`MANHÃ…` is Portuguese).
 # Those of other alphabets are two in a row: `né»…` may be an accented letter before punctuation.
 _MISREAD_UTF8 = re.compile(
-    f"(?<![A-ZÀ-Þ])[ÂÃ][{_CONTINUATION}]|â[\x80€][{_CONTINUATION}]|(?:[ÄÅÎÏÐÑ×ØÙ][{_CONTINUATION}]){{2,}}"
-    f"|(?:[à-í][{_CONTINUATION}]{{2}}){{2,}}"
+    f"(?<![A-ZÀ-Þ])[ÂÃ][{CONTINUATION}]|â[\x80€][{CONTINUATION}]|(?:[ÄÅÎÏÐÑ×ØÙ][{CONTINUATION}]){{2,}}"
+    f"|(?:[à-í][{CONTINUATION}]{{2}}){{2,}}"
 )
-_MISREAD_CHINESE = re.compile("[\x81-\xfe]{8,}")
+MISREAD_RUN = "\x81-\xfe"
+_MISREAD_CHINESE = re.compile(f"[{MISREAD_RUN}]{{8,}}")
 """GB 18030 read as Latin-1; no European language has so many accented letters in a row."""
 _CHINESE = re.compile(f"[{UNSPACED_TEXT}]+")
-_MISREAD_UNKNOWN = "锟斤拷"
+MISREAD_UNKNOWN = "锟斤拷"
 """The UTF-8 of U+FFFD, read as GBK."""
 
 
@@ -29,7 +31,7 @@ def damage(text: str) -> str | None:
     """Return what shows that a line, as it was read, was decoded wrongly; None if nothing does."""
     if text.isascii():
         return None
-    for unknown in ("\ufffd", _MISREAD_UNKNOWN):
+    for unknown in ("\ufffd", MISREAD_UNKNOWN):
         if unknown in text:
             return f"“{unknown}” at character {text.index(unknown) + 1}"
     if _SUSPICIOUS.search(text) and (utf8 := _MISREAD_UTF8.search(text)):

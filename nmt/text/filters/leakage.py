@@ -14,7 +14,7 @@ from nmt.text.corpus import SentencePair
 
 _SHORT = 16
 """Bytes up to which the translation must be the same, too: `Thank you.` is in every text."""
-_LEAST_WITH_EDIT = 32
+LEAST_WITH_EDIT = 32
 """Bytes from which one letter may differ; in shorter sentences it often changes the meaning (`He ran`, `We ran`)."""
 _FOLDED = bytes(range(0x41)) + bytes(range(0x61, 0x7B)) + bytes(range(0x5B, 0x100))
 _DROPPED = bytes(code for code in range(0x80) if not chr(code).isalnum())
@@ -53,7 +53,7 @@ class HeldOutIndex:
                 key = letters(pair.source)
                 if not key:
                     continue
-                if key not in sentences and _size(key) >= _LEAST_WITH_EDIT:
+                if key not in sentences and _size(key) >= LEAST_WITH_EDIT:
                     for half in _halves(key, len(key)):
                         halves[half] = (*halves.get(half, ()), key)
                 place = f"{text.name} sentence {number}: {pair.source}"
@@ -65,7 +65,7 @@ class HeldOutIndex:
         key = letters(source)
         if key in self.sentences:
             return self._place(key, key, target)
-        if len(key) >= _LEAST_WITH_EDIT - 1 or not key.isascii():
+        if len(key) >= LEAST_WITH_EDIT - 1 or not key.isascii():
             for length in (len(key) - 1, len(key), len(key) + 1):
                 for half in _halves(key, length):
                     for other in self.halves.get(half, ()):

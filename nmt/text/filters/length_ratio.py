@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from nmt.text.corpus import SentencePair
 
@@ -46,6 +47,14 @@ class LengthRatio:
         differences = np.abs(logs - median)
         scaled = differences * np.sqrt(source + target * math.exp(-median))
         return cls(median, _NORMAL * float(np.median(differences)), _NORMAL * float(np.median(scaled)))
+
+    def is_usual(self, source: npt.NDArray[np.int64], target: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Return for many pairs of lengths in bytes whether no text of these lengths is unusual."""
+        least = _LEAST_DIFFERENCE - 1e-6  # not to depend on how logarithms are rounded
+        usual: npt.NDArray[np.bool_] = (
+            np.abs(np.log(np.maximum(target, 1) / np.maximum(source, 1)) - self.median) < least
+        )
+        return usual
 
     def unusual(self, source: str, target: str) -> str | None:
         """Return the ratio of a normalized pair, and the usual ones, if it is too far from them."""

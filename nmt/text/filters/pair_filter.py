@@ -11,6 +11,7 @@ from nmt.text.filters.han import HanCheck
 from nmt.text.filters.leakage import HeldOutIndex, HeldOutText
 from nmt.text.filters.length_ratio import LengthRatio
 from nmt.text.filters.mismatch import mismatch
+from nmt.text.filters.prefilter import Prefilter, SideChecks
 from nmt.text.filters.script import ScriptCheck
 from nmt.text.filters.symbols import mostly_symbols
 from nmt.text.filters.untranslated import UntranslatedCheck, copy
@@ -52,6 +53,8 @@ class PairFilter:
     normalize_target: Callable[[str], str]
     checks: Mapping[str, Check]
     """By rule, in the order of their application; the quick ones come first."""
+    prefilter: Prefilter
+    """Which pairs of a text these checks are applied to."""
 
     @classmethod
     def learn(
@@ -86,6 +89,7 @@ class PairFilter:
         scripts = ScriptCheck.of(languages.source, is_target=False), ScriptCheck.of(languages.target, is_target=True)
         # not made if it is not needed, since that loads the library
         identified = [None if "language" in filters.keep else LanguageCheck.of(code) for code in sides]
+        untranslated = UntranslatedCheck.of(*sides)
         checks: dict[str, Check | None] = {
             "copy": copy,
             "symbols": mostly_symbols,
@@ -94,11 +98,17 @@ class PairFilter:
             "mismatch": mismatch,
             "han": _either_side(*han),
             "leak": None if index is None else index.find,
-            "untranslated": UntranslatedCheck.of(*sides).found,
+            "untranslated": untranslated.found,
             "language": _either_side(*identified),
         }
         applied = {rule: check for rule, check in checks.items() if check is not None and rule not in filters.keep}
-        return cls(filters, source, target, applied)
+        of_sides = [SideChecks(*own) for own in zip(sides, scripts, han, identified, strict=True)]
+        prefilter = Prefilter(of_sides[0], of_sides[1], lengths, index, untranslated, applied)
+        return cls(filters, source, target, applied, prefilter)
+
+    def examined(self, sources: Sequence[str], targets: Sequence[str]) -> list[int]:
+        """Return the indices of the pairs, as they were read, that `apply` may change or remove."""
+        return self.prefilter.examined(sources, targets)
 
     def apply(self, source: str, target: str) -> Verdict:
         """Return the pair as training reads it, and the first rule on its text that removes it."""

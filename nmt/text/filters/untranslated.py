@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from nmt.text.identification import FREQUENT_WORDS, listed_code
 
-_LEAST_CHARACTERS, _LEAST_SPACES = 20, 3
+_LEAST_CHARACTERS, LEAST_SPACES = 20, 3
 """Of a source that a target may not contain; a shorter one may be a name."""
-_LEAST_FREQUENT = 2
+LEAST_FREQUENT = 2
 _LEAST_COMMON = 0.8
 
 
@@ -25,13 +25,13 @@ class UntranslatedCheck:
 
     def found(self, source: str, target: str) -> str | None:
         """Return what of a normalized source is in its target; None if it is translated."""
-        if len(source) <= len(target) and len(source) >= _LEAST_CHARACTERS and source.count(" ") >= _LEAST_SPACES:
+        if len(source) <= len(target) and len(source) >= _LEAST_CHARACTERS and source.count(" ") >= LEAST_SPACES:
             passage = source.rstrip(".?!:;")
             if passage.casefold() in target.casefold():
                 return "contains the source"
         words = target.lower().split()
         frequent = self.source_words.intersection(words)
-        if len(frequent) < _LEAST_FREQUENT or not self.target_words.isdisjoint(words):
+        if len(frequent) < LEAST_FREQUENT or not self.target_words.isdisjoint(words):
             return None
         in_source = set(source.lower().split())
         if sum(word in in_source for word in words) < _LEAST_COMMON * len(words):

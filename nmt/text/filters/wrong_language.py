@@ -17,7 +17,7 @@ LIBRARY = "py3langid"
 _LEAST_LETTERS = 20
 _LEAST_CONFIDENCE = 0.8
 """With these, none of 12,000 English and Italian lines of Tatoeba and FLORES was taken for another language."""
-_MANY_WORDS = 8
+MANY_WORDS = 8
 """A line of so many words nearly always has a frequent one of its language."""
 _RELATED = ({"nn", "no", "da"}, {"hr", "bs", "sr", "sh", "cnr"}, {"id", "ms"}, {"fa", "prs", "tg"}, {"pt", "gl"})
 """Languages that the library does not distinguish reliably."""
@@ -62,10 +62,10 @@ class LanguageCheck:
         return f"language {found}, probability {confidence:.2f}"
 
     def _is_suspicious(self, words: list[str]) -> bool:
-        own = len(self.own_words.intersection(words))
-        if own == 0 and len(words) >= _MANY_WORDS:
+        own = sum(map(self.own_words.__contains__, words))
+        if own == 0 and len(words) >= MANY_WORDS:
             return True
-        return len(self.other_words.intersection(words)) > own
+        return sum(map(self.other_words.__contains__, words)) > own
 
 
 @cache

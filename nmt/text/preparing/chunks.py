@@ -157,22 +157,24 @@ class TextRules:
 def filter_chunk(context: TextRules, chunk: RawChunk) -> KeptRecord:
     """Normalize the pairs of a chunk, apply the rules on text, and write those that are kept."""
     rules, removed = context.rules[chunk.corpus], Removed(RuleCounts(chunk.name, read=len(chunk.sources)))
-    sources, targets, positions, held_out = [], [], [], []
-    for position, raw in enumerate(zip(chunk.sources, chunk.targets, strict=True)):
-        source, target, rule, found = rules.apply(*raw)
-        if source in context.held_out and rule != "leak":
-            held_out.append((source, target))
-        if rule is None:
-            sources.append(source)
-            targets.append(target)
-            positions.append(position)
-        else:
+    sources, targets = list(chunk.sources), list(chunk.targets)
+    keep = np.ones(len(sources), dtype=np.bool_)
+    for position in rules.examined(sources, targets):
+        source, target, rule, found = rules.apply(sources[position], targets[position])
+        sources[position], targets[position] = source, target
+        if rule is not None:
+            keep[position] = False
             pair = SentencePair(source, target, _file_of(chunk.files, position), chunk.lines[position])
             removed.add(Rejected(rule, chunk.first + position, pair, found))
+    leaked = {(pair.pair.source, pair.pair.target) for pair in removed.pairs if pair.rule == "leak"}
+    held_out = [
+        pair for pair in zip(sources, targets, strict=True) if pair[0] in context.held_out and pair not in leaked
+    ]
+    sources, targets = list(compress(sources, keep)), list(compress(targets, keep))
     characters = (sum(map(len, sources)), sum(map(len, targets)))
     of_chunk = (chunk.number, chunk.corpus, chunk.first, chunk.files)
     record = KeptRecord(*of_chunk, removed.counts, len(sources), characters, list(dict.fromkeys(held_out)))
-    places = np.array(positions, dtype=np.int32)
+    places = np.flatnonzero(keep).astype(np.int32)
     texts = [[text.encode() for text in side] for side in (sources, targets)]
     several = len({*context.target_languages}) > 1
     language = [repeat(context.target_languages[chunk.corpus].encode())] if several else []

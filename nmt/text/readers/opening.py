@@ -84,15 +84,29 @@ def read_lines(path: Path) -> Iterator[str]:
     """
     with open_content(path) as file:
         chunks = _of_lines(_text_chunks(file, str(path)), str(path))
-        for number, raw in enumerate(io.BufferedReader(_ChunkStream(file, chunks), _CHUNK_BYTES), start=1):
+        stream = io.BufferedReader(_ChunkStream(file, chunks), _CHUNK_BYTES)
+        number = 1
+        while raw := stream.readlines(_CHUNK_BYTES):
             try:
-                yield raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
-            except UnicodeDecodeError as error:
-                raise DataError(
-                    f"{path}:{number}: not UTF-8: found the byte 0x{raw[error.start]:02X} at byte {error.start + 1} of "
-                    "the line. Correct the line, or convert the file; if it is Latin-1: iconv -f LATIN1 -t UTF-8 FILE "
-                    "> NEWFILE"
-                ) from None
+                text = b"".join(raw).decode("utf-8")  # many lines at once: half the time
+            except UnicodeDecodeError:
+                for line in raw:
+                    yield _decoded_line(line, f"{path}:{number}")
+                    number += 1
+                continue
+            lines = text.removesuffix("\n").split("\n")
+            yield from lines if "\r" not in text else (line.removesuffix("\r") for line in lines)
+            number += len(raw)
+
+
+def _decoded_line(raw: bytes, place: str) -> str:
+    try:
+        return raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{place}: not UTF-8: found the byte 0x{raw[error.start]:02X} at byte {error.start + 1} of the line. "
+            "Correct the line, or convert the file; if it is Latin-1: iconv -f LATIN1 -t UTF-8 FILE > NEWFILE"
+        ) from None
 
 
 def read_chunks(path: Path) -> Iterator[bytes]:

@@ -1,0 +1,329 @@
+"""Find the pairs of a text that need `PairFilter.apply`, by array operations on thousands of lines at a time.
+
+`PairFilter.apply` takes some 15 µs for a pair, and leaves nine in ten pairs of a usual text as they are. A pair is
+passed over only if both lines are normalized and no rule can remove it: each condition here holds for every pair that
+the rule removes, and for few others. Most depend on single characters or on two adjacent ones, whose properties are
+looked up in a table.
+
+Legend: L lines, N characters of all lines, with a line break after each line, W words.
+"""
+
+import random
+import re
+import unicodedata
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from nmt.text.filters.damage import CONTINUATION, MISREAD_RUN, MISREAD_START, MISREAD_UNKNOWN
+from nmt.text.filters.han import HanCheck, other_variant
+from nmt.text.filters.leakage import LEAST_WITH_EDIT, HeldOutIndex, letters
+from nmt.text.filters.length_ratio import LengthRatio
+from nmt.text.filters.script import ScriptCheck
+from nmt.text.filters.symbols import LEAST_NUMBER, LEAST_SHARE, TEXT
+from nmt.text.filters.untranslated import LEAST_FREQUENT, LEAST_SPACES, UntranslatedCheck
+from nmt.text.filters.wrong_language import MANY_WORDS, LanguageCheck
+from nmt.text.identification import FREQUENT_WORDS, listed_code
+from nmt.text.languages import script_of
+
+PREFILTERED = frozenset(["copy", "symbols", "script", "length", "mismatch", "han", "leak", "untranslated", "language"])
+"""The checks for which this module has conditions."""
+
+_BLOCK = 4096  # lines; their arrays fit in the cache of a processor
+_LONGEST = 2_000  # characters; longer lines are always examined
+_PLANE = 0x10000  # the characters of all higher planes have one entry in the tables, the last one
+_CHARACTERS = "".join(map(chr, range(_PLANE)))
+_MOST_LETTERS = 12  # at both ends of a held-out sentence that are compared
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+_FIRST_BYTES = np.array([(1 << 8 * count) - 1 for count in range(9)], dtype=np.uint64)
+
+# properties of a character
+_EXAMINED, _LETTER, _SYMBOL, _SPACE, _DIGIT = (np.uint8(1 << bit) for bit in range(5))
+# properties of the first of two adjacent characters, and, shifted, of the second one
+_BESIDE_SPACE, _MISREAD, _ADDRESS, _ACCENTS = (np.uint8(1 << bit) for bit in range(4))
+_SECOND = np.uint8(4)
+
+Bools = npt.NDArray[np.bool_]
+Bytes = npt.NDArray[np.uint8]
+Integers = npt.NDArray[np.int64]
+Keys = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class SideChecks:
+    """The checks of the lines of one side; None for those that are not applied."""
+
+    language: str
+    script: ScriptCheck | None
+    han: HanCheck | None
+    identified: LanguageCheck | None
+
+    @cached_property
+    def properties(self) -> Bytes:
+        """The properties of each character."""
+        examined = ~np.fromiter(map(str.isprintable, _CHARACTERS), dtype=np.bool_, count=_PLANE)
+        examined |= _table(f"`´@\ufffd{MISREAD_UNKNOWN[0]}") | _table(_composable())
+        if self.script is not None:
+            examined |= _table(self.script.foreign.findall(_CHARACTERS))
+        if self.han is not None:
+            examined |= _table(other_variant(_CHARACTERS, self.han.variant))
+        own = _table(_CHARACTERS if self.script is None else self.script.own.findall(_CHARACTERS))
+        symbols = _table(chr(code) for code in range(0x80) if code not in TEXT)
+        digits = _table(filter(str.isdecimal, _CHARACTERS))
+        table = examined * _EXAMINED | own * _LETTER | symbols * _SYMBOL | digits * _DIGIT
+        table[ord("\n")] = 0
+        table[ord(" ")] = _SPACE
+        return np.append(table, _EXAMINED).astype(np.uint8)
+
+    @property
+    def tokenizer_spaces(self) -> bool:
+        """Whether normalization may remove spaces between words."""
+        return script_of(self.language) in ("Han", "Japanese")
+
+
+class _Lines:
+    """Lines of one side as arrays."""
+
+    def __init__(self, lines: Sequence[str], side: SideChecks) -> None:
+        self.text = "\n".join(lines) + "\n"
+        points = np.frombuffer(self.text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+        self.points = np.minimum(points, _PLANE)  # (N,)
+        self.ends = np.flatnonzero(points == ord("\n"))  # (L,)
+        self.starts = np.append(0, self.ends[:-1] + 1)  # (L,)
+        self.lengths = self.ends - self.starts
+        self.properties = side.properties[self.points]  # (N,)
+        self.present = np.bitwise_or.reduceat(self.properties, self.starts)  # (L,)
+        self.spaces = self.count(self.properties & _SPACE != 0)
+
+    def count(self, which: Bools) -> Integers:
+        """Return how many of the characters for which an array (N,) is true each line has."""
+        counts: Integers = np.add.reduceat(which, self.starts, dtype=np.int64)
+        return counts
+
+    def utf8_lengths(self) -> Integers:
+        """Return the bytes of each line."""
+        lengths: Integers = self.lengths + self.count(self.points >= 0x80) + self.count(self.points >= 0x800)
+        return lengths
+
+
+@dataclass(frozen=True)
+class Prefilter:
+    """The conditions for the pairs of a text."""
+
+    source: SideChecks
+    target: SideChecks
+    lengths: LengthRatio | None
+    held_out: HeldOutIndex | None
+    untranslated: UntranslatedCheck
+    checks: Mapping[str, Callable[[str, str], str | None]]
+    """The checks of pairs that are applied, by rule."""
+
+    def examined(self, sources: Sequence[str], targets: Sequence[str]) -> list[int]:
+        """Return the indices of the pairs, as they were read, that `PairFilter.apply` may change or remove."""
+        if not PREFILTERED.issuperset(self.checks):
+            return list(range(len(sources)))
+        found: list[int] = []
+        for start in range(0, len(sources), _BLOCK):
+            block = [
+                [line if len(line) <= _LONGEST else "" for line in side[start : start + _BLOCK]]
+                for side in (sources, targets)
+            ]
+            found += (np.flatnonzero(self._examined(*block)) + start).tolist()
+        return found
+
+    def _examined(self, source_lines: Sequence[str], target_lines: Sequence[str]) -> Bools:
+        """Return for each pair (L,) whether it is examined."""
+        source, target = _Lines(source_lines, self.source), _Lines(target_lines, self.target)
+        if not len(source.ends) == len(target.ends) == len(source_lines):  # a line break in a line
+            return np.ones(len(source_lines), dtype=np.bool_)
+        mask = _by_characters(source, self.source) | _by_characters(target, self.target)
+        if self.lengths is not None:
+            mask |= ~self.lengths.is_usual(source.utf8_lengths(), target.utf8_lengths())
+        for rule, candidates in self._candidates(source, target).items():
+            if check := self.checks.get(rule):
+                for index in np.flatnonzero(candidates & ~mask).tolist():
+                    mask[index] = check(source_lines[index], target_lines[index]) is not None
+        return mask
+
+    def _candidates(self, source: _Lines, target: _Lines) -> dict[str, Bools]:
+        """Return the pairs (L,) that rules may remove whose checks, without the others, decide on normalized pairs."""
+        exclusive, shared, source_others, source_words = self._words[0].counts(source)
+        own, foreign, others, words = self._words[1].counts(target)
+        language = np.zeros(len(own), dtype=np.bool_)
+        if self.source.identified is not None:
+            language |= _is_suspicious(exclusive + shared, source_others, source_words)
+        if self.target.identified is not None:
+            language |= _is_suspicious(own, foreign + others, words)
+        # a target that contains its source has all words of it, but perhaps the first and the last one
+        contained = (source.lengths <= target.lengths) & (source.spaces >= LEAST_SPACES) & (foreign >= exclusive - 2)
+        return {
+            "copy": source.lengths == target.lengths,
+            "mismatch": source.present & target.present & _DIGIT != 0,
+            "leak": self._ends.may_contain(source),
+            "untranslated": contained | (own == 0) & (foreign >= LEAST_FREQUENT),
+            "language": language,
+        }
+
+    @cached_property
+    def _words(self) -> tuple["_WordSets", "_WordSets"]:
+        """The words by which the languages of a source and of a target are recognized."""
+        every = frozenset().union(*FREQUENT_WORDS.values())
+        source = FREQUENT_WORDS.get(listed_code(self.source.language), frozenset())
+        target, exclusive = self.untranslated.target_words, self.untranslated.source_words
+        return (
+            _WordSets([exclusive, source - exclusive, every - source]),
+            _WordSets([target, exclusive, every - target - exclusive]),
+        )
+
+    @cached_property
+    def _ends(self) -> "_SentenceEnds":
+        return _SentenceEnds(() if self.held_out is None else self.held_out.sentences)
+
+
+def _is_suspicious(own: Integers, others: Integers, words: Integers) -> Bools:
+    """Return which lines (L,) have fewer frequent words of their language than of others, or none and many words."""
+    suspicious: Bools = (others > own) | (own == 0) & (words >= MANY_WORDS)
+    return suspicious
+
+
+def _by_characters(lines: _Lines, side: SideChecks) -> Bools:
+    """Return which lines (L,) are not normalized, or have characters that a rule removes lines for."""
+    adjacent = _adjacent()[lines.points]
+    adjacent[:-1] &= adjacent[1:] >> _SECOND
+    adjacent[-1] = 0
+    mask: Bools = np.bitwise_or.reduceat(adjacent, lines.starts) != 0
+    mask |= lines.present & _EXAMINED != 0
+    mask |= lines.present & _LETTER == 0
+    mask |= lines.properties[lines.starts] & _SPACE != 0
+    if side.tokenizer_spaces:
+        mask |= lines.spaces >= 2
+    symbols = lines.count(lines.properties & _SYMBOL != 0)
+    mask |= (symbols >= LEAST_NUMBER) & (symbols > LEAST_SHARE * (lines.lengths - lines.spaces))
+    return mask
+
+
+class _WordSets:
+    """Sets of words in lower case, of fewer than 16 bytes of UTF-8, and a hash table of them without collisions."""
+
+    _PARTS, _BITS = 2, 16
+
+    def __init__(self, sets: Sequence[Collection[str]]) -> None:
+        words = [word.encode() for own in sets for word in own]
+        lengths = np.array([len(word) for word in words], dtype=np.int64)
+        keys = _keys(b"".join(words), np.cumsum(lengths) - lengths, lengths, self._PARTS)
+        self._count, self._factor = len(sets), np.uint64(1)
+        choose = random.Random(1)
+        while len(np.unique(self._slots(keys))) < len(keys):
+            self._factor = np.uint64(choose.getrandbits(64) | 1)
+        self._keys, self._sets = np.zeros(1 << self._BITS, dtype=np.uint64), np.zeros(1 << self._BITS, dtype=np.uint8)
+        self._keys[self._slots(keys)] = keys
+        self._sets[self._slots(keys)] = [1 << number for number, own in enumerate(sets) for _ in own]
+
+    def _slots(self, keys: Keys) -> Keys:
+        return keys * self._factor >> np.uint64(64 - self._BITS)
+
+    def counts(self, lines: _Lines) -> list[Integers]:
+        """Return how many words of each set, and how many words, each line has (L,)."""
+        text = lines.text.lower().encode("utf-8", "surrogatepass")
+        characters = np.frombuffer(text, dtype=np.uint8)
+        ends = np.flatnonzero((characters == ord(" ")) | (characters == ord("\n")))  # (W,)
+        starts = np.append(0, ends[:-1] + 1)
+        keys = _keys(text, starts, ends - starts, self._PARTS)
+        slots = self._slots(keys)
+        sets = self._sets[slots] * (self._keys[slots] == keys)
+        last = np.flatnonzero(characters[ends] == ord("\n"))  # (L,)
+        first = np.append(0, last[:-1] + 1)
+        counts = [np.add.reduceat(sets >> number & 1, first, dtype=np.int64) for number in range(self._count)]
+        return [*counts, last - first + 1]
+
+
+class _SentenceEnds:
+    """The first and the last letters of held-out sentences.
+
+    A sentence with one letter changed has the same letters in its first or in its last half.
+    """
+
+    _PARTS = -(-2 * _MOST_LETTERS // 8)  # of 8 bytes, at two bytes a letter
+
+    def __init__(self, sentences: Collection[str]) -> None:
+        long = [len(sentence) for sentence in sentences if len(sentence.encode()) >= LEAST_WITH_EDIT]
+        self._letters = min(_MOST_LETTERS, min(long, default=_MOST_LETTERS) // 2)
+        points = np.frombuffer("".join(sentences).encode("utf-32-le"), dtype=np.uint32)
+        counts = np.array([len(sentence) for sentence in sentences], dtype=np.int64)
+        self._first, self._last = self._keys(np.minimum(points, _PLANE - 1).astype(np.uint16), counts)
+
+    def may_contain(self, lines: _Lines) -> Bools:
+        """Return which lines (L,) begin or end like one of the sentences."""
+        folded, expands = _folding()
+        letters_of = folded[lines.points]
+        kept = letters_of != 0
+        first, last = self._keys(letters_of[kept], lines.count(kept))
+        several: Bools = np.logical_or.reduceat(expands[lines.points], lines.starts)
+        return several | np.isin(first, self._first) | np.isin(last, self._last)
+
+    def _keys(self, letters_of: npt.NDArray[np.uint16], counts: Integers) -> tuple[Keys, Keys]:
+        """Return keys of the first and the last letters of sentences with these numbers of letters."""
+        text, ends, sizes = letters_of.tobytes(), 2 * np.cumsum(counts), 2 * np.minimum(counts, self._letters)
+        return _keys(text, ends - 2 * counts, sizes, self._PARTS), _keys(text, ends - sizes, sizes, self._PARTS)
+
+
+def _keys(text: bytes, starts: Integers, sizes: Integers, parts: int) -> Keys:
+    """Return 64-bit keys of passages of a text, of which only so many parts of 8 bytes count."""
+    padded = text + bytes(8 * parts)
+    # the 8 bytes from each byte on as one integer
+    integers = np.ndarray(len(padded) - 7, dtype="<u8", buffer=padded, strides=(1,))
+    keys = np.zeros(len(starts), dtype=np.uint64)
+    for begin in range(0, 8 * parts, 8):
+        keys = keys * _FACTOR + (integers[starts + begin] & _FIRST_BYTES[np.clip(sizes - begin, 0, 8)])
+    return keys
+
+
+def _table(characters: Iterable[str]) -> Bools:
+    """Return (65536,) bools: True for these characters."""
+    table = np.zeros(_PLANE, dtype=np.bool_)
+    table[[ord(character) for character in characters]] = True
+    return table
+
+
+@cache
+def _adjacent() -> Bytes:
+    """Return the properties of each character as the first and as the second one of two."""
+    misread, continuation, accented = (
+        _table(re.findall(f"[{letters_of}]", _CHARACTERS)) for letters_of in (MISREAD_START, CONTINUATION, MISREAD_RUN)
+    )
+    pairs = (
+        (_BESIDE_SPACE, _table(" "), _table(" \n")),
+        (_MISREAD, misread, continuation),
+        (_ADDRESS, _table("/w"), _table("/w")),
+        (_ACCENTS, accented, accented),
+    )
+    table = sum(first * bit | second * (bit << _SECOND) for bit, first, second in pairs)
+    return np.append(table, 0).astype(np.uint8)
+
+
+@cache
+def _composable() -> str:
+    """Return the characters that NFC changes, or that it may join to the one before."""
+    parts = [unicodedata.decomposition(character).split() for character in _CHARACTERS]
+    seconds = {chr(int(part, 16)) for own in parts if own and "<" not in own[0] for part in own[1:]}
+    jamo = set(map(chr, [*range(0x1161, 0x1176), *range(0x11A8, 0x11C3)]))  # Unicode 16, 3.12: Hangul syllables
+    return "".join(
+        character
+        for character in _CHARACTERS
+        if character in seconds
+        or character in jamo
+        or unicodedata.combining(character)
+        or not unicodedata.is_normalized("NFC", character)
+    )
+
+
+@cache
+def _folding() -> tuple[npt.NDArray[np.uint16], Bools]:
+    """Return each character as `letters` returns it (0: not at all), and whether that is more than one letter."""
+    as_letters = [letters(character) for character in _CHARACTERS]
+    folded = [ord(own) if len(own) == 1 else 0 for own in as_letters]
+    expands = [len(own) > 1 for own in as_letters]
+    return np.array([*folded, 0], dtype=np.uint16), np.array([*expands, False])
