@@ -27,7 +27,8 @@ from nmt.text.filters.symbols import LEAST_NUMBER, LEAST_SHARE, TEXT
 from nmt.text.filters.untranslated import LEAST_FREQUENT, LEAST_SPACES, UntranslatedCheck
 from nmt.text.filters.wrong_language import MANY_WORDS, LanguageCheck
 from nmt.text.identification import FREQUENT_WORDS, listed_code
-from nmt.text.languages import script_of
+from nmt.text.languages import SCRIPTS, UNSPACED_TEXT, script_of
+from nmt.text.normalize import LEAST_SPACES_BETWEEN
 
 PREFILTERED = frozenset(["copy", "symbols", "script", "length", "mismatch", "han", "leak", "untranslated", "language"])
 """The checks for which this module has conditions."""
@@ -65,7 +66,7 @@ class SideChecks:
     def properties(self) -> Bytes:
         """The properties of each character."""
         examined = ~np.fromiter(map(str.isprintable, _CHARACTERS), dtype=np.bool_, count=_PLANE)
-        examined |= _table(f"`´@\ufffd{MISREAD_UNKNOWN[0]}") | _table(_composable())
+        examined |= _table(f"@\ufffd{MISREAD_UNKNOWN[0]}") | _table(_composable())
         if self.script is not None:
             examined |= _table(self.script.foreign.findall(_CHARACTERS))
         if self.han is not None:
@@ -77,11 +78,6 @@ class SideChecks:
         table[ord("\n")] = 0
         table[ord(" ")] = _SPACE
         return np.append(table, _EXAMINED).astype(np.uint8)
-
-    @property
-    def tokenizer_spaces(self) -> bool:
-        """Whether normalization may remove spaces between words."""
-        return script_of(self.language) in ("Han", "Japanese")
 
 
 class _Lines:
@@ -102,6 +98,13 @@ class _Lines:
         """Return how many of the characters for which an array (N,) is true each line has."""
         counts: Integers = np.add.reduceat(which, self.starts, dtype=np.int64)
         return counts
+
+    def between(self, characters: str, neighbours: str) -> Integers:
+        """Return how many of some characters each line has (L,) between two that match a pattern."""
+        where = np.flatnonzero(np.isin(self.points[:-1], list(map(ord, characters))))
+        matches = _matching(neighbours)
+        where = where[matches[self.points[where - 1]] & matches[self.points[where + 1]]]
+        return np.bincount(np.searchsorted(self.ends, where), minlength=len(self.ends))
 
     def utf8_lengths(self) -> Integers:
         """Return the bytes of each line."""
@@ -198,8 +201,9 @@ def _by_characters(lines: _Lines, side: SideChecks) -> Bools:
     mask |= lines.present & _EXAMINED != 0
     mask |= lines.present & _LETTER == 0
     mask |= lines.properties[lines.starts] & _SPACE != 0
-    if side.tokenizer_spaces:
-        mask |= lines.spaces >= 2
+    mask |= lines.between("`´", f"[{SCRIPTS['Latin']}]") > 0  # an accent that normalization makes an apostrophe
+    if script_of(side.language) in ("Han", "Japanese"):
+        mask |= lines.between(" ", f"[{UNSPACED_TEXT}]") >= LEAST_SPACES_BETWEEN
     symbols = lines.count(lines.properties & _SYMBOL != 0)
     mask |= (symbols >= LEAST_NUMBER) & (symbols > LEAST_SHARE * (lines.lengths - lines.spaces))
     return mask
@@ -286,6 +290,12 @@ def _table(characters: Iterable[str]) -> Bools:
     table = np.zeros(_PLANE, dtype=np.bool_)
     table[[ord(character) for character in characters]] = True
     return table
+
+
+@cache
+def _matching(pattern: str) -> Bools:
+    """Return (65537,) bools: True for the characters that match a pattern, False for all higher planes."""
+    return np.append(_table(re.findall(pattern, _CHARACTERS)), False)
 
 
 @cache
