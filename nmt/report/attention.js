@@ -125,11 +125,15 @@ window.report.whenShown("attention", (section, data) => {
     const room = (place.clientWidth || 640) / content.heads - left - 20;
     const cell = Math.max(13, Math.min(20, Math.floor(room / content.columns.length)));
     const [width, height] = [left + content.columns.length * cell, top + content.rows.length * cell];
+    // as many heads in a row as fit, and equally many in each row
+    let inRow = content.heads;
+    while (inRow > 1 && (content.heads % inRow || inRow * (width + 14) > place.clientWidth)) inRow -= 1;
     const picture = document.createElement("canvas");
     paintTokens(contextOf(picture, width, height), content, { left, top, cell, size: LABEL });
     const style = {
       "--left": `${left}px`, "--top": `${top}px`, "--width": `${width - left}px`, "--height": `${height - top}px`,
       "--tokens": `url(${picture.toDataURL()})`, "--size": `${width}px ${height}px`,
+      "--row": `${inRow * (width + 16) + 8}px`,
     };
     Object.entries(style).forEach(([name, text]) => place.style.setProperty(name, text));
   }
@@ -158,8 +162,8 @@ window.report.whenShown("attention", (section, data) => {
     const { content, layer, head } = enlarged;
     const width = content.columns.length;
     const [left, top] = [content.rows, content.columns].map((tokens) => longest(tokens, 13) + 10);
-    const room = Math.min(window.innerWidth * 0.9 - left - 60, 760);
-    const cell = Math.max(18, Math.min(44, Math.floor(room / width)));
+    const room = Math.min(window.innerWidth * 0.9 - left - 60, 760) / width;
+    const cell = Math.floor(Math.max(18, Math.min(44, room, (window.innerHeight * 0.68 - top) / content.rows.length)));
     Object.assign(enlarged, { left, top, cell });
     const context = contextOf(canvas, left + width * cell + 2, top + content.rows.length * cell + 2);
     const colours = palette();

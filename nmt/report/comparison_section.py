@@ -116,9 +116,11 @@ def _difference_chart(text: TranslatedText) -> Chart:
     differences = _line_differences(text)
     title = f"Lines by chrF of {first} minus chrF of {second}"
     mean = float(differences.mean())
-    summary = f"Right of 0, {first} is better. The mean is {mean:+.2f}."
-    edges = np.arange(-100, 101, 5)
-    used = edges[(edges >= differences.min() - 5) & (edges <= differences.max() + 5)]
+    summary = (
+        f"Right of 0, {first} is better; the bar at 0 has the lines that are about equal. The mean is {mean:+.2f}."
+    )
+    edges = np.arange(-102.5, 103, 5)  # equal lines are in the middle of a bar
+    used = edges[(edges > differences.min() - 5) & (edges < differences.max() + 5)]
     return histogram(title, summary, ("difference of chrF", "% of lines"), [("lines", differences)], used)
 
 

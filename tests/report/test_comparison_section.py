@@ -4,6 +4,8 @@ import re
 from collections import Counter
 from html import unescape
 
+import pytest
+
 from nmt.evaluation.metrics import compute
 from nmt.report.comparison_section import comparison_section
 from nmt.report.quality_section import TranslatedText
@@ -66,6 +68,13 @@ def test_charts_compare_both_systems_by_group() -> None:
     assert [row[0] for row in section.charts["test-rarity"].rows] == ["10–99 (20)"]
     assert "in the training text" in section.charts["test-words"].summary
     assert "test-rarity" not in comparison_section([text_of(GOOD, BAD, None)]).charts
+
+
+def test_equal_lines_are_in_the_middle_of_a_bar() -> None:
+    chart = comparison_section([text_of(GOOD, BAD)]).charts["test-differences"]
+    shares = {str(row[0]): row[1] for row in chart.rows}
+    assert shares["-2.5–2.5"] == 5.0  # one of 20 lines
+    assert sum(share for share in shares.values() if isinstance(share, int | float)) == pytest.approx(100, abs=0.01)
 
 
 def test_words_and_sentences_that_differ_are_shown() -> None:
