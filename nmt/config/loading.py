@@ -90,11 +90,11 @@ def _drop_keys_of_other_schedule(document: strict_yaml.Document) -> None:
     if not isinstance(document.places.get((*location, "name")), str):
         return
     section = document.data["train"]["schedule"]
-    for schedule in get_args(get_args(Schedule)[0]):
-        if get_args(schedule.model_fields["name"].annotation) == (section["name"],):
-            for key in section.keys() - schedule.model_fields.keys():
-                if isinstance(document.places.get((*location, key)), int):
-                    del section[key]
+    schedules = get_args(get_args(Schedule)[0])
+    fields_of = {get_args(one.model_fields["name"].annotation)[0]: one.model_fields for one in schedules}
+    for key in section.keys() - fields_of.get(section["name"], section).keys():
+        if isinstance(document.places.get((*location, key)), int):
+            del section[key]
 
 
 def _with_initial_model(recipe: Recipe, path: Path, document: strict_yaml.Document) -> Recipe:

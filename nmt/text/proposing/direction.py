@@ -41,7 +41,7 @@ def stated_direction(option: str) -> Direction:
 
 
 def unknown_languages(direction: Direction) -> str | None:
-    """Return a warning about languages of which nmt knows nothing, None if there are none."""
+    """Return a warning about languages that are in no table of nmt, None if there are none."""
     unknown = [code for code in (direction.source, direction.target) if not is_language(code)]
     if not unknown:
         return None
