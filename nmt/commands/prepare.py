@@ -1,5 +1,6 @@
 """`nmt prepare`: make the prepared corpus of a recipe, unless it is current."""
 
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -282,7 +283,7 @@ def _report(manifest: Manifest, console: Console) -> None:
 
 def show_audit(audit: Audit, console: Console) -> None:
     """Show how many pairs each rule removed from each corpus, and what is unusual about the corpora."""
-    rows, headers = count_rows(audit.corpora), [corpus.name.replace(": ", ":\n", 1) for corpus in audit.corpora]
+    rows, headers = count_rows(audit.corpora), [re.sub("(:|\\+) ", r"\1\n", corpus.name) for corpus in audit.corpora]
     if len(headers) > _WIDE_COLUMNS:  # labels with the meaning of each rule would leave no room for the columns
         console.info("\n".join(corpus.name for corpus in audit.corpora))
         rows = [[row[0].partition(":")[0], *row[1:]] for row in rows]
