@@ -350,6 +350,10 @@ def export(
         module.export(model, output, to, quantization, lines, console)
 
 
+of_run = partial(Option, rich_help_panel="For runs")
+beside_files = partial(file, rich_help_panel="For files of translations")
+
+
 @command("nmt report runs/demo-en-it -o report.html")
 def report(
     run: Annotated[
@@ -361,36 +365,19 @@ def report(
         Option(metavar="RUN", help="Another run to compare with, or with --reference another file of translations."),
     ] = None,
     reference: Annotated[
-        Path | None,
-        file(
-            help="Reference translations for files of translations of any system.",
-            rich_help_panel="For files of translations",
-        ),
+        Path | None, beside_files(help="Reference translations for files of translations of any system.")
     ] = None,
-    source: Annotated[
-        Path | None,
-        file(help="The source text of the files; only with --reference.", rich_help_panel="For files of translations"),
-    ] = None,
+    source: Annotated[Path | None, beside_files(help="The source text of the files; only with --reference.")] = None,
     glossary: Annotated[
         Path | None, file(help="Terms (source, tab, target) whose translations are counted; with --compare.")
     ] = None,
     validation_lines: Annotated[
         int | None,
-        Option(
-            min=0,
-            metavar="COUNT",
-            help="How many lines of the validation text to translate; default: 200.",
-            rich_help_panel="For runs",
-        ),
+        of_run(min=0, metavar="COUNT", help="How many lines of the validation text to translate; default: 200."),
     ] = None,
     line: Annotated[
         list[int] | None,
-        Option(
-            min=1,
-            metavar="N",
-            help="Draw attention and search of line N of the test text; can be repeated.",
-            rich_help_panel="For runs",
-        ),
+        of_run(min=1, metavar="N", help="Draw attention and search of line N of the test text; can be repeated."),
     ] = None,
     quiet: Quiet = False,
     debug: Debug = False,
