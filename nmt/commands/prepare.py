@@ -188,7 +188,7 @@ def _audit_text(recipe: Recipe, work: Path, console: Console) -> tuple[Audit, It
         overlaps += find_overlaps(valid_filtered, [], test_pairs, "validation")
     audit = make_audit(recipe, counts, found, overlaps, text.rules)
     estimated = estimated_removals(text, filtered, repeated)
-    without = {rule: _ESTIMATED.format(counted(estimated[rule], "pair")) for rule in ("too_long", "ratio")}
+    without = {rule: _ESTIMATED.format(counted(count, "pair")) for rule, count in estimated.items()}
     return replace(audit, not_applied=audit.not_applied | without), rejected_pairs(text.folder, repeated)
 
 
