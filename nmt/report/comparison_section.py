@@ -48,6 +48,8 @@ def comparison_section(
         parts = {
             "lengths": length_chart(text, list(text.systems), -1),
             "differences": _difference_chart(text),
+            "scores": _line_score_chart(text),
+            "length-differences": _length_difference_chart(text),
             **_content_chart(text, glossary),
             **_frequency_charts(text, frequencies),
         }
@@ -122,6 +124,30 @@ def _difference_chart(text: TranslatedText) -> Chart:
     edges = np.arange(-102.5, 103, 5)  # equal lines are in the middle of a bar
     used = edges[(edges > differences.min() - 5) & (edges < differences.max() + 5)]
     return histogram(title, summary, ("difference of chrF", "% of lines"), [("lines", differences)], used)
+
+
+def _line_score_chart(text: TranslatedText) -> Chart:
+    scores = [(name, np.array(text.measured(name)[-1].line_scores())) for name in text.systems]
+    medians = ", ".join(f"{name} {np.median(values):.1f}" for name, values in scores)
+    summary = f"The chrF of each line alone. Medians: {medians}."
+    return histogram("Lines by chrF", summary, ("chrF", "% of lines"), scores, np.arange(0, 101, 5))
+
+
+def _length_difference_chart(text: TranslatedText) -> Chart:
+    """Return how much longer outputs are than references, within 20 words."""
+    lengths = np.array([len(word_list(line)) for line in text.reference])
+    differences = [
+        (name, np.array([len(word_list(line)) for line in lines]) - lengths) for name, lines in text.systems.items()
+    ]
+    unit = "characters" if text.language.unspaced else "words"
+    total = max(1, int(lengths.sum()))
+    shares = ", ".join(f"{name} {1 + values.sum() / total:.1%}" for name, values in differences)
+    summary = (
+        f"Left of 0, outputs are shorter than their references. Length of all outputs: {shares} of the references."
+    )
+    most = min(20, max(1, *(int(np.abs(values).max()) for _, values in differences)))
+    edges, axes = np.arange(-most - 0.5, most + 1, 1), (f"{unit} more than the reference", "% of lines")
+    return histogram("Lines by length of the output", summary, axes, differences, edges)
 
 
 def _terms_html(text: TranslatedText, glossary: Glossary | None) -> str:

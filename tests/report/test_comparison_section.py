@@ -55,7 +55,8 @@ def test_equal_systems_have_no_winner() -> None:
 
 def test_charts_compare_both_systems_by_group() -> None:
     section = comparison_section([text_of(GOOD, BAD)])
-    assert list(section.charts) == ["test-lengths", "test-differences", "test-rarity", "test-words"]
+    names = ["lengths", "differences", "scores", "length-differences", "rarity", "words"]
+    assert list(section.charts) == [f"test-{name}" for name in names]
     assert section.charts["test-lengths"].rows[0][0] == "6–10 (20)"
     # in this text, each line has a word that occurs once
     assert [row[0] for row in section.charts["test-rarity"].rows] == ["1 (20)"]
@@ -68,6 +69,16 @@ def test_charts_compare_both_systems_by_group() -> None:
     assert [row[0] for row in section.charts["test-rarity"].rows] == ["10–99 (20)"]
     assert "in the training text" in section.charts["test-words"].summary
     assert "test-rarity" not in comparison_section([text_of(GOOD, BAD, None)]).charts
+
+
+def test_scores_and_lengths_of_single_lines_are_counted() -> None:
+    charts = comparison_section([text_of(GOOD, BAD)]).charts
+    scores = {str(row[0]): row[1:] for row in charts["test-scores"].rows}
+    assert scores["≥ 95"] == (95.0, 10.0)  # 19 and 2 of 20 lines are the reference
+    lengths = {str(row[0]): row[1:] for row in charts["test-length-differences"].rows}
+    assert lengths["-3.5–-2.5"] == (5.0, 0.0)  # one line without "sul tappeto rosso"
+    assert lengths["-0.5–0.5"] == (95.0, 100.0)
+    assert "A 97.9%, B 100.0% of the references" in charts["test-length-differences"].summary
 
 
 def test_equal_lines_are_in_the_middle_of_a_bar() -> None:
