@@ -1,6 +1,7 @@
 """Fixtures of all packages, the order of the tests, and one thread for each of several test processes."""
 
 import contextlib
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -29,6 +30,18 @@ settings.register_profile("nmt", deadline=None, suppress_health_check=[HealthChe
 settings.load_profile("nmt")
 
 
+def pytest_configure() -> None:
+    """Collect no garbage while the tests are collected."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage seldom, and never look at the imported modules and the tests: it would take 5 % of the time."""
+    gc.freeze()
+    gc.set_threshold(5000)
+    gc.enable()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the slow tests last, so that most failures show within seconds.
 
@@ -44,6 +57,14 @@ def _known_matrix_rate() -> Iterator[None]:
     """Trainings do not measure the machine, which takes longer than a training of twelve updates."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("nmt.training.loop.matrix_rate", lambda *_: 1e12)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_waiting_for_disks() -> Iterator[None]:
+    """Files are not forced onto the disk, which takes as long as a small training computes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda file: None)
         yield
 
 

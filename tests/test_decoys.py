@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nmt.report.formula_figures import smoothed_targets
 from tests.builders import run_command, write_lines, write_reversal_task
 
 MINE = "mine\n"
@@ -85,7 +86,15 @@ def fresh_folder() -> Iterator[Path]:
             os.chdir(before)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(autouse=True, scope="module")
+def _few_figures() -> Iterator[None]:
+    """`nmt figures` draws one figure in place of all that need no input, to save time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("nmt.commands.figures.formula_drawings", lambda train, dim: [smoothed_targets()])
+        yield
+
+
+@pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a recipe and what each command writes: run, prepared, model, export, figures, split, text.out."""
     folder = tmp_path_factory.mktemp("trained")

@@ -15,6 +15,8 @@ def test_tiny_run_on_a_cpu_measures_everything_and_passes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(gpu, "VARIANTS", gpu.VARIANTS[:2])
+    monkeypatch.setattr(gpu, "matrix_rate", lambda *_: 1e12)
     monkeypatch.setattr(sys, "argv", ["gpu.py", "--device", "cpu", "--tiny"])
     assert gpu.main() == 0
     *table, summary = capsys.readouterr().out.splitlines()

@@ -47,7 +47,7 @@ SHORT_OUTPUT = MaxLength(factor=1, extra=2)  # a random model rarely predicts th
 def loaded_on(device: torch.device, seed: int = 0, **variant: Any) -> LoadedModel:
     tokenizer = Tokenizer.train(WORDS * 4, TokenizerSettings(vocab_size=285))
     torch.manual_seed(seed)
-    shape = ModelSettings(encoder_layers=2, decoder_layers=2, dim=32, feed_forward=64, heads=4, **variant)
+    shape = ModelSettings(encoder_layers=1, decoder_layers=1, dim=16, feed_forward=32, heads=2, **variant)
     model = Transformer(shape, len(tokenizer), len(tokenizer)).to(device)
     settings = DecodeSettings(beam=3, max_length=SHORT_OUTPUT)
     return LoadedModel(model, Tokenizers(tokenizer, tokenizer), Languages(source="en", target="it"), settings)

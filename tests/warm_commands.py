@@ -104,6 +104,7 @@ def warm_programs(repository: Path, folder: Path) -> Iterator[None]:
 
 def serve(address: str) -> None:
     """Run each command in a fork, until this process is terminated."""
+    gc.disable()
     for module in IMPORTED:
         importlib.import_module(module)
     LanguageCheck.of("en")  # reads the model of the library
@@ -112,6 +113,8 @@ def serve(address: str) -> None:
     listener.listen(100)
     gc.collect()
     gc.freeze()  # a collection in a fork would copy all pages
+    gc.enable()
+    os.fsync = lambda file: None
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # handlers that ended need no wait
     print("ready", flush=True)
     while True:

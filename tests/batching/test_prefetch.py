@@ -1,5 +1,6 @@
 """Prefetching: the same batches as the stream, errors, positions, and the end of the thread."""
 
+import signal
 import subprocess
 import sys
 import threading
@@ -87,26 +88,34 @@ def test_next_returns_the_seconds_of_waiting(monkeypatch: pytest.MonkeyPatch) ->
         assert [feed.next().waited, feed.next().waited] == [1.5, 0.25]
 
 
-@pytest.mark.parametrize("ending", ["raise KeyboardInterrupt", "sys.exit(3)"])
-def test_thread_ends_with_the_program(ending: str) -> None:
-    """The program ends in each way, also while an epoch is being planned."""
-    program = f"""
-import sys, time
+ENDINGS = """
+import importlib.util, os, sys, time
 from nmt.batching import batch_stream as streams
-from nmt.batching.batch_stream import Prefetcher
-from tests_batching import stream_of
+
+specification = importlib.util.spec_from_file_location("test_prefetch", sys.argv[1])
+test_prefetch = importlib.util.module_from_spec(specification)
+specification.loader.exec_module(test_prefetch)
 plan = streams.plan_epoch
-streams.plan_epoch = lambda *a: (time.sleep(0.3), plan(*a))[1]
-with Prefetcher(stream_of(40), 1, False) as feed:
-    feed.next()
-    {ending}
+
+
+def interrupt():
+    raise KeyboardInterrupt
+
+
+streams.plan_epoch = lambda *arguments: (time.sleep(0.3), plan(*arguments))[1]
+for end in (lambda: sys.exit(3), interrupt):
+    child = os.fork()
+    if not child:
+        with streams.Prefetcher(test_prefetch.stream_of(40), 1, False) as feed:
+            feed.next()
+            end()
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
-    loader = (
-        "import importlib.util, sys; s = importlib.util.spec_from_file_location('tests_batching', sys.argv[1]); "
-        "m = importlib.util.module_from_spec(s); sys.modules['tests_batching'] = m; s.loader.exec_module(m); "
-    )
-    run = subprocess.run(
-        [sys.executable, "-c", loader + "exec(sys.argv[2])", __file__, program], capture_output=True, check=False
-    )
-    assert run.returncode in (3, 1, -2, 130), run.stderr.decode()
-    assert b"tests_batching" not in run.stderr or b"KeyboardInterrupt" in run.stderr
+
+
+def test_thread_ends_with_the_program() -> None:
+    """Python ends in each way, also while an epoch is being planned."""
+    run = subprocess.run([sys.executable, "-c", ENDINGS, __file__], capture_output=True, text=True, check=False)
+    assert run.stdout.split() == ["3", str(-signal.SIGINT)], run.stderr
+    assert run.stderr.splitlines()[-1] == "KeyboardInterrupt"
+    assert run.stderr.count("Traceback") == 1

@@ -77,6 +77,7 @@ def test_sentence_of_the_attention_is_from_the_files_of_a_recipe_without_prepare
 ) -> None:
     draw_few_formulas(monkeypatch)
     monkeypatch.setattr("nmt.commands.figures.attention_drawings", lambda attention, fonts: [])
+    monkeypatch.setattr("nmt.commands.figures.corpus_drawings", lambda *_: [])
     drawn: list[str] = []
 
     def record(model: Path, text: str) -> Attention:

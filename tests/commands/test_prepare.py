@@ -417,13 +417,13 @@ def test_failed_preparation_removes_only_folders_that_it_made(folder: Path) -> N
 
 
 def test_prepare_recovers_from_a_killed_one(folder: Path, warm_python: str) -> None:
-    write_tsv(folder / "train.tsv", pairs(20_000))
+    write_tsv(folder / "train.tsv", pairs(2000))
     script = (
         "import sys; from pathlib import Path; from nmt.config import load_recipe\n"
         "from nmt.system import files; from nmt.system.console import Console\n"
         "from nmt.commands.prepare import prepare; from tests.kill_points import kill_at_call\n"
         "recipe = load_recipe(Path(sys.argv[1]))\n"
-        "kill_at_call(5000, after=(files, '_new_sibling'))\n"
+        "kill_at_call(500, after=(files, '_new_sibling'))\n"
         "prepare(recipe, Console())"
     )
     command = [warm_python, "-c", script, str(folder / "recipe.yaml"), str(folder / "run")]

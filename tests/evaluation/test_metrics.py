@@ -182,7 +182,7 @@ def test_a_missing_tokenizer_names_its_package(
     assert compute("chrf", ["a b c"], [["a b c"]], target_language(code)).value == pytest.approx(100)
 
 
-@pytest.mark.parametrize("system", ["AISP-SJTU", "Lan-Bridge", "Online-A", "Online-W"])
+@pytest.mark.parametrize("system", ["AISP-SJTU", "Online-W"])
 def test_scores_equal_those_published_for_wmt22(shared_data, system: str) -> None:
     folder = shared_data / "scored-wmt22-en-zh"
     with (folder / "automatic-scores.tsv").open(encoding="utf-8", newline="") as file:

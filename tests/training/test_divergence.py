@@ -15,6 +15,7 @@ from nmt.model.checkpoint import load_model
 from nmt.system.console import Console
 from nmt.training.divergence import DivergenceMonitor
 from nmt.training.loop import Training
+from nmt.training.progress import Progress
 from tests.builders import reversal_pairs
 from tests.training.runs import (
     break_gradients,
@@ -54,20 +55,33 @@ def test_update_with_nan_gradient_is_skipped_and_kept(
     assert progress(run)["target_tokens"] < 9 * 64
 
 
+def at_steps_2_7_8(progress: Progress) -> bool:
+    return progress.step in (2, 7, 8)
+
+
+@pytest.fixture(scope="module")
+def with_skipped(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An uninterrupted run that skips updates."""
+    run = tmp_path_factory.mktemp("skipped") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        break_gradients(patch, at_steps_2_7_8)
+        train_run(texts, run)
+    return run
+
+
 @pytest.mark.parametrize("steps", [2, 3, 7])
 def test_resumed_run_with_skipped_updates_equals_uninterrupted_run(
-    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
+    texts: Path, with_skipped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
 ) -> None:
     """The step count of Adam excludes skipped updates."""
-    break_gradients(monkeypatch, lambda progress: progress.step in (2, 7, 8))
-    train_run(texts, tmp_path / "whole")
+    break_gradients(monkeypatch, at_steps_2_7_8)
     with monkeypatch.context() as patch:
         interrupt_after(patch, steps)
         assert train_run(texts, tmp_path / "run").step == steps
     train_run(texts, tmp_path / "run")
-    assert same_tensors(tmp_path / "whole", tmp_path / "run")
-    assert metrics(tmp_path / "whole") == metrics(tmp_path / "run")
-    assert progress(tmp_path / "whole") == progress(tmp_path / "run")
+    assert same_tensors(with_skipped, tmp_path / "run")
+    assert metrics(with_skipped) == metrics(tmp_path / "run")
+    assert progress(with_skipped) == progress(tmp_path / "run")
 
 
 def test_five_skipped_updates_roll_back_to_half_the_rate(
@@ -95,20 +109,29 @@ def test_five_skipped_updates_roll_back_to_half_the_rate(
     assert "the 5th update in a row that is not finite; back to step 4, with 0.5 of the rate" in err
 
 
+@pytest.fixture(scope="module")
+def with_rollback(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An uninterrupted run that goes back to step 4."""
+    run = tmp_path_factory.mktemp("rollback") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        break_gradients(patch, fails_at_6_to_11_unless_slower)
+        train_run(texts, run, "train.accumulate=2")
+    return run
+
+
 # before all of it, among the skipped, in the last of these, after going back, and after the next checkpoint
 @pytest.mark.parametrize("steps", [3, 7, 10, 11, 12, 17])
 def test_resumed_run_with_a_rollback_equals_uninterrupted_run(
-    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
+    texts: Path, with_rollback: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
 ) -> None:
     break_gradients(monkeypatch, fails_at_6_to_11_unless_slower)
-    train_run(texts, tmp_path / "whole", "train.accumulate=2")
     with monkeypatch.context() as patch:
         interrupt_after(patch, steps)
         assert train_run(texts, tmp_path / "run", "train.accumulate=2").signal == signal.SIGTERM
     train_run(texts, tmp_path / "run", "train.accumulate=2")
-    assert same_tensors(tmp_path / "whole", tmp_path / "run")
-    assert metrics(tmp_path / "whole") == metrics(tmp_path / "run")
-    assert progress(tmp_path / "whole") == progress(tmp_path / "run")
+    assert same_tensors(with_rollback, tmp_path / "run")
+    assert metrics(with_rollback) == metrics(tmp_path / "run")
+    assert progress(with_rollback) == progress(tmp_path / "run")
 
 
 def test_fourth_rollback_to_a_checkpoint_is_an_error(
