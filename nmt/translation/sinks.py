@@ -151,7 +151,7 @@ def write_whole(path: Path | None, data: bytes) -> None:
 def is_stream(path: Path) -> bool:
     """Whether a path is a pipe, a device or an open stream, which cannot be replaced or resumed."""
     if path.absolute().parts[1:2] in (("dev",), ("proc",)):
-        return True
+        return os.path.lexists(path)
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError):
