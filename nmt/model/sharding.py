@@ -13,14 +13,21 @@ from nmt.system import distributed
 # torch.distributed.tensor and .fsdp take long to import, so they are imported where they are needed
 
 
-def shard(root: nn.Module, model: Transformer, device: torch.device) -> None:
-    """Shard a model in place, layer by layer; `root` is the module that is called: the model or its wrapper."""
+def shard(root: nn.Module, model: Transformer, device: torch.device, gather_in_bf16: bool = False) -> None:
+    """Shard a model in place, layer by layer; `root` is the module that is called: the model or its wrapper.
+
+    With `gather_in_bf16`, the weights of layers are rounded before they are gathered, as autocast does afterwards: half
+    the traffic. Gradients are summed in fp32. Embeddings and output are gathered in fp32, because the gradient of a
+    weight that is used several times would be accumulated in bf16.
+    """
     from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
     mesh = init_device_mesh(device.type, (distributed.world_size(),))
+    in_bf16 = MixedPrecisionPolicy(torch.bfloat16, reduce_dtype=torch.float32, cast_forward_inputs=False)
+    policy = in_bf16 if gather_in_bf16 else MixedPrecisionPolicy()
     for layer in (*model.encoder, *model.decoder):
-        fully_shard(layer, mesh=mesh)
+        fully_shard(layer, mesh=mesh, mp_policy=policy)
     fully_shard(root, mesh=mesh)
 
 

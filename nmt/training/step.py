@@ -16,7 +16,7 @@ from nmt.errors import ConfigError
 from nmt.model.sharding import shard, whole, whole_tensor
 from nmt.model.transformer import Transformer
 from nmt.system import distributed
-from nmt.system.device import autocast, is_out_of_memory, release_cached_memory, seed_for
+from nmt.system.device import autocast, computes_in_bf16, is_out_of_memory, release_cached_memory, seed_for
 from nmt.training.initialization import compile_layers
 from nmt.training.loss import Objective
 from nmt.training.optimizer import learning_rate, make_optimizer, start_average, update_average
@@ -107,7 +107,9 @@ class Updater:
         self.sharded = self.world_size > 1 and recipe.runtime.parallel == "fsdp"
         self.replica = None if self.world_size == 1 or self.sharded else replicate(self.objective, device)
         if self.sharded:
-            shard(self.objective, self.model, device)
+            # the kernels for CPUs round weights themselves
+            gather_in_bf16 = device.type == "cuda" and computes_in_bf16(recipe.runtime, device)
+            shard(self.objective, self.model, device, gather_in_bf16)
             if self.average is not None:
                 shard(self.average, self.average, device)
         self.optimizer = make_optimizer(self.model, recipe.train, device)

@@ -391,3 +391,47 @@ def test_faults_of_one_rank_are_handled_by_all(ranks: Ranks, texts: Path, tmp_pa
         [r["loss"] for r in metrics(folder) if r["type"] == "train" and r["step"] < 6] for folder in (run, single)
     ]
     assert before[0] == pytest.approx(before[1], rel=1e-5)
+
+
+GATHERED_IN_BF16 = """
+import os, sys, warnings
+import torch
+from nmt.config import RuntimeSettings
+from nmt.model.sharding import shard
+from nmt.system import distributed
+from nmt.training.loss import Objective
+from tests.builders import batch_of, tiny_model
+
+# CPUs, unlike CUDA, have no fused norm with weights in bf16
+warnings.filterwarnings("ignore", message="Mismatch dtype between input and weight")
+with distributed.connect(RuntimeSettings(device="cpu")):
+    batch = batch_of([([4, 5, 6, 7], [8, 9, 10]), ([11, 12], [13])])
+    gradients, losses, gathered = [], [], []
+    for is_sharded in (False, True):
+        model = tiny_model(1, vocabulary=50, normalization="rms", sharpness=1.0)
+        objective = Objective(model, 0.1, 0.0)
+        if is_sharded:
+            model.decoder[0].feed_forward.register_forward_hook(
+                lambda module, inputs, output: gathered.append((module.inner.weight.dtype, inputs[0].dtype))
+            )
+            shard(objective, model, torch.device("cpu"), gather_in_bf16=True)
+        with torch.autocast("cpu", torch.bfloat16):
+            loss, _ = objective(batch)
+        loss.backward()
+        losses.append(loss.item())
+        weights = list(model.parameters())
+        assert all(weight.dtype == weight.grad.dtype == torch.float32 for weight in weights)
+        gradients.append([getattr(weight.grad, "full_tensor", lambda: weight.grad)() for weight in weights])
+    assert gathered == [(torch.bfloat16, torch.float32)], gathered
+    assert losses[0] == losses[1], losses  # autocast rounds the same weights
+    for one, other in zip(*gradients):
+        assert (one - other).abs().max() <= 0.01 * one.abs().max()
+"""
+
+
+def test_weights_gathered_in_bf16_give_the_loss_and_gradient_of_autocast(ranks: Ranks) -> None:
+    script = RANKS.replace("nmt.cli.main()", "").replace("import nmt.cli", "import torch")
+    command = [ranks.programs / "python", "-c", script, "2", GATHERED_IN_BF16]
+    environment = {**os.environ, "NMT_CPU_KERNELS": "off", "PYTHONPATH": "."}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
