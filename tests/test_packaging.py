@@ -51,7 +51,16 @@ def test_distribution_has_its_own_name_and_messages_install_from_the_checkout(re
     project = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["name"] == "nmt-toolkit"
     assert set(project["scripts"]) == {"nmt"}
-    assert set(project["optional-dependencies"]) == {"tensorboard", "report", "ct2", "hf", "filters", "comet", "dev"}
+    assert set(project["optional-dependencies"]) == {
+        "tensorboard",
+        "report",
+        "ct2",
+        "hf",
+        "filters",
+        "cluster",
+        "comet",
+        "dev",
+    }
     pages = [repository / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
     for file in [*pages, *(repository / "docs").glob("*.md"), *(repository / "nmt").rglob("*.py")]:
         text = file.read_text(encoding="utf-8")
