@@ -29,6 +29,7 @@ from nmt.text.filters.wrong_language import MANY_WORDS, LanguageCheck
 from nmt.text.identification import FREQUENT_WORDS, listed_code
 from nmt.text.languages import SCRIPTS, UNSPACED_TEXT, script_of
 from nmt.text.normalize import LEAST_SPACES_BETWEEN
+from nmt.text.passage_keys import Integers, Keys, passage_keys, word_bounds
 
 PREFILTERED = frozenset(["copy", "symbols", "script", "length", "mismatch", "han", "leak", "untranslated", "language"])
 """The checks for which this module has conditions."""
@@ -38,8 +39,6 @@ _LONGEST = 2_000  # characters; longer lines are always examined
 _PLANE = 0x10000  # the characters of all higher planes have one entry in the tables, the last one
 _CHARACTERS = "".join(map(chr, range(_PLANE)))
 _MOST_LETTERS = 12  # at both ends of a held-out sentence that are compared
-_FACTOR = np.uint64(0x9E3779B97F4A7C15)
-_FIRST_BYTES = np.array([(1 << 8 * count) - 1 for count in range(9)], dtype=np.uint64)
 
 # properties of a character
 _EXAMINED, _LETTER, _SYMBOL, _SPACE, _DIGIT = (np.uint8(1 << bit) for bit in range(5))
@@ -49,8 +48,6 @@ _SECOND = np.uint8(4)
 
 Bools = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]
-Integers = npt.NDArray[np.int64]
-Keys = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
@@ -217,7 +214,7 @@ class _WordSets:
     def __init__(self, sets: Sequence[Collection[str]]) -> None:
         words = [word.encode() for own in sets for word in own]
         lengths = np.array([len(word) for word in words], dtype=np.int64)
-        keys = _keys(b"".join(words), np.cumsum(lengths) - lengths, lengths, self._PARTS)
+        keys = passage_keys(b"".join(words), np.cumsum(lengths) - lengths, lengths, self._PARTS)
         self._count, self._factor = len(sets), np.uint64(1)
         choose = random.Random(1)
         while len(np.unique(self._slots(keys))) < len(keys):
@@ -232,16 +229,12 @@ class _WordSets:
     def counts(self, lines: _Lines) -> list[Integers]:
         """Return how many words of each set, and how many words, each line has (L,)."""
         text = lines.text.lower().encode("utf-8", "surrogatepass")
-        characters = np.frombuffer(text, dtype=np.uint8)
-        ends = np.flatnonzero((characters == ord(" ")) | (characters == ord("\n")))  # (W,)
-        starts = np.append(0, ends[:-1] + 1)
-        keys = _keys(text, starts, ends - starts, self._PARTS)
+        starts, sizes, first = word_bounds(text)
+        keys = passage_keys(text, starts, sizes, self._PARTS)  # (W,)
         slots = self._slots(keys)
         sets = self._sets[slots] * (self._keys[slots] == keys)
-        last = np.flatnonzero(characters[ends] == ord("\n"))  # (L,)
-        first = np.append(0, last[:-1] + 1)
         counts = [np.add.reduceat(sets >> number & 1, first, dtype=np.int64) for number in range(self._count)]
-        return [*counts, last - first + 1]
+        return [*counts, np.diff(first, append=len(keys))]
 
 
 class _SentenceEnds:
@@ -271,18 +264,9 @@ class _SentenceEnds:
     def _keys(self, letters_of: npt.NDArray[np.uint16], counts: Integers) -> tuple[Keys, Keys]:
         """Return keys of the first and the last letters of sentences with these numbers of letters."""
         text, ends, sizes = letters_of.tobytes(), 2 * np.cumsum(counts), 2 * np.minimum(counts, self._letters)
-        return _keys(text, ends - 2 * counts, sizes, self._PARTS), _keys(text, ends - sizes, sizes, self._PARTS)
-
-
-def _keys(text: bytes, starts: Integers, sizes: Integers, parts: int) -> Keys:
-    """Return 64-bit keys of passages of a text, of which only so many parts of 8 bytes count."""
-    padded = text + bytes(8 * parts)
-    # the 8 bytes from each byte on as one integer
-    integers = np.ndarray(len(padded) - 7, dtype="<u8", buffer=padded, strides=(1,))
-    keys = np.zeros(len(starts), dtype=np.uint64)
-    for begin in range(0, 8 * parts, 8):
-        keys = keys * _FACTOR + (integers[starts + begin] & _FIRST_BYTES[np.clip(sizes - begin, 0, 8)])
-    return keys
+        starts = ends - 2 * counts, ends - sizes
+        first, last = (passage_keys(text, own, sizes, self._PARTS) for own in starts)
+        return first, last
 
 
 def _table(characters: Iterable[str]) -> Bools:
