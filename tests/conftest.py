@@ -26,7 +26,7 @@ for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 # the duration of an example depends on the machine
-settings.register_profile("nmt", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("nmt", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("nmt")
 
 

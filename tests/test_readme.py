@@ -83,6 +83,8 @@ def shortened(block: str) -> str:
         line = line.replace("--nproc-per-node 8", "--nproc-per-node 2")
         if "nmt train" in line:
             line += " --set train.stop.steps=3 --set train.validate_every=3 --set data.test=null"
+        if "mine/recipe.yaml" in line and "nmt train" in line:
+            line += " --set model.dim=32 --set model.feed_forward=64 --set model.encoder_layers=1"
         if "--nnodes 2" in line:
             line = line.replace("--nproc-per-node 2", "--nproc-per-node 1").replace("first-machine", "localhost")
             line = f"{line} & {line}; wait $!"

@@ -327,15 +327,15 @@ def test_reversal_of_words_is_learned(tmp_path: Path) -> None:
     """3,000 sentences suffice to translate unseen sentences by reversing their words."""
     write_reversal_task(tmp_path, 3000, 60)
     size = {"encoder_layers": 1, "decoder_layers": 1, "dim": 64, "feed_forward": 128, "heads": 4, "dropout": 0.0}
-    schedule = {"name": "linear", "rate": 0.005, "warmup": 40}
+    schedule = {"name": "linear", "rate": 0.008, "warmup": 40}
     chosen = recipe(
         tmp_path,
         tmp_path / "run",
         f"model={json.dumps(size)}",
         f"train.schedule={json.dumps(schedule)}",
-        "train.batch_tokens=512",
-        "train.stop.steps=350",
-        "train.validate_every=350",
+        "train.batch_tokens=384",
+        "train.stop.steps=280",
+        "train.validate_every=280",
         "train.log_every=100",
         f"data.test={json.dumps({'tsv': str(tmp_path / 'test.tsv')})}",
     )
