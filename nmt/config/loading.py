@@ -92,7 +92,7 @@ def _drop_keys_of_other_schedule(document: strict_yaml.Document) -> None:
     section = document.data["train"]["schedule"]
     schedules = get_args(get_args(Schedule)[0])
     fields_of = {get_args(one.model_fields["name"].annotation)[0]: one.model_fields for one in schedules}
-    for key in section.keys() - fields_of.get(section["name"], section).keys():
+    for key in section.keys() - fields_of.get(str(section["name"]), section).keys():
         if isinstance(document.places.get((*location, key)), int):
             del section[key]
 

@@ -644,6 +644,7 @@ SHAPES = [[], {}, [[]], {"name": []}, {"name": "noam", "x": {}}, [{}] * 50, {"a"
     value=st.sampled_from(NUMBERS) | st.sampled_from(TEXTS) | st.sampled_from(SHAPES) | st.floats() | st.integers(),
 )
 @example(key="train.init_from", value="a" * 5000)
+@example(key="train.schedule.name", value=[])
 @settings(max_examples=200, deadline=None)
 def test_extreme_values_are_refused_or_accepted(shared_path: Path, key: str, value: Any) -> None:
     text = json.dumps(value)  # which YAML reads, with escapes
