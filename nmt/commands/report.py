@@ -127,7 +127,7 @@ def _sentence_sections(request: ReportRequest, run: RunRecords) -> list[Section]
     try:
         if run.recipe is None:
             raise DataError("the recipe cannot be read")
-        sentences, remarks = drawn_sentences(request.run, run.recipe, request.lines)
+        sentences, remarks = drawn_sentences(request.run, run.recipe, request.lines, run.prepared)
     except NMTError as error:
         if request.lines:
             raise

@@ -12,6 +12,7 @@ from nmt.errors import DataError
 from nmt.model.checkpoint import resolve_model
 from nmt.system.console import counted
 from nmt.text.corpus import read_pairs
+from nmt.text.prepared import PreparedCorpus
 from nmt.translation.translator import Translator
 
 _LONGEST = 80
@@ -38,15 +39,25 @@ class DrawnSentence:
     """None where the recipe sets `decode.sampling`: then there is no beam search."""
 
 
-def drawn_sentences(run: Path, recipe: Recipe, lines: Sequence[int]) -> tuple[list[DrawnSentence], list[str]]:
+def drawn_sentences(
+    run: Path, recipe: Recipe, lines: Sequence[int], prepared: Path
+) -> tuple[list[DrawnSentence], list[str]]:
     """Return lines of the test texts, else of the validation texts, and a remark for each that cannot be drawn.
 
-    Raises DataError if the recipe names neither text or a line that it does not have, ModelError without a checkpoint.
+    Of a run that was made elsewhere, the validation text in its prepared corpus may be all that is left. Raises
+    DataError if there is no text, or for a line that it does not have, ModelError without a checkpoint.
     """
-    sources = check_lines(recipe, lines)
+    remarks = []
+    try:
+        sources = check_lines(recipe, lines)
+    except DataError as error:
+        sources = [] if lines else _prepared_sources(recipe, prepared)
+        if not sources:
+            raise
+        remarks.append(f"These are lines of the validation text, since the test text cannot be read: {error}")
     chosen = lines or _first_lines([language for _, language in sources])
     translator = Translator.load(resolve_model(run))
-    drawn, remarks = [], []
+    drawn = []
     for line in chosen:
         source, language = sources[line - 1]
         size = len(translator.models[0].tokenizers.source.encode(source))
@@ -73,6 +84,16 @@ def check_lines(recipe: Recipe, lines: Sequence[int]) -> list[tuple[str, str]]:
     if beyond := [line for line in lines if line > len(sources)]:
         raise DataError(f"--line: found {beyond[0]}, but the text has {counted(len(sources), 'line')}")
     return sources
+
+
+def _prepared_sources(recipe: Recipe, prepared: Path) -> list[tuple[str, str]]:
+    """Return the validation texts of a prepared corpus as `check_lines` does; none if it cannot be read."""
+    try:
+        texts = PreparedCorpus.open(prepared, older=True).valid_texts
+    except DataError:
+        return []
+    both = zip(recipe.data.valid, texts, strict=False)
+    return [(source, recipe.target_of(text)) for text, (sources, _) in both for source in sources]
 
 
 def _first_lines(languages: Sequence[str]) -> list[int]:

@@ -9,6 +9,7 @@ from nmt.decoding.alignment import attention
 from nmt.errors import DataError
 from nmt.report import sentences
 from nmt.report.sentences import draw_sentence, drawn_sentences
+from nmt.text.prepared import PreparedCorpus
 from nmt.translation.translator import Translator
 from tests.builders import run_command, tiny_loaded_model, write_lines
 
@@ -37,18 +38,33 @@ def test_lines_are_those_of_the_test_text(uninterrupted: Path, tmp_path: Path) -
     source, target = write_lines(tmp_path / "a", "ba", "ce " * 90, "", "di fo"), write_lines(tmp_path / "b", *"1234")
     test = recipe.data.train[0].model_copy(update={"tsv": None, "source": source, "target": target})
     recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"test": (test,)})})
-    drawn, remarks = drawn_sentences(uninterrupted, recipe, [4, 2, 3])
+    drawn, remarks = drawn_sentences(uninterrupted, recipe, [4, 2, 3], tmp_path)
     assert [(one.line, one.source) for one in drawn] == [(4, "di fo")]
     assert [remark.split(" has ")[0] for remark in remarks] == ["Line 2", "Line 3"]
-    drawn, remarks = drawn_sentences(uninterrupted, recipe, [])
+    drawn, remarks = drawn_sentences(uninterrupted, recipe, [], tmp_path)
     assert [one.line for one in drawn] == [1]
     with pytest.raises(DataError, match="--line: found 5, but the text has 4 lines"):
-        drawn_sentences(uninterrupted, recipe, [5])
+        drawn_sentences(uninterrupted, recipe, [5], tmp_path)
     without = recipe.model_copy(update={"data": recipe.data.model_copy(update={"test": (), "valid": ()})})
     with pytest.raises(DataError, match="no test and no validation text"):
-        drawn_sentences(uninterrupted, without, [])
+        drawn_sentences(uninterrupted, without, [], tmp_path)
     assert sentences._first_lines(["it"] * 9) == [1, 2, 3]
     assert sentences._first_lines(["it"] * 4 + ["zh"]) == [1, 2, 5]
+
+
+def test_lines_are_those_of_the_prepared_validation_text_if_the_files_are_gone(
+    uninterrupted: Path, texts: Path, tmp_path: Path
+) -> None:
+    recipe = load_recipe(uninterrupted / "recipe.yaml")
+    gone = recipe.data.train[0].model_copy(update={"tsv": tmp_path / "gone.tsv"})
+    recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"test": (gone,)})})
+    drawn, (remark,) = drawn_sentences(uninterrupted, recipe, [], texts / "prepared")
+    assert drawn[0].source == PreparedCorpus.open(texts / "prepared").valid_sources[0]
+    assert "since the test text cannot be read: " in remark
+    assert "gone.tsv: no such file" in remark
+    for lines, prepared in (([1], texts / "prepared"), ([], tmp_path)):
+        with pytest.raises(DataError, match=r"gone\.tsv: no such file"):
+            drawn_sentences(uninterrupted, recipe, lines, prepared)
 
 
 def test_line_that_the_text_does_not_have_is_refused(uninterrupted: Path, tmp_path: Path) -> None:
