@@ -38,6 +38,7 @@ _BLOCK = 4096  # lines; their arrays fit in the cache of a processor
 _LONGEST = 2_000  # characters; longer lines are always examined
 _PLANE = 0x10000  # the characters of all higher planes have one entry in the tables, the last one
 _CHARACTERS = "".join(map(chr, range(_PLANE)))
+_WORD_PARTS = 2  # of 8 bytes: the longest frequent words
 _MOST_LETTERS = 12  # at both ends of a held-out sentence that are compared
 
 # properties of a character
@@ -98,7 +99,7 @@ class _Lines:
 
     def between(self, characters: str, neighbours: str) -> Integers:
         """Return how many of some characters each line has (L,) between two that match a pattern."""
-        where = np.flatnonzero(np.isin(self.points[:-1], list(map(ord, characters))))
+        where = np.flatnonzero(np.logical_or.reduce([self.points[:-1] == ord(character) for character in characters]))
         matches = _matching(neighbours)
         where = where[matches[self.points[where - 1]] & matches[self.points[where + 1]]]
         return np.bincount(np.searchsorted(self.ends, where), minlength=len(self.ends))
@@ -150,15 +151,17 @@ class Prefilter:
 
     def _candidates(self, source: _Lines, target: _Lines) -> dict[str, Bools]:
         """Return the pairs (L,) that rules may remove whose checks, without the others, decide on normalized pairs."""
-        exclusive, shared, source_others, source_words = self._words[0].counts(source)
-        own, foreign, others, words = self._words[1].counts(target)
+        source_words, target_words = _Words(source), _Words(target)
+        source_own, source_others = self._word_sets[0].counts(source_words)
+        own, foreign, others = self._word_sets[1].counts(target_words)
         language = np.zeros(len(own), dtype=np.bool_)
         if self.source.identified is not None:
-            language |= _is_suspicious(exclusive + shared, source_others, source_words)
+            language |= _is_suspicious(source_own, source_others, source_words.counts)
         if self.target.identified is not None:
-            language |= _is_suspicious(own, foreign + others, words)
+            language |= _is_suspicious(own, foreign + others, target_words.counts)
         # a target that contains its source has all words of it, but perhaps the first and the last one
-        contained = (source.lengths <= target.lengths) & (source.spaces >= LEAST_SPACES) & (foreign >= exclusive - 2)
+        contained = (source.lengths <= target.lengths) & (source.spaces >= LEAST_SPACES)
+        contained &= target_words.include(source_words.second())
         return {
             "copy": source.lengths == target.lengths,
             "mismatch": source.present & target.present & _DIGIT != 0,
@@ -168,15 +171,12 @@ class Prefilter:
         }
 
     @cached_property
-    def _words(self) -> tuple["_WordSets", "_WordSets"]:
+    def _word_sets(self) -> tuple["_WordSets", "_WordSets"]:
         """The words by which the languages of a source and of a target are recognized."""
         every = frozenset().union(*FREQUENT_WORDS.values())
         source = FREQUENT_WORDS.get(listed_code(self.source.language), frozenset())
-        target, exclusive = self.untranslated.target_words, self.untranslated.source_words
-        return (
-            _WordSets([exclusive, source - exclusive, every - source]),
-            _WordSets([target, exclusive, every - target - exclusive]),
-        )
+        target, foreign = self.untranslated.target_words, self.untranslated.source_words
+        return _WordSets([source, every - source]), _WordSets([target, foreign, every - target - foreign])
 
     @cached_property
     def _ends(self) -> "_SentenceEnds":
@@ -206,15 +206,35 @@ def _by_characters(lines: _Lines, side: SideChecks) -> Bools:
     return mask
 
 
+class _Words:
+    """The words of lines, in lower case, as keys."""
+
+    def __init__(self, lines: _Lines) -> None:
+        text = lines.text.lower().encode("utf-8", "surrogatepass")
+        starts, sizes, self.first = word_bounds(text)
+        self.keys = passage_keys(text, starts, sizes, _WORD_PARTS)  # (W,)
+        self.counts = np.diff(self.first, append=len(self.keys))  # (L,)
+
+    def second(self) -> Keys:
+        """Return the second word of each line (L,), or another one if it has only one."""
+        words: Keys = self.keys[np.minimum(self.first + 1, len(self.keys) - 1)]
+        return words
+
+    def include(self, words: Keys) -> Bools:
+        """Return whether each line has the word for it (L,)."""
+        found: Bools = np.logical_or.reduceat(np.repeat(words, self.counts) == self.keys, self.first)
+        return found
+
+
 class _WordSets:
     """Sets of words in lower case, of fewer than 16 bytes of UTF-8, and a hash table of them without collisions."""
 
-    _PARTS, _BITS = 2, 16
+    _BITS = 16
 
     def __init__(self, sets: Sequence[Collection[str]]) -> None:
         words = [word.encode() for own in sets for word in own]
         lengths = np.array([len(word) for word in words], dtype=np.int64)
-        keys = passage_keys(b"".join(words), np.cumsum(lengths) - lengths, lengths, self._PARTS)
+        keys = passage_keys(b"".join(words), np.cumsum(lengths) - lengths, lengths, _WORD_PARTS)
         self._count, self._factor = len(sets), np.uint64(1)
         choose = random.Random(1)
         while len(np.unique(self._slots(keys))) < len(keys):
@@ -226,15 +246,11 @@ class _WordSets:
     def _slots(self, keys: Keys) -> Keys:
         return keys * self._factor >> np.uint64(64 - self._BITS)
 
-    def counts(self, lines: _Lines) -> list[Integers]:
-        """Return how many words of each set, and how many words, each line has (L,)."""
-        text = lines.text.lower().encode("utf-8", "surrogatepass")
-        starts, sizes, first = word_bounds(text)
-        keys = passage_keys(text, starts, sizes, self._PARTS)  # (W,)
-        slots = self._slots(keys)
-        sets = self._sets[slots] * (self._keys[slots] == keys)
-        counts = [np.add.reduceat(sets >> number & 1, first, dtype=np.int64) for number in range(self._count)]
-        return [*counts, np.diff(first, append=len(keys))]
+    def counts(self, words: _Words) -> list[Integers]:
+        """Return how many words of each set each line has (L,)."""
+        slots = self._slots(words.keys)
+        sets = self._sets[slots] * (self._keys[slots] == words.keys)
+        return [np.add.reduceat(sets >> number & 1, words.first, dtype=np.int64) for number in range(self._count)]
 
 
 class _SentenceEnds:

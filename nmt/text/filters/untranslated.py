@@ -27,7 +27,7 @@ class UntranslatedCheck:
         """Return what of a normalized source is in its target; None if it is translated."""
         if len(source) <= len(target) and len(source) >= _LEAST_CHARACTERS and source.count(" ") >= LEAST_SPACES:
             passage = source.rstrip(".?!:;")
-            if passage.casefold() in target.casefold():
+            if passage.lower() in target.lower():
                 return "contains the source"
         words = target.lower().split()
         frequent = self.source_words.intersection(words)
