@@ -7,6 +7,9 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from nmt.config.schedules import Noam, Schedule
 from nmt.config.section import File, PositiveInt, Probability, Section, Text, number_or_auto
 
+DEFAULT_PATIENCE = 10
+"""Validations without a better score after which a training with a validation text and without `stop` ends."""
+
 
 class Stop(Section):
     """The limits of training; the first one that is reached ends it."""
@@ -18,7 +21,8 @@ class Stop(Section):
     hours: Annotated[float | None, Field(gt=0, le=1e6, examples=[1.5])] = None
     """Wall-clock time of training, summed over interruptions."""
     patience: Annotated[PositiveInt | None, Field(examples=[8])] = None
-    """Successive validations without a better `best_metric`."""
+    """Successive validations without a better `best_metric`. Without the section `stop` it is 10, if there is a
+    validation text."""
 
     @model_validator(mode="after")
     def _some_limit(self) -> Self:

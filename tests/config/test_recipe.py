@@ -671,6 +671,19 @@ run: run
 """
 
 
+@pytest.mark.parametrize(
+    ("settings", "patience"),
+    [([], None), (["data.valid.tsv=v"], 10), (["data.valid.tsv=v", "train.stop.steps=5"], None)],
+    ids=["no validation text", "no stop", "stop"],
+)
+def test_training_without_stop_ends_by_patience(path: Path, settings: list[str], patience: int | None) -> None:
+    path.write_text(SMALLEST, encoding="utf-8")
+    recipe = load_recipe(path, settings)
+    assert recipe.train.stop.patience == patience
+    path.write_text(recipe_to_yaml(recipe), encoding="utf-8")
+    assert load_recipe(path) == recipe
+
+
 def test_another_schedule_by_an_override_leaves_out_keys_of_the_one_in_the_file(path: Path) -> None:
     schedule = "train: {schedule: {name: wsd, rate: 1e-3, warmup: 5, decay: 0.5}, stop: {steps: 9}}\n"
     path.write_text(SMALLEST + schedule, encoding="utf-8")
