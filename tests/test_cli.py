@@ -457,7 +457,7 @@ def test_score_refuses_texts_of_different_lengths(texts: tuple[Path, Path], tmp_
     longer = write(tmp_path / "longer", "one", "two")
     result = call("score", texts[0], longer)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert f"{texts[0]} has 1 lines, but {longer} has 2" in result.stderr
+    assert f"{texts[0]} has 1 line, but {longer} has 2" in result.stderr
     assert call("score", *texts, "--metric", "comet").exit_code == 2
     assert call("score", tmp_path / "nowhere", texts[1]).exit_code == 2
 

@@ -21,7 +21,7 @@ from nmt.evaluation.findings import Finding, diagnose, frequent_faults, summary
 from nmt.evaluation.metrics import METRICS, RESAMPLES, Measurement, measure
 from nmt.evaluation.score_report import BucketScores, ScoreReport, SystemScores
 from nmt.evaluation.significance import compare
-from nmt.system.console import Advance, Console
+from nmt.system.console import Advance, Console, counted
 from nmt.system.ownership import check_output, write_output
 from nmt.text.languages import TargetLanguage, detect_language, known_language
 from nmt.text.readers.opening import decode_line, open_text, read_lines
@@ -242,4 +242,5 @@ def read_parallel(path: Path, hypothesis: Path, hypotheses: Sequence[str]) -> li
     surplus = surplus[min(len(lines), len(hypotheses)) :]
     if not any(line.strip() for line in surplus):
         advice = f"the last {len(surplus)} of {longer} are empty: remove them"
-    raise DataError(f"{_name(hypothesis)} has {len(hypotheses)} lines, but {_name(path)} has {len(lines)}; {advice}")
+    found = f"{_name(hypothesis)} has {counted(len(hypotheses), 'line')}, but {_name(path)} has {len(lines):,}"
+    raise DataError(f"{found}; {advice}")

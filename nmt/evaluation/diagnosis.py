@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from nmt.evaluation.word_counts import count_words
+from nmt.system.console import counted
 from nmt.text.languages import HAN, TargetLanguage, detect_language
 
 _EMPTY_SHARE = 0.05
@@ -45,7 +46,7 @@ def hypothesis_warnings(
         )
     broken = sum("\ufffd" in line for line in hypotheses)
     if broken:
-        yield f"{name} has {broken} lines with U+FFFD, which replaces bytes that are not UTF-8"
+        yield f"{name} has {counted(broken, 'line')} with U+FFFD, which replaces bytes that are not UTF-8"
     if copied >= _COPIED_SHARE:
         yield f"{name}: {copied:.0%} of its lines are the source, untranslated"
     if any(_share_equal(hypotheses, lines) == 1.0 for lines in references):
@@ -63,7 +64,7 @@ def empty_line_warnings(name: str, lines: Sequence[str]) -> Iterator[str]:
     """Yield a sentence if too many lines of the file `name` are empty."""
     empty = sum(not line.strip() for line in lines)
     if empty > _EMPTY_SHARE * len(lines):
-        yield f"{name}: {empty} of {len(lines)} lines are empty"
+        yield f"{name}: {empty:,} of {counted(len(lines), 'line')} {'is' if empty == 1 else 'are'} empty"
 
 
 def _share_tokenized(lines: Sequence[str]) -> float:

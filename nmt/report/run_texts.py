@@ -9,6 +9,7 @@ from nmt.errors import DataError, NMTError
 from nmt.evaluation.word_counts import count_words
 from nmt.report.quality_section import TranslatedText
 from nmt.report.run_records import RunRecords
+from nmt.system.console import counted
 from nmt.system.ownership import RUN, is_as_recorded
 from nmt.text.corpus import SentencePair, read_pairs
 from nmt.text.languages import target_language
@@ -104,7 +105,7 @@ def _test_texts(run: RunRecords, recipe: Recipe) -> list[TranslatedText]:
     translations = list(read_lines(file))
     if (lines := sum(map(len, pairs_of))) != len(translations):
         raise DataError(
-            f"{file} has {len(translations):,} lines, but the test text has {lines:,}; it has changed since."
+            f"{file} has {counted(len(translations), 'line')}, but the test text has {lines:,}; it has changed since."
         )
     remaining, texts = iter(translations), []
     for corpus, pairs in zip(recipe.data.test, pairs_of, strict=True):

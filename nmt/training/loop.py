@@ -331,5 +331,5 @@ class Training:
         if stop.hours is not None and distributed.all_reduce_max(progress.seconds)[0] >= stop.hours * 3600:
             return f"train.stop.hours is {stop.hours:g}"
         if stop.patience is not None and progress.validations_without_gain >= stop.patience:
-            return f"no better {self.recipe.train.best_metric} in {stop.patience} validations"
+            return f"no better {self.recipe.train.best_metric} in {counted(stop.patience, 'validation')}"
         return None

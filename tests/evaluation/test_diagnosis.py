@@ -53,7 +53,7 @@ def test_copied_reference_gives_a_warning() -> None:
 
 def test_invalid_bytes_give_a_warning() -> None:
     assert warnings(["perch\ufffd no?", *PLAIN[1:]], PLAIN) == [
-        "hyp has 1 lines with U+FFFD, which replaces bytes that are not UTF-8"
+        "hyp has 1 line with U+FFFD, which replaces bytes that are not UTF-8"
     ]
 
 

@@ -50,7 +50,7 @@ def test_missing_and_changed_texts_are_explained(tmp_path: Path) -> None:
     run = read_run(run_with_test(tmp_path, ["un gatto"]))
     texts, (problem,) = run_texts(run, 0, print)
     assert texts == []
-    assert "test.txt has 1 lines, but the test text has 3; it has changed since" in problem
+    assert "test.txt has 1 line, but the test text has 3; it has changed since" in problem
     write_recorded(run.path, RUN, "test.txt", "un gatto\ndue gatti\nun cane\n")
     assert [one.systems for one in run_texts(run, 0, print)[0]] == [{run.name: ["un gatto", "due gatti", "un cane"]}]
     write_lines(run.path / "test.txt", "un gatto", "due gatti", "un canguro")
@@ -128,7 +128,7 @@ def test_files_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     wrong = run_command("report", one, "--reference", two, "-o", page)
     assert wrong.exit_code == 2
-    assert "has 1 lines, but" in wrong.stderr
+    assert "has 1 line, but" in wrong.stderr
     same = run_command("report", one, "--reference", one, "--compare", one, "-o", page)
     assert "it is the same file as the first one" in same.stderr
     source = run_command("report", one, "--source", one, "-o", page)
