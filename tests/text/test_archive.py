@@ -39,7 +39,7 @@ def test_one_of_several_texts_must_be_named(tmp_path: Path) -> None:
         list(read_lines(path / "a.de"))
     with pytest.raises(DataError, match="no member folder "):
         list(read_lines(path / "folder"))
-    with pytest.raises(DataError, match="found 0; name one"):
+    with pytest.raises(DataError, match="an archive without text; if it is a document"):
         list(read_lines(archive(tmp_path / "b.zip", README="x")))
 
 
@@ -89,3 +89,11 @@ def test_encrypted_member_is_refused(tmp_path: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(DataError, match=r"cannot read a\.en: .*password required"):
         list(read_lines(path))
+
+
+def test_spreadsheet_is_refused_with_advice(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.xlsx", "w") as archive:
+        for name in ("[Content_Types].xml", "_rels/.rels", "xl/_rels/workbook.xml.rels", "xl/worksheets/sheet1.xml"):
+            archive.writestr(name, "<x/>")
+    with pytest.raises(DataError, match=r"a\.xlsx: an archive without text; .* save it as plain text or as CSV"):
+        list(read_lines(tmp_path / "a.xlsx"))

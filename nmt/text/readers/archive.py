@@ -44,7 +44,12 @@ def open_member(file: BinaryIO, archive: Path, name: str | None) -> Iterator[Bin
     """Open a member of an archive, by default its only text. Raises DataError if it cannot be read."""
     with _opened(file, archive) as members:
         texts = _texts(members)
-        if name is None and len(texts) != 1:
+        if name is None and not texts:
+            raise DataError(
+                f"{archive}: an archive without text; if it is a document or a spreadsheet, save it as plain text or "
+                "as CSV (UTF-8)"
+            )
+        if name is None and len(texts) > 1:
             raise DataError(
                 f"{archive}: expected an archive of one text file, found {len(texts)}{_shown(texts)}; name one as "
                 f"{archive}/NAME"
