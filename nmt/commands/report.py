@@ -78,35 +78,37 @@ def report(request: ReportRequest, console: Console) -> None:
     else:
         run = read_run(request.run)
         title, sections = run.name, _sections(request, run, glossary, console)
-    page = render_page(title, sections, console.warn)
-    write_output(request.output, page)
+    with console.status("writing the page"):
+        write_output(request.output, render_page(title, sections, console.warn))
     console.info(f"wrote {request.output}")
 
 
 def _sections(request: ReportRequest, run: RunRecords, glossary: Glossary | None, console: Console) -> list[Section]:
-    from nmt.report.run_section import run_section  # needs torch, which pages of files do not
-    from nmt.report.sentences import check_lines
-
-    if request.lines and run.recipe is not None:
-        check_lines(run.recipe, request.lines)  # before anything is translated
     other = None if request.compare is None else read_run(request.compare)
     if other is not None and other.path.resolve() == run.path.resolve():
         raise ConfigError(f"--compare {request.compare}: it is the same run; name another one")
+    with console.status("reading the run and its corpus"):
+        from nmt.report.run_section import run_section  # needs torch, which pages of files do not
+        from nmt.report.sentences import check_lines
+
+        if request.lines and run.recipe is not None:
+            check_lines(run.recipe, request.lines)  # before anything is translated
+        sections = [run_section(run), corpus_section(run)]
     count = _VALIDATION_LINES if request.validation_lines is None else request.validation_lines
-    sections = [run_section(run), corpus_section(run)]
-    texts, problems = run_texts(run, count, console.info)
+    texts, problems = run_texts(run, count, console)
     for problem in problems:
         console.warn(problem)
     _measure(texts, console)
     sections.append(quality_section(texts, problems))
     if other is not None:
-        others, more = run_texts(other, count, console.info)
+        others, more = run_texts(other, count, console)
         names = (run.name, other.name) if run.name != other.name else (str(run.path), str(other.path))
         common, missing = common_texts(texts, others, names)
         _measure(common, console)
         frequencies, remarks = training_frequencies(run.recipe), [*problems, *more, *missing]
         sections.append(comparison_section(common, frequencies, remarks, glossary))
-    return sections + _sentence_sections(request, run)
+    with console.status("drawing attention and search"):
+        return sections + _sentence_sections(request, run)
 
 
 def _measure(texts: Sequence[TranslatedText], console: Console) -> None:

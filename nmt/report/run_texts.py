@@ -1,7 +1,7 @@
 """The texts of a run with its translations: the test text as the run wrote it, the validation text translated now."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 
 from nmt.config import CorpusFile, Recipe, RuntimeSettings
@@ -9,7 +9,7 @@ from nmt.errors import DataError, NMTError
 from nmt.evaluation.word_counts import count_words
 from nmt.report.quality_section import TranslatedText
 from nmt.report.run_records import RunRecords
-from nmt.system.console import counted
+from nmt.system.console import Console, counted
 from nmt.system.ownership import RUN, is_as_recorded
 from nmt.text.corpus import SentencePair, read_pairs
 from nmt.text.languages import target_language
@@ -19,14 +19,12 @@ from nmt.text.readers.opening import read_lines
 PAIRS_COUNTED = 200_000
 """Pairs of the training text whose words are counted."""
 
-Report = Callable[[str], None]
 
-
-def run_texts(run: RunRecords, validation_lines: int, report: Report) -> tuple[list[TranslatedText], list[str]]:
+def run_texts(run: RunRecords, validation_lines: int, console: Console) -> tuple[list[TranslatedText], list[str]]:
     """Return the translated texts of a run, and why one is missing.
 
     So many lines of each validation text are translated with the best checkpoint; nothing is translated for 0, and
-    torch is not imported. `report` is called with a message before the work.
+    torch is not imported.
     """
     texts, problems = [], []
     if run.recipe is None:
@@ -37,7 +35,7 @@ def run_texts(run: RunRecords, validation_lines: int, report: Report) -> tuple[l
         problems.append(f"No translations of the test text: {error}")
     try:
         if validation_lines:
-            texts += _validation_texts(run, run.recipe, validation_lines, report)
+            texts += _validation_texts(run, run.recipe, validation_lines, console)
     except (NMTError, OSError) as error:
         problems.append(f"No translations of the validation text: {error}")
     return texts, problems
@@ -115,7 +113,7 @@ def _test_texts(run: RunRecords, recipe: Recipe) -> list[TranslatedText]:
     return texts
 
 
-def _validation_texts(run: RunRecords, recipe: Recipe, most: int, report: Report) -> list[TranslatedText]:
+def _validation_texts(run: RunRecords, recipe: Recipe, most: int, console: Console) -> list[TranslatedText]:
     """Translate the first lines of each validation text with the best checkpoint."""
     corpus = PreparedCorpus.open(run.prepared, older=True)
     if corpus.valid is None:
@@ -129,8 +127,10 @@ def _validation_texts(run: RunRecords, recipe: Recipe, most: int, report: Report
     loaded = load_model(best, choose_device(runtime))
     whole = validation_texts(recipe, corpus)
     first = [text._replace(sources=text.sources[:most], references=text.references[:most]) for text in whole]
-    report(f"translating {sum(len(text.sources) for text in first):,} validation sentences with {best} …")
-    result, texts = evaluate(loaded, runtime, first), []
+    count = sum(len(text.sources) for text in first)
+    console.info(f"translating {counted(count, 'validation sentence')} with {best} …")
+    with console.progress_through("translating", count, "sentences") as show:
+        result, texts = evaluate(loaded, runtime, first, show), []
     for settings, text, part, evaluated in zip(recipe.data.valid, whole, first, result.texts, strict=True):
         beginning = "" if len(part.sources) == len(text.sources) else f"the first of {len(text.sources):,}, "
         note = f"{beginning}translated for this page by the best checkpoint"

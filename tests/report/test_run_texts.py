@@ -12,6 +12,7 @@ from nmt.config import recipe_to_yaml
 from nmt.report.quality_section import TranslatedText
 from nmt.report.run_records import read_run
 from nmt.report.run_texts import common_texts, run_texts, training_frequencies
+from nmt.system.console import Console
 from nmt.system.ownership import RUN, write_recorded
 from nmt.text.languages import target_language
 from tests.builders import run_command, tiny_recipe, write_lines, write_tsv
@@ -37,7 +38,7 @@ def text(lines: list[str], source: list[str] | None = None) -> TranslatedText:
 
 def test_test_text_of_a_run(tmp_path: Path) -> None:
     run = read_run(run_with_test(tmp_path, ["un gatto", "due cani", "cane"]))
-    (found,), problems = run_texts(run, 0, print)
+    (found,), problems = run_texts(run, 0, Console(quiet=True))
     assert problems == []
     assert found.systems == {run.name: ["un gatto", "due cani", "cane"]}
     assert (found.source, found.reference) == ([pair[0] for pair in PAIRS], [pair[1] for pair in PAIRS])
@@ -48,20 +49,22 @@ def test_test_text_of_a_run(tmp_path: Path) -> None:
 
 def test_missing_and_changed_texts_are_explained(tmp_path: Path) -> None:
     run = read_run(run_with_test(tmp_path, ["un gatto"]))
-    texts, (problem,) = run_texts(run, 0, print)
+    texts, (problem,) = run_texts(run, 0, Console(quiet=True))
     assert texts == []
     assert "test.txt has 1 line, but the test text has 3; it has changed since" in problem
     write_recorded(run.path, RUN, "test.txt", "un gatto\ndue gatti\nun cane\n")
-    assert [one.systems for one in run_texts(run, 0, print)[0]] == [{run.name: ["un gatto", "due gatti", "un cane"]}]
+    assert [one.systems for one in run_texts(run, 0, Console(quiet=True))[0]] == [
+        {run.name: ["un gatto", "due gatti", "un cane"]}
+    ]
     write_lines(run.path / "test.txt", "un gatto", "due gatti", "un canguro")
-    texts, (problem,) = run_texts(run, 0, print)
+    texts, (problem,) = run_texts(run, 0, Console(quiet=True))
     assert texts == []
     assert "test.txt was changed since nmt train wrote it; remove it" in problem
     (run.path / "test.txt").unlink()
-    assert "nmt train writes it when training ends" in run_texts(run, 0, print)[1][0]
+    assert "nmt train writes it when training ends" in run_texts(run, 0, Console(quiet=True))[1][0]
     (tmp_path / "test.tsv").unlink()
     assert training_frequencies(run.recipe) is None
-    _, problems = run_texts(run, 5, print)
+    _, problems = run_texts(run, 5, Console(quiet=True))
     assert any(problem.startswith("No translations of the validation text: ") for problem in problems)
 
 
@@ -82,7 +85,7 @@ def test_common_lines_of_two_runs_are_compared() -> None:
 @pytest.mark.slow
 def test_page_of_a_run_translates_its_validation_text(uninterrupted: Path, tmp_path: Path) -> None:
     run = read_run(uninterrupted)
-    texts, problems = run_texts(run, 3, print)
+    texts, problems = run_texts(run, 3, Console(quiet=True))
     assert problems in ([], [problems[0]] if problems else [])
     validation = texts[-1]
     assert validation.id == "validation"
