@@ -26,10 +26,10 @@ class Overlap:
 
     def __str__(self) -> str:
         share = self.sources / self.sentences
+        effect = "are too good. Remove them from one of the texts" if self.pairs else "may be too good"
         lines = [
             f"{self.sources:,} of {self.sentences:,} {self.text} sentences ({share:.1%}) are also in the {self.within} "
-            f"text, {self.pairs:,} of them with the same translation; scores on them are too good. Remove them from "
-            "one of the texts:",
+            f"text, {self.pairs:,} of them with the same translation; scores on them {effect}:",
             *(example if len(example) <= 80 else f"{example[:80]}…" for example in self.examples),
         ]
         return "\n  ".join(lines)
