@@ -28,6 +28,8 @@ AdvanceTo = Callable[[int, int], None]
 
 _PLAIN_SECONDS = 15.0
 """Seconds between two progress lines where stderr is not a terminal."""
+_BAR_WIDTH = 30
+"""Columns; a longer bar leaves no room in 80 columns for the ^C that the terminal shows, which then breaks the line."""
 _MOST_UPWARDS = 2
 """`../` at the start of a path; with more of them, a path is not easier to read than an absolute one."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -138,7 +140,7 @@ class Console:
         """Show the progress of long work; yields a function that takes the amount just done."""
         if self.live:
             counts = (MofNCompleteColumn(), TextColumn(unit), TimeRemainingColumn())
-            columns = (TextColumn("{task.description}", markup=False), BarColumn(), *counts)
+            columns = (TextColumn("{task.description}", markup=False), BarColumn(_BAR_WIDTH), *counts)
             with Progress(*columns, console=self._rich, transient=True) as bars:
                 task = bars.add_task(printable(label), total=total)
                 yield lambda amount: bars.advance(task, amount)
@@ -153,7 +155,12 @@ class Console:
         """
         if self.live:
             amount_done = TextColumn("{task.fields[amount]:,} " + unit)
-            columns = (TextColumn("{task.description}", markup=False), BarColumn(), amount_done, TaskProgressColumn())
+            columns = (
+                TextColumn("{task.description}", markup=False),
+                BarColumn(_BAR_WIDTH),
+                amount_done,
+                TaskProgressColumn(),
+            )
             with Progress(*columns, TimeRemainingColumn(), console=self._rich, transient=True) as bars:
                 task = bars.add_task(printable(label), total=size, amount=0)
                 yield lambda amount, position: bars.update(task, completed=position, amount=amount)
