@@ -19,7 +19,7 @@ from nmt.text.auditing.audit import Audit, corpus_findings, make_audit
 from nmt.text.auditing.audit_report import count_rows
 from nmt.text.auditing.estimated_lengths import estimated_removals
 from nmt.text.auditing.rejected_pairs import rejected_pairs, repeated_pairs, write_rejected
-from nmt.text.filters import HeldOutText, Rejected
+from nmt.text.filters import RULES, HeldOutText, Rejected
 from nmt.text.manifest import Manifest
 from nmt.text.prepared import PreparedCorpus
 from nmt.text.preparing.chunks import KeptChunk
@@ -46,6 +46,7 @@ from nmt.text.preparing.provenance import (
 from nmt.text.preparing.stages import Shard, filter_chunks, find_repetitions, summary
 from nmt.text.preparing.tokenizer_training import initial_tokenizers
 from nmt.text.preparing.work_directory import open_work_directory, remove_work_directory, work_directory, work_path
+from nmt.text.readers import shortened
 from nmt.text.tokenizer import Tokenizers
 
 _WIDE_COLUMNS, _COLUMNS = 2, 4
@@ -159,6 +160,7 @@ def dry_run(recipe: Recipe, console: Console, rejected: Path | None = None) -> A
     _check_texts(recipe)
     with TemporaryDirectory() as folder:
         audit, removed = _audit_text(recipe, Path(folder), console)
+        _show_examples(audit, console)
         show_audit(audit, console)
         _warn_of_overlaps(audit.overlaps, console)
         if rejected is not None:
@@ -279,6 +281,18 @@ def _report(manifest: Manifest, console: Console) -> None:
         rows.append(["  a sentence", *(f"{tokens:.1f}" for tokens in mean)])
         rows.append(["  characters without a piece", *(f"{count.missing_share:.3%}" for count in counts)])
     console.table("", ["", "train", "valid"][: len(splits) + 1], rows)
+
+
+def _show_examples(audit: Audit, console: Console) -> None:
+    """Show the examples of each rule, which `report.md` of a prepared corpus has."""
+    for corpus in audit.corpora:
+        for rule, examples in corpus.examples.items():
+            lines = [
+                f"{one.place}: {shortened(one.source)} | {shortened(one.target)}"
+                + (f" ({shortened(one.found)})" if one.found else "")
+                for one in examples
+            ]
+            console.info("\n    ".join([f"{corpus.name}: {RULES[rule]} (rule {rule})", *lines]))
 
 
 def show_audit(audit: Audit, console: Console) -> None:

@@ -3,6 +3,7 @@
 import csv
 import json
 import random
+import re
 import shutil
 from collections.abc import Callable
 from functools import partial
@@ -220,6 +221,8 @@ def test_command_line_has_dry_run_and_rejected(folder: Path, tmp_path: Path) -> 
     assert result.exit_code == 0, result.output
     assert "mismatch: other numbers or addresses" in " ".join(result.output.split())
     assert rejected.is_file()
+    example = r"target is the source \(rule copy\)\n    train\.tsv:\d+: Radio Roma (\d) \| radio roma \1 "
+    assert re.search(example, result.stderr)
 
 
 def test_swapped_sides_are_a_finding_with_examples(tmp_path: Path) -> None:
