@@ -224,7 +224,9 @@ def _prepare(recipe: Recipe, console: Console, rejected: Path | None) -> Prepare
     if recipe.train.init_from is not None:
         for warning in misfits(recipe, manifest, Tokenizers.load(directory)):
             console.warn(warning)
-    console.info(f"prepared {directory} in {time.perf_counter() - started:.0f} s")
+    console.info(
+        f"prepared {directory} in {time.perf_counter() - started:.0f} s; report.md in it has examples of each rule"
+    )
     return PreparedCorpus.open(directory, recipe)
 
 

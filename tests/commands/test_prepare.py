@@ -280,7 +280,9 @@ def test_changed_byte_in_any_file_of_the_corpus_is_detected(folder: Path, capsys
     content = path.read_bytes()
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     prepare(recipe(folder), Console())
-    assert f"{path}: damaged: not the file that was written" in capsys.readouterr().err
+    messages = capsys.readouterr().err
+    assert f"{path}: damaged: not the file that was written" in messages
+    assert " s; report.md in it has examples of each rule\n" in messages
     assert path.read_bytes() == content
 
 
