@@ -148,4 +148,6 @@ def _text_of_files(request: ReportRequest, reference: Path) -> TranslatedText:
     source = None if request.source is None else read_parallel(request.source, request.run, translations)
     systems = dict(zip(names, (translations, *(others[file] for file in files[1:])), strict=True))
     language = detect_language(others[reference])
-    return TranslatedText("text", "Text", ("", language.code), language, others[reference], systems, source)
+    return TranslatedText(
+        "text", f"Against {reference.name}", ("", language.code), language, others[reference], systems, source
+    )

@@ -47,7 +47,7 @@ def _sentence(number: int, one: DrawnSentence) -> str:
     html = f"<h3>Line {one.line}</h3>{alignment_drawing(one)}"
     for kind, title, what in _KINDS:
         html += (
-            f'<h4>{title}</h4><p class="muted">From {what}. Each row of pictures is a layer.</p>'
+            f'<h4>{title}</h4><p class="muted">From {what}. One picture for each head, layer after layer.</p>'
             f'<div class="heads" data-sentence="{number}" data-kind="{kind}"><output></output></div>'
             f'<details class="screen-only"><summary>Strongest weights</summary>{_strongest(one, kind)}</details>'
         )

@@ -16,7 +16,9 @@ from nmt.text.prepared import PreparedCorpus
 from nmt.translation.translator import Translator
 
 _LONGEST = 80
-"""Tokens. Figures of longer sentences cannot be read, and their attention takes megabytes."""
+"""Tokens. Figures of longer sentences cannot be read."""
+_MOST_WEIGHTS = 3_000_000
+"""Attention weights of all sentences in a page, of which each takes 1.3 bytes."""
 _DRAWN = 3
 """The number of lines that are drawn unless others are chosen."""
 
@@ -38,6 +40,12 @@ class DrawnSentence:
     tree: BeamTree | None
     """None where the recipe sets `decode.sampling`: then there is no beam search."""
 
+    @property
+    def weight_count(self) -> int:
+        """The number of attention weights of all layers and heads."""
+        weights = self.attention.weights
+        return sum(part.numel() for part in (weights.encoder, weights.decoder, weights.cross))
+
 
 def drawn_sentences(
     run: Path, recipe: Recipe, lines: Sequence[int], prepared: Path
@@ -57,14 +65,22 @@ def drawn_sentences(
         remarks.append(f"These are lines of the validation text, since the test text cannot be read: {error}")
     chosen = lines or _first_lines([language for _, language in sources])
     translator = Translator.load(resolve_model(run))
-    drawn = []
+    drawn, room = [], _MOST_WEIGHTS
     for line in chosen:
         source, language = sources[line - 1]
         size = len(translator.models[0].tokenizers.source.encode(source))
         if not 0 < size <= _LONGEST:
             remarks.append(f"Line {line} has {size} tokens; lines of 1 to {_LONGEST} tokens are drawn.")
-        else:
-            drawn.append(draw_sentence(translator, line, source, language))
+            continue
+        one = draw_sentence(translator, line, source, language)
+        if one.weight_count > room:
+            length = len(one.attention.target)
+            remarks.append(
+                f"Line {line} is left out: {size} source and {length} target tokens make the page too large."
+            )
+            continue
+        drawn.append(one)
+        room -= one.weight_count
     return drawn, remarks
 
 

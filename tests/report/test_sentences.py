@@ -67,6 +67,20 @@ def test_lines_are_those_of_the_prepared_validation_text_if_the_files_are_gone(
             drawn_sentences(uninterrupted, recipe, lines, prepared)
 
 
+def test_sentence_whose_weights_do_not_fit_in_the_page_is_named(
+    uninterrupted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = load_recipe(uninterrupted / "recipe.yaml")
+    (one,), _ = drawn_sentences(uninterrupted, recipe, [1], tmp_path)
+    layers, heads = one.attention.weights.encoder.shape[:2]
+    source, target = len(one.attention.source) + 1, len(one.attention.target) + 1
+    assert one.weight_count == layers * heads * (source * source + target * target + target * source)
+    monkeypatch.setattr(sentences, "_MOST_WEIGHTS", one.weight_count)
+    drawn, (remark,) = drawn_sentences(uninterrupted, recipe, [1, 1], tmp_path)
+    assert len(drawn) == 1
+    assert remark.startswith("Line 1 is left out: ")
+
+
 def test_line_that_the_text_does_not_have_is_refused(uninterrupted: Path, tmp_path: Path) -> None:
     result = run_command(
         "report", uninterrupted, "-o", tmp_path / "page.html", "--line", "99", "--validation-lines", "1"
