@@ -25,7 +25,7 @@ from nmt.text.filters.length_ratio import LengthRatio
 from nmt.text.filters.script import ScriptCheck
 from nmt.text.filters.symbols import LEAST_NUMBER, LEAST_SHARE, TEXT
 from nmt.text.filters.untranslated import LEAST_FREQUENT, LEAST_SPACES, UntranslatedCheck
-from nmt.text.filters.wrong_language import MANY_WORDS, LanguageCheck
+from nmt.text.filters.wrong_language import LEAST_LETTERS, MANY_WORDS, LanguageCheck
 from nmt.text.identification import FREQUENT_WORDS, listed_code
 from nmt.text.languages import SCRIPTS, UNSPACED_TEXT, script_of
 from nmt.text.normalize import LEAST_SPACES_BETWEEN
@@ -156,9 +156,9 @@ class Prefilter:
         own, foreign, others = self._word_sets[1].counts(target_words)
         language = np.zeros(len(own), dtype=np.bool_)
         if self.source.identified is not None:
-            language |= _is_suspicious(source_own, source_others, source_words.counts)
+            language |= _is_suspicious(source, source_own, source_others, source_words.counts)
         if self.target.identified is not None:
-            language |= _is_suspicious(own, foreign + others, target_words.counts)
+            language |= _is_suspicious(target, own, foreign + others, target_words.counts)
         # a target that contains its source has all words of it, but perhaps the first and the last one
         contained = (source.lengths <= target.lengths) & (source.spaces >= LEAST_SPACES)
         contained &= target_words.include(source_words.second())
@@ -183,9 +183,9 @@ class Prefilter:
         return _SentenceEnds(() if self.held_out is None else self.held_out.sentences)
 
 
-def _is_suspicious(own: Integers, others: Integers, words: Integers) -> Bools:
+def _is_suspicious(lines: _Lines, own: Integers, others: Integers, words: Integers) -> Bools:
     """Return which lines (L,) have fewer frequent words of their language than of others, or none and many words."""
-    suspicious: Bools = (others > own) | (own == 0) & (words >= MANY_WORDS)
+    suspicious: Bools = (lines.lengths >= LEAST_LETTERS) & ((others > own) | (own == 0) & (words >= MANY_WORDS))
     return suspicious
 
 

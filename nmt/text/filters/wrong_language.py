@@ -14,7 +14,7 @@ from nmt.text.identification import FREQUENT_WORDS, listed_code
 from nmt.text.languages import SOLE_LANGUAGES, primary_code, script_of
 
 LIBRARY = "py3langid"
-_LEAST_LETTERS = 20
+LEAST_LETTERS = 20
 _LEAST_CONFIDENCE = 0.8
 """With these, none of 12,000 English and Italian lines of Tatoeba and FLORES was taken for another language."""
 MANY_WORDS = 8
@@ -52,7 +52,9 @@ class LanguageCheck:
 
     def wrong(self, text: str) -> str | None:
         """Return the language that a normalized text is in, with its probability, if that is another one."""
-        if not self._is_suspicious(text.lower().split()) or sum(map(str.isalpha, text)) < _LEAST_LETTERS:
+        if len(text) < LEAST_LETTERS or not self._is_suspicious(text.lower().split()):
+            return None
+        if sum(map(str.isalpha, text)) < LEAST_LETTERS:
             return None
         found, confidence = _identifier().classify(text)
         if confidence < _LEAST_CONFIDENCE or found in (self.language, _NO_LANGUAGE):

@@ -38,7 +38,7 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 
 class RawChunk(NamedTuple):
-    """Consecutive pairs of one corpus, in columns, which are pickled faster than pairs."""
+    """Consecutive pairs of one corpus, each side as one text, which is pickled faster than its lines."""
 
     number: int
     """The number of the chunk in its text, over all corpora."""
@@ -48,9 +48,10 @@ class RawChunk(NamedTuple):
     """The name of its corpus in messages."""
     first: int
     """The number of its first pair in its corpus, from 1."""
-    lines: list[int]
-    sources: list[str]
-    targets: list[str]
+    lines: npt.NDArray[np.int64]
+    sources: str
+    """One a line."""
+    targets: str
     files: list[tuple[int, str]]
     """Indices of pairs in the chunk, and the file from which the pairs from there on were read."""
 
@@ -119,9 +120,9 @@ def _read(more: Iterable[Row], rows: list[Row] | None) -> int:
     return len(rows) - before
 
 
-def _columns(rows: Sequence[Row]) -> tuple[list[int], list[str], list[str]]:
+def _columns(rows: Sequence[Row]) -> tuple[npt.NDArray[np.int64], str, str]:
     lines, sources, targets = zip(*rows, strict=True)
-    return list(lines), list(sources), list(targets)
+    return np.array(lines), "\n".join(sources), "\n".join(targets)
 
 
 @dataclass
@@ -156,15 +157,15 @@ class TextRules:
 
 def filter_chunk(context: TextRules, chunk: RawChunk) -> KeptRecord:
     """Normalize the pairs of a chunk, apply the rules on text, and write those that are kept."""
-    rules, removed = context.rules[chunk.corpus], Removed(RuleCounts(chunk.name, read=len(chunk.sources)))
-    sources, targets = list(chunk.sources), list(chunk.targets)
+    rules, removed = context.rules[chunk.corpus], Removed(RuleCounts(chunk.name, read=len(chunk.lines)))
+    sources, targets = chunk.sources.split("\n"), chunk.targets.split("\n")
     keep = np.ones(len(sources), dtype=np.bool_)
     for position in rules.examined(sources, targets):
         source, target, rule, found = rules.apply(sources[position], targets[position])
         sources[position], targets[position] = source, target
         if rule is not None:
             keep[position] = False
-            pair = SentencePair(source, target, _file_of(chunk.files, position), chunk.lines[position])
+            pair = SentencePair(source, target, _file_of(chunk.files, position), int(chunk.lines[position]))
             removed.add(Rejected(rule, chunk.first + position, pair, found))
     leaked = {(pair.pair.source, pair.pair.target) for pair in removed.pairs if pair.rule == "leak"}
     held_out = [
@@ -183,7 +184,7 @@ def filter_chunk(context: TextRules, chunk: RawChunk) -> KeptRecord:
         "target": np.frombuffer(b"\n".join(texts[1]), dtype=np.uint8),
         "rejected": removed.as_json(),
         "positions": places,
-        "lines": np.array(chunk.lines, dtype=np.int64)[places],
+        "lines": chunk.lines[places],
         "digests": digests_of(map(b"\n".join, zip(*language, *texts, strict=False))),
     }
     for side, limit in ((0, rules.settings.max_same_source), (1, rules.settings.max_same_target)):
