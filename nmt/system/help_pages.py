@@ -4,6 +4,7 @@ typer can also draw boxes with rich, but importing what that needs takes several
 does.
 """
 
+import re
 import shlex
 import shutil
 import sys
@@ -19,6 +20,8 @@ from typer.core import TyperCommand, TyperGroup
 GENERAL = "General"
 """The heading of the options that all commands have."""
 _HELP = {"-h", "--help"}
+_RANGE = re.compile(r"; (\d+<=)?x[<>]=\d+(?=\])|\s+\[(\d+<=)?x[<>]=\d+\]")
+"""The limits of a number, such as `[x>=1]`, which the metavar and the text already suggest."""
 _UsageError: Any = BadParameter.__base__  # typer has no public name for it
 
 
@@ -49,7 +52,7 @@ class HelpPage(TyperCommand):
                 name = record[0].partition(" <")[0] if is_argument else record[0]  # without the type in Python
                 general = GENERAL if param.name == "help" else "Options"
                 heading = "Arguments" if is_argument else getattr(param, "rich_help_panel", None) or general
-                rows.setdefault(heading, []).append((name, record[1]))
+                rows.setdefault(heading, []).append((name, _RANGE.sub("", record[1])))
         for heading in sorted(rows, key=lambda heading: (heading != "Arguments", heading == GENERAL)):
             with formatter.section(heading):
                 formatter.write_dl(rows[heading])

@@ -1,5 +1,6 @@
 """Errors in the arguments of a command."""
 
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -22,3 +23,9 @@ def test_messages_break_between_words_on_a_terminal_only(monkeypatch: pytest.Mon
     assert " ".join(lines) == words
     assert (max(map(len, lines)) <= 50) == is_terminal
     assert (len(lines) > 1) == is_terminal
+
+
+def test_help_pages_have_no_ranges_of_numbers() -> None:
+    for name, command in get_command(app).commands.items():  # type: ignore[attr-defined]
+        page = command.get_help(command.make_context(name, [], resilient_parsing=True))
+        assert not re.search(r"x[<>]=", page), name
