@@ -41,7 +41,7 @@ LINES = st.lists(st.tuples(LIKELY_TEXT | ANY_TEXT, LIKELY_TEXT | ANY_TEXT), max_
 
 
 def passed_over(rules: PairFilter, pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    examined = set(rules.examined([source for source, _ in pairs], [target for _, target in pairs]))
+    examined = set(rules.prefilter.examined([source for source, _ in pairs], [target for _, target in pairs]))
     return [pair for index, pair in enumerate(pairs) if index not in examined]
 
 
@@ -66,6 +66,12 @@ def test_a_held_out_sentence_with_a_changed_letter_is_examined(data: st.DataObje
     assert index is not None
     if index.find(changed, "la vecchia casa") is not None:
         assert passed_over(rules, [(changed, "la vecchia casa")]) == []
+
+
+def test_all_pairs_of_a_small_text_are_examined() -> None:
+    rules, pair = FILTERS[("en", "it")], ("the house of the man", "la casa dell'uomo che")
+    for number, examined in ((4_999, 4_999), (5_000, 0)):
+        assert len(rules.examined(*([line] * number for line in pair))) == examined
 
 
 def test_usual_pairs_are_passed_over() -> None:
@@ -97,6 +103,6 @@ def test_with_a_rule_that_has_no_condition_all_pairs_are_examined() -> None:
 @pytest.mark.parametrize("lines", [0, 1, 5_000])
 def test_blocks_of_any_size(lines: int) -> None:
     sources = ["the house of the man", "the  house"] * lines
-    assert FILTERS[("en", "it")].examined(sources, ["la casa dell'uomo che"] * 2 * lines) == list(
+    assert FILTERS[("en", "it")].prefilter.examined(sources, ["la casa dell'uomo che"] * 2 * lines) == list(
         range(1, 2 * lines, 2)
     )

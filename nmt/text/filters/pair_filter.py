@@ -18,6 +18,7 @@ from nmt.text.filters.untranslated import UntranslatedCheck, copy
 from nmt.text.filters.wrong_language import LanguageCheck
 from nmt.text.normalize import normalizer_of
 
+_PREFILTERED = 5_000  # pairs; for fewer, the prefilter takes more time than the checks
 FREE_TOKENS = 10  # difference in length that is permitted whatever the ratio, for short sentences
 
 Check = Callable[[str, str], str | None]
@@ -107,8 +108,8 @@ class PairFilter:
         return cls(filters, source, target, applied, prefilter)
 
     def examined(self, sources: Sequence[str], targets: Sequence[str]) -> list[int]:
-        """Return the indices of the pairs, as they were read, that `apply` may change or remove."""
-        return self.prefilter.examined(sources, targets)
+        """Return the indices of the pairs, as they were read, that `apply` may change or remove; all of a small text."""
+        return self.prefilter.examined(sources, targets) if len(sources) >= _PREFILTERED else list(range(len(sources)))
 
     def apply(self, source: str, target: str) -> Verdict:
         """Return the pair as training reads it, and the first rule on its text that removes it."""
