@@ -108,7 +108,7 @@ class PairFilter:
         return cls(filters, source, target, applied, prefilter)
 
     def examined(self, sources: Sequence[str], targets: Sequence[str]) -> list[int]:
-        """Return the indices of the pairs, as they were read, that `apply` may change or remove; all of a small text."""
+        """Return the indices of the pairs of a chunk, as they were read, that `apply` may change or remove."""
         return self.prefilter.examined(sources, targets) if len(sources) >= _PREFILTERED else list(range(len(sources)))
 
     def apply(self, source: str, target: str) -> Verdict:
