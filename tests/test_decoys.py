@@ -98,7 +98,8 @@ def _few_figures() -> Iterator[None]:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a recipe and what each command writes: run, prepared, model, export, figures, split, text.out."""
     folder = tmp_path_factory.mktemp("trained")
-    recipe = write_reversal_task(folder)
+    short = {"decode": {"max_length": {"factor": 0.2, "extra": 5}}}  # an untrained model rarely predicts the end
+    recipe = write_reversal_task(folder, changes=short)
     write_lines(folder / "text", "ba ce di", "fo gu")
     write_lines(folder / "pairs.tsv", *(f"{n} in the house\tnella casa {n}" for n in range(120)))
     before = Path.cwd()
