@@ -87,10 +87,11 @@ def fresh_folder() -> Iterator[Path]:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _few_figures() -> Iterator[None]:
-    """`nmt figures` draws one figure in place of all that need no input, to save time."""
+def _small_figures_and_exports() -> Iterator[None]:
+    """To save time, `nmt figures` draws one figure without input, and `nmt export` compares short translations."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("nmt.commands.figures.formula_drawings", lambda train, dim: [smoothed_targets()])
+        patch.setattr("nmt.export.parity._LONGEST", 3)
         yield
 
 
