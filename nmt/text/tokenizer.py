@@ -139,12 +139,12 @@ class Tokenizer:
     def __len__(self) -> int:
         return int(self._processor.get_piece_size())
 
-    @property
+    @cached_property
     def symbols(self) -> list[str]:
         """The names in SentencePiece's file by id, which are unique."""
         return [self._processor.id_to_piece(i) for i in range(len(self))]
 
-    @property
+    @cached_property
     def pieces(self) -> list[str]:
         """All pieces by id, with `▁` for spaces."""
         return [symbol.replace(_REPLACEMENT, _SPACE_MARK) for symbol in self.symbols]

@@ -4,6 +4,7 @@ import pytest
 
 from nmt.text.filters import wrong_language
 from nmt.text.filters.wrong_language import LanguageCheck
+from nmt.text.identification import FREQUENT_WORDS
 
 ITALIAN = "Non riesco a capire perché non mi abbia detto niente della sua famiglia."
 ENGLISH = "I cannot understand why he has not told me anything about his family."
@@ -51,6 +52,13 @@ def test_related_languages_are_not_told_apart() -> None:
 def test_languages_known_by_their_script_or_unknown_have_no_check(language: str) -> None:
     pytest.importorskip("py3langid")
     assert LanguageCheck.of(language) is None
+
+
+def test_the_library_has_the_languages_whose_words_are_listed() -> None:
+    """So that its model is not loaded before a line is suspicious."""
+    pytest.importorskip("py3langid")
+    checks = [LanguageCheck.of(code) for code in [*FREQUENT_WORDS, "nn", "no", "ms", "bs"]]
+    assert {check.language for check in checks if check is not None} <= set(wrong_language._identifier().labels)
 
 
 def test_without_the_library_there_is_no_check(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,9 +45,9 @@ class LanguageCheck:
         code = _LIBRARY_CODES.get(code, code)
         if script in ("Han", "Japanese") or script in SOLE_LANGUAGES or not is_available():
             return None
-        if code not in _identifier().labels:
-            return None
         own = FREQUENT_WORDS.get(listed_code(language), frozenset())
+        if not own and code not in _identifier().labels:  # otherwise the model is loaded when a line is suspicious
+            return None
         return cls(code, own, frozenset().union(*FREQUENT_WORDS.values()) - own)
 
     def wrong(self, text: str) -> str | None:
