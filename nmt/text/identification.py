@@ -46,6 +46,11 @@ _FREQUENT = {
     "ur": "کے میں کی ہے کا اور سے کو نے یہ کہ نہیں پر وہ ہیں ایک ہوں کیا بھی تھا اس تم",
 }
 FREQUENT_WORDS = {code: frozenset(words.split()) for code, words in _FREQUENT.items()}
+LANGUAGES_OF = {
+    word: tuple(code for code, words in FREQUENT_WORDS.items() if word in words)
+    for word in frozenset().union(*FREQUENT_WORDS.values())
+}
+"""The languages that have a word among their frequent ones."""
 _WORD = re.compile(r"[^\W\d_]+")
 _LEAST_WORDS = 100  # of the sample; with fewer there is no conclusion
 _LEAST_SHARE = 0.15  # of frequent words; less is no running text in any of the languages

@@ -5,12 +5,14 @@ model, which it contains. It takes some 50 µs for a sentence, so it reads only 
 those of the language.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
+from itertools import chain
 from typing import Any
 
-from nmt.text.identification import FREQUENT_WORDS, listed_code
+from nmt.text.identification import FREQUENT_WORDS, LANGUAGES_OF, listed_code
 from nmt.text.languages import SOLE_LANGUAGES, primary_code, script_of
 
 LIBRARY = "py3langid"
@@ -64,10 +66,14 @@ class LanguageCheck:
         return f"language {found}, probability {confidence:.2f}"
 
     def _is_suspicious(self, words: list[str]) -> bool:
+        """Return whether a line has no frequent word of its language, or more of another one."""
         own = sum(map(self.own_words.__contains__, words))
         if own == 0 and len(words) >= MANY_WORDS:
             return True
-        return sum(map(self.other_words.__contains__, words)) > own
+        if sum(map(self.other_words.__contains__, words)) <= own:
+            return False
+        others = Counter(chain.from_iterable(LANGUAGES_OF[word] for word in words if word in self.other_words))
+        return max(others.values()) > own
 
 
 @cache
