@@ -1,6 +1,7 @@
 """Sentence pairs are read from files in any format, from archives and by patterns."""
 
 import lzma
+import random
 import re
 import zipfile
 from pathlib import Path
@@ -188,13 +189,24 @@ def test_way_of_reading_names_format_and_members(tmp_path: Path) -> None:
     assert way_of_reading(CorpusFile(file=Path("*.po.gz"))) == "po"
 
 
+def test_unrelated_files_of_unequal_length_are_not_described_as_corresponding(tmp_path: Path) -> None:
+    choose = random.Random(1)
+    files = [
+        write(tmp_path / name, "".join(f"{'x' * choose.choice(range(5, 90))}\n" for _ in range(count)))
+        for name, count in (("a.en", 600), ("a.it", 605))
+    ]
+    with pytest.raises(DataError) as caught:
+        pairs(source=files[0], target=files[1])
+    assert "a.en has 600. The two files" in str(caught.value)
+
+
 def test_files_of_unequal_length_name_the_line_where_they_part(tmp_path: Path, repository: Path) -> None:
     lines = (repository / "data" / "demo" / "train.tsv").read_text(encoding="utf-8").splitlines()[:1000]
     sources, targets = [line.split("\t")[0] for line in lines], [line.split("\t")[1] for line in lines]
     source = write(tmp_path / "a.en", "".join(f"{line}\n" for line in sources))
     late = write(tmp_path / "late.it", "".join(f"{line}\n" for line in [*targets[:990], *targets[991:]]))
     with pytest.raises(
-        DataError, match=r"lines correspond, except perhaps in the last 25, where a shift is not seen\. T"
+        DataError, match=r"lines correspond, except perhaps in the last 60, where a shift may not be detected\. T"
     ):
         pairs(source=source, target=late)
     del targets[400]

@@ -21,6 +21,7 @@ _LEAST_SPREAD = 0.05  # standard deviation of the logarithm of the ratio: copies
 _BLOCK = 100  # lines in which most probably nothing changes
 _LOG_2 = float(np.log(2))
 _SEGMENT = 1_000_000  # lines that are compared at once, to bound the RAM
+_LEAST_CORRELATION = 0.6  # of corresponding lines: 0.67 to 0.98 in 18 corpora; shifted by one line at most 0.51
 
 Lengths = Sequence[int] | NDArray[np.integer]
 _Floats = NDArray[np.float64]
@@ -49,6 +50,17 @@ def find_drift(sources: Lengths, targets: Lengths) -> Drift | None:
         if drift := _first_change(logs[0], logs[1], [shift for shift in shifts if shift]):
             return Drift(start + drift.line, drift.extra)
     return None
+
+
+def lengths_correspond(sources: Lengths, targets: Lengths) -> bool:
+    """Return whether the lengths of two texts, as far as both have lines, correlate as those of translations do.
+
+    `find_drift` finds a change only where the lines before it correspond, so None is no evidence that they do.
+    """
+    common = min(len(sources), len(targets), _SEGMENT)
+    logs = [np.log1p(np.asarray(side[:common], dtype=np.float64)) for side in (sources, targets)]
+    with np.errstate(invalid="ignore", divide="ignore"):  # NaN where all lengths of a side are equal
+        return bool(np.corrcoef(logs[0], logs[1])[0, 1] >= _LEAST_CORRELATION)
 
 
 def _first_change(sources: _Floats, targets: _Floats, shifts: Sequence[int]) -> Drift | None:
