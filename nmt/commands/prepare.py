@@ -103,7 +103,7 @@ def prepare(
 
 
 def _remove_leftovers(recipe: Recipe, console: Console) -> None:
-    """Remove what a killed `prepare --force` left beside a corpus that is current, unless another process writes it."""
+    """Remove what a killed `prepare --force` left beside a current corpus, unless it belongs to others or is in use."""
     place = real_path(recipe.prepared_directory)
     remove_leftovers(place)
     if work_path(recipe).exists():
@@ -111,7 +111,7 @@ def _remove_leftovers(recipe: Recipe, console: Console) -> None:
         def busy(holder: str) -> None:
             raise DataError(f"{holder} is preparing it")
 
-        with suppress(NMTError), lock_file(place.with_name(f".{place.name}.lock"), busy, console.warn):
+        with suppress(NMTError, OSError), lock_file(place.with_name(f".{place.name}.lock"), busy, console.warn):
             remove_work_directory(recipe)
 
 

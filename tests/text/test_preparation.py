@@ -1,5 +1,7 @@
 """The stages of a preparation: the same bytes for any number of processes, shards and interruptions."""
 
+import errno
+import shutil
 import signal
 import subprocess
 from collections import Counter
@@ -236,6 +238,19 @@ def test_leftovers_of_a_killed_preparation_beside_a_current_corpus_are_removed(f
         assert (work.exists(), staging.exists()) == (True, False), "the work belongs to another process"
     prepare(recipe(folder), QUIET)
     assert not work.exists()
+
+
+def test_leftovers_of_another_account_do_not_stop_the_use_of_a_current_corpus(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare(recipe(folder), QUIET)
+    work_directory.open_work_directory(recipe(folder))
+
+    def refuse(path: Path, **_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(shutil, "rmtree", refuse)
+    assert prepare(recipe(folder), QUIET).manifest.train.read == 330
 
 
 def test_damaged_chunk_is_done_again(folder: Path, expected: dict[str, bytes]) -> None:
