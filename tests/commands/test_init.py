@@ -85,8 +85,14 @@ def test_comments_state_reasons_division_time_and_memory() -> None:
     for part in (
         "text.en and text.it: 400 sentence pairs", "seed 1", "360 train", "minutes on this machine (cpu)", "GiB of RAM",
         "Sennrich & Zhang 2019", "Araabi & Monz 2020", "square root", "passes over the text", "pieces for this text",
+        "This is little text",
     ):  # fmt: skip
         assert part in text, part
+
+
+def test_what_little_text_gives_is_not_printed_for_more_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nmt.commands.init._LITTLE_TEXT", 100)
+    assert "little text." not in init("text.en", "text.it")
 
 
 def test_printed_command_is_quoted_for_a_shell() -> None:
