@@ -18,6 +18,7 @@ from nmt.errors import ConfigError
 from nmt.system.console import Console
 from nmt.text.auditing.audit import Audit, CorpusAudit
 from nmt.text.filters import RULES, wrong_language
+from nmt.text.preparing import chunks
 from tests.builders import run_command, write_tsv
 
 QUIET = Console(quiet=True)
@@ -158,6 +159,21 @@ def test_dry_run_counts_the_same_without_the_rules_on_tokens_and_writes_nothing(
         "too_long": "it counts tokens, and a dry run makes no tokenizer; by their characters, it removes about "
         f"{PLANTED['too_long']} pairs"
     }
+
+
+def test_lengths_are_estimated_from_the_first_pairs_that_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunks, "CHUNK_PAIRS", 40)
+    lines = ["".join(chr(0x4E00 + place * 7 % 900 + number) for place in range(100)) for number in range(60)]
+    write_tsv(tmp_path / "train.tsv", [*[("", "x")] * 40, *((f"the old house {line[:2]}", line) for line in lines)])
+    content = {
+        "name": "first", "run": "run", "tokenizer": {"vocab_size": 4000}, "languages": {"source": "en", "target": "zh"},
+        "data": {"train": [{"tsv": "train.tsv"}], "filters": {"max_tokens": 50}, "accept_any_language": True},
+    }  # fmt: skip
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(content))
+    audit = dry_run(recipe(tmp_path), QUIET)
+    assert audit.not_applied["too_long"].endswith("about 60 pairs")
 
 
 def test_texts_with_common_sentences_are_reported(

@@ -17,7 +17,7 @@ def estimated_removals(text: Text, filtered: Filtered, repeated: Mapping[str, Bi
     """Return about how many pairs of a text `too_long` and `ratio` would remove after the other rules."""
     samples: dict[int, tuple[str, str]] = {}
     for number, corpus in enumerate(filtered.corpora):
-        if corpus not in samples:
+        if corpus not in samples and filtered.kept[number]:
             chunk = KeptChunk(text.folder, number)
             samples[corpus] = ("".join(chunk.texts("source")[:_SAMPLE]), "".join(chunk.texts("target")[:_SAMPLE]))
     alphabet = Counter("".join(side for sample in samples.values() for side in sample))
@@ -27,6 +27,8 @@ def estimated_removals(text: Text, filtered: Filtered, repeated: Mapping[str, Bi
         size = proposed_size(sum(filtered.characters), alphabet, settings, len(text.recipe.tags))
     removed = Counter[str]()
     for number, start in enumerate(accumulate(filtered.kept[:-1], initial=0)):
+        if not filtered.kept[number]:
+            continue
         chunk, corpus = KeptChunk(text.folder, number), filtered.corpora[number]
         source, target = (characters_in_a_token(sample, size, len(alphabet)) for sample in samples[corpus])
         repetitions = repeated_in(chunk, start, repeated)
