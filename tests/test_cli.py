@@ -143,6 +143,7 @@ def test_shell_completion_completes_commands_and_options(repository: Path) -> No
 
 def test_no_arguments_show_the_help() -> None:
     result = call()
+    assert result.output == call("--help").output
     assert "Usage:" in result.output
     assert result.exit_code in (0, 2)
 

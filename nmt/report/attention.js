@@ -204,7 +204,7 @@ window.report.whenShown("attention", (section, data) => {
   }
   section.querySelectorAll(".heads").forEach(heads);
   repaint();
-  // a canvas is not drawn anew when the font of its characters is loaded
+  // a canvas is not drawn again when the font of its characters is loaded
   const tokens = kinds.flatMap(({ content }) => [...content.rows, ...content.columns]).join("");
   document.fonts.load(fontOf(LABEL), tokens).then(repaint, () => {});
   window.report.whenThemeChanges(repaint);

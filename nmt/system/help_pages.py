@@ -80,6 +80,8 @@ def _whole_words() -> Iterator[None]:
     try:
         yield
     except _UsageError as error:
+        if type(error).show is not _UsageError.show:  # the help page, where there are no arguments
+            raise
         text = error.format_message()
         if sys.stderr is not None and sys.stderr.isatty():
             width, start = shutil.get_terminal_size().columns, " " * len("Error: ")
