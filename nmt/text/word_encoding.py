@@ -103,7 +103,9 @@ class WordEncoder:
         """Encode words; return their numbers."""
         texts = [word.decode() for word in words]
         if self._merges:
-            encoded = self._processor.encode(texts)
+            # two unknown pieces in a row are one, also of two words
+            unknown = [self._processor.unk_id()]
+            encoded = [None if ids[:1] == unknown else ids for ids in self._processor.encode(texts)]
         else:
             best = self._processor.nbest_encode(texts, nbest_size=2)
             encoded = [segmentations[0] if self._is_decided(segmentations) else None for segmentations in best]

@@ -98,17 +98,24 @@ def test_a_full_cache_is_emptied(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"add_dummy_prefix": False}, {"treat_whitespace_as_suffix": True}, {"split_by_whitespace": False}]
+    "options",
+    [
+        {"add_dummy_prefix": False},
+        {"treat_whitespace_as_suffix": True},
+        {"split_by_whitespace": False},
+        {"model_type": "word"},
+    ],
 )
-def test_other_tokenizers_encode_whole_sentences(options: dict[str, bool], tmp_path: Any) -> None:
+def test_other_tokenizers_encode_whole_sentences(options: dict[str, Any], tmp_path: Any) -> None:
     """A model may begin from one that another program trained."""
-    lines = ["la casa the houses", "the casa la houses casa", "houses la the the"] * 50
+    lines = ["la casa the houses", "the casa la houses casa", "houses la a the the"] * 50
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(lines), model_prefix=str(tmp_path / "other"), vocab_size=30, pad_id=0, unk_id=1,
         bos_id=2, eos_id=3, minloglevel=2, hard_vocab_limit=False, **options,
     )  # fmt: skip
     tokenizer = Tokenizer.from_bytes((tmp_path / "other.model").read_bytes())
-    assert separately(tokenizer, lines[:9]) == [tokenizer.encode(line) for line in lines[:9]]
+    encoded = [*lines[:9], "la zoo zebra the", "zoo"]
+    assert separately(tokenizer, encoded) == [tokenizer.encode(line) for line in encoded]
 
 
 class CountingProcessor:
