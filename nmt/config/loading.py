@@ -14,7 +14,7 @@ from nmt.config.model_section import ModelSettings
 from nmt.config.recipe import Recipe
 from nmt.config.recipe_errors import explain, explained
 from nmt.config.recorded import with_new_names
-from nmt.config.schedules import Schedule
+from nmt.config.schedules import Falling, Schedule
 from nmt.config.section import Section, SettingError
 from nmt.config.train_section import DEFAULT_PATIENCE, Stop
 from nmt.errors import ConfigError
@@ -41,7 +41,9 @@ def load_recipe(path: Path, overrides: Sequence[str] = (), check: Callable[[Reci
             recipe = _with_initial_model(recipe, recipe.train.init_from, document)
     except ValidationError as error:
         raise ConfigError(explain(error, document, Recipe)) from None
-    if recipe.data.valid and "stop" not in recipe.train.model_fields_set:
+    # a falling schedule needs all of its steps: scores rise until the rate has fallen
+    ends = isinstance(recipe.train.schedule, Falling)
+    if recipe.data.valid and "stop" not in recipe.train.model_fields_set and not ends:
         train = recipe.train.model_copy(update={"stop": Stop(patience=DEFAULT_PATIENCE)})
         recipe = recipe.model_copy(update={"train": train})
     try:

@@ -8,7 +8,8 @@ from nmt.config.schedules import Noam, Schedule
 from nmt.config.section import File, PositiveInt, Probability, Section, Text, number_or_auto
 
 DEFAULT_PATIENCE = 10
-"""Validations without a better score after which a training with a validation text and without `stop` ends."""
+"""Validations without a better score after which a training ends that has a validation text, but neither `stop` nor a
+falling schedule."""
 
 
 class Stop(Section):
@@ -22,7 +23,7 @@ class Stop(Section):
     """Wall-clock time of training, summed over interruptions."""
     patience: Annotated[PositiveInt | None, Field(examples=[8])] = None
     """Successive validations without a better `best_metric`. Without the section `stop` it is 10, if there is a
-    validation text."""
+    validation text and the schedule does not fall until a last step."""
 
     @model_validator(mode="after")
     def _some_limit(self) -> Self:

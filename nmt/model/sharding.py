@@ -16,9 +16,9 @@ from nmt.system import distributed
 def shard(root: nn.Module, model: Transformer, device: torch.device, gather_in_bf16: bool = False) -> None:
     """Shard a model in place, layer by layer; `root` is the module that is called: the model or its wrapper.
 
-    With `gather_in_bf16`, the weights of layers are rounded before they are gathered, as autocast does afterwards: half
-    the traffic. Gradients are summed in fp32. Embeddings and output are gathered in fp32, because the gradient of a
-    weight that is used several times would be accumulated in bf16.
+    With `gather_in_bf16`, the weights of layers are rounded before they are gathered: half the traffic. Autocast rounds
+    all of them later, except those of norms. Gradients are summed in fp32. Embeddings and output are gathered in fp32,
+    because the gradient of a weight that is used several times would be accumulated in bf16.
     """
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard

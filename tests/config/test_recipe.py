@@ -673,8 +673,13 @@ run: run
 
 @pytest.mark.parametrize(
     ("settings", "patience"),
-    [([], None), (["data.valid.tsv=v"], 10), (["data.valid.tsv=v", "train.stop.steps=5"], None)],
-    ids=["no validation text", "no stop", "stop"],
+    [
+        ([], None),
+        (["data.valid.tsv=v"], 10),
+        (["data.valid.tsv=v", "train.stop.steps=5"], None),
+        (["data.valid.tsv=v", "train.schedule.name=cosine"], None),
+    ],
+    ids=["no validation text", "no stop", "stop", "falling schedule"],
 )
 def test_training_without_stop_ends_by_patience(path: Path, settings: list[str], patience: int | None) -> None:
     path.write_text(SMALLEST, encoding="utf-8")
