@@ -6,7 +6,7 @@ these once, and a `Measurement` gives the scores of the text, of any part of it,
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 from nmt.errors import ConfigError
@@ -67,6 +67,8 @@ class Measurement:
     sentence_scorer: "Metric"
     """The same metric for single lines: BLEU without the n-gram orders that are longer than the line."""
     statistics: list[list[float]]
+    _resampled: "dict[int, npt.NDArray[np.float64]]" = field(default_factory=dict, init=False, compare=False)
+    """The results of `resampled`, which intervals and comparisons of one system have in common."""
 
     @property
     def name(self) -> str:
@@ -91,12 +93,14 @@ class Measurement:
         return str(self.scorer.get_signature())
 
     def resampled(self, resamples: int) -> "npt.NDArray[np.float64]":
-        """Return the scores of bootstrap samples of the lines.
+        """Return the scores of bootstrap samples of the lines, computed once.
 
         The samples are those of sacreBLEU, which holds the statistics of all samples in RAM: 70 MB for 1,000 lines.
         """
         import numpy as np
 
+        if resamples in self._resampled:
+            return self._resampled[resamples]
         statistics = np.array(self.statistics, dtype=np.float64)
         generator, scores = np.random.default_rng(_SEED), []
         at_once = max(1, _DRAWN_AT_ONCE // len(statistics))
@@ -104,7 +108,8 @@ class Measurement:
             drawn = generator.choice(len(statistics), size=(min(at_once, resamples - start), len(statistics)))
             counts = np.stack([np.bincount(sample, minlength=len(statistics)) for sample in drawn])
             scores += [float(self.scorer._compute_score_from_stats(sums).score) for sums in counts @ statistics]
-        return np.array(scores)
+        self._resampled[resamples] = np.array(scores)
+        return self._resampled[resamples]
 
     def score_of(self, lines: Sequence[int]) -> float:
         """Return the score of the lines with these indices as one text; there must be at least one."""

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from nmt.text.languages import SCRIPTS, SOLE_LANGUAGES, detect_language, primary_code, script_of
 
@@ -46,11 +47,6 @@ _FREQUENT = {
     "ur": "کے میں کی ہے کا اور سے کو نے یہ کہ نہیں پر وہ ہیں ایک ہوں کیا بھی تھا اس تم",
 }
 FREQUENT_WORDS = {code: frozenset(words.split()) for code, words in _FREQUENT.items()}
-LANGUAGES_OF = {
-    word: tuple(code for code, words in FREQUENT_WORDS.items() if word in words)
-    for word in frozenset().union(*FREQUENT_WORDS.values())
-}
-"""The languages that have a word among their frequent ones."""
 _WORD = re.compile(r"[^\W\d_]+")
 _LEAST_WORDS = 100  # of the sample; with fewer there is no conclusion
 _LEAST_SHARE = 0.15  # of frequent words; less is no running text in any of the languages
@@ -146,6 +142,12 @@ def _frequent_words(text: str, script: str | None) -> dict[str, float]:
         for code, words in FREQUENT_WORDS.items()
         if script is None or script_of(code) == script
     }
+
+
+@cache
+def languages_of(word: str) -> tuple[str, ...]:
+    """Return the languages that have a word among their frequent ones."""
+    return tuple(code for code, words in FREQUENT_WORDS.items() if word in words)
 
 
 def listed_code(code: str) -> str:

@@ -3,6 +3,7 @@
 import csv
 import math
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from sacrebleu.metrics import BLEU, CHRF, TER
@@ -146,7 +147,8 @@ def test_samples_of_many_lines_are_drawn_in_parts(monkeypatch: pytest.MonkeyPatc
     measured = measure("chrf", HYPOTHESES * 20, [REFERENCES[::-1] * 10 + REFERENCES * 10], ITALIAN)
     whole = measured.resampled(50)
     monkeypatch.setattr("nmt.evaluation.metrics._DRAWN_AT_ONCE", 7 * len(measured.statistics))
-    assert measured.resampled(50).tolist() == whole.tolist()
+    assert replace(measured).resampled(50).tolist() == whole.tolist()
+    assert measured.resampled(50) is whole  # drawn once
 
 
 def test_interval_covers_samples_in_which_nothing_matches() -> None:

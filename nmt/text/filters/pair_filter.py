@@ -88,7 +88,7 @@ class PairFilter:
         lengths = LengthRatio.learn([SentencePair(source(pair.source), target(pair.target)) for pair in sample])
         index = HeldOutIndex.of(texts)
         scripts = ScriptCheck.of(languages.source, is_target=False), ScriptCheck.of(languages.target, is_target=True)
-        # not made if it is not needed, since that loads the library
+        # not made if it is not needed: for a language without a list of words, the library is loaded
         identified = [None if "language" in filters.keep else LanguageCheck.of(code) for code in sides]
         untranslated = UntranslatedCheck.of(*sides)
         checks: dict[str, Check | None] = {

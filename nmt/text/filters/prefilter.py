@@ -37,7 +37,6 @@ PREFILTERED = frozenset(["copy", "symbols", "script", "length", "mismatch", "han
 _BLOCK = 4096  # lines; their arrays fit in the cache of a processor
 _LONGEST = 2_000  # characters; longer lines are always examined
 _PLANE = 0x10000  # the characters of all higher planes have one entry in the tables, the last one
-_CHARACTERS = "".join(map(chr, range(_PLANE)))
 _WORD_PARTS = 2  # of 8 bytes: the longest frequent words
 _MOST_LETTERS = 12  # at both ends of a held-out sentence that are compared
 
@@ -63,15 +62,15 @@ class SideChecks:
     @cached_property
     def properties(self) -> Bytes:
         """The properties of each character."""
-        examined = ~np.fromiter(map(str.isprintable, _CHARACTERS), dtype=np.bool_, count=_PLANE)
+        examined = ~np.fromiter(map(str.isprintable, _characters()), dtype=np.bool_, count=_PLANE)
         examined |= _table(f"@\ufffd{MISREAD_UNKNOWN[0]}") | _table(_composable())
         if self.script is not None:
-            examined |= _table(self.script.foreign.findall(_CHARACTERS))
+            examined |= _table(self.script.foreign.findall(_characters()))
         if self.han is not None:
-            examined |= _table(other_variant(_CHARACTERS, self.han.variant))
-        own = _table(_CHARACTERS if self.script is None else self.script.own.findall(_CHARACTERS))
+            examined |= _table(other_variant(_characters(), self.han.variant))
+        own = _table(_characters() if self.script is None else self.script.own.findall(_characters()))
         symbols = _table(chr(code) for code in range(0x80) if code not in TEXT)
-        digits = _table(filter(str.isdecimal, _CHARACTERS))
+        digits = _table(filter(str.isdecimal, _characters()))
         table = examined * _EXAMINED | own * _LETTER | symbols * _SYMBOL | digits * _DIGIT
         table[ord("\n")] = 0
         table[ord(" ")] = _SPACE
@@ -285,6 +284,12 @@ class _SentenceEnds:
         return first, last
 
 
+@cache
+def _characters() -> str:
+    """Return all characters that have an entry of their own in the tables, by code."""
+    return "".join(map(chr, range(_PLANE)))
+
+
 def _table(characters: Iterable[str]) -> Bools:
     """Return (65536,) bools: True for these characters."""
     table = np.zeros(_PLANE, dtype=np.bool_)
@@ -295,14 +300,15 @@ def _table(characters: Iterable[str]) -> Bools:
 @cache
 def _matching(pattern: str) -> Bools:
     """Return (65537,) bools: True for the characters that match a pattern, False for all higher planes."""
-    return np.append(_table(re.findall(pattern, _CHARACTERS)), False)
+    return np.append(_table(re.findall(pattern, _characters())), False)
 
 
 @cache
 def _adjacent() -> Bytes:
     """Return the properties of each character as the first and as the second one of two."""
     misread, continuation, accented = (
-        _table(re.findall(f"[{letters_of}]", _CHARACTERS)) for letters_of in (MISREAD_START, CONTINUATION, MISREAD_RUN)
+        _table(re.findall(f"[{letters_of}]", _characters()))
+        for letters_of in (MISREAD_START, CONTINUATION, MISREAD_RUN)
     )
     pairs = (
         (_BESIDE_SPACE, _table(" "), _table(" \n")),
@@ -317,12 +323,12 @@ def _adjacent() -> Bytes:
 @cache
 def _composable() -> str:
     """Return the characters that NFC changes, or that it may join to the one before."""
-    parts = [unicodedata.decomposition(character).split() for character in _CHARACTERS]
+    parts = [unicodedata.decomposition(character).split() for character in _characters()]
     seconds = {chr(int(part, 16)) for own in parts if own and "<" not in own[0] for part in own[1:]}
     jamo = set(map(chr, [*range(0x1161, 0x1176), *range(0x11A8, 0x11C3)]))  # Unicode 16, 3.12: Hangul syllables
     return "".join(
         character
-        for character in _CHARACTERS
+        for character in _characters()
         if character in seconds
         or character in jamo
         or unicodedata.combining(character)
@@ -333,7 +339,7 @@ def _composable() -> str:
 @cache
 def _folding() -> tuple[npt.NDArray[np.uint16], Bools]:
     """Return each character as `letters` returns it (0: not at all), and whether that is more than one letter."""
-    as_letters = [letters(character) for character in _CHARACTERS]
+    as_letters = [letters(character) for character in _characters()]
     folded = [ord(own) if len(own) == 1 else 0 for own in as_letters]
     expands = [len(own) > 1 for own in as_letters]
     return np.array([*folded, 0], dtype=np.uint16), np.array([*expands, False])

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from itertools import chain
 from typing import Any
 
-from nmt.text.identification import FREQUENT_WORDS, LANGUAGES_OF, listed_code
+from nmt.text.identification import FREQUENT_WORDS, languages_of, listed_code
 from nmt.text.languages import SOLE_LANGUAGES, primary_code, script_of
 
 LIBRARY = "py3langid"
@@ -72,7 +72,7 @@ class LanguageCheck:
             return True
         if sum(map(self.other_words.__contains__, words)) <= own:
             return False
-        others = Counter(chain.from_iterable(LANGUAGES_OF[word] for word in words if word in self.other_words))
+        others = Counter(chain.from_iterable(map(languages_of, filter(self.other_words.__contains__, words))))
         return max(others.values()) > own
 
 
