@@ -4,10 +4,9 @@ Those are imported inside the functions, so that `--help` does not import torch.
 """
 
 import signal
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal
 
 import typer
 from typer import Argument, Option
@@ -18,31 +17,23 @@ from nmt.system.help_pages import GENERAL, HelpPage, HelpPages
 
 app = typer.Typer(
     name="nmt",
-    help="Train a translator on your own text, translate with it, and measure how good it is.",
     no_args_is_help=True,
     cls=HelpPages,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
-
-Function = TypeVar("Function", bound=Callable[..., Any])
-
+command = partial(app.command, cls=HelpPage)
 file = partial(Option, metavar="FILE")
 
-Config = Annotated[Path, Option("--config", "-c", help="The recipe, a YAML file.", metavar="RECIPE")]
+Config = Annotated[Path, Option("--config", "-c", metavar="RECIPE", help="The recipe, a YAML file.")]
 Overrides = Annotated[
     list[str] | None,
-    Option("--set", help="Change one key of the recipe; can be repeated.", metavar="SECTION.KEY=VALUE"),
+    Option("--set", metavar="SECTION.KEY=VALUE", help="Change one key of the recipe; can be repeated."),
 ]
 Model = Annotated[Path, Argument(metavar="MODEL", help="A run or a model directory.")]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Print only warnings and errors.", rich_help_panel=GENERAL)]
 Debug = Annotated[bool, Option("--debug", help="Show the traceback of an error.", rich_help_panel=GENERAL)]
-
-
-def command(example: str) -> Callable[[Function], Function]:
-    """Return a decorator that makes a function a command; its help page ends with the example."""
-    return app.command(cls=HelpPage, epilog=f"Example: {example}")
 
 
 @app.callback(invoke_without_command=True)
@@ -55,35 +46,23 @@ def main_options(
         raise typer.Exit()
 
 
-@command("nmt init text.en text.it -o mine/recipe.yaml")
+@command(epilog="Example: nmt init text.en text.it -o mine/recipe.yaml")
 def init(
-    text: Annotated[
-        list[Path],
-        Argument(
-            metavar="SOURCE TARGET",
-            help="Two files whose lines correspond, or files with both languages: TSV, CSV, TMX, XLIFF, PO or JSON "
-            "lines; - reads TSV from standard input.",
-        ),
-    ],
+    text: Annotated[list[Path], Argument(metavar="SOURCE TARGET", help="The text; - reads TSV from standard input.")],
     languages: Annotated[
-        str | None,
-        Option(metavar="en-it", help="Source and target language; default: by the names of the files, or by the text."),
+        str | None, Option(metavar="en-it", help="Source and target; default: by the file names, or by the text.")
     ] = None,
-    output: Annotated[Path, Option("--output", "-o", metavar="RECIPE", help="The recipe to write.")] = Path(
-        "recipe.yaml"
-    ),
-    valid: Annotated[
-        list[Path] | None, file(help="Validation text, instead of a part of the text; twice for two files.")
-    ] = None,
-    test: Annotated[
-        list[Path] | None, file(help="Test text, instead of a part of the text; twice for two files.")
-    ] = None,
+    output: Annotated[Path, Option("--output", "-o", metavar="RECIPE", help="The recipe.")] = Path("recipe.yaml"),
+    valid: Annotated[list[Path] | None, file(help="Use this validation text; twice for two files.")] = None,
+    test: Annotated[list[Path] | None, file(help="Use this test text; twice for two files.")] = None,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Write a recipe with settings that fit your text.
 
-    Validation and test text are set aside in a folder beside the recipe; the files themselves are not changed.
+    The text is two files whose lines correspond, or files with both languages: TSV, CSV, TMX, XLIFF, PO or JSON lines.
+    Validation and test text that is not given is set aside in a folder beside the recipe; the files themselves are not
+    changed.
     """
     with errors_explained(debug, quiet) as console:
         from nmt.commands import init as module
@@ -91,7 +70,7 @@ def init(
         module.init(module.InitRequest(text, languages, output, valid or (), test or ()), console)
 
 
-@command("nmt prepare --config recipes/demo-en-it.yaml")
+@command(epilog="Example: nmt prepare --config recipes/demo-en-it.yaml")
 def prepare(
     config: Config,
     overrides: Overrides = None,
@@ -118,7 +97,7 @@ def prepare(
             module.prepare(recipe, console, force, rejected=rejected)
 
 
-@command("nmt train --config recipes/demo-en-it.yaml --set train.stop.hours=1")
+@command(epilog="Example: nmt train --config recipes/demo-en-it.yaml --set train.stop.hours=1")
 def train(
     config: Config,
     overrides: Overrides = None,
@@ -152,94 +131,69 @@ search = partial(Option, rich_help_panel="Search")
 computation = partial(Option, rich_help_panel="Computation")
 instead = partial(Option, rich_help_panel="In place of translating")
 
-Models = Annotated[
-    list[Path] | None,
-    io("--model", "-m", metavar="DIR", help="A run or a model directory; default: $NMT_MODEL, else runs/latest. Repeat "
-       "it to translate with several models together."),
-]  # fmt: skip
-Input = Annotated[Path | None, io("--input", "-i", metavar="FILE", help="Read this file instead of stdin.")]
-Output = Annotated[Path | None, io("--output", "-o", metavar="FILE", help="Write this file instead of stdout.")]
-To = Annotated[
-    str | None, io(metavar="CODE", help="Target language, such as zh; required for a model that has several.")
-]
-NBest = Annotated[int, io(min=1, metavar="K", help="Translations of each line, as rows of line, rank, log_prob, text.")]
-Alignment = Annotated[bool, io("--alignment", help="Add the word alignment, as 0-0 1-2, source word first.")]
-Json = Annotated[bool, io("--json", help="Write one JSON object for each line.")]
-DocumentFormat = Annotated[
-    str | None,
-    io("--format", metavar="NAME", help="text, or a file whose texts are translated in place: srt, vtt, json, jsonl, "
-       "csv, tsv, po or xliff; default: by the name of --input."),
-]  # fmt: skip
-Column = Annotated[
-    str | None, io(metavar="NAME|N", help="Column of a table to translate, by name or number, or key of JSON.")
-]
-Into = Annotated[
-    str | None,
-    io(metavar="NAME|N", help="Column or key for the translation, which is added if it does not exist; default: that "
-       "of --column."),
-]  # fmt: skip
-Beam = Annotated[int | None, search(min=1, metavar="K", help="Hypotheses kept for each sentence; 1 is greedy search.")]
-DecodeOverrides = Annotated[
-    list[str] | None,
-    search("--set", metavar="decode.KEY=VALUE", help="Change a setting of the model, such as "
-           "decode.length_penalty=0.6; can be repeated."),
-]  # fmt: skip
-GlossaryFile = Annotated[
-    Path | None,
-    search(metavar="TSV", help="Required translations of terms; a line is source term, tab, target term."),
-]
-Prefixes = Annotated[
-    Path | None,
-    search(metavar="FILE", help="Required starts of the translations, one for each input line; a start may be empty."),
-]
-Device = Annotated[str, computation(metavar="DEVICE", help="auto, cuda, mps or cpu.")]
-Threads = Annotated[
-    int | None, computation(min=1, max=1024, metavar="N", help="CPU threads; default: one for each core.")
-]
-Precision = Annotated[str, computation(metavar="TYPE", help="auto, fp32, bf16, or on CPUs int8.")]
-Engine = Annotated[
-    Literal["torch", "ct2"] | None,
-    computation(metavar="torch|ct2", help="The program that translates; default: the one that the model was exported "
-                "for, else torch."),
-]  # fmt: skip
-Reference = Annotated[
-    Path | None,
-    instead(metavar="FILE", help="Score these translations, one for each input line, instead of translating."),
-]
-Verify = Annotated[
-    bool, instead("--verify", help="Only check that a line's translation does not depend on the other lines.")
-]
 
-
-@command("nmt translate --model runs/demo-en-it < text.en > text.it")
+@command(epilog="Example: nmt translate --model runs/demo-en-it < text.en > text.it")
 def translate(
-    model: Models = None,
-    source: Input = None,
-    output: Output = None,
-    to: To = None,
-    beam: Beam = None,
-    n_best: NBest = 1,
-    device: Device = "auto",
-    threads: Threads = None,
-    precision: Precision = "auto",
-    engine: Engine = None,
-    overrides: DecodeOverrides = None,
-    glossary: GlossaryFile = None,
-    alignment: Alignment = False,
-    reference: Reference = None,
-    prefixes: Prefixes = None,
-    json: Json = False,
-    verify: Verify = False,
-    document_format: DocumentFormat = None,
-    column: Column = None,
-    into: Into = None,
+    models: Annotated[
+        list[Path] | None,
+        io("--model", "-m", metavar="DIR", help="A run or a model directory; default: $NMT_MODEL, else runs/latest."),
+    ] = None,
+    source: Annotated[Path | None, io("--input", "-i", metavar="FILE", help="Read this file instead of stdin.")] = None,
+    output: Annotated[
+        Path | None, io("--output", "-o", metavar="FILE", help="Write this file instead of stdout.")
+    ] = None,
+    to: Annotated[
+        str | None, io(metavar="CODE", help="Target language; required for a model that has several.")
+    ] = None,
+    n_best: Annotated[
+        int, io(min=1, metavar="K", help="Translations of each line, as rows of line, rank, log_prob, text.")
+    ] = 1,
+    alignment: Annotated[
+        bool, io("--alignment", help="Add the word alignment, as 0-0 1-2, source word first.")
+    ] = False,
+    json: Annotated[bool, io("--json", help="Write one JSON object for each line.")] = False,
+    document_format: Annotated[
+        str | None,
+        io("--format", metavar="NAME", help="text, srt, vtt, json, jsonl, csv, tsv, po or xliff; default: by --input."),
+    ] = None,
+    column: Annotated[str | None, io(metavar="NAME|N", help="Column of a table, or key of JSON, to translate.")] = None,
+    into: Annotated[
+        str | None, io(metavar="NAME|N", help="Column or key for the translation, added if new; default: --column.")
+    ] = None,
+    beam: Annotated[
+        int | None, search(min=1, metavar="K", help="Hypotheses kept for each sentence; 1 is greedy search.")
+    ] = None,
+    overrides: Annotated[
+        list[str] | None,
+        search("--set", metavar="decode.KEY=VALUE", help="Change a setting of the model; can be repeated."),
+    ] = None,
+    glossary: Annotated[
+        Path | None, search(metavar="TSV", help="Required translations: source term, tab, target term.")
+    ] = None,
+    prefixes: Annotated[
+        Path | None, search(metavar="FILE", help="Required starts of the translations, line by line; may be empty.")
+    ] = None,
+    device: Annotated[str, computation(metavar="DEVICE", help="auto, cuda, mps or cpu.")] = "auto",
+    threads: Annotated[
+        int | None, computation(min=1, max=1024, metavar="N", help="CPU threads; default: one for each core.")
+    ] = None,
+    precision: Annotated[str, computation(metavar="TYPE", help="auto, fp32, bf16, or on CPUs int8.")] = "auto",
+    engine: Annotated[
+        Literal["torch", "ct2"] | None,
+        computation(metavar="torch|ct2", help="Default: the one that the model was exported for, else torch."),
+    ] = None,
+    reference: Annotated[
+        Path | None, instead(metavar="FILE", help="Score these translations of the input lines.")
+    ] = None,
+    verify: Annotated[bool, instead("--verify", help="Check that translations do not depend on other lines.")] = False,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Translate line by line, by default from stdin to stdout.
 
     Each line of input gives exactly one line of output. With --output, the same command resumes an interrupted one.
-    Subtitles, tables and files of localization are translated in place: nmt translate -i film.srt -o film.it.srt
+    Several models, each with --model, translate together. Subtitles, tables and files of localization are translated
+    in place, unless --format text is given: nmt translate -i film.srt -o film.it.srt
     """
     with errors_explained(debug, quiet) as console:
         with quick_imports():
@@ -247,33 +201,29 @@ def translate(
             from nmt.system.device import runtime_settings
 
         request = module.TranslateRequest(
-            model or (), source, output, beam, n_best, overrides or (), glossary, alignment, reference, prefixes, json,
+            models or (), source, output, beam, n_best, overrides or (), glossary, alignment, reference, prefixes, json,
             verify, document_format, column, into, to,
         )  # fmt: skip
         module.translate(request, runtime_settings(device, threads, precision), engine, console)
 
 
-@command("nmt score out.it test.it --baseline other.it --target-lang it")
+@command(epilog="Example: nmt score out.it test.it --baseline other.it --target-lang it")
 def score(
     hypothesis: Annotated[Path, Argument(metavar="HYP", help="The translations; - reads standard input.")],
     references: Annotated[list[Path], Argument(metavar="REF", help="One or more reference translations.")],
     source: Annotated[Path | None, file(help="The source text of the translations; needed by comet.")] = None,
-    target_lang: Annotated[str | None, Option(help="Language of the translations, such as zh.", metavar="CODE")] = None,
-    metric: Annotated[
+    target_lang: Annotated[str | None, Option(metavar="CODE", help="Language of the translations, such as zh.")] = None,
+    metrics: Annotated[
         list[str] | None,
-        Option(
-            help="bleu, chrf, chrf++, ter, comet or comet:MODEL; can be repeated; default: bleu and chrf.",
-            metavar="NAME",
-        ),
+        Option("--metric", metavar="NAME", help="bleu, chrf, chrf++, ter, comet, comet:MODEL; default: bleu and chrf."),
     ] = None,
-    system: Annotated[
-        list[Path] | None, file(help="Translations by another system, scored in the same table; can be repeated.")
+    systems: Annotated[
+        list[Path] | None, file("--system", help="Translations by another system, in the same table; can be repeated.")
     ] = None,
     baseline: Annotated[Path | None, file(help="Translations to test the others against for significance.")] = None,
     confidence: Annotated[bool, Option("--confidence", help="Add 95 % confidence intervals.")] = False,
     by: Annotated[
-        Literal["length"] | None,
-        Option(metavar="length", help="Also score groups of lines, by the length of the source or reference."),
+        Literal["length"] | None, Option(metavar="length", help="Also score groups of lines of similar length.")
     ] = None,
     sentences: Annotated[Path | None, file(help="Write the scores of each line, as TSV or .json.")] = None,
     diagnose: Annotated[Path | None, file(help="Write the faults that are counted on stderr, as TSV or .json.")] = None,
@@ -287,16 +237,17 @@ def score(
 ) -> None:
     """Score translations against references: BLEU, chrF, TER and COMET.
 
-    The scores and their signatures are those of sacreBLEU and of COMET's own package.
+    The scores and their signatures are those of sacreBLEU and of COMET's own package. Options for metrics and systems
+    can be repeated.
     """
     with errors_explained(debug, quiet) as console:
         from nmt.commands import score as module
         from nmt.system.console import printable
 
-        metrics = tuple(metric or module.ScoreOptions().metrics)
         options = module.ScoreOptions(
-            metrics, target_lang, confidence, source, tuple(system or ()), baseline, by is not None, sentences, diagnose
-        )
+            tuple(metrics or module.ScoreOptions().metrics), target_lang, confidence, source, tuple(systems or ()),
+            baseline, by is not None, sentences, diagnose,
+        )  # fmt: skip
         report = module.score(hypothesis, references, options, console)
         for warning in report.warnings:
             console.warn(warning)
@@ -305,20 +256,19 @@ def score(
         print(printable(report.formatted("json" if json else table)))
 
 
-@command("nmt average runs/demo-en-it --best 3 -o averaged")
+@command(epilog="Example: nmt average runs/demo-en-it --best 3 -o averaged")
 def average(
     models: Annotated[list[Path], Argument(metavar="RUN", help="A run, or several models.")],
     output: Annotated[Path, Option("--output", "-o", metavar="DIR", help="The model directory to write.")],
-    last: Annotated[int | None, Option(min=1, help="Average the last K checkpoints of the run.", metavar="K")] = None,
-    best: Annotated[
-        int | None, Option(min=1, help="Average the best K checkpoints; default: all that the run keeps.", metavar="K")
-    ] = None,
+    last: Annotated[int | None, Option(min=1, metavar="K", help="Average the last K checkpoints of the run.")] = None,
+    best: Annotated[int | None, Option(min=1, metavar="K", help="Average the best K checkpoints of the run.")] = None,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Average the weights of several checkpoints.
 
-    The resulting model often translates better than each of them.
+    The resulting model often translates better than each of them. Of a run, all of the best checkpoints that it keeps
+    are averaged, unless --last or --best chooses some.
     """
     with errors_explained(debug, quiet) as console:
         from nmt.commands import average as module
@@ -326,7 +276,7 @@ def average(
         module.average(models, output, console, last, best)
 
 
-@command("nmt export runs/demo-en-it exported --to ctranslate2")
+@command(epilog="Example: nmt export runs/demo-en-it exported --to ctranslate2")
 def export(
     model: Model,
     output: Annotated[Path, Argument(metavar="DIR", help="The directory to write.")],
@@ -354,26 +304,18 @@ of_run = partial(Option, rich_help_panel="For runs")
 beside_files = partial(file, rich_help_panel="For files of translations")
 
 
-@command("nmt report runs/demo-en-it -o report.html")
+@command(epilog="Example: nmt report runs/demo-en-it -o report.html")
 def report(
-    run: Annotated[
-        Path, Argument(metavar="RUN", help="The run to describe, or with --reference a file of translations.")
-    ],
-    output: Annotated[Path, Option("--output", "-o", metavar="FILE", help="The page to write.")] = Path("report.html"),
-    compare: Annotated[
-        Path | None,
-        Option(metavar="RUN", help="Another run to compare with, or with --reference another file of translations."),
-    ] = None,
-    reference: Annotated[
-        Path | None, beside_files(help="Reference translations for files of translations of any system.")
-    ] = None,
+    run: Annotated[Path, Argument(metavar="RUN", help="A run, or with --reference a file of translations.")],
+    output: Annotated[Path, file("--output", "-o", help="The page to write.")] = Path("report.html"),
+    compare: Annotated[Path | None, Option(metavar="RUN", help="Another run or file to compare with.")] = None,
+    reference: Annotated[Path | None, beside_files(help="Reference translations, for files of any system.")] = None,
     source: Annotated[Path | None, beside_files(help="The source text of the files; only with --reference.")] = None,
     glossary: Annotated[
         Path | None, file(help="Terms (source, tab, target) whose translations are counted; with --compare.")
     ] = None,
     validation_lines: Annotated[
-        int | None,
-        of_run(min=0, metavar="COUNT", help="How many lines of the validation text to translate; default: 200."),
+        int | None, of_run(min=0, metavar="COUNT", help="Lines of the validation text to translate; default: 200.")
     ] = None,
     line: Annotated[
         list[int] | None,
@@ -390,19 +332,16 @@ def report(
         module.report(module.ReportRequest(run, output, compare, line or (), validation_lines, *texts), console)
 
 
-@command("nmt figures figures --model runs/demo-en-it")
+@command(epilog="Example: nmt figures figures --model runs/demo-en-it")
 def figures(
     directory: Annotated[Path, Argument(metavar="DIR", help="The folder to write.")],
     recipe: Annotated[
         Path | None, Option("--recipe", "-c", metavar="RECIPE", help="Draw masks and padding of its prepared corpus.")
     ] = None,
     model: Annotated[
-        Path | None,
-        Option(
-            "--model", "-m", metavar="DIR", help="Draw the attention of a model; of a run also its curves and text."
-        ),
+        Path | None, Option("--model", "-m", metavar="DIR", help="Draw its attention; of a run also curves and text.")
     ] = None,
-    text: Annotated[str | None, Option(help="The sentence whose attention is drawn.", metavar="SENTENCE")] = None,
+    text: Annotated[str | None, Option(metavar="SENTENCE", help="The sentence whose attention is drawn.")] = None,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
@@ -419,13 +358,13 @@ def figures(
         module.figures(module.FigureRequest(directory, recipe, model, text), console)
 
 
-@command("nmt inspect runs/demo-en-it --neighbours station")
+@command(epilog="Example: nmt inspect runs/demo-en-it --neighbours station")
 def inspect(
     model: Model,
     neighbours: Annotated[
-        str | None, Option(help="Show the pieces whose embeddings are nearest to that of a word.", metavar="WORD")
+        str | None, Option(metavar="WORD", help="Show the pieces whose embeddings are nearest to that of a word.")
     ] = None,
-    pieces: Annotated[str | None, Option(help="Show how a text is cut into pieces.", metavar="TEXT")] = None,
+    pieces: Annotated[str | None, Option(metavar="TEXT", help="Show how a text is cut into pieces.")] = None,
     json: Annotated[bool, Option("--json", help="Print one JSON object.")] = False,
     quiet: Quiet = False,
     debug: Debug = False,
@@ -435,17 +374,11 @@ def inspect(
         from json import dumps
 
         from nmt.commands import inspect as module
-        from nmt.system.console import printable, with_relative_paths
 
-        found = module.inspect(model, neighbours, pieces)
-        text = dumps(found.content, ensure_ascii=False, indent=2) if json else with_relative_paths(found.as_text())
-        print(text if json else printable(text))
+        content = module.inspect(model, neighbours, pieces)
+        print(dumps(content, ensure_ascii=False, indent=2) if json else module.as_text(content))
 
 
 def main() -> None:
     """Run the command line and end the process."""
     run_to_exit(app)
-
-
-if __name__ == "__main__":
-    main()

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from nmt.errors import ConfigError, NMTError
 from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
 from nmt.model.contents import bytes_to_decode, nearest_pieces, parameters_by_part
 from nmt.report.run_records import read_run
-from nmt.system.console import counted
+from nmt.system.console import counted, printable, with_relative_paths
 from nmt.system.ownership import RUN, is_directory_of
 from nmt.text.manifest import Manifest
 from nmt.text.tokenizer import UNK, Tokenizer
@@ -25,28 +24,8 @@ _TYPICAL_LENGTH = 30
 """Tokens of both sides of the line whose memory is stated."""
 
 
-@dataclass(frozen=True)
-class Inspection:
-    """The content as JSON, and as lines of text."""
-
-    content: dict[str, Any]
-
-    def as_text(self) -> str:
-        """Return the text: a table of names and values, or the requested pieces."""
-        if "model" in self.content:
-            return "\n".join(f"{name:<12}{value}" for name, value in _rows(self.content))
-        lines = []
-        for side, pieces in self.content.get("pieces", {}).items():
-            lines += [f"{side}: {counted(len(pieces), 'piece')}"]
-            lines += [f"  {one['id']:>7}  {one['piece']}{_mark(one)}" for one in pieces]
-        for side, neighbours in self.content.get("neighbours", {}).items():
-            lines += [f"nearest to {neighbours['piece']} by cosine, {side} embedding"]
-            lines += [f"  {one['cosine']:>7.3f}  {one['piece']}" for one in neighbours["nearest"]]
-        return "\n".join(lines)
-
-
-def inspect(path: Path, word: str | None = None, text: str | None = None) -> Inspection:
-    """Describe a model directory or a run; or show the nearest pieces of a word, or the pieces of a text.
+def inspect(path: Path, word: str | None = None, text: str | None = None) -> dict[str, Any]:
+    """Return the description of a model directory or a run; or the nearest pieces of a word, or the pieces of a text.
 
     Raises ModelError if there is no model, ConfigError for a word that is not one piece.
     """
@@ -57,13 +36,24 @@ def inspect(path: Path, word: str | None = None, text: str | None = None) -> Ins
         content["pieces"] = {side: _pieces(one, text) for side, one in _sides(loaded)}
     if word is not None:
         content["neighbours"] = _neighbours(loaded, word)
-    return Inspection(content or _summary(path, directory, loaded))
+    return content or _summary(path, directory, loaded)
+
+
+def as_text(content: dict[str, Any]) -> str:
+    """Return a description for a terminal: a table of names and values, or lists of pieces."""
+    lines = [f"{name:<12}{value}" for name, value in _rows(content)] if "model" in content else []
+    for side, pieces in content.get("pieces", {}).items():
+        lines += [f"{side}: {counted(len(pieces), 'piece')}"]
+        lines += [f"  {one['id']:>7}  {one['piece']}{_mark(one)}" for one in pieces]
+    for side, neighbours in content.get("neighbours", {}).items():
+        lines += [f"nearest to {neighbours['piece']} by cosine, {side} embedding"]
+        lines += [f"  {one['cosine']:>7.3f}  {one['piece']}" for one in neighbours["nearest"]]
+    return printable(with_relative_paths("\n".join(lines)))
 
 
 def _summary(path: Path, directory: Path, loaded: LoadedModel) -> dict[str, Any]:
     settings, tokenizers, beam = loaded.model.settings, loaded.tokenizers, loaded.decode.beam
     parts = parameters_by_part(loaded.model)
-    line = bytes_to_decode(settings, len(tokenizers.target), _TYPICAL_LENGTH, _TYPICAL_LENGTH, beam)
     maximum = loaded.decode.max_length
     return {
         "model": str(directory),
@@ -85,7 +75,7 @@ def _summary(path: Path, directory: Path, loaded: LoadedModel) -> dict[str, Any]
             "beam": beam,
             "weight_bytes": 4 * sum(parts.values()),
             "tokens": _TYPICAL_LENGTH,
-            "line_bytes": line,
+            "line_bytes": bytes_to_decode(settings, len(tokenizers.target), _TYPICAL_LENGTH, _TYPICAL_LENGTH, beam),
         },
         "training": _training(path, directory),
     }
@@ -161,16 +151,10 @@ def _rows(content: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "tokenizer", f"{tokenizer['type']}, {pieces} pieces{', shared by both sides' if tokenizer['shared'] else ''}"
     if limits["longest_source"] is not None:
         yield "limits", f"source segments of at most {counted(limits['longest_source'], 'token')}"
-    if limits["max_length"] is not None:
-        yield (
-            "",
-            f"output of at most {limits['max_length']['factor']:g} × source + {limits['max_length']['extra']} tokens",
-        )
-    length = decoding["tokens"]
-    yield (
-        "memory",
-        f"{_mebibytes(decoding['line_bytes'])} for a line of {length} + {length} tokens, beam {decoding['beam']}",
-    )
+    if (longest := limits["max_length"]) is not None:
+        yield "", f"output of at most {longest['factor']:g} × source + {longest['extra']} tokens"
+    line = f"a line of {decoding['tokens']} + {decoding['tokens']} tokens, beam {decoding['beam']}"
+    yield "memory", f"{_mebibytes(decoding['line_bytes'])} for {line}"
     if training is None:
         return
     pairs = f", {counted(training['pairs'], 'pair')}" if "pairs" in training else ""

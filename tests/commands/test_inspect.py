@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.commands.inspect import inspect
+from nmt.commands.inspect import as_text, inspect
 from nmt.commands.prepare import prepare
 from nmt.commands.train import train
 from nmt.config import load_recipe
@@ -23,7 +23,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_model_is_described(model: Path) -> None:
-    content = inspect(model).content
+    content = inspect(model)
     loaded = load_model(model, CPU)
     assert content["parameters"]["total"] == loaded.model.parameter_count()
     assert (
@@ -34,7 +34,7 @@ def test_model_is_described(model: Path) -> None:
     assert content["sizes"] == loaded.model.settings.model_dump(mode="json")
     assert content["tokenizer"]["source_pieces"] == len(loaded.tokenizers.source)
     assert content["training"] is None
-    text = inspect(model).as_text()
+    text = as_text(inspect(model))
     assert max(map(len, text.splitlines()[1:])) <= 80
     assert f"{loaded.model.parameter_count():,}" in text
 
@@ -44,40 +44,40 @@ def test_run_has_its_training_record(tmp_path: Path, monkeypatch: pytest.MonkeyP
     recipe = load_recipe(write_reversal_task(tmp_path))
     prepare(recipe, QUIET)
     train(recipe, QUIET)
-    record = inspect(tmp_path / "run").content["training"]
+    record = inspect(tmp_path / "run")["training"]
     manifest = json.loads((tmp_path / "prepared" / "manifest.json").read_text())
     assert (record["step"], record["pairs"]) == (12, manifest["train"]["kept"])
     assert record["validation"]["step"] in (4, 8, 12)
-    assert f"{record['step']} steps in" in inspect(tmp_path / "run").as_text()
+    assert f"{record['step']} steps in" in as_text(inspect(tmp_path / "run"))
     # a checkpoint alone has no log and no text
-    alone = inspect(tmp_path / "run" / "checkpoints" / "step-00000012").content["training"]
+    alone = inspect(tmp_path / "run" / "checkpoints" / "step-00000012")["training"]
     assert alone == {key: record[key] for key in ("step", "epoch", "target_tokens", "seconds")}
 
 
 def test_pieces_of_a_text_are_those_of_the_tokenizer(model: Path, tmp_path: Path) -> None:
     tokenizer = tiny_tokenizers().source
-    pieces = inspect(model, text="the cat 狗").content["pieces"]["both sides"]
+    pieces = inspect(model, text="the cat 狗")["pieces"]["both sides"]
     assert [one["id"] for one in pieces] == tokenizer.encode("the cat 狗")
     assert [one["byte"] for one in pieces[-3:]] == [True] * 3
     assert not any(one["unknown"] for one in pieces)
     unknown = tmp_path / "unknown"
     save_model(unknown, tiny_loaded_model(tiny_tokenizers(SENTENCES, 40, byte_fallback=False)))
-    last = inspect(unknown, text="狗").as_text().splitlines()[-1]
+    last = as_text(inspect(unknown, text="狗")).splitlines()[-1]
     assert last.split() == ["1", "<unk>", "unknown", "character"]
 
 
 def test_neighbours_are_given_with_their_embedding(model: Path) -> None:
-    found = inspect(model, word="the").content["neighbours"]
+    found = inspect(model, word="the")["neighbours"]
     assert set(found) == {"source", "target"}, "the embeddings of this model are not tied"
     assert found["source"]["piece"] == "▁the"
     cosines = [one["cosine"] for one in found["source"]["nearest"]]
     assert len(cosines) == 10
     assert cosines == sorted(cosines, reverse=True)
-    assert "nearest to ▁the by cosine, source embedding" in inspect(model, word="the").as_text()
+    assert "nearest to ▁the by cosine, source embedding" in as_text(inspect(model, word="the"))
 
 
 def test_word_of_several_pieces_is_refused_with_its_pieces(model: Path) -> None:
-    cut = " ".join(one["piece"] for one in inspect(model, text="xylophone").content["pieces"]["both sides"])
+    cut = " ".join(one["piece"] for one in inspect(model, text="xylophone")["pieces"]["both sides"])
     with pytest.raises(ConfigError, match=f"--neighbours: 'xylophone' is not one piece but {cut}; give one piece"):
         inspect(model, word="xylophone")
 
