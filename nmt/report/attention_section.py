@@ -12,20 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from nmt.report.page import Section, table
+from nmt.decoding.alignment import Attention
+from nmt.report.page import Section, paragraphs, table
 from nmt.report.sentences import DrawnSentence
 from nmt.text.normalize import normalize
 from nmt.text.words import words
 
-_KINDS = (
-    ("encoder", "Encoder self-attention", "each source token (row) to the source tokens (columns)"),
-    (
-        "decoder",
-        "Decoder self-attention",
-        "each target token that is read (row) to itself and those before it (columns)",
-    ),
-    ("cross", "Attention to the source", "each target token that is predicted (row) to the source tokens (columns)"),
-)
+TITLES = {"encoder": "Encoder self-attention", "decoder": "Decoder self-attention", "cross": "Attention to the source"}
+_MEANINGS = {
+    "encoder": "each source token (row) to the source tokens (columns)",
+    "decoder": "each target token that is read (row) to itself and those before it (columns)",
+    "cross": "each target token that is predicted (row) to the source tokens (columns)",
+}
+_ORDER = "One picture for each head, layer after layer."
 _LEVELS = 255
 _SIZE, _GAP, _HEIGHT = 16, 18, 130
 """Font size, space between words and height of the drawing of an alignment, in pixels."""
@@ -35,7 +34,7 @@ def attention_section(sentences: Sequence[DrawnSentence], remarks: Sequence[str]
     """Return the section for these sentences."""
     html = "<p>Each picture is a head; a darker cell is a larger weight (in the dark theme a lighter one). The pointer "
     html += "gives the weight of a cell. Choose a head to enlarge it: then arrow keys give it too.</p>"
-    html += "".join(f"<p>{escape(remark)}</p>" for remark in remarks)
+    html += paragraphs(remarks)
     html += "".join(_sentence(number, one) for number, one in enumerate(sentences))
     html += '<dialog id="attention-dialog"></dialog>'
     data = {"sentences": [_data(one) for one in sentences]}
@@ -45,28 +44,27 @@ def attention_section(sentences: Sequence[DrawnSentence], remarks: Sequence[str]
 def _sentence(number: int, one: DrawnSentence) -> str:
     """Return the html of a sentence: its translation, its alignment, and a place for the heads of each kind."""
     html = f"<h3>Line {one.line}</h3>{alignment_drawing(one)}"
-    for kind, title, what in _KINDS:
+    for kind, title in TITLES.items():
         html += (
-            f'<h4>{title}</h4><p class="muted">From {what}. One picture for each head, layer after layer.</p>'
+            f"<h4>{title}</h4>{paragraphs([f'From {_MEANINGS[kind]}. {_ORDER}'], 'muted')}"
             f'<div class="heads" data-sentence="{number}" data-kind="{kind}"><output></output></div>'
             f'<details class="screen-only"><summary>Strongest weights</summary>{_strongest(one, kind)}</details>'
         )
     return html
 
 
-def tokens_of(one: DrawnSentence, kind: str) -> tuple[list[str], list[str]]:
+def tokens_of(attention: Attention, kind: str) -> tuple[list[str], list[str]]:
     """Return the queries and the keys of a kind of attention, with the special symbols."""
-    source = [*one.attention.source, "</s>"]
-    read, predicted = ["<s>", *one.attention.target], [*one.attention.target, "</s>"]
+    source, read, predicted = [*attention.source, "</s>"], ["<s>", *attention.target], [*attention.target, "</s>"]
     return {"encoder": (source, source), "decoder": (read, read), "cross": (predicted, source)}[kind]
 
 
 def _data(one: DrawnSentence) -> dict[str, Any]:
     """Return tokens, and for each kind the weights as base64 of bytes, layer by layer, head by head, row by row."""
     content: dict[str, Any] = {}
-    for kind, title, _ in _KINDS:
+    for kind, title in TITLES.items():
         weights = getattr(one.attention.weights, kind).numpy()
-        rows, columns = tokens_of(one, kind)
+        rows, columns = tokens_of(one.attention, kind)
         quantized = np.rint(weights * _LEVELS).astype(np.uint8)
         content[kind] = {
             "title": title, "rows": rows, "columns": columns, "layers": len(weights), "heads": weights.shape[1],
@@ -77,13 +75,10 @@ def _data(one: DrawnSentence) -> dict[str, Any]:
 
 def _strongest(one: DrawnSentence, kind: str) -> str:
     """Return a table with a row for each head and a column for each query: its strongest key and that weight."""
-    rows, columns = tokens_of(one, kind)
+    rows, columns = tokens_of(one.attention, kind)
     weights = getattr(one.attention.weights, kind)
     body = [
-        (
-            f"{layer}, {head}",
-            *(f"{columns[int(row.argmax())]} {float(row.max()):.2f}" for row in of_head),
-        )
+        (f"{layer}, {head}", *(f"{columns[int(row.argmax())]} {float(row.max()):.2f}" for row in of_head))
         for layer, of_layer in enumerate(weights, start=1)
         for head, of_head in enumerate(of_layer, start=1)
     ]

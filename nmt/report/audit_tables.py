@@ -1,9 +1,14 @@
 """The tables of the section Data on the rules: counts, findings and examples."""
 
-from nmt.report.page import escape, table
-from nmt.text.auditing.audit import Audit
+from collections.abc import Sequence
+from html import escape
+
+from nmt.report.line_view import folded
+from nmt.report.page import bullets, paragraphs, table
+from nmt.text.auditing.audit import Audit, CorpusAudit
 from nmt.text.filters import RULES
 from nmt.text.manifest import Manifest
+from nmt.text.readers import shortened
 
 _LONGEST = 300  # characters of an example
 
@@ -11,37 +16,33 @@ _LONGEST = 300  # characters of an example
 def filter_tables(manifest: Manifest, audit: Audit | None) -> str:
     """Return a table of the pairs read, removed by each rule, and kept, then findings and examples of an audit."""
     if audit is None:
+        splits = {"training": manifest.train, "validation": manifest.valid}
+        counts = [
+            CorpusAudit(name, name, split.read, split.kept, split.refused, {})
+            for name, split in splits.items()
+            if split
+        ]
         note = "This prepared corpus has no audit.json, as older ones: it records no removed pairs and no findings."
-        return f'{_counts_of_splits(manifest)}<p class="muted">{note}</p>'
-    columns = ("pairs", "rule", *(corpus.name for corpus in audit.corpora))
-    rows: list[tuple[str | int, ...]] = [("read", "", *(corpus.read for corpus in audit.corpora))]
-    for rule, meaning in RULES.items():
-        if any(rule in corpus.removed for corpus in audit.corpora):
-            rows.append((f"dropped: {rule}", meaning, *(corpus.removed.get(rule, 0) for corpus in audit.corpora)))
-    rows.append(("kept", "", *(corpus.kept for corpus in audit.corpora)))
-    skipped = [f"The rule {rule} was not applied: {reason}." for rule, reason in audit.not_applied.items()]
-    notes = "".join(f"<p>{escape(note)}</p>" for note in skipped)
-    return f"{table(columns, rows)}{notes}{_findings(audit)}{_examples(audit)}"
+        return f"{_counts(counts)}{paragraphs([note], 'muted')}"
+    skipped = (f"The rule {rule} was not applied: {reason}." for rule, reason in audit.not_applied.items())
+    return f"{_counts(audit.corpora)}{paragraphs(skipped)}{_findings(audit)}{_examples(audit)}"
 
 
-def _counts_of_splits(manifest: Manifest) -> str:
-    splits = [("training", manifest.train)]
-    if manifest.valid is not None:
-        splits.append(("validation", manifest.valid))
-    rows: list[tuple[str | int, ...]] = [("read", "", *(split.read for _, split in splits))]
+def _counts(corpora: Sequence[CorpusAudit]) -> str:
+    rows: list[tuple[str | int, ...]] = [("read", "", *(corpus.read for corpus in corpora))]
     for rule, meaning in RULES.items():
-        if any(split.refused.get(rule) for _, split in splits):
-            rows.append((f"dropped: {rule}", meaning, *(split.refused.get(rule, 0) for _, split in splits)))
-    rows.append(("kept", "", *(split.kept for _, split in splits)))
-    return table(("pairs", "rule", *(name for name, _ in splits)), rows)
+        if any(corpus.removed.get(rule) for corpus in corpora):
+            rows.append((f"dropped: {rule}", meaning, *(corpus.removed.get(rule, 0) for corpus in corpora)))
+    rows.append(("kept", "", *(corpus.kept for corpus in corpora)))
+    return table(("pairs", "rule", *(corpus.name for corpus in corpora)), rows)
 
 
 def _findings(audit: Audit) -> str:
-    items = ""
-    for finding in audit.findings:
-        examples = "".join(f"<li>{escape(_cut(example))}</li>" for example in finding.examples)
-        items += f"<li>{escape(finding.corpus)}: {escape(finding.text)}<ul>{examples}</ul></li>"
-    return f"<h4>Findings</h4><ul>{items}</ul>" if items else ""
+    found = bullets(
+        f"{escape(one.corpus)}: {escape(one.text)}{bullets(escape(shortened(text, _LONGEST)) for text in one.examples)}"
+        for one in audit.findings
+    )
+    return found and f"<h4>Findings</h4>{found}"
 
 
 def _examples(audit: Audit) -> str:
@@ -50,11 +51,9 @@ def _examples(audit: Audit) -> str:
     for rule, meaning in RULES.items():
         shown = [one for corpus in audit.corpora for one in corpus.examples.get(rule, ())]
         if shown:
-            rows = [(one.place, _cut(one.source), _cut(one.target), _cut(one.found)) for one in shown]
-            content = table(("place", "source", "target", "found"), rows, f"First pairs removed by the rule {rule}")
-            parts += f"<details><summary>{escape(rule)}: {escape(meaning)}</summary>{content}</details>"
-    return f"<h4>Examples of each rule</h4>{parts}" if parts else ""
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+            rows = [
+                [shortened(text, _LONGEST) for text in (one.place, one.source, one.target, one.found)] for one in shown
+            ]
+            caption = f"First pairs removed by the rule {rule}"
+            parts += folded(f"{rule}: {meaning}", table(("place", "source", "target", "found"), rows, caption))
+    return parts and f"<h4>Examples of each rule</h4>{parts}"

@@ -10,7 +10,7 @@ from html import escape
 
 from nmt.decoding.beam_tree import BeamTree, Node
 from nmt.report.attention_section import text_width
-from nmt.report.page import Section, table
+from nmt.report.page import Section, paragraphs, table
 from nmt.report.sentences import DrawnSentence
 
 _COLUMN, _ROW, _BOX_WIDTH, _BOX_HEIGHT, _TOP = 122, 46, 98, 36, 26
@@ -31,7 +31,7 @@ def beam_tree_section(sentences: Sequence[DrawnSentence], remarks: Sequence[str]
         "finished; dashed ones are pruned; dotted ones are dropped, because no extension of them can become the best. "
         "The thick path is the translation. Point at a node, or move with the arrow keys, to see its hypothesis.</p>"
     )
-    html += "".join(f"<p>{escape(remark)}</p>" for remark in remarks)
+    html += paragraphs(remarks)
     html += "".join(_sentence(one) for one in sentences)
     return Section("search", "Search", html, assets=("attention.css", "beam_tree.css", "beam_tree.js"))
 

@@ -6,6 +6,7 @@ What compare-mt (Neubig et al. 2019) and MT-Telescope (Rei et al. 2021) show, wi
 from collections import Counter
 from collections.abc import Sequence
 from difflib import SequenceMatcher
+from html import escape
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +18,8 @@ from nmt.evaluation.significance import Comparison, compare
 from nmt.evaluation.word_counts import NgramCount, count_words, distinctive_ngrams, word_accuracy, word_list
 from nmt.report.charts import Chart, bar_chart, histogram
 from nmt.report.line_view import folded, lines_html
-from nmt.report.page import Section, definitions, escape, table
-from nmt.report.quality_section import TranslatedText, bucket_scores, length_chart, shown_lines
+from nmt.report.page import Section, chart_places, definitions, paragraphs, table
+from nmt.report.quality_section import TranslatedText, bucket_scores, length_chart, shown_lines, signatures
 from nmt.text.glossary import Glossary, missing_terms
 from nmt.text.normalize import normalize
 
@@ -42,7 +43,7 @@ def comparison_section(
 
     A glossary adds how many of its terms each system translates as required; it needs the sources.
     """
-    html = "".join(f'<p class="warning">{escape(problem)}</p>' for problem in problems)
+    html = paragraphs(problems, "warning")
     charts: dict[str, Chart] = {}
     for text in texts:
         parts = {
@@ -54,9 +55,8 @@ def comparison_section(
             **_frequency_charts(text, frequencies),
         }
         charts |= {f"{text.id}-{name}": chart for name, chart in parts.items()}
-        places = "".join(f'<div data-chart="{text.id}-{name}"></div>' for name in parts)
         html += f"<h3>{escape(text.title)}</h3>{_scores_html(text)}{_terms_html(text, glossary)}"
-        html += f'<div class="charts">{places}</div>{_words_html(text)}{_sentences_html(text)}'
+        html += f"{chart_places(f'{text.id}-{name}' for name in parts)}{_words_html(text)}{_sentences_html(text)}"
     return Section("comparison", "Comparison", html, charts, assets=("lines.css",))
 
 
@@ -84,8 +84,7 @@ def _scores_html(text: TranslatedText) -> str:
     ]
     caption = "95 % intervals by bootstrap resampling; p by paired bootstrap resampling, below 0.05 significant."
     html = f"{_verdicts_html(comparisons, first, second)}{table(head, rows, caption)}"
-    signatures = "".join(f"<li>{escape(one.name)}: <code>{escape(one.signature)}</code></li>" for one in comparisons)
-    html += f"<ul>{signatures}</ul>{definitions(facts)}"
+    html += f"{signatures(comparisons)}{definitions(facts)}"
     if found:
         html += table(("fault", first, second, "the line has"), found, "Lines with faults.")
     return html

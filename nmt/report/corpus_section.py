@@ -10,7 +10,7 @@ import numpy.typing as npt
 from nmt.errors import DataError, NMTError
 from nmt.report.audit_tables import filter_tables
 from nmt.report.charts import Chart, Series, bar_chart, histogram, line_chart, short
-from nmt.report.page import Section, definitions, escape, table
+from nmt.report.page import Section, chart_places, definitions, paragraphs, table
 from nmt.report.run_records import RunRecords
 from nmt.text.auditing.audit import Audit
 from nmt.text.languages import target_language
@@ -35,7 +35,7 @@ def corpus_section(run: RunRecords) -> Section:
         sides = _measure(corpus, directory)
     except (NMTError, OSError) as error:
         text = f"The prepared corpus of this run cannot be read, so nothing is known about its text: {error}."
-        return Section("data", "Data", f'<p class="warning">{escape(text)}</p>')
+        return Section("data", "Data", paragraphs([text], "warning"))
     charts = _charts(corpus.manifest, sides)
     rules = filter_tables(corpus.manifest, Audit.read(directory))
     return Section("data", "Data", _html(corpus.manifest, sides, charts, rules), charts)
@@ -115,11 +115,10 @@ def _html(manifest: Manifest, sides: Sequence[_Side], charts: dict[str, Chart], 
     used = "all pairs" if sample == train.kept else f"a sample of {sample:,} of {train.kept:,} pairs"
     read = min(SENTENCES_READ, len(sides[0].pieces_per_unit))
     note = f"Lengths and pieces are those of {used}; words are counted in {read:,} sentences of each side."
-    overlaps = "".join(f'<p class="warning">{escape(str(one))}</p>' for one in manifest.overlaps if one.sources)
-    places = "".join(f'<div data-chart="{name}"></div>' for name in charts)
+    overlaps = paragraphs((one for one in manifest.overlaps if one.sources), "warning")
     return (
         f"{definitions(items)}{overlaps}<h3>Filters</h3>{rules}<h3>Lengths and pieces</h3>"
-        f'<p>{note}</p><div class="charts">{places}</div><h3>Vocabulary</h3>{_vocabulary(manifest, sides)}'
+        f"<p>{note}</p>{chart_places(charts)}<h3>Vocabulary</h3>{_vocabulary(manifest, sides)}"
     )
 
 

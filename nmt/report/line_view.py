@@ -8,6 +8,7 @@ from html import escape
 
 from nmt.evaluation.findings import Finding
 from nmt.text.languages import UNSPACED
+from nmt.text.readers import shortened
 
 _TOKEN = re.compile(rf"\s+|[{UNSPACED}]|[^\W{UNSPACED}]+|.", re.DOTALL)
 _LONGEST = 2000
@@ -55,14 +56,14 @@ def line_html(line: LineTexts, languages: tuple[str, str]) -> str:
     A single output is compared with the reference, two outputs with each other.
     """
     source, target = (f' lang="{escape(code)}"' if code else "" for code in languages)
-    rows = [] if line.source is None else [("source", source, escape(_cut(line.source)))]
+    rows = [] if line.source is None else [("source", source, escape(shortened(line.source, _LONGEST)))]
     if len(line.outputs) == 1:
         ((name, output),) = line.outputs
         rows.append(("reference", target, marked(line.reference, output, "ins")))
         rows.append((name, target, marked(output, line.reference, "del")))
     else:
         (first, before), (second, after) = line.outputs
-        rows.append(("reference", target, escape(_cut(line.reference))))
+        rows.append(("reference", target, escape(shortened(line.reference, _LONGEST))))
         rows += [(first, target, marked(before, after, "del")), (second, target, marked(after, before, "ins"))]
     facts = [f"line {line.number:,}", *([line.scores] if line.scores else [])]
     facts += [f"{one.kind}: {one.detail}" if one.detail else one.kind for one in line.findings]
@@ -78,7 +79,3 @@ def lines_html(lines: Sequence[LineTexts], languages: tuple[str, str]) -> str:
 def folded(summary: str, html: str, is_open: bool = False) -> str:
     """Return HTML that opens at a click."""
     return f"<details{' open' if is_open else ''}><summary>{escape(summary)}</summary>{html}</details>"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"

@@ -7,6 +7,7 @@ import numpy as np
 from torch import Tensor
 
 from nmt.decoding.alignment import Attention
+from nmt.report.attention_section import TITLES, tokens_of
 from nmt.report.fonts import LabelFonts
 from nmt.report.plotting import COLOURS, Drawing, heat_map, horizontal_grid, new_figure
 from nmt.report.run_records import Record, number, unsmoothed_loss
@@ -19,29 +20,24 @@ _CAPTIONS = {
     "cross": "Attention of the decoder to the source: how much each prediction (row) takes from each source token "
     "(column). Some heads follow the word alignment.",
 }
-_TITLES = {"encoder": "Encoder self-attention", "decoder": "Decoder self-attention", "cross": "Attention to the source"}
+_LABELS = {
+    "encoder": ("query: source token", "key: source token"),
+    "decoder": ("query: target token that is read", "key: target token"),
+    "cross": ("target token that is predicted", "key: source token"),
+}
 
 
 def attention_drawings(found: Attention, fonts: LabelFonts) -> list[Drawing]:
     """Return a figure for each layer of encoder, decoder and cross-attention, with one heat-map for each head."""
-    source = [fonts.label(piece) for piece in [*found.source, "</s>"]]
-    read = [fonts.label(piece) for piece in ["<s>", *found.target]]
-    predicted = [fonts.label(piece) for piece in [*found.target, "</s>"]]
-    axes = {
-        "encoder": (found.weights.encoder, source, source, ("query: source token", "key: source token")),
-        "decoder": (found.weights.decoder, read, read, ("query: target token that is read", "key: target token")),
-        "cross": (found.weights.cross, predicted, source, ("target token that is predicted", "key: source token")),
-    }
-    return [
-        _heads_of_layer(kind, layer, heads, rows, columns, labels)
-        for kind, (weights, rows, columns, labels) in axes.items()
-        for layer, heads in enumerate(weights, start=1)
-    ]
+    drawings = []
+    for kind in TITLES:
+        rows, columns = (list(map(fonts.label, tokens)) for tokens in tokens_of(found, kind))
+        weights: Tensor = getattr(found.weights, kind)
+        drawings += [_heads_of_layer(kind, layer, heads, rows, columns) for layer, heads in enumerate(weights, start=1)]
+    return drawings
 
 
-def _heads_of_layer(
-    kind: str, layer: int, heads: Tensor, rows: Sequence[str], columns: Sequence[str], labels: tuple[str, str]
-) -> Drawing:
+def _heads_of_layer(kind: str, layer: int, heads: Tensor, rows: Sequence[str], columns: Sequence[str]) -> Drawing:
     """Draw the weights (H, rows, columns) of a layer."""
     most = 2 if len(heads) <= 4 and len(columns) > 6 else 4
     across = max(count for count in range(1, most + 1) if len(heads) % count == 0)
@@ -53,12 +49,12 @@ def _heads_of_layer(
     for head, (panel, weights) in enumerate(zip(panels.flat, heads, strict=True), start=1):
         image = heat_map(panel, weights.numpy(), rows, columns)
         panel.set_title(f"head {head}", fontsize=10, fontweight="normal")
-    figure.suptitle(f"{_TITLES[kind]}, layer {layer}", x=0.01, ha="left", fontsize=11, fontweight="bold")
-    figure.supylabel(labels[0], fontsize=10)
-    figure.supxlabel(labels[1], fontsize=10)
+    figure.suptitle(f"{TITLES[kind]}, layer {layer}", x=0.01, ha="left", fontsize=11, fontweight="bold")
+    figure.supylabel(_LABELS[kind][0], fontsize=10)
+    figure.supxlabel(_LABELS[kind][1], fontsize=10)
     figure.colorbar(image, ax=panels, label="weight (each row adds up to 1)", aspect=30)
     code = "nmt.model.attention_weights.attention_weights"
-    return Drawing(f"attention-{kind}-layer-{layer}", _TITLES[kind], _CAPTIONS[kind], code, figure)
+    return Drawing(f"attention-{kind}-layer-{layer}", TITLES[kind], _CAPTIONS[kind], code, figure)
 
 
 def training_curves(train: Sequence[Record], validations: Sequence[Record]) -> Drawing:

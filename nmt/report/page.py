@@ -8,7 +8,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from importlib.resources import files
@@ -16,8 +16,6 @@ from typing import Any
 
 from nmt.report import check_matplotlib
 from nmt.report.charts import Chart, chart_script, short
-
-__all__ = ["Section", "definitions", "escape", "json_for_script", "render_page", "table"]
 
 _PLACE = re.compile(r'<div data-chart="([^"]*)"></div>')
 
@@ -70,6 +68,24 @@ def definitions(items: Sequence[tuple[str, str, str]]) -> str:
         for name, value, note in items
     )
     return f'<dl class="cards">{entries}</dl>'
+
+
+def paragraphs(texts: Iterable[object], style: str = "") -> str:
+    """Return paragraphs, in a style of the page such as `warning`; all texts are escaped."""
+    attribute = f' class="{style}"' if style else ""
+    return "".join(f"<p{attribute}>{escape(str(text))}</p>" for text in texts)
+
+
+def bullets(items: Iterable[str]) -> str:
+    """Return HTML items as a list; no list for none."""
+    entries = "".join(f"<li>{item}</li>" for item in items)
+    return entries and f"<ul>{entries}</ul>"
+
+
+def chart_places(names: Iterable[str]) -> str:
+    """Return the places of the charts of these names, beside each other on a wide screen."""
+    places = "".join(f'<div data-chart="{name}"></div>' for name in names)
+    return f'<div class="charts">{places}</div>'
 
 
 def _text(value: object) -> str:

@@ -2,14 +2,16 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from itertools import accumulate, islice
 
 from nmt.evaluation.buckets import Bucket, length_buckets, length_unit
 from nmt.evaluation.findings import KINDS, Finding, diagnose
-from nmt.evaluation.metrics import RESAMPLES, Measurement, measure
+from nmt.evaluation.metrics import RESAMPLES, Measurement, Score, measure
+from nmt.evaluation.significance import Comparison
 from nmt.report.charts import Chart, bar_chart
 from nmt.report.line_view import LEGEND, LineTexts, folded, lines_html
-from nmt.report.page import Section, definitions, escape, table
+from nmt.report.page import Section, bullets, definitions, paragraphs, table
 from nmt.system.console import Advance, counted
 from nmt.text.languages import TargetLanguage
 
@@ -69,7 +71,7 @@ class TranslatedText:
 
 def quality_section(texts: Sequence[TranslatedText], problems: Sequence[str] = ()) -> Section:
     """Return the section of all systems of each text; problems are shown first."""
-    html = "".join(f'<p class="warning">{escape(problem)}</p>' for problem in problems)
+    html = paragraphs(problems, "warning")
     if not texts and not problems:
         html = "<p>This run has no translated text: the recipe names neither a test nor a validation text.</p>"
     charts: dict[str, Chart] = {}
@@ -101,6 +103,11 @@ def length_chart(text: TranslatedText, names: Sequence[str], metric: int) -> Cha
     labels = (f"{unit} of the {side} (lines)", metric_name)
     summary = f"By {unit} of the {side}; in brackets the number of lines."
     return bar_chart(f"{metric_name} by length", summary, labels, series)
+
+
+def signatures(scores: Iterable[Score | Comparison]) -> str:
+    """Return a list of metrics with their signatures."""
+    return bullets(f"{escape(one.name)}: <code>{escape(one.signature)}</code>" for one in scores)
 
 
 def shown_lines(
@@ -136,7 +143,6 @@ def _system_html(text: TranslatedText, name: str, chart: str, most_characters: i
         facts.append((score.name, f"{score.value:.2f}", f"± {score.confidence.margin:.2f} (95 %)"))
     faulty = len({one.line for one in findings})
     facts.append(("lines with faults", f"{faulty:,}", f"{faulty / len(by_line):.1%}"))
-    signatures = "".join(f"<li>{escape(one.name)}: <code>{escape(one.signature)}</code></li>" for one in scores)
     line_scores = [f"{scores[-1].name} {value:.1f}" for value in by_line]
     ordered = sorted(range(len(by_line)), key=lambda index: by_line[index])
     worst, best = ordered[:_SHOWN], ordered[_SHOWN:][-_SHOWN:][::-1]
@@ -146,7 +152,7 @@ def _system_html(text: TranslatedText, name: str, chart: str, most_characters: i
         return lines_html(shown_lines(text, [name], indices, line_scores, findings), text.languages)
 
     title = text.title if len(text.systems) == 1 else f"{text.title}: {name}"
-    html = f"<h3>{escape(title)}</h3>{definitions(facts)}<ul>{signatures}</ul>"
+    html = f"<h3>{escape(title)}</h3>{definitions(facts)}{signatures(scores)}"
     html += f'<div data-chart="{chart}"></div>'
     html += _findings_html(text, name, findings, line_scores)
     html += f"<h4>Worst sentences</h4><p>The {counted(len(worst), 'line')} with the lowest {scores[-1].name}.</p>"

@@ -3,11 +3,12 @@
 import json
 import math
 import shlex
+from html import escape
 from pathlib import Path
 
 from nmt.config import Recipe
 from nmt.config.recorded import Difference, differences
-from nmt.report.page import Section, definitions, escape, table
+from nmt.report.page import Section, bullets, chart_places, definitions, paragraphs, table
 from nmt.report.run_charts import run_charts
 from nmt.report.run_records import RunRecords, mean, number, unsmoothed_loss
 from nmt.system.console import counted
@@ -20,11 +21,9 @@ _MOST_SKIPPED_SHOWN = 20
 def run_section(run: RunRecords) -> Section:
     """Return the section of a run."""
     charts = run_charts(run)
-    places = "".join(f'<div data-chart="{name}"></div>' for name in charts)
-    problems = "".join(f'<p class="warning">{escape(problem)}</p>' for problem in run.problems)
     html = (
-        f"{problems}{_overview(run)}{_remarks(run)}<h3>Course</h3>"
-        f'<div class="charts">{places}</div>{_interventions(run)}{_recipe(run)}{_environment(run)}{_repetition(run)}'
+        f"{paragraphs(run.problems, 'warning')}{_overview(run)}{_remarks(run)}<h3>Course</h3>{chart_places(charts)}"
+        f"{_interventions(run)}{_recipe(run)}{_environment(run)}{_repetition(run)}"
     )
     return Section("run", "Run", html, charts)
 
@@ -43,10 +42,8 @@ def _overview(run: RunRecords) -> str:
 
 def _remarks(run: RunRecords) -> str:
     """Return what in the log needs attention, as a list."""
-    found = [remark for rule in (_stability, _fit, _speed) for remark in rule(run)]
-    if not found:
-        return "<p>Nothing in the log is unusual.</p>"
-    return f"<ul>{''.join(f'<li>{escape(remark)}</li>' for remark in found)}</ul>"
+    found = [*_stability(run), *_fit(run), *_speed(run)]
+    return bullets(map(escape, found)) or "<p>Nothing in the log is unusual.</p>"
 
 
 def _stability(run: RunRecords) -> list[str]:
@@ -153,7 +150,7 @@ def _repetition(run: RunRecords) -> str:
     command = f"nmt train --config {shlex.quote(recipe)} --set {shlex.quote(again)}"
     note = "On the same machine, with the same versions and number of threads, it gives the same model."
     missing = [] if run.recipe is None else [path for path in texts_of(run.recipe) if not path.exists()]
-    lost = f'<p class="warning">No longer there: {escape(", ".join(map(str, missing)))}</p>' if missing else ""
+    lost = paragraphs([f"No longer there: {', '.join(map(str, missing))}"] if missing else [], "warning")
     return f'<h3>To train it again</h3><pre tabindex="0">{escape(command)}</pre><p>{note}</p>{lost}'
 
 

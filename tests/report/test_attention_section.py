@@ -22,7 +22,7 @@ def test_weights_of_all_heads_are_in_the_data(sentence: DrawnSentence) -> None:
     (content,) = attention_section([sentence]).data["sentences"]
     for kind in ("encoder", "decoder", "cross"):
         weights = getattr(sentence.attention.weights, kind).numpy()
-        rows, columns = tokens_of(sentence, kind)
+        rows, columns = tokens_of(sentence.attention, kind)
         found = np.frombuffer(base64.b64decode(content[kind]["weights"]), dtype=np.uint8).reshape(weights.shape)
         np.testing.assert_allclose(found / 255, weights, atol=0.5 / 255 + 1e-6)
         assert (content[kind]["rows"], content[kind]["columns"]) == (rows, columns)
@@ -32,10 +32,10 @@ def test_weights_of_all_heads_are_in_the_data(sentence: DrawnSentence) -> None:
 def test_strongest_weights_are_in_a_table(sentence: DrawnSentence) -> None:
     html = attention_section([sentence]).html
     row = sentence.attention.weights.cross[0, 1, 0]
-    columns = tokens_of(sentence, "cross")[1]
+    columns = tokens_of(sentence.attention, "cross")[1]
     assert f"{columns[int(row.argmax())]} {float(row.max()):.2f}" in unescape(html)
     assert html.count("<th scope") == sum(
-        1 + len(tokens_of(sentence, kind)[0]) for kind in ("encoder", "decoder", "cross")
+        1 + len(tokens_of(sentence.attention, kind)[0]) for kind in ("encoder", "decoder", "cross")
     )
 
 

@@ -10,6 +10,7 @@ from nmt.text.auditing.audit import Audit, CorpusAudit
 from nmt.text.auditing.corpus_findings import Finding
 from nmt.text.filters import RULES
 from nmt.text.preparing.provenance import versions
+from nmt.text.readers import shortened
 
 _LONGEST = 200  # characters of an example
 
@@ -88,5 +89,4 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 def _escaped(text: str) -> str:
     """Return a text as one line of Markdown, in which no character is markup."""
-    text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
-    return re.sub(r"([\\`*_{}\[\]<>|~&])", r"\\\1", " ".join(text.split()))
+    return re.sub(r"([\\`*_{}\[\]<>|~&])", r"\\\1", " ".join(shortened(text, _LONGEST).split()))

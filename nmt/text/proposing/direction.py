@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nmt.errors import ConfigError
-from nmt.text.identification import Line, detected, examples, found_instead
+from nmt.text.identification import detected, examples, found_instead
 from nmt.text.languages import is_language, primary_code
 from nmt.text.proposing.profile import TextProfile
+from nmt.text.readers import shortened
 
 _CODE = r"[A-Za-z]{2,3}(?:_[A-Za-z0-9]{2,8})?"
 _EXTENSIONS = ("gz", "bz2", "xz", "zst", "zip", "txt", "tsv", "csv")
@@ -123,7 +124,10 @@ def mismatch(direction: Direction, places: Sequence[str], profile: TextProfile) 
     parts = []
     for lines, place, code, other in zip(sides, places, codes, found, strict=True):
         if other is not None:
-            shown = [f"    line {line.number}: {_cut(line)}" for line in examples(lines, code)]
+            shown = [
+                f"    line {line.number}: {shortened(' '.join(line.text.split()), _SHOWN)}"
+                for line in examples(lines, code)
+            ]
             parts.append("\n".join([f"  {place}: expected {code} ({direction.origin}), found {other}:", *shown]))
     swapped = all(
         other is not None and primary_code(other) == primary_code(code)
@@ -165,8 +169,3 @@ def _short(code: str) -> str:
     """Return a code in the form of recipes: without script and region, except for Traditional Chinese."""
     is_traditional = re.search("[-_](hant|tw|hk|mo)$", code.lower()) and primary_code(code) == "zh"
     return "zh-Hant" if is_traditional else primary_code(code)
-
-
-def _cut(line: Line) -> str:
-    text = " ".join(line.text.split())
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

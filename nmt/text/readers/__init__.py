@@ -22,6 +22,6 @@ def one_line(text: str) -> str:
     return _LINE_BREAKS.sub(" ", text).strip()
 
 
-def shortened(text: str) -> str:
-    """Return the start of a text for a message."""
-    return text if len(text) <= 60 else text[:60] + "…"
+def shortened(text: str, most: int = 60) -> str:
+    """Return the start of a text, at most so many characters, for a message."""
+    return text if len(text) <= most else f"{text[:most]}…"
