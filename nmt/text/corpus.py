@@ -83,7 +83,7 @@ def read_rows(corpus: CorpusFile, languages: LanguagePair | None) -> Iterator[tu
     variant = variant_of(languages.target, ()) if languages is not None and languages.by_variant else None
     for text in _texts(corpus, languages):
         rows = _rows(text, corpus, languages)
-        yield str(text.paths[0]), rows if variant is None else (row for row in rows if may_be(row.target, variant))
+        yield str(text.paths[0]), rows if variant is None else (row for row in rows if may_be(row[2], variant))
 
 
 def named_languages(corpus: CorpusFile) -> list[str]:

@@ -1,5 +1,7 @@
 """Keys of passages of a text, such as its words: integers, in arrays, in place of strings."""
 
+from itertools import pairwise
+
 import numpy as np
 import numpy.typing as npt
 
@@ -7,22 +9,53 @@ Integers = npt.NDArray[np.int64]
 Keys = npt.NDArray[np.uint64]
 
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
+_HALF = np.uint64(32)
+_BLOCK = 2**17  # bytes; their arrays fit in the cache of a processor
 _FIRST_BYTES = np.array([(1 << 8 * count) - 1 for count in range(9)], dtype=np.uint64)
+
+
+def mixed(bits: Keys) -> Keys:
+    """Return pseudo-random integers, a different one for each: the finalizer of splitmix64 (Steele et al. 2014)."""
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        bits = (bits ^ (bits >> np.uint64(shift))) * np.uint64(factor)
+    return bits ^ (bits >> np.uint64(31))
 
 
 def passage_keys(text: bytes, starts: Integers, sizes: Integers, parts: int) -> Keys:
     """Return a key for each passage of a text that begins at a byte and has so many bytes.
 
     Equal passages have equal keys. Different ones of at most 8 bytes have different keys, and among a million longer
-    ones two are equal with probability 3e-8. Only the first 8 times `parts` bytes count.
+    ones two are equal with probability 3e-8. Only the first 8 times `parts` bytes count. A passage without bytes, and
+    no other, has the key 0; none has a NUL.
     """
-    padded = text + bytes(8 * parts)
-    # the 8 bytes from each byte on, as one integer
-    integers = np.ndarray(len(padded) - 7, dtype="<u8", buffer=padded, strides=(1,))
-    keys = np.zeros(len(starts), dtype=np.uint64)
-    for begin in range(0, 8 * parts, 8):
-        keys = keys * _FACTOR + (integers[starts + begin] & _FIRST_BYTES[np.clip(sizes - begin, 0, 8)])
+    integers = _integers(text + bytes(8 * parts))
+    keys = integers[starts] & _FIRST_BYTES[np.minimum(sizes, 8)]
+    keys *= _FACTOR
+    keys ^= keys >> _HALF
+    for begin in range(8, 8 * parts, 8):
+        longer = np.flatnonzero(sizes > begin)
+        part = integers[starts[longer] + begin] & _FIRST_BYTES[np.minimum(sizes[longer] - begin, 8)]
+        part = (part ^ keys[longer]) * _FACTOR
+        keys[longer] = part ^ (part >> _HALF)
     return keys
+
+
+def passage_digests(text: bytes, starts: Integers, sizes: Integers) -> Keys:
+    """Return a key for each passage of a text, as `passage_keys`, in which all of its bytes count."""
+    integers = _integers(text + bytes(8))
+    digests = np.zeros(len(starts), dtype=np.uint64)
+    ends = np.cumsum(sizes)
+    edges = np.searchsorted(ends, np.arange(0, ends[-1] + 1, _BLOCK))
+    for start, end in pairwise(np.unique(np.append(edges, len(starts))).tolist()):
+        block = slice(start, end)
+        counts = np.maximum(1, (sizes[block] + 7) >> 3)  # parts of 8 bytes
+        first = np.cumsum(counts) - counts
+        begins = 8 * (np.arange(counts.sum()) - np.repeat(first, counts))  # of each part in its passage
+        parts = integers[np.repeat(starts[block], counts) + begins]
+        parts &= _FIRST_BYTES[np.minimum(np.repeat(sizes[block], counts) - begins, 8)]
+        parts += (begins.astype(np.uint64) + np.uint64(1)) * _FACTOR
+        digests[block] = np.add.reduceat(mixed(parts), first)
+    return digests
 
 
 def word_bounds(text: bytes) -> tuple[Integers, Integers, Integers]:
@@ -35,3 +68,8 @@ def word_bounds(text: bytes) -> tuple[Integers, Integers, Integers]:
     starts = np.append(0, ends[:-1] + 1)
     last = np.flatnonzero(characters[ends] == ord("\n"))
     return starts, ends - starts, np.append(0, last[:-1] + 1)
+
+
+def _integers(padded: bytes) -> Keys:
+    """Return the 8 bytes from each byte on, but the last 7, as one integer, without a copy."""
+    return np.ndarray(len(padded) - 7, dtype="<u8", buffer=padded, strides=(1,))

@@ -203,7 +203,9 @@ class Tokenizer:
         self, texts: Sequence[str], threads: int | None = None
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
         """Return the ids of normalized sentences end to end, and the length of each; by default one thread a core."""
-        return self._word_encoder.encode([text.replace(_SPACE_MARK, _REPLACEMENT) for text in texts], threads or -1)
+        if _SPACE_MARK in "\n".join(texts):
+            texts = [text.replace(_SPACE_MARK, _REPLACEMENT) for text in texts]
+        return self._word_encoder.encode(texts, threads or -1)
 
     @cached_property
     def _word_encoder(self) -> WordEncoder:

@@ -8,26 +8,27 @@ Legend: L sentences, W words of all of them.
 """
 
 from collections.abc import Sequence
-from itertools import chain, repeat
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from nmt.text.passage_keys import passage_keys, word_bounds
+from nmt.text.passage_keys import Keys, passage_keys, word_bounds
 
-_MOST_WORDS = 2**19  # that are stored, in 120 MB
+_MOST_WORDS = 2**19  # that are stored, in 60 MB
+_SLOTS = 2**20  # of the hash table, at least twice as many
+_BLOCK = 4096  # sentences; their arrays fit in the cache of a processor
 _WORD_PARTS = 4  # of 8 bytes
 _LONGEST_WORD = 8 * _WORD_PARTS  # bytes; a sentence with one of this size is encoded as a whole
-_LONG = np.uint64(0)  # the key of such words, and of the empty one
 _LONGEST_SENTENCE = 1_000  # bytes
 _LEAST_DIFFERENCE = 0.05
 """Between scores. That of a sentence of 1,000 characters is above -2^14, where an addition is off by at most 0.0005."""
 _SAMPLED = 1_000  # sentences that show whether words are separated
 _USUAL_WORD = 16
 """Characters. Where words are longer on average, as in Chinese, few of them are repeated."""
-_UNDECIDED = 0
-"""The number of words whose ids may depend on their sentence."""
+_UNKNOWN, _UNDECIDED = 0, 1
+"""The numbers of words that were not encoded yet, and of those whose ids may depend on their sentence."""
 
 Integers = npt.NDArray[np.int64]
 Ids = npt.NDArray[np.int32]
@@ -48,11 +49,11 @@ class WordEncoder:
         self._has_word_pieces &= processor.encode("a a") == 2 * processor.encode("a")
 
     def _clear(self) -> None:
-        self._numbers = {int(_LONG): _UNDECIDED}
+        self._table = _HashTable()
         """The number of each word, by its key."""
         self._ids = np.zeros(0, dtype=np.int32)
         """The ids of all words end to end."""
-        self._starts, self._lengths = np.zeros((2, 1), dtype=np.int64)
+        self._starts, self._lengths = np.zeros((2, 2), dtype=np.int64)
         """Of the ids of each word, by its number."""
 
     def encode(self, sentences: Sequence[str], threads: int) -> tuple[Ids, Integers]:
@@ -62,17 +63,23 @@ class WordEncoder:
         """
         if not (self._has_word_pieces and _are_spaced(sentences[:_SAMPLED])):
             return _end_to_end(self._processor.encode(list(sentences), num_threads=threads))
-        text = "".join(f"{sentence}\n" for sentence in sentences).encode()
+        blocks = [sentences[start : start + _BLOCK] for start in range(0, len(sentences), _BLOCK)]
+        ids, lengths = zip(*(self._encode_block(block, threads) for block in blocks), strict=True)
+        return np.concatenate(ids), np.concatenate(lengths)
+
+    def _encode_block(self, sentences: Sequence[str], threads: int) -> tuple[Ids, Integers]:
+        text = ("\n".join(sentences) + "\n").encode()
         first_bytes, sizes, first_words = word_bounds(text)
+        words = np.diff(first_words, append=len(sizes))  # (L,)
+        sizes[np.repeat(np.add.reduceat(sizes + 1, first_words) > _LONGEST_SENTENCE, words)] = 0
         numbers = self._word_numbers(text, first_bytes, sizes)  # (W,)
         starts, lengths = self._starts[numbers], self._lengths[numbers]
 
         is_whole = np.logical_or.reduceat(numbers == _UNDECIDED, first_words)
-        is_whole |= np.add.reduceat(sizes + 1, first_words) > _LONGEST_SENTENCE
         others = [sentences[index] for index in np.flatnonzero(is_whole).tolist()]
         ids_of_others, lengths_of_others = _end_to_end(self._processor.encode(others, num_threads=threads))
         # the ids of such a sentence, behind those of the words, take the place of its first word
-        lengths[np.repeat(is_whole, np.diff(first_words, append=len(numbers)))] = 0
+        lengths[np.repeat(is_whole, words)] = 0
         lengths[first_words[is_whole]] = lengths_of_others
         starts[first_words[is_whole]] = len(self._ids) + np.cumsum(lengths_of_others) - lengths_of_others
 
@@ -81,23 +88,23 @@ class WordEncoder:
         return np.concatenate([self._ids, ids_of_others])[places], np.add.reduceat(lengths, first_words)
 
     def _word_numbers(self, text: bytes, starts: Integers, sizes: Integers) -> Integers:
-        """Return the number of each word of a text (W,)."""
-        short = sizes < _LONGEST_WORD
-        keys = np.where(short, passage_keys(text, starts, sizes, _WORD_PARTS), _LONG)
-        keys, word_of = np.unique(keys, return_inverse=True)
-        numbers = np.fromiter(map(self._numbers.get, keys.tolist(), repeat(-1)), dtype=np.int64, count=len(keys))
-        new = np.flatnonzero(numbers < 0)
-        if len(self._numbers) + len(new) > _MOST_WORDS:
+        """Return the number of each word of a text (W,): `_UNDECIDED` for those of no byte, or of too many."""
+        keys = passage_keys(text, starts, sizes, _WORD_PARTS)
+        numbers = self._table.find(keys)
+        numbers[(sizes == 0) | (sizes >= _LONGEST_WORD)] = _UNDECIDED
+        new = np.flatnonzero(numbers == _UNKNOWN)
+        if not len(new):
+            return numbers
+        if self._table.count and self._table.count + len(new) > _MOST_WORDS:
             self._clear()
-            new = np.flatnonzero(keys != _LONG)
-        if len(new):
-            place = np.zeros(len(keys), dtype=np.int64)
-            place[word_of] = np.arange(len(word_of))
-            words = [text[starts[index] : starts[index] + sizes[index]] for index in place[new].tolist()]
-            numbers[new] = self._learn(words)
-            self._numbers.update(zip(keys[new].tolist(), numbers[new].tolist(), strict=True))
-        of_words: Integers = numbers[word_of]
-        return of_words
+            return self._word_numbers(text, starts, sizes)
+        new_keys, places, word_of = np.unique(keys[new], return_index=True, return_inverse=True)
+        places = new[places[:_MOST_WORDS]]
+        learnt = np.full(len(new_keys), _UNDECIDED)
+        learnt[: len(places)] = self._learn([text[starts[at] : starts[at] + sizes[at]] for at in places.tolist()])
+        self._table.add(new_keys[: len(places)], learnt[: len(places)])
+        numbers[new] = learnt[word_of]
+        return numbers
 
     def _learn(self, words: Sequence[bytes]) -> list[int]:
         """Encode words; return their numbers."""
@@ -121,6 +128,41 @@ class WordEncoder:
         """Return whether the best segmentation of a word is the best in all sentences."""
         best, *others = (sum(self._scores[i] for i in ids) for ids in segmentations)
         return self._special.isdisjoint(segmentations[0]) and all(best - other >= _LEAST_DIFFERENCE for other in others)
+
+
+class _HashTable:
+    """Numbers by keys that are not 0, with open addressing and linear probing, for many keys at a time."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._keys = np.zeros(_SLOTS, dtype=np.uint64)  # 0: the slot is free
+        self._numbers = np.zeros(_SLOTS, dtype=np.int32)
+
+    def find(self, keys: Keys) -> Integers:
+        """Return the number of each key; 0 for those that were not added."""
+        slots = _first_slots(keys)
+        stored = self._keys[slots]
+        others = np.flatnonzero((stored != keys) & (stored != 0))
+        while len(others):
+            slots[others] = (slots[others] + 1) % _SLOTS
+            stored = self._keys[slots[others]]
+            others = others[(stored != keys[others]) & (stored != 0)]
+        return self._numbers[slots].astype(np.int64)
+
+    def add(self, keys: Keys, numbers: Integers) -> None:
+        """Add different keys that are not in the table."""
+        slots = _first_slots(keys)
+        self.count += len(keys)
+        while len(keys):
+            free = self._keys[slots] == 0
+            self._keys[slots[free]] = keys[free]  # of several keys for a slot, one gets it
+            placed = self._keys[slots] == keys
+            self._numbers[slots[placed]] = numbers[placed]
+            keys, numbers, slots = keys[~placed], numbers[~placed], (slots[~placed] + 1) % _SLOTS
+
+
+def _first_slots(keys: Keys) -> Integers:
+    return (keys % np.uint64(_SLOTS)).astype(np.int64)
 
 
 def _are_spaced(sentences: Sequence[str]) -> bool:

@@ -3,6 +3,7 @@
 import pickle
 from typing import get_args
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -80,7 +81,8 @@ def test_settings_disable_filters() -> None:
 )
 def test_filters_on_length(source: int, target: int, reason: str | None) -> None:
     pairs = pair_filter(settings=Filters(max_tokens=20, max_ratio=3.0))
-    assert pairs.length_reason(source, target) == reason
+    removed = pairs.removed_by_length(np.array([5, source]), np.array([5, target]))
+    assert list(removed) == [] if reason is None else [(1, reason)]
 
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=60)

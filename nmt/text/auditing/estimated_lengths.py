@@ -4,7 +4,9 @@ from collections import Counter
 from collections.abc import Mapping
 from itertools import accumulate
 
-from nmt.text.preparing.chunks import KeptChunk, repeated_in
+import numpy as np
+
+from nmt.text.preparing.chunks import SIDES, KeptChunk, repeated_in
 from nmt.text.preparing.duplicates import BitSet
 from nmt.text.preparing.stages import Filtered, Text
 from nmt.text.preparing.vocabulary import proposed_size
@@ -32,9 +34,8 @@ def estimated_removals(text: Text, filtered: Filtered, repeated: Mapping[str, Bi
         chunk, corpus = KeptChunk(text.folder, number), filtered.corpora[number]
         source, target = (characters_in_a_token(sample, size, len(alphabet)) for sample in samples[corpus])
         repetitions = repeated_in(chunk, start, repeated)
-        for index, pair in enumerate(zip(chunk.texts("source"), chunk.texts("target"), strict=True)):
-            lengths = round(len(pair[0]) / source), round(len(pair[1]) / target)
-            reason = text.rules[corpus].length_reason(*lengths)
-            if reason is not None and index not in repetitions:
-                removed[reason] += 1
+        characters = (np.array(list(map(len, chunk.texts(side)))) for side in SIDES)
+        lengths = [np.rint(count / in_token) for count, in_token in zip(characters, (source, target), strict=True)]
+        reasons = text.rules[corpus].removed_by_length(*lengths)
+        removed.update(reason for index, reason in reasons if index not in repetitions)
     return removed

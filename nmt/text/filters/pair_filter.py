@@ -1,8 +1,10 @@
 """What is done to each sentence pair: normalization, and the rules that remove it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
+
+import numpy as np
 
 from nmt.config import Filters, HanVariants, LanguagePair
 from nmt.text.corpus import SentencePair
@@ -17,6 +19,7 @@ from nmt.text.filters.symbols import mostly_symbols
 from nmt.text.filters.untranslated import UntranslatedCheck, copy
 from nmt.text.filters.wrong_language import LanguageCheck
 from nmt.text.normalize import normalizer_of
+from nmt.text.passage_keys import Integers
 
 _PREFILTERED = 5_000  # pairs; for fewer, the prefilter takes more time than the checks
 FREE_TOKENS = 10  # difference in length that is permitted whatever the ratio, for short sentences
@@ -46,7 +49,7 @@ class PairFilter:
     """Normalizes single pairs and applies the rules to them.
 
     It has no memory of earlier pairs and can be pickled, so processes can share the work. Repetitions are found by the
-    caller, between `apply` and `length_reason`.
+    caller, between `apply` and `removed_by_length`.
     """
 
     settings: Filters
@@ -125,14 +128,13 @@ class PairFilter:
                 return Verdict(source, target, rule, found)
         return Verdict(source, target)
 
-    def length_reason(self, source_tokens: int, target_tokens: int) -> str | None:
-        """Return the rule that removes a pair of these lengths in tokens, or None to keep it."""
-        shorter, longer = sorted((source_tokens, target_tokens))
-        if longer > self.settings.max_tokens:
-            return "too_long"
-        if longer - FREE_TOKENS > self.settings.max_ratio * shorter:
-            return "ratio"
-        return None
+    def removed_by_length(self, source_tokens: Integers, target_tokens: Integers) -> Iterator[tuple[int, str]]:
+        """Yield the index of each pair that its lengths in tokens, (L,) each, remove, with the rule."""
+        longer = np.maximum(source_tokens, target_tokens)
+        too_long = longer > self.settings.max_tokens
+        ratio = longer - FREE_TOKENS > self.settings.max_ratio * np.minimum(source_tokens, target_tokens)
+        for index in np.flatnonzero(too_long | ratio).tolist():
+            yield index, "too_long" if too_long[index] else "ratio"
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,12 @@ chunk depends on its pairs and the settings alone, not on the number of processe
 
 import os
 import secrets
+from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import compress, islice, repeat
+from itertools import compress, islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from zipfile import BadZipFile
@@ -26,11 +27,13 @@ from nmt.config import CorpusFile, Recipe
 from nmt.text.corpus import SentencePair, read_rows
 from nmt.text.filters import PairFilter, Rejected, RuleCounts
 from nmt.text.prepared import smallest_type
-from nmt.text.preparing.duplicates import BitSet, Digests, digests_of
+from nmt.text.preparing.duplicates import BitSet, Digests, combined, digests_of
 from nmt.text.readers import Row
 from nmt.text.tokenizer import Tokenizers
 
 CHUNK_PAIRS = 50_000
+CHUNK_FORMAT = 2
+"""Of the files of chunks: those of another format are not used."""
 
 SIDES = ("source", "target")
 DigestsOf = Literal["digests", "source_digests", "target_digests"]
@@ -96,33 +99,42 @@ def raw_chunks(
     """
     number = 0
     for index, (corpus, name) in enumerate(zip(corpora, names, strict=True)):
-        first, count, rows, files = 1, 0, list[Row](), list[tuple[int, str]]()
-        for file, rows_of_file in read_rows(corpus, recipe.languages_of(corpus)):
+        first, count, pairs, files = 1, 0, _Columns(), list[tuple[int, str]]()
+        for file, rows in read_rows(corpus, recipe.languages_of(corpus)):
             files.append((count, file))
-            while more := _read(islice(rows_of_file, CHUNK_PAIRS - count), rows if needed(number) else None):
+            while more := _read(islice(rows, CHUNK_PAIRS - count), pairs if needed(number) else None):
                 count += more
                 if count == CHUNK_PAIRS:
-                    if rows:
-                        yield RawChunk(number, index, name, first, *_columns(rows), files)
-                    first, number, count, rows, files = first + count, number + 1, 0, [], [(0, file)]
-        if rows:
-            yield RawChunk(number, index, name, first, *_columns(rows), files)
+                    if pairs.lines:
+                        yield RawChunk(number, index, name, first, *pairs.joined(), files)
+                    first, number, count, pairs, files = first + count, number + 1, 0, _Columns(), [(0, file)]
+        if pairs.lines:
+            yield RawChunk(number, index, name, first, *pairs.joined(), files)
         number += count > 0
     return number
 
 
-def _read(more: Iterable[Row], rows: list[Row] | None) -> int:
-    """Append pairs to `rows` if it is given; return their number."""
-    if rows is None:
-        return sum(1 for _ in more)
-    before = len(rows)
-    rows += more
-    return len(rows) - before
+class _Columns:
+    """The line numbers, the sources and the targets of rows."""
+
+    def __init__(self) -> None:
+        self.lines, self.sources, self.targets = array("q"), list[str](), list[str]()
+
+    def joined(self) -> tuple[npt.NDArray[np.int64], str, str]:
+        """Return the numbers, and each side as one text."""
+        return np.array(self.lines), "\n".join(self.sources), "\n".join(self.targets)
 
 
-def _columns(rows: Sequence[Row]) -> tuple[npt.NDArray[np.int64], str, str]:
-    lines, sources, targets = zip(*rows, strict=True)
-    return np.array(lines), "\n".join(sources), "\n".join(targets)
+def _read(rows: Iterable[Row], pairs: _Columns | None) -> int:
+    """Append rows to `pairs` if it is given; return their number."""
+    if pairs is None:
+        return sum(1 for _ in rows)
+    before = len(pairs.lines)
+    for line, source, target in rows:  # lists of strings, unlike one of rows, take no time of the garbage collector
+        pairs.lines.append(line)
+        pairs.sources.append(source)
+        pairs.targets.append(target)
+    return len(pairs.lines) - before
 
 
 @dataclass
@@ -168,28 +180,28 @@ def filter_chunk(context: TextRules, chunk: RawChunk) -> KeptRecord:
             pair = SentencePair(source, target, _file_of(chunk.files, position), int(chunk.lines[position]))
             removed.add(Rejected(rule, chunk.first + position, pair, found))
     leaked = {(pair.pair.source, pair.pair.target) for pair in removed.pairs if pair.rule == "leak"}
-    held_out = [
-        pair for pair in zip(sources, targets, strict=True) if pair[0] in context.held_out and pair not in leaked
-    ]
-    sources, targets = list(compress(sources, keep)), list(compress(targets, keep))
-    characters = (sum(map(len, sources)), sum(map(len, targets)))
-    of_chunk = (chunk.number, chunk.corpus, chunk.first, chunk.files)
-    record = KeptRecord(*of_chunk, removed.counts, len(sources), characters, list(dict.fromkeys(held_out)))
+    shared = context.held_out.intersection(sources)
+    held_out = [pair for pair in zip(sources, targets, strict=True) if pair[0] in shared and pair not in leaked]
+    texts = ["\n".join(compress(side, keep)) for side in (sources, targets)]
     places = np.flatnonzero(keep).astype(np.int32)
-    texts = [[text.encode() for text in side] for side in (sources, targets)]
-    several = len({*context.target_languages}) > 1
-    language = [repeat(context.target_languages[chunk.corpus].encode())] if several else []
+    characters = [len(text) - max(0, len(places) - 1) for text in texts]
+    of_chunk = (chunk.number, chunk.corpus, chunk.first, chunk.files)
+    counts = (len(places), (characters[0], characters[1]))
+    record = KeptRecord(*of_chunk, removed.counts, *counts, list(dict.fromkeys(held_out)))
     arrays: Arrays = {
-        "source": np.frombuffer(b"\n".join(texts[0]), dtype=np.uint8),
-        "target": np.frombuffer(b"\n".join(texts[1]), dtype=np.uint8),
         "rejected": removed.as_json(),
         "positions": places,
         "lines": chunk.lines[places],
-        "digests": digests_of(map(b"\n".join, zip(*language, *texts, strict=False))),
+        **{side: np.frombuffer(text.encode(), dtype=np.uint8) for side, text in zip(SIDES, texts, strict=True)},
     }
-    for side, limit in ((0, rules.settings.max_same_source), (1, rules.settings.max_same_target)):
+    own = [digests_of(arrays[side])[: len(places)] for side in SIDES]
+    # pairs repeat only those of the same language
+    language = digests_of(np.frombuffer(context.target_languages[chunk.corpus].encode(), dtype=np.uint8))
+    arrays["digests"] = combined(combined(language, own[0]), own[1])
+    limits = (rules.settings.max_same_source, rules.settings.max_same_target)
+    for side, digests, limit in zip(SIDES, own, limits, strict=True):
         if limit is not None:
-            arrays[f"{SIDES[side]}_digests"] = digests_of(map(b"\n".join, zip(*language, texts[side], strict=False)))
+            arrays[f"{side}_digests"] = combined(language, digests)
     _write(kept_file(context.folder, chunk.number), _KEPT.dump_json(record), arrays)
     return record
 
@@ -267,26 +279,24 @@ def encode_chunk(context: Encoding, task: tuple[int, int]) -> EncodedRecord:
     rule_of = repeated_in(chunk, start, context.repeated)
     for index, rule in rule_of.items():
         removed.add(chunk.rejected(rule, index, texts[0][index], texts[1][index]))
-    remaining = [index for index in range(chunk.record.kept) if index not in rule_of]
+    remaining = np.delete(np.arange(chunk.record.kept), list(rule_of)).tolist()
     texts = [[own_texts[index] for index in remaining] for own_texts in texts]
     ids = [
         tokenizer.encode_normalized(own_texts, context.threads)
         for tokenizer, own_texts in zip((context.tokenizers.source, context.tokenizers.target), texts, strict=True)
     ]
     keep = np.ones(len(remaining), dtype=np.bool_)
-    for place, lengths in enumerate(zip(ids[0][1].tolist(), ids[1][1].tolist(), strict=True)):
-        reason = rules.length_reason(*lengths)
-        if reason is not None:
-            keep[place] = False
-            removed.add(chunk.rejected(reason, remaining[place], texts[0][place], texts[1][place]))
+    for place, reason in rules.removed_by_length(ids[0][1], ids[1][1]):
+        keep[place] = False
+        removed.add(chunk.rejected(reason, remaining[place], texts[0][place], texts[1][place]))
     arrays: Arrays = {"rejected": removed.as_json()}
     sides = []
-    for side, own_texts, own_ids, spelled in zip(("source", "target"), texts, ids, context.spelled, strict=True):
+    for side, own_texts, own_ids, spelled in zip(SIDES, texts, ids, context.spelled, strict=True):
         tokens, of_sentences = own_ids
         kept = tokens[np.repeat(keep, of_sentences)]
         arrays[f"{side}.tokens"] = kept.astype(smallest_type(len(spelled)))
         arrays[f"{side}.lengths"] = of_sentences[keep]
-        characters = sum(map(len, compress(own_texts, keep.tolist())))
+        characters = len("".join(compress(own_texts, keep.tolist())))
         sides.append((len(kept), characters, int(np.count_nonzero(spelled[kept]))))
     record = EncodedRecord(removed.counts, int(keep.sum()), (sides[0], sides[1]))
     _write(encoded_file(context.folder, number), _ENCODED.dump_json(record), arrays)

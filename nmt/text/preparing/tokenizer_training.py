@@ -12,6 +12,7 @@ from nmt.config import Recipe
 from nmt.errors import ConfigError, ModelError
 from nmt.system.console import Console
 from nmt.text.languages import is_language
+from nmt.text.passage_keys import mixed
 from nmt.text.preparing.vocabulary import proposed_size, vocabulary_for
 from nmt.text.tokenizer import Tokenizer, Tokenizers, VocabularySizeError
 
@@ -26,13 +27,9 @@ Lines = Callable[[float], Iterator[tuple[str, str]]]
 def is_sampled(indices: npt.NDArray[np.int64], share: float) -> npt.NDArray[np.bool_]:
     """Return which pairs are in a sample with a share of all pairs.
 
-    It depends on the index of a pair alone: its hash, by the finalizer of splitmix64 (Steele et al. 2014).
+    It depends on the index of a pair alone: its hash, by splitmix64 (Steele et al. 2014).
     """
-    bits = indices.astype(np.uint64) + np.uint64(1)
-    bits *= np.uint64(_SEED)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        bits = (bits ^ (bits >> np.uint64(shift))) * np.uint64(factor)
-    bits ^= bits >> np.uint64(31)
+    bits = mixed((indices.astype(np.uint64) + np.uint64(1)) * np.uint64(_SEED))
     return bits / 2.0**64 < share
 
 

@@ -13,7 +13,7 @@ from nmt.system.console import Console
 from nmt.system.files import real_path
 from nmt.system.ownership import PREPARATION, check_directory, mark_directory, read_marker
 from nmt.text.preparing import provenance
-from nmt.text.preparing.chunks import CHUNK_PAIRS
+from nmt.text.preparing.chunks import CHUNK_FORMAT, CHUNK_PAIRS
 
 
 def work_path(recipe: Recipe) -> Path:
@@ -64,5 +64,5 @@ def _key(recipe: Recipe) -> str:
     """Return a digest of all that the content of the directory depends on."""
     files = {**provenance.input_files(recipe), **provenance.files_of_test_text(recipe)}
     digests = {key: [file.path, file.digest.sha256] for key, file in provenance.record(files).items()}
-    content = [provenance.recorded_settings(recipe), digests, provenance.versions(), CHUNK_PAIRS]
+    content = [provenance.recorded_settings(recipe), digests, provenance.versions(), CHUNK_PAIRS, CHUNK_FORMAT]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -29,7 +29,7 @@ def read_csv(path: Path, columns: Columns, languages: LanguagePair | None) -> It
     sample = list(islice(lines, _SAMPLE))
     cells = _csv_records(path, chain(sample, lines), _delimiter(sample))
     for line, source, target in _pairs(path, cells, columns, languages):
-        yield Row(line, one_line(source), one_line(target))
+        yield line, one_line(source), one_line(target)
 
 
 def first_records(path: Path, is_csv: bool) -> list[list[str]]:
@@ -53,7 +53,7 @@ def _pairs(
     needed = max(source, target) + 1
     for number, cells in records if named else chain([first], records):
         if len(cells) >= needed:
-            yield Row(number, cells[source], cells[target])
+            yield number, cells[source], cells[target]
         elif any(map(str.strip, cells)):
             found = "1 column (no tab)" if len(cells) == 1 else f"{len(cells)} columns"
             raise DataError(
@@ -62,7 +62,7 @@ def _pairs(
                 "tab, or set `columns` of this corpus in the recipe, or `format` if this is another format"
             )
         else:
-            yield Row(number, "", "")
+            yield number, "", ""
 
 
 def _named_columns(

@@ -28,8 +28,8 @@ def read_po(path: Path, reverse: bool) -> Iterator[Row]:
         sources = [entry.msgid, entry.msgid_plural]
         for source, target in {sources[0]: forms[0], sources[-1]: forms[-1]}.items():
             if source and target and not entry.obsolete and not entry.fuzzy:
-                pair = (one_line(source), one_line(target))
-                yield Row(entry.linenum, *(reversed(pair) if reverse else pair))
+                first, second = (target, source) if reverse else (source, target)
+                yield entry.linenum, one_line(first), one_line(second)
 
 
 def _entries(path: Path) -> list[polib.POEntry]:

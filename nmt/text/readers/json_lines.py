@@ -24,7 +24,7 @@ def read_json_lines(path: Path, keys: Keys | None, languages: LanguagePair | Non
             found = _object(path, number, line)
             keys = keys or _language_keys(path, number, found, languages)
             source, target = (_text(path, number, found, key) for key in keys)
-            yield Row(number, one_line(source), one_line(target))
+            yield number, one_line(source), one_line(target)
 
 
 def language_keys(path: Path) -> list[str]:

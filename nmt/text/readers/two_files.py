@@ -29,7 +29,7 @@ def read_two_files(source: Path, target: Path) -> Iterator[Row]:
                 f"{number - 1:,}. {_place_of_drift(source, target)}"
                 "The two files must hold a sentence and its translation on lines of the same number"
             )
-        yield Row(number, source_line, target_line)
+        yield number, source_line, target_line
 
 
 def _place_of_drift(source: Path, target: Path) -> str:

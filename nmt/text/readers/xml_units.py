@@ -55,7 +55,7 @@ def read_units(path: Path, languages: LanguagePair | None) -> Iterator[Row]:
         sides = seen[written]
         if sides is not None:
             paired = True
-            yield Row(line, unit[sides[0]], unit[sides[1]])
+            yield line, unit[sides[0]], unit[sides[1]]
     if seen and not paired:
         codes = sorted({code or "no language" for written in seen for code in written})
         raise DataError(

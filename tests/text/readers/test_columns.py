@@ -29,12 +29,12 @@ def csv_rows(path: Path, content: str, columns: Columns = (1, 2)) -> list[Row]:
 def test_attribution_of_tatoeba_is_ignored(tmp_path: Path) -> None:
     credit = "CC-BY 2.0 (France) Attribution: tatoeba.org #2877272 (CM) & #5091135 (Guybrush88)"
     path = write(tmp_path / "ita.txt", f"Hi.\tCiao!\t{credit}\r\nRun!\tCorri!\t{credit}\r\n")
-    assert list(read_tsv(path, (1, 2), ENGLISH_ITALIAN)) == [Row(1, "Hi.", "Ciao!"), Row(2, "Run!", "Corri!")]
+    assert list(read_tsv(path, (1, 2), ENGLISH_ITALIAN)) == [(1, "Hi.", "Ciao!"), (2, "Run!", "Corri!")]
 
 
 def test_quotes_of_tsv_have_no_meaning(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", '"Hi," he said.\t"Ciao"\n')
-    assert list(read_tsv(path, (1, 2), None)) == [Row(1, '"Hi," he said.', '"Ciao"')]
+    assert list(read_tsv(path, (1, 2), None)) == [(1, '"Hi," he said.', '"Ciao"')]
 
 
 @pytest.mark.parametrize(
@@ -49,14 +49,14 @@ def test_quotes_of_tsv_have_no_meaning(tmp_path: Path) -> None:
     ],
 )
 def test_first_line_names_columns(tmp_path: Path, head: str, columns: Columns) -> None:
-    assert csv_rows(tmp_path, f"{head}\nuno,1,one\n", columns) == [Row(2, "one", "uno")]
+    assert csv_rows(tmp_path, f"{head}\nuno,1,one\n", columns) == [(2, "one", "uno")]
     path = write(tmp_path / "a.tsv", f"{head}\nuno,1,one\n".replace(",", "\t"))
-    assert list(read_tsv(path, columns, ENGLISH_ITALIAN)) == [Row(2, "one", "uno")]
+    assert list(read_tsv(path, columns, ENGLISH_ITALIAN)) == [(2, "one", "uno")]
 
 
 def test_first_line_without_names_is_a_pair(tmp_path: Path) -> None:
-    assert csv_rows(tmp_path, "one,uno\ntwo,due\n") == [Row(1, "one", "uno"), Row(2, "two", "due")]
-    assert csv_rows(tmp_path, "en,it\nuno,one\n", (2, 1)) == [Row(1, "it", "en"), Row(2, "one", "uno")]
+    assert csv_rows(tmp_path, "one,uno\ntwo,due\n") == [(1, "one", "uno"), (2, "two", "due")]
+    assert csv_rows(tmp_path, "en,it\nuno,one\n", (2, 1)) == [(1, "it", "en"), (2, "one", "uno")]
 
 
 def test_columns_that_are_not_there_or_twice_are_refused(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_columns_that_are_not_there_or_twice_are_refused(tmp_path: Path) -> None
 
 def test_cells_with_breaks_are_one_line_and_errors_name_the_line_of_the_record(tmp_path: Path) -> None:
     content = 'one,"uno,\r\n""due"""\n\n"t\nw\no",tre\n'
-    assert csv_rows(tmp_path, content) == [Row(1, "one", 'uno, "due"'), Row(3, "", ""), Row(4, "t w o", "tre")]
+    assert csv_rows(tmp_path, content) == [(1, "one", 'uno, "due"'), (3, "", ""), (4, "t w o", "tre")]
     with pytest.raises(DataError, match=r"a\.csv:3: .*set `format: tsv`"):
         csv_rows(tmp_path, 'a,"b\nc"\n"a"b,c\n')
     with pytest.raises(DataError, match=r"a\.csv:2: .*field limit"):

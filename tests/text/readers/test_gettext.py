@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from nmt.errors import DataError
-from nmt.text.readers import Row
 from nmt.text.readers.gettext import read_po
 
 PO = """\
@@ -56,10 +55,10 @@ def test_translated_messages_are_read_in_the_encoding_of_the_header(tmp_path: Pa
     content = PO.replace("CHARSET", encoding).encode(encoding)
     (tmp_path / "it.po").write_bytes(content)
     rows = list(read_po(tmp_path / "it.po", reverse=False))
-    assert [(row.source, row.target) for row in rows] == PAIRS
-    assert [row.line for row in rows] == [7, 11, 24, 24]
+    assert [row[1:] for row in rows] == PAIRS
+    assert [row[0] for row in rows] == [7, 11, 24, 24]
     (tmp_path / "it.po.gz").write_bytes(gzip.compress(content))
-    assert list(read_po(tmp_path / "it.po.gz", reverse=True)) == [Row(line, t, s) for line, s, t in rows]
+    assert list(read_po(tmp_path / "it.po.gz", reverse=True)) == [(line, t, s) for line, s, t in rows]
 
 
 @pytest.mark.parametrize(

@@ -32,12 +32,12 @@ def rows(folder: Path, content: str, keys: Keys | None = None) -> list[Row]:
 )
 def test_keys_are_found(tmp_path: Path, found: object, keys: Keys | None) -> None:
     line = json.dumps(found)
-    assert rows(tmp_path, f"{line}\n\n{line}\r\n", keys) == [Row(1, "one", "uno"), Row(3, "one", "uno")]
+    assert rows(tmp_path, f"{line}\n\n{line}\r\n", keys) == [(1, "one", "uno"), (3, "one", "uno")]
 
 
 def test_texts_are_one_line_and_null_is_empty(tmp_path: Path) -> None:
     content = '{"en": "one\\ntwo \\r\\n three", "it": null}\n{"en": "\\u00e8", "it": "a\\u2028b"}\n'
-    assert rows(tmp_path, content) == [Row(1, "one two three", ""), Row(2, "è", "a b")]
+    assert rows(tmp_path, content) == [(1, "one two three", ""), (2, "è", "a b")]
 
 
 @pytest.mark.parametrize(

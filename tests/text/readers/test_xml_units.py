@@ -9,7 +9,6 @@ import pytest
 
 from nmt.config import LanguagePair
 from nmt.errors import DataError
-from nmt.text.readers import Row
 from nmt.text.readers.xml_units import declared_languages, read_units
 
 
@@ -24,7 +23,7 @@ def tmx(*units: dict[str, str], source: str = "en", declaration: str = "", docty
 def rows(folder: Path, content: str | bytes, source: str = "en", target: str = "it") -> list[tuple[str, str]]:
     path = folder / "a.xml"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return [(row.source, row.target) for row in read_units(path, LanguagePair(source=source, target=target))]
+    return [row[1:] for row in read_units(path, LanguagePair(source=source, target=target))]
 
 
 def refused(folder: Path, content: str | bytes) -> str:
@@ -63,9 +62,9 @@ def test_pairs_of_xliff_are_the_translated_units(tmp_path: Path) -> None:
 
 def test_lines_are_those_of_the_units(tmp_path: Path) -> None:
     (tmp_path / "a.xlf").write_text(XLIFF_1)
-    assert [row.line for row in read_units(tmp_path / "a.xlf", None)] == [4, 10]
+    assert [row[0] for row in read_units(tmp_path / "a.xlf", None)] == [4, 10]
     (tmp_path / "a.tmx").write_text(tmx(UNIT, UNIT))
-    assert list(read_units(tmp_path / "a.tmx", None)) == [Row(2, "one", "uno"), Row(4, "one", "uno")]
+    assert list(read_units(tmp_path / "a.tmx", None)) == [(2, "one", "uno"), (4, "one", "uno")]
 
 
 @pytest.mark.parametrize(
