@@ -355,7 +355,7 @@ def figures(
         check_matplotlib()
         from nmt.commands import figures as module
 
-        module.figures(module.FigureRequest(directory, recipe, model, text), console)
+        module.figures(directory, recipe, model, text, console)
 
 
 @command(epilog="Example: nmt inspect runs/demo-en-it --neighbours station")

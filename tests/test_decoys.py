@@ -90,7 +90,7 @@ def fresh_folder() -> Iterator[Path]:
 def _small_figures_and_exports() -> Iterator[None]:
     """To save time, `nmt figures` draws one figure without input, and `nmt export` compares short translations."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("nmt.commands.figures.formula_drawings", lambda train, dim: [smoothed_targets()])
+        patch.setattr("nmt.commands.figures.formula_drawings", lambda recipe: [smoothed_targets()])
         patch.setattr("nmt.export.parity._LONGEST", 3)
         yield
 

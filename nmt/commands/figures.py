@@ -1,8 +1,8 @@
 """`nmt figures`: the classic figures of the Transformer, drawn from the code that training uses."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from nmt.config import Recipe, load_recipe
 from nmt.decoding.alignment import Attention, attention
@@ -26,19 +26,7 @@ _WORDS = range(4, 10)
 """Words in the sentence that is chosen for the attention."""
 
 
-@dataclass(frozen=True)
-class FigureRequest:
-    """The command line."""
-
-    output: Path
-    recipe: Path | None = None
-    model: Path | None = None
-    text: str | None = None
-    """The sentence whose attention is drawn; None for one of the validation text."""
-
-
-@dataclass(frozen=True)
-class Inputs:
+class Inputs(NamedTuple):
     """What there is to draw; a key of `left_out` names figures, its value is the reason why they cannot be drawn."""
 
     recipe: Recipe | None
@@ -48,13 +36,15 @@ class Inputs:
     left_out: dict[str, str]
 
 
-def figures(request: FigureRequest, console: Console) -> None:
-    """Write each figure as PNG and SVG, and `figures.json` with their titles and captions. Raises NMTError."""
-    if request.text is not None and request.model is None:
+def figures(output: Path, recipe: Path | None, model: Path | None, text: str | None, console: Console) -> None:
+    """Write each figure as PNG and SVG, and `figures.json` with their titles and captions.
+
+    `text` is the sentence whose attention is drawn; None for one of the validation text. Raises NMTError.
+    """
+    if text is not None and model is None:
         raise ConfigError("--text: it is the sentence whose attention a model has; add --model MODEL")
-    files = [path for path in (request.recipe, request.model) if path is not None]
-    with replace_directory(request.output, FIGURES, files) as staging:
-        inputs = read_inputs(request)
+    with replace_directory(output, FIGURES, [path for path in (recipe, model) if path is not None]) as staging:
+        inputs = read_inputs(recipe, model, text)
         fonts = fonts_for(_labels(inputs))
         with drawing_style(fonts):
             drawings = draw(inputs, fonts)
@@ -63,44 +53,39 @@ def figures(request: FigureRequest, console: Console) -> None:
         content = {
             "format": FIGURES.format,
             "format_version": FORMAT_VERSION,
-            "figures": [
-                {"name": one.name, "title": one.title, "caption": one.caption, "code": one.code} for one in drawings
-            ],
+            "figures": [{key: getattr(one, key) for key in ("name", "title", "caption", "code")} for one in drawings],
             "left_out": inputs.left_out,
         }
         seal(staging, content, FIGURES.marker)
-    console.info(f"wrote {len(drawings)} figures, as PNG and SVG, to {request.output}")
+    console.info(f"wrote {len(drawings)} figures, as PNG and SVG, to {output}")
     for names, reason in inputs.left_out.items():
         console.info(f"left out: {names}: {reason}")
     if fonts.warning is not None:
         console.warn(fonts.warning)
 
 
-def read_inputs(request: FigureRequest) -> Inputs:
-    """Return what a request names, and what it leaves out. Raises NMTError for a recipe or a model that is no such."""
+def read_inputs(recipe_file: Path | None, model: Path | None, text: str | None) -> Inputs:
+    """Return what the options name, and what is left out. Raises NMTError for a recipe or a model that is no such."""
     left_out: dict[str, str] = {}
-    run = request.model if request.model is not None and (request.model / "recipe.yaml").is_file() else None
-    records = _records(run)
-    path = request.recipe if request.recipe is not None or run is None else run / "recipe.yaml"
+    run = model if model is not None and (model / "recipe.yaml").is_file() else None
+    records = None if run is None else _records(run)
+    path = recipe_file or (run and run / "recipe.yaml")
     recipe = None if path is None else load_recipe(path)
-    corpus = None
+    corpus = found = None
     if recipe is None:
         left_out["masks, padding, the schedule of the recipe"] = "no recipe; add --recipe RECIPE"
     else:
-        elsewhere = None if request.recipe is not None or records is None else records.prepared
+        prepared = recipe.prepared_directory if recipe_file is not None or records is None else records.prepared
         try:
-            corpus = PreparedCorpus.open(elsewhere or recipe.prepared_directory, older=True)
+            corpus = PreparedCorpus.open(prepared, older=True)
         except DataError as error:
             left_out["masks, padding"] = str(error)
-    found = None
-    if request.model is None:
+    if model is None:
         left_out["attention"] = "no model; add --model MODEL"
+    elif (sentence := _sentence(_sources(recipe, corpus)) if text is None else text) is not None:
+        found = _attention(model, sentence)
     else:
-        text = _sentence(_sources(recipe, corpus)) if request.text is None else request.text
-        if text is None:
-            left_out["attention"] = "no validation or test text to take a sentence from; add --text SENTENCE"
-        else:
-            found = _attention(request.model, text)
+        left_out["attention"] = "no validation or test text to take a sentence from; add --text SENTENCE"
     if records is None:
         left_out["training"] = "no run; add --model RUN"
     return Inputs(recipe, corpus, found, records, left_out)
@@ -108,9 +93,8 @@ def read_inputs(request: FigureRequest) -> Inputs:
 
 def draw(inputs: Inputs, fonts: LabelFonts) -> list[Drawing]:
     """Return all figures that the inputs suffice for."""
-    recipe = inputs.recipe
-    train, dim = (None, 0) if recipe is None else (recipe.train, recipe.model.dim)
-    drawings = formula_drawings(train, dim)
+    train = None if inputs.recipe is None else inputs.recipe.train
+    drawings = formula_drawings(inputs.recipe)
     if inputs.corpus is not None and train is not None:
         budget = _BUDGET if train.batch_tokens == "auto" else train.group_budget
         drawings += corpus_drawings(inputs.corpus, budget, fonts)
@@ -135,11 +119,10 @@ def _sources(recipe: Recipe | None, corpus: PreparedCorpus | None) -> list[str]:
     """Return the sources of the prepared validation text, else of the recipe's validation and test files."""
     if corpus is not None:
         return list(corpus.valid_sources)
-    files = (
-        [] if recipe is None else [(file, recipe.languages_of(file)) for file in recipe.data.valid + recipe.data.test]
-    )
+    texts = [] if recipe is None else [*recipe.data.valid, *recipe.data.test]
+    pairs_of = [read_pairs(text, recipe.languages_of(text)) for text in texts if recipe is not None]
     try:
-        return [pair.source for file, languages in files for pair in read_pairs(file, languages)]
+        return [pair.source for pairs in pairs_of for pair in pairs]
     except DataError:  # the run was made on another machine
         return []
 
@@ -151,10 +134,10 @@ def _sentence(lines: Sequence[str]) -> str | None:
     return next(fitting, min(sources, key=len, default=None))
 
 
-def _records(run: Path | None) -> RunRecords | None:
+def _records(run: Path) -> RunRecords | None:
     """Return the log of a run, None if there is none."""
     try:
-        return None if run is None else read_run(run)
+        return read_run(run)
     except ModelError:  # a model directory beside a recipe, or a run without a logged step
         return None
 

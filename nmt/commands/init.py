@@ -76,7 +76,8 @@ def init(request: InitRequest, console: Console) -> None:
     """
     stated = None if request.languages is None else stated_direction(request.languages)
     corpora = _corpora(request.text, "the text")
-    given = {name: _corpus_of_recipe(paths, f"--{name}") for name, paths in _given(request).items()}
+    options = {"valid": request.valid, "test": request.test}
+    given = {name: _corpus_of_recipe(paths, f"--{name}") for name, paths in options.items() if paths}
     inputs = [path for each in (*corpora, *given.values()) for path in text_files(each).values()]
     _check_is_new(request.output, [path for path in inputs if path != STANDARD_INPUT])
     known = stated or _known_direction(request.text, corpora[0])
@@ -118,10 +119,6 @@ def _names(request: InitRequest) -> str:
     return " and ".join("standard input" if path == STANDARD_INPUT else printable(str(path)) for path in request.text)
 
 
-def _given(request: InitRequest) -> dict[str, Sequence[Path]]:
-    return {name: paths for name, paths in (("valid", request.valid), ("test", request.test)) if paths}
-
-
 def _corpora(files: Sequence[Path], name: str) -> list[CorpusFile]:
     """Return a text as two files with corresponding lines, or as files with both languages.
 
@@ -132,9 +129,9 @@ def _corpora(files: Sequence[Path], name: str) -> list[CorpusFile]:
             f"{name}: expected a file, found the folder {folder}; name the files in it, such as "
             f"{folder / 'text.en'} {folder / 'text.it'}"
         )
-    with_both = all(format_named(file) != "tsv" for file in files)
-    if len({*files}) < len(files) or not (with_both or 1 <= len(files) <= 2):
-        found = "one file twice" if len({*files}) < len(files) else f"{len(files)} files"
+    with_both, repeated = all(format_named(file) != "tsv" for file in files), len({*files}) < len(files)
+    if repeated or not (with_both or 1 <= len(files) <= 2):
+        found = "one file twice" if repeated else f"{len(files)} files"
         raise ConfigError(
             f"{name}: expected one file with both languages, or a file of sources and a file of their translations; "
             f"found {found}"
@@ -184,16 +181,14 @@ def _divide(
     """Write the parts of the text into a folder as `train.source`, `train.target`, …"""
     with ExitStack() as stack:
         files = {
-            part: [
-                stack.enter_context((folder / f"{part}.{side}").open("w", encoding="utf-8", newline="\n"))
-                for side in _SIDES
-            ]
+            (part, side): stack.enter_context((folder / f"{part}.{side}").open("w", encoding="utf-8", newline="\n"))
             for part in ("train", *held_out)
+            for side in _SIDES
         }
 
         def write(part: str, pair: SentencePair) -> None:
-            files[part][0].write(f"{pair.source}\n")
-            files[part][1].write(f"{pair.target}\n")
+            files[part, "source"].write(f"{pair.source}\n")
+            files[part, "target"].write(f"{pair.target}\n")
 
         splitter = Splitter(_SEED, held_out, others, write)
         for pair in pairs:
@@ -216,7 +211,7 @@ def _counted(
 
 def _check_size(request: InitRequest, profile: TextProfile, splitter: Splitter) -> None:
     """Raise DataError if there is too little to train on, or nothing to validate on."""
-    names, pairs = " and ".join(map(str, request.text)), profile.pairs - profile.empty
+    names, pairs = _names(request), profile.pairs - profile.empty
     if pairs < _LEAST_PAIRS:
         empty = f" and {profile.empty:,} with an empty side" if profile.empty else ""
         raise DataError(
@@ -247,10 +242,10 @@ def _finish_folder(folder: Path, direction: Direction, splitter: Splitter) -> No
 
 def _parts(request: InitRequest, given: Mapping[str, CorpusFile], direction: Direction) -> dict[str, dict[str, object]]:
     """Return the settings of each part; paths are relative to the recipe."""
-    parts: dict[str, dict[str, object]] = {}
-    for part in PARTS:
-        files = zip(_SIDES, direction.suffixes, strict=True)
-        parts[part] = {side: f"{request.folder.name}/{part}.{end}" for side, end in files}
+    ends = dict(zip(_SIDES, direction.suffixes, strict=True))
+    parts: dict[str, dict[str, object]] = {
+        part: {side: f"{request.folder.name}/{part}.{end}" for side, end in ends.items()} for part in PARTS
+    }
     for name, corpus in given.items():
         parts[name] = {key: os.path.relpath(path, request.output.parent) for key, path in corpus.files.items()}
         if corpus.columns != (1, 2):
@@ -265,7 +260,7 @@ def _about_text(request: InitRequest, corpus: CorpusFile, profile: TextProfile, 
         names += f", columns {corpus.columns[0]} and {corpus.columns[1]}"
     empty = f", {profile.empty:,} of them with an empty side, which are not trained on" if profile.empty else ""
     source, target = profile.tokens()
-    yield (f"{names}: {profile.pairs:,} sentence pairs{empty}, about {source:,} source and {target:,} target tokens.")
+    yield f"{names}: {profile.pairs:,} sentence pairs{empty}, about {source:,} source and {target:,} target tokens."
     counts = ", ".join(f"{splitter.counts[part]:,} {part}" for part in ("train", *splitter.held_out))
     left_out = f"; {splitter.left_out:,} pairs of the given texts are left out" if splitter.left_out else ""
     yield (

@@ -126,23 +126,22 @@ def _current_corpus(recipe: Recipe, verify: bool) -> PreparedCorpus | str:
         return str(error)
 
 
-_check_replaceable = partial(check_directory, kind=PREPARED)
-
-
 @contextmanager
 def _sole_writer(directory: Path, console: Console) -> Iterator[None]:
     """Hold the lock on a prepared corpus; wait, with a message, while another process holds it."""
-    _check_replaceable(directory)
+    check_directory(directory, PREPARED)
     place = real_path(directory)
     made = [folder for folder in place.parents if not folder.exists()]
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(f"{directory}: cannot write it: {error.strerror}; name another folder as `prepared`") from None
-    lock = place.with_name(f".{place.name}.lock")
-    wait = lambda holder: console.info(f"{directory}: {holder} is preparing it; waiting")  # noqa: E731
+
+    def wait(holder: str) -> None:
+        console.info(f"{directory}: {holder} is preparing it; waiting")
+
     try:
-        with lock_file(lock, wait, console.warn):
+        with lock_file(place.with_name(f".{place.name}.lock"), wait, console.warn):
             yield
     finally:
         with suppress(OSError):
@@ -211,7 +210,7 @@ def _prepare(recipe: Recipe, console: Console, rejected: Path | None) -> Prepare
     directory = recipe.prepared_directory
     with work_directory(recipe, console) as work, staged_directory(directory) as staging:
         manifest = write_corpus(recipe, work, staging, console)
-        _check_replaceable(directory)  # again, since it took a while
+        check_directory(directory, PREPARED)  # again, since it took a while
         if rejected is not None:
             count = write_rejected(rejected, rejected_pairs(work / "train", {}))
             console.info(f"{rejected}: {count:,} pairs")
@@ -277,11 +276,10 @@ def _report(manifest: Manifest, console: Console) -> None:
     splits = [split for split in (manifest.train, manifest.valid) if split is not None]
     rows = []
     for side in ("source", "target"):
-        counts = [split.source if side == "source" else split.target for split in splits]
-        rows.append([f"{side} tokens", *(f"{count.tokens:,}" for count in counts)])
-        mean = (count.tokens / split.kept for count, split in zip(counts, splits, strict=True))
-        rows.append(["  a sentence", *(f"{tokens:.1f}" for tokens in mean)])
-        rows.append(["  characters without a piece", *(f"{count.missing_share:.3%}" for count in counts)])
+        counts = [(getattr(split, side), split.kept) for split in splits]
+        rows.append([f"{side} tokens", *(f"{count.tokens:,}" for count, _ in counts)])
+        rows.append(["  a sentence", *(f"{count.tokens / pairs:.1f}" for count, pairs in counts)])
+        rows.append(["  characters without a piece", *(f"{count.missing_share:.3%}" for count, _ in counts)])
     console.table("", ["", "train", "valid"][: len(splits) + 1], rows)
 
 
@@ -289,12 +287,11 @@ def _show_examples(audit: Audit, console: Console) -> None:
     """Show the examples of each rule, which `report.md` of a prepared corpus has."""
     for corpus in audit.corpora:
         for rule, examples in corpus.examples.items():
-            lines = [
-                f"{one.place}: {shortened(one.source)} | {shortened(one.target)}"
-                + (f" ({shortened(one.found)})" if one.found else "")
-                for one in examples
-            ]
-            console.info("\n    ".join([f"{corpus.name}: {RULES[rule]} (rule {rule})", *lines]))
+            lines = [f"{corpus.name}: {RULES[rule]} (rule {rule})"]
+            for one in examples:
+                found = f" ({shortened(one.found)})" if one.found else ""
+                lines.append(f"{one.place}: {shortened(one.source)} | {shortened(one.target)}{found}")
+            console.info("\n    ".join(lines))
 
 
 def show_audit(audit: Audit, console: Console) -> None:

@@ -49,7 +49,7 @@ class ReportRequest:
             )
         if self.reference is None and self.source is not None:
             raise ConfigError(
-                "--source: the source of a run is known; it belongs to files of translations, as --reference"
+                "--source: the source of a run is known; it belongs to files of translations, with --reference"
             )
         for path in (self.run, self.compare):
             if self.reference is None and path is not None and path.is_file():
@@ -58,16 +58,12 @@ class ReportRequest:
             if self.reference is not None and given:
                 raise ConfigError(f"{option}: it is for runs, and would have no effect on files; leave it out")
 
-    def read_glossary(self) -> Glossary | None:
-        """Return the terms. Raises DataError as `Glossary.read` does."""
-        return None if self.glossary is None else Glossary.read(self.glossary)
-
 
 def report(request: ReportRequest, console: Console) -> None:
     """Write the page of a run, or of files of translations. Raises NMTError."""
     request.check()
     chart_script()  # raises ConfigError before the work
-    glossary = request.read_glossary()
+    glossary = None if request.glossary is None else Glossary.read(request.glossary)
     if request.reference is not None:
         text = _text_of_files(request, request.reference)
         _measure([text], console)

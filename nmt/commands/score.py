@@ -6,13 +6,12 @@ BLEU   34.21  nrefs:1|case:mixed|eff:no|tok:zh|smooth:exp|version:2.6.0
 chrF2  30.02  nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:2.6.0
 """
 
+import itertools
 import json
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from nmt.errors import ConfigError, DataError
 from nmt.evaluation.buckets import length_buckets, length_unit
@@ -24,9 +23,7 @@ from nmt.evaluation.significance import compare
 from nmt.system.console import Advance, Console, counted
 from nmt.system.ownership import check_output, write_output
 from nmt.text.languages import TargetLanguage, detect_language, known_language
-from nmt.text.readers.opening import decode_line, open_text, read_lines
-
-STANDARD_INPUT = Path("-")
+from nmt.text.readers.opening import STANDARD_INPUT, decode_line, open_content, open_text, read_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +48,11 @@ class ScoreOptions:
     """The file to write the scores of each line to; JSON lines if its name ends with .json or .jsonl, else TSV."""
     findings: Path | None = None
     """The file to write the findings of each line to, in the same formats."""
+
+    @property
+    def others(self) -> list[Path]:
+        """The hypotheses besides the first: those of other systems, then the baseline."""
+        return [*self.systems, *([] if self.baseline is None else [self.baseline])]
 
 
 _DEFAULTS = ScoreOptions()
@@ -79,7 +81,7 @@ def score(
     ConfigError for an unknown metric or language, or for a tokenizer or model that is not installed.
     """
     metrics = _known_metrics(options.metrics)
-    lines, texts = _read_texts(hypothesis, references, options)
+    texts = _read_texts(hypothesis, references, options)
     measured = _measure(texts, metrics, console)
     findings = {
         path: tuple(diagnose(own, texts.language, texts.references, texts.source))
@@ -87,45 +89,45 @@ def score(
     }
     buckets = length_buckets(texts.source or texts.references[0]) if options.by_length else []
     systems, names = [], _short_names(texts.hypotheses)
-    for path in (hypothesis, *options.systems, *([] if options.baseline is None else [options.baseline])):
+    for path in (hypothesis, *options.others):
         own = measured[path]
-        scores = tuple(measurement.score(RESAMPLES if options.confidence else 0) for measurement in own)
+        total = tuple(measurement.score(RESAMPLES if options.confidence else 0) for measurement in own)
         by_length = tuple(
             BucketScores(bucket.name, len(bucket.lines), tuple(one.score_of(bucket.lines) for one in own))
             for bucket in buckets
         )
-        systems.append(SystemScores(names[path], scores, (), findings[path], by_length))
+        systems.append(SystemScores(names[path], total, (), findings[path], by_length))
     if options.baseline is not None:
         base = measured[options.baseline]
         for place, path in enumerate((hypothesis, *options.systems)):
             systems[place] = replace(systems[place], comparisons=tuple(map(compare, measured[path], base)))
+    lines = texts.hypotheses[hypothesis]
     if options.sentences is not None:
-        columns = ["line", "system", *(one.name for one in measured[hypothesis])]
-        columns += _line_texts(texts, lines[hypothesis], 0)
-        _write_rows(options.sentences, columns, _sentence_rows(texts, measured))
+        scores = {path: [one.line_scores() for one in own] for path, own in measured.items()}
+        places = itertools.product(range(len(lines)), texts.hypotheses)
+        rows = ((i + 1, path, [round(values[i], 4) for values in scores[path]]) for i, path in places)
+        _write_lines(options.sentences, [one.name for one in measured[hypothesis]], rows, texts)
     if options.findings is not None:
-        columns = ["line", "system", "kind", "detail", *_line_texts(texts, lines[hypothesis], 0)]
-        _write_rows(options.findings, columns, _finding_rows(texts, findings))
-    warnings = [warning for path in references for warning in empty_line_warnings(str(path), lines[path])]
+        found = ((one.line, path, [one.kind, one.detail]) for path, own in findings.items() for one in own)
+        _write_lines(options.findings, ["kind", "detail"], found, texts)
+    named = zip(references, texts.references, strict=True)
+    warnings = [warning for path, reference in named for warning in empty_line_warnings(str(path), reference)]
     warnings += language_warnings(str(references[0]), texts.references[0], texts.language)
     warnings += _hypothesis_warnings(texts, findings, options.findings)
-    if any(lines[hypothesis]) and any(score.name == "BLEU" and score.value == 0 for score in systems[0].scores):
+    if any(lines) and any(score.name == "BLEU" and score.value == 0 for score in systems[0].scores):
         warnings.append(
             f"BLEU is 0: no line of {_name(hypothesis)} has four words in a row, or no word is the reference's; BLEU "
             "counts runs of one to four words, so lines as short as that need chrF"
         )
     side, measured_lines = ("reference", texts.references[0]) if texts.source is None else ("source", texts.source)
     length_of = f"{length_unit(measured_lines)} of the {side}"
-    return ScoreReport(len(lines[hypothesis]), texts.language, tuple(systems), tuple(warnings), length_of)
+    return ScoreReport(len(lines), texts.language, tuple(systems), tuple(warnings), length_of)
 
 
-def _read_texts(
-    hypothesis: Path, references: Sequence[Path], options: ScoreOptions
-) -> tuple[dict[Path, list[str]], _Texts]:
-    """Read all files after the names and the language are checked; also return their lines by path."""
+def _read_texts(hypothesis: Path, references: Sequence[Path], options: ScoreOptions) -> _Texts:
+    """Read all files after the names and the language are checked."""
     language = None if options.target_language is None else known_language(options.target_language, "--target-lang")
-    others = [*options.systems, *([] if options.baseline is None else [options.baseline])]
-    files = [*references, *others, *([] if options.source is None else [options.source])]
+    files = [*references, *options.others, *([] if options.source is None else [options.source])]
     if [hypothesis, *files].count(STANDARD_INPUT) > 1:
         raise ConfigError("standard input can be read only once, but - names two texts; name a file for one")
     for output in (options.sentences, options.findings):
@@ -134,8 +136,8 @@ def _read_texts(
     hypotheses = read_text(hypothesis)
     lines = {path: read_parallel(path, hypothesis, hypotheses) for path in dict.fromkeys(files)}
     lines[hypothesis] = hypotheses
-    return lines, _Texts(
-        {path: lines[path] for path in dict.fromkeys((hypothesis, *others))},
+    return _Texts(
+        {path: lines[path] for path in (hypothesis, *options.others)},
         [lines[path] for path in references],
         None if options.source is None else lines[options.source],
         language or detect_language(lines[references[0]]),
@@ -172,36 +174,23 @@ def _short_names(paths: Iterable[Path]) -> dict[Path, str]:
     return names if len(set(names.values())) == len(names) else {path: _name(path) for path in names}
 
 
-def _sentence_rows(texts: _Texts, measured: Mapping[Path, Sequence[Measurement]]) -> Iterator[dict[str, Any]]:
-    """Yield a row for each line and system: its scores and its texts."""
-    scores = {path: [(one.name, one.line_scores()) for one in own] for path, own in measured.items()}
-    for index in range(len(texts.references[0])):
-        for path, own in texts.hypotheses.items():
-            row: dict[str, Any] = {"line": index + 1, "system": _name(path)}
-            row |= {name: round(values[index], 4) for name, values in scores[path]}
-            yield row | _line_texts(texts, own, index)
+def _write_lines(
+    file: Path, columns: Sequence[str], values: Iterable[tuple[int, Path, Sequence[object]]], texts: _Texts
+) -> None:
+    """Write a row for each line number and system: the values of the columns, and the texts of the line.
 
-
-def _finding_rows(texts: _Texts, findings: Mapping[Path, Sequence[Finding]]) -> Iterator[dict[str, Any]]:
-    """Yield a row for each finding."""
-    for path, own in findings.items():
-        for one in own:
-            row = {"line": one.line, "system": _name(path), "kind": one.kind, "detail": one.detail}
-            yield row | _line_texts(texts, texts.hypotheses[path], one.line - 1)
-
-
-def _line_texts(texts: _Texts, hypotheses: Sequence[str], index: int) -> dict[str, str]:
-    source = {} if texts.source is None else {"source": texts.source[index]}
-    return {"hypothesis": hypotheses[index], "reference": texts.references[0][index], **source}
-
-
-def _write_rows(file: Path, columns: Sequence[str], rows: Iterable[dict[str, Any]]) -> None:
-    """Write rows of these columns: as JSON lines for a name that ends with .json or .jsonl, else as TSV with a head."""
+    The rows are JSON lines for a name that ends with .json or .jsonl, else TSV with a head.
+    """
+    sides = {"reference": texts.references[0]} | ({} if texts.source is None else {"source": texts.source})
+    head: list[object] = ["line", "system", *columns, "hypothesis", *sides]
+    rows = [
+        [number, _name(path), *own, *(side[number - 1] for side in (texts.hypotheses[path], *sides.values()))]
+        for number, path, own in values
+    ]
     if file.suffix in (".json", ".jsonl"):
-        lines = [json.dumps(row, ensure_ascii=False) for row in rows]
+        lines = [json.dumps(dict(zip(head, row, strict=True)), ensure_ascii=False) for row in rows]
     else:
-        table = [columns, *([" ".join(str(row[column]).split()) for column in columns] for row in rows)]
-        lines = ["\t".join(row) for row in table]
+        lines = ["\t".join(" ".join(str(cell).split()) for cell in row) for row in (head, *rows)]
     write_output(file, "".join(f"{line}\n" for line in lines))
 
 
@@ -218,13 +207,9 @@ def _name(path: Path) -> str:
 
 def read_text(path: Path) -> list[str]:
     """Read a text; in standard input and in pipes, bytes that are not UTF-8 become U+FFFD."""
-    if path == STANDARD_INPUT:
-        if sys.stdin is None:
-            raise DataError("standard input is closed; name a file")
-        lines = [decode_line(raw) for raw in open_text(sys.stdin.buffer, _name(path))]
-    elif path.is_fifo():  # the shell's <(cut -f 2 test.tsv)
-        with path.open("rb") as pipe:
-            lines = [decode_line(raw) for raw in open_text(pipe, _name(path))]
+    if path == STANDARD_INPUT or path.is_fifo():  # such as the shell's <(cut -f 2 test.tsv)
+        with open_content(path) if path == STANDARD_INPUT else path.open("rb") as stream:
+            lines = [decode_line(raw) for raw in open_text(stream, _name(path))]
     else:
         lines = list(read_lines(path))
     if not lines:

@@ -68,10 +68,7 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> Outcome:
         ):
             if restart:
                 initial_model(recipe, corpus.tokenizers)  # fails before the old run is removed
-            recipe = choose_precision(recipe, run, restart, console.info)
-            recipe = choose_batch_tokens(recipe, corpus, run, restart, console.info)
-            if (warning := disproportion(recipe, corpus)) is not None:
-                console.warn(warning)
+            recipe = with_measured_settings(recipe, corpus, run, console, restart)
             distributed.on_rank_zero(lambda: run.open(recipe, restart))
             with console.status("building the model, measuring the speed of this machine"):
                 training = open_training(with_max_length(recipe, corpus), corpus, run, console)
@@ -102,10 +99,7 @@ def dry_run(recipe: Recipe, console: Console) -> str:
     else:
         with run.locked():
             corpus = prepared_corpus(recipe, run, console, restart=False)
-    recipe = choose_precision(recipe, run, restart=False, info=console.info)
-    recipe = choose_batch_tokens(recipe, corpus, run, restart=False, info=console.info)
-    if (warning := disproportion(recipe, corpus)) is not None:
-        console.warn(warning)
+    recipe = with_measured_settings(recipe, corpus, run, console, restart=False)
     if run.rank:
         return ""
     console.info("making a few trial updates …")
@@ -162,6 +156,17 @@ def prepared_corpus(recipe: Recipe, run: RunDirectory, console: Console, restart
             "prepared: must be on a disk that all machines share"
         )
     return corpus
+
+
+def with_measured_settings(
+    recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory, console: Console, restart: bool
+) -> Recipe:
+    """Return the recipe with the precision and the batch size of the run; warn of a model too large for the text."""
+    recipe = choose_precision(recipe, run, restart, console.info)
+    recipe = choose_batch_tokens(recipe, corpus, run, restart, console.info)
+    if (warning := disproportion(recipe, corpus)) is not None:
+        console.warn(warning)
+    return recipe
 
 
 def disproportion(recipe: Recipe, corpus: PreparedCorpus) -> str | None:

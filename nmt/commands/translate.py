@@ -28,6 +28,9 @@ from nmt.translation.sinks import Fingerprint, is_stream, open_output, write_who
 from nmt.translation.translator import LINE_BATCH_SIZE, TranslateOptions, Translator
 from nmt.translation.verify import verify_lines
 
+_IGNORED = {"--verify": ("--reference", "--output", "--json"), "--reference": ("--n-best", "--glossary")}
+"""Options that would have no effect beside another one."""
+
 
 @dataclass(frozen=True)
 class TranslateRequest:
@@ -63,37 +66,26 @@ class TranslateRequest:
 
     def check(self) -> None:
         """Raise ConfigError for options that exclude each other, and for an output that must not be replaced."""
-        self._check_format()
-        if self.prefixes is not None and (self.verify or self.reference is not None):
+        options = {
+            "--verify": self.verify, "--reference": self.reference, "--prefixes": self.prefixes, "--json": self.as_json,
+            "--n-best": self.n_best > 1, "--alignment": self.alignment, "--glossary": self.glossary,
+            "--output": self.output,
+        }  # fmt: skip
+        given = [option for option, value in options.items() if value]
+        document = self.document
+        if document is not None and (lost := [one for one in given if one not in ("--glossary", "--output")]):
+            raise ConfigError(
+                f"{lost[0]}: the output of a file in the format {document.format} is a file of this format, which "
+                "has no place for it; leave it out, or add --format text to read the lines as they are"
+            )
+        if "--prefixes" in given and ("--verify" in given or "--reference" in given):
             raise ConfigError("--prefixes: --verify and --reference have no translations to start; leave one out")
-        ignored: list[tuple[str, str, object]] = []
-        if self.verify:
-            ignored += [("--verify", "--reference", self.reference), ("--verify", "--output", self.output)]
-            ignored += [("--verify", "--json", self.as_json)]
-        if self.reference is not None:
-            ignored += [("--reference", "--n-best", self.n_best > 1), ("--reference", "--glossary", self.glossary)]
-        for option, other, given in ignored:
-            if given:
-                raise ConfigError(f"{option}: {other} would have no effect beside it; leave one out")
+        for option, ignored in _IGNORED.items():
+            if option in given and (without_effect := [one for one in ignored if one in given]):
+                raise ConfigError(f"{option}: {without_effect[0]} would have no effect beside it; leave one out")
         if self.output is not None and not is_stream(self.output):
             inputs = (self.source, self.reference, self.prefixes, self.glossary)
             check_output(self.output, [split_member(path)[0] for path in inputs if path is not None])
-
-    def _check_format(self) -> None:
-        document = self.document
-        for option, given in (
-            ("--verify", self.verify),
-            ("--reference", self.reference is not None),
-            ("--prefixes", self.prefixes is not None),
-            ("--n-best", self.n_best > 1),
-            ("--json", self.as_json),
-            ("--alignment", self.alignment),
-        ):
-            if document is not None and given:
-                raise ConfigError(
-                    f"{option}: the output of a file in the format {document.format} is a file of this format, which "
-                    "has no place for it; leave it out, or add --format text to read the lines as they are"
-                )
 
 
 def translate(

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Discriminator, Field, PlainValidator, Tag, WithJsonSchema, model_validator
+from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema, model_validator
 
-from nmt.config.section import File, OneOrMore, Section, SettingError, number_or_auto
+from nmt.config.section import File, NumberOrAuto, OneOrMore, Section, SettingError
 
 _TOKENIZER_SYMBOL = re.compile("pad|unk|s|0x[0-9]{2}")
 _LANGUAGE_CODE = re.compile("[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
@@ -227,11 +227,6 @@ def _by_key(key: str, texts: tuple[CorpusFile, ...]) -> dict[str, CorpusFile]:
 LARGEST_PROPOSED_VOCABULARY = 32_000
 """Pieces that `vocab_size: auto` chooses at most."""
 
-NumberOrAuto = Annotated[
-    Annotated[int, Field(ge=32, le=1_000_000), Tag("number")] | Annotated[Literal["auto"], Tag("auto")],
-    Discriminator(number_or_auto),
-]
-
 
 def _is_symbol(text: str) -> str:
     plain = all(unicodedata.category(character)[0] not in "CZ" for character in text)
@@ -245,7 +240,7 @@ def _is_symbol(text: str) -> str:
 class TokenizerSettings(Section):
     """The SentencePiece model that splits text into pieces."""
 
-    vocab_size: Annotated[NumberOrAuto, Field(examples=[8000])] = "auto"
+    vocab_size: Annotated[NumberOrAuto[Annotated[int, Field(ge=32, le=1_000_000)]], Field(examples=[8000])] = "auto"
     """Number of pieces, with special symbols and bytes. auto chooses it from the amount of training text when the
     corpus is prepared: about 1,000 for 2,000 short sentence pairs, at most 32,000."""
     shared: bool = True

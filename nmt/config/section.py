@@ -2,16 +2,18 @@
 
 import unicodedata
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Discriminator,
     Field,
     GetJsonSchemaHandler,
     SerializerFunctionWrapHandler,
+    Tag,
     WrapSerializer,
     model_validator,
 )
@@ -39,9 +41,14 @@ def _file_name(path: Path) -> Path:
     return path
 
 
-def number_or_auto(value: Any) -> str:
-    """Return the tag of a value of `number | "auto"`: with this discriminator, a wrong number is one error, not two."""
-    return "auto" if value == "auto" else "number"
+Entry = TypeVar("Entry")
+NumberOrAuto = Annotated[
+    Annotated[Entry, Tag("number")] | Annotated[Literal["auto"], Tag("auto")],
+    Discriminator(
+        lambda value: "auto" if value == "auto" else "number"
+    ),  # so that a wrong number is one error, not two
+]
+"""A number, or the word auto."""
 
 
 def _as_list(value: Any) -> Any:
@@ -63,7 +70,6 @@ class _OneOrMoreSchema:
         return {"anyOf": [entries["items"], entries, {"type": "null"}]}
 
 
-Entry = TypeVar("Entry")
 OneOrMore = Annotated[
     tuple[Entry, ...],
     Field(strict=False),

@@ -2,10 +2,10 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Field, model_validator
 
 from nmt.config.schedules import Noam, Schedule
-from nmt.config.section import File, PositiveInt, Probability, Section, Text, number_or_auto
+from nmt.config.section import File, NumberOrAuto, PositiveInt, Probability, Section, Text
 
 DEFAULT_PATIENCE = 10
 """Validations without a better score after which a training ends that has a validation text, but neither `stop` nor a
@@ -32,17 +32,10 @@ class Stop(Section):
         return self
 
 
-NumberOrAuto = Annotated[
-    # ten million tokens are more than fit on any device
-    Annotated[int, Field(ge=16, le=10_000_000), Tag("number")] | Annotated[Literal["auto"], Tag("auto")],
-    Discriminator(number_or_auto),
-]
-
-
 class TrainSettings(Section):
     """Training of a model from a prepared corpus."""
 
-    batch_tokens: NumberOrAuto = 4096
+    batch_tokens: NumberOrAuto[Annotated[int, Field(ge=16, le=10_000_000)]] = 4096  # more fit on no device
     """Padded target tokens in a batch (sentences × longest, in each length group), divided among all processes. auto
     measures how many fit in the device memory when a run begins, and stays constant."""
     length_groups: Annotated[int, Field(ge=1, le=1000)] = 4

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from matplotlib.ticker import EngFormatter, PercentFormatter
 
-from nmt.config import ModelSettings, TrainSettings
+from nmt.config import ModelSettings, Recipe, TrainSettings
 from nmt.model.positions import position_encoding
 from nmt.report.plotting import COLOURS, Drawing, Matrix, heat_map, horizontal_grid, new_figure
 from nmt.text.tokenizer import PAD
@@ -25,11 +25,11 @@ _IMPOSSIBLE = -80.0
 """A logit whose probability is 0 in single precision."""
 
 
-def formula_drawings(train: TrainSettings | None = None, dim: int = 512) -> list[Drawing]:
-    """Return the figures that need no text and no model; with settings of a recipe also its own schedule."""
+def formula_drawings(recipe: Recipe | None = None) -> list[Drawing]:
+    """Return the figures that need no text and no model; with a recipe also its own schedule."""
     drawings = [positions_heat_map(), positions_curves(), noam_schedules(), other_schedules()]
-    if train is not None and train.stop.steps is not None:
-        drawings.append(schedule_of_recipe(train, dim))
+    if recipe is not None and recipe.train.stop.steps is not None:
+        drawings.append(schedule_of_recipe(recipe.train, recipe.model.dim))
     return [*drawings, smoothed_targets(), smoothed_loss()]
 
 
@@ -75,12 +75,10 @@ def positions_curves() -> Drawing:
 
 def noam_schedules() -> Drawing:
     """Draw the learning rate of the paper for several widths, factors and warm-ups."""
-    curves = {
-        f"dim {dim}, factor {factor:g}, warm-up {warmup:,}": _rates(
-            {"name": "noam", "factor": factor, "warmup": warmup}, dim
-        )
-        for dim, factor, warmup in _NOAM
-    }
+    curves = {}
+    for dim, factor, warmup in _NOAM:
+        rates = _rates({"name": "noam", "factor": factor, "warmup": warmup}, dim)
+        curves[f"dim {dim}, factor {factor:g}, warm-up {warmup:,}"] = rates
     caption = (
         "The rate rises linearly during the warm-up and then falls with the square root of the step. A wider model and "
         "a longer warm-up give a lower peak; the factor scales the whole curve."
@@ -92,23 +90,21 @@ def other_schedules() -> Drawing:
     """Draw all schedules with the same highest rate, that of Noam with the settings of the paper."""
     noam = _rates({"name": "noam", "factor": 1.0, "warmup": 4000}, 512)
     peak = float(noam.max())
-    names = {
-        "inverse_sqrt": {}, "constant": {}, "linear": {}, "cosine": {}, "wsd": {"decay": 0.3},
-    }  # fmt: skip
-    curves = {
-        name: _rates({"name": name, "rate": peak, "warmup": 4000, **changes}, 512) for name, changes in names.items()
-    }
+    curves = {"noam": noam}
+    for name in ("inverse_sqrt", "constant", "linear", "cosine", "wsd"):
+        decay = {"decay": 0.3} if name == "wsd" else {}
+        curves[name] = _rates({"name": name, "rate": peak, "warmup": 4000, **decay}, 512)
     caption = (
         "All schedules of `train.schedule` with one warm-up and one highest rate; noam and inverse_sqrt coincide then. "
         "linear, cosine and wsd end at zero at the last step, so the number of steps must be chosen beforehand."
     )
-    return _rate_drawing("schedules", f"Schedules, {_STEPS:,} steps", {"noam": noam, **curves}, caption)
+    return _rate_drawing("schedules", f"Schedules, {_STEPS:,} steps", curves, caption)
 
 
 def schedule_of_recipe(train: TrainSettings, dim: int) -> Drawing:
     """Draw the learning rate of a recipe over its steps."""
     assert train.stop.steps is not None
-    rates = np.array([learning_rate(train, dim, step) for step in range(1, train.stop.steps + 1)], dtype=np.float32)
+    rates = _rates(train.schedule.model_dump(), dim, train.stop.steps)
     caption = f"The rate of each of the {train.stop.steps:,} updates of this recipe."
     return _rate_drawing("schedule-recipe", "Learning rate of the recipe", {train.schedule.name: rates}, caption)
 
@@ -177,9 +173,9 @@ def _loss_at(chance: float, vocabulary: int, reference: int, smoothing: float) -
     return float(loss)
 
 
-def _rates(schedule: dict[str, Any], dim: int) -> Matrix:
-    settings = TrainSettings.model_validate({"schedule": schedule, "stop": {"steps": _STEPS}})
-    return np.array([learning_rate(settings, dim, step) for step in range(1, _STEPS + 1)], dtype=np.float32)
+def _rates(schedule: dict[str, Any], dim: int, steps: int = _STEPS) -> Matrix:
+    settings = TrainSettings.model_validate({"schedule": schedule, "stop": {"steps": steps}})
+    return np.array([learning_rate(settings, dim, step) for step in range(1, steps + 1)], dtype=np.float32)
 
 
 def _rate_drawing(name: str, title: str, curves: dict[str, Matrix], caption: str) -> Drawing:

@@ -18,7 +18,7 @@ FORMULAS = ["positions", "position-curves", "schedule-noam", "schedules", "label
 
 def draw_few_formulas(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw one figure only in place of all that need no input, to save time."""
-    monkeypatch.setattr("nmt.commands.figures.formula_drawings", lambda train, dim: [smoothed_targets()])
+    monkeypatch.setattr("nmt.commands.figures.formula_drawings", lambda recipe: [smoothed_targets()])
 
 
 def test_figures_of_formulas_need_no_input() -> None:

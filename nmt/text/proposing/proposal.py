@@ -16,6 +16,12 @@ _MODELS = {  # layers on each side, dim, feed_forward, heads
     SMALL: (3, 256, 1024, 4),
     BASE: (6, 512, 2048, 8),
 }
+_MODEL_REASONS = {
+    SMALL: "the size that we measured on CPUs with 2,000 to 306,000 pairs of Tatoeba; with 2,000 smaller is worse",
+    BASE: "the base model of Vaswani et al. 2017",
+}
+_RATE_OF_DIM_256 = 1.5e-3
+"""The highest rate in our recipes; it falls with the root of the width, as in the paper."""
 _BASE_TOKENS = 1_000_000
 """Target tokens from which a GPU trains the base model of the paper."""
 _PASSES, _PASSES_TOKENS, _PASSES_POWER = 20.0, 240_000, 0.4
@@ -76,13 +82,13 @@ def propose(tokens: tuple[int, int], vocabulary: int, device: str) -> Proposal:
     target = tokens[1]
     name = BASE if device == "cuda" and target >= _BASE_TOKENS else SMALL
     layers, dim, feed_forward, heads = _MODELS[name]
-    dropout = _dropout(name, target)
+    dropout, reason_of_dropout = _dropout(name, target)
     model = ModelSettings(
         encoder_layers=layers, decoder_layers=layers, dim=dim, feed_forward=feed_forward, heads=heads, dropout=dropout
     )
-    batch = _batch_tokens(name, target, device)
+    batch, reason_of_batch = _batch_tokens(name, target, device)
     steps = _round(max(100, _passes(target, device) * target / (batch * _FULL)))
-    warmup, rate = _round(min(steps / 5, 4000 if name == BASE else 400)), _rate(dim)
+    warmup, rate = _round(min(steps / 5, 4000 if name == BASE else 400)), _RATE_OF_DIM_256 * math.sqrt(256 / dim)
     every = max(10, _round(steps / _VALIDATIONS))
     passes = steps * batch * _FULL / target
     settings = {
@@ -90,9 +96,9 @@ def propose(tokens: tuple[int, int], vocabulary: int, device: str) -> Proposal:
             f"{{encoder_layers: {layers}, decoder_layers: {layers}, dim: {dim}, feed_forward: {feed_forward}, "
             f"heads: {heads}, dropout: {dropout}}}",
             f"{model.weight_count(vocabulary, vocabulary) / 1e6:.1f} million weights for {target:,} target "
-            f"tokens; {_MODEL_REASONS[name]}. {_dropout_reason(dropout)}",
+            f"tokens; {_MODEL_REASONS[name]}. {reason_of_dropout}",
         ),
-        "batch_tokens": Setting(str(batch), _batch_reason(batch, device)),
+        "batch_tokens": Setting(str(batch), reason_of_batch),
         "schedule": Setting(
             f"{{name: wsd, rate: {rate:.2g}, warmup: {warmup}, decay: 0.7, floor: 0.05}}",
             "the rate rises during the first fifth of the steps (at most 400, or 4,000 for the base model) and falls "
@@ -108,49 +114,30 @@ def propose(tokens: tuple[int, int], vocabulary: int, device: str) -> Proposal:
     return Proposal(vocabulary, tokens, model, batch, steps, settings)
 
 
-_MODEL_REASONS = {
-    SMALL: "the size that we measured on CPUs with 2,000 to 306,000 pairs of Tatoeba; with 2,000 smaller is worse",
-    BASE: "the base model of Vaswani et al. 2017",
-}
-
-
-def _dropout(name: str, tokens: int) -> float:
-    """Return the dropout: 0.3 for the least text (both papers), 0.1 as in the paper for the most."""
+def _dropout(name: str, tokens: int) -> tuple[float, str]:
+    """Return the dropout, 0.3 for the least text (both papers) and 0.1 as in the paper for the most, and the reason."""
     most, middle = (20_000_000, 4_000_000) if name == BASE else (2_500_000, 1_000_000)
-    return 0.1 if tokens >= most else 0.2 if tokens >= middle else 0.3
+    if tokens >= most:
+        return 0.1, "Dropout 0.1 as in the paper: there is enough text"
+    dropout = 0.2 if tokens >= middle else 0.3
+    return dropout, f"Dropout {dropout} against overfitting (Sennrich & Zhang 2019, Araabi & Monz 2020)"
 
 
-def _dropout_reason(dropout: float) -> str:
-    if dropout < 0.2:
-        return "Dropout 0.1 as in the paper: there is enough text"
-    return f"Dropout {dropout} against overfitting (Sennrich & Zhang 2019, Araabi & Monz 2020)"
-
-
-def _batch_tokens(name: str, tokens: int, device: str) -> int:
-    """Return small batches for little text, since they give more updates in each pass (Sennrich & Zhang 2019)."""
+def _batch_tokens(name: str, tokens: int, device: str) -> tuple[int, str]:
+    """Return the size of a batch, and the reason."""
     if name == BASE:
-        return 16_384 if tokens >= 20_000_000 else 8192
-    if tokens < 100_000:
-        return 1024
-    return 2048 if tokens < 1_000_000 else 4096 if device != "cuda" else 8192
-
-
-def _batch_reason(batch: int, device: str) -> str:
-    if batch <= 2048:
-        return "small batches give more updates in each pass over little text (Sennrich & Zhang 2019)"
+        return 16_384 if tokens >= 20_000_000 else 8192, "large batches keep the GPU busy"
+    if tokens < 1_000_000:
+        reason = "small batches give more updates in each pass over little text (Sennrich & Zhang 2019)"
+        return 1024 if tokens < 100_000 else 2048, reason
     if device == "cuda":
-        return "large batches keep the GPU busy"
-    return "more tokens make a CPU no faster (measured)"
+        return 8192, "large batches keep the GPU busy"
+    return 4096, "more tokens make a CPU no faster (measured)"
 
 
 def _passes(tokens: int, device: str) -> float:
     passes = _PASSES * (_PASSES_TOKENS / tokens) ** _PASSES_POWER * (_GPU_PASSES if device == "cuda" else 1)
     return float(min(max(passes, _FEWEST_PASSES), _MOST_PASSES))
-
-
-def _rate(dim: int) -> float:
-    """Return the highest rate: 1.5e-3 at dim 256 (our recipes), falling with the root of the width as in the paper."""
-    return 1.5e-3 * math.sqrt(256 / dim)
 
 
 def _round(number: float) -> int:
