@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -307,48 +306,40 @@ def test_second_ctrl_c_exits_immediately(recipe: Path, repository: Path) -> None
 
 
 START = """
-import os, signal, sys
+import signal, sys
 import nmt.__main__
+from tests.kill_points import kill_at_call
 
-install = signal.signal
-
-
-def report(*arguments):
-    before = install(*arguments)
-    signal.signal = install
-    os.write(1, b"x")
-    return before
-
-
-signal.signal = report
+number, calls = (int(sys.argv.pop(1)) for _ in range(2))
+kill_at_call(calls, signal.Signals(number), after=(signal, "signal"))
 nmt.__main__.main()
 """
+"""From the moment when the handler is installed, which is the first statement of the command and takes ten calls."""
 
 
-@pytest.mark.parametrize("delay", [0, 0.05, 0.4])
-def test_ctrl_c_during_the_start_prints_one_line(recipe: Path, repository: Path, delay: float) -> None:
-    """From the moment when the handler is installed, which is the first statement of the command."""
-    command = [sys.executable, "-c", START, "train", "--config", str(recipe), "--quiet"]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen([*command, "--set", "train.stop.steps=1"], cwd=repository, **pipes) as process:  # type: ignore[call-overload]
-        process.stdout.read(1)
-        time.sleep(delay)
-        process.send_signal(signal.SIGINT)
-        output, errors = process.communicate()
-    assert (output, process.returncode) in {(b"", 130), (b"", 0)}
-    assert errors == (b"error: interrupted\n" if process.returncode else b"")
+def run_interrupted_start(
+    recipe: Path, repository: Path, number: signal.Signals, calls: int
+) -> subprocess.CompletedProcess[bytes]:
+    """Run `nmt train`, which sends itself a signal after so many calls."""
+    command = [sys.executable, "-c", START, str(int(number)), str(calls), "train", "--config", str(recipe), "--quiet"]
+    return subprocess.run(command, cwd=repository, capture_output=True, check=False)
+
+
+# during the imports of the command line, of the recipe, and of torch
+@pytest.mark.parametrize("calls", [30, 30_000, 300_000, 700_000])
+def test_ctrl_c_during_the_start_prints_one_line(recipe: Path, repository: Path, calls: int) -> None:
+    done = run_interrupted_start(recipe, repository, signal.SIGINT, calls)
+    assert (done.stdout, done.stderr, done.returncode) == (b"", b"error: interrupted\n", 130)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_termination_during_the_start_leaves_nothing(recipe: Path, repository: Path, number: signal.Signals) -> None:
+@pytest.mark.parametrize("calls", [30, 300_000])
+def test_termination_during_the_start_leaves_nothing(
+    recipe: Path, repository: Path, number: signal.Signals, calls: int
+) -> None:
     before = sorted(recipe.parent.iterdir())
-    command = [sys.executable, "-c", START, "train", "--config", str(recipe)]
-    with subprocess.Popen(command, cwd=repository, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        process.stdout.read(1)
-        process.send_signal(number)
-        assert process.communicate() == (b"", b"")
-    assert process.returncode == -number
+    done = run_interrupted_start(recipe, repository, number, calls)
+    assert (done.stdout, done.stderr, done.returncode) == (b"", b"", -number)
     assert sorted(recipe.parent.iterdir()) == before
 
 

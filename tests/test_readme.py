@@ -5,6 +5,7 @@ import pkgutil
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 from pathlib import Path
 
@@ -74,6 +75,13 @@ def run(script: str, folder: Path) -> str:
     return done.stdout
 
 
+def free_port() -> int:
+    """Return a port on which no program listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 def shortened(block: str) -> str:
     """Return the commands of a block as commands that take seconds: few steps, few processes, two local machines."""
     lines = []
@@ -86,7 +94,9 @@ def shortened(block: str) -> str:
         if "mine/recipe.yaml" in line and "nmt train" in line:
             line += " --set model.dim=32 --set model.feed_forward=64 --set model.encoder_layers=1"
         if "--nnodes 2" in line:
-            line = line.replace("--nproc-per-node 2", "--nproc-per-node 1").replace("first-machine", "localhost")
+            line = line.replace("--nproc-per-node 2", "--nproc-per-node 1")
+            assert "first-machine:29400" in line
+            line = line.replace("first-machine:29400", f"localhost:{free_port()}")
             line = f"{line} & {line}; wait $!"
         lines.append(line)
     return "\n".join(lines)

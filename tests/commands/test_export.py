@@ -120,9 +120,9 @@ class TestCTranslate2:
     def test_int8_weights_are_smaller_and_recorded(
         self, saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(
-            "nmt.commands.export.ROUNDED", Tolerance(0.5, 0.0)
-        )  # quantization of random weights has large errors
+        # random weights have large errors: 0.02 a token on processors with VNNI, and 1.03 on those without, where the
+        # sum of two 8-bit products exceeds 16 bits
+        monkeypatch.setattr("nmt.commands.export.ROUNDED", Tolerance(3.0, 0.0))
         export(saved, tmp_path / "int8", "ctranslate2", "int8", None, QUIET)
         export(saved, tmp_path / "float32", "ctranslate2", "float32", None, QUIET)
         table = ctranslate2.POSITIONS * 16 * 4  # positions stay float32

@@ -10,9 +10,9 @@ import shutil
 import signal
 import subprocess
 import threading
-import time
 from contextlib import ExitStack
 from pathlib import Path
+from queue import Queue
 
 import numpy as np
 import pytest
@@ -454,17 +454,28 @@ def test_processes_started_at_once_prepare_once_and_wait(folder: Path, warm_prog
     assert [path.name for path in (folder / "run").iterdir()] == ["prepared"]
 
 
-def test_prepare_waits_for_the_process_that_holds_the_lock(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+class RecordingConsole(Console):
+    """A console that passes its messages on."""
+
+    def __init__(self) -> None:
+        super().__init__(quiet=True)
+        self.messages: Queue[str] = Queue()
+
+    def info(self, message: str) -> None:
+        self.messages.put(message)
+
+
+def test_prepare_waits_for_the_process_that_holds_the_lock(folder: Path) -> None:
     (folder / "run").mkdir()
-    lock = folder / "run" / ".prepared.lock"
+    lock, console = folder / "run" / ".prepared.lock", RecordingConsole()
     with lock.open("w") as held:
         held.write("process 1 on elsewhere")
         held.flush()
         fcntl.flock(held, fcntl.LOCK_EX)
-        waiting = threading.Thread(target=prepare, args=[recipe(folder), Console()])
+        waiting = threading.Thread(target=prepare, args=[recipe(folder), console])
         waiting.start()
-        while "waiting" not in capsys.readouterr().err:
-            time.sleep(0.01)
+        while "process 1 on elsewhere is preparing it; waiting" not in console.messages.get():
+            pass
         assert waiting.is_alive()
         assert not (folder / "run" / "prepared").exists()
     waiting.join()

@@ -77,7 +77,7 @@ def test_log_prob_excludes_the_repetition_penalty(beam: int) -> None:
         ((forced,),) = force_all(runner, [(ids, own.tokens)], 100)
         assert own.tokens == lowered.tokens
         assert own.normalized == lowered.normalized
-        assert own.log_prob == pytest.approx(sum(forced.token_log_probs), abs=1e-5)
+        assert own.log_prob == pytest.approx(sum(forced.token_log_probs), abs=1e-4)
         assert own.log_prob >= lowered.log_prob - 1e-4
         differing += own.log_prob > lowered.log_prob + 1e-3
     assert differing, "no hypothesis repeats a token"

@@ -124,12 +124,12 @@ def test_folders_named_like_a_staging_folder_are_kept(tmp_path: Path) -> None:
 
 def test_leftovers_of_a_killed_process_are_removed(tmp_path: Path, warm_python: str) -> None:
     script = (
-        "import os, sys, time; from pathlib import Path; from nmt.system.files import staged_directory\n"
+        "import os, sys; from pathlib import Path; from nmt.system.files import staged_directory\n"
         "with staged_directory(Path(sys.argv[1])) as staging:\n"
-        "    (staging / 'half').write_text('x'); print(os.getpid(), flush=True); time.sleep(60)\n"
+        "    (staging / 'half').write_text('x'); print(os.getpid(), flush=True); sys.stdin.read()\n"
     )
     command = [warm_python, "-c", script, str(tmp_path / "corpus")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         writer = int(process.stdout.readline())
         # the other process is alive: its files are kept

@@ -12,9 +12,14 @@ def _own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def random_numbers_of_eager_code() -> Iterator[None]:
-    """Compiled code draws the random numbers of eager code, also with the dropout of plain torch."""
+def fresh_compilation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Compiled code is not taken from a cache, and draws the random numbers of eager code.
+
+    torch keeps compiled code in the folder for temporary files, and finds it again by its graph, whatever the processor
+    for which it was compiled: on another one, its results are NaN.
+    """
     from torch._inductor import config
 
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "compiled"))
     with config.patch(fallback_random=True):
         yield

@@ -38,7 +38,7 @@ def batch(seed: int) -> tuple[list[torch.Tensor], list[torch.Tensor | None], lis
     return sources, masks, targets
 
 
-@pytest.mark.usefixtures("random_numbers_of_eager_code")
+@pytest.mark.usefixtures("fresh_compilation")
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="compiling for a CPU needs g++")
 @pytest.mark.filterwarnings(

@@ -79,9 +79,11 @@ import os, socket, sys
 import nmt.cli
 
 _, count, patch, *arguments = sys.argv
-with socket.socket() as probe:
-    probe.bind(("127.0.0.1", 0))
-    port = probe.getsockname()[1]
+# kept open: the first rank may listen on this port, and the system gives it to no other program
+reserved = socket.socket()
+reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+reserved.bind(("127.0.0.1", 0))
+port = reserved.getsockname()[1]
 os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count}
 sys.argv[1:] = arguments
 ranks = []

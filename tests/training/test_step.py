@@ -137,7 +137,7 @@ def test_update_sets_training_mode_and_reduces_the_loss() -> None:
     assert updater.recipe.train.stop == Stop()
 
 
-@pytest.mark.usefixtures("random_numbers_of_eager_code")
+@pytest.mark.usefixtures("fresh_compilation")
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="compiling for a CPU needs g++")
 @pytest.mark.filterwarnings(
