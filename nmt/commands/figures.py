@@ -60,8 +60,8 @@ def figures(output: Path, recipe: Path | None, model: Path | None, text: str | N
     console.info(f"wrote {len(drawings)} figures, as PNG and SVG, to {output}")
     for names, reason in inputs.left_out.items():
         console.info(f"left out: {names}: {reason}")
-    if fonts.warning is not None:
-        console.warn(fonts.warning)
+    if (warning := fonts.warning()) is not None:
+        console.warn(warning)
 
 
 def read_inputs(recipe_file: Path | None, model: Path | None, text: str | None) -> Inputs:

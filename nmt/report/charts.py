@@ -6,7 +6,7 @@ imported; the page contains the script from its package. plotly.js reads text as
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.util import find_spec
@@ -59,14 +59,12 @@ def chart_script() -> str:
     """Return the chart library's script. Raises ConfigError if the extra `report` is not installed."""
     found = find_spec("plotly")
     folders = [] if found is None else found.submodule_search_locations or []
-    script = next(
-        (path for path in (Path(one, "package_data/plotly.min.js") for one in folders) if path.exists()), None
-    )
-    if script is None:
+    scripts = [path for path in (Path(one, "package_data/plotly.min.js") for one in folders) if path.exists()]
+    if not scripts:
         raise ConfigError(
             "plotly, which draws the charts, is not installed; run pip install '.[report]' in the checkout"
         )
-    return script.read_text(encoding="utf-8")
+    return scripts[0].read_text(encoding="utf-8")
 
 
 def line_chart(
@@ -195,6 +193,12 @@ def short(value: float) -> str:
     ('0.001234', '18,726')
     """
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def sentence(parts: Iterable[str]) -> str:
+    """Return parts of a summary as one sentence; "" for none."""
+    text = "; ".join(parts)
+    return text and f"{text[0].upper()}{text[1:]}."
 
 
 def _finite(value: Number | None) -> Number | None:

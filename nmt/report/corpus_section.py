@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from nmt.errors import DataError, NMTError
 from nmt.report.audit_tables import filter_tables
-from nmt.report.charts import Chart, Series, bar_chart, histogram, line_chart, short
+from nmt.report.charts import Chart, Series, bar_chart, histogram, line_chart, sentence, short
 from nmt.report.page import Section, chart_places, definitions, paragraphs, table
 from nmt.report.run_records import RunRecords
 from nmt.text.auditing.audit import Audit
@@ -23,6 +23,8 @@ PAIRS_MEASURED = 200_000
 """Sentence pairs whose lengths and pieces are counted; a larger corpus is sampled, always in the same way."""
 SENTENCES_READ = 5_000
 """Sentences of each side whose words are counted."""
+_Values = Sequence[tuple[str, npt.NDArray[np.float64] | npt.NDArray[np.int64]]]
+"""Named series."""
 _RARE = 10
 """A piece that occurs less often is hardly trained."""
 
@@ -57,7 +59,7 @@ class _Side:
     """(V,) occurrences of each piece in the sample, most frequent first."""
 
 
-def _measure(corpus: PreparedCorpus, directory: Path) -> tuple[_Side, _Side]:
+def _measure(corpus: PreparedCorpus, directory: Path) -> list[_Side]:
     """Count lengths and pieces in a sample. Raises DataError for a damaged corpus."""
     split, languages = corpus.train, corpus.manifest.settings.get("languages", {})
     total = len(split)
@@ -65,19 +67,17 @@ def _measure(corpus: PreparedCorpus, directory: Path) -> tuple[_Side, _Side]:
     if total > PAIRS_MEASURED:
         sample = np.sort(np.random.default_rng(0).choice(total, PAIRS_MEASURED, replace=False))
 
-    def measure(side: str, store: TokenStore, tokenizer: Tokenizer) -> _Side:
+    sides = []
+    for side in ("source", "target"):
+        tokenizer: Tokenizer = getattr(corpus.tokenizers, side)
         codes = languages.get(side, "")
         code = ", ".join(codes) if isinstance(codes, list) else str(codes)
-        sentences = _gather(store, sample, len(tokenizer), directory)
-        unspaced = target_language(code).unspaced
+        sentences = _gather(getattr(split, side), sample, len(tokenizer), directory)
+        unit = "character" if target_language(code).unspaced else "word"
         counts = np.sort(np.bincount(sentences.ids, minlength=len(tokenizer)))[::-1]
         ratios = _pieces_per_word(sentences, tokenizer)
-        return _Side(f"{side} ({code})", "character" if unspaced else "word", sentences.lengths, ratios, counts)
-
-    return (
-        measure("source", split.source, corpus.tokenizers.source),
-        measure("target", split.target, corpus.tokenizers.target),
-    )
+        sides.append(_Side(f"{side} ({code})", unit, sentences.lengths, ratios, counts))
+    return sides
 
 
 def _gather(store: TokenStore, sample: npt.NDArray[np.int64], vocabulary: int, directory: Path) -> Sentences:
@@ -124,19 +124,20 @@ def _html(manifest: Manifest, sides: Sequence[_Side], charts: dict[str, Chart], 
 
 def _vocabulary(manifest: Manifest, sides: Sequence[_Side]) -> str:
     """Return a table of how the pieces fit the text."""
-    rows: list[tuple[object, ...]] = []
-    counts = (manifest.train.source, manifest.train.target)
-    rows.append(("pieces in the vocabulary", *(len(side.counts) for side in sides)))
-    rows.append(("pieces that occur", *(int((side.counts > 0).sum()) for side in sides)))
-    rows.append((f"pieces that occur {_RARE} times or more", *(int((side.counts >= _RARE).sum()) for side in sides)))
-    rows.append(("characters without a piece", *(f"{one.missing_share:.3%}" for one in counts)))
-    if len(manifest.train.sides) > 1:
-        for number, own in enumerate(manifest.train.sides):
-            rows.append((f"… in data.train.{number}", *(f"{one.missing_share:.3%}" for one in own)))
-    rows.append(("characters a piece", *(f"{one.characters / max(1, one.tokens):.2f}" for one in counts)))
+    counts, texts = (manifest.train.source, manifest.train.target), manifest.train.sides
     means = (side.pieces_per_unit.mean() if len(side.pieces_per_unit) else 0.0 for side in sides)
-    values = [f"{mean:.2f} a {side.unit}" for mean, side in zip(means, sides, strict=True)]
-    rows.append(("pieces", *values))
+    rows: list[tuple[object, ...]] = [
+        ("pieces in the vocabulary", *(len(side.counts) for side in sides)),
+        ("pieces that occur", *(int((side.counts > 0).sum()) for side in sides)),
+        (f"pieces that occur {_RARE} times or more", *(int((side.counts >= _RARE).sum()) for side in sides)),
+        ("characters without a piece", *(f"{one.missing_share:.3%}" for one in counts)),
+        *(
+            (f"… in data.train.{number}", *(f"{one.missing_share:.3%}" for one in own))
+            for number, own in enumerate(texts if len(texts) > 1 else ())
+        ),
+        ("characters a piece", *(f"{one.characters / max(1, one.tokens):.2f}" for one in counts)),
+        ("pieces", *(f"{mean:.2f} a {side.unit}" for mean, side in zip(means, sides, strict=True))),
+    ]
     return table(("", *(side.name for side in sides)), rows)
 
 
@@ -147,31 +148,26 @@ def _charts(manifest: Manifest, sides: Sequence[_Side]) -> dict[str, Chart]:
         most = max(dropped, key=lambda rule: dropped[rule])
         summary = f"{sum(dropped.values()):,} of {manifest.train.read:,}; most by the rule {most} ({dropped[most]:,})."
         charts["dropped"] = bar_chart("Training pairs dropped", summary, ("rule", "pairs"), [("", dropped)])
-    lengths = [(side.name, side.lengths) for side in sides]
-    charts["lengths"] = histogram(
-        "Sentence length", _quantiles(lengths, "pieces"), ("pieces in a sentence", "% of sentences"), lengths
-    )
-    ratio = sides[1].lengths / np.maximum(sides[0].lengths, 1)
-    charts["ratio"] = histogram(
-        "Length ratio", _quantiles([("target/source", ratio)], ""), ("target pieces / source pieces", "% of pairs"),
-        [("target/source", ratio)],
-    )  # fmt: skip
-    ratios = [(f"{side.name}, a {side.unit}", side.pieces_per_unit) for side in sides]
-    charts["pieces"] = histogram(
-        "Pieces for each word", _quantiles(ratios, "pieces"), ("pieces", "% of sentences"), ratios
-    )
+    lengths: _Values = [(side.name, side.lengths) for side in sides]
+    axes = ("pieces in a sentence", "% of sentences")
+    charts["lengths"] = histogram("Sentence length", _quantiles(lengths, "pieces"), axes, lengths)
+    ratio: _Values = [("target/source", sides[1].lengths / np.maximum(sides[0].lengths, 1))]
+    axes = ("target pieces / source pieces", "% of pairs")
+    charts["ratio"] = histogram("Length ratio", _quantiles(ratio, ""), axes, ratio)
+    pieces: _Values = [(f"{side.name}, a {side.unit}", side.pieces_per_unit) for side in sides]
+    axes = ("pieces", "% of sentences")
+    charts["pieces"] = histogram("Pieces for each word", _quantiles(pieces, "pieces"), axes, pieces)
     charts["coverage"] = _coverage(sides)
     return charts
 
 
-def _quantiles(series: Sequence[tuple[str, npt.NDArray[np.float64] | npt.NDArray[np.int64]]], unit: str) -> str:
+def _quantiles(series: _Values, unit: str) -> str:
     parts = []
     for name, values in series:
         if len(values):
             median, high, top = (short(float(value)) for value in np.quantile(values, [0.5, 0.99, 1]))
             parts.append(f"{name}: median {median}, 99 % at most {high}, largest {top} {unit}".rstrip())
-    text = "; ".join(parts)
-    return f"{text[:1].upper()}{text[1:]}."
+    return sentence(parts)
 
 
 def _coverage(sides: Sequence[_Side]) -> Chart:
@@ -183,6 +179,4 @@ def _coverage(sides: Sequence[_Side]) -> Chart:
         lines.append(Series(side.name, list(range(1, len(used) + 1)), share.tolist()))
         enough = int(np.searchsorted(share, 95)) + 1
         parts.append(f"{side.name}: the {enough:,} most frequent pieces are 95 % of the text")
-    text = "; ".join(parts)
-    summary = f"{text[:1].upper()}{text[1:]}."
-    return line_chart("Vocabulary coverage", summary, ("most frequent pieces", "% of tokens"), lines)
+    return line_chart("Vocabulary coverage", sentence(parts), ("most frequent pieces", "% of tokens"), lines)

@@ -45,25 +45,12 @@ class LabelFonts:
         written = (f"U+{ord(character):04X}" if character in self.missing else character for character in text)
         return "".join(written).replace("$", r"\$")
 
-    @property
-    def warning(self) -> str | None:
-        """What is missing and what to install, None if nothing is."""
+    def warning(self, consequence: str = ", which are written as U+XXXX") -> str | None:
+        """Return what is missing, what follows from that and what to install; None if nothing is missing."""
         if not self.missing:
             return None
-        return f"{self._lack}, which are written as U+XXXX; {_INSTALL}"
-
-    @property
-    def page_warning(self) -> str | None:
-        """What the page has no font for and what to do, None if nothing is missing."""
-        if not self.missing:
-            return None
-        return f"{self._lack}: only browsers with a font of their own show them; {_INSTALL}"
-
-    @property
-    def _lack(self) -> str:
-        shown = " ".join(sorted(self.missing)[:8])
-        more = " …" if len(self.missing) > 8 else ""
-        return f"no font on this machine has {len(self.missing):,} of the characters ({shown}{more})"
+        shown = " ".join(sorted(self.missing)[:8]) + (" …" if len(self.missing) > 8 else "")
+        return f"no font on this machine has {len(self.missing):,} of the characters ({shown}){consequence}; {_INSTALL}"
 
 
 def fonts_for(texts: Iterable[str]) -> LabelFonts:

@@ -160,7 +160,8 @@ def _font_for(text: str, warn: Callable[[str], None] | None) -> str:
     check_matplotlib()
     from nmt.report.fonts import embedded_font, fonts_for  # matplotlib is slow to import
 
-    if warn is not None and (message := fonts_for([beyond_latin]).page_warning) is not None:
+    message = fonts_for([beyond_latin]).warning(": only browsers with a font of their own show them")
+    if warn is not None and message is not None:
         warn(message)
     return embedded_font(beyond_latin)
 

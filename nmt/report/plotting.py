@@ -23,11 +23,8 @@ from nmt.report.fonts import LabelFonts
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 """The palette of Okabe & Ito (2008), which people with any colour vision can distinguish."""
-MAP = "cividis"
-"""A colour map with equal steps of lightness for any colour vision; it also prints well in grey."""
-WIDTH = 8.0
+_WIDTH = 8.0
 """Inches. Text is chosen to be readable where a figure is 800 pixels wide."""
-_DPI = 150
 
 Matrix = npt.NDArray[np.float32]
 
@@ -65,8 +62,8 @@ def drawing_style(fonts: LabelFonts | None = None) -> Iterator[None]:
         "legend.fontsize": 9,
         "figure.constrained_layout.use": True,
         "figure.facecolor": "white",
-        "savefig.dpi": _DPI,
-        "image.cmap": MAP,
+        "savefig.dpi": 150,
+        "image.cmap": "cividis",  # equal steps of lightness for any colour vision; it also prints well in grey
         "svg.fonttype": "path",  # a viewer needs no font, and shows Chinese characters without one
         "svg.hashsalt": "nmt",  # the same figure is the same file
     }
@@ -81,9 +78,9 @@ def drawing_style(fonts: LabelFonts | None = None) -> Iterator[None]:
         log.setLevel(level)
 
 
-def new_figure(height: float = 4.2, width: float = WIDTH) -> Figure:
-    """Return an empty figure of a size in inches."""
-    return Figure(figsize=(width, height), layout="constrained")
+def new_figure(height: float = 4.2) -> Figure:
+    """Return an empty figure of a height in inches."""
+    return Figure(figsize=(_WIDTH, height), layout="constrained")
 
 
 def write_drawing(drawing: Drawing, directory: Path) -> None:
@@ -93,16 +90,15 @@ def write_drawing(drawing: Drawing, directory: Path) -> None:
     drawing.figure.set_layout_engine("none")  # keeps the layout, which takes most of the time
     with Image.open(pixels) as image:
         # 256 colours suffice for lines, text and one colour map, in a third of the bytes
-        image.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(
-            directory / f"{drawing.name}.png", optimize=True
-        )
+        palette = image.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+        palette.save(directory / f"{drawing.name}.png", optimize=True)
     metadata = {"Date": None, "Title": drawing.title, "Description": drawing.caption}
     drawing.figure.savefig(directory / f"{drawing.name}.svg", metadata=metadata)
 
 
-def heat_map(axes: Axes, values: Matrix, rows: Sequence[str], columns: Sequence[str], largest: float = 1.0) -> Any:
-    """Draw values from 0 to `largest` as cells with a label for each row and column; returns the image for a legend."""
-    image = axes.imshow(values, vmin=0.0, vmax=largest, aspect="auto", interpolation="nearest")
+def heat_map(axes: Axes, values: Matrix, rows: Sequence[str], columns: Sequence[str]) -> Any:
+    """Draw values from 0 to 1 as cells with a label for each row and column; returns the image for a legend."""
+    image = axes.imshow(values, vmin=0.0, vmax=1.0, aspect="auto", interpolation="nearest")
     axes.set_xticks(range(len(columns)), columns, rotation=90)
     axes.set_yticks(range(len(rows)), rows)
     axes.tick_params(length=0)
