@@ -4,36 +4,26 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import partial
-from itertools import accumulate
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from nmt.config import Recipe
 from nmt.errors import ConfigError, DataError, NMTError
-from nmt.system.console import Console, counted
+from nmt.system.console import Console
 from nmt.system.files import lock_file, real_path, remove_leftovers, staged_directory
 from nmt.system.ownership import PREPARED, check_directory, check_file, check_output
-from nmt.text.auditing.audit import Audit, corpus_findings, make_audit
+from nmt.text.auditing.audit import Audit
 from nmt.text.auditing.audit_report import count_rows
-from nmt.text.auditing.estimated_lengths import estimated_removals
-from nmt.text.auditing.rejected_pairs import rejected_pairs, repeated_pairs, write_rejected
-from nmt.text.filters import RULES, HeldOutText, Rejected
+from nmt.text.auditing.rejected_pairs import rejected_pairs, write_rejected
+from nmt.text.auditing.text_audit import audit_text
+from nmt.text.filters import RULES
 from nmt.text.manifest import Manifest
 from nmt.text.prepared import PreparedCorpus
-from nmt.text.preparing.chunks import KeptChunk
 from nmt.text.preparing.coverage import coverage_rows, misfits
 from nmt.text.preparing.language_check import check_languages
 from nmt.text.preparing.overlap import Overlap
-from nmt.text.preparing.preparation import (
-    count_overlaps,
-    find_overlaps,
-    pairs_of,
-    training_text,
-    validation_text,
-    write_corpus,
-)
+from nmt.text.preparing.preparation import count_overlaps, write_corpus
 from nmt.text.preparing.preparation import prepare_shard as write_shard
 from nmt.text.preparing.provenance import (
     check_readable,
@@ -43,7 +33,7 @@ from nmt.text.preparing.provenance import (
     why_changed,
     why_stale,
 )
-from nmt.text.preparing.stages import Shard, filter_chunks, find_repetitions, summary
+from nmt.text.preparing.stages import Shard
 from nmt.text.preparing.tokenizer_training import initial_tokenizers
 from nmt.text.preparing.work_directory import open_work_directory, remove_work_directory, work_directory, work_path
 from nmt.text.readers import shortened
@@ -51,7 +41,6 @@ from nmt.text.tokenizer import Tokenizers
 
 _WIDE_COLUMNS, _COLUMNS = 2, 4
 """Corpora in a table of 80 characters: with the meanings of the rules, and with their names only."""
-_ESTIMATED = "it counts tokens, and a dry run makes no tokenizer; by their characters, it removes about {}"
 
 
 def check_options(config: Path, force: bool, shard: str | None, dry: bool, rejected: Path | None) -> None:
@@ -158,39 +147,13 @@ def dry_run(recipe: Recipe, console: Console, rejected: Path | None = None) -> A
     _check_rejected(recipe, rejected)
     _check_texts(recipe)
     with TemporaryDirectory() as folder:
-        audit, removed = _audit_text(recipe, Path(folder), console)
+        audit, removed = audit_text(recipe, Path(folder), console)
         _show_examples(audit, console)
         show_audit(audit, console)
         _warn_of_overlaps(audit.overlaps, console)
         if rejected is not None:
             console.info(f"{rejected}: {write_rejected(rejected, removed):,} pairs")
     return audit
-
-
-def _audit_text(recipe: Recipe, work: Path, console: Console) -> tuple[Audit, Iterator[Rejected]]:
-    """Return the audit of the texts of a recipe without the rules on tokens, and the removed training pairs.
-
-    `work` is an empty directory for temporary files. Raises DataError for text that cannot be read.
-    """
-    valid_pairs, test_pairs = pairs_of(recipe, recipe.data.valid), pairs_of(recipe, recipe.data.test)
-    text = training_text(recipe, work, valid_pairs, test_pairs, console)
-    found = corpus_findings(recipe, (HeldOutText("validation", valid_pairs), HeldOutText("test", test_pairs)))
-    filtered = summary(text, filter_chunks(text))
-    repeated = find_repetitions(text, filtered)
-    for number, start in enumerate(accumulate(filtered.kept[:-1], initial=0)):
-        chunk = KeptChunk(text.folder, number)
-        for rejected in repeated_pairs(chunk, start, repeated):
-            filtered.counts[chunk.record.corpus].add(rejected)
-    counts, overlaps = filtered.counts, find_overlaps(filtered, valid_pairs, test_pairs, "training")
-    if recipe.data.valid:
-        valid_text = validation_text(recipe, work, test_pairs, console)
-        valid_filtered = summary(valid_text, filter_chunks(valid_text))
-        counts = [*counts, *valid_filtered.counts]
-        overlaps += find_overlaps(valid_filtered, [], test_pairs, "validation")
-    audit = make_audit(recipe, counts, found, overlaps, text.rules)
-    estimated = estimated_removals(text, filtered, repeated)
-    without = {rule: _ESTIMATED.format(counted(count, "pair")) for rule, count in estimated.items()}
-    return replace(audit, not_applied=audit.not_applied | without), rejected_pairs(text.folder, repeated)
 
 
 def _check_texts(recipe: Recipe) -> None:

@@ -2,7 +2,7 @@
 
 import csv
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 
@@ -25,21 +25,15 @@ def read_tsv(path: Path, columns: Columns, languages: LanguagePair | None) -> It
 
 def read_csv(path: Path, columns: Columns, languages: LanguagePair | None) -> Iterator[Row]:
     """Yield the pairs of a file with cells separated by commas, semicolons or tabs; quoted cells may have them too."""
-    lines = (f"{line}\n" for line in read_lines(path))
-    sample = list(islice(lines, _SAMPLE))
-    cells = _csv_records(path, chain(sample, lines), _delimiter(sample))
-    for line, source, target in _pairs(path, cells, columns, languages):
+    for line, source, target in _pairs(path, _csv_records(path), columns, languages):
         yield line, one_line(source), one_line(target)
 
 
 def first_records(path: Path, is_csv: bool) -> list[list[str]]:
     """Return the cells of the first lines; those of the first one may name the columns."""
-    lines = (f"{line}\n" for line in read_lines(path))
-    sample = list(islice(lines, _SAMPLE))
-    records = (line.split("\t") for line in sample)
-    if is_csv:
-        records = (cells for _, cells in islice(_csv_records(path, chain(sample, lines), _delimiter(sample)), _SAMPLE))
-    return [list(map(str.strip, cells)) for cells in records]
+    of_csv = (cells for _, cells in _csv_records(path))
+    records = of_csv if is_csv else (line.split("\t") for line in read_lines(path))
+    return [list(map(str.strip, cells)) for cells in islice(records, _SAMPLE)]
 
 
 def _pairs(
@@ -95,9 +89,12 @@ def _position(place: str, names: Sequence[str], name: str) -> int:
     return names.index(name)
 
 
-def _csv_records(path: Path, lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, list[str]]]:
+def _csv_records(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Yield the records with the line at which each begins. Raises DataError for invalid quoting."""
-    records = csv.reader(lines, delimiter=delimiter, strict=True)
+    lines = (f"{line}\n" for line in read_lines(path))
+    sample = list(islice(lines, _SAMPLE))
+    delimiter = _delimiter(sample)
+    records = csv.reader(chain(sample, lines), delimiter=delimiter, strict=True)
     begin = 1
     try:
         for cells in records:

@@ -6,7 +6,7 @@ import re
 import sys
 import zlib
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from nmt.errors import DataError
 
@@ -20,51 +20,18 @@ _GZIP_CONTAINER = 31  # zlib's `wbits` for a gzip header and trailer
 _XZ_RAM = 1 << 28  # bytes; `xz -9` needs 65 MiB
 
 
-class _Decompressor(Protocol):
-    """One member of compressed data, as `bz2`, `lzma` and `zstd` have it."""
-
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def needs_input(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes: ...
-    def decompress(self, data: bytes, max_length: int) -> bytes: ...
-
-
-class _GzipDecompressor:
-    """The decompressor of zlib with the same interface."""
-
-    def __init__(self) -> None:
-        self._member = zlib.decompressobj(_GZIP_CONTAINER)
-
-    @property
-    def eof(self) -> bool:
-        return self._member.eof
-
-    @property
-    def needs_input(self) -> bool:
-        return not self._member.eof and not self._member.unconsumed_tail
-
-    @property
-    def unused_data(self) -> bytes:
-        return self._member.unused_data
-
-    def decompress(self, data: bytes, max_length: int) -> bytes:
-        return self._member.decompress(self._member.unconsumed_tail + data, max_length)
-
-
 class Compression(NamedTuple):
     """A compressed format."""
 
     name: str
     suffix: str
     signature: re.Pattern[bytes]
-    decompressor: Callable[[], _Decompressor]
+    decompressor: Callable[[], Any]
+    """Makes a decompressor of one member, with `decompress(data, max_length)`, `eof` and `unused_data`."""
 
 
 _COMPRESSIONS = (
-    Compression("gzip", ".gz", re.compile(rb"\x1f\x8b"), _GzipDecompressor),
+    Compression("gzip", ".gz", re.compile(rb"\x1f\x8b"), lambda: zlib.decompressobj(_GZIP_CONTAINER)),
     Compression("bzip2", ".bz2", re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)"), bz2.BZ2Decompressor),
     Compression("xz", ".xz", re.compile(rb"\xfd7zXZ\0"), lambda: lzma.LZMADecompressor(memlimit=_XZ_RAM)),
     Compression("zstd", ".zst", re.compile(rb"\x28\xb5\x2f\xfd"), zstd.ZstdDecompressor),
@@ -89,7 +56,7 @@ def unpacked(chunks: Iterator[bytes], compression: Compression, name: str) -> It
     member = compression.decompressor()
     for packed in chunks:
         data = packed
-        while data or not member.needs_input:
+        while data or not getattr(member, "needs_input", True):  # zlib has none, and returns input in its place
             if member.eof:
                 data = data.lstrip(b"\0")  # padding, as on tapes
                 if not data:
@@ -101,7 +68,7 @@ def unpacked(chunks: Iterator[bytes], compression: Compression, name: str) -> It
                 raise _damaged(name, compression, str(error)) from None
             if content:
                 yield content
-            data = member.unused_data if member.eof else b""
+            data = member.unused_data if member.eof else getattr(member, "unconsumed_tail", b"")
     if not member.eof:
         raise _damaged(name, compression, "it ends too early")
 
