@@ -26,6 +26,11 @@ from nmt.translation.translator import LINE_BATCH_SIZE, TranslateOptions, Transl
 
 LINE_BATCH_BYTES = 1 << 20  # a line batch also ends after so many bytes: lines may be long
 _CHUNK_BYTES = 1 << 16
+_PLACES_SHOWN = 10
+
+DIFFERING = "differs from its source in URLs, placeholders, tags, terms or numbers"
+IMPROBABLE = f"has terms or placeholders that lower its log-probability by more than {IMPROBABLE_COST:g}"
+"""Problems of a translation, in warnings."""
 
 
 class ParallelLines(NamedTuple):
@@ -113,14 +118,12 @@ class LineInput:
             if self.parallel is not None and len(parallel) < len(lines):
                 raise self.parallel.wrong_length("more")
             # of gzip data, fewer bytes are read
-            size, start, end = sum(map(len, lines)) + len(lines), end, self._bytes_read() if is_file else 0
+            size, start = sum(map(len, lines)) + len(lines), end
+            end = os.lseek(self.stream.fileno(), 0, os.SEEK_CUR) if is_file else 0
             yield LineBatch(first, lines, parallel, max(start, end - size), end)
             first += len(lines)
         if self.parallel is not None and first <= len(self.parallel.texts):
             raise self.parallel.wrong_length(f"{first - 1:,}")
-
-    def _bytes_read(self) -> int:
-        return os.lseek(self.stream.fileno(), 0, os.SEEK_CUR)
 
 
 @contextmanager
@@ -269,10 +272,13 @@ def translate_stream(
     started, before = time.monotonic(), output.lines
     process = partial(translate_batch, translator, options, as_json)
     remarks = process_lines("translating", source, output, process, console)
+    since = f"after line {before:,}, where this process continued, " if before else ""
     if remarks.differing:
-        console.warn(_content_warning(remarks.differing, before))
+        warning = translations_with(DIFFERING, "line", [f"{number:,}" for number in remarks.differing])
+        console.warn(f"{since}{warning}; --json lists them for each line as missing and surplus")
     if remarks.improbable:
-        console.warn(_cost_warning(remarks.improbable, before))
+        warning = translations_with(IMPROBABLE, "line", [f"{line:,} ({cost:.1f})" for line, cost in remarks.improbable])
+        console.warn(f"{since}{warning}; check their place and form; --json has constraint_cost for each line")
     if not source.is_terminal:  # else most of the time was spent on typing
         console.info(f"translated {counted(output.lines - before, 'line')} in {time.monotonic() - started:.1f} s")
 
@@ -293,24 +299,7 @@ def translate_batch(
     return BatchResult("".join(f"{row}\n" for row in rows), remarks)
 
 
-def _content_warning(numbers: Sequence[int], before: int) -> str:
-    """Return the number of lines that differ in content, a few line numbers, and where the rest is found."""
-    lines = "1 line differs from its" if len(numbers) == 1 else f"{len(numbers):,} lines differ from their"
-    places = f" ({', '.join(f'{number:,}' for number in numbers)})" if len(numbers) <= 10 else ""
-    return (
-        f"{_since(before)}{lines} source in URLs, placeholders, tags, terms or numbers{places}; --json lists them for "
-        "each line as missing and surplus"
-    )
-
-
-def _cost_warning(lines: Sequence[tuple[int, float]], before: int) -> str:
-    """Return the number of lines whose required phrases are improbable, and a few line numbers with the cost."""
-    places = f": line {', '.join(f'{number:,} ({cost:.1f})' for number, cost in lines)}" if len(lines) <= 10 else ""
-    return (
-        f"{_since(before)}required terms or placeholders lower the log-probability of {counted(len(lines), 'line')} by "
-        f"more than {IMPROBABLE_COST:g}{places}; check their place and form; --json has constraint_cost for each line"
-    )
-
-
-def _since(before: int) -> str:
-    return f"after line {before:,}, where this process continued, " if before else ""
+def translations_with(problem: str, noun: str, places: Sequence[str]) -> str:
+    """Return the part of a warning with the number of translations that have a problem, and where a few of them are."""
+    shown = ", ".join(places[:_PLACES_SHOWN]) + (", …" if len(places) > _PLACES_SHOWN else "")
+    return f"{counted(len(places), noun)} whose translation {problem}: {shown}"

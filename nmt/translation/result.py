@@ -58,21 +58,15 @@ class Translation:
         "constraint_cost", and "improbable": whether it is above `IMPROBABLE_COST`.
         """
         alternatives = [{"text": other.text, "log_prob": round(other.log_prob, 4)} for other in self.alternatives]
-        content = {
-            "source": self.source,
-            "text": self.text,
-            "log_prob": round(self.log_prob, 4),
-            "alternatives": alternatives,
-            **(self.diff._asdict() if any(self.diff) else {}),
-            **self._cost_as_json(),
-            **({} if self.alignment is None else {"alignment": self.alignment}),
-        }
+        content: dict[str, Any] = {"source": self.source, "text": self.text, "log_prob": round(self.log_prob, 4)}
+        content["alternatives"] = alternatives
+        if any(self.diff):
+            content |= self.diff._asdict()
+        if self.constraint_cost is not None:
+            content |= {"constraint_cost": round(self.constraint_cost, 4), "improbable": self.is_improbable}
+        if self.alignment is not None:
+            content["alignment"] = self.alignment
         return plain_json(content)
-
-    def _cost_as_json(self) -> dict[str, Any]:
-        if self.constraint_cost is None:
-            return {}
-        return {"constraint_cost": round(self.constraint_cost, 4), "improbable": self.is_improbable}
 
     def as_text(self) -> str:
         """Return the text, followed by a tab and the alignment, as in `0-0 1-2`, if requested."""

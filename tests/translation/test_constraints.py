@@ -201,7 +201,8 @@ def test_improbable_constraints_are_marked_with_their_lines(capsys: pytest.Captu
     marked = [f"{number} ({cost:.1f})" for number, cost in enumerate(costs, 1) if cost > IMPROBABLE_COST]
     noun = "line" if len(marked) == 1 else "lines"
     warning = " ".join(capsys.readouterr().err.split())
-    assert f"log-probability of {len(marked)} {noun} by more than 10: line {', '.join(marked)}; check" in warning
+    problem = "has terms or placeholders that lower its log-probability by more than 10"
+    assert f"{len(marked)} {noun} whose translation {problem}: {', '.join(marked)}; check" in warning
 
 
 class UnconstrainedEngine:
@@ -228,20 +229,20 @@ def test_translate_stream_warns_of_lines_with_missing_content(
     found = [json.loads(line) for line in output.getvalue().splitlines()]
     assert ["missing" in one for one in found] == [False, True, False, True]
     assert (found[1]["missing"], found[1]["surplus"]) == (["{0}"], [])
-    assert "2 lines differ from their source in URLs" in (warning := capsys.readouterr().err)
-    assert "terms or numbers (2, 4); --json lists them" in warning
+    assert "2 lines whose translation differs from its source in URLs" in (warning := capsys.readouterr().err)
+    assert "terms or numbers: 2, 4; --json lists them" in warning
 
 
-def test_many_lines_with_differences_are_counted_and_not_listed(
+def test_of_many_lines_with_differences_the_first_are_listed(
     tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     translator = Translator(spelling_model(True))
     translator.engine = UnconstrainedEngine(tokenizer)
     lines = LineInput(io.BytesIO(b"1984\n" * 11))
     translate_stream(translator, lines, StreamOutput(io.BytesIO()), translator.options(), False, Console())
-    assert "11 lines differ from their source in URLs, placeholders, tags, terms or numbers; --json lists" in (
-        capsys.readouterr().err
-    )
+    warning = capsys.readouterr().err
+    assert "11 lines whose translation differs from its source in URLs, placeholders, tags, terms or" in warning
+    assert "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …; --json lists" in warning
 
 
 def test_warning_after_resuming_concerns_later_lines_only(
@@ -255,8 +256,11 @@ def test_warning_after_resuming_concerns_later_lines_only(
     translate_stream(translator, lines, output, translator.options(), False, Console())
     messages = capsys.readouterr().err
     assert "3 lines done before; continuing after them" in messages
-    assert "after line 3, where this process continued, 1 line differs from its source in URLs" in messages
-    assert "(5)" in messages
+    assert (
+        "after line 3, where this process continued, 1 line whose translation differs from its source in URLs"
+        in messages
+    )
+    assert "numbers: 5;" in messages
 
 
 def test_options_apply_overrides(translator: Translator) -> None:

@@ -118,6 +118,9 @@ class Slot:
     """Convert a translation to the form of the format: quoted, escaped, wrapped."""
     in_place: bool = True
     """Whether the span holds the text itself, so that a translation equal to the text changes nothing."""
+    before: str = ""
+    """What is written before the translation, and `after` behind it."""
+    after: str = ""
 
 
 class Edit(NamedTuple):
@@ -151,9 +154,14 @@ class Document:
         edits = list(self.edits)
         for slot, translation in zip(self.slots, translations, strict=True):
             if not (slot.in_place and translation == slot.text):
-                edits.append(Edit(slot.start, slot.end, slot.write(translation)))
-        parts, position = [], 0
-        for start, end, text in sorted(edits, key=lambda edit: edit[:2]):
-            parts += [self.content.text[position:start], text]
-            position = end
-        return self.content.encode("".join([*parts, self.content.text[position:]]))
+                edits.append(Edit(slot.start, slot.end, f"{slot.before}{slot.write(translation)}{slot.after}"))
+        return self.content.encode(edited(self.content.text, edits))
+
+
+def edited(text: str, edits: Sequence[Edit]) -> str:
+    """Return a text with some spans replaced, which do not overlap."""
+    parts, position = [], 0
+    for start, end, replacement in sorted(edits, key=lambda edit: edit[:2]):
+        parts += [text[position:start], replacement]
+        position = end
+    return "".join([*parts, text[position:]])

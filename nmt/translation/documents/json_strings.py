@@ -64,28 +64,24 @@ def read_json_lines(content: Content, column: str | None, into: str | None = Non
         if not isinstance(value, dict) or not isinstance(value.get(column), str):
             found = f"an object with the keys {', '.join(value)}" if isinstance(value, dict) else "no object"
             raise content.error(line.start, f"found {found[:200]}, expected an object with a string for {column!r}")
-        strings = {one.path: one for one in _strings(line.text)}
+        place, strings = f"line {number:,}", {one.path: one for one in _strings(line.text)}
         source = strings[column,]
         start, end = line.start + source.start, line.start + source.end
         if into is None or into == column:
-            slots.append(Slot(source.text, f"line {number:,}", start, end, quote))
+            slots.append(Slot(source.text, place, start, end, quote))
         elif into not in value:
             space = " " if ", " in line.text or ": " in line.text else ""
-            write = partial(_as_member, f",{space}{quote(into)}:{space}", quote)
-            slots.append(Slot(source.text, f"line {number:,}", end, end, write, in_place=False))
+            before = f",{space}{quote(into)}:{space}"
+            slots.append(Slot(source.text, place, end, end, quote, in_place=False, before=before))
         elif not value[into] and (into,) in strings:
             target = strings[into,]
             start, end = line.start + target.start, line.start + target.end
-            slots.append(Slot(source.text, f"line {number:,}", start, end, quote, in_place=False))
+            slots.append(Slot(source.text, place, start, end, quote, in_place=False))
         elif not isinstance(value[into], str):
             raise content.error(
                 line.start, f"--into {into}: found {value[into]!r:.60}, expected a string or no such key"
             )
     return Document(content, slots, without_texts=None if into is None else TRANSLATED.format(into))
-
-
-def _as_member(start: str, quote: Callable[[str], str], text: str) -> str:
-    return start + quote(text)
 
 
 def _check(content: Content, text: str, start: int) -> object:

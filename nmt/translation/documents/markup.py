@@ -11,13 +11,14 @@ around the words that are aligned with those inside. Single tags such as `<br/>`
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from nmt.decoding.alignment import Links
 from nmt.text.normalize import normalize
 from nmt.text.words import word_spans
+from nmt.translation.documents.document import Edit, edited
 
 _TAG = re.compile(
     r"<(?P<closing>/?)(?P<name>[A-Za-z][\w-]*)(?:[^<>\"']|\"[^\"<]*\"|'[^'<]*')*>|<\d[\d:.]*>|\{\\[^{}]*\}"
@@ -222,13 +223,4 @@ def _bare(text: str, start: int, end: int) -> tuple[int, int]:
 
 def _inserted(text: str, tags: Sequence[_Tag]) -> str:
     """Insert tags, which are in order, at their positions."""
-
-    def parts() -> Iterator[str]:
-        position = 0
-        for tag in tags:
-            yield text[position : tag.position]
-            yield tag.raw
-            position = tag.position
-        yield text[position:]
-
-    return "".join(parts())
+    return edited(text, [Edit(tag.position, tag.position, tag.raw) for tag in tags])

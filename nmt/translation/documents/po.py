@@ -27,10 +27,6 @@ class _Field:
     start: int
     end: int
 
-    @property
-    def is_translation(self) -> bool:
-        return self.keyword.startswith("msgstr")
-
 
 @dataclass
 class _Entry:
@@ -45,7 +41,7 @@ class _Entry:
     @property
     def translations(self) -> list[_Field]:
         """The fields `msgstr`, or `msgstr[0]` and those that follow."""
-        return [one for one in self.fields if one.is_translation]
+        return [one for one in self.fields if one.keyword.startswith("msgstr")]
 
     @property
     def is_header(self) -> bool:
@@ -70,6 +66,7 @@ def read_po(content: Content) -> Document:
     stated = _PLURAL_FORMS.search(header)
     slots: list[Slot] = []
     edits: list[Edit] = []
+    write = partial(_quoted, content.line_end)
     for entry in entries:
         translations = entry.translations
         if entry.is_header or any(one.text for one in translations):
@@ -81,15 +78,15 @@ def read_po(content: Content) -> Document:
         place = f"line {content.line_number(entry.fields[0].start):,}"
         for index in range(forms):
             text = singular if plural is None or (index == 0 and forms > 1) else plural
-            write = partial(_quoted, line_end=content.line_end)
+            before = ""
             if index < len(translations):
                 start, end = translations[index].start, translations[index].end
             else:
                 start = end = translations[-1].end
-                write = partial(_quoted, line_end=content.line_end, start=f"{content.line_end}msgstr[{index}] ")
-            slots.append(Slot(text, place, start, end, write, in_place=False))
-        for before, surplus in zip(translations[forms - 1 :], translations[forms:], strict=False):
-            edits.append(Edit(before.end, surplus.end, ""))
+                before = f"{content.line_end}msgstr[{index}] "
+            slots.append(Slot(text, place, start, end, write, in_place=False, before=before))
+        for last, surplus in zip(translations[forms - 1 :], translations[forms:], strict=False):
+            edits.append(Edit(last.end, surplus.end, ""))
     return Document(content, slots, edits, "all messages have a translation already, which is kept")
 
 
@@ -147,10 +144,10 @@ def _unescaped(content: Content, line: Line, text: str) -> str:
     return _ESCAPE.sub(character, text)
 
 
-def _quoted(text: str, line_end: str, start: str = "") -> str:
+def _quoted(line_end: str, text: str) -> str:
     """Return the string with quotes; a text of several lines begins with `""`, and each of its lines is one."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t").replace("\r", "\\r")
     lines: Sequence[str] = [line.replace("\n", "\\n") for line in re.findall(r"[^\n]*\n|[^\n]+", escaped)]
     if len(lines) > 1:
         lines = ["", *lines]
-    return start + line_end.join(f'"{line}"' for line in lines or [""])
+    return line_end.join(f'"{line}"' for line in lines or [""])

@@ -5,6 +5,7 @@ https://www.w3.org/TR/webvtt1/ defines WebVTT; SubRip has no standard.
 
 import re
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -137,13 +138,7 @@ def wrap(text: str, count: int, widest: int, line_end: str = "\n") -> str:
 def _least_width(widths: Sequence[int], lines: int) -> int:
     """Return the least width with which parts of these widths fill at most so many lines."""
     low, high = max(widths, default=1) - 1, sum(widths)
-    while low < high:
-        middle = (low + high) // 2
-        if len(_starts(widths, middle)) <= lines:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    return low + bisect_left(range(low, high), True, key=lambda width: len(_starts(widths, width)) <= lines)
 
 
 def _starts(widths: Sequence[int], width: int) -> list[int]:

@@ -58,15 +58,14 @@ def read_table(
     quote = partial(_quoted, separator) if format_ == "csv" else _plain
     slots, edits = [], []
     if target == width and into is not None and has_header:
-        edits.append(
-            Edit(rows[0].fields[-1].end, rows[0].fields[-1].end, separator + quote(rows[0].fields[0].quoted, into))
-        )
+        end = rows[0].fields[-1].end
+        edits.append(Edit(end, end, separator + quote(rows[0].fields[0].quoted, into)))
     for row in rows[has_header:]:
         field, place = row.fields[source], f"line {row.line:,}"
         if target == width:
             end = row.fields[-1].end
-            write = partial(_as_new_field, separator, partial(quote, field.quoted))
-            slots.append(Slot(field.text, place, end, end, write, in_place=False))
+            write = partial(quote, field.quoted)
+            slots.append(Slot(field.text, place, end, end, write, in_place=False, before=separator))
         elif target == source or not row.fields[target].text.strip():
             span = row.fields[target]
             write = partial(quote, field.quoted or span.quoted)
@@ -87,10 +86,6 @@ def _index(option: str, column: str, names: Sequence[str]) -> int:
     if not 1 <= int(column) <= len(names) + 1:
         raise ConfigError(f"{option} {column}: no such column; there are {len(names)}")
     return int(column) - 1
-
-
-def _as_new_field(separator: str, quote: partial[str], text: str) -> str:
-    return separator + quote(text)
 
 
 def _plain_rows(content: Content) -> Iterator[_Row]:

@@ -14,12 +14,18 @@ from nmt.system.distributed import on_rank_zero, rank
 from nmt.text.readers.opening import open_text
 from nmt.translation.documents.document import Document
 from nmt.translation.documents.passage import Passage, TranslatedLine
-from nmt.translation.pipeline import LineInput, process_lines, translate_batch
-from nmt.translation.result import IMPROBABLE_COST
+from nmt.translation.pipeline import (
+    DIFFERING,
+    IMPROBABLE,
+    LineInput,
+    process_lines,
+    translate_batch,
+    translations_with,
+)
 from nmt.translation.sinks import StreamOutput
 from nmt.translation.translator import TranslateOptions, Translator
 
-_PLACES_SHOWN = 10
+_LOST = "lost tags, which were put back after the same share of the text"
 
 
 def translate_document(
@@ -51,10 +57,9 @@ def translate_document(
     ends = list(accumulate(len(passage.lines) for passage in passages))
     differing = [index for index in _indices(remarks.differing, ends) if not joined[index].tags_lost]
     improbable = _indices([number for number, _ in remarks.improbable], ends)
-    _warn(document, differing, "differs from its source in URLs, placeholders, tags, terms or numbers", console)
-    problem = f"has terms or placeholders that lower its log-probability by more than {IMPROBABLE_COST:g}"
-    _warn(document, improbable, problem, console)
-    _warn(document, lost, "lost tags, which were put back after the same share of the text", console)
+    for problem, indices in ((DIFFERING, differing), (IMPROBABLE, improbable), (_LOST, lost)):
+        if indices:
+            console.warn(translations_with(problem, "text", [document.slots[index].place for index in indices]))
     data = document.with_translations([one.text for one in joined])
     console.info(f"translated {counted(len(joined), 'text')} in {time.monotonic() - started:.1f} s")
     return data
@@ -70,11 +75,3 @@ def _parsed(line: str) -> TranslatedLine:
 def _indices(line_numbers: Sequence[int], ends: Sequence[int]) -> list[int]:
     """Return the indices of the texts that these lines belong to; `ends` are the numbers of their last lines."""
     return list(dict.fromkeys(bisect_left(ends, number) for number in sorted(line_numbers)))
-
-
-def _warn(document: Document, indices: Sequence[int], problem: str, console: Console) -> None:
-    """Warn about texts by their places in the document."""
-    if indices:
-        places = ", ".join(document.slots[index].place for index in indices[:_PLACES_SHOWN])
-        more = ", …" if len(indices) > _PLACES_SHOWN else ""
-        console.warn(f"{counted(len(indices), 'text')} whose translation {problem}: {places}{more}")

@@ -8,7 +8,6 @@ import html
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from xml.parsers import expat
 
 from nmt.errors import DataError
@@ -161,18 +160,15 @@ def _slots(content: Content, unit: _Element, edits: list[Edit]) -> Iterator[Slot
         indent = re.search(
             r"(?:\r\n|[\r\n])[ \t]*\Z", content.text[max(0, source.start - _WIDEST_INDENT) : source.start]
         )
-        layout = indent[0] if indent else ""
-        name = f"{source.prefix}target"
-        write = partial(codes.write, start=f"{layout}<{name}>", end=f"</{name}>")
-        yield Slot(codes.text, place, source.end, source.end, write, in_place=False)
+        tag, start, end = f"{indent[0] if indent else ''}<{source.prefix}target>", source.end, source.end
     else:
-        tag = content.text[target.start : target.inner_start]
+        tag, start, end = content.text[target.start : target.inner_start], target.start, target.end
         if target.inner_end == target.end:  # <target/>
             tag = f"{tag[:-2].rstrip()}>"
         if unit.name == "trans-unit" and state is not None:
             tag = re.sub(r"(\sstate\s*=\s*[\"'])[^\"']*", r"\1translated", tag)
-        write = partial(codes.write, start=tag, end=f"</{target.prefix}target>")
-        yield Slot(codes.text, place, target.start, target.end, write, in_place=False)
+    closing = f"</{(target or source).prefix}target>"
+    yield Slot(codes.text, place, start, end, codes.write, in_place=False, before=tag, after=closing)
     if unit.name == "segment" and state is not None:
         found = re.compile(r"\sstate\s*=\s*[\"']([^\"']*)").search(content.text, unit.start)
         assert found is not None
@@ -202,13 +198,14 @@ class InlineCodes:
             self._between = []
             self.text = self._plain(text, source)
 
-    def write(self, translation: str, start: str, end: str) -> str:
-        """Return the translation as XML between two tags."""
-        escaped = self._escaped(translation)
-        if self._between:
-            lines = [*escaped.split("\n"), ""]
-            escaped = "".join(part for pair in zip(self._between, lines, strict=True) for part in pair)
-        return f"{start}{escaped}{end}"
+    def write(self, translation: str) -> str:
+        """Return the translation as XML."""
+        parts = re.split(rf"(</?{self._name}-\d+/?>)", translation)
+        escaped = "".join(self._raw[part] if part in self._raw else html.escape(part, quote=False) for part in parts)
+        if not self._between:
+            return escaped
+        lines = [*escaped.split("\n"), ""]
+        return "".join(part for pair in zip(self._between, lines, strict=True) for part in pair)
 
     def _plain(self, text: str, element: _Element) -> str:
         """Return the content of an element as text with codes; spaces are single where they are not preserved."""
@@ -224,8 +221,7 @@ class InlineCodes:
                     parts.append(self._code(f"<{self._name}-{number}>", text[child.start : child.inner_start]))
                     position = child.inner_start
                     add(child.children, child.inner_end)
-                    closing = self._code(f"</{self._name}-{number}>", text[child.inner_end : child.end])
-                    parts.append(closing)
+                    parts.append(self._code(f"</{self._name}-{number}>", text[child.inner_end : child.end]))
                 else:
                     parts.append(self._standalone(child, text[child.start : child.end]))
                 position = child.end
@@ -253,10 +249,6 @@ class InlineCodes:
     def _code(self, code: str, raw: str) -> str:
         self._raw[code] = raw
         return code
-
-    def _escaped(self, text: str) -> str:
-        parts = re.split(rf"(</?{self._name}-\d+/?>)", text)
-        return "".join(self._raw[part] if part in self._raw else html.escape(part, quote=False) for part in parts)
 
 
 def _descendants(element: _Element) -> Iterator[_Element]:

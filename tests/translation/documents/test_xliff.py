@@ -130,7 +130,7 @@ def test_lost_elements_are_put_back() -> None:
     slot = document.slots[1]
     restored = Passage.of(slot.text).joined([TranslatedLine("uno due tre quattro")])
     assert restored.tags_lost
-    written = ElementTree.fromstring(f"<r>{slot.write(restored.text)}</r>")
+    written = ElementTree.fromstring(f"<r>{slot.before}{slot.write(restored.text)}{slot.after}</r>")
     assert sorted(one.tag for one in written.iter()) == ["bpt", "ept", "g", "r", "target", "x"]
 
 
