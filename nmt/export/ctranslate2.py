@@ -19,7 +19,7 @@ from nmt.errors import ConfigError
 from nmt.export.exported import library, write_export
 from nmt.model.attention import MultiHeadAttention
 from nmt.model.checkpoint import LoadedModel
-from nmt.model.layers import DecoderLayer, Embedding, EncoderLayer, FeedForward, Sublayer
+from nmt.model.layers import Embedding, FeedForward, Sublayer
 from nmt.model.positions import Learned, Relative, Sinusoidal, sinusoids
 from nmt.model.transformer import Transformer
 
@@ -74,12 +74,10 @@ def _copy_weights(spec: Any, model: Transformer) -> None:
     for side, norm in ((spec.encoder, model.encoder_norm), (spec.decoder, model.decoder_norm)):
         if not isinstance(norm, nn.Identity):
             _norm(side.layer_norm, norm)
-    for layer_spec, layer in zip(spec.encoder.layer, model.encoder, strict=True):
-        assert isinstance(layer, EncoderLayer)
-        _self_attention(layer_spec.self_attention, layer.attention, layer.attention_sublayer)
-        _feed_forward(layer_spec.ffn, layer.feed_forward, layer.feed_forward_sublayer)
+    for layer_spec, encoder_layer in zip(spec.encoder.layer, model.encoder, strict=True):
+        _self_attention(layer_spec.self_attention, encoder_layer.attention, encoder_layer.attention_sublayer)
+        _feed_forward(layer_spec.ffn, encoder_layer.feed_forward, encoder_layer.feed_forward_sublayer)
     for layer_spec, layer in zip(spec.decoder.layer, model.decoder, strict=True):
-        assert isinstance(layer, DecoderLayer)
         _self_attention(layer_spec.self_attention, layer.self_attention, layer.self_attention_sublayer)
         _cross_attention(layer_spec.attention, layer.cross_attention, layer.cross_attention_sublayer)
         _feed_forward(layer_spec.ffn, layer.feed_forward, layer.feed_forward_sublayer)

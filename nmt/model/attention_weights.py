@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nmt.model.layers import DecoderLayer, EncoderLayer
 from nmt.model.packing import Packing
 from nmt.model.transformer import Transformer
 
@@ -37,15 +36,14 @@ def attention_weights(model: Transformer, source: Tensor, target_in: Tensor) -> 
     packing = Packing.of([ids])
     x = model.source_embedding([ids])
     encoder, decoder, cross = [], [], []
-    for layer in model.encoder:
-        assert isinstance(layer, EncoderLayer)
-        encoder.append(layer.attention.self_weights(layer.attention_sublayer.before(x).view(1, -1, width)))
-        x = layer(x, packing)
+    for encoder_layer in model.encoder:
+        entered = encoder_layer.attention_sublayer.before(x).view(1, -1, width)
+        encoder.append(encoder_layer.attention.self_weights(entered))
+        x = encoder_layer(x, packing)
     memory = model.encoder_norm(x)
     memory_packing, packing = packing, Packing.of([target_in.unsqueeze(0)])
     x = model.target_embedding([target_in.unsqueeze(0)])
     for layer in model.decoder:
-        assert isinstance(layer, DecoderLayer)
         entered = layer.self_attention_sublayer.before(x).view(1, -1, width)
         decoder.append(layer.self_attention.self_weights(entered, causal=True))
         x = layer.attend_to_target(x, packing)
@@ -66,7 +64,6 @@ def decode_with_attention(
     shape = (*target_in.shape, model.settings.dim)
     x, weights = model.target_embedding([target_in]), {}
     for number, layer in enumerate(model.decoder):
-        assert isinstance(layer, DecoderLayer)
         x = layer.attend_to_target(x, packing)
         if number in layers:
             entered = layer.cross_attention_sublayer.before(x).view(shape)

@@ -15,7 +15,7 @@ import json
 import math
 import os
 import re
-import stat
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,9 +82,15 @@ class LoadedModel:
         return {"format_version": FORMAT_VERSION, **sections.model_dump()}
 
 
-def write_model_files(directory: Path, loaded: LoadedModel, weights: dict[str, Tensor] | None = None) -> None:
-    """Write weights and tokenizers into an existing directory; call `seal` when it is complete."""
-    write_tensors(weights_of(loaded.model) if weights is None else weights, directory / WEIGHTS_FILE)
+def write_model_files(
+    directory: Path, loaded: LoadedModel, tensors: Mapping[str, dict[str, Tensor]] | None = None
+) -> None:
+    """Write tokenizers and files of tensors, by default the weights, into a directory; call `seal` when it is complete.
+
+    The directory is one of `nmt.system.files.staged_directory`, which gives the files the permissions of the umask.
+    """
+    for name, content in (tensors or {WEIGHTS_FILE: weights_of(loaded.model)}).items():
+        write_tensors(content, directory / name)
     loaded.tokenizers.save(directory)
 
 
@@ -189,12 +195,9 @@ def _current_name(name: str) -> str:
 
 
 def write_tensors(tensors: dict[str, Tensor], file: Path) -> None:
-    """Write a safetensors file. Raises OSError if the disk refuses."""
-    file.touch()
-    mode = file.stat().st_mode  # as the umask gives; safetensors would make it readable for the owner only
+    """Write a safetensors file, readable for its owner only. Raises OSError if the disk refuses."""
     try:
         save_file(tensors, file)
-        file.chmod(stat.S_IMODE(mode))
     except SafetensorError as error:
         number = re.search(r"os error (\d+)", str(error))
         if number is None:

@@ -32,8 +32,9 @@ class Transformer(nn.Module):
         source_tokens = target_tokens if all_tied else nn.Embedding(source_vocabulary, settings.dim)
         self.source_embedding = Embedding(settings, source_tokens)
         self.target_embedding = Embedding(settings, target_tokens)
-        self.encoder = nn.ModuleList([EncoderLayer(settings) for _ in range(settings.encoder_layers)])
-        self.decoder = nn.ModuleList([DecoderLayer(settings) for _ in range(settings.decoder_layers)])
+        encoder = nn.ModuleList([EncoderLayer(settings) for _ in range(settings.encoder_layers)])
+        decoder = nn.ModuleList([DecoderLayer(settings) for _ in range(settings.decoder_layers)])
+        self.encoder, self.decoder = cast("Sequence[EncoderLayer]", encoder), cast("Sequence[DecoderLayer]", decoder)
         # post-norm layers end in a norm already
         self.encoder_norm, self.decoder_norm = (
             normalization(settings) if settings.norm == "pre" else nn.Identity() for _ in range(2)
@@ -76,7 +77,6 @@ class Transformer(nn.Module):
         x = self.target_embedding.at(tokens, cache.target.length)
         cache.begin_step()
         for number, layer in enumerate(self.decoder):
-            assert isinstance(layer, DecoderLayer)
             x = layer.step(x, number, cache)
         cache.end_step()
         return cast(Tensor, self.decoder_norm(x))
@@ -91,12 +91,9 @@ class Transformer(nn.Module):
         The model must be in evaluation mode.
         """
         assert not self.training, "dropout would make the search random"
-        return TransformerState(self, self.start_cache(self.encode(source, source_mask), source_mask, beam))
-
-    def start_cache(self, memory: Tensor, source_mask: Tensor | None, beam: int) -> DecoderCache:
-        """Return a cache for memory (B, S, D) with its mask (B, S), with one row for each sentence."""
-        decoder = [layer for layer in self.decoder if isinstance(layer, DecoderLayer)]
-        return DecoderCache([layer.cross_attention.project_memory(memory) for layer in decoder], source_mask, beam)
+        memory = self.encode(source, source_mask)
+        keys_values = [layer.cross_attention.project_memory(memory) for layer in self.decoder]
+        return TransformerState(self, DecoderCache(keys_values, source_mask, beam))
 
     def prepack(self, eight_bits: bool = False) -> bool:
         """Lay out all weights, which must not change any more, for fast inference; return whether there is a kernel.
@@ -107,9 +104,8 @@ class Transformer(nn.Module):
         if kernels.prepack(self.output.weight.detach(), None, eight_bits) is None:
             return False
         joined: set[nn.Module] = set()
-        for layer in (*self.encoder, *self.decoder):
-            attention = layer.attention if isinstance(layer, EncoderLayer) else layer.self_attention
-            assert isinstance(attention, MultiHeadAttention)
+        of_decoder = (layer.self_attention for layer in self.decoder)
+        for attention in (*(layer.attention for layer in self.encoder), *of_decoder):
             attention.prepack(eight_bits)
             joined |= {attention.query, attention.key_value}
         for module in self.modules():

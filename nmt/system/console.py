@@ -10,14 +10,7 @@ from pathlib import Path
 
 from rich.console import Console as RichConsole
 from rich.live import Live
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskProgressColumn,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -138,34 +131,32 @@ class Console:
     @contextmanager
     def progress(self, label: str, total: int | None, unit: str = "") -> Iterator[Advance]:
         """Show the progress of long work; yields a function that takes the amount just done."""
-        if self.live:
-            counts = (MofNCompleteColumn(), TextColumn(unit), TimeRemainingColumn())
-            columns = (TextColumn("{task.description}", markup=False), BarColumn(_BAR_WIDTH), *counts)
-            with Progress(*columns, console=self._rich, transient=True) as bars:
-                task = bars.add_task(printable(label), total=total)
-                yield lambda amount: bars.advance(task, amount)
-        else:
-            yield _PlainProgress(self, label, total, unit).advance
+        done = 0
+
+        def advance(amount: int) -> None:
+            nonlocal done
+            done += amount
+            show(done, done)
+
+        with self.progress_through(label, total, unit) as show:
+            yield advance
 
     @contextmanager
     def progress_through(self, label: str, size: int | None, unit: str) -> Iterator[AdvanceTo]:
         """Show the progress of reading something of a known size; yields a function of the amount and the position.
 
-        The position gives the share done and the remaining time of a text whose number of lines is unknown.
+        The position gives the share done and the remaining time of a text whose number of lines is unknown. Without a
+        terminal, a line is printed now and then.
         """
-        if self.live:
-            amount_done = TextColumn("{task.fields[amount]:,} " + unit)
-            columns = (
-                TextColumn("{task.description}", markup=False),
-                BarColumn(_BAR_WIDTH),
-                amount_done,
-                TaskProgressColumn(),
-            )
-            with Progress(*columns, TimeRemainingColumn(), console=self._rich, transient=True) as bars:
-                task = bars.add_task(printable(label), total=size, amount=0)
-                yield lambda amount, position: bars.update(task, completed=position, amount=amount)
-        else:
-            yield _PlainProgress(self, label, None, unit, size).advance_to
+        if not self.live:
+            yield _PlainProgress(self, label, size, unit).advance_to
+            return
+        amount_done = TextColumn("{task.fields[amount]:,} " + unit)
+        columns = (TextColumn("{task.description}", markup=False), BarColumn(_BAR_WIDTH), amount_done)
+        share = (TaskProgressColumn(), TimeRemainingColumn()) if size else ()
+        with Progress(*columns, *share, console=self._rich, transient=True) as bars:
+            task = bars.add_task(printable(label), total=size, amount=0)
+            yield lambda amount, position: bars.update(task, completed=position, amount=amount)
 
 
 def counted(count: int, noun: str) -> str:
@@ -176,29 +167,20 @@ def counted(count: int, noun: str) -> str:
 class _PlainProgress:
     """Progress as a line now and then, for logs and pipes."""
 
-    def __init__(self, console: Console, label: str, total: int | None, unit: str, size: int | None = None) -> None:
-        self._console, self._label, self._total, self._unit, self._size = console, label, total, unit, size
-        self._done = 0
+    def __init__(self, console: Console, label: str, size: int | None, unit: str) -> None:
+        self._console, self._label, self._size, self._unit = console, label, size, unit
         self._next = time.monotonic() + _PLAIN_SECONDS
         self._first: tuple[float, int] | None = None
 
-    def advance(self, amount: int) -> None:
-        self._done += amount
-        if time.monotonic() >= self._next:
-            self._print(f" of {self._total:,}" if self._total else "", "")
-
     def advance_to(self, amount: int, position: int) -> None:
-        self._done = amount
         now = time.monotonic()
         if self._first is None:
             self._first = now, position
-        if now >= self._next:
-            since, start = self._first
-            share = f", {position / self._size:.0%}" if self._size else ""
-            if self._size and position > start:
-                share += f", {(now - since) * (self._size - position) / (position - start) / 60:,.0f} min left"
-            self._print("", share)
-
-    def _print(self, of: str, share: str) -> None:
-        self._next = time.monotonic() + _PLAIN_SECONDS
-        self._console.info(f"{self._label}: {self._done:,}{of} {self._unit}".rstrip() + share)
+        if now < self._next:
+            return
+        self._next = now + _PLAIN_SECONDS
+        since, start = self._first
+        share = f", {position / self._size:.0%}" if self._size else ""
+        if self._size and position > start:
+            share += f", {(now - since) * (self._size - position) / (position - start) / 60:,.0f} min left"
+        self._console.info(f"{self._label}: {amount:,} {self._unit}".rstrip() + share)

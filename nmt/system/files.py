@@ -69,10 +69,6 @@ def staged_directory(directory: Path) -> Iterator[Path]:
         staging, lock = _create_staging(directory)
         try:
             yield staging
-            for path in (staging, *staging.rglob("*")):
-                if path.is_file():  # safetensors creates files with mode 0600
-                    path.chmod(staging.stat().st_mode & 0o666)
-                sync(path)
             _take_place(staging, directory)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
@@ -108,19 +104,20 @@ def _create_staging(directory: Path) -> tuple[Path, int]:
 def remove_leftovers(directory: Path) -> None:
     """Remove the staging folders of processes that were killed: those that no process has locked."""
     leftover = re.compile(re.escape(f".{directory.name}.") + STAGING)
-    for path in directory.parent.iterdir():
-        if leftover.fullmatch(path.name):
-            with contextlib.suppress(OSError):  # removed meanwhile, or another user's
-                descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY)
-                try:
-                    if lock(descriptor) == "held":
-                        shutil.rmtree(path, ignore_errors=True)
-                finally:
-                    os.close(descriptor)
+    for path in [path for path in directory.parent.iterdir() if leftover.fullmatch(path.name)]:
+        with contextlib.suppress(OSError), contextlib.ExitStack() as at_end:  # removed meanwhile, or another user's
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY)
+            at_end.callback(os.close, descriptor)
+            if lock(descriptor) == "held":
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def _take_place(staging: Path, directory: Path) -> None:
-    """Give `staging` the name `directory`; what was there gets the staging name or is removed."""
+    """Sync `staging` and give it the name `directory`; what was there gets the staging name or is removed."""
+    for path in (staging, *staging.rglob("*")):
+        if path.is_file():  # safetensors creates files with mode 0600
+            path.chmod(staging.stat().st_mode & 0o666)
+        sync(path)
     while True:
         try:
             staging.rename(directory)  # it is absent or empty

@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Generic, NamedTuple, NoReturn, TypeVar
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 from nmt.errors import ModelError
 
@@ -91,7 +91,17 @@ class WorkerPool(Generic[Context]):
         Of the items, one is read ahead of those that the workers have. One call must be finished before the next.
         Raises what the function raises, and ModelError if a worker died.
         """
-        tasks = (pickle.dumps((function, item)) for item in items)
+        try:
+            if not self._workers:
+                self._fork()
+            yield from self._results(pickle.dumps((function, item)) for item in items)
+        except BaseException:
+            # the running tasks may take long, and the next call must not receive their results
+            _kill(self._workers)
+            raise
+
+    def _results(self, tasks: Iterator[bytes]) -> Iterator[Any]:
+        """Yield the results of pickled tasks, in order."""
         ahead: bytes | None = None
         sent = 0
         running: dict[Connection, int] = {}
@@ -107,29 +117,23 @@ class WorkerPool(Generic[Context]):
                 running[pipe] = sent
                 sent += 1
 
-        try:
-            if not self._workers:
-                self._fork()
-            for worker in self._workers:
-                send_next(worker.pipe)
-            index = -1
-            while running or finished:
-                index += 1
-                while index not in finished:
-                    ahead = ahead or next(tasks, None)
-                    ready = wait(list(running))
-                    for pipe in [pipe for pipe in running if pipe in ready]:
-                        with self._death_explained():
-                            finished[running.pop(pipe)] = pipe.recv_bytes()
-                        send_next(pipe)
+        for worker in self._workers:
+            send_next(worker.pipe)
+        index = 0
+        while running or finished:
+            if index in finished:
                 result, error = pickle.loads(finished.pop(index))
                 if error is not None:
                     raise error
                 yield result
-        except BaseException:
-            # the running tasks may take long, and the next call must not receive their results
-            _kill(self._workers)
-            raise
+                index += 1
+                continue
+            ahead = ahead or next(tasks, None)
+            ready = wait(list(running))
+            for pipe in [pipe for pipe in running if pipe in ready]:
+                with self._death_explained():
+                    finished[running.pop(pipe)] = pipe.recv_bytes()
+                send_next(pipe)
 
     def _fork(self) -> None:
         """Start the workers. SIGINT is blocked until all are in the list of those to kill; they inherit that."""
@@ -137,13 +141,14 @@ class WorkerPool(Generic[Context]):
         try:
             for _ in range(self.count):
                 own_end, worker_end = Pipe()
-                with worker_end, warnings.catch_warnings():
+                with warnings.catch_warnings():
                     # newer Pythons warn of threads; the only ones here are idle threads of torch
                     warnings.simplefilter("ignore", DeprecationWarning)
                     pid = os.fork()
-                    if not pid:
-                        self._serve(worker_end, own_end)
-                    self._workers.append(_Worker(pid, own_end))
+                if not pid:
+                    self._serve(worker_end, own_end)
+                self._workers.append(_Worker(pid, own_end))
+                worker_end.close()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 

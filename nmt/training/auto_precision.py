@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from itertools import product
 
 import torch
 
@@ -49,12 +50,11 @@ def bf16_gain(model: ModelSettings) -> float:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the time of a thread does not depend on what else runs, that of several does
     try:
-        for _ in range(_TRIALS):
-            for precision in fastest:
-                with torch.no_grad(), autocast(RuntimeSettings.model_validate({"precision": precision}), x.device):
-                    started = time.thread_time()
-                    kernels.linear(x, weight)
-                    fastest[precision] = min(fastest[precision], time.thread_time() - started)
+        for _, precision in product(range(_TRIALS), fastest):
+            with torch.no_grad(), autocast(RuntimeSettings.model_validate({"precision": precision}), x.device):
+                started = time.thread_time()
+                kernels.linear(x, weight)
+                fastest[precision] = min(fastest[precision], time.thread_time() - started)
     finally:
         torch.set_num_threads(threads)
     return fastest["fp32"] / fastest["bf16"]

@@ -117,13 +117,11 @@ class Training:
         with self.display.live("compiling the model in the first update" if self.recipe.runtime.compile else ""):
             while reason is None:
                 pin = self.updater.device.type == "cuda"
-                with Prefetcher(self.stream, self.recipe.train.accumulate, pin) as feed:
-                    try:
-                        reason = self._train_until_stop(feed, interruption)
-                        continue
-                    except DivergedError as error:
-                        divergence = str(error)
-                self._roll_back(divergence)
+                feed = Prefetcher(self.stream, self.recipe.train.accumulate, pin)
+                try:
+                    reason = self._train_until_stop(feed, interruption)
+                except DivergedError as error:
+                    self._roll_back(str(error))
         self.save()
         self.console.info(f"stopped after step {self.progress.step:,}: {reason}; saved in {self.run.path}")
         return reason
@@ -131,29 +129,30 @@ class Training:
     def _train_until_stop(self, feed: Prefetcher, interruption: Interruption) -> str:
         """Update and validate until a limit is reached; return the reason. Raises DivergedError."""
         progress, every = self.progress, self.recipe.train.validate_every
-        while True:
-            interruption.synchronize()
-            reason = self.stop_reason(interruption)
-            at_validation = progress.step // every > progress.validated_at // every
-            if reason is not None or at_validation:
-                self.synchronize()
-            if reason is not None:
-                due = progress.validated_at < progress.step
-            else:
-                # not while updates are skipped: a rollback to such a checkpoint would gain nothing
-                due = at_validation and not progress.skipped_in_a_row
-            # an interrupted validation is repeated when the run resumes
-            if due and interruption.signal is None:
-                self.validate(interruption)
-            elif reason is not None:
-                return reason
-            else:
-                self.step(feed)
-            if interruption.save_requested:
-                self.synchronize()
-                interruption.save_requested = False
-                self.save()
-                self.console.info(f"saved step {progress.step:,} in {self.run.path}, as a signal requested")
+        with feed:
+            while True:
+                interruption.synchronize()
+                reason = self.stop_reason(interruption)
+                at_validation = progress.step // every > progress.validated_at // every
+                if reason is not None or at_validation:
+                    self.synchronize()
+                if reason is not None:
+                    due = progress.validated_at < progress.step
+                else:
+                    # not while updates are skipped: a rollback to such a checkpoint would gain nothing
+                    due = at_validation and not progress.skipped_in_a_row
+                # an interrupted validation is repeated when the run resumes
+                if due and interruption.signal is None:
+                    self.validate(interruption)
+                elif reason is not None:
+                    return reason
+                else:
+                    self.step(feed)
+                if interruption.save_requested:
+                    self.synchronize()
+                    interruption.save_requested = False
+                    self.save()
+                    self.console.info(f"saved step {progress.step:,} in {self.run.path}, as a signal requested")
 
     def step(self, feed: Prefetcher) -> None:
         """Make one update and log its results; on a GPU log those of the update before, to keep the GPU busy."""

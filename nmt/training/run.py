@@ -19,7 +19,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,6 @@ from nmt.model.checkpoint import (
     seal,
     weights_of,
     write_model_files,
-    write_tensors,
 )
 from nmt.model.transformer import Transformer
 from nmt.system import distributed
@@ -147,16 +146,14 @@ class RunDirectory:
         if distributed.all_reduce_max(int(outdated))[0]:
             # gathering shards is collective, so that all ranks do it; rank 0 writes
             tensors = {OPTIMIZER_FILE: optimizer_tensors(optimizer, loaded.model)}
-            weights = weights_of(loaded.model)
+            tensors[WEIGHTS_FILE] = weights_of(loaded.model)
             if average is not None:
-                tensors[TRAINING_FILE] = weights
-                loaded, weights = replace(loaded, model=average), weights_of(average)
+                tensors[TRAINING_FILE] = tensors[WEIGHTS_FILE]
+                tensors[WEIGHTS_FILE] = weights_of(average)
             if not self.rank:
                 self.metrics.sync()
                 with staged_directory(directory) as staging:
-                    write_model_files(staging, loaded, weights)
-                    for name, content in tensors.items():
-                        write_tensors(content, staging / name)
+                    write_model_files(staging, loaded, tensors)
                     text = json.dumps(asdict(progress), indent=2) + "\n"
                     (staging / PROGRESS_FILE).write_text(text, encoding="utf-8")
                     seal(staging, loaded.configuration())

@@ -181,10 +181,9 @@ def resumable_file(file: Path, fingerprint: Fingerprint) -> Iterator[ResumableFi
             output = ResumableFile(partial, stream, journal, done, fingerprint)
             yield output
         except BaseException:
-            if not os.fstat(stream.fileno()).st_size:  # nothing to resume
-                partial.unlink()
-                if output is not None:
-                    journal_path.unlink()
+            is_empty = not os.fstat(stream.fileno()).st_size  # nothing to resume
+            for path in [partial] * is_empty + [journal_path] * (is_empty and output is not None):
+                path.unlink()
             raise
         with _disk_errors():
             os.fsync(stream.fileno())

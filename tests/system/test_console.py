@@ -137,3 +137,18 @@ def test_key_that_a_terminal_shows_is_erased(
     assert capfd.readouterr().err == ""
     on_a_terminal(monkeypatch, 80).erase_line()
     assert capfd.readouterr().err == "\r\x1b[2K"
+
+
+def test_progress_without_a_terminal_prints_the_share_and_the_remaining_time(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seconds = iter([0.0, 60.0, 90.0, 100.0, 180.0])
+    monkeypatch.setattr("nmt.system.console.time.monotonic", lambda: next(seconds))
+    with Console().progress("reading", 4000, "lines") as advance:
+        for amount in (1000, 1000, 500, 500):
+            advance(amount)
+    assert capsys.readouterr().err.splitlines() == [
+        "reading: 1,000 lines, 25%",
+        "reading: 2,000 lines, 50%, 1 min left",
+        "reading: 3,000 lines, 75%, 1 min left",
+    ]

@@ -227,7 +227,7 @@ def test_full_disk_while_saving_moments_leaves_no_checkpoint(
     def no_space(*_arguments: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("nmt.training.run.write_tensors", no_space)
+    monkeypatch.setattr("nmt.model.checkpoint.write_tensors", no_space)
     with pytest.raises(DataError, match="cannot write it: No space left on device"):
         run.save(loaded, optimizer, Progress(step=2))
     assert list(run.checkpoints.iterdir()) == []
