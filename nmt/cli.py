@@ -37,9 +37,7 @@ Debug = Annotated[bool, Option("--debug", help="Show the traceback of an error."
 
 
 @app.callback(invoke_without_command=True)
-def main_options(
-    version: Annotated[bool, Option("--version", help="Print the version and exit.")] = False,
-) -> None:
+def main_options(version: Annotated[bool, Option("--version", help="Print the version and exit.")] = False) -> None:
     """Train a translator on your own text, translate with it, and measure how good it is."""
     if version:
         print(__version__)

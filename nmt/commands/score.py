@@ -70,10 +70,7 @@ class _Texts:
 
 
 def score(
-    hypothesis: Path,
-    references: Sequence[Path],
-    options: ScoreOptions = _DEFAULTS,
-    console: Console | None = None,
+    hypothesis: Path, references: Sequence[Path], options: ScoreOptions = _DEFAULTS, console: Console | None = None
 ) -> ScoreReport:
     """Score a file of translations, or standard input for the path `-`, against one or more references.
 

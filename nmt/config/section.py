@@ -71,11 +71,7 @@ class _OneOrMoreSchema:
 
 
 OneOrMore = Annotated[
-    tuple[Entry, ...],
-    Field(strict=False),
-    BeforeValidator(_as_list),
-    WrapSerializer(_as_written),
-    _OneOrMoreSchema(),
+    tuple[Entry, ...], Field(strict=False), BeforeValidator(_as_list), WrapSerializer(_as_written), _OneOrMoreSchema()
 ]
 """A tuple that is written as a list, or as its entry if that is the only one; nothing is the empty tuple."""
 

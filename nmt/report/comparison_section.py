@@ -17,8 +17,8 @@ from nmt.evaluation.metrics import RESAMPLES, Score
 from nmt.evaluation.significance import Comparison, compare
 from nmt.evaluation.word_counts import NgramCount, count_words, distinctive_ngrams, word_accuracy, word_list
 from nmt.report.charts import Chart, bar_chart, histogram
-from nmt.report.line_view import folded, lines_html
-from nmt.report.page import Section, chart_places, definitions, paragraphs, table
+from nmt.report.line_view import lines_html
+from nmt.report.page import Section, chart_places, definitions, folded, paragraphs, table
 from nmt.report.quality_section import TranslatedText, bucket_scores, length_chart, shown_lines, signatures
 from nmt.text.glossary import Glossary, missing_terms
 from nmt.text.normalize import normalize
@@ -47,7 +47,7 @@ def comparison_section(
     charts: dict[str, Chart] = {}
     for text in texts:
         parts = {
-            "lengths": length_chart(text, list(text.systems), -1),
+            "lengths": length_chart(text, list(text.systems)),
             "differences": _difference_chart(text),
             "scores": _line_score_chart(text),
             "length-differences": _length_difference_chart(text),
@@ -108,8 +108,8 @@ def _with_interval(score: Score) -> str:
 
 def _line_differences(text: TranslatedText) -> npt.NDArray[np.float64]:
     """Return chrF of the first system minus chrF of the second one for each line."""
-    first, second = (text.measured(name)[-1].line_scores() for name in text.systems)
-    return np.array(first, dtype=np.float64) - np.array(second, dtype=np.float64)
+    first, second = (np.array(text.line_scores(name), dtype=np.float64) for name in text.systems)
+    return first - second
 
 
 def _difference_chart(text: TranslatedText) -> Chart:
@@ -126,7 +126,7 @@ def _difference_chart(text: TranslatedText) -> Chart:
 
 
 def _line_score_chart(text: TranslatedText) -> Chart:
-    scores = [(name, np.array(text.measured(name)[-1].line_scores())) for name in text.systems]
+    scores = [(name, np.array(text.line_scores(name))) for name in text.systems]
     medians = ", ".join(f"{name} {np.median(values):.1f}" for name, values in scores)
     summary = f"The chrF of each line alone. Medians: {medians}."
     return histogram("Lines by chrF", summary, ("chrF", "% of lines"), scores, np.arange(0, 101, 5))
@@ -173,7 +173,7 @@ def _content_chart(text: TranslatedText, glossary: Glossary | None) -> dict[str,
     summary = (
         "Lines whose source has such content, in brackets their number. Names are capitalized words in a sentence."
     )
-    series = bucket_scores(text, list(text.systems), buckets, -1)
+    series = bucket_scores(text, text.systems, buckets)
     return {"content": bar_chart("chrF by content", summary, ("content (lines)", "chrF2"), series)}
 
 
@@ -185,7 +185,7 @@ def _frequency_charts(text: TranslatedText, frequencies: Frequencies | None) -> 
         counts = count_words(text.source) if frequencies is None else frequencies[0]
         buckets = rarity_buckets(text.source, counts)
         summary = f"How often the rarest word of the source occurs in {place}; in brackets the number of lines."
-        series = bucket_scores(text, list(text.systems), buckets, -1)
+        series = bucket_scores(text, text.systems, buckets)
         charts["rarity"] = bar_chart("chrF by the rarest source word", summary, ("frequency (lines)", "chrF2"), series)
     counts = count_words(text.reference) if frequencies is None else frequencies[1]
     accuracies = {name: word_accuracy(lines, text.reference, counts) for name, lines in text.systems.items()}
@@ -216,7 +216,7 @@ def _sentences_html(text: TranslatedText) -> str:
     """Return the sentences that differ most in chrF, in both directions, and those that differ most in words."""
     first, second = text.systems
     differences = _line_differences(text)
-    values = [text.measured(name)[-1].line_scores() for name in text.systems]
+    values = map(text.line_scores, text.systems)
     scores = [f"chrF {one:.1f} and {two:.1f}" for one, two in zip(*values, strict=True)]
     order = np.argsort(-differences, kind="stable").tolist()
     better = [index for index in order if differences[index] > _EQUAL]

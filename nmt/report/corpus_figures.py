@@ -1,7 +1,5 @@
 """Figures of a prepared corpus: the masks of a real batch, and how much padding different batches have."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 from matplotlib.colors import ListedColormap
@@ -111,7 +109,7 @@ def padding_of_batches(lengths: SentenceLengths, budget: int) -> Drawing:
     """Draw the share of padding and the sizes of batches that are cut in three ways."""
     plans = batch_plans(lengths, budget)
     shares = {name: padding_share(plan, lengths) for name, plan in plans.items()}
-    sizes = {name: _padded_tokens(plan, lengths) for name, plan in plans.items()}
+    sizes = [[int(lengths.target[group].max()) * len(group) for group in plan] for plan in plans.values()]
     figure = new_figure(3.9)
     left, right = figure.subplots(1, 2)
     places = np.arange(len(plans))
@@ -119,12 +117,11 @@ def padding_of_batches(lengths: SentenceLengths, budget: int) -> Drawing:
         heights = [share[side] for share in shares.values()]
         bars = left.bar(places + (side - 0.5) * 0.38, heights, 0.36, label=name, color=colour)
         left.bar_label(bars, [f"{height:.1%}" for height in heights], fontsize=8, padding=2)
-    left.set(
-        title="Padding", ylabel="share of padded positions", ylim=(0, 1.25 * max(0.01, *map(max, shares.values())))
-    )
+    most = max(0.01, *map(max, shares.values()))
+    left.set(title="Padding", ylabel="share of padded positions", ylim=(0, 1.25 * most))
     left.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     left.legend()
-    right.boxplot(list(sizes.values()), whis=(0, 100), widths=0.5, medianprops={"color": COLOURS[1], "linewidth": 1.8})
+    right.boxplot(sizes, whis=(0, 100), widths=0.5, medianprops={"color": COLOURS[1], "linewidth": 1.8})
     right.axhline(budget, color="#666666", linewidth=1, linestyle=":", label=f"budget of {budget:,} tokens")
     right.legend(loc="upper right")
     right.set(title="Size of a batch", ylabel="padded target tokens", ylim=(0, None))
@@ -153,7 +150,3 @@ def batch_plans(lengths: SentenceLengths, budget: int) -> dict[str, EpochPlan]:
 
 def _cut(order: Indices, count: int) -> list[Indices]:
     return [order[start : start + count] for start in range(0, len(order), count)]
-
-
-def _padded_tokens(plan: EpochPlan, lengths: SentenceLengths) -> Sequence[int]:
-    return [int(lengths.target[group].max()) * len(group) for group in plan]

@@ -1,21 +1,23 @@
-"""The section Data: what the filters dropped, and the lengths and pieces of the prepared corpus."""
+"""The section Data: what the rules removed, and the lengths and pieces of the prepared corpus."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from nmt.errors import DataError, NMTError
-from nmt.report.audit_tables import filter_tables
 from nmt.report.charts import Chart, Series, bar_chart, histogram, line_chart, sentence, short
-from nmt.report.page import Section, chart_places, definitions, paragraphs, table
+from nmt.report.page import Section, bullets, chart_places, definitions, folded, paragraphs, table
 from nmt.report.run_records import RunRecords
-from nmt.text.auditing.audit import Audit
+from nmt.text.auditing.audit import Audit, CorpusAudit
+from nmt.text.filters import RULES
 from nmt.text.languages import target_language
 from nmt.text.manifest import Manifest
 from nmt.text.prepared import PreparedCorpus, Sentences, TokenStore
+from nmt.text.readers import shortened
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.words import words
 
@@ -25,6 +27,7 @@ SENTENCES_READ = 5_000
 """Sentences of each side whose words are counted."""
 _Values = Sequence[tuple[str, npt.NDArray[np.float64] | npt.NDArray[np.int64]]]
 """Named series."""
+_LONGEST = 300  # characters of an example of a rule
 _RARE = 10
 """A piece that occurs less often is hardly trained."""
 
@@ -180,3 +183,49 @@ def _coverage(sides: Sequence[_Side]) -> Chart:
         enough = int(np.searchsorted(share, 95)) + 1
         parts.append(f"{side.name}: the {enough:,} most frequent pieces are 95 % of the text")
     return line_chart("Vocabulary coverage", sentence(parts), ("most frequent pieces", "% of tokens"), lines)
+
+
+def filter_tables(manifest: Manifest, audit: Audit | None) -> str:
+    """Return a table of the pairs read, removed by each rule, and kept, then findings and examples of an audit."""
+    if audit is None:
+        splits = {"training": manifest.train, "validation": manifest.valid}
+        counts = [
+            CorpusAudit(name, name, split.read, split.kept, split.refused, {})
+            for name, split in splits.items()
+            if split
+        ]
+        note = "This prepared corpus has no audit.json, as older ones: it records no removed pairs and no findings."
+        return f"{_counts(counts)}{paragraphs([note], 'muted')}"
+    skipped = (f"The rule {rule} was not applied: {reason}." for rule, reason in audit.not_applied.items())
+    return f"{_counts(audit.corpora)}{paragraphs(skipped)}{_findings(audit)}{_examples(audit)}"
+
+
+def _counts(corpora: Sequence[CorpusAudit]) -> str:
+    rows: list[tuple[str | int, ...]] = [("read", "", *(corpus.read for corpus in corpora))]
+    for rule, meaning in RULES.items():
+        if any(corpus.removed.get(rule) for corpus in corpora):
+            rows.append((f"dropped: {rule}", meaning, *(corpus.removed.get(rule, 0) for corpus in corpora)))
+    rows.append(("kept", "", *(corpus.kept for corpus in corpora)))
+    return table(("pairs", "rule", *(corpus.name for corpus in corpora)), rows)
+
+
+def _findings(audit: Audit) -> str:
+    found = bullets(
+        f"{escape(one.corpus)}: {escape(one.text)}{bullets(escape(shortened(text, _LONGEST)) for text in one.examples)}"
+        for one in audit.findings
+    )
+    return found and f"<h4>Findings</h4>{found}"
+
+
+def _examples(audit: Audit) -> str:
+    """Return the examples of each rule, folded."""
+    parts = ""
+    for rule, meaning in RULES.items():
+        shown = [one for corpus in audit.corpora for one in corpus.examples.get(rule, ())]
+        if shown:
+            rows = [
+                [shortened(text, _LONGEST) for text in (one.place, one.source, one.target, one.found)] for one in shown
+            ]
+            caption = f"First pairs removed by the rule {rule}"
+            parts += folded(f"{rule}: {meaning}", table(("place", "source", "target", "found"), rows, caption))
+    return parts and f"<h4>Examples of each rule</h4>{parts}"

@@ -74,8 +74,3 @@ def line_html(line: LineTexts, languages: tuple[str, str]) -> str:
 def lines_html(lines: Sequence[LineTexts], languages: tuple[str, str]) -> str:
     """Return lines one after the other."""
     return f'<div class="lines">{"".join(line_html(line, languages) for line in lines)}</div>'
-
-
-def folded(summary: str, html: str, is_open: bool = False) -> str:
-    """Return HTML that opens at a click."""
-    return f"<details{' open' if is_open else ''}><summary>{escape(summary)}</summary>{html}</details>"

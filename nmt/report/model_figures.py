@@ -74,12 +74,10 @@ def training_curves(train: Sequence[Record], validations: Sequence[Record]) -> D
         steps, values = zip(*scores, strict=True)
         best = int(np.argmax(values))
         right.plot(steps, values, marker="o", markersize=4, color=COLOURS[1])
-        right.annotate(
-            f"best {values[best]:.1f}", (steps[best], values[best]), (0, 6), textcoords="offset points", ha="right"
-        )
-    right.set(
-        title="Validation BLEU (greedy)", xlabel="step (updates)", ylabel="BLEU", ylim=(0, 100), xlim=left.get_xlim()
-    )
+        place = (steps[best], values[best])
+        right.annotate(f"best {values[best]:.1f}", place, (0, 6), textcoords="offset points", ha="right")
+    right.set(title="Validation BLEU (greedy)", xlabel="step (updates)", ylabel="BLEU", ylim=(0, 100))
+    right.set_xlim(left.get_xlim())
     for axes in (left, right):
         horizontal_grid(axes)
     caption = (

@@ -82,6 +82,11 @@ def bullets(items: Iterable[str]) -> str:
     return entries and f"<ul>{entries}</ul>"
 
 
+def folded(summary: str, html: str, is_open: bool = False) -> str:
+    """Return HTML that opens at a click."""
+    return f"<details{' open' if is_open else ''}><summary>{escape(summary)}</summary>{html}</details>"
+
+
 def chart_places(names: Iterable[str]) -> str:
     """Return the places of the charts of these names, beside each other on a wide screen."""
     places = "".join(f'<div data-chart="{name}"></div>' for name in names)

@@ -10,8 +10,8 @@ from nmt.evaluation.findings import KINDS, Finding, diagnose
 from nmt.evaluation.metrics import RESAMPLES, Measurement, Score, measure
 from nmt.evaluation.significance import Comparison
 from nmt.report.charts import Chart, bar_chart
-from nmt.report.line_view import LEGEND, LineTexts, folded, lines_html
-from nmt.report.page import Section, bullets, definitions, paragraphs, table
+from nmt.report.line_view import LEGEND, LineTexts, lines_html
+from nmt.report.page import Section, bullets, definitions, folded, paragraphs, table
 from nmt.system.console import Advance, counted
 from nmt.text.languages import TargetLanguage
 
@@ -57,6 +57,10 @@ class TranslatedText:
             ]
         return self.measurements[name]
 
+    def line_scores(self, name: str) -> list[float]:
+        """Return the chrF of each line of a system."""
+        return list(self.measured(name)[-1].line_scores())
+
     def diagnosed(self, name: str) -> list[Finding]:
         """Return the faults in the lines of a system, computed once."""
         if name not in self.findings:
@@ -79,27 +83,27 @@ def quality_section(texts: Sequence[TranslatedText], problems: Sequence[str] = (
     for text, name, number in systems:
         id_ = f"{text.id}-length" if number == 1 else f"{text.id}-length-{number}"
         html += _system_html(text, name, id_, _MOST_CHARACTERS // len(systems))
-        charts[id_] = length_chart(text, [name], -1)
+        charts[id_] = length_chart(text, [name])
     return Section("quality", "Quality", html, charts, assets=("lines.css",))
 
 
 def bucket_scores(
-    text: TranslatedText, names: Sequence[str], buckets: Sequence[Bucket], metric: int
+    text: TranslatedText, names: Iterable[str], buckets: Sequence[Bucket]
 ) -> list[tuple[str, dict[str, float]]]:
-    """Return the score of each system in each bucket, by the name and the number of lines of the bucket."""
-    measured = [(name, text.measured(name)[metric]) for name in names]
+    """Return the chrF of each system in each bucket, by the name and the number of lines of the bucket."""
+    measured = [(name, text.measured(name)[-1]) for name in names]
     return [
         (name, {f"{bucket.name} ({len(bucket.lines):,})": one.score_of(bucket.lines) for bucket in buckets})
         for name, one in measured
     ]
 
 
-def length_chart(text: TranslatedText, names: Sequence[str], metric: int) -> Chart:
-    """Return the scores of systems by the length of lines."""
+def length_chart(text: TranslatedText, names: Sequence[str]) -> Chart:
+    """Return the chrF of systems by the length of lines."""
     side, lines = text.measured_length
     buckets = length_buckets(lines)
-    series = bucket_scores(text, names, buckets, metric)
-    metric_name, unit = text.measured(names[0])[metric].name, length_unit(lines)
+    series = bucket_scores(text, names, buckets)
+    metric_name, unit = text.measured(names[0])[-1].name, length_unit(lines)
     labels = (f"{unit} of the {side} (lines)", metric_name)
     summary = f"By {unit} of the {side}; in brackets the number of lines."
     return bar_chart(f"{metric_name} by length", summary, labels, series)
@@ -133,9 +137,8 @@ def shown_lines(
 
 def _system_html(text: TranslatedText, name: str, chart: str, most_characters: int) -> str:
     """Return the HTML of the translations of a text by one system, with a place for their chart."""
-    measured = text.measured(name)
-    scores = [one.score(RESAMPLES) for one in measured]
-    by_line = measured[-1].line_scores()
+    scores = [one.score(RESAMPLES) for one in text.measured(name)]
+    by_line = text.line_scores(name)
     findings = text.diagnosed(name)
     facts = [("lines", f"{len(by_line):,}", text.note)]
     for score in scores:
@@ -173,7 +176,7 @@ def _listed(text: TranslatedText, name: str, most_characters: int) -> int:
 
 def _findings_html(text: TranslatedText, name: str, findings: Sequence[Finding], scores: Sequence[str]) -> str:
     """Return the counts of faults, and the sentences of each kind with the lowest scores."""
-    by_line = text.measured(name)[-1].line_scores()
+    by_line = text.line_scores(name)
     if not findings:
         return "<h4>Faults</h4><p>No line has a fault of those that are searched for.</p>"
     rows, examples = [], ""

@@ -13,8 +13,10 @@ import pytest
 
 from nmt.errors import DataError
 from nmt.report import corpus_section as module
-from nmt.report.corpus_section import corpus_section
+from nmt.report.corpus_section import corpus_section, filter_tables
 from nmt.report.run_records import RunRecords, read_run
+from nmt.text.auditing.audit import Audit, CorpusAudit, Example
+from nmt.text.auditing.corpus_findings import Finding
 from nmt.text.manifest import Manifest
 from nmt.text.prepared import PreparedCorpus
 from nmt.text.preparing.overlap import Overlap
@@ -150,3 +152,24 @@ def test_corpus_beside_the_run_is_found_when_the_run_was_moved(run: RunRecords, 
     moved = tmp_path / "elsewhere"
     run.path.rename(moved)
     assert "Pairs kept" in corpus_section(read_run(moved)).html
+
+
+def test_audit_is_shown_escaped_with_examples_of_each_rule(texts: Path) -> None:
+    example = Example("a.tsv:7", "<b>one & two</b>", "x" * 400, "identical")
+    corpus = CorpusAudit("data.train.0: a.tsv", "train", 9, 8, {"copy": 1}, {"copy": [example]})
+    finding = Finding("data.train.0: a.tsv", "the source (en) has no capital letters", ("line 1: <i>",))
+    html = filter_tables(Manifest.read(texts / "prepared"), Audit((corpus,), (finding,), (), {"leak": "no test text"}))
+    for text in (
+        "<td>dropped: copy</td>", "a.tsv:7", "&lt;b&gt;one &amp; two&lt;/b&gt;", "x" * 300 + "…", "identical",
+        "the source (en) has no capital letters", "line 1: &lt;i&gt;", "The rule leak was not applied: no test text.",
+    ):  # fmt: skip
+        assert text in html
+    assert "dropped: empty" not in html
+    assert "<b>" not in html
+
+
+def test_older_corpus_without_audit_has_counts_only(texts: Path) -> None:
+    manifest = Manifest.read(texts / "prepared")
+    html = filter_tables(replace(manifest, train=replace(manifest.train, refused={"copy": 12})), None)
+    assert "dropped: copy" in html
+    assert "Examples" not in html

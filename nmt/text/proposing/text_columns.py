@@ -26,7 +26,8 @@ def with_text_columns(corpus: CorpusFile, languages: LanguagePair | None) -> Cor
         return corpus
     columns = [column for column in range(max(map(len, records), default=0)) if _is_text(_cells(records, column))]
     if len(columns) > 2 and languages is not None:
-        codes = {detected(_lines(_cells(records, column))): column for column in reversed(columns)}
+        lines = {column: [Line(*cell) for cell in enumerate(_cells(records, column), start=1)] for column in columns}
+        codes = {detected(lines[column]): column for column in reversed(columns)}
         sides = [codes.get(primary_code(code)) for code in (languages.source, languages.target)]
         columns = [side for side in sides if side is not None] if None not in sides else columns
     if len(columns) < 2:
@@ -46,10 +47,6 @@ def _has_header(records: Sequence[Sequence[str]]) -> bool:
 
 def _cells(records: Sequence[Sequence[str]], column: int) -> list[str]:
     return [cells[column] for cells in records if len(cells) > column and cells[column]]
-
-
-def _lines(cells: Sequence[str]) -> list[Line]:
-    return [Line(number, cell) for number, cell in enumerate(cells, start=1)]
 
 
 def _is_text(cells: Sequence[str]) -> bool:
