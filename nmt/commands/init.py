@@ -1,6 +1,7 @@
 """`nmt init`: from a parallel text to a recipe with settings that fit it, and a division into three texts."""
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from nmt.text.proposing.direction import (
 from nmt.text.proposing.profile import TextProfile
 from nmt.text.proposing.proposal import propose
 from nmt.text.proposing.recipe_text import RecipeContent, recipe_text
-from nmt.text.proposing.split import PARTS, Splitter
+from nmt.text.proposing.split import LEFT_OUT, PARTS, divide
 from nmt.text.proposing.text_columns import with_text_columns
 from nmt.text.readers.opening import STANDARD_INPUT
 
@@ -88,17 +89,17 @@ def init(request: InitRequest, console: Console) -> None:
     with replace_directory(request.folder, SPLIT, inputs) as staging:
         pairs = _counted(corpora, languages, profile, console)
         others = (pair for each in given.values() for pair in read_pairs(each, languages))
-        splitter = _divide(pairs, others, [part for part in PARTS[1:] if part not in given], staging)
-        _check_size(request, profile, splitter)
+        counts = _divide(pairs, [part for part in PARTS[1:] if part not in given], others, staging)
+        _check_size(request, profile, counts)
         direction, warning = checked_direction(known, request.text[: len(corpora[0].files)], profile)
-        _finish_folder(staging, direction, splitter)
+        _finish_folder(staging, direction, counts)
     for shown in filter(None, (warning, unknown_languages(direction))):
         console.warn(shown)
     with console.status("measuring the speed of this machine"):
         from nmt.training.cost import cost  # imports torch, for which no error above should wait
 
         expected = cost(lambda device: propose(profile.tokens(), profile.vocabulary(), device))
-    comments = [*_about_text(request, corpora[0], profile, splitter), _about_cost(expected)]
+    comments = [*_about_text(request, corpora[0], profile, counts), _about_cost(expected)]
     if profile.tokens()[1] < _LITTLE_TEXT:
         comments.append(_OF_LITTLE_TEXT)
     content = RecipeContent(
@@ -176,25 +177,25 @@ def _check_is_new(recipe: Path, inputs: list[Path]) -> None:
 
 
 def _divide(
-    pairs: Iterator[SentencePair], others: Iterator[SentencePair], held_out: Sequence[str], folder: Path
-) -> Splitter:
-    """Write the parts of the text into a folder as `train.source`, `train.target`, …"""
+    pairs: Iterator[SentencePair], held_out: Sequence[str], others: Iterator[SentencePair], folder: Path
+) -> Counter[str]:
+    """Write the parts of the text into a folder as `train.source`, `train.target`, …; return the pairs of each.
+
+    The parts are in the order of `PARTS`, and the pairs that are left out come last.
+    """
+    counts = Counter(dict.fromkeys(("train", *held_out, LEFT_OUT), 0))
     with ExitStack() as stack:
         files = {
             (part, side): stack.enter_context((folder / f"{part}.{side}").open("w", encoding="utf-8", newline="\n"))
             for part in ("train", *held_out)
             for side in _SIDES
         }
-
-        def write(part: str, pair: SentencePair) -> None:
-            files[part, "source"].write(f"{pair.source}\n")
-            files[part, "target"].write(f"{pair.target}\n")
-
-        splitter = Splitter(_SEED, held_out, others, write)
-        for pair in pairs:
-            splitter.add(pair)
-        splitter.finish()
-    return splitter
+        for part, pair in divide(pairs, held_out, others, _SEED):
+            counts[part] += 1
+            if part != LEFT_OUT:
+                files[part, "source"].write(f"{pair.source}\n")
+                files[part, "target"].write(f"{pair.target}\n")
+    return counts
 
 
 def _counted(
@@ -209,7 +210,7 @@ def _counted(
             yield pair
 
 
-def _check_size(request: InitRequest, profile: TextProfile, splitter: Splitter) -> None:
+def _check_size(request: InitRequest, profile: TextProfile, counts: Mapping[str, int]) -> None:
     """Raise DataError if there is too little to train on, or nothing to validate on."""
     names, pairs = _names(request), profile.pairs - profile.empty
     if pairs < _LEAST_PAIRS:
@@ -218,26 +219,28 @@ def _check_size(request: InitRequest, profile: TextProfile, splitter: Splitter) 
             f"{names}: found {counted(pairs, 'sentence pair')}{empty}; at least {_LEAST_PAIRS} are needed, and "
             "thousands for a useful translator"
         )
-    if splitter.left_out and not any(splitter.counts.values()):
+    left_out = counts[LEFT_OUT]
+    if left_out and left_out == sum(counts.values()):
         raise DataError(
-            f"{names}: nothing is left to train on: all {splitter.left_out:,} pairs have source sentences of the texts "
+            f"{names}: nothing is left to train on: all {left_out:,} pairs have source sentences of the texts "
             "of --valid or --test; name texts that are not part of the training text, or leave these options out"
         )
-    missing = [part for part in splitter.held_out if not splitter.counts[part]]
-    if missing or not splitter.counts["train"]:
+    if not all(counts[part] for part in counts if part != LEFT_OUT):
         raise DataError(
             f"{names}: {pairs:,} sentence pairs, but too few different sources of at most 1,000 characters to hold out "
             "validation and test text; remove repeated lines, or give these texts with --valid and --test"
         )
 
 
-def _finish_folder(folder: Path, direction: Direction, splitter: Splitter) -> None:
+def _finish_folder(folder: Path, direction: Direction, counts: Mapping[str, int]) -> None:
     """Name the files by their languages and write the marker of the folder."""
-    for part in ("train", *splitter.held_out):
-        for side, suffix in zip(_SIDES, direction.suffixes, strict=True):
-            (folder / f"{part}.{side}").rename(folder / f"{part}.{suffix}")
+    ends = dict(zip(_SIDES, direction.suffixes, strict=True))
+    for path in sorted(folder.iterdir()):
+        path.rename(path.with_suffix(f".{ends[path.suffix[1:]]}"))
     files = {path.name: digest_of(path) for path in sorted(folder.iterdir())}
-    mark_directory(folder, SPLIT, {"seed": _SEED, "pairs": splitter.counts, "files": files})
+    mark_directory(
+        folder, SPLIT, {"seed": _SEED, "pairs": {part: counts.get(part, 0) for part in PARTS}, "files": files}
+    )
 
 
 def _parts(request: InitRequest, given: Mapping[str, CorpusFile], direction: Direction) -> dict[str, dict[str, object]]:
@@ -253,7 +256,9 @@ def _parts(request: InitRequest, given: Mapping[str, CorpusFile], direction: Dir
     return parts
 
 
-def _about_text(request: InitRequest, corpus: CorpusFile, profile: TextProfile, splitter: Splitter) -> Iterator[str]:
+def _about_text(
+    request: InitRequest, corpus: CorpusFile, profile: TextProfile, counts: Mapping[str, int]
+) -> Iterator[str]:
     """Yield what was read and how it is divided."""
     names = _names(request)
     if corpus.columns != (1, 2):
@@ -261,10 +266,10 @@ def _about_text(request: InitRequest, corpus: CorpusFile, profile: TextProfile, 
     empty = f", {profile.empty:,} of them with an empty side, which are not trained on" if profile.empty else ""
     source, target = profile.tokens()
     yield f"{names}: {profile.pairs:,} sentence pairs{empty}, about {source:,} source and {target:,} target tokens."
-    counts = ", ".join(f"{splitter.counts[part]:,} {part}" for part in ("train", *splitter.held_out))
-    left_out = f"; {splitter.left_out:,} pairs of the given texts are left out" if splitter.left_out else ""
+    parts = ", ".join(f"{count:,} {part}" for part, count in counts.items() if part != LEFT_OUT)
+    left_out = f"; {counts[LEFT_OUT]:,} pairs of the given texts are left out" if counts[LEFT_OUT] else ""
     yield (
-        f"{request.folder.name}/ holds these pairs: {counts}{left_out}. They are divided by source sentence (seed "
+        f"{request.folder.name}/ holds these pairs: {parts}{left_out}. They are divided by source sentence (seed "
         f"{_SEED}): all pairs of a source sentence are in one part. The text itself is not changed."
     )
 

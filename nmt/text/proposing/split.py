@@ -6,14 +6,14 @@ text, and only the pairs that may still be held out are in RAM: of at most `_CAN
 """
 
 import heapq
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 
 from nmt.text.corpus import SentencePair
 from nmt.text.normalize import normalize
 
 PARTS = ("train", "valid", "test")
+LEFT_OUT = "left out"
 SHARE = 20
 """A held-out text has at most one in so many pairs."""
 LARGEST, LARGEST_OF_MILLIONS = 1_000, 2_000
@@ -21,17 +21,6 @@ LARGEST, LARGEST_OF_MILLIONS = 1_000, 2_000
 _MOST_TRANSLATIONS = 8  # of a source sentence that is held out; one with more would dominate the score
 _LONGEST = 1_000  # characters of a sentence that is held out
 _CANDIDATES = 3 * 2 * LARGEST_OF_MILLIONS  # sources; a part of them may have no suitable translation
-
-Write = Callable[[str, SentencePair], None]
-"""Takes a part of the text, `train`, `valid` or `test`, and a pair of it."""
-
-
-@dataclass(slots=True)
-class _Candidate:
-    """The pairs of a source sentence that may be held out; `unsuitable` if they belong to the training text."""
-
-    pairs: list[SentencePair] = field(default_factory=list)
-    unsuitable: bool = False
 
 
 def held_out_size(pairs: int) -> int:
@@ -45,69 +34,45 @@ def held_out_size(pairs: int) -> int:
     return min(pairs // SHARE, LARGEST_OF_MILLIONS if pairs >= 1_000_000 else LARGEST)
 
 
-class Splitter:
-    """Takes the pairs of a text one by one, and writes each to its part."""
+def divide(
+    pairs: Iterable[SentencePair], held_out: Sequence[str], others: Iterable[SentencePair], seed: int
+) -> Iterator[tuple[str, SentencePair]]:
+    """Yield the pairs of a text, each with its part: `train`, or one of `held_out`, which are `valid`, `test` or both.
 
-    def __init__(self, seed: int, held_out: Iterable[str], others: Iterable[SentencePair], write: Write) -> None:
-        """`held_out` are the parts to fill besides `train`: `valid`, `test`, both or none.
-
-        Pairs whose source sentence is in `others`, which are held out already, are left out.
-        """
-        self.counts = dict.fromkeys(PARTS, 0)
-        """Pairs written to each part."""
-        self.left_out = 0
-        self._key = seed.to_bytes(8, "little")
-        self.held_out = tuple(held_out)
-        self._write_pair = write
-        self._candidates: dict[int, _Candidate] = {}
-        self._highest: list[int] = []  # a heap of the negated numbers of all candidates
-        self._pairs = 0
-        self._others = {normalize(pair.source).casefold() for pair in others}
-
-    def add(self, pair: SentencePair) -> None:
-        """Take the next pair."""
+    Pairs whose source sentence is in `others`, which are held out already, belong to `LEFT_OUT`.
+    """
+    held_out_already = {normalize(pair.source).casefold() for pair in others}
+    key = seed.to_bytes(8, "little")
+    candidates: dict[int, list[SentencePair] | None] = {}  # by number; None if they belong to the training text
+    highest: list[int] = []  # a heap of the negated numbers of all candidates
+    count = 0
+    for pair in pairs:
         source, target = normalize(pair.source), normalize(pair.target)
-        if source.casefold() in self._others:
-            self.left_out += 1
-            return
-        self._pairs += bool(source and target)
-        if not self.held_out or not source or len(source) > _LONGEST:
-            self._write("train", (pair,))
-            return
-        number = int.from_bytes(blake2b(source.casefold().encode(), digest_size=8, key=self._key).digest(), "little")
-        candidate = self._candidates.get(number)
-        if candidate is None:
-            if len(self._candidates) >= _CANDIDATES and number > -self._highest[0]:
-                self._write("train", (pair,))
-                return
-            candidate = self._new_candidate(number)
-        suits = 0 < len(target) <= _LONGEST and source.casefold() != target.casefold()
-        if not suits or len(candidate.pairs) == _MOST_TRANSLATIONS:
-            candidate.unsuitable = True
-        candidate.pairs.append(pair)
-        if candidate.unsuitable:
-            self._write("train", candidate.pairs)
-            candidate.pairs = []
-
-    def finish(self) -> None:
-        """Write the pairs that are left: fill the held-out parts, and give the rest to the training text."""
-        size = held_out_size(self._pairs)
-        candidates = iter([self._candidates[number].pairs for number in sorted(self._candidates)])
-        for part in self.held_out:
-            while self.counts[part] < size and (pairs := next(candidates, None)) is not None:
-                self._write(part, pairs)
-        for pairs in candidates:
-            self._write("train", pairs)
-
-    def _new_candidate(self, number: int) -> _Candidate:
-        if len(self._candidates) >= _CANDIDATES:
-            highest = -heapq.heappop(self._highest)
-            self._write("train", self._candidates.pop(highest).pairs)
-        heapq.heappush(self._highest, -number)
-        self._candidates[number] = candidate = _Candidate()
-        return candidate
-
-    def _write(self, part: str, pairs: Iterable[SentencePair]) -> None:
-        for pair in pairs:
-            self.counts[part] += 1
-            self._write_pair(part, pair)
+        folded = source.casefold()
+        if folded in held_out_already:
+            yield LEFT_OUT, pair
+            continue
+        count += bool(source and target)
+        number = int.from_bytes(blake2b(folded.encode(), digest_size=8, key=key).digest(), "little")
+        is_full = len(candidates) >= _CANDIDATES and number not in candidates
+        if not held_out or not 0 < len(source) <= _LONGEST or (is_full and number > -highest[0]):
+            yield "train", pair
+            continue
+        if is_full:
+            yield from (("train", other) for other in candidates.pop(-heapq.heappop(highest)) or ())
+        if number not in candidates:
+            heapq.heappush(highest, -number)
+        translations = candidates.setdefault(number, [])
+        suits = 0 < len(target) <= _LONGEST and folded != target.casefold()
+        if translations is not None and suits and len(translations) < _MOST_TRANSLATIONS:
+            translations.append(pair)
+        else:
+            yield from (("train", other) for other in (*(translations or ()), pair))
+            candidates[number] = None
+    remaining = iter([chosen for _, chosen in sorted(candidates.items()) if chosen])
+    for part in held_out:
+        size = held_out_size(count)
+        while size > 0 and (chosen := next(remaining, None)) is not None:
+            yield from ((part, pair) for pair in chosen)
+            size -= len(chosen)
+    yield from (("train", pair) for chosen in remaining for pair in chosen)
