@@ -15,7 +15,7 @@ from nmt.evaluation.buckets import content_buckets, rarity_buckets
 from nmt.evaluation.findings import KINDS
 from nmt.evaluation.metrics import RESAMPLES, Score
 from nmt.evaluation.significance import Comparison, compare
-from nmt.evaluation.word_counts import NgramCount, count_words, distinctive_ngrams, word_accuracy, word_list
+from nmt.evaluation.word_counts import count_words, distinctive_ngrams, word_accuracy, word_list
 from nmt.report.charts import Chart, bar_chart, histogram
 from nmt.report.line_view import lines_html
 from nmt.report.page import Section, chart_places, definitions, folded, paragraphs, table
@@ -64,10 +64,11 @@ def _scores_html(text: TranslatedText) -> str:
     """Return the scores with their significance, the number of lines won, and the faults of both systems."""
     first, second = text.systems
     comparisons = list(map(compare, text.measured(first), text.measured(second)))
-    rows = []
-    for metric, one in enumerate(comparisons):
-        values = [_with_interval(text.measured(name)[metric].score(RESAMPLES)) for name in text.systems]
-        rows.append((one.name, *values, f"{one.difference:+.2f}", f"{one.p_value:.3f}"))
+    scores = [[_with_interval(one.score(RESAMPLES)) for one in text.measured(name)] for name in text.systems]
+    rows = [
+        (one.name, *values, f"{one.difference:+.2f}", f"{one.p_value:.3f}")
+        for one, *values in zip(comparisons, *scores, strict=True)
+    ]
     head = ("metric", first, second, "difference", "p")
     differences = _line_differences(text)
     won, lost = (int((sign * differences > _EQUAL).sum()) for sign in (1, -1))
@@ -79,9 +80,7 @@ def _scores_html(text: TranslatedText) -> str:
         ("identical lines", f"{sum(map(str.__eq__, *text.systems.values())):,}", ""),
     ]
     faults = [Counter(one.kind for one in text.diagnosed(name)) for name in text.systems]
-    found = [
-        (kind, faults[0][kind], faults[1][kind], KINDS[kind]) for kind in KINDS if any(one[kind] for one in faults)
-    ]
+    found = [(kind, *(one[kind] for one in faults), KINDS[kind]) for kind in KINDS if any(one[kind] for one in faults)]
     caption = "95 % intervals by bootstrap resampling; p by paired bootstrap resampling, below 0.05 significant."
     html = f"{_verdicts_html(comparisons, first, second)}{table(head, rows, caption)}"
     html += f"{signatures(comparisons)}{definitions(facts)}"
@@ -159,9 +158,8 @@ def _terms_html(text: TranslatedText, glossary: Glossary | None) -> str:
         return "<p>No line of the source has a term of the glossary.</p>"
     rows = []
     for name, lines in {**text.systems, "reference": text.reference}.items():
-        missing = sum(
-            len(missing_terms(targets, normalize(line))) for targets, line in zip(required, lines, strict=True)
-        )
+        both = zip(required, lines, strict=True)
+        missing = sum(len(missing_terms(targets, normalize(line))) for targets, line in both)
         rows.append((name, f"{count - missing:,}", f"{1 - missing / count:.1%}"))
     return table(("", "terms as required", "share"), rows, f"{count:,} occurrences of glossary terms in the source.")
 
@@ -202,13 +200,9 @@ def _words_html(text: TranslatedText) -> str:
     preferred = distinctive_ngrams(text.systems[first], text.systems[second], text.reference, _NGRAMS)
     html = "<h4>Words and phrases that one system uses more often</h4>"
     head = ("", first, second, "reference", f"right in {first}", f"right in {second}")
-
-    def row(ngram: NgramCount) -> tuple[object, ...]:
-        return (ngram.text, *ngram.counts, ngram.in_reference, *ngram.right)
-
     for name, ngrams in zip((first, second), preferred, strict=True):
-        if ngrams:
-            html += table(head, [row(one) for one in ngrams], f"More often in {name}. {_RIGHT}")
+        rows = [(one.text, *one.counts, one.in_reference, *one.right) for one in ngrams]
+        html += table(head, rows, f"More often in {name}. {_RIGHT}") if rows else ""
     return html if any(preferred) else f"{html}<p>No word or phrase differs clearly in number.</p>"
 
 

@@ -83,9 +83,7 @@ class RunRecords:
         linked = [record for record in self.validations if self.best_step == record["step"]]
         metric = "bleu" if self.recipe is None else self.recipe.train.best_metric
         sign = -1 if metric == "loss" else 1
-        values = [(number(record, metric), record) for record in self.validations]
-        ordered = sorted(((sign * value, record) for value, record in values if value is not None), key=lambda p: p[0])
-        return next(iter([*linked, *(record for _, record in ordered[-1:])]), None)
+        return max(linked or self.validations[::-1], key=lambda record: sign * record[metric], default=None)
 
 
 def read_run(path: Path) -> RunRecords:

@@ -154,9 +154,9 @@ def _fit(run: RunRecords) -> list[str]:
     if not run.validations:
         return ["There is no validation, so the log does not show how well the model translates other text."]
     best, last = run.best, run.validations[-1]
-    losses = [(loss, record["step"]) for record in run.validations if (loss := number(record, "loss")) is not None]
-    lowest, step = min(losses, default=(0.0, 0))
-    latest = min(losses[-3:], default=(0.0, 0))[0]  # of three, since one may be chance
+    losses = [(record["loss"], record["step"]) for record in run.validations]
+    lowest, step = min(losses)
+    latest, _ = min(losses[-3:])  # of three, since one may be chance
     if latest > 1.02 * lowest + 0.01:
         return [
             f"The validation loss is lowest at step {step:,} ({lowest:.3f}) and rises to {losses[-1][0]:.3f}: the "

@@ -48,32 +48,28 @@ def common_texts(
 
     Lines of which only one run has the same source and reference are left out.
     """
-    texts, problems = [], []
+    common, problems = [], []
     for text in first:
         other = next((one for one in second if one.id == text.id), None)
         if other is None:
             problems.append(f"{text.title}: only one of the runs has translations of it.")
             continue
-        assert text.source is not None
-        assert other.source is not None
         (lines,), (other_lines,) = text.systems.values(), other.systems.values()
-        places = {pair: index for index, pair in enumerate(zip(other.source, other.reference, strict=True))}
-        pairs = [
-            (index, places[pair])
-            for index, pair in enumerate(zip(text.source, text.reference, strict=True))
-            if pair in places
+        pairs, other_pairs = ([*zip(one.source or [], one.reference, strict=True)] for one in (text, other))
+        translated = dict(zip(other_pairs, other_lines, strict=True))
+        shared = [
+            (*pair, line, translated[pair]) for pair, line in zip(pairs, lines, strict=True) if pair in translated
         ]
-        if not pairs:
+        if not shared:
             problems.append(f"{text.title}: the runs have no sentence pair in common.")
             continue
-        note = "" if len(pairs) == len(lines) else f"of {len(lines):,}: those that both runs have"
-        own = [lines[index] for index, _ in pairs], [other_lines[index] for _, index in pairs]
-        systems = dict(zip(names, own, strict=True))
-        reference, source = ([side[index] for index, _ in pairs] for side in (text.reference, text.source))
-        texts.append(
+        note = "" if len(shared) == len(lines) else f"of {len(lines):,}: those that both runs have"
+        source, reference, *outputs = map(list, zip(*shared, strict=True))
+        systems = dict(zip(names, outputs, strict=True))
+        common.append(
             TranslatedText(text.id, text.title, text.languages, text.language, reference, systems, source, note)
         )
-    return texts, problems
+    return common, problems
 
 
 def training_frequencies(recipe: Recipe | None) -> tuple[Counter[str], Counter[str]] | None:
