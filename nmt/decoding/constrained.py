@@ -9,7 +9,7 @@ B sentences, N rows: all active hypotheses of these sentences. L length of the p
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, islice, zip_longest
 from typing import NamedTuple
@@ -52,7 +52,7 @@ class PhraseProgress:
         shorter ones that were generated on the way count. So each token of `advancing` leaves one less to generate.
         """
         if not self.begun and token not in self.advancing:
-            return self._without_phrase_end  # most tokens; a line of tags may require a hundred phrases
+            return replace(self, phrase_ended=False) if self.phrase_ended else self
         suffix = (*self.begun, token)
         if any(_is_beginning(phrase, suffix) for phrase in self.missing):
             return PhraseProgress(self.missing, suffix, self.completed_tokens, phrase_ended=suffix in self.missing)
@@ -78,10 +78,6 @@ class PhraseProgress:
     def remaining(self) -> int:
         """Number of phrase tokens that are still to be generated."""
         return sum(map(len, self.missing)) - len(self.begun)
-
-    @cached_property
-    def _without_phrase_end(self) -> "PhraseProgress":
-        return PhraseProgress(self.missing, (), self.completed_tokens) if self.phrase_ended else self
 
 
 class _Active(NamedTuple):

@@ -49,7 +49,7 @@ def hypothesis_warnings(
         yield f"{name} has {counted(broken, 'line')} with U+FFFD, which replaces bytes that are not UTF-8"
     if copied >= _COPIED_SHARE:
         yield f"{name}: {copied:.0%} of its lines are the source, untranslated"
-    if any(_share_equal(hypotheses, lines) == 1.0 for lines in references):
+    if list(map(str.strip, hypotheses)) in [list(map(str.strip, lines)) for lines in references]:
         yield f"{name} is the reference, word for word"
 
 
@@ -85,7 +85,3 @@ def _share_frequent(hypotheses: Sequence[str], references: Sequence[Sequence[str
     frequent = [word for word, _ in usual.most_common(_FREQUENT)]
     own_share, share = (sum(counts[word] for word in frequent) / max(1, counts.total()) for counts in (own, usual))
     return (own_share, share) if own else (share, share)
-
-
-def _share_equal(lines: Sequence[str], others: Sequence[str]) -> float:
-    return sum(line.strip() == other.strip() for line, other in zip(lines, others, strict=True)) / len(lines)

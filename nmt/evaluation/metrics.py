@@ -51,12 +51,7 @@ class Score:
     @property
     def lower_is_better(self) -> bool:
         """Whether it counts errors."""
-        return is_error_rate(self.name)
-
-
-def is_error_rate(name: str) -> bool:
-    """Return whether a smaller value of the metric of this name is better."""
-    return name == "TER"
+        return self.name == "TER"
 
 
 @dataclass(frozen=True)

@@ -139,7 +139,7 @@ class MultiHeadAttention(nn.Module):
         projected = self.positions.rotate(self._project(x.flatten(0, 1)), [(x.size(0), x.size(1))])
         q, k, _ = (self._split_heads(part.reshape(x.shape)) for part in projected.chunk(3, dim=-1))
         distances = _distances(q, k)
-        return self.weights(q, k, distances <= 0 if causal else None, self._encoded(distances))
+        return self.weights(q, k, distances <= 0 if causal else None, distances)
 
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Return keys and values of memory (B, S, D), each (B, H, S, d)."""
@@ -182,7 +182,7 @@ class MultiHeadAttention(nn.Module):
                 attended = F.scaled_dot_product_attention(q, k, v, visible, dropout, is_causal=causal)
             else:
                 distances = _distances(q, k)
-                attended = self.attend(q, k, v, distances <= 0 if causal else mask, self._encoded(distances))
+                attended = self.attend(q, k, v, distances <= 0 if causal else mask, distances)
             outputs.append(attended.transpose(1, 2).flatten(2))  # (B, H, T, d) -> (B, T, D)
         return pack(outputs)
 
@@ -194,10 +194,6 @@ class MultiHeadAttention(nn.Module):
         if output is None:
             output = self.attend(q, k, v, mask, distances)
         return output.transpose(1, 2).reshape(-1, self.dim)
-
-    def _encoded(self, distances: Tensor) -> Tensor | None:
-        """Return the distances if the position encoding uses them."""
-        return distances if self.positions.uses_distances else None
 
     def _split_heads(self, x: Tensor) -> Tensor:
         return x.view(*x.shape[:2], self.heads, -1).transpose(1, 2)  # (B, T, D) -> (B, H, T, d)

@@ -36,14 +36,7 @@ from nmt.training.resume import resume
 from nmt.training.run import RunDirectory
 from nmt.training.signals import Interruption
 from nmt.training.step import DispatchedUpdate, Update, Updater
-from nmt.training.validation import (
-    Validation,
-    degeneration,
-    evaluate,
-    mean_loss,
-    sharing_weights,
-    validation_texts,
-)
+from nmt.training.validation import Validation, degeneration, evaluate, mean_loss, sharing_weights, validation_texts
 
 
 def open_training(recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory, console: Console) -> "Training":

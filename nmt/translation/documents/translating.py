@@ -14,14 +14,7 @@ from nmt.system.distributed import on_rank_zero, rank
 from nmt.text.readers.opening import open_text
 from nmt.translation.documents.document import Document
 from nmt.translation.documents.passage import Passage, TranslatedLine
-from nmt.translation.pipeline import (
-    DIFFERING,
-    IMPROBABLE,
-    LineInput,
-    process_lines,
-    translate_batch,
-    translations_with,
-)
+from nmt.translation.pipeline import DIFFERING, IMPROBABLE, LineInput, process_lines, translate_batch, translations_with
 from nmt.translation.sinks import StreamOutput
 from nmt.translation.translator import TranslateOptions, Translator
 
