@@ -4,7 +4,7 @@ B active sentences, K beam, N rows: all active hypotheses of these sentences. L 
 C candidates of a row, V vocabulary.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -134,26 +134,19 @@ def extend(active: ActiveBeams, candidates: Candidates, bounds: Tensor, beam: in
 
 
 def best_tokens(
-    logits: Iterable[Tensor], rules: Sequence[Rule], prefixes: Tensor, sentences: Tensor, count: int
+    logits: Tensor, rules: Sequence[Rule], prefixes: Tensor, sentences: Tensor, count: int
 ) -> tuple[Tensor, Tensor]:
     """Return the log-probabilities of each row's C best next tokens, best first, and the tokens, (N, C), on the CPU.
 
-    Logits come in blocks of rows, (n, V) each, for prefixes (N, L) of the sentences (N). Tokens that rules forbid keep
-    their share of the probability. Only the best tokens are normalised: within a row, log p = logit − normalizer ranks
-    as the logits do.
+    Logits are (N, V), for prefixes (N, L) of the sentences (N). Tokens that rules forbid keep their share of the
+    probability. Only the best tokens are normalised: within a row, log p = logit − normalizer ranks as the logits do.
     """
-    log_probs, tokens, start = [], [], 0
-    for block in logits:
-        rows = slice(start, start + len(block))
-        start = rows.stop
-        block = block.float()
-        normalizer = normalizers(block)
-        for rule in rules:
-            rule.apply(block, prefixes[rows], sentences[rows])
-        best, ids = largest(block, count)
-        log_probs.append((best - normalizer).cpu())
-        tokens.append(ids.cpu())
-    return torch.cat(log_probs), torch.cat(tokens)
+    logits = logits.float()
+    normalizer = normalizers(logits)
+    for rule in rules:
+        rule.apply(logits, prefixes, sentences)
+    best, tokens = largest(logits, count)
+    return (best - normalizer).cpu(), tokens.cpu()
 
 
 def normalizers(logits: Tensor) -> Tensor:

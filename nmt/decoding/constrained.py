@@ -239,7 +239,7 @@ def constrained_search(
     while active:
         prefixes = torch.tensor([[BOS, *hypothesis.tokens] for one in active for hypothesis in one.active])  # (N, L)
         sentences = torch.tensor([one.index for one in active for _ in one.active])
-        logits = torch.cat(list(state.step(prefixes[:, -1].to(device)))).float()  # (N, V)
+        logits = state.step(prefixes[:, -1].to(device)).float()  # (N, V)
         normalizer = normalizers(logits)
         advancing = _advancing(active, logits, normalizer)  # before the rules, which do not apply to required phrases
         for rule in rules:

@@ -3,7 +3,7 @@
 B sentences, K samples of each, N active hypotheses, L length of the prefix with `<s>`, T longest output, V vocabulary.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -18,8 +18,8 @@ from nmt.decoding.step_model import DecoderState
 from nmt.system.device import seed_for
 from nmt.text.tokenizer import BOS, EOS
 
-Choose = Callable[[Iterator[Tensor], Tensor, Tensor], tuple[Tensor, Tensor]]
-"""From blocks of logits (n, V), prefixes (N, L) and indices (N) of hypotheses: next tokens, log-probabilities (N)."""
+Choose = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+"""From logits (N, V), prefixes (N, L) and indices (N) of hypotheses: next tokens, log-probabilities (N)."""
 
 
 def extend_to_end(
@@ -58,7 +58,7 @@ def greedy_search(
 ) -> list[list[Hypothesis]]:
     """Return the hypothesis of each sentence that takes the most probable token at each step, for length limits (B)."""
 
-    def most_probable(logits: Iterator[Tensor], prefixes: Tensor, active: Tensor) -> tuple[Tensor, Tensor]:
+    def most_probable(logits: Tensor, prefixes: Tensor, active: Tensor) -> tuple[Tensor, Tensor]:
         log_probs, tokens = best_tokens(logits, rules, prefixes, active, 1)
         return tokens.squeeze(1), log_probs.squeeze(1)
 
@@ -79,8 +79,8 @@ def sample_search(
     count, samples, longest = noise.shape
     noise = noise.flatten(0, 1)  # (B·K, T)
 
-    def drawn(blocks: Iterator[Tensor], prefixes: Tensor, active: Tensor) -> tuple[Tensor, Tensor]:
-        logits = torch.cat(list(blocks)).float()  # (N, V)
+    def drawn(logits: Tensor, prefixes: Tensor, active: Tensor) -> tuple[Tensor, Tensor]:
+        logits = logits.float()  # (N, V)
         log_probs = logits.log_softmax(-1)
         for rule in rules:
             rule.apply(logits, prefixes, active // samples)

@@ -5,7 +5,7 @@ length, V vocabulary.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -20,12 +20,8 @@ from nmt.model.checkpoint import LoadedModel
 class DecoderState(Protocol):
     """The state of a model that decodes a batch; it begins with one row for each sentence."""
 
-    def step(self, tokens: Tensor) -> Iterator[Tensor]:
-        """Read the newest token of each row (N); yield the logits of the next one, which the caller may overwrite.
-
-        They come in blocks of rows, (n, V) each, in order: a block is used while it is in the processor's cache, and
-        all logits together are never in memory.
-        """
+    def step(self, tokens: Tensor) -> Tensor:
+        """Read the newest token of each row (N); return the logits of the next, (N, V), for the caller to overwrite."""
 
     def select(self, rows: Tensor) -> None:
         """Make row i continue row `rows[i]`, for rows (N') in the order of the sentences, at most K of each."""
@@ -78,13 +74,12 @@ class EnsembleState:
 
     members: Sequence[DecoderState]
 
-    def step(self, tokens: Tensor) -> Iterator[Tensor]:
-        """Read the newest tokens (N); yield log(Σₘ pₘ / M), (n, V) for n rows at a time: logits of normalizer 0."""
-        for blocks in zip(*(member.step(tokens) for member in self.members), strict=True):
-            mean, *others = (block.float().log_softmax(-1) for block in blocks)
-            for other in others:
-                torch.logaddexp(mean, other, out=mean)
-            yield mean.sub_(math.log(len(self.members)))
+    def step(self, tokens: Tensor) -> Tensor:
+        """Read the newest tokens (N); return log(Σₘ pₘ / M), (N, V): logits of normalizer 0."""
+        mean, *others = (member.step(tokens).float().log_softmax(-1) for member in self.members)
+        for other in others:
+            torch.logaddexp(mean, other, out=mean)
+        return mean.sub_(math.log(len(self.members)))
 
     def select(self, rows: Tensor) -> None:
         """Make row i continue row `rows[i]`, for rows (N')."""

@@ -5,15 +5,12 @@ N rows, I inputs, O outputs; B sentences, T queries, S keys, H heads, d = D/H.
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from nmt.model.packing import Packing
 
 Product = Callable[[Tensor], Tensor]  # x (..., I) to x W^T + b (..., O) for a constant weight and bias
-
-_LOGIT_ROWS = 64  # rows whose logits stay in a CPU's cache until the search has read them
 
 
 class PlainKernels:
@@ -61,7 +58,3 @@ class PlainKernels:
     def padded_rows(self, rows: int) -> int:
         """Return to how many rows a product of prepacked weights is padded."""
         return rows
-
-    def logit_blocks(self, hidden: Tensor) -> tuple[Tensor, ...]:
-        """Split hidden states (N, D) into blocks whose logits are computed and used one after the other."""
-        return torch.split(hidden, _LOGIT_ROWS if hidden.device.type == "cpu" else max(1, len(hidden)))

@@ -4,7 +4,7 @@ B sentences, S source length, T target length, D width, H heads, K beam, V vocab
 tokens of all groups, packed. While decoding step by step: N rows, each the newest token of one hypothesis.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import cast
 
 import torch
@@ -160,11 +160,9 @@ class TransformerState:
         self._cache = cache
         self.select(cache.beams.sentences)
 
-    def step(self, tokens: Tensor) -> Iterator[Tensor]:
-        """Append the newest token of each row (N); yield logits of the next, (n, V) for n rows at a time."""
-        hidden = self._model.decode_step(_pad_rows(tokens), self._cache)[: tokens.numel()]
-        for block in kernels.logit_blocks(hidden):
-            yield self._model.logits(block)
+    def step(self, tokens: Tensor) -> Tensor:
+        """Append the newest token of each row (N); return the logits of the next (N, V)."""
+        return self._model.logits(self._model.decode_step(_pad_rows(tokens), self._cache))[: tokens.numel()]
 
     def select(self, rows: Tensor) -> None:
         """Continue row rows[i] as row i, for rows (N') of sentences in order, at most K of each."""

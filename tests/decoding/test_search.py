@@ -190,8 +190,8 @@ def test_best_candidates_equal_topk_of_log_softmax() -> None:
     best, positions = (log_probs.unsqueeze(-1) + logits.log_softmax(-1)).flatten(1).topk(2 * beam, dim=1)
     prefixes = torch.zeros(5 * beam, 1, dtype=torch.long)
     active = ActiveBeams(torch.arange(5).repeat_interleave(beam), log_probs.flatten(), prefixes)
-    blocks = logits.flatten(0, 1).clone().split(4)
-    found = best_candidates(active, *best_tokens(blocks, [], prefixes, active.sentences, 2 * beam), beam)
+    rows = logits.flatten(0, 1).clone()
+    found = best_candidates(active, *best_tokens(rows, [], prefixes, active.sentences, 2 * beam), beam)
     torch.testing.assert_close(found.log_probs, best)
     first = torch.arange(5).unsqueeze(1) * beam
     assert torch.equal((found.rows - first) * vocabulary + found.tokens, positions)

@@ -27,7 +27,7 @@ def test_bytes_to_decode_bound_the_tensors_of_a_search(beam: int, target: int) -
         state = model.start(torch.full((1, source), 5), None, beam)
         state.select(torch.zeros(beam, dtype=torch.long))
         for _ in range(target):
-            logits = torch.cat(list(state.step(torch.full((beam,), 5))))
+            logits = state.step(torch.full((beam,), 5))
             state.select(torch.arange(beam))
     cache = state._cache
     crossed = [tensor for pair in cache.source for tensor in pair]

@@ -255,7 +255,7 @@ def test_sinusoids_are_not_limited_by_max_positions() -> None:
     target, _ = padded([[2, *range(3, 10)] * 4])
     torch.testing.assert_close(hidden_states(short, source, mask, target), hidden_states(long, source, mask, target))
     steps = short.start(source, mask, 1)
-    logits = [torch.cat(list(steps.step(target[:, t]))) for t in range(target.size(1))]
+    logits = [steps.step(target[:, t]) for t in range(target.size(1))]
     torch.testing.assert_close(torch.stack(logits, 1), long.logits(hidden_states(long, source, mask, target)))
     assert not [name for name in short.state_dict() if "positions" in name]
 
@@ -386,7 +386,7 @@ def test_step_equals_decode(changes: dict[str, object]) -> None:
     steps = model.start(source, mask, beam)
     steps.select(torch.arange(len(SOURCES)).repeat_interleave(beam))
     for t in range(length):
-        logits = torch.cat(list(steps.step(tokens[:, :, t].flatten()))).view(len(SOURCES), beam, -1)
+        logits = steps.step(tokens[:, :, t].flatten()).view(len(SOURCES), beam, -1)
         assert logits.shape == (len(SOURCES), beam, 11)
         if t in (0, 1, 15, 16, 17, 32, 39):
             for k in range(beam):
@@ -412,7 +412,7 @@ def test_step_after_select_equals_decode(changes: dict[str, object], data: st.Da
     for _ in range(data.draw(st.integers(1, 9))):
         new = data.draw(st.lists(st.integers(2, 10), min_size=len(rows), max_size=len(rows)))
         with mock.patch.multiple("nmt.model.cache", **limits):
-            logits = torch.cat(list(steps.step(torch.tensor(new))))
+            logits = steps.step(torch.tensor(new))
         rows = [(sentence, [*prefix, token]) for (sentence, prefix), token in zip(rows, new, strict=True)]
         for row_logits, (sentence, prefix) in zip(logits, rows, strict=True):
             one = slice(sentence, sentence + 1)
@@ -429,13 +429,12 @@ def test_step_after_select_equals_decode(changes: dict[str, object], data: st.Da
 
 
 @torch.no_grad()
-def test_step_returns_blocks_of_rows_in_order() -> None:
+def test_step_of_many_rows_equals_teacher_forcing() -> None:
     model = build()
     source = torch.randint(4, 10, (150, 5))
-    blocks = list(model.start(source, None, 1).step(torch.full((150,), 2)))
-    assert len(blocks) > 1
+    logits = model.start(source, None, 1).step(torch.full((150,), 2))
     hidden = model.decode(torch.full((150, 1), 2), model.encode(source, None), None)
-    torch.testing.assert_close(torch.cat(blocks), model.logits(hidden)[:, 0], rtol=0, atol=1e-11)
+    torch.testing.assert_close(logits, model.logits(hidden)[:, 0], rtol=0, atol=1e-11)
 
 
 # weights
