@@ -37,7 +37,7 @@ def rules_for(
 
     In this order at least one token remains: `</s>`, unless an earlier rule leaves another one.
     """
-    rules: list[Rule] = [Forbidden(options.forbidden)]
+    rules: list[Rule] = [Forbidden(torch.tensor(options.forbidden, dtype=torch.long))]
     if options.repetition_penalty != 1:
         rules.append(RepetitionPenalty(options.repetition_penalty))
     if options.no_repeat_ngram is not None:
@@ -50,15 +50,15 @@ def rules_for(
     return rules
 
 
+@dataclass(frozen=True)
 class Forbidden:
     """Forbid some tokens everywhere."""
 
-    def __init__(self, tokens: Sequence[int]) -> None:
-        self._tokens = torch.tensor(tokens, dtype=torch.long)
+    tokens: Tensor
 
     def apply(self, logits: Tensor, prefixes: Tensor, sentences: Tensor) -> None:
         """Set their logits to -inf."""
-        logits.index_fill_(1, self._tokens.to(logits.device), float("-inf"))
+        logits.index_fill_(1, self.tokens.to(logits.device), float("-inf"))
 
 
 @dataclass(frozen=True)
@@ -108,20 +108,16 @@ class NoEndBefore:
             logits[rows, EOS] = torch.where(nothing_else, ends, float("-inf"))
 
 
+@dataclass(frozen=True)
 class EndAt:
     """Maximum lengths (B), `</s>` included: at its limit, a hypothesis can only end."""
 
-    def __init__(self, limits: Tensor) -> None:
-        self._limits = limits
-        self._shortest_limit = int(limits.min())
+    limits: Tensor
 
     def apply(self, logits: Tensor, prefixes: Tensor, sentences: Tensor) -> None:
         """Forbid all tokens but `</s>` where the limit is reached."""
-        if prefixes.size(-1) < self._shortest_limit:
-            return
-        must_end = self._limits[sentences] == prefixes.size(-1)
-        if must_end.any():
-            rows = must_end.nonzero().squeeze(1).to(logits.device)
+        rows = (self.limits[sentences] == prefixes.size(-1)).nonzero().squeeze(1).to(logits.device)
+        if rows.numel():
             ends = logits[rows, EOS]
             logits[rows] = float("-inf")
             logits[rows, EOS] = ends

@@ -117,7 +117,7 @@ def test_constrained_search_without_phrases_equals_beam_search(beam: int, length
             beam=beam, n_best=beam, length_penalty=length_penalty, max_length=MaxLength(factor=1, extra=5)
         )
         limits = torch.tensor([options.longest_output(length) for length in (5, 2, 3)])
-        rules = [Forbidden(options.forbidden), EndAt(limits)]
+        rules = [Forbidden(torch.tensor(options.forbidden)), EndAt(limits)]
         with torch.inference_mode():
             steps = model.start(source, mask, beam)
             found = constrained_search(steps, torch.device("cpu"), limits, rules, [NO_CONSTRAINTS] * 3, options)

@@ -4,7 +4,7 @@ https://unicode-org.github.io/icu/userguide/format_parse/messages/. Each branch 
 with the text around the argument, as ICU recommends: a part of a sentence has no translation that fits all.
 
 >>> message_parts("In {n, plural, one {# file} other {# files}}.")
-['{n, plural, one {', Branch(text='In # file.'), '} other {', Branch(text='In # files.'), '}}']
+['{n, plural,', ' one {', Branch(text='In # file.'), '}', ' other {', Branch(text='In # files.'), '}', '}']
 """
 
 import re
@@ -35,9 +35,7 @@ def message_parts(text: str) -> list[str | Branch]:
     branches is returned as it is.
     """
     plain = _QUOTE.search(text) is None and len(_ARGUMENT.findall(text)) <= _MOST_ARGUMENTS
-    parts = _expanded(text) if plain else []
-    branches = [part for part in parts if isinstance(part, Branch)]
-    return parts if 0 < len(branches) <= _MOST_BRANCHES else [text]
+    return (_expanded(text) if plain else []) or [text]
 
 
 def escaped(translation: str) -> str:
@@ -46,7 +44,10 @@ def escaped(translation: str) -> str:
 
 
 def _expanded(text: str) -> list[str | Branch]:
-    """Return the parts of a message whose first plural or select argument is around all of it; [] if it is damaged."""
+    """Return the parts of a message whose first plural or select argument is around all of it.
+
+    [] if it is damaged or has too many branches.
+    """
     argument = _ARGUMENT.search(text)
     if argument is None:
         return [Branch(text)]
@@ -65,21 +66,10 @@ def _expanded(text: str) -> list[str | Branch]:
     parts: list[str | Branch] = [argument[0]]
     for start, content in found:
         inner = _expanded(f"{before}{content}{after}")
-        if not inner or len(parts) > 4 * _MOST_BRANCHES:
-            return []
         parts += [start, *inner, "}"]
-    return _joined([*parts, end_of_argument[0]])
-
-
-def _joined(parts: list[str | Branch]) -> list[str | Branch]:
-    """Join adjacent strings."""
-    joined: list[str | Branch] = []
-    for part in parts:
-        if joined and isinstance(part, str) and isinstance(joined[-1], str):
-            joined[-1] += part
-        else:
-            joined.append(part)
-    return joined
+        if not inner or sum(isinstance(part, Branch) for part in parts) > _MOST_BRANCHES:
+            return []
+    return [*parts, end_of_argument[0]]
 
 
 def _closing(text: str, position: int) -> int | None:

@@ -21,13 +21,6 @@ class _Field(NamedTuple):
     quoted: bool = False
 
 
-class _Row(NamedTuple):
-    """The fields of a line, and the number of the line that it begins on."""
-
-    line: int
-    fields: Sequence[_Field]
-
-
 def read_table(
     content: Content, format_: Literal["csv", "tsv"], column: str | None, into: str | None = None
 ) -> Document:
@@ -38,16 +31,15 @@ def read_table(
     another number of columns than the first.
     """
     separator = _separator(content.text) if format_ == "csv" else "\t"
-    rows = list(_rows(content, separator) if format_ == "csv" else _plain_rows(content))
+    rows = list(_rows(content, separator, has_quotes=format_ == "csv"))
     if not rows:
         return Document(content, [])
-    first = [field.text.strip() for field in rows[0].fields]
+    first = [field.text.strip() for field in rows[0]]
     width = len(first)
     for row in rows:
-        if len(row.fields) != width:
-            raise content.error(
-                row.fields[0].start, f"found {len(row.fields)} columns, expected {width} as in line {rows[0].line}"
-            )
+        if len(row) != width:
+            head = content.line_number(rows[0][0].start)
+            raise content.error(row[0].start, f"found {len(row)} columns, expected {width} as in line {head}")
     if column is None:
         raise ConfigError(f"--column: which column is translated? give its name or number; found {', '.join(first)}")
     has_header = not column.isdecimal() or (into is not None and not into.isdecimal())
@@ -58,16 +50,16 @@ def read_table(
     quote = partial(_quoted, separator) if format_ == "csv" else _plain
     slots, edits = [], []
     if target == width and into is not None and has_header:
-        end = rows[0].fields[-1].end
-        edits.append(Edit(end, end, separator + quote(rows[0].fields[0].quoted, into)))
+        end = rows[0][-1].end
+        edits.append(Edit(end, end, separator + quote(rows[0][0].quoted, into)))
     for row in rows[has_header:]:
-        field, place = row.fields[source], f"line {row.line:,}"
+        field, place = row[source], f"line {content.line_number(row[0].start):,}"
         if target == width:
-            end = row.fields[-1].end
+            end = row[-1].end
             write = partial(quote, field.quoted)
             slots.append(Slot(field.text, place, end, end, write, in_place=False, before=separator))
-        elif target == source or not row.fields[target].text.strip():
-            span = row.fields[target]
+        elif target == source or not row[target].text.strip():
+            span = row[target]
             write = partial(quote, field.quoted or span.quoted)
             slots.append(Slot(field.text, place, span.start, span.end, write, in_place=target == source))
     return Document(content, slots, edits, None if into is None else TRANSLATED.format(into))
@@ -88,22 +80,12 @@ def _index(option: str, column: str, names: Sequence[str]) -> int:
     return int(column) - 1
 
 
-def _plain_rows(content: Content) -> Iterator[_Row]:
-    for number, line in enumerate(content.lines, 1):
-        fields, start = [], line.start
-        for text in line.text.split("\t"):
-            fields.append(_Field(text, start, start + len(text)))
-            start += len(text) + 1
-        if line.text:
-            yield _Row(number, fields)
-
-
-def _rows(content: Content, separator: str) -> Iterator[_Row]:
-    """Yield the rows of a CSV file without empty lines. Raises DataError for quotes that are not closed."""
+def _rows(content: Content, separator: str, has_quotes: bool) -> Iterator[list[_Field]]:
+    """Yield the rows of a table without empty lines. Raises DataError for quotes that are not closed."""
     text, position, row = content.text, 0, list[_Field]()
     bare = re.compile(rf"[^{re.escape(separator)}\r\n]*")
     while position < len(text) or row:
-        if text.startswith('"', position):
+        if has_quotes and text.startswith('"', position):
             found = _QUOTED.match(text, position)
             if found is None:
                 raise content.error(position, 'a field begins with " and has no closing one')
@@ -120,7 +102,7 @@ def _rows(content: Content, separator: str) -> Iterator[_Row]:
         if position < len(text) and text[position] not in "\r\n":
             raise content.error(position, f"found {text[position : position + 20]!r} after a closing quote")
         if len(row) > 1 or row[0].end > row[0].start:
-            yield _Row(content.line_number(row[0].start), row)
+            yield row
         row = []
         position += len(re.match(r"\r\n|\r|\n|", text[position : position + 2])[0])  # type: ignore[index]
 
