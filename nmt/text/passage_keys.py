@@ -26,7 +26,7 @@ def passage_keys(text: bytes, starts: Integers, sizes: Integers, parts: int) -> 
 
     Equal passages have equal keys. Different ones of at most 8 bytes have different keys, and among a million longer
     ones two are equal with probability 3e-8. Only the first 8 times `parts` bytes count. A passage without bytes, and
-    no other, has the key 0; none has a NUL.
+    no other, has the key 0; none ends with a NUL.
     """
     integers = _integers(text + bytes(8 * parts))
     keys = integers[starts] & _FIRST_BYTES[np.minimum(sizes, 8)]
@@ -58,12 +58,11 @@ def passage_digests(text: bytes, starts: Integers, sizes: Integers) -> Keys:
     return digests
 
 
-def word_bounds(text: bytes) -> tuple[Integers, Integers, Integers]:
-    """Return the first byte and the size of each word of a text, and the index of the first word of each line.
+def word_bounds(characters: npt.NDArray[np.integer]) -> tuple[Integers, Integers, Integers]:
+    """Return the start and the size of each word of a text, and the index of the first word of each line.
 
     Words end at a space or a line break, and the text ends with a line break.
     """
-    characters = np.frombuffer(text, dtype=np.uint8)
     ends = np.flatnonzero((characters == ord(" ")) | (characters == ord("\n")))
     starts = np.append(0, ends[:-1] + 1)
     last = np.flatnonzero(characters[ends] == ord("\n"))

@@ -69,7 +69,7 @@ class WordEncoder:
 
     def _encode_block(self, sentences: Sequence[str], threads: int) -> tuple[Ids, Integers]:
         text = ("\n".join(sentences) + "\n").encode()
-        first_bytes, sizes, first_words = word_bounds(text)
+        first_bytes, sizes, first_words = word_bounds(np.frombuffer(text, dtype=np.uint8))
         words = np.diff(first_words, append=len(sizes))  # (L,)
         sizes[np.repeat(np.add.reduceat(sizes + 1, first_words) > _LONGEST_SENTENCE, words)] = 0
         numbers = self._word_numbers(text, first_bytes, sizes)  # (W,)

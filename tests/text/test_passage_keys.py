@@ -31,7 +31,7 @@ def digests(passages: Sequence[bytes]) -> Keys:
 @given(LINES)
 def test_bounds_are_those_of_split(lines: list[str]) -> None:
     text = "".join(f"{line}\n" for line in lines).encode()
-    starts, sizes, first = word_bounds(text)
+    starts, sizes, first = word_bounds(np.frombuffer(text, dtype=np.uint8))
     words = [text[start : start + size].decode() for start, size in zip(starts, sizes, strict=True)]
     divided = [words[start:end] for start, end in zip(first, [*first[1:], len(words)], strict=True)]
     assert divided == [line.split(" ") for line in lines]

@@ -21,7 +21,7 @@ HELD_OUT_SOURCES = [
     "Die Straße ist seit gestern wegen Bauarbeiten gesperrt",
 ]
 HELD_OUT = [HeldOutText("test", [SentencePair(source, "di") for source in HELD_OUT_SOURCES])]
-SAMPLE = [SentencePair("the old house", "la vecchia casa")] * 300
+SAMPLE = [SentencePair("the old house", "la vecchia casa")] * 1000
 LANGUAGES = [("en", "it"), ("en", "zh"), ("zh", "en"), ("de", "fr"), ("ja", "sr"), ("ru", "ar")]
 FILTERS = {
     pair: PairFilter.learn(Filters(han_variants="drop"), LanguagePair(*pair), SAMPLE, HELD_OUT) for pair in LANGUAGES

@@ -1,5 +1,7 @@
 """Languages of lines, with the library and without it."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from nmt.text.filters import wrong_language
@@ -64,3 +66,23 @@ def test_the_library_has_the_languages_whose_words_are_listed() -> None:
 def test_without_the_library_there_is_no_check(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wrong_language, "LIBRARY", "a_library_that_is_not_installed")
     assert LanguageCheck.of("it") is None
+
+
+def test_frequent_words_of_the_text_show_its_language(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line with them is not read by the library: `vado`, but neither the name `Sami` nor `les`, which is French."""
+    pytest.importorskip("py3langid")
+    text = ["Sami, vado via les"] * 1000
+    check = LanguageCheck.of("it", text)
+    assert check is not None
+    assert check.own_words - FREQUENT_WORDS["it"] == {"vado", "via"}
+    few = LanguageCheck.of("it", text[1:])
+    assert few is not None
+    assert few.own_words == FREQUENT_WORDS["it"]
+
+    read = []
+    monkeypatch.setattr(wrong_language, "_identifier", lambda: SimpleNamespace(classify=lambda _: read.append(1)))
+    assert check.wrong("Adesso vado subito nella grande città vecchia con Sami") is None
+    assert read == []
+    with pytest.raises(TypeError):  # the library is called
+        check.wrong("Adesso Sami torna subito nella grande città vecchia insieme")
+    assert read == [1]

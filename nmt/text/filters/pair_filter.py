@@ -92,7 +92,9 @@ class PairFilter:
         index = HeldOutIndex.of(texts)
         scripts = ScriptCheck.of(languages.source, is_target=False), ScriptCheck.of(languages.target, is_target=True)
         # not made if it is not needed: for a language without a list of words, the library is loaded
-        identified = [None if "language" in filters.keep else LanguageCheck.of(code) for code in sides]
+        identified = [
+            None if "language" in filters.keep else LanguageCheck.of(*side) for side in zip(sides, lines, strict=True)
+        ]
         untranslated = UntranslatedCheck.of(*sides)
         checks: dict[str, Check | None] = {
             "copy": copy,

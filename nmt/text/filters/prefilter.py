@@ -26,7 +26,7 @@ from nmt.text.filters.script import ScriptCheck
 from nmt.text.filters.symbols import LEAST_NUMBER, LEAST_SHARE, TEXT
 from nmt.text.filters.untranslated import LEAST_FREQUENT, LEAST_SPACES, UntranslatedCheck
 from nmt.text.filters.wrong_language import LEAST_LETTERS, MANY_WORDS, LanguageCheck
-from nmt.text.identification import FREQUENT_WORDS, listed_code
+from nmt.text.identification import FREQUENT_WORDS
 from nmt.text.languages import SCRIPTS, UNSPACED_TEXT, script_of
 from nmt.text.normalize import LEAST_SPACES_BETWEEN
 from nmt.text.passage_keys import Integers, Keys, passage_keys, word_bounds
@@ -37,11 +37,11 @@ PREFILTERED = frozenset(["copy", "symbols", "script", "length", "mismatch", "han
 _BLOCK = 4096  # lines; their arrays fit in the cache of a processor
 _LONGEST = 2_000  # characters; longer lines are always examined
 _PLANE = 0x10000  # the characters of all higher planes have one entry in the tables, the last one
-_WORD_PARTS = 2  # of 8 bytes: the longest frequent words
+_WORD_PARTS = 4  # of 4 characters: the longest frequent words
 _MOST_LETTERS = 12  # at both ends of a held-out sentence that are compared
 
 # properties of a character
-_EXAMINED, _LETTER, _SYMBOL, _SPACE, _DIGIT = (np.uint8(1 << bit) for bit in range(5))
+_EXAMINED, _LETTER, _SYMBOL, _SPACE, _DIGIT, _EXPANDED = (np.uint8(1 << bit) for bit in range(6))
 # properties of the first of two adjacent characters, and, shifted, of the second one
 _BESIDE_SPACE, _MISREAD, _ADDRESS, _ACCENTS = (np.uint8(1 << bit) for bit in range(4))
 _SECOND = np.uint8(4)
@@ -71,7 +71,8 @@ class SideChecks:
         own = _table(_characters() if self.script is None else self.script.own.findall(_characters()))
         symbols = _table(chr(code) for code in range(0x80) if code not in TEXT)
         digits = _table(filter(str.isdecimal, _characters()))
-        table = examined * _EXAMINED | own * _LETTER | symbols * _SYMBOL | digits * _DIGIT
+        expanded = np.array([len(own_letters) > 1 for own_letters in _letters()])
+        table = examined * _EXAMINED | own * _LETTER | symbols * _SYMBOL | digits * _DIGIT | expanded * _EXPANDED
         table[ord("\n")] = 0
         table[ord(" ")] = _SPACE
         return np.append(table, _EXAMINED).astype(np.uint8)
@@ -81,20 +82,19 @@ class _Lines:
     """Lines of one side as arrays."""
 
     def __init__(self, lines: Sequence[str], side: SideChecks) -> None:
-        self.text = "\n".join(lines) + "\n"
-        points = np.frombuffer(self.text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
-        self.points = np.minimum(points, _PLANE)  # (N,)
+        text = "\n".join(lines) + "\n"
+        points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+        self.points = np.minimum(points, _PLANE).astype(np.intp)  # (N,)
         self.ends = np.flatnonzero(points == ord("\n"))  # (L,)
         self.starts = np.append(0, self.ends[:-1] + 1)  # (L,)
         self.lengths = self.ends - self.starts
-        self.properties = side.properties[self.points]  # (N,)
+        self.properties = side.properties.take(self.points)  # (N,)
         self.present = np.bitwise_or.reduceat(self.properties, self.starts)  # (L,)
         self.spaces = self.count(self.properties & _SPACE != 0)
 
     def count(self, which: Bools) -> Integers:
         """Return how many of the characters for which an array (N,) is true each line has."""
-        counts: Integers = np.add.reduceat(which, self.starts, dtype=np.int64)
-        return counts
+        return np.add.reduceat(which.view(np.uint8), self.starts, dtype=np.uint16).astype(np.int64)
 
     def between(self, characters: str, neighbours: str) -> Integers:
         """Return how many of some characters each line has (L,) between two that match a pattern."""
@@ -152,12 +152,12 @@ class Prefilter:
         """Return the pairs (L,) that rules may remove whose checks, without the others, decide on normalized pairs."""
         source_words, target_words = _Words(source), _Words(target)
         source_own, source_others = self._word_sets[0].counts(source_words)
-        own, foreign, others = self._word_sets[1].counts(target_words)
+        own, learnt, foreign, others = self._word_sets[1].counts(target_words)
         language = np.zeros(len(own), dtype=np.bool_)
         if self.source.identified is not None:
             language |= _is_suspicious(source, source_own, source_others, source_words.counts)
         if self.target.identified is not None:
-            language |= _is_suspicious(target, own, foreign + others, target_words.counts)
+            language |= _is_suspicious(target, own + learnt, foreign + others, target_words.counts)
         # a target that contains its source has all words of it, but perhaps the first and the last one
         contained = (source.lengths <= target.lengths) & (source.spaces >= LEAST_SPACES)
         contained &= target_words.include(source_words.second())
@@ -172,10 +172,14 @@ class Prefilter:
     @cached_property
     def _word_sets(self) -> tuple["_WordSets", "_WordSets"]:
         """The words by which the languages of a source and of a target are recognized."""
+        sides = [side.identified for side in (self.source, self.target)]
+        source, learnt = (frozenset[str]() if side is None else side.own_words for side in sides)
         every = frozenset().union(*FREQUENT_WORDS.values())
-        source = FREQUENT_WORDS.get(listed_code(self.source.language), frozenset())
-        target, foreign = self.untranslated.target_words, self.untranslated.source_words
-        return _WordSets([source, every - source]), _WordSets([target, foreign, every - target - foreign])
+        own, foreign = self.untranslated.target_words, self.untranslated.source_words
+        return (
+            _WordSets([source, every - source]),
+            _WordSets([own, learnt - own, foreign, every - own - foreign - learnt]),
+        )
 
     @cached_property
     def _ends(self) -> "_SentenceEnds":
@@ -190,7 +194,7 @@ def _is_suspicious(lines: _Lines, own: Integers, others: Integers, words: Intege
 
 def _by_characters(lines: _Lines, side: SideChecks) -> Bools:
     """Return which lines (L,) are not normalized, or have characters that a rule removes lines for."""
-    adjacent = _adjacent()[lines.points]
+    adjacent = _adjacent().take(lines.points)
     adjacent[:-1] &= adjacent[1:] >> _SECOND
     adjacent[-1] = 0
     mask: Bools = np.bitwise_or.reduceat(adjacent, lines.starts) != 0
@@ -209,9 +213,8 @@ class _Words:
     """The words of lines, in lower case, as keys."""
 
     def __init__(self, lines: _Lines) -> None:
-        text = lines.text.lower().encode("utf-8", "surrogatepass")
-        starts, sizes, self.first = word_bounds(text)
-        self.keys = passage_keys(text, starts, sizes, _WORD_PARTS)  # (W,)
+        starts, sizes, self.first = word_bounds(lines.points)
+        self.keys = passage_keys(_lower().take(lines.points).tobytes(), 2 * starts, 2 * sizes, _WORD_PARTS)  # (W,)
         self.counts = np.diff(self.first, append=len(self.keys))  # (L,)
 
     def second(self) -> Keys:
@@ -226,14 +229,14 @@ class _Words:
 
 
 class _WordSets:
-    """Sets of words in lower case, of fewer than 16 bytes of UTF-8, and a hash table of them without collisions."""
+    """Sets of words in lower case, of at most 16 characters, and a hash table of them without collisions."""
 
     _BITS = 16
 
     def __init__(self, sets: Sequence[Collection[str]]) -> None:
-        words = [word.encode() for own in sets for word in own]
-        lengths = np.array([len(word) for word in words], dtype=np.int64)
-        keys = passage_keys(b"".join(words), np.cumsum(lengths) - lengths, lengths, _WORD_PARTS)
+        words = [word.encode("utf-16-le") for own in sets for word in own]
+        sizes = np.array([len(word) for word in words], dtype=np.int64)
+        keys = passage_keys(b"".join(words), np.cumsum(sizes) - sizes, sizes, _WORD_PARTS)
         self._count, self._factor = len(sets), np.uint64(1)
         choose = random.Random(1)
         while len(np.unique(self._slots(keys))) < len(keys):
@@ -269,12 +272,11 @@ class _SentenceEnds:
 
     def may_contain(self, lines: _Lines) -> Bools:
         """Return which lines (L,) begin or end like one of the sentences."""
-        folded, expands = _folding()
-        letters_of = folded[lines.points]
+        letters_of = _folded().take(lines.points)
         kept = letters_of != 0
-        first, last = self._keys(letters_of[kept], lines.count(kept))
-        several: Bools = np.logical_or.reduceat(expands[lines.points], lines.starts)
-        return several | np.isin(first, self._first) | np.isin(last, self._last)
+        first, last = self._keys(letters_of.take(np.flatnonzero(kept)), lines.count(kept))
+        found: Bools = np.isin(first, self._first) | np.isin(last, self._last) | (lines.present & _EXPANDED != 0)
+        return found
 
     def _keys(self, letters_of: npt.NDArray[np.uint16], counts: Integers) -> tuple[Keys, Keys]:
         """Return keys of the first and the last letters of sentences with these numbers of letters."""
@@ -337,9 +339,19 @@ def _composable() -> str:
 
 
 @cache
-def _folding() -> tuple[npt.NDArray[np.uint16], Bools]:
-    """Return each character as `letters` returns it (0: not at all), and whether that is more than one letter."""
-    as_letters = [letters(character) for character in _characters()]
-    folded = [ord(own) if len(own) == 1 else 0 for own in as_letters]
-    expands = [len(own) > 1 for own in as_letters]
-    return np.array([*folded, 0], dtype=np.uint16), np.array([*expands, False])
+def _lower() -> npt.NDArray[np.uint16]:
+    """Return each character in lower case (65537,); one that becomes several stays as it is, as in no frequent word."""
+    lower = [ord(own) if len(own) == 1 else code for code, own in enumerate(map(str.lower, _characters()))]
+    return np.array([*lower, 0], dtype=np.uint16)
+
+
+@cache
+def _letters() -> list[str]:
+    """Return each character as `letters` returns it: none, one or several letters."""
+    return list(map(letters, _characters()))
+
+
+@cache
+def _folded() -> npt.NDArray[np.uint16]:
+    """Return the letter that each character is compared as (65537,); 0 for none or several."""
+    return np.array([*(ord(own) if len(own) == 1 else 0 for own in _letters()), 0], dtype=np.uint16)

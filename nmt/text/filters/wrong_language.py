@@ -1,15 +1,16 @@
 """Lines in another language than the stated one, by py3langid (the extra `filters`).
 
 py3langid is langid.py (Lui & Baldwin 2012, "langid.py: An Off-the-shelf Language Identification Tool") with a newer
-model, which it contains. It takes some 50 µs for a sentence, so it reads only lines whose most frequent words are not
-those of the language.
+model, which it contains. It takes some 50 µs for a sentence, so it reads only lines without frequent words of the
+language, or with more of another one.
 """
 
 from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 from nmt.text.identification import FREQUENT_WORDS, languages_of, listed_code
@@ -21,6 +22,9 @@ _LEAST_CONFIDENCE = 0.8
 """With these, none of 12,000 English and Italian lines of Tatoeba and FLORES was taken for another language."""
 MANY_WORDS = 8
 """A line of so many words nearly always has a frequent one of its language."""
+_LEARNT_WORDS, _LEAST_LINES = 100, 1_000
+"""So many words of a text are taken for frequent ones of its language if they are from at least so many lines."""
+_LONGEST_WORD = 15  # bytes
 _RELATED = ({"nn", "no", "da"}, {"hr", "bs", "sr", "sh", "cnr"}, {"id", "ms"}, {"fa", "prs", "tg"}, {"pt", "gl"})
 """Languages that the library does not distinguish reliably."""
 _LIBRARY_CODES = {"nb": "no"}
@@ -41,8 +45,11 @@ class LanguageCheck:
     other_words: frozenset[str]
 
     @classmethod
-    def of(cls, language: str) -> "LanguageCheck | None":
-        """Return the check of a language; None if its script shows it, or if the library does not have it."""
+    def of(cls, language: str, sample: Sequence[str] = ()) -> "LanguageCheck | None":
+        """Return the check of a language; None if its script shows it, or if the library does not have it.
+
+        `sample` are normalized lines of a text in that language: its frequent words are added to those of the list.
+        """
         code, script = primary_code(language), script_of(language)
         code = _LIBRARY_CODES.get(code, code)
         if script in ("Han", "Japanese") or script in SOLE_LANGUAGES or not is_available():
@@ -50,7 +57,8 @@ class LanguageCheck:
         own = FREQUENT_WORDS.get(listed_code(language), frozenset())
         if not own and code not in _identifier().labels:  # otherwise the model is loaded when a line is suspicious
             return None
-        return cls(code, own, frozenset().union(*FREQUENT_WORDS.values()) - own)
+        others = frozenset().union(*FREQUENT_WORDS.values()) - own
+        return cls(code, own | _frequent_words(sample, others), others)
 
     def wrong(self, text: str) -> str | None:
         """Return the language that a normalized text is in, with its probability, if that is another one."""
@@ -74,6 +82,18 @@ class LanguageCheck:
             return False
         others = Counter(chain.from_iterable(map(languages_of, filter(self.other_words.__contains__, words))))
         return max(others.values()) > own
+
+
+def _frequent_words(lines: Sequence[str], others: Collection[str]) -> frozenset[str]:
+    """Return the most frequent words of lines that are written in lower case, without those of other languages.
+
+    Names would not show the language.
+    """
+    if len(lines) < _LEAST_LINES:
+        return frozenset()
+    counts = Counter(chain.from_iterable(map(str.split, lines)))
+    words = (word for word, _ in counts.most_common() if word.isalpha() and word.islower() and word not in others)
+    return frozenset(islice((word for word in words if len(word.encode()) <= _LONGEST_WORD), _LEARNT_WORDS))
 
 
 @cache
