@@ -29,7 +29,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as nmt translate does
 import torch
 
 from nmt.config import RuntimeSettings
-from nmt.evaluation.metrics import compute
+from nmt.evaluation.metrics import measure
 from nmt.export.ctranslate2 import write_ctranslate2
 from nmt.export.ctranslate2_engine import open_in_ctranslate2
 from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
@@ -68,7 +68,7 @@ def main() -> None:
         for beam in chosen.beam:
             options = next(iter(engines.values())).options(beam=beam, overrides=chosen.set)
             options = replace(options, protect=False)  # CTranslate2 does not support constraints
-            figures, outputs = measure(engines, lines, options, chosen.rounds, loaded)
+            figures, outputs = measure_engines(engines, lines, options, chosen.rounds, loaded)
             bleu = quality(outputs, reference, loaded)
             results += rows({"text": text.name, "beam": beam}, figures, outputs, bleu)
     report(results, chosen)
@@ -96,7 +96,7 @@ def translators(
     return found
 
 
-def measure(
+def measure_engines(
     engines: dict[str, Translator], lines: list[str], options: TranslateOptions, rounds: int, loaded: LoadedModel
 ) -> tuple[dict[str, list[float]], dict[str, list[str]]]:
     """Return the target tokens per second of each engine in each round, and its output."""
@@ -120,7 +120,7 @@ def quality(outputs: dict[str, list[str]], reference: list[str] | None, loaded: 
     if reference is None:
         return dict.fromkeys(outputs)
     language = target_language(loaded.languages.target)
-    return {name: compute("bleu", output, [reference], language).value for name, output in outputs.items()}
+    return {name: measure("bleu", output, [reference], language).score().value for name, output in outputs.items()}
 
 
 def rows(

@@ -147,20 +147,6 @@ def measure(
     return Measurement(scorer, make_scorer(metric, language, effective_order=True), statistics)
 
 
-def compute(
-    metric: str,
-    hypotheses: Sequence[str],
-    references: Sequence[Sequence[str]],
-    language: TargetLanguage,
-    resamples: int = 0,
-) -> Score:
-    """Score a corpus with one of `METRICS` that need no source; arguments and errors as in `measure`.
-
-    `resamples` is the number of bootstrap samples for `confidence`; 0 leaves it out.
-    """
-    return measure(metric, hypotheses, references, language).score(resamples)
-
-
 def make_scorer(metric: str, language: TargetLanguage, effective_order: bool = False) -> "Metric":
     """Return the sacreBLEU metric for the target language, BLEU optionally with the effective n-gram order."""
     from sacrebleu.metrics.chrf import CHRF

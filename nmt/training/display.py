@@ -105,17 +105,13 @@ def seconds_left(stop: Stop, step: int, epochs: float, seconds: float) -> float 
 
 
 def _loss_columns(loss: float, perplexity: float) -> str:
-    """Return both as columns of 7 and 11 characters."""
-    return f"{format(loss, '.3f' if loss < 1000 else '.1e'):>7} {format_perplexity(perplexity):>11}"
+    """Return both as columns of 7 and 11 characters.
 
-
-def format_perplexity(value: float) -> str:
-    """Return a perplexity in at most 11 columns.
-
-    >>> format_perplexity(12.345), format_perplexity(1e304)
-    ('12.35', '> 1,000,000')
+    >>> _loss_columns(1.5, 12.345), _loss_columns(2345.6, 1e304)
+    ('  1.500       12.35', '2.3e+03 > 1,000,000')
     """
-    return f"{value:.2f}" if value <= 1e6 else "> 1,000,000"
+    shown = f"{perplexity:.2f}" if perplexity <= 1e6 else "> 1,000,000"
+    return f"{format(loss, '.3f' if loss < 1000 else '.1e'):>7} {shown:>11}"
 
 
 def format_seconds(seconds: float) -> str:

@@ -16,7 +16,7 @@ import torch
 from nmt.batching.batch import collate
 from nmt.batching.batch_stream import SentenceLengths, cut_into_groups
 from nmt.config import Recipe, RuntimeSettings
-from nmt.evaluation.metrics import Score, compute
+from nmt.evaluation.metrics import Score, measure
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
 from nmt.system import distributed
@@ -167,7 +167,7 @@ def _evaluate_text(translator: Translator, text: ScoredText, done: int, show: Ad
         own += translator.translate_lines(distributed.shard(lines), options, on_progress=update)
     translations = distributed.all_gather([translation.text for translation in own])
     target = target_language(text.language)
-    bleu, chrf = (compute(metric, translations, [references], target) for metric in ("bleu", "chrf"))
+    bleu, chrf = (measure(metric, translations, [references], target).score() for metric in ("bleu", "chrf"))
     median = sorted(range(len(sources)), key=lambda index: len(sources[index]))[len(sources) // 2]
     sample = Sample(sources[median], references[median], translations[median])
     return TextEvaluation(text.language, translations, bleu, chrf, sample)

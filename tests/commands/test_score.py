@@ -15,7 +15,7 @@ from sacrebleu.metrics import CHRF
 
 from nmt.commands.score import STANDARD_INPUT, ScoreOptions, score
 from nmt.errors import ConfigError, DataError
-from nmt.evaluation.metrics import compute
+from nmt.evaluation.metrics import measure
 from nmt.text.languages import target_language
 
 HYPOTHESES = ["Il gatto dorme sul tappeto.", "Domani andiamo al mare insieme.", "Non lo so affatto."]
@@ -41,8 +41,8 @@ def test_score_returns_a_report(hyp: Path, ref: Path) -> None:
     report = score(hyp, [ref])
     assert report.lines == 3
     assert [entry.name for entry in report.scores] == ["BLEU", "chrF2"]
-    assert report.scores[0] == compute("bleu", HYPOTHESES, [REFERENCES], target_language("it"))
-    assert report.scores[1] == compute("chrf", HYPOTHESES, [REFERENCES], target_language("it"))
+    assert report.scores[0] == measure("bleu", HYPOTHESES, [REFERENCES], target_language("it")).score()
+    assert report.scores[1] == measure("chrf", HYPOTHESES, [REFERENCES], target_language("it")).score()
     assert report.warnings == ()
     assert report.comparisons == ()
     assert report.language.notice is not None
@@ -293,7 +293,7 @@ def test_lines_are_scored_by_length(tmp_path: Path) -> None:
     (system,) = score(hyp, [ref], ScoreOptions(("chrf",), by_length=True)).systems
     assert [(part.words, part.lines) for part in system.by_length] == [("1–5", 2), ("6–10", 1)]
     assert system.by_length[1].values == (100,)
-    expected = compute("chrf", [short[1], long[1]], [[short[0], long[1]]], target_language("it")).value
+    expected = measure("chrf", [short[1], long[1]], [[short[0], long[1]]], target_language("it")).score().value
     assert system.by_length[0].values == (pytest.approx(expected),)
     source = write(tmp_path / "source", ["a " * 61, "b", "c"])
     report = score(hyp, [ref], ScoreOptions(("chrf",), by_length=True, source=source))

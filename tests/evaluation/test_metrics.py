@@ -9,7 +9,7 @@ import pytest
 from sacrebleu.metrics import BLEU, CHRF, TER
 
 from nmt.errors import ConfigError
-from nmt.evaluation.metrics import Confidence, compute, measure
+from nmt.evaluation.metrics import Confidence, measure
 from nmt.text.languages import target_language
 
 ITALIAN = target_language("it")
@@ -71,7 +71,7 @@ def words(lines: list[str]) -> list[list[str]]:
 
 def test_bleu_equals_its_formula() -> None:
     expected = bleu_by_formula(words(HYPOTHESES), [[reference] for reference in words(REFERENCES)])
-    score = compute("bleu", HYPOTHESES, [REFERENCES], ITALIAN)
+    score = measure("bleu", HYPOTHESES, [REFERENCES], ITALIAN).score()
     assert score.name == "BLEU"
     assert score.value == pytest.approx(expected, abs=1e-9)
     assert 20 < score.value < 80
@@ -83,14 +83,14 @@ def test_bleu_equals_its_formula() -> None:
 
 def test_bleu_by_hand() -> None:
     # "a b c d e" against "a b c d f": 4/5 words, 3/4 pairs, 2/3 triples, 1/2 fours; equally long
-    value = compute("bleu", ["a b c d e"], [["a b c d f"]], ITALIAN).value
+    value = measure("bleu", ["a b c d e"], [["a b c d f"]], ITALIAN).score().value
     assert value == pytest.approx(100 * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** 0.25)
 
 
 def test_bleu_of_several_references_equals_its_formula() -> None:
     choices = [list(pair) for pair in zip(words(REFERENCES), words(OTHERS), strict=True)]
     expected = bleu_by_formula(words(HYPOTHESES), choices)
-    score = compute("bleu", HYPOTHESES, [REFERENCES, OTHERS], ITALIAN)
+    score = measure("bleu", HYPOTHESES, [REFERENCES, OTHERS], ITALIAN).score()
     assert score.value == pytest.approx(expected, abs=1e-9)
     assert "nrefs:2" in score.signature
 
@@ -98,12 +98,12 @@ def test_bleu_of_several_references_equals_its_formula() -> None:
 def test_chinese_bleu_counts_characters() -> None:
     hypotheses, references = ["我昨天在图书馆看书。"], ["我昨天在学校图书馆看书了。"]
     expected = bleu_by_formula([list(hypotheses[0])], [[list(references[0])]])
-    assert compute("bleu", hypotheses, [references], CHINESE).value == pytest.approx(expected, abs=1e-9)
+    assert measure("bleu", hypotheses, [references], CHINESE).score().value == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize(("metric", "name", "order"), [("chrf", "chrF2", 0), ("chrf++", "chrF2++", 2)])
 def test_chrf_equals_its_formula(metric: str, name: str, order: int) -> None:
-    score = compute(metric, HYPOTHESES, [REFERENCES], ITALIAN)
+    score = measure(metric, HYPOTHESES, [REFERENCES], ITALIAN).score()
     assert score.name == name
     assert score.value == pytest.approx(chrf_by_formula(HYPOTHESES, REFERENCES, order), abs=1e-9)
     assert f"nw:{order}" in score.signature
@@ -111,31 +111,31 @@ def test_chrf_equals_its_formula(metric: str, name: str, order: int) -> None:
 
 def test_ter_by_hand() -> None:
     # one word replaced out of five, and one block moved out of four
-    assert compute("ter", ["a b c d e"], [["a b x d e"]], ITALIAN).value == pytest.approx(100 / 5)
-    score = compute("ter", ["c d a b"], [["a b c d"]], ITALIAN)
+    assert measure("ter", ["a b c d e"], [["a b x d e"]], ITALIAN).score().value == pytest.approx(100 / 5)
+    score = measure("ter", ["c d a b"], [["a b c d"]], ITALIAN).score()
     assert score.value == pytest.approx(100 / 4)
     assert score.lower_is_better
 
 
 def test_chinese_ter_counts_characters() -> None:
     # four characters and a full stop, one of them replaced; without characters it would be 100
-    score = compute("ter", ["他没有来。"], [["她没有来。"]], CHINESE)
+    score = measure("ter", ["他没有来。"], [["她没有来。"]], CHINESE).score()
     assert score.value == pytest.approx(100 / 5)
     assert "asian:yes" in score.signature
     assert "norm:yes" in score.signature
-    assert "asian:no" in compute("ter", ["a"], [["a"]], ITALIAN).signature
+    assert "asian:no" in measure("ter", ["a"], [["a"]], ITALIAN).score().signature
 
 
 @pytest.mark.parametrize("metric", ["bleu", "chrf", "chrf++", "ter"])
 def test_scores_of_equal_and_disjoint_texts(metric: str) -> None:
     perfect, hopeless = (0, 100) if metric == "ter" else (100, 0)
-    assert compute(metric, REFERENCES, [REFERENCES], ITALIAN).value == pytest.approx(perfect)
-    assert compute(metric, ["", ""], [REFERENCES], ITALIAN).value == pytest.approx(hopeless)
+    assert measure(metric, REFERENCES, [REFERENCES], ITALIAN).score().value == pytest.approx(perfect)
+    assert measure(metric, ["", ""], [REFERENCES], ITALIAN).score().value == pytest.approx(hopeless)
 
 
 def test_confidence_is_repeatable_and_in_the_signature() -> None:
     hypotheses, references = HYPOTHESES * 20, REFERENCES[::-1] * 10 + REFERENCES * 10
-    first, second = (compute("chrf", hypotheses, [references], ITALIAN, resamples=200) for _ in range(2))
+    first, second = (measure("chrf", hypotheses, [references], ITALIAN).score(200) for _ in range(2))
     assert first == second
     assert first.confidence is not None
     assert first.confidence.margin > 0
@@ -154,20 +154,20 @@ def test_samples_of_many_lines_are_drawn_in_parts(monkeypatch: pytest.MonkeyPatc
 def test_interval_covers_samples_in_which_nothing_matches() -> None:
     """One line of four has matches, so that some bootstrap samples have none."""
     for metric in ("bleu", "chrf", "ter"):
-        score = compute(metric, ["a b c d e", "x", "y", "z"], [["a b c d e", "1", "2", "3"]], ITALIAN, 200)
+        score = measure(metric, ["a b c d e", "x", "y", "z"], [["a b c d e", "1", "2", "3"]], ITALIAN).score(200)
         assert score.confidence is not None
         assert score.confidence.margin > 10
         assert isinstance(score.confidence.mean, float)
 
 
 def test_identical_sentences_have_no_confidence_margin() -> None:
-    score = compute("chrf", ["ciao"] * 10, [["ciao"] * 10], ITALIAN, resamples=50)
+    score = measure("chrf", ["ciao"] * 10, [["ciao"] * 10], ITALIAN).score(50)
     assert score.confidence == Confidence(100.0, 0.0)
 
 
 def test_unknown_metrics_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"unknown metric 'rouge'; known: bleu, chrf, chrf\+\+, ter, comet"):
-        compute("rouge", ["a"], [["a"]], ITALIAN)
+        measure("rouge", ["a"], [["a"]], ITALIAN).score()
 
 
 @pytest.mark.parametrize(
@@ -178,10 +178,10 @@ def test_a_missing_tokenizer_names_its_package(
 ) -> None:
     monkeypatch.setattr(f"sacrebleu.tokenizers.tokenizer_{module}.MeCab", None)
     with pytest.raises(ConfigError) as caught:
-        compute("bleu", ["a"], [["a"]], target_language(code))
+        measure("bleu", ["a"], [["a"]], target_language(code)).score()
     assert f"pip install '{package}'" in str(caught.value)
     # metrics that need no words still work
-    assert compute("chrf", ["a b c"], [["a b c"]], target_language(code)).value == pytest.approx(100)
+    assert measure("chrf", ["a b c"], [["a b c"]], target_language(code)).score().value == pytest.approx(100)
 
 
 @pytest.mark.parametrize("system", ["AISP-SJTU", "Online-W"])
@@ -200,7 +200,7 @@ def test_scores_equal_those_published_for_wmt22(shared_data, system: str) -> Non
     hypotheses, a, b = lines(f"hyp.{system}.zh"), lines("ref.A.zh"), lines("ref.B.zh")
     for metric in ("bleu", "chrf"):
         for name, references in [("A", [a]), ("B", [b]), ("all", [a, b])]:
-            value = compute(metric, hypotheses, references, CHINESE).value
+            value = measure(metric, hypotheses, references, CHINESE).score().value
             assert value == pytest.approx(published[f"{metric}-{name}"], abs=0.01), (metric, name)
 
 
@@ -213,7 +213,7 @@ def test_line_and_part_scores_equal_sacrebleu(metric: str) -> None:
     }[metric]  # fmt: skip
     expected = [theirs.sentence_score(line, [other]).score for line, other in zip(hypotheses, references, strict=True)]
     assert measured.line_scores() == pytest.approx(expected)
-    part = compute(metric, [hypotheses[0], hypotheses[2]], [[references[0], references[2]]], ITALIAN)
+    part = measure(metric, [hypotheses[0], hypotheses[2]], [[references[0], references[2]]], ITALIAN).score()
     assert measured.score_of([0, 2]) == pytest.approx(part.value)
 
 
@@ -222,7 +222,7 @@ def test_intervals_and_signatures_equal_sacrebleu(metric: str) -> None:
     hypotheses, references = HYPOTHESES * 10, REFERENCES[::-1] * 5 + REFERENCES * 5
     theirs = {"bleu": BLEU(), "chrf": CHRF(), "ter": TER()}[metric]
     expected = theirs.corpus_score(hypotheses, [references], n_bootstrap=100)
-    score = compute(metric, hypotheses, [references], ITALIAN, resamples=100)
+    score = measure(metric, hypotheses, [references], ITALIAN).score(100)
     assert score.confidence is not None
     # sacreBLEU rounds the mean to 32 bits
     assert score.confidence.mean == pytest.approx(float(expected._mean), rel=1e-6)

@@ -6,7 +6,7 @@ import pytest
 from sacrebleu.metrics import CHRF
 from sacrebleu.significance import PairedTest
 
-from nmt.evaluation.metrics import compute, measure
+from nmt.evaluation.metrics import measure
 from nmt.evaluation.significance import Comparison
 from nmt.evaluation.significance import compare as compare_measured
 from nmt.text.languages import target_language
@@ -37,8 +37,8 @@ def test_clear_difference_is_significant() -> None:
     good, bad = damaged(references, 0.1, 2), damaged(references, 0.4, 3)
     bleu, chrf = compare(["bleu", "chrf"], good, bad, references)
     for comparison, metric in [(bleu, "bleu"), (chrf, "chrf")]:
-        assert comparison.value == pytest.approx(compute(metric, good, [references], ITALIAN).value, abs=1e-4)
-        assert comparison.baseline == pytest.approx(compute(metric, bad, [references], ITALIAN).value, abs=1e-4)
+        assert comparison.value == pytest.approx(measure(metric, good, [references], ITALIAN).score().value, abs=1e-4)
+        assert comparison.baseline == pytest.approx(measure(metric, bad, [references], ITALIAN).score().value, abs=1e-4)
         assert comparison.difference == pytest.approx(comparison.value - comparison.baseline)
         assert comparison.difference > 10
         assert comparison.significant

@@ -6,7 +6,7 @@ from html import unescape
 
 import pytest
 
-from nmt.evaluation.metrics import compute
+from nmt.evaluation.metrics import measure
 from nmt.report.comparison_section import comparison_section
 from nmt.report.quality_section import TranslatedText
 from nmt.text.glossary import Glossary
@@ -26,7 +26,7 @@ def text_of(first: list[str], second: list[str], source: list[str] | None = SOUR
 
 def test_scores_and_winner() -> None:
     html = unescape(comparison_section([text_of(GOOD, BAD)]).html)
-    good, bad = (compute("chrf", lines, [REFERENCE], ITALIAN, resamples=1000) for lines in (GOOD, BAD))
+    good, bad = (measure("chrf", lines, [REFERENCE], ITALIAN).score(1000) for lines in (GOOD, BAD))
     assert good.confidence is not None
     assert bad.confidence is not None
     cells = [f"{one.value:.2f} ± {one.confidence.margin:.2f}" for one in (good, bad) if one.confidence]

@@ -6,7 +6,7 @@ from html import unescape
 
 import pytest
 
-from nmt.evaluation.metrics import compute
+from nmt.evaluation.metrics import measure
 from nmt.report import quality_section as module
 from nmt.report.quality_section import TranslatedText, quality_section
 from nmt.text.languages import target_language
@@ -30,7 +30,7 @@ def test_scores_equal_those_of_the_metrics() -> None:
     lines = [*REFERENCE[:7], "otto"]
     section = quality_section([text_of(lines)])
     for metric in ("bleu", "chrf"):
-        score = compute(metric, lines, [REFERENCE], ITALIAN, resamples=1000)
+        score = measure(metric, lines, [REFERENCE], ITALIAN).score(1000)
         assert f"<dd>{score.value:.2f}<small>± {score.confidence.margin:.2f} (95 %)</small>" in section.html
         assert score.signature in section.html
     assert "a note" in section.html
@@ -99,7 +99,7 @@ def test_list_of_all_sentences_is_limited_and_scores_are_of_all(monkeypatch: pyt
     monkeypatch.setattr(module, "_MOST_LISTED", 3)
     html = quality_section([text_of(lines)]).html
     assert shown(html.split("All sentences in order (the first 3 of 8)")[1]) == [1, 2, 3]
-    assert f"<dd>{compute('chrf', lines, [REFERENCE], ITALIAN).value:.2f}<small>" in html
+    assert f"<dd>{measure('chrf', lines, [REFERENCE], ITALIAN).score().value:.2f}<small>" in html
     monkeypatch.setattr(module, "_MOST_CHARACTERS", 4 * len(REFERENCE[0]) + 8)  # two lines with their outputs
     assert "All sentences in order (the first 2 of 8)" in quality_section([text_of(lines)]).html
     monkeypatch.setattr(module, "_MOST_CHARACTERS", 1)
