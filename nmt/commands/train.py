@@ -128,8 +128,6 @@ def check_recipe(recipe: Recipe, run: RunDirectory, restart: bool) -> list[Score
 
     distributed.on_rank_zero(check_files)
     check_settings(recipe)
-    set_threads(recipe.runtime)
-    reuse_freed_memory()
     return read_tests(recipe)
 
 
@@ -161,7 +159,12 @@ def prepared_corpus(recipe: Recipe, run: RunDirectory, console: Console, restart
 def with_measured_settings(
     recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory, console: Console, restart: bool
 ) -> Recipe:
-    """Return the recipe with the precision and the batch size of the run; warn of a model too large for the text."""
+    """Return the recipe with the precision and the batch size of the run; warn of a model too large for the text.
+
+    Starts torch's threads: before, the preparation of a large text forks processes.
+    """
+    set_threads(recipe.runtime)
+    reuse_freed_memory()
     recipe = choose_precision(recipe, run, restart, console.info)
     recipe = choose_batch_tokens(recipe, corpus, run, restart, console.info)
     if (warning := disproportion(recipe, corpus)) is not None:

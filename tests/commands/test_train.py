@@ -242,6 +242,31 @@ def test_terminal_shows_a_table_of_80_columns(texts: Path, tmp_path: Path, capsy
     assert lines[-1] == "stopped after step 4: train.stop.steps is 4; saved in run"
 
 
+PROCESSES = """
+import nmt.text.preparing.stages as stages
+
+stages._SHARED_BYTES = 0  # any text is large
+pool = stages.WorkerPool
+
+def print_count(context, count, *advice):
+    print(count, flush=True)
+    return pool(context, count, *advice)
+
+stages.WorkerPool = print_count
+"""
+
+
+def test_text_is_prepared_in_several_processes_before_the_training(start: Start, tmp_path: Path) -> None:
+    prepared = f"prepared={tmp_path / 'own'}"
+    with start(
+        tmp_path / "run", prepared, "runtime.threads=2", "train.stop.steps=1", "train.validate_every=1",
+        patch=PROCESSES,
+    ) as process:  # fmt: skip
+        out, err = process.communicate()
+    assert process.returncode == 0, err
+    assert "2" in out.split()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_signal_saves_and_the_same_command_resumes(
