@@ -115,8 +115,7 @@ def train(
         recipe = load_recipe(config, overrides or (), module.check_settings)
         with connect(recipe.runtime):
             if dry:
-                if report := module.dry_run(recipe, console):
-                    print(report)
+                print(module.dry_run(recipe, console), end="")
                 return
             outcome = module.train(recipe, console, restart and not is_restarted())
     if outcome.signal is not None:
@@ -130,60 +129,66 @@ computation = partial(Option, rich_help_panel="Computation")
 instead = partial(Option, rich_help_panel="In place of translating")
 
 
+Models = Annotated[
+    list[Path] | None,
+    io("--model", "-m", metavar="DIR", help="A run or a model directory; default: $NMT_MODEL, else runs/latest."),
+]
+Input = Annotated[Path | None, io("--input", "-i", metavar="FILE", help="Read this file instead of stdin.")]
+Output = Annotated[Path | None, io("--output", "-o", metavar="FILE", help="Write this file instead of stdout.")]
+To = Annotated[str | None, io(metavar="CODE", help="Target language; required for a model that has several.")]
+NBest = Annotated[int, io(min=1, metavar="K", help="Translations of each line, as rows of line, rank, log_prob, text.")]
+Alignment = Annotated[bool, io("--alignment", help="Add the word alignment, as 0-0 1-2, source word first.")]
+JsonLines = Annotated[bool, io("--json", help="Write one JSON object for each line.")]
+DocumentFormat = Annotated[
+    str | None,
+    io("--format", metavar="NAME", help="text, srt, vtt, json, jsonl, csv, tsv, po or xliff; default: by --input."),
+]
+Column = Annotated[str | None, io(metavar="NAME|N", help="Column of a table, or key of JSON, to translate.")]
+Into = Annotated[str | None, io(metavar="NAME|N", help="Column or key of the translation; default: that of --column.")]
+Beam = Annotated[int | None, search(min=1, metavar="K", help="Hypotheses kept for each sentence; 1 is greedy search.")]
+DecodeOverrides = Annotated[
+    list[str] | None,
+    search("--set", metavar="decode.KEY=VALUE", help="Change a setting of the model; can be repeated."),
+]
+GlossaryFile = Annotated[
+    Path | None, search(metavar="TSV", help="Required translations of terms: source term, tab, target term.")
+]
+Prefixes = Annotated[Path | None, search(metavar="FILE", help="Required starts of the translations, line by line.")]
+Device = Annotated[str, computation(metavar="DEVICE", help="auto, cuda, mps or cpu.")]
+Threads = Annotated[
+    int | None, computation(min=1, max=1024, metavar="N", help="CPU threads; default: one for each core.")
+]
+Precision = Annotated[str, computation(metavar="TYPE", help="auto, fp32, bf16, or on CPUs int8.")]
+Engine = Annotated[
+    Literal["torch", "ct2"] | None,
+    computation(metavar="torch|ct2", help="Default: the one that the model was exported for, else torch."),
+]
+Reference = Annotated[Path | None, instead(metavar="FILE", help="Score these translations of the input lines.")]
+Verify = Annotated[bool, instead("--verify", help="Check that no translation depends on the other lines.")]
+
+
 @command(epilog="Example: nmt translate --model runs/demo-en-it < text.en > text.it")
 def translate(
-    models: Annotated[
-        list[Path] | None,
-        io("--model", "-m", metavar="DIR", help="A run or a model directory; default: $NMT_MODEL, else runs/latest."),
-    ] = None,
-    source: Annotated[Path | None, io("--input", "-i", metavar="FILE", help="Read this file instead of stdin.")] = None,
-    output: Annotated[
-        Path | None, io("--output", "-o", metavar="FILE", help="Write this file instead of stdout.")
-    ] = None,
-    to: Annotated[
-        str | None, io(metavar="CODE", help="Target language; required for a model that has several.")
-    ] = None,
-    n_best: Annotated[
-        int, io(min=1, metavar="K", help="Translations of each line, as rows of line, rank, log_prob, text.")
-    ] = 1,
-    alignment: Annotated[
-        bool, io("--alignment", help="Add the word alignment, as 0-0 1-2, source word first.")
-    ] = False,
-    json: Annotated[bool, io("--json", help="Write one JSON object for each line.")] = False,
-    document_format: Annotated[
-        str | None,
-        io("--format", metavar="NAME", help="text, srt, vtt, json, jsonl, csv, tsv, po or xliff; default: by --input."),
-    ] = None,
-    column: Annotated[str | None, io(metavar="NAME|N", help="Column of a table, or key of JSON, to translate.")] = None,
-    into: Annotated[
-        str | None, io(metavar="NAME|N", help="Column or key for the translation, added if new; default: --column.")
-    ] = None,
-    beam: Annotated[
-        int | None, search(min=1, metavar="K", help="Hypotheses kept for each sentence; 1 is greedy search.")
-    ] = None,
-    overrides: Annotated[
-        list[str] | None,
-        search("--set", metavar="decode.KEY=VALUE", help="Change a setting of the model; can be repeated."),
-    ] = None,
-    glossary: Annotated[
-        Path | None, search(metavar="TSV", help="Required translations: source term, tab, target term.")
-    ] = None,
-    prefixes: Annotated[
-        Path | None, search(metavar="FILE", help="Required starts of the translations, line by line; may be empty.")
-    ] = None,
-    device: Annotated[str, computation(metavar="DEVICE", help="auto, cuda, mps or cpu.")] = "auto",
-    threads: Annotated[
-        int | None, computation(min=1, max=1024, metavar="N", help="CPU threads; default: one for each core.")
-    ] = None,
-    precision: Annotated[str, computation(metavar="TYPE", help="auto, fp32, bf16, or on CPUs int8.")] = "auto",
-    engine: Annotated[
-        Literal["torch", "ct2"] | None,
-        computation(metavar="torch|ct2", help="Default: the one that the model was exported for, else torch."),
-    ] = None,
-    reference: Annotated[
-        Path | None, instead(metavar="FILE", help="Score these translations of the input lines.")
-    ] = None,
-    verify: Annotated[bool, instead("--verify", help="Check that translations do not depend on other lines.")] = False,
+    models: Models = None,
+    source: Input = None,
+    output: Output = None,
+    to: To = None,
+    n_best: NBest = 1,
+    alignment: Alignment = False,
+    json: JsonLines = False,
+    document_format: DocumentFormat = None,
+    column: Column = None,
+    into: Into = None,
+    beam: Beam = None,
+    overrides: DecodeOverrides = None,
+    glossary: GlossaryFile = None,
+    prefixes: Prefixes = None,
+    device: Device = "auto",
+    threads: Threads = None,
+    precision: Precision = "auto",
+    engine: Engine = None,
+    reference: Reference = None,
+    verify: Verify = False,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:

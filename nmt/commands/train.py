@@ -90,7 +90,7 @@ def reported_if_stopped(run: RunDirectory, console: Console) -> Iterator[None]:
 
 
 def dry_run(recipe: Recipe, console: Console) -> str:
-    """Return the cost of a training as text, on rank 0; writes nothing except the prepared corpus, if it is needed."""
+    """Return the cost of a training as lines, on rank 0; writes nothing except the prepared corpus, if it is needed."""
     run = RunDirectory(recipe.run)
     check_recipe(recipe, run, restart=False)
     if why_stale(recipe) is None:  # also while a training holds the run
@@ -103,7 +103,7 @@ def dry_run(recipe: Recipe, console: Console) -> str:
     if run.rank:
         return ""
     console.info("making a few trial updates …")
-    return render(estimate(recipe, corpus, choose_device(recipe.runtime)))
+    return f"{render(estimate(recipe, corpus, choose_device(recipe.runtime)))}\n"
 
 
 def check_settings(recipe: Recipe) -> None:
