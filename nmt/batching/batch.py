@@ -162,7 +162,7 @@ def _padded(sentences: Sentences, end: int | None = None) -> tuple[NDArray[np.in
     return padded, columns <= ends
 
 
-def pad(sentences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor | None]:
+def pad(sentences: Sequence[Sequence[int]], device: torch.device | None = None) -> tuple[Tensor, Tensor | None]:
     """Return the sentences as one (B, longest) tensor and the mask of their tokens, None if nothing is padded."""
     padded, tokens = _padded(Sentences.of(sentences))
-    return torch.from_numpy(padded), None if tokens.all() else torch.from_numpy(tokens)
+    return torch.from_numpy(padded).to(device), None if tokens.all() else torch.from_numpy(tokens).to(device)

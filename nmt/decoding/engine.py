@@ -143,18 +143,17 @@ def _search_batch(
 ) -> list[list[Hypothesis]]:
     """Search one batch, in halves if it does not fit into the memory of the device."""
     device = models[0].device
-    source, mask = pad([[*ids, EOS] for ids, _ in sentences])
     constraints_of = [constraints for _, constraints in sentences]
-    mask = None if mask is None else mask.to(device)
     try:
-        return search(step_model(models), source.to(device), mask, options, constraints_of)
+        source, mask = pad([[*ids, EOS] for ids, _ in sentences], device)
+        return search(step_model(models), source, mask, options, constraints_of)
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
         if len(sentences) == 1:
             raise ConfigError(
-                f"a sentence of {source.size(1)} tokens with a beam of {options.width} does not fit in the memory of "
-                f"{device}; use a narrower beam, cut longer lines sooner, or compute on the CPU"
+                f"a sentence of {len(sentences[0][0]) + 1} tokens with a beam of {options.width} does not fit in the "
+                f"memory of {device}; use a narrower beam, cut longer lines sooner, or compute on the CPU"
             ) from None
     # outside the handler, where the traceback no longer holds the tensors of the failed search
     release_cached_memory(device)

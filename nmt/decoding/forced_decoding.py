@@ -71,20 +71,17 @@ def _force_batch(models: Models, pairs: Sequence[Pair], heads: Sequence[Sequence
 
 @torch.inference_mode()
 def _force_one_model(model: Transformer, pairs: Sequence[Pair], heads: Sequence[Head]) -> list[Forced]:
-    source, mask = pad([[*ids, EOS] for ids, _ in pairs])
-    target_in, _ = pad([[BOS, *ids] for _, ids in pairs])
-    target_out, _ = pad([[*ids, EOS] for _, ids in pairs])
-    mask = None if mask is None else mask.to(model.device)
-    memory = model.encode(source.to(model.device), mask)
+    source, mask = pad([[*ids, EOS] for ids, _ in pairs], model.device)
+    target_in, _ = pad([[BOS, *ids] for _, ids in pairs], model.device)
+    target_out, _ = pad([[*ids, EOS] for _, ids in pairs], model.device)
+    memory = model.encode(source, mask)
     layers = {layer for layer, _ in heads}
-    hidden, attention = decode_with_attention(model, target_in.to(model.device), memory, mask, layers)  # (B, T, D)
-    log_probs = _log_probs(model, hidden.flatten(0, 1), target_out.flatten().to(model.device)).view(target_out.shape)
+    hidden, attention = decode_with_attention(model, target_in, memory, mask, layers)  # (B, T, D), (B, H, T, S)
+    log_probs = _log_probs(model, hidden.flatten(0, 1), target_out.flatten()).view(target_out.shape)
     weights = torch.zeros(len(heads), *target_out.shape, source.size(1))  # (C, B, T, S)
-    for layer, of_layer in attention.items():
-        of_heads = of_layer.float().cpu()  # (B, H, T, S)
-        for place, (chosen_layer, head) in enumerate(heads):
-            if chosen_layer == layer:
-                weights[place] = of_heads[:, head]
+    attention = {layer: of_layer.float().cpu() for layer, of_layer in attention.items()}
+    for place, (layer, head) in enumerate(heads):
+        weights[place] = attention[layer][:, head]
     return [
         Forced(by_token[: len(target) + 1], weights[:, row, : len(target) + 1, : len(ids) + 1].numpy().copy())
         for row, ((ids, target), by_token) in enumerate(zip(pairs, log_probs.tolist(), strict=True))

@@ -148,8 +148,7 @@ class MultiHeadAttention(nn.Module):
 
     def prepack(self, eight_bits: bool) -> None:
         """Lay out the weights of queries, keys and values for one product; for self-attention."""
-        weight, bias = self._joined_weights()
-        self.prepacked = kernels.prepack(weight.detach(), bias.detach(), eight_bits)
+        self.prepacked = kernels.prepack(*self._joined_weights(), eight_bits)
 
     def _project(self, x: Tensor) -> Tensor:
         """Return queries, keys and values of x (N, D) side by side, (N, 3D)."""

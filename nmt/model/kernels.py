@@ -32,8 +32,7 @@ class Linear(nn.Linear):
 
     def prepack(self, eight_bits: bool) -> None:
         """Copy the weights into their fastest layout for inference."""
-        bias = None if self.bias is None else self.bias.detach()
-        self.prepacked = kernels.prepack(self.weight.detach(), bias, eight_bits)
+        self.prepacked = kernels.prepack(self.weight, self.bias, eight_bits)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (..., I) to (..., O)."""

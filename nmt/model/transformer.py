@@ -95,14 +95,13 @@ class Transformer(nn.Module):
         keys_values = [layer.cross_attention.project_memory(memory) for layer in self.decoder]
         return TransformerState(self, DecoderCache(keys_values, source_mask, beam))
 
+    @torch.no_grad()
     def prepack(self, eight_bits: bool = False) -> bool:
         """Lay out all weights, which must not change any more, for fast inference; return whether there is a kernel.
 
         In fp32 only rounding changes. In eight bits weights have one scale for each output, inputs one for each row, so
         that the result for a row does not depend on the others.
         """
-        if kernels.prepack(self.output.weight.detach(), None, eight_bits) is None:
-            return False
         joined: set[nn.Module] = set()
         of_decoder = (layer.self_attention for layer in self.decoder)
         for attention in (*(layer.attention for layer in self.encoder), *of_decoder):
@@ -111,8 +110,8 @@ class Transformer(nn.Module):
         for module in self.modules():
             if isinstance(module, Linear) and module not in joined:
                 module.prepack(eight_bits)
-        self.prepacked = True
-        return True
+        self.prepacked = self.output.prepacked is not None
+        return self.prepacked
 
     @property
     def longest(self) -> int | None:

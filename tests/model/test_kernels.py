@@ -74,7 +74,8 @@ def test_missing_processor_test_disables_eight_bits_only(monkeypatch: pytest.Mon
 def test_model_without_prepacked_kernels_is_unchanged(monkeypatch: pytest.MonkeyPatch, eight_bits: bool) -> None:
     shape = {"encoder_layers": 1, "decoder_layers": 1, "dim": 8, "heads": 2, "feed_forward": 8}
     model = Transformer(ModelSettings.model_validate(shape), 11, 11).eval()
-    monkeypatch.setattr("nmt.model.transformer.kernels", PlainKernels())
+    for module in ("kernels", "attention", "transformer"):
+        monkeypatch.setattr(f"nmt.model.{module}.kernels", PlainKernels())
     assert not model.prepack(eight_bits)
     assert not model.prepacked
     assert all(getattr(module, "prepacked", None) in (None, False) for module in model.modules())
