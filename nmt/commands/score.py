@@ -17,9 +17,8 @@ from nmt.errors import ConfigError, DataError
 from nmt.evaluation.buckets import length_buckets, length_unit
 from nmt.evaluation.diagnosis import empty_line_warnings, hypothesis_warnings, language_warnings
 from nmt.evaluation.findings import Finding, diagnose, frequent_faults, summary
-from nmt.evaluation.metrics import METRICS, RESAMPLES, Measurement, measure
+from nmt.evaluation.metrics import METRICS, RESAMPLES, Measurement, compare, measure
 from nmt.evaluation.score_report import BucketScores, ScoreReport, SystemScores
-from nmt.evaluation.significance import compare
 from nmt.system.console import Advance, Console, counted
 from nmt.system.ownership import check_output, write_output
 from nmt.text.languages import TargetLanguage, detect_language, known_language

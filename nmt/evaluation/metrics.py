@@ -1,4 +1,4 @@
-"""BLEU, chrF and TER, computed by sacreBLEU so that they are comparable with published scores, and COMET.
+"""BLEU, chrF and TER by sacreBLEU, so that they are comparable with published scores, COMET, and tests of differences.
 
 BLEU (Papineni et al. 2002), chrF2 and chrF2++ (Popović 2015, 2017), TER (Snover et al. 2006), by sacreBLEU (Post 2018);
 COMET (Rei et al. 2020) by its own package. All are functions of the sum of statistics of the lines: `measure` computes
@@ -179,3 +179,48 @@ def _make_bleu(language: TargetLanguage, effective_order: bool) -> "BLEU":
             f"BLEU for {name} needs the tokenizer {language.tokenizer}, which is not installed; "
             f"run: pip install '{package}' (or choose --metric chrf, which needs none)"
         ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One metric of a system and of its baseline."""
+
+    name: str
+    value: float
+    baseline: float
+    p_value: float
+    """Probability of a difference at least as large between equally good systems (paired bootstrap, Koehn 2004)."""
+    signature: str
+    lower_is_better: bool = False
+
+    @property
+    def difference(self) -> float:
+        """The value of the system minus that of the baseline."""
+        return self.value - self.baseline
+
+    @property
+    def verdict(self) -> str:
+        """The comparison in words, from the view of the system."""
+        if not self.significant:
+            return "no significant difference"
+        return "better" if (self.difference > 0) != self.lower_is_better else "worse"
+
+    @property
+    def significant(self) -> bool:
+        """Whether the p-value is below 5 %."""
+        return self.p_value < 0.05
+
+
+def compare(system: Measurement, baseline: Measurement) -> Comparison:
+    """Test the difference of two systems under one metric by paired bootstrap resampling, as sacreBLEU does.
+
+    The seed is sacreBLEU's and part of the signature: the same files always give the same p-value.
+    """
+    differences = abs(system.resampled(RESAMPLES) - baseline.resampled(RESAMPLES))
+    after, before = system.score(), baseline.score()
+    larger = int((differences - differences.mean() > abs(after.value - before.value)).sum())
+    # a system and its copy have no sample above the difference, which is no evidence
+    p_value = (larger + 1) / (RESAMPLES + 1) if after.value != before.value else 1.0
+    return Comparison(
+        after.name, after.value, before.value, p_value, system.signature(RESAMPLES), after.lower_is_better
+    )

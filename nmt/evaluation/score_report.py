@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 from nmt.evaluation.findings import Finding
-from nmt.evaluation.metrics import Score
-from nmt.evaluation.significance import Comparison
+from nmt.evaluation.metrics import Comparison, Score
 from nmt.text.languages import TargetLanguage
 
 _WIDTH = 80

@@ -13,8 +13,7 @@ import numpy.typing as npt
 
 from nmt.evaluation.buckets import content_buckets, rarity_buckets
 from nmt.evaluation.findings import KINDS
-from nmt.evaluation.metrics import RESAMPLES, Score
-from nmt.evaluation.significance import Comparison, compare
+from nmt.evaluation.metrics import RESAMPLES, Comparison, Score, compare
 from nmt.evaluation.word_counts import count_words, distinctive_ngrams, word_accuracy, word_list
 from nmt.report.charts import Chart, bar_chart, histogram
 from nmt.report.line_view import lines_html

@@ -7,8 +7,7 @@ from itertools import accumulate, islice
 
 from nmt.evaluation.buckets import Bucket, length_buckets, length_unit
 from nmt.evaluation.findings import KINDS, Finding, diagnose
-from nmt.evaluation.metrics import RESAMPLES, Measurement, Score, measure
-from nmt.evaluation.significance import Comparison
+from nmt.evaluation.metrics import RESAMPLES, Comparison, Measurement, Score, measure
 from nmt.report.charts import Chart, bar_chart
 from nmt.report.line_view import LEGEND, LineTexts, lines_html
 from nmt.report.page import Section, bullets, definitions, folded, paragraphs, table

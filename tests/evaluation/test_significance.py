@@ -6,9 +6,8 @@ import pytest
 from sacrebleu.metrics import CHRF
 from sacrebleu.significance import PairedTest
 
-from nmt.evaluation.metrics import measure
-from nmt.evaluation.significance import Comparison
-from nmt.evaluation.significance import compare as compare_measured
+from nmt.evaluation.metrics import Comparison, measure
+from nmt.evaluation.metrics import compare as compare_measured
 from nmt.text.languages import target_language
 
 ITALIAN = target_language("it")

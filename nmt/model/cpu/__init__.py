@@ -4,11 +4,12 @@ Each operator of torch that is private, and so may change with any release, is l
 Where one is missing, plain torch computes instead, and the other kernels stay in use.
 """
 
+from typing import Any, cast
+
 import torch
 from torch import Tensor
 
 from nmt.model.cpu import short_attention
-from nmt.model.cpu.dropout import byte_mask_dropout
 from nmt.model.cpu.onednn import linear, outer_product
 from nmt.model.cpu.prepacked import EightBitProduct, PackedProduct, padded_rows
 from nmt.model.packing import Packing
@@ -79,3 +80,31 @@ class CPUKernels(PlainKernels):
     def padded_rows(self, rows: int) -> int:
         """Round up to one of few numbers, since oneDNN compiles a kernel for each."""
         return padded_rows(rows)
+
+
+def byte_mask_dropout(x: Tensor, p: float) -> Tensor:
+    """Zero each number with probability p and scale the others; differentiable.
+
+    On a CPU, drawing the random numbers is most of dropout's cost. A mask needs eight bits a number, not a float: one
+    64-bit draw serves eight numbers, and p is rounded to the nearest multiple of 1/256 (0.1 becomes 0.1016; the scale
+    follows, so the expectation is exact).
+    """
+    return cast(Tensor, _ByteMaskDropout.apply(x, min(255, round(p * 256))))  # type: ignore[no-untyped-call]
+
+
+class _ByteMaskDropout(torch.autograd.Function):
+    """Multiply by a random mask whose bytes are below `threshold` with probability threshold / 256."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, threshold: int) -> Tensor:
+        count = x.numel()
+        draws = torch.empty((count + 7) // 8, dtype=torch.int64).random_(-(2**63), None)
+        kept = draws.view(torch.uint8)[:count].view(x.shape) >= threshold
+        mask = kept.to(x.dtype).mul_(256 / (256 - threshold))
+        ctx.save_for_backward(mask)
+        return x * mask
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        (mask,) = ctx.saved_tensors
+        return gradients[0] * mask, None
