@@ -47,6 +47,11 @@ def variant_of(language: str, lines: Iterable[str]) -> Variant | None:
     return "Simplified" if simplified >= traditional else "Traditional"
 
 
+def is_traditional(language: str) -> bool:
+    """Whether a language code states Traditional Chinese, as zh-Hant and zh_TW do."""
+    return variant_of(language, ()) == "Traditional"
+
+
 def may_be(text: str, variant: Variant) -> bool:
     """Whether a line may be in a variant: it has no more characters of the other one. Many lines may be in both.
 

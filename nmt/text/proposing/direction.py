@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nmt.errors import ConfigError
+from nmt.text.han_variants import is_traditional
 from nmt.text.identification import detected, examples, found_instead
 from nmt.text.languages import is_language, primary_code
 from nmt.text.proposing.profile import TextProfile
@@ -167,5 +168,4 @@ def _shown_direction(profile: TextProfile) -> Direction | None:
 
 def _short(code: str) -> str:
     """Return a code in the form of recipes: without script and region, except for Traditional Chinese."""
-    is_traditional = re.search("[-_](hant|tw|hk|mo)$", code.lower()) and primary_code(code) == "zh"
-    return "zh-Hant" if is_traditional else primary_code(code)
+    return "zh-Hant" if primary_code(code) == "zh" and is_traditional(code) else primary_code(code)

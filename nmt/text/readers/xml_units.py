@@ -13,6 +13,7 @@ from xml.parsers import expat
 
 from nmt.config import LanguagePair
 from nmt.errors import DataError
+from nmt.text.han_variants import is_traditional
 from nmt.text.languages import primary_code
 from nmt.text.readers import Row, one_line
 from nmt.text.readers.opening import read_chunks
@@ -29,7 +30,6 @@ _LANGUAGE_ATTRIBUTES = {"source": ("srclang", "srcLang", "source-language"), "ta
 _NOT_TRANSLATED = ("new", "needs-translation", "initial")
 _LONGEST = 1 << 24  # characters of a text, and bytes of a tag
 _UNITS_SEEN = 1_000  # units that show the languages of a file
-_TRADITIONAL = {"tw", "hk", "mo", "hant"}
 
 Unit = dict[str, str]
 """The texts of a unit by their languages, as these are written in the file."""
@@ -84,16 +84,12 @@ def _nearest(requested: str, written: tuple[str, ...] | list[str]) -> str | None
     A text without a language, which XLIFF allows, is in any.
     """
     same = [code for code in written if not code or primary_code(code) == primary_code(requested)]
-    distance = lambda code: (_subtags(code) != _subtags(requested), _is_traditional(code) != _is_traditional(requested))  # noqa: E731
+
+    def distance(code: str) -> tuple[bool, bool]:
+        is_other = code.lower().replace("_", "-") != requested.lower().replace("_", "-")
+        return is_other, is_traditional(code) != is_traditional(requested)
+
     return min(same, key=distance, default=None)
-
-
-def _subtags(code: str) -> list[str]:
-    return re.split("[-_]", code.lower())
-
-
-def _is_traditional(code: str) -> bool:
-    return not _TRADITIONAL.isdisjoint(_subtags(code))
 
 
 class _UnitReader:
