@@ -14,6 +14,8 @@ import importlib
 import marshal
 import os
 import runpy
+import secrets
+import shlex
 import signal
 import socket
 import subprocess
@@ -33,8 +35,7 @@ IMPORTED = [
     "torch._dynamo", "torch.distributed.fsdp", "torch.distributed.run", "typer._adapters",
 ]  # fmt: skip
 """What trainings, translations and scores import, and what the command line imports when it is parsed."""
-CLIENT = """#!{python} -IS
-# json, socket and signal would take longer to import than all else takes
+CLIENT = """# json, socket and signal would take longer to import than all else takes
 import marshal, os, sys
 import _signal as signal, _socket as socket
 
@@ -75,22 +76,26 @@ os._exit(code)
 def warm_programs(repository: Path, folder: Path) -> Iterator[None]:
     """Write the executables into a folder and run their server, which imports the package of the repository.
 
-    Elsewhere than on Linux the executables import everything by themselves.
+    They are scripts of the shell, because a path after `#!` must be short and without spaces, and the address of the
+    server is no path, because that would have to be short too. Elsewhere than on Linux the executables import
+    everything by themselves.
     """
-    address = str(folder / "server")
+    name = f"nmt-tests-{secrets.token_hex(16)}"
     for program, module in (("python", ""), ("nmt", "-m nmt"), ("torchrun", "-m torch.distributed.run")):
-        client = folder / program
+        client, script = folder / program, folder / f"{program}_client.py"
+        script.write_text(CLIENT.format(address=f"\0{name}", program=program))
+        python = shlex.quote(sys.executable)
         client.write_text(
-            CLIENT.format(python=sys.executable, address=address, program=program)
+            f'#!/bin/sh\nexec {python} -IS {shlex.quote(str(script))} "$@"\n'
             if sys.platform == "linux"
-            else f'#!/bin/sh\nPYTHONPATH="{repository}:$PYTHONPATH" exec {sys.executable} {module} "$@"\n'
+            else f'#!/bin/sh\nPYTHONPATH={shlex.quote(str(repository))}:"$PYTHONPATH" exec {python} {module} "$@"\n'
         )
         client.chmod(0o755)
     if sys.platform != "linux":
         yield
         return
     server = subprocess.Popen(
-        [sys.executable, __file__, address],
+        [sys.executable, __file__, name],
         env={**os.environ, "PYTHONPATH": str(repository), "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
         cwd=repository,
         stdout=subprocess.PIPE,
@@ -102,14 +107,14 @@ def warm_programs(repository: Path, folder: Path) -> Iterator[None]:
         server.kill()
 
 
-def serve(address: str) -> None:
+def serve(name: str) -> None:
     """Run each command in a fork, until this process is terminated."""
     gc.disable()
     for module in IMPORTED:
         importlib.import_module(module)
     LanguageCheck.of("en")  # reads the model of the library
     listener = socket.socket(socket.AF_UNIX)
-    listener.bind(address)
+    listener.bind(f"\0{name}")
     listener.listen(100)
     gc.collect()
     gc.freeze()  # a collection in a fork would copy all pages

@@ -24,7 +24,9 @@ from nmt.translation.translator import Translator
 from tests.builders import LINES_WITH_ITEMS, SHORT_OUTPUT, spelling_model
 
 COPY = ["decode.unknown=copy"]
-MANY = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+MANY = settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 
 
 @pytest.fixture(scope="module")

@@ -41,7 +41,9 @@ def constraints_for(
     return OutputConstraints(tokenizer, language, Glossary(terms) if terms else None, protect=True, typography=True)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 @given(lines=st.lists(LINES_WITH_ITEMS, max_size=4))
 def test_translations_contain_all_items(translator: Translator, lines: list[str]) -> None:
     translations = list(translator.translate(lines, translator.options()))

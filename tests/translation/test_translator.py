@@ -42,7 +42,11 @@ def is_one_line(text: str) -> bool:
 
 
 class TestEveryLine:
-    @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(
+        max_examples=40,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+    )
     @given(st.lists(st.text(max_size=30), max_size=12))
     def test_any_text_gives_one_line_for_each_line(self, translator: Translator, lines: list[str]) -> None:
         translations = list(translator.translate(lines, translator.options(beam=1)))
@@ -51,7 +55,11 @@ class TestEveryLine:
         for translation in translations:
             translation.text.encode()
 
-    @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(
+        max_examples=40,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+    )
     @given(data=st.binary(max_size=200), as_json=st.booleans())
     def test_any_bytes_give_as_many_lines_as_newlines(self, translator: Translator, data: bytes, as_json: bool) -> None:
         expected = data.count(b"\n") + (not data.endswith(b"\n") and data != b"")

@@ -21,7 +21,9 @@ def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @torch.no_grad()
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 @given(SIZES, SIZES, SIZES, st.booleans(), st.booleans())
 def test_linear_equals_torch(
     kernels: PlainKernels, rows: int, inputs: int, outputs: int, biased: bool, transposed: bool
