@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import TypeAdapter
 
-from nmt.config import CorpusFile, Recipe
+from nmt.config import CorpusFile, Filters, Recipe
 from nmt.text.corpus import SentencePair, read_rows
 from nmt.text.filters import PairFilter, Rejected, RuleCounts
 from nmt.text.prepared import smallest_type
@@ -179,31 +179,36 @@ def filter_chunk(context: TextRules, chunk: RawChunk) -> KeptRecord:
             keep[position] = False
             pair = SentencePair(source, target, _file_of(chunk.files, position), int(chunk.lines[position]))
             removed.add(Rejected(rule, chunk.first + position, pair, found))
-    leaked = {(pair.pair.source, pair.pair.target) for pair in removed.pairs if pair.rule == "leak"}
     shared = context.held_out.intersection(sources)
-    held_out = [pair for pair in zip(sources, targets, strict=True) if pair[0] in shared and pair not in leaked]
-    texts = ["\n".join(compress(side, keep)) for side in (sources, targets)]
+    leaked = {(pair.pair.source, pair.pair.target) for pair in removed.pairs if pair.rule == "leak"}
+    in_held_out = [pair for pair in zip(sources, targets, strict=True) if pair[0] in shared] if shared else []
+    held_out = [pair for pair in dict.fromkeys(in_held_out) if pair not in leaked]
     places = np.flatnonzero(keep).astype(np.int32)
+    texts = ["\n".join(compress(side, keep)) for side in (sources, targets)]
     characters = [len(text) - max(0, len(places) - 1) for text in texts]
     of_chunk = (chunk.number, chunk.corpus, chunk.first, chunk.files)
-    counts = (len(places), (characters[0], characters[1]))
-    record = KeptRecord(*of_chunk, removed.counts, *counts, list(dict.fromkeys(held_out)))
-    arrays: Arrays = {
-        "rejected": removed.as_json(),
-        "positions": places,
-        "lines": chunk.lines[places],
-        **{side: np.frombuffer(text.encode(), dtype=np.uint8) for side, text in zip(SIDES, texts, strict=True)},
-    }
-    own = [digests_of(arrays[side])[: len(places)] for side in SIDES]
-    # pairs repeat only those of the same language
-    language = digests_of(np.frombuffer(context.target_languages[chunk.corpus].encode(), dtype=np.uint8))
-    arrays["digests"] = combined(combined(language, own[0]), own[1])
-    limits = (rules.settings.max_same_source, rules.settings.max_same_target)
-    for side, digests, limit in zip(SIDES, own, limits, strict=True):
-        if limit is not None:
-            arrays[f"{side}_digests"] = combined(language, digests)
+    record = KeptRecord(*of_chunk, removed.counts, len(places), (characters[0], characters[1]), held_out)
+    sides = {side: np.frombuffer(text.encode(), dtype=np.uint8) for side, text in zip(SIDES, texts, strict=True)}
+    arrays: Arrays = {"rejected": removed.as_json(), "positions": places, "lines": chunk.lines[places], **sides}
+    digests = _digests(sides, context.target_languages[chunk.corpus], rules.settings)
+    arrays |= {of: of_lines[: len(places)] for of, of_lines in digests.items()}
     _write(kept_file(context.folder, chunk.number), _KEPT.dump_json(record), arrays)
     return record
+
+
+def _digests(sides: Mapping[str, npt.NDArray[np.uint8]], language: str, filters: Filters) -> dict[DigestsOf, Digests]:
+    """Return the digests of the pairs whose lines are `sides`, and those of a side if its repetitions are limited.
+
+    They depend on the target language, since pairs repeat only those of the same one.
+    """
+    source, target = (digests_of(sides[side]) for side in SIDES)
+    base = digests_of(np.frombuffer(language.encode(), dtype=np.uint8))
+    digests: dict[DigestsOf, Digests] = {"digests": combined(combined(base, source), target)}
+    if filters.max_same_source is not None:
+        digests["source_digests"] = combined(base, source)
+    if filters.max_same_target is not None:
+        digests["target_digests"] = combined(base, target)
+    return digests
 
 
 class KeptChunk:
