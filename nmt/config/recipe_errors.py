@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from nmt.config.recorded import new_key, new_value
 from nmt.config.section import SettingError
-from nmt.config.strict_yaml import Document, Location
+from nmt.config.strict_yaml import Document, Location, shown
 
 _EXPECTED = {
     "int_type": "a whole number",
@@ -30,7 +30,6 @@ _PYDANTIC_PHRASE = re.compile(r"^(Input|String|Tuple) should (be |have )?| after
 _BETTER_BOOLS = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 _UNIONS = {("train", "schedule"), ("train", "batch_tokens"), ("tokenizer", "vocab_size")}
 """Keys of several types. After them pydantic's locations name the type, such as `noam`, which no recipe contains."""
-_LONGEST_SHOWN = 60
 _MOST_SHOWN = 40  # problems listed in one error
 
 
@@ -106,10 +105,7 @@ def _show(found: Any) -> str:
         return "a section" if found else "an empty section"
     if isinstance(found, bool):
         return str(found).lower()
-    shown = repr(found)
-    if len(shown) > _LONGEST_SHOWN:
-        shown = shown[:_LONGEST_SHOWN] + "…"
-    return f"the text {shown}" if isinstance(found, str) else shown
+    return f"the text {shown(found)}" if isinstance(found, str) else shown(found)
 
 
 def _advice(kind: str, found: Any) -> str:

@@ -239,5 +239,10 @@ def _plain(text: str) -> Any:
 def _kind(value: Any) -> str:
     if isinstance(value, (list, dict)):
         return "a list" if isinstance(value, list) else "a mapping"
-    shown = repr(value)  # long if the file is a text and not a recipe
-    return f"the single value {shown if len(shown) <= _LONGEST_SHOWN else shown[:_LONGEST_SHOWN] + '…'}"
+    return f"the single value {shown(value)}"  # long if the file is a text and not a recipe
+
+
+def shown(value: Any) -> str:
+    """Return a value as in Python, shortened for a message."""
+    text = repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from nmt.config import Recipe
 from nmt.text.auditing.audit import Audit, CorpusAudit
-from nmt.text.auditing.corpus_findings import Finding
 from nmt.text.filters import RULES
 from nmt.text.preparing.provenance import versions
 from nmt.text.readers import shortened
@@ -28,8 +27,11 @@ def settings_shown(recipe: Recipe) -> dict[str, str]:
 
 def render(audit: Audit, settings: dict[str, str]) -> str:
     """Return the report as Markdown."""
-    lines = ["# Audit of the text", "", *_counts(audit.corpora), "", "## Findings", ""]
-    lines += [line for finding in audit.findings for line in _finding(finding)]
+    counts = _table(("", *(corpus.name for corpus in audit.corpora)), count_rows(audit.corpora))
+    lines = ["# Audit of the text", "", *counts, "", "## Findings", ""]
+    for finding in audit.findings:
+        lines.append(f"* {finding.severity}: {_escaped(finding.corpus)}: {_escaped(finding.text)}")
+        lines += [f"  * {_escaped(example)}" for example in finding.examples]
     for overlap in audit.overlaps:
         text, *examples = str(overlap).split("\n")
         lines += [f"* warning: {_escaped(text)}", *(f"  * {_escaped(example)}" for example in examples)]
@@ -49,25 +51,12 @@ def count_rows(corpora: Sequence[CorpusAudit]) -> list[list[str]]:
     """Return the pairs read, removed by each rule and kept, a column for each corpus."""
     rows = [["pairs read", *(f"{corpus.read:,}" for corpus in corpora)]]
     for rule, meaning in RULES.items():
-        if any(rule in corpus.removed for corpus in corpora):
-            rows.append(
-                [f"{rule}: {meaning}", *(_share(corpus.removed.get(rule, 0), corpus.read) for corpus in corpora)]
-            )
+        removed = [(corpus.removed.get(rule, 0), corpus.read) for corpus in corpora]
+        if any(count for count, _ in removed):
+            shares = (f"{count:,} ({count / read:.2%})" if count else "0" for count, read in removed)
+            rows.append([f"{rule}: {meaning}", *shares])
     rows.append(["pairs kept", *(f"{corpus.kept:,}" for corpus in corpora)])
     return rows
-
-
-def _share(count: int, read: int) -> str:
-    return f"{count:,} ({count / read:.2%})" if count else "0"
-
-
-def _counts(corpora: Sequence[CorpusAudit]) -> list[str]:
-    return _table(("", *(corpus.name for corpus in corpora)), count_rows(corpora))
-
-
-def _finding(finding: Finding) -> list[str]:
-    text = f"* {finding.severity}: {_escaped(finding.corpus)}: {_escaped(finding.text)}"
-    return [text, *(f"  * {_escaped(example)}" for example in finding.examples)]
 
 
 def _examples(rule: str, meaning: str, corpora: Sequence[CorpusAudit]) -> list[str]:
