@@ -20,19 +20,12 @@ from nmt.text.auditing.text_audit import audit_text
 from nmt.text.filters import RULES
 from nmt.text.manifest import Manifest
 from nmt.text.prepared import PreparedCorpus
+from nmt.text.preparing import provenance
 from nmt.text.preparing.coverage import coverage_rows, misfits
 from nmt.text.preparing.language_check import check_languages
 from nmt.text.preparing.overlap import Overlap
 from nmt.text.preparing.preparation import count_overlaps, write_corpus
 from nmt.text.preparing.preparation import prepare_shard as write_shard
-from nmt.text.preparing.provenance import (
-    check_readable,
-    files_of_test_text,
-    input_files,
-    record,
-    why_changed,
-    why_stale,
-)
 from nmt.text.preparing.stages import Shard
 from nmt.text.preparing.tokenizer_training import initial_tokenizers
 from nmt.text.preparing.work_directory import open_work_directory, remove_work_directory, work_directory, work_path
@@ -106,7 +99,7 @@ def _remove_leftovers(recipe: Recipe, console: Console) -> None:
 
 def _current_corpus(recipe: Recipe, verify: bool) -> PreparedCorpus | str:
     """Return the prepared corpus of a recipe, or the reason to prepare it."""
-    reason = why_stale(recipe)
+    reason = provenance.why_stale(recipe)
     if reason is not None:
         return reason
     try:
@@ -158,14 +151,15 @@ def dry_run(recipe: Recipe, console: Console, rejected: Path | None = None) -> A
 
 def _check_texts(recipe: Recipe) -> None:
     """Raise DataError for a text that cannot be read, or that is not in its languages."""
-    check_readable({**input_files(recipe), **files_of_test_text(recipe)})
+    provenance.check_readable(provenance.input_files(recipe) | provenance.files_of_test_text(recipe))
     check_languages(recipe)
 
 
 def _check_rejected(recipe: Recipe, rejected: Path | None) -> None:
     """Raise ConfigError if `rejected` cannot be written, which is known before the hours of a preparation."""
     if rejected is not None:
-        check_output(rejected, [*input_files(recipe).values(), *files_of_test_text(recipe).values()])
+        inputs = provenance.input_files(recipe) | provenance.files_of_test_text(recipe)
+        check_output(rejected, list(inputs.values()))
 
 
 def _prepare(recipe: Recipe, console: Console, rejected: Path | None) -> PreparedCorpus:
@@ -218,13 +212,14 @@ def prepare_shard(recipe: Recipe, console: Console, shard: Shard) -> None:
 
 def _overlaps(recipe: Recipe, manifest: Manifest, console: Console) -> tuple[Overlap, ...]:
     """Return the recorded overlaps, or count them again if the recipe names another test text than at that time."""
-    files = files_of_test_text(recipe)
+    files = provenance.files_of_test_text(recipe)
     if not files:
         return tuple(overlap for overlap in manifest.overlaps if overlap.text == "validation")
-    if files.keys() == manifest.test.keys() and why_changed(manifest.test, files, recipe.prepared_directory) is None:
+    is_recorded = files.keys() == manifest.test.keys()
+    if is_recorded and provenance.why_changed(manifest.test, files, recipe.prepared_directory) is None:
         return manifest.overlaps
-    record(files)  # raises an error if one is missing
-    texts_exist = all(path.exists() for path in input_files(recipe).values())
+    provenance.record(files)  # raises an error if one is missing
+    texts_exist = all(path.exists() for path in provenance.input_files(recipe).values())
     return count_overlaps(recipe, console) if texts_exist else ()
 
 

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from html import escape
 
-from nmt.decoding.beam_tree import BeamTree, Node
+from nmt.decoding.beam_tree import BeamTree
 from nmt.report.attention_section import text_width
 from nmt.report.page import Section, paragraphs, table
 from nmt.report.sentences import DrawnSentence
@@ -39,7 +39,7 @@ def beam_tree_section(sentences: Sequence[DrawnSentence], remarks: Sequence[str]
 def _sentence(one: DrawnSentence) -> str:
     """Return the html of a sentence: the drawing of its tree, the tree as text, and the ranking."""
     head = f"<h3>Line {one.line}</h3><p>{escape(one.source)}</p>"
-    if one.tree is None:
+    if not one.tree.nodes:
         return f"{head}<p>The recipe sets decode.sampling: translations are drawn at random, without a beam.</p>"
     ranking = ranked(one)
     rows = [
@@ -59,11 +59,9 @@ def _sentence(one: DrawnSentence) -> str:
 
 def ranked(one: DrawnSentence) -> list[tuple[int, float]]:
     """Return the numbers of the finished nodes with their normalized log-probabilities, best first."""
-    assert one.tree is not None
-    nodes = one.tree.nodes
     finished = [
         (number, node.total / one.options.penalty(node.step))
-        for number, node in enumerate(nodes)
+        for number, node in enumerate(one.tree.nodes)
         if node.outcome == "finished"
     ]
     return sorted(finished, key=lambda entry: -entry[1])
@@ -72,7 +70,6 @@ def ranked(one: DrawnSentence) -> list[tuple[int, float]]:
 def tree_drawing(one: DrawnSentence, best: int) -> str:
     """Return the tree as SVG; the path to the node `best` is marked."""
     tree = one.tree
-    assert tree is not None
     places = _places(tree)
     chosen = set(tree.path(best))
     width = max(x for x, _ in places) + _BOX_WIDTH + 16
@@ -110,7 +107,6 @@ def _places(tree: BeamTree) -> list[tuple[int, int]]:
 
 
 def _box(one: DrawnSentence, number: int, place: tuple[int, int], style: str) -> str:
-    assert one.tree is not None
     node, (x, y) = one.tree.nodes[number], place
     numbers = f"token {percent(node.log_prob)}, hypothesis {percent(node.total)} (log-probability {node.total:.2f})"
     description = f"{_text_of(one, number)}: {numbers}; {_OUTCOMES[node.outcome]}"
@@ -127,7 +123,6 @@ def _box(one: DrawnSentence, number: int, place: tuple[int, int], style: str) ->
 def nested_text(one: DrawnSentence) -> str:
     """Return the tree as nested lists; tokens without another branch that continues share a line."""
     tree = one.tree
-    assert tree is not None
     children: dict[int, list[int]] = defaultdict(list)
     for number, node in enumerate(tree.nodes):
         children[node.parent].append(number)
@@ -169,9 +164,7 @@ def _continued(tree: BeamTree, numbers: Sequence[int]) -> list[int]:
 
 def _text_of(one: DrawnSentence, number: int) -> str:
     """Return the pieces of the hypothesis at a node."""
-    assert one.tree is not None
-    nodes: list[Node] = [one.tree.nodes[other] for other in one.tree.path(number)]
-    return " ".join(one.pieces[node.token] for node in nodes)
+    return " ".join(one.pieces[one.tree.nodes[other].token] for other in one.tree.path(number))
 
 
 def percent(log_prob: float) -> str:

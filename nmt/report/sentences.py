@@ -37,8 +37,8 @@ class DrawnSentence:
     pieces: list[str]
     """All pieces of the target vocabulary."""
     options: SearchOptions
-    tree: BeamTree | None
-    """None where the recipe sets `decode.sampling`: then there is no beam search."""
+    tree: BeamTree
+    """Without nodes where the recipe sets `decode.sampling`: then there is no beam search."""
 
     @property
     def weight_count(self) -> int:
@@ -127,7 +127,7 @@ def draw_sentence(translator: Translator, line: int, source: str, language: str 
     ((links),) = translator.align([(source, translation.text)], options)
     tags = translator.tag_ids(options)
     search = options.search
-    tree = None
+    tree = BeamTree(search.beam)
     if search.sampling is None:
         tree, _ = search_tree(loaded.model, [*tags, *loaded.tokenizers.source.encode(source)], search)
     pieces = loaded.tokenizers.target.pieces

@@ -39,7 +39,6 @@ def small_tree(sentence: DrawnSentence) -> DrawnSentence:
 
 def test_every_node_and_edge_is_drawn_with_its_outcome(sentence: DrawnSentence) -> None:
     tree = sentence.tree
-    assert tree is not None
     best = ranked(sentence)[0][0]
     drawing = tree_drawing(sentence, best)
     assert drawing.count('class="edge ') == len(tree.nodes)
@@ -75,7 +74,7 @@ def test_ranking_is_that_of_the_search(sentence: DrawnSentence) -> None:
 
 
 def test_sampling_has_no_tree(sentence: DrawnSentence) -> None:
-    one = DrawnSentence(1, "x", "a", sentence.attention, [], [], sentence.options, None)
+    one = DrawnSentence(1, "x", "a", sentence.attention, [], [], sentence.options, BeamTree(1))
     assert "without a beam" in beam_tree_section([one]).html
 
 

@@ -25,7 +25,6 @@ def test_sentence_has_the_translation_and_its_search() -> None:
     expected = attention(translator.models[0], SOURCE, translation.text)
     assert one.attention.source == expected.source
     assert one.attention.weights.cross.equal(expected.weights.cross)
-    assert one.tree is not None
     best = max(
         (node for node in one.tree.nodes if node.outcome == "finished"),
         key=lambda n: n.total / one.options.penalty(n.step),
