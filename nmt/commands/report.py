@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nmt.commands.score import read_parallel, read_text
+from nmt.commands.score import read_parallel, read_text, short_names
 from nmt.errors import ConfigError, DataError, NMTError
 from nmt.report.charts import chart_script
 from nmt.report.comparison_section import comparison_section
@@ -136,8 +136,8 @@ def _sentence_sections(request: ReportRequest, run: RunRecords) -> list[Section]
 def _text_of_files(request: ReportRequest, reference: Path) -> TranslatedText:
     """Read files of translations and the texts that are parallel to them. Raises DataError as `nmt score` does."""
     files = [request.run, *([] if request.compare is None else [request.compare])]
-    names = [file.name for file in files] if len({file.name for file in files}) == len(files) else list(map(str, files))
-    if len(set(names)) < len(files):
+    names = short_names(files).values()
+    if len(names) < len(files):
         raise ConfigError(f"--compare {request.compare}: it is the same file as the first one; name another one")
     translations = read_text(request.run)
     others = {file: read_parallel(file, request.run, translations) for file in (*files[1:], reference)}

@@ -84,7 +84,7 @@ def score(
         for path, own in texts.hypotheses.items()
     }
     buckets = length_buckets(texts.source or texts.references[0]) if options.by_length else []
-    systems, names = [], _short_names(texts.hypotheses)
+    systems, names = [], short_names(texts.hypotheses)
     for path in (hypothesis, *options.others):
         own = measured[path]
         total = tuple(measurement.score(RESAMPLES if options.confidence else 0) for measurement in own)
@@ -164,7 +164,7 @@ def _hypothesis_warnings(
             yield f"{_name(path)}: faults in {counts}; {place}"
 
 
-def _short_names(paths: Iterable[Path]) -> dict[Path, str]:
+def short_names(paths: Iterable[Path]) -> dict[Path, str]:
     """Return the file names, with folders if two are equal."""
     names = {path: "standard input" if path == STANDARD_INPUT else path.name for path in paths}
     return names if len(set(names.values())) == len(names) else {path: _name(path) for path in names}
