@@ -248,8 +248,8 @@ def score(
         from nmt.system.console import printable
 
         options = module.ScoreOptions(
-            tuple(metrics or module.ScoreOptions().metrics), target_lang, confidence, source, tuple(systems or ()),
-            baseline, by is not None, sentences, diagnose,
+            metrics or module.ScoreOptions().metrics, target_lang, confidence, source, systems or (), baseline,
+            by is not None, sentences, diagnose,
         )  # fmt: skip
         report = module.score(hypothesis, references, options, console)
         for warning in report.warnings:

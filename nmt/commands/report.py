@@ -85,10 +85,10 @@ def _sections(request: ReportRequest, run: RunRecords, glossary: Glossary | None
         raise ConfigError(f"--compare {request.compare}: it is the same run; name another one")
     with console.status("reading the run and its corpus"):
         from nmt.report.run_section import run_section  # needs torch, which pages of files do not
-        from nmt.report.sentences import check_lines
+        from nmt.report.sentences import source_lines
 
         if request.lines and run.recipe is not None:
-            check_lines(run.recipe, request.lines)  # before anything is translated
+            source_lines(run.recipe, request.lines)  # raises an error before anything is translated
         sections = [run_section(run), corpus_section(run)]
     count = _VALIDATION_LINES if request.validation_lines is None else request.validation_lines
     texts, problems = run_texts(run, count, console)

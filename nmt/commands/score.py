@@ -29,7 +29,7 @@ from nmt.text.readers.opening import STANDARD_INPUT, decode_line, open_content, 
 class ScoreOptions:
     """What to compute."""
 
-    metrics: tuple[str, ...] = ("bleu", "chrf")
+    metrics: Sequence[str] = ("bleu", "chrf")
     """Which of `METRICS`, in the order of the report."""
     target_language: str | None = None
     """Code of the hypotheses' language; None detects it in the references."""
@@ -37,7 +37,7 @@ class ScoreOptions:
     """Whether to estimate 95 % intervals."""
     source: Path | None = None
     """The text that was translated: for COMET, buckets by its length, and to find copies and lost numbers."""
-    systems: tuple[Path, ...] = ()
+    systems: Sequence[Path] = ()
     """Hypotheses of other systems, scored in the same table."""
     baseline: Path | None = None
     """Hypotheses to compare all others with."""

@@ -57,7 +57,7 @@ def drawn_sentences(
     """
     remarks = []
     try:
-        sources = check_lines(recipe, lines)
+        sources = source_lines(recipe, lines)
     except DataError as error:
         sources = [] if lines else _prepared_sources(recipe, prepared)
         if not sources:
@@ -84,7 +84,7 @@ def drawn_sentences(
     return drawn, remarks
 
 
-def check_lines(recipe: Recipe, lines: Sequence[int]) -> list[tuple[str, str]]:
+def source_lines(recipe: Recipe, lines: Sequence[int]) -> list[tuple[str, str]]:
     """Return all lines of the test texts, else of the validation texts, each with its target language.
 
     Raises DataError if the recipe names neither text or if one of `lines` is beyond the end.
@@ -103,7 +103,7 @@ def check_lines(recipe: Recipe, lines: Sequence[int]) -> list[tuple[str, str]]:
 
 
 def _prepared_sources(recipe: Recipe, prepared: Path) -> list[tuple[str, str]]:
-    """Return the validation texts of a prepared corpus as `check_lines` does; none if it cannot be read."""
+    """Return the validation texts of a prepared corpus as `source_lines` does; none if it cannot be read."""
     try:
         texts = PreparedCorpus.open(prepared, older=True).valid_texts
     except DataError:
