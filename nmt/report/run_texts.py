@@ -105,7 +105,7 @@ def _test_texts(run: RunRecords, recipe: Recipe) -> list[TranslatedText]:
     for corpus, pairs in zip(recipe.data.test, pairs_of, strict=True):
         own = list(islice(remaining, len(pairs)))
         note = "translated at the end of training"
-        texts.append(_text("Test text", run, recipe, corpus, (pairs, own), note))
+        texts.append(_text("Test text", recipe, corpus, pairs, own, note))
     return texts
 
 
@@ -131,23 +131,18 @@ def _validation_texts(run: RunRecords, recipe: Recipe, most: int, console: Conso
         beginning = "" if len(part.sources) == len(text.sources) else f"the first of {len(text.sources):,}, "
         note = f"{beginning}translated for this page by the best checkpoint"
         pairs = [SentencePair(*pair) for pair in zip(part.sources, part.references, strict=True)]
-        texts.append(_text("Validation text", run, recipe, settings, (pairs, evaluated.translations), note))
+        texts.append(_text("Validation text", recipe, settings, pairs, evaluated.translations, note))
     return texts
 
 
 def _text(
-    title: str,
-    run: RunRecords,
-    recipe: Recipe,
-    corpus: CorpusFile,
-    translated: tuple[Sequence[SentencePair], list[str]],
-    note: str,
+    title: str, recipe: Recipe, corpus: CorpusFile, pairs: Sequence[SentencePair], translations: list[str], note: str
 ) -> TranslatedText:
     """Return a text of a run with its translations; where there are several target languages, it is named after its."""
-    target, (pairs, translations) = recipe.target_of(corpus), translated
+    target = recipe.target_of(corpus)
     source, reference = [pair.source for pair in pairs], [pair.target for pair in pairs]
     name = title.split()[0].lower()
     if len(recipe.languages.target) > 1:
         name, title = f"{name}-{target}", f"{title} ({target})"
-    systems, codes = {run.name: translations}, (recipe.languages.source, target)
+    systems, codes = {recipe.name: translations}, (recipe.languages.source, target)
     return TranslatedText(name, title, codes, target_language(target), reference, systems, source, note)
