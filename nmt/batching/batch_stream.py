@@ -101,23 +101,14 @@ def cut_into_groups(ordered: Indices, lengths: SentenceLengths, budget: int) -> 
     groups = []
     start = 0
     while start < len(ordered):
-        count = _group_size(source, target, start, budget)
+        end = start + max(1, budget // int(target[start]))  # beyond it, even targets of this length exceed the budget
+        sentences = np.arange(1, len(target[start:end]) + 1)
+        fits = sentences * target[start:end] <= budget
+        fits &= sentences * np.maximum.accumulate(source[start:end]) <= _SOURCE_ALLOWANCE * budget
+        count = max(1, int(fits.sum()))  # once a sentence does not fit, none behind it does
         groups.append(ordered[start : start + count])
         start += count
     return groups
-
-
-def _group_size(source: NDArray[np.int64], target: NDArray[np.int64], start: int, budget: int) -> int:
-    """Return the number of pairs from `start` on that form a group; `target` is ascending."""
-    end = min(len(target), start + max(1, budget // int(target[start])))
-    # usually all of them have one target length
-    count = end - start
-    if count * int(target[end - 1]) <= budget and count * int(source[start:end].max()) <= _SOURCE_ALLOWANCE * budget:
-        return count
-    sentences = np.arange(1, count + 1)
-    fits = sentences * target[start:end] <= budget
-    fits &= sentences * np.maximum.accumulate(source[start:end]) <= _SOURCE_ALLOWANCE * budget
-    return max(1, int(np.argmin(fits)))
 
 
 def _part(lengths: SentenceLengths, seed: int, epoch: int, part: int) -> tuple[Indices, np.random.Generator]:

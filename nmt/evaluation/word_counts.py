@@ -3,7 +3,6 @@
 After compare-mt (Neubig et al. 2019).
 """
 
-import itertools
 import math
 import re
 from bisect import bisect_left
@@ -19,7 +18,7 @@ FREQUENCIES = (0, 1, 9, 99, 999)
 FREQUENCY_NAMES = ("0", "1", "2–9", "10–99", "100–999", "≥ 1000")
 
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+(?:['’][^\W{UNSPACED}]+)*")
-_HAN_OR_KANA = re.compile(rf"[{UNSPACED}]")
+_SURPLUS_SPACE = re.compile(rf"(?<=[{UNSPACED}]) | (?=[{UNSPACED}])")
 _LONGEST = 4
 _LEAST_DIFFERENCE = 3
 _LEAST_DEVIATION = 2.0
@@ -112,15 +111,7 @@ def distinctive_ngrams(
 def _ngrams(line: str) -> Counter[str]:
     tokens = word_list(line)
     return Counter(
-        _joined(tokens[start : start + order])
+        _SURPLUS_SPACE.sub("", " ".join(tokens[start : start + order]))
         for order in range(1, _LONGEST + 1)
         for start in range(len(tokens) - order + 1)
     )
-
-
-def _joined(tokens: Sequence[str]) -> str:
-    """Join words with spaces, but not beside Chinese and Japanese characters."""
-    text = tokens[0]
-    for before, token in itertools.pairwise(tokens):
-        text += token if _HAN_OR_KANA.match(before) or _HAN_OR_KANA.match(token) else f" {token}"
-    return text

@@ -26,6 +26,8 @@ _TAG = re.compile(r"<[^<>]*>|\{\\[^{}]*\}")
 _AMPERSAND = re.compile(r"&amp;(?!#?\w+;)")
 _BARE_AMPERSAND = re.compile(r"&(?!#?\w+;)")
 _UNBROKEN = re.compile(r"(?:<[^<>]*>|[^\s<]|<)+")
+_BREAK_BETWEEN = re.compile(rf"(?<=[{UNSPACED_TEXT}])\n(?=[{UNSPACED_TEXT}])")
+"""A line break in whose place no space is needed."""
 _BREAK_INSIDE = re.compile(rf"(?<=[{UNSPACED_TEXT}])(?=[{UNSPACED}])(?![^<>]{{0,100}}>)")
 """Between two characters of text without spaces, not before punctuation and not inside a tag."""
 
@@ -106,16 +108,9 @@ def _slots(content: Content, lines: Sequence[Line]) -> Iterator[Slot]:
             texts = [own[0].text[before:].rstrip(), *(line.text.strip() for line in own[1:])]
             write = partial(wrap, count=len(own), widest=max(map(_width, texts)), line_end=content.line_end)
             start, end = own[0].start + before, own[-1].start + len(own[-1].text.rstrip())
-            yield Slot(_on_one_line(texts), f"line {content.line_number(start):,}", start, end, write)
+            text = _BREAK_BETWEEN.sub("", "\n".join(texts)).replace("\n", " ")
+            yield Slot(text, f"line {content.line_number(start):,}", start, end, write)
             first = index
-
-
-def _on_one_line(texts: Sequence[str]) -> str:
-    joined = texts[0]
-    for text in texts[1:]:
-        unspaced = re.search(rf"[{UNSPACED_TEXT}]\Z", joined) and re.match(rf"[{UNSPACED_TEXT}]", text)
-        joined += text if unspaced else f" {text}"
-    return joined
 
 
 def wrap(text: str, count: int, widest: int, line_end: str = "\n") -> str:
