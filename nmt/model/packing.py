@@ -8,12 +8,9 @@ N tokens of all groups, padding included; B sentences of a group, T their padded
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
-
-_GROUP_RATIO = 0.9  # shortest to longest sentence of a group: fewer groups attend in fewer products
 
 
 @dataclass(frozen=True)
@@ -42,39 +39,19 @@ def pack(groups: Sequence[Tensor]) -> Tensor:
     return flat[0] if len(flat) == 1 else torch.cat(flat)
 
 
-class LengthGroup(NamedTuple):
-    """Sentences of a batch that have similar lengths."""
+def split_by_length(lengths: Sequence[int], tokens: int) -> list[list[list[int]]]:
+    """Split sentences of these lengths into parts of at most so many tokens, or of one sentence.
 
-    rows: Tensor  # (B') which sentences of the batch
-    ids: Tensor  # (B', S')
-    mask: Tensor | None  # (B', S'), True at tokens; None if nothing is padded
-
-    @classmethod
-    def of(cls, rows: list[int], longest: int, ids: Tensor, mask: Tensor | None) -> "LengthGroup":
-        """Take rows of a batch of ids (B, S) with their mask (B, S), cut off at the longest of them."""
-        indices = torch.tensor(rows, device=ids.device)
-        visible = None if mask is None else mask[indices, :longest]
-        padded = visible is not None and not bool(visible.all())
-        return cls(indices, ids[indices, :longest], visible if padded else None)
-
-
-def split_by_length(ids: Tensor, mask: Tensor | None, tokens: int) -> list[list[LengthGroup]]:
-    """Split a batch of ids (B, S) with their mask (B, S) into parts of at most so many tokens, or of one sentence.
-
-    Each part is a list of length groups, the longest first, with little padding.
+    Each part is a list of groups, each of them the indices of sentences of one length; the longest come first.
     """
-    count, width = ids.shape
-    lengths = [width] * count if mask is None else mask.sum(1).tolist()
-    parts: list[list[tuple[list[int], int]]] = []  # the rows and the longest length of each group
+    parts: list[list[list[int]]] = []
     space = 0
-    for row in sorted(range(count), key=lambda row: -lengths[row]):
-        longest = parts[-1][-1][1] if parts else 0
-        if not parts or longest > space:
-            parts.append([([], lengths[row])])
+    for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
+        if not parts or lengths[index] > space:
+            parts.append([[]])
             space = tokens
-        elif lengths[row] < _GROUP_RATIO * longest:
-            parts[-1].append(([], lengths[row]))
-        rows, longest = parts[-1][-1]
-        rows.append(row)
-        space -= longest
-    return [[LengthGroup.of(*group, ids, mask) for group in part] for part in parts]
+        elif lengths[index] < lengths[parts[-1][-1][0]]:
+            parts[-1].append([])
+        parts[-1][-1].append(index)
+        space -= lengths[index]
+    return parts

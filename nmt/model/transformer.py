@@ -15,7 +15,7 @@ from nmt.model.attention import MultiHeadAttention
 from nmt.model.cache import DecoderCache
 from nmt.model.kernels import Linear, kernels
 from nmt.model.layers import DecoderLayer, Embedding, EncoderLayer, FeedForward, normalization
-from nmt.model.packing import LengthGroup, Packing, split_by_length
+from nmt.model.packing import Packing, split_by_length
 
 
 class Transformer(nn.Module):
@@ -62,9 +62,11 @@ class Transformer(nn.Module):
         if not self.prepacked or kernels.encoder_tokens is None:
             return self._encode([source], Packing.of([source], [source_mask])).view(*source.shape, -1)
         memory = self.output.weight.new_zeros(*source.shape, self.settings.dim)
-        for part in split_by_length(source, source_mask, kernels.encoder_tokens):
-            for group, encoded in zip(part, self._encode_padded(part), strict=True):
-                memory[group.rows, : group.ids.size(1)] = encoded
+        lengths = [source.size(1)] * len(source) if source_mask is None else source_mask.sum(1).tolist()
+        for part in split_by_length(lengths, kernels.encoder_tokens):
+            groups = [source[rows, : lengths[rows[0]]] for rows in part]
+            for rows, encoded in zip(part, self._encode_padded(groups), strict=True):
+                memory[rows, : encoded.size(1)] = encoded
         return memory
 
     def decode(self, target_in: Tensor, memory: Tensor, source_mask: Tensor | None) -> Tensor:
@@ -140,15 +142,13 @@ class Transformer(nn.Module):
             x = layer(x, packing, memory, memory_packing)
         return cast(Tensor, self.decoder_norm(x))  # (N, D)
 
-    def _encode_padded(self, part: Sequence[LengthGroup]) -> list[Tensor]:
+    def _encode_padded(self, groups: Sequence[Tensor]) -> list[Tensor]:
         """Return the memory (B, S, D) of each group; one more sentence pads the tokens to a number with a kernel."""
-        groups, masks = [group.ids for group in part], [group.mask for group in part]
         count = sum(ids.numel() for ids in groups)
         missing = kernels.padded_rows(count) - count
-        if missing:
-            groups, masks = [*groups, groups[0].new_zeros(1, missing)], [*masks, None]
-        packing = Packing.of(groups, masks)
-        return packing.unpack(self._encode(groups, packing))[: len(part)]
+        padded = [*groups, groups[0].new_zeros(1, missing)] if missing else groups
+        packing = Packing.of(padded)
+        return packing.unpack(self._encode(padded, packing))[: len(groups)]
 
 
 class TransformerState:
