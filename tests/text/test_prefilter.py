@@ -68,12 +68,6 @@ def test_a_held_out_sentence_with_a_changed_letter_is_examined(data: st.DataObje
         assert passed_over(rules, [(changed, "la vecchia casa")]) == []
 
 
-def test_all_pairs_of_a_small_text_are_examined() -> None:
-    rules, pair = FILTERS[("en", "it")], ("the house of the man", "la casa dell'uomo che")
-    for number, examined in ((4_999, 4_999), (5_000, 0)):
-        assert len(rules.examined(*([line] * number for line in pair))) == examined
-
-
 def test_usual_pairs_are_passed_over() -> None:
     with Path("data/demo/train.tsv").open(encoding="utf-8") as lines:
         pairs = [tuple(line.split("\t")[:2]) for line in islice(lines, 500)]
@@ -100,8 +94,8 @@ def test_with_a_rule_that_has_no_condition_all_pairs_are_examined() -> None:
     assert rules.checks.keys() <= prefilter.PREFILTERED
 
 
-@pytest.mark.parametrize("lines", [0, 1, 5_000])
-def test_blocks_of_any_size(lines: int) -> None:
+@pytest.mark.parametrize("lines", [1, 5_000])
+def test_any_number_of_lines(lines: int) -> None:
     sources = ["the house of the man", "the  house"] * lines
     assert FILTERS[("en", "it")].prefilter.examined(sources, ["la casa dell'uomo che"] * 2 * lines) == list(
         range(1, 2 * lines, 2)

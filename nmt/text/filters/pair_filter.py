@@ -21,7 +21,6 @@ from nmt.text.filters.wrong_language import LanguageCheck
 from nmt.text.normalize import normalizer_of
 from nmt.text.passage_keys import Integers
 
-_PREFILTERED = 5_000  # pairs; for fewer, the prefilter takes more time than the checks
 FREE_TOKENS = 10  # difference in length that is permitted whatever the ratio, for short sentences
 
 Check = Callable[[str, str], str | None]
@@ -111,10 +110,6 @@ class PairFilter:
         of_sides = [SideChecks(*own) for own in zip(sides, scripts, han, identified, strict=True)]
         prefilter = Prefilter(of_sides[0], of_sides[1], lengths, index, untranslated, applied)
         return cls(filters, source, target, applied, prefilter)
-
-    def examined(self, sources: Sequence[str], targets: Sequence[str]) -> list[int]:
-        """Return the indices of the pairs of a chunk, as they were read, that `apply` may change or remove."""
-        return self.prefilter.examined(sources, targets) if len(sources) >= _PREFILTERED else list(range(len(sources)))
 
     def apply(self, source: str, target: str) -> Verdict:
         """Return the pair as training reads it, and the first rule on its text that removes it."""

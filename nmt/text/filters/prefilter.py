@@ -1,4 +1,4 @@
-"""Find the pairs of a text that need `PairFilter.apply`, by array operations on thousands of lines at a time.
+"""Find the pairs of a text that need `PairFilter.apply`, by array operations on some thousand lines at a time.
 
 `PairFilter.apply` takes some 15 µs for a pair, and leaves nine in ten pairs of a usual text as they are. A pair is
 passed over only if both lines are normalized and no rule can remove it: each condition here holds for every pair that
@@ -34,7 +34,6 @@ from nmt.text.passage_keys import Integers, Keys, passage_keys, word_bounds
 PREFILTERED = frozenset(["copy", "symbols", "script", "length", "mismatch", "han", "leak", "untranslated", "language"])
 """The checks for which this module has conditions."""
 
-_BLOCK = 4096  # lines; their arrays fit in the cache of a processor
 _LONGEST = 2_000  # characters; longer lines are always examined
 _PLANE = 0x10000  # the characters of all higher planes have one entry in the tables, the last one
 _WORD_PARTS = 4  # of 4 characters: the longest frequent words
@@ -125,14 +124,13 @@ class Prefilter:
         """Return the indices of the pairs, as they were read, that `PairFilter.apply` may change or remove."""
         if not PREFILTERED.issuperset(self.checks):
             return list(range(len(sources)))
-        found: list[int] = []
-        for start in range(0, len(sources), _BLOCK):
-            block = [
-                [line if len(line) <= _LONGEST else "" for line in side[start : start + _BLOCK]]
-                for side in (sources, targets)
-            ]
-            found += (np.flatnonzero(self._examined(*block)) + start).tolist()
-        return found
+        lines = [
+            side
+            if max(map(len, side), default=0) <= _LONGEST
+            else [line if len(line) <= _LONGEST else "" for line in side]
+            for side in (sources, targets)
+        ]
+        return np.flatnonzero(self._examined(*lines)).tolist()
 
     def _examined(self, source_lines: Sequence[str], target_lines: Sequence[str]) -> Bools:
         """Return for each pair (L,) whether it is examined."""

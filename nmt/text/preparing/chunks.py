@@ -32,6 +32,8 @@ from nmt.text.readers import Row
 from nmt.text.tokenizer import Tokenizers
 
 CHUNK_PAIRS = 50_000
+_BLOCK_LINES = 4_096  # that are filtered at a time: they fit in the cache of a processor
+_LEAST_PREFILTERED = 5_000  # pairs; for fewer, the tables of the prefilter take more time than the checks
 CHUNK_FORMAT = 2
 """Of the files of chunks: those of another format are not used."""
 
@@ -41,7 +43,7 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 
 class RawChunk(NamedTuple):
-    """Consecutive pairs of one corpus, each side as one text, which is pickled faster than its lines."""
+    """Consecutive pairs of one corpus, each side as texts of many lines, which are pickled faster than single lines."""
 
     number: int
     """The number of the chunk in its text, over all corpora."""
@@ -52,9 +54,9 @@ class RawChunk(NamedTuple):
     first: int
     """The number of its first pair in its corpus, from 1."""
     lines: npt.NDArray[np.int64]
-    sources: str
-    """One a line."""
-    targets: str
+    sources: list[str]
+    """Blocks of up to `_BLOCK_LINES` lines."""
+    targets: list[str]
     files: list[tuple[int, str]]
     """Indices of pairs in the chunk, and the file from which the pairs from there on were read."""
 
@@ -120,9 +122,11 @@ class _Columns:
     def __init__(self) -> None:
         self.lines, self.sources, self.targets = array("q"), list[str](), list[str]()
 
-    def joined(self) -> tuple[npt.NDArray[np.int64], str, str]:
-        """Return the numbers, and each side as one text."""
-        return np.array(self.lines), "\n".join(self.sources), "\n".join(self.targets)
+    def joined(self) -> tuple[npt.NDArray[np.int64], list[str], list[str]]:
+        """Return the numbers, and each side as blocks of lines."""
+        blocks = [slice(start, start + _BLOCK_LINES) for start in range(0, len(self.lines), _BLOCK_LINES)]
+        sources, targets = (["\n".join(side[block]) for block in blocks] for side in (self.sources, self.targets))
+        return np.array(self.lines), sources, targets
 
 
 def _read(rows: Iterable[Row], pairs: _Columns | None) -> int:
@@ -169,22 +173,30 @@ class TextRules:
 
 def filter_chunk(context: TextRules, chunk: RawChunk) -> KeptRecord:
     """Normalize the pairs of a chunk, apply the rules on text, and write those that are kept."""
-    rules, removed = context.rules[chunk.corpus], Removed(RuleCounts(chunk.name, read=len(chunk.lines)))
-    sources, targets = chunk.sources.split("\n"), chunk.targets.split("\n")
-    keep = np.ones(len(sources), dtype=np.bool_)
-    for position in rules.examined(sources, targets):
-        source, target, rule, found = rules.apply(sources[position], targets[position])
-        sources[position], targets[position] = source, target
-        if rule is not None:
-            keep[position] = False
-            pair = SentencePair(source, target, _file_of(chunk.files, position), int(chunk.lines[position]))
-            removed.add(Rejected(rule, chunk.first + position, pair, found))
-    shared = context.held_out.intersection(sources)
+    removed, keep = Removed(RuleCounts(chunk.name, read=len(chunk.lines))), np.ones(len(chunk.lines), dtype=np.bool_)
+    rules, in_held_out, start = context.rules[chunk.corpus], list[tuple[str, str]](), 0
+    kept: tuple[list[str], list[str]] = ([], [])
+    prefiltered = len(chunk.lines) >= _LEAST_PREFILTERED
+    for block in zip(chunk.sources, chunk.targets, strict=True):
+        sources, targets = (side.split("\n") for side in block)
+        for position in rules.prefilter.examined(sources, targets) if prefiltered else range(len(sources)):
+            source, target, rule, found = rules.apply(sources[position], targets[position])
+            sources[position], targets[position] = source, target
+            if rule is not None:
+                index = start + position
+                keep[index] = False
+                pair = SentencePair(source, target, _file_of(chunk.files, index), int(chunk.lines[index]))
+                removed.add(Rejected(rule, chunk.first + index, pair, found))
+        if shared := context.held_out.intersection(sources):
+            in_held_out += [pair for pair in zip(sources, targets, strict=True) if pair[0] in shared]
+        own = keep[start : start + len(sources)]
+        for side, lines in zip(kept, (sources, targets), strict=True):
+            side.append("".join(f"{line}\n" for line in compress(lines, own)))
+        start += len(sources)
     leaked = {(pair.pair.source, pair.pair.target) for pair in removed.pairs if pair.rule == "leak"}
-    in_held_out = [pair for pair in zip(sources, targets, strict=True) if pair[0] in shared] if shared else []
     held_out = [pair for pair in dict.fromkeys(in_held_out) if pair not in leaked]
     places = np.flatnonzero(keep).astype(np.int32)
-    texts = ["\n".join(compress(side, keep)) for side in (sources, targets)]
+    texts = ["".join(blocks)[:-1] for blocks in kept]
     characters = [len(text) - max(0, len(places) - 1) for text in texts]
     of_chunk = (chunk.number, chunk.corpus, chunk.first, chunk.files)
     record = KeptRecord(*of_chunk, removed.counts, len(places), (characters[0], characters[1]), held_out)

@@ -1,0 +1,67 @@
+"""Chunks of a text after the rules on text, block by block."""
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nmt.config import Filters, LanguagePair
+from nmt.text.filters import PairFilter
+from nmt.text.preparing import chunks
+from nmt.text.preparing.chunks import KeptChunk, RawChunk, TextRules, filter_chunk
+
+RULES = PairFilter.learn(Filters(), LanguagePair("en", "it"))
+PAIRS = [(f"The house  number {n}.", f"La casa numero {n}." if n % 5 else "") for n in range(1, 24)]
+
+
+def raw_chunk(pairs: list[tuple[str, str]], block: int) -> RawChunk:
+    blocks = [pairs[start : start + block] for start in range(0, len(pairs), block)]
+    sources, targets = (["\n".join(pair[side] for pair in own) for own in blocks] for side in (0, 1))
+    return RawChunk(0, 0, "a.tsv", 1, np.arange(1, len(pairs) + 1), sources, targets, [(0, "a.tsv")])
+
+
+def filtered(folder: Path, rules: PairFilter, chunk: RawChunk) -> KeptChunk:
+    folder.mkdir()
+    filter_chunk(TextRules(folder, (rules,), frozenset({"The house number 7."}), ("it",)), chunk)
+    return KeptChunk(folder, 0)
+
+
+@pytest.mark.parametrize("least", [1, 1000])
+def test_pairs_are_filtered_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, least: int) -> None:
+    monkeypatch.setattr(chunks, "_LEAST_PREFILTERED", least)
+    whole = filtered(tmp_path / "whole", RULES, raw_chunk(PAIRS, len(PAIRS)))
+    sources, targets = whole.texts("source"), whole.texts("target")
+    assert sources == [source.replace("  ", " ") for source, target in PAIRS if target]
+    assert targets == [target for _, target in PAIRS if target]
+    assert whole.positions.tolist() == [index for index, (_, target) in enumerate(PAIRS) if target]
+    assert [rejected.pair.line for rejected in whole.removed] == [5, 10, 15, 20]
+    assert whole.record.characters == (len("".join(sources)), len("".join(targets)))
+    assert whole.record.held_out == [("The house number 7.", "La casa numero 7.")]
+    assert len(set(whole.digests("digests").tolist())) == len(sources)
+    for block in (1, 4, 5):
+        parts = filtered(tmp_path / str(block), RULES, raw_chunk(PAIRS, block))
+        assert parts.record == whole.record
+        assert (parts.texts("source"), parts.texts("target")) == (sources, targets)
+        assert parts.digests("digests").tolist() == whole.digests("digests").tolist()
+
+
+def test_chunk_without_pairs_that_are_kept(tmp_path: Path) -> None:
+    empty = filtered(tmp_path / "empty", RULES, raw_chunk([("a", ""), ("", "b")], 1))
+    assert (empty.texts("source"), len(empty.digests("digests")), empty.record.characters) == ([], 0, (0, 0))
+
+
+@pytest.mark.parametrize(("pairs", "calls"), [(4_999, 0), (5_000, 2)])
+def test_prefilter_is_for_large_texts(tmp_path: Path, pairs: int, calls: int) -> None:
+    """Its tables take more time than the checks of some thousand pairs."""
+    seen = []
+
+    def examined(sources: list[str], targets: list[str]) -> list[int]:
+        seen.append(len(sources))
+        return []
+
+    rules: Any = replace(RULES, prefilter=SimpleNamespace(examined=examined))
+    filtered(tmp_path / "chunk", rules, raw_chunk([("the house", "la casa")] * pairs, 2_500))
+    assert seen == [2_500] * calls
