@@ -81,7 +81,9 @@ def init(request: InitRequest, console: Console) -> None:
     given = {name: _corpus_of_recipe(paths, f"--{name}") for name, paths in options.items() if paths}
     inputs = [path for each in (*corpora, *given.values()) for path in text_files(each).values()]
     _check_is_new(request.output, [path for path in inputs if path != STANDARD_INPUT])
-    known = stated or _known_direction(request.text, corpora[0])
+    files = request.text[: len(corpora[0].files)]
+    codes = [] if stated is not None or STANDARD_INPUT in files else named_languages(corpora[0])
+    known = stated or direction_in_file(files[0], codes) or named_direction(files)
     languages = None if known is None else LanguagePair(known.source, known.target)
     corpora = [with_text_columns(each, languages) for each in corpora]
     given = {name: with_text_columns(each, languages) for name, each in given.items()}
@@ -91,7 +93,7 @@ def init(request: InitRequest, console: Console) -> None:
         others = (pair for each in given.values() for pair in read_pairs(each, languages))
         counts = _divide(pairs, [part for part in PARTS[1:] if part not in given], others, staging)
         _check_size(request, profile, counts)
-        direction, warning = checked_direction(known, request.text[: len(corpora[0].files)], profile)
+        direction, warning = checked_direction(known, files, profile)
         _finish_folder(staging, direction, counts)
     for shown in filter(None, (warning, unknown_languages(direction))):
         console.warn(shown)
@@ -152,17 +154,6 @@ def _corpus_of_recipe(files: Sequence[Path], name: str) -> CorpusFile:
         found = "standard input" if STANDARD_INPUT in files else f"{len(corpora)} texts"
         raise ConfigError(f"{name}: expected one text that the recipe can name, found {found}; save it to a file")
     return corpora[0]
-
-
-def _known_direction(files: Sequence[Path], corpus: CorpusFile) -> Direction | None:
-    """Return the languages that a file states in itself, or that the names of the files have."""
-    if corpus.file is not None and corpus.file != STANDARD_INPUT:
-        codes = named_languages(corpus)
-        if len(codes) > 2:
-            raise ConfigError(f"{files[0]}: found the languages {', '.join(codes)}; state two: --languages en-it")
-        if len(codes) == 2:
-            return direction_in_file(codes[0], codes[1])
-    return named_direction(files if corpus.file is None else files[:1])
 
 
 def _check_is_new(recipe: Path, inputs: list[Path]) -> None:

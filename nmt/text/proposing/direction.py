@@ -53,6 +53,16 @@ def unknown_languages(direction: Direction) -> str | None:
     )
 
 
+def direction_in_file(file: Path, codes: Sequence[str]) -> Direction | None:
+    """Return the languages whose codes a file states in itself, as TMX does; None for fewer than two.
+
+    Raises ConfigError for more than two.
+    """
+    if len(codes) > 2:
+        raise ConfigError(f"{file}: found the languages {', '.join(codes)}; state two: --languages en-it")
+    return Direction(_short(codes[0]), _short(codes[1]), "the file") if len(codes) == 2 else None
+
+
 def named_direction(files: Sequence[Path]) -> Direction | None:
     """Return the languages in the names of files, None if there are none.
 
@@ -69,11 +79,6 @@ def named_direction(files: Sequence[Path]) -> Direction | None:
         if source != target and all(re.fullmatch(_CODE, part) and is_language(part) for part in (source, target)):
             return Direction(_short(source), _short(target), "the file names")
     return None
-
-
-def direction_in_file(source: str, target: str) -> Direction:
-    """Return the languages that a file states in itself, as TMX does."""
-    return Direction(_short(source), _short(target), "the file")
 
 
 def checked_direction(
