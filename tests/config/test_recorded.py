@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from nmt.commands.prepare import why_stale
 from nmt.config import load_recipe, recipe_to_yaml
 from nmt.config.recorded import differences, with_new_names, with_old_keys
 from nmt.errors import ConfigError
+from nmt.text.preparing.provenance import why_stale
 from tests.builders import run_command
 
 OLD_RECIPE = """\
