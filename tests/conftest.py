@@ -87,6 +87,12 @@ def _no_waiting_for_disks() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def absolute_paths(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages name absolute paths, also where the repository and the temporary files have a folder in common."""
+    monkeypatch.chdir("/")
+
+
 @pytest.fixture(scope="session")
 def repository() -> Path:
     """The folder that holds pyproject.toml."""

@@ -1,5 +1,6 @@
 """The command line: output, exit codes, signals."""
 
+import contextlib
 import importlib
 import json
 import os
@@ -439,12 +440,14 @@ def test_score_prints_json(texts: tuple[Path, Path]) -> None:
     assert document["scores"][0]["value"] == pytest.approx(100 / 7)
 
 
+@pytest.mark.usefixtures("absolute_paths")
 def test_score_warns_even_if_quiet(texts: tuple[Path, Path]) -> None:
     result = call("score", texts[1], texts[1], "-q")
     assert result.exit_code == 0
     assert result.stderr == f"warning: {texts[1]} is the reference, word for word\n"
 
 
+@pytest.mark.usefixtures("absolute_paths")
 def test_score_refuses_texts_of_different_lengths(texts: tuple[Path, Path], tmp_path: Path) -> None:
     longer = write(tmp_path / "longer", "one", "two")
     result = call("score", texts[0], longer)
@@ -540,7 +543,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trained")
     short = {"decode": {"max_length": {"factor": 0.2, "extra": 5}}}  # an untrained model rarely predicts the end
     recipe = write_reversal_task(folder, training=60, changes=short)
-    assert call("train", "--config", recipe, "--set", "train.stop.steps=2", "-q").exit_code == 0
+    with contextlib.chdir(folder):
+        assert call("train", "--config", recipe, "--set", "train.stop.steps=2", "-q").exit_code == 0
+    shutil.rmtree(folder / "runs")
     write(folder / "text", "ba ce", "di")
     (folder / "loop").symlink_to("loop")
     return folder

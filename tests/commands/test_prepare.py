@@ -264,6 +264,7 @@ def test_damaged_corpus_is_prepared_again(folder: Path, capsys: pytest.CaptureFi
     assert "source.tokens.npy: missing or damaged" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("absolute_paths")
 def test_changed_byte_in_any_file_of_the_corpus_is_detected(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     directory = folder / "run" / "prepared"
     prepare(recipe(folder), QUIET)

@@ -164,6 +164,7 @@ class TestInput:
             piped = subprocess.run(command, stdin=stream, capture_output=True, check=True)
         assert piped.stdout.decode() == expected.stdout
 
+    @pytest.mark.usefixtures("absolute_paths")
     def test_text_in_a_zip_archive_is_read_and_its_archive_is_kept(self, model: Path, tmp_path: Path) -> None:
         plain, archive = write_lines(tmp_path / "in.txt", *self.LINES), tmp_path / "texts.zip"
         with ZipFile(archive, "w") as file:
@@ -179,6 +180,7 @@ class TestInput:
             2, f"error: {archive}: cannot write it: it is also read; name another file",
         )  # fmt: skip
 
+    @pytest.mark.usefixtures("absolute_paths")
     @pytest.mark.parametrize(
         ("content", "message"),
         [
@@ -290,6 +292,7 @@ class TestOutput:
         assert "out.txt" in done.stderr
         assert files_in(tmp_path) == before
 
+    @pytest.mark.usefixtures("absolute_paths")
     @pytest.mark.parametrize("option", ["-i", "--reference", "--prefixes", "--glossary"])
     def test_unreadable_inputs_are_errors(self, model: Path, tmp_path: Path, option: str) -> None:
         (tmp_path / "loop").symlink_to("loop")

@@ -62,6 +62,7 @@ def test_unknown_format_is_refused(model: Path) -> None:
     assert done.stderr.startswith("error: --format: found sub, expected text, srt")
 
 
+@pytest.mark.usefixtures("absolute_paths")
 def test_damaged_document_changes_nothing(model: Path, tmp_path: Path, capitals: list[str]) -> None:
     source, output = tmp_path / "a.srt", tmp_path / "b.srt"
     source.write_text("1\n00:00 --> 1\nHi\n")
