@@ -9,7 +9,6 @@ chrF2  30.02  nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:2.6.0
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from nmt.evaluation.diagnosis import empty_line_warnings, hypothesis_warnings, l
 from nmt.evaluation.findings import Finding, diagnose, frequent_faults, summary
 from nmt.evaluation.metrics import METRICS, RESAMPLES, Measurement, compare, measure
 from nmt.evaluation.score_report import BucketScores, ScoreReport, SystemScores
-from nmt.system.console import Advance, Console, counted
+from nmt.system.console import Console, counted
 from nmt.system.ownership import check_output, write_output
 from nmt.text.languages import TargetLanguage, detect_language, known_language
 from nmt.text.readers.opening import STANDARD_INPUT, decode_line, open_content, open_text, read_lines
@@ -54,7 +53,7 @@ class ScoreOptions:
         return [*self.systems, *([] if self.baseline is None else [self.baseline])]
 
 
-_DEFAULTS = ScoreOptions()
+_DEFAULTS, _SILENT = ScoreOptions(), Console(silent=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +68,11 @@ class _Texts:
 
 
 def score(
-    hypothesis: Path, references: Sequence[Path], options: ScoreOptions = _DEFAULTS, console: Console | None = None
+    hypothesis: Path, references: Sequence[Path], options: ScoreOptions = _DEFAULTS, console: Console = _SILENT
 ) -> ScoreReport:
     """Score a file of translations, or standard input for the path `-`, against one or more references.
 
-    The console shows the progress if it is a terminal. Raises DataError for files that are empty or differ in length,
+    The console shows the progress. Raises DataError for files that are empty or differ in length,
     ConfigError for an unknown metric or language, or for a tokenizer or model that is not installed.
     """
     metrics = _known_metrics(options.metrics)
@@ -140,13 +139,10 @@ def _read_texts(hypothesis: Path, references: Sequence[Path], options: ScoreOpti
     )
 
 
-def _measure(texts: _Texts, metrics: Sequence[str], console: Console | None) -> dict[Path, list[Measurement]]:
-    """Compute the statistics of all systems; the progress is shown on terminals only."""
-    with ExitStack() as stack:
-        advance: Advance = lambda lines: None  # noqa: E731
-        if console is not None and console.live:
-            count = sum(map(len, texts.hypotheses.values())) * len(metrics)
-            advance = stack.enter_context(console.progress("scoring", count, "lines"))
+def _measure(texts: _Texts, metrics: Sequence[str], console: Console) -> dict[Path, list[Measurement]]:
+    """Compute the statistics of all systems."""
+    count = sum(map(len, texts.hypotheses.values())) * len(metrics)
+    with console.progress("scoring", count, "lines") as advance:
         return {
             path: [measure(name, own, texts.references, texts.language, texts.source, advance) for name in metrics]
             for path, own in texts.hypotheses.items()

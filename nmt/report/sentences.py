@@ -124,7 +124,7 @@ def draw_sentence(translator: Translator, line: int, source: str, language: str 
     """Translate a sentence as `nmt translate` does, and record its search."""
     loaded, options = translator.models[0], translator.options(to=language)
     (translation,) = translator.translate([source], options)
-    ((links),) = translator.align([(source, translation.text)], options)
+    (links,) = translator.align([(source, translation.text)], options)
     tags = translator.tag_ids(options)
     search = options.search
     tree = BeamTree(search.beam)
