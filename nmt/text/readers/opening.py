@@ -83,7 +83,7 @@ def read_lines(path: Path) -> Iterator[str]:
     of more than 64 MiB.
     """
     with open_content(path) as file:
-        chunks = _of_lines(_text_chunks(file, str(path)), str(path))
+        chunks = _with_limited_lines(_text_chunks(file, str(path)), str(path))
         stream = io.BufferedReader(_ChunkStream(file, chunks), _CHUNK_BYTES)
         number = 1
         while raw := stream.readlines(_CHUNK_BYTES):
@@ -115,7 +115,7 @@ def read_chunks(path: Path) -> Iterator[bytes]:
     Raises DataError as `open_content` does, and for damaged compressed data.
     """
     with open_content(path) as file:
-        yield from _reported(_unpacked_chunks(file, str(path)), str(path))
+        yield from _errors_explained(_unpacked_chunks(file, str(path)), str(path))
 
 
 @contextmanager
@@ -191,10 +191,10 @@ class _ChunkStream(io.RawIOBase):
 
 def _text_chunks(stream: BinaryIO, name: str) -> Iterator[bytes]:
     """Yield the bytes of a text as they arrive, unpacked and checked."""
-    chunks = _reported(_unpacked_chunks(stream, name), name)
+    chunks = _errors_explained(_unpacked_chunks(stream, name), name)
     first = _first_block(chunks)
     inner = compression_of(first)
-    refusal = _why_no_text(first) if inner is None else f"{inner.name} data inside compressed data; unpack it once"
+    refusal = _other_content(first) if inner is None else f"{inner.name} data inside compressed data; unpack it once"
     if refusal is not None:
         raise DataError(f"{name}: expected text in UTF-8, found {refusal}")
     yield first.removeprefix(codecs.BOM_UTF8)
@@ -203,14 +203,14 @@ def _text_chunks(stream: BinaryIO, name: str) -> Iterator[bytes]:
 
 def _unpacked_chunks(stream: BinaryIO, name: str) -> Iterator[bytes]:
     """Yield the bytes of a stream as they arrive, unpacked if they are compressed."""
-    chunks = _available(stream)
+    chunks = _available_chunks(stream)
     first = _first_block(chunks)
     compression = compression_of(first)
     chunks = chain([first], chunks)
     yield from chunks if compression is None else unpacked(chunks, compression, name)
 
 
-def _of_lines(chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
+def _with_limited_lines(chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
     """Yield the chunks. Raises DataError, with file and line, before an extremely long line fills the RAM."""
     number, size = 1, 0
     for chunk in chunks:
@@ -222,7 +222,7 @@ def _of_lines(chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
         yield chunk
 
 
-def _reported(chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
+def _errors_explained(chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
     """Yield the chunks. Raises DataError, which begins with `name`, for an error of reading."""
     try:
         yield from chunks
@@ -232,7 +232,7 @@ def _reported(chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
         raise DataError(f"{name}: damaged zip archive ({error}); copy or download it again") from None
 
 
-def _available(stream: BinaryIO) -> Iterator[bytes]:
+def _available_chunks(stream: BinaryIO) -> Iterator[bytes]:
     """Yield chunks, one system call each: `read1` returns what is there instead of waiting for a full chunk."""
     read = getattr(stream, "read1", stream.read)
     while chunk := read(_CHUNK_BYTES):
@@ -249,7 +249,7 @@ def _first_block(chunks: Iterator[bytes]) -> bytes:
     return block
 
 
-def _why_no_text(block: bytes) -> str | None:
+def _other_content(block: bytes) -> str | None:
     """Return what the first block of a file holds instead of UTF-8, and what to do about it; None if it is text."""
     for signature, found in _SIGNATURES.items():
         if block.startswith(signature):
