@@ -92,8 +92,7 @@ def line_chart(
         layout["yaxis"] |= {"type": "log"}
     lines = [one for one in series if one.style != "best"]
     steps = sorted({x for one in lines for x in one.x})
-    shown = [steps[round(i * (len(steps) - 1) / (MOST_ROWS - 1))] for i in range(MOST_ROWS)]
-    shown = steps if len(steps) <= MOST_ROWS else shown
+    shown = [steps[round(place)] for place in np.linspace(0, len(steps) - 1, min(len(steps), MOST_ROWS))]
     values = [dict(zip(one.x, one.y, strict=True)) for one in lines]
     rows = tuple((x, *(_finite(value.get(x)) for value in values)) for x in shown)
     note = f"The table has {len(shown):,} of {len(steps):,} points." if len(shown) < len(steps) else ""
