@@ -55,9 +55,10 @@ _PREPARED = (
     rf"({_TOKENIZERS}|(manifest|inputs|valid|audit)\.json|report\.md|"
     r"(train|valid)/(weights|(source|target)\.(tokens|offsets))\.npy)"
 )
+_CHUNK = r"\d{6}\.(kept|encoded)\.(safetensors|npz)"  # npz: of versions before 0.1
 _WORK = (
     r"work\.json|tokenizers(\.partial)?/(tokenizer(\.(source|target))?\.model)?|(train|valid)/(buckets-\w+/\d*)?|"
-    r"(train|valid)/(\d+\.chunks|\d{6}\.(kept|encoded)\.npz|\.\d{6}\.(kept|encoded)\.npz\.[0-9a-f]{16}\.partial)"
+    rf"(train|valid)/(\d+\.chunks|{_CHUNK}|\.{_CHUNK}\.[0-9a-f]{{16}}\.partial)"
 )
 _CHECKPOINT = rf"(\.?(config|progress)\.(json|json\.partial|partial)|\w+\.safetensors|{_TOKENIZERS})?"
 _RUN = (

@@ -199,13 +199,17 @@ class Tokenizer:
         ids: list[int] = self._processor.encode(_escape(text))
         return ids
 
-    def encode_normalized(
-        self, texts: Sequence[str], threads: int | None = None
+    def encode_lines(
+        self, text: bytes, threads: int | None = None
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-        """Return the ids of normalized sentences end to end, and the length of each; by default one thread a core."""
-        if _SPACE_MARK in "\n".join(texts):
-            texts = [text.replace(_SPACE_MARK, _REPLACEMENT) for text in texts]
-        return self._word_encoder.encode(texts, threads or -1)
+        """Return the ids of normalized lines, separated by `\\n`, end to end, and the length of each.
+
+        A text without bytes has no lines. By default there is one thread a core.
+        """
+        if not text:
+            return np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int64)
+        replaced = text.replace(_SPACE_MARK.encode(), _REPLACEMENT.encode())
+        return self._word_encoder.encode(replaced + b"\n", threads or -1)
 
     @cached_property
     def _word_encoder(self) -> WordEncoder:

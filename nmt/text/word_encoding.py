@@ -8,7 +8,7 @@ Legend: L sentences, W words of all of them.
 """
 
 from collections.abc import Sequence
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -56,27 +56,30 @@ class WordEncoder:
         self._starts, self._lengths = np.zeros((2, 2), dtype=np.int64)
         """Of the ids of each word, by its number."""
 
-    def encode(self, sentences: Sequence[str], threads: int) -> tuple[Ids, Integers]:
-        """Return the ids of all sentences end to end, and the length of each sentence (L,).
+    def encode(self, text: bytes, threads: int) -> tuple[Ids, Integers]:
+        """Return the ids of all sentences end to end, and the length of each sentence (L,). Each ends with `\\n`.
 
         With several threads (-1: one for each core), sentences that are not encoded by words are distributed over them.
         """
-        if not (self._has_word_pieces and _are_spaced(sentences[:_SAMPLED])):
-            return _end_to_end(self._processor.encode(list(sentences), num_threads=threads))
-        blocks = [sentences[start : start + _BLOCK] for start in range(0, len(sentences), _BLOCK)]
-        ids, lengths = zip(*(self._encode_block(block, threads) for block in blocks), strict=True)
+        ends = np.flatnonzero(np.frombuffer(text, dtype=np.uint8) == ord("\n")) + 1
+        if not (self._has_word_pieces and _are_spaced(text[: ends[:_SAMPLED][-1]].decode())):
+            return _end_to_end(self._processor.encode(text.decode().split("\n")[:-1], num_threads=threads))
+        edges = [0, *ends[_BLOCK - 1 : -1 : _BLOCK].tolist(), len(text)]
+        ids, lengths = zip(
+            *(self._encode_block(text[slice(*block)], threads) for block in pairwise(edges)), strict=True
+        )
         return np.concatenate(ids), np.concatenate(lengths)
 
-    def _encode_block(self, sentences: Sequence[str], threads: int) -> tuple[Ids, Integers]:
-        text = ("\n".join(sentences) + "\n").encode()
+    def _encode_block(self, text: bytes, threads: int) -> tuple[Ids, Integers]:
         first_bytes, sizes, first_words = word_bounds(np.frombuffer(text, dtype=np.uint8))
+        begins = [*first_bytes[first_words].tolist(), len(text)]  # of the sentences
         words = np.diff(first_words, append=len(sizes))  # (L,)
         sizes[np.repeat(np.add.reduceat(sizes + 1, first_words) > _LONGEST_SENTENCE, words)] = 0
         numbers = self._word_numbers(text, first_bytes, sizes)  # (W,)
         starts, lengths = self._starts[numbers], self._lengths[numbers]
 
         is_whole = np.logical_or.reduceat(numbers == _UNDECIDED, first_words)
-        others = [sentences[index] for index in np.flatnonzero(is_whole).tolist()]
+        others = [text[begins[index] : begins[index + 1] - 1].decode() for index in np.flatnonzero(is_whole).tolist()]
         ids_of_others, lengths_of_others = _end_to_end(self._processor.encode(others, num_threads=threads))
         # the ids of such a sentence, behind those of the words, take the place of its first word
         lengths[np.repeat(is_whole, words)] = 0
@@ -165,10 +168,9 @@ def _first_slots(keys: Keys) -> Integers:
     return (keys % np.uint64(_SLOTS)).astype(np.int64)
 
 
-def _are_spaced(sentences: Sequence[str]) -> bool:
-    """Return whether there are spaces between the words of most sentences; False if there are no sentences."""
-    words = len(sentences) + sum(sentence.count(" ") for sentence in sentences)
-    return 0 < sum(map(len, sentences)) <= _USUAL_WORD * words
+def _are_spaced(text: str) -> bool:
+    """Return whether there are spaces between the words of most sentences of a text; each ends with `\\n`."""
+    return len(text) <= (_USUAL_WORD + 1) * (text.count(" ") + text.count("\n"))
 
 
 def _end_to_end(sentences: Sequence[Sequence[int]]) -> tuple[Ids, Integers]:

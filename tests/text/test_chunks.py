@@ -7,11 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nmt.config import Filters, LanguagePair
 from nmt.text.filters import PairFilter
 from nmt.text.preparing import chunks
 from nmt.text.preparing.chunks import KeptChunk, RawChunk, TextRules, filter_chunk
+from nmt.text.text_lines import TextLines
 
 RULES = PairFilter.learn(Filters(), LanguagePair("en", "it"))
 PAIRS = [(f"The house  number {n}.", f"La casa numero {n}." if n % 5 else "") for n in range(1, 24)]
@@ -29,11 +32,23 @@ def filtered(folder: Path, rules: PairFilter, chunk: RawChunk) -> KeptChunk:
     return KeptChunk(folder, 0)
 
 
+def lines_of(lines: TextLines) -> list[str]:
+    return [lines[index] for index in range(len(lines))]
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]))))
+def test_lines_of_a_text(lines: list[str]) -> None:
+    text = TextLines(np.frombuffer("\n".join(lines).encode(), dtype=np.uint8))
+    lines = [] if lines == [""] else lines  # a text without bytes
+    assert lines_of(text) == lines
+    assert text.characters.tolist() == list(map(len, lines))
+
+
 @pytest.mark.parametrize("least", [1, 1000])
 def test_pairs_are_filtered_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, least: int) -> None:
     monkeypatch.setattr(chunks, "_LEAST_PREFILTERED", least)
     whole = filtered(tmp_path / "whole", RULES, raw_chunk(PAIRS, len(PAIRS)))
-    sources, targets = whole.texts("source"), whole.texts("target")
+    sources, targets = lines_of(whole.source), lines_of(whole.target)
     assert sources == [source.replace("  ", " ") for source, target in PAIRS if target]
     assert targets == [target for _, target in PAIRS if target]
     assert whole.positions.tolist() == [index for index, (_, target) in enumerate(PAIRS) if target]
@@ -44,13 +59,13 @@ def test_pairs_are_filtered_in_blocks(tmp_path: Path, monkeypatch: pytest.Monkey
     for block in (1, 4, 5):
         parts = filtered(tmp_path / str(block), RULES, raw_chunk(PAIRS, block))
         assert parts.record == whole.record
-        assert (parts.texts("source"), parts.texts("target")) == (sources, targets)
+        assert (lines_of(parts.source), lines_of(parts.target)) == (sources, targets)
         assert parts.digests("digests").tolist() == whole.digests("digests").tolist()
 
 
 def test_chunk_without_pairs_that_are_kept(tmp_path: Path) -> None:
     empty = filtered(tmp_path / "empty", RULES, raw_chunk([("a", ""), ("", "b")], 1))
-    assert (empty.texts("source"), len(empty.digests("digests")), empty.record.characters) == ([], 0, (0, 0))
+    assert (len(empty.source), len(empty.digests("digests")), empty.record.characters) == (0, 0, (0, 0))
 
 
 @pytest.mark.parametrize(("pairs", "calls"), [(4_999, 0), (5_000, 2)])

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from nmt.text.preparing import duplicates
 from nmt.text.preparing.duplicates import BitSet, Digests, digests_of, find_repeated
+from nmt.text.text_lines import TextLines
 
 
 def repeated_by_counting(texts: Sequence[bytes], most: int, without: set[int]) -> list[int]:
@@ -26,7 +27,7 @@ def repeated_by_counting(texts: Sequence[bytes], most: int, without: set[int]) -
 
 
 def digests(texts: Sequence[bytes]) -> Digests:
-    return digests_of(np.frombuffer(b"\n".join(texts), dtype=np.uint8))[: len(texts)]
+    return digests_of(TextLines(np.frombuffer(b"\n".join(texts), dtype=np.uint8)))
 
 
 def members(numbers: BitSet, size: int) -> list[int]:

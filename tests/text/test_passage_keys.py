@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from nmt.text import passage_keys
 from nmt.text.passage_keys import Keys, mixed, passage_digests, word_bounds
 from nmt.text.preparing.duplicates import combined, digests_of
+from nmt.text.text_lines import TextLines
 
 WORDS = st.text(st.characters(exclude_characters=" \n\0", exclude_categories=["Cs"]), max_size=30)
 LINES = st.lists(st.lists(WORDS, min_size=1, max_size=5).map(" ".join), min_size=1, max_size=8)
@@ -69,7 +70,7 @@ def test_splitmix() -> None:
 
 
 def test_digests_of_pairs_depend_on_the_side() -> None:
-    lines = digests_of(np.frombuffer(b"one\ntwo\n", dtype=np.uint8))
+    lines = digests_of(TextLines(np.frombuffer(b"one\ntwo\n", dtype=np.uint8)))
     assert len(lines) == 3
     pairs = {int(combined(lines[i : i + 1], lines[j : j + 1])[0]) for i in range(3) for j in range(3)}
     assert len(pairs) == 9

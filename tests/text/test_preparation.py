@@ -139,7 +139,7 @@ def test_shards_give_the_same_corpus(
         patch.setattr(stages, "raw_chunks", lambda *_: pytest.fail("the text was read again"))
         assert "shard 1/3 is encoded" in shard(1)
         assert "shard 2/3 is encoded" in shard(2)
-    done = {path: path.stat().st_mtime_ns for path in (folder / ".prepared.work" / "train").glob("*.npz")}
+    done = {path: path.stat().st_mtime_ns for path in (folder / ".prepared.work" / "train").glob("*.safetensors")}
     assert len(done) == 2 * 9
     monkeypatch.setattr(stages, "train_tokenizers", lambda *_: pytest.fail("trained again"))
     with pytest.MonkeyPatch.context() as patch:
@@ -195,9 +195,9 @@ def test_killed_preparation_continues(
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert not (folder / "prepared").exists()
     work = folder / ".prepared.work" / "train"
-    assert len(list(work.glob("??????.kept.npz"))) == filtered
-    assert len(list(work.glob("??????.encoded.npz"))) == encoded
-    before = {path: path.stat().st_ino for path in work.glob("??????.*.npz")}
+    assert len(list(work.glob("??????.kept.safetensors"))) == filtered
+    assert len(list(work.glob("??????.encoded.safetensors"))) == encoded
+    before = {path: path.stat().st_ino for path in work.glob("??????.*.safetensors")}
     repeated: list[int] = []
     joined = preparation.join_chunks
 
@@ -256,8 +256,8 @@ def test_leftovers_of_another_account_do_not_stop_the_use_of_a_current_corpus(
 def test_damaged_chunk_is_done_again(folder: Path, expected: dict[str, bytes]) -> None:
     prepare_shard(recipe(folder), QUIET, Shard(1, 1))
     work = folder / ".prepared.work" / "train"
-    (work / "000003.kept.npz").write_bytes((work / "000003.kept.npz").read_bytes()[:-100])
-    (work / "000004.encoded.npz").write_bytes(b"")
+    (work / "000003.kept.safetensors").write_bytes((work / "000003.kept.safetensors").read_bytes()[:-100])
+    (work / "000004.encoded.safetensors").write_bytes(b"")
     prepare(recipe(folder), QUIET)
     assert contents(folder / "prepared") == expected
 

@@ -31,11 +31,7 @@ def rejected_pairs(folder: Path, repeated: Mapping[str, BitSet]) -> Iterator[Rej
 
 def repeated_pairs(chunk: KeptChunk, start: int, repeated: Mapping[str, BitSet]) -> list[Rejected]:
     """Return the pairs of a chunk that the rules on repetitions remove; `start` is the index of its first pair kept."""
-    sources, targets = chunk.texts("source"), chunk.texts("target")
-    return [
-        chunk.rejected(rule, index, sources[index], targets[index])
-        for index, rule in repeated_in(chunk, start, repeated).items()
-    ]
+    return [chunk.rejected(rule, index) for index, rule in repeated_in(chunk, start, repeated).items()]
 
 
 def write_rejected(file: Path, rejected: Iterable[Rejected]) -> int:

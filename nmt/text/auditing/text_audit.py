@@ -13,7 +13,7 @@ from nmt.system.console import Console, counted
 from nmt.text.auditing.audit import Audit, corpus_findings, make_audit
 from nmt.text.auditing.rejected_pairs import rejected_pairs, repeated_pairs
 from nmt.text.filters import HeldOutText, Rejected
-from nmt.text.preparing.chunks import SIDES, KeptChunk, repeated_in
+from nmt.text.preparing.chunks import KeptChunk, repeated_in
 from nmt.text.preparing.duplicates import BitSet
 from nmt.text.preparing.preparation import find_overlaps, pairs_of, training_text, validation_text
 from nmt.text.preparing.stages import Filtered, Text, filter_chunks, find_repetitions, summary
@@ -61,7 +61,9 @@ def _estimated_removals(text: Text, filtered: Filtered, repeated: Mapping[str, B
     samples: dict[int, list[str]] = {}
     for chunk, _ in _chunks(text, filtered):
         if chunk.record.corpus not in samples:
-            samples[chunk.record.corpus] = ["".join(chunk.texts(side)[:_SAMPLE]) for side in SIDES]
+            sides = (chunk.source, chunk.target)
+            first = range(min(_SAMPLE, chunk.record.kept))
+            samples[chunk.record.corpus] = ["".join(lines[index] for index in first) for lines in sides]
     alphabet = Counter("".join(side for sample in samples.values() for side in sample))
     settings = text.recipe.tokenizer
     size = settings.vocab_size
@@ -71,9 +73,8 @@ def _estimated_removals(text: Text, filtered: Filtered, repeated: Mapping[str, B
     for chunk, start in _chunks(text, filtered):
         corpus, repetitions = chunk.record.corpus, repeated_in(chunk, start, repeated)
         lengths = []
-        for side, sample in zip(SIDES, samples[corpus], strict=True):
-            characters = np.array(list(map(len, chunk.texts(side))))
-            lengths.append(np.rint(characters / characters_in_a_token(sample, size, len(alphabet))))
+        for lines, sample in zip((chunk.source, chunk.target), samples[corpus], strict=True):
+            lengths.append(np.rint(lines.characters / characters_in_a_token(sample, size, len(alphabet))))
         reasons = text.rules[corpus].removed_by_length(*lengths)
         removed.update(reason for index, reason in reasons if index not in repetitions)
     return removed

@@ -1,7 +1,7 @@
 """Chunks of a text: what one worker process prepares at a time, and the files that hold the results.
 
-    NNNNNN.kept.npz       the pairs that the rules on text keep, normalized, with their places and digests
-    NNNNNN.encoded.npz    their token ids, without repeated, too long and too unequal pairs
+    NNNNNN.kept.safetensors       the pairs that the rules on text keep, normalized, with their places and digests
+    NNNNNN.encoded.safetensors    their token ids, without repeated, too long and too unequal pairs
 
 A file gets its name when it is complete, so an interrupted preparation continues after the last one. The content of a
 chunk depends on its pairs and the settings alone, not on the number of processes or machines.
@@ -17,11 +17,12 @@ from functools import cached_property
 from itertools import compress, islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
-from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
+import safetensors.numpy
 from pydantic import TypeAdapter
+from safetensors import SafetensorError, safe_open
 
 from nmt.config import CorpusFile, Filters, Recipe
 from nmt.text.corpus import SentencePair, read_rows
@@ -29,6 +30,7 @@ from nmt.text.filters import PairFilter, Rejected, RuleCounts
 from nmt.text.prepared import smallest_type
 from nmt.text.preparing.duplicates import BitSet, Digests, combined, digests_of
 from nmt.text.readers import Row
+from nmt.text.text_lines import TextLines
 from nmt.text.tokenizer import Tokenizers
 
 CHUNK_PAIRS = 50_000
@@ -38,6 +40,8 @@ CHUNK_FORMAT = 2
 """Of the files of chunks: those of another format are not used."""
 
 SIDES = ("source", "target")
+_RECORD = "record"
+"""The key of the record in the metadata of a file."""
 DigestsOf = Literal["digests", "source_digests", "target_digests"]
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -201,21 +205,21 @@ def filter_chunk(context: TextRules, chunk: RawChunk) -> KeptRecord:
     of_chunk = (chunk.number, chunk.corpus, chunk.first, chunk.files)
     record = KeptRecord(*of_chunk, removed.counts, len(places), (characters[0], characters[1]), held_out)
     sides = {side: np.frombuffer(text.encode(), dtype=np.uint8) for side, text in zip(SIDES, texts, strict=True)}
-    arrays: Arrays = {"rejected": removed.as_json(), "positions": places, "lines": chunk.lines[places], **sides}
     digests = _digests(sides, context.target_languages[chunk.corpus], rules.settings)
-    arrays |= {of: of_lines[: len(places)] for of, of_lines in digests.items()}
+    arrays: Arrays = {"rejected": removed.as_json(), "positions": places, "lines": chunk.lines[places]}
+    arrays |= sides | digests
     _write(kept_file(context.folder, chunk.number), _KEPT.dump_json(record), arrays)
     return record
 
 
-def _digests(sides: Mapping[str, npt.NDArray[np.uint8]], language: str, filters: Filters) -> dict[DigestsOf, Digests]:
+def _digests(sides: Mapping[str, npt.NDArray[np.uint8]], language: str, filters: Filters) -> Arrays:
     """Return the digests of the pairs whose lines are `sides`, and those of a side if its repetitions are limited.
 
     They depend on the target language, since pairs repeat only those of the same one.
     """
-    source, target = (digests_of(sides[side]) for side in SIDES)
-    base = digests_of(np.frombuffer(language.encode(), dtype=np.uint8))
-    digests: dict[DigestsOf, Digests] = {"digests": combined(combined(base, source), target)}
+    source, target = (digests_of(TextLines(sides[side])) for side in SIDES)
+    base = digests_of(TextLines(np.frombuffer(language.encode(), dtype=np.uint8)))
+    digests: Arrays = {"digests": combined(combined(base, source), target)}
     if filters.max_same_source is not None:
         digests["source_digests"] = combined(base, source)
     if filters.max_same_target is not None:
@@ -227,43 +231,49 @@ class KeptChunk:
     """The pairs of a chunk that the rules on text keep, read on access."""
 
     def __init__(self, folder: Path, number: int) -> None:
-        self._file = np.load(kept_file(folder, number), allow_pickle=False)
+        self._file = _open(kept_file(folder, number))
 
     @cached_property
     def record(self) -> KeptRecord:
         """What is known of it."""
-        return _KEPT.validate_json(self._file["record"].tobytes())
+        return _KEPT.validate_json(self._file.metadata()[_RECORD])
 
     def digests(self, of: DigestsOf) -> Digests:
         """Return the digests of the pairs, or those of a side if the pairs with equal ones are limited."""
-        digests: Digests = self._file[of]
+        digests: Digests = self._file.get_tensor(of)
         return digests
 
     @property
     def removed(self) -> list[Rejected]:
         """The pairs that the rules on text remove."""
-        return _REJECTED.validate_json(self._file["rejected"].tobytes())
+        return _REJECTED.validate_json(self._file.get_tensor("rejected").tobytes())
 
     @cached_property
     def positions(self) -> npt.NDArray[np.int64]:
         """The indices of the pairs in the chunk as it was read."""
-        positions: npt.NDArray[np.int64] = self._file["positions"].astype(np.int64)
+        positions: npt.NDArray[np.int64] = self._file.get_tensor("positions").astype(np.int64)
         return positions
 
     @cached_property
     def _lines(self) -> npt.NDArray[np.int64]:
-        lines: npt.NDArray[np.int64] = self._file["lines"]
+        lines: npt.NDArray[np.int64] = self._file.get_tensor("lines")
         return lines
 
-    def texts(self, side: str) -> list[str]:
-        """Return the sentences of a side, normalized."""
-        return self._file[side].tobytes().decode().split("\n") if self.record.kept else []
+    @cached_property
+    def source(self) -> TextLines:
+        """The source sentences, normalized."""
+        return TextLines(self._file.get_tensor("source"))
 
-    def rejected(self, rule: str, index: int, source: str, target: str) -> Rejected:
+    @cached_property
+    def target(self) -> TextLines:
+        """The target sentences, normalized."""
+        return TextLines(self._file.get_tensor("target"))
+
+    def rejected(self, rule: str, index: int) -> Rejected:
         """Return a pair that a later rule removes."""
         record, position = self.record, int(self.positions[index])
-        pair = SentencePair(source, target, _file_of(record.files, position), int(self._lines[index]))
-        return Rejected(rule, record.first + position, pair)
+        place = (_file_of(record.files, position), int(self._lines[index]))
+        return Rejected(rule, record.first + position, SentencePair(self.source[index], self.target[index], *place))
 
 
 @dataclass(frozen=True)
@@ -292,28 +302,26 @@ def encode_chunk(context: Encoding, task: tuple[int, int]) -> EncodedRecord:
     number, start = task
     chunk = KeptChunk(context.folder, number)
     rules, removed = context.rules[chunk.record.corpus], Removed(RuleCounts(chunk.record.counts.file))
-    texts = [chunk.texts("source"), chunk.texts("target")]
-    rule_of = repeated_in(chunk, start, context.repeated)
-    for index, rule in rule_of.items():
-        removed.add(chunk.rejected(rule, index, texts[0][index], texts[1][index]))
-    remaining = np.delete(np.arange(chunk.record.kept), list(rule_of)).tolist()
-    texts = [[own_texts[index] for index in remaining] for own_texts in texts]
+    keep = np.ones(chunk.record.kept, dtype=np.bool_)
+    for index, rule in repeated_in(chunk, start, context.repeated).items():
+        keep[index] = False
+        removed.add(chunk.rejected(rule, index))
+    lines, tokenizers = (chunk.source, chunk.target), (context.tokenizers.source, context.tokenizers.target)
     ids = [
-        tokenizer.encode_normalized(own_texts, context.threads)
-        for tokenizer, own_texts in zip((context.tokenizers.source, context.tokenizers.target), texts, strict=True)
+        tokenizer.encode_lines(own_lines.content.tobytes(), context.threads)
+        for tokenizer, own_lines in zip(tokenizers, lines, strict=True)
     ]
-    keep = np.ones(len(remaining), dtype=np.bool_)
-    for place, reason in rules.removed_by_length(ids[0][1], ids[1][1]):
-        keep[place] = False
-        removed.add(chunk.rejected(reason, remaining[place], texts[0][place], texts[1][place]))
+    for index, reason in rules.removed_by_length(ids[0][1], ids[1][1]):
+        if keep[index]:
+            keep[index] = False
+            removed.add(chunk.rejected(reason, index))
     arrays: Arrays = {"rejected": removed.as_json()}
     sides = []
-    for side, own_texts, own_ids, spelled in zip(SIDES, texts, ids, context.spelled, strict=True):
-        tokens, of_sentences = own_ids
-        kept = tokens[np.repeat(keep, of_sentences)]
+    for side, own_lines, (tokens, lengths), spelled in zip(SIDES, lines, ids, context.spelled, strict=True):
+        kept = tokens[np.repeat(keep, lengths)]
         arrays[f"{side}.tokens"] = kept.astype(smallest_type(len(spelled)))
-        arrays[f"{side}.lengths"] = of_sentences[keep]
-        characters = len("".join(compress(own_texts, keep.tolist())))
+        arrays[f"{side}.lengths"] = lengths[keep]
+        characters = int(own_lines.characters[keep].sum())
         sides.append((len(kept), characters, int(np.count_nonzero(spelled[kept]))))
     record = EncodedRecord(removed.counts, int(keep.sum()), (sides[0], sides[1]))
     _write(encoded_file(context.folder, number), _ENCODED.dump_json(record), arrays)
@@ -336,40 +344,43 @@ class EncodedChunk:
     """The token ids of a chunk, read on access."""
 
     def __init__(self, folder: Path, number: int) -> None:
-        self._file = np.load(encoded_file(folder, number), allow_pickle=False)
+        self._file = _open(encoded_file(folder, number))
 
     @cached_property
     def record(self) -> EncodedRecord:
         """What is known of it."""
-        return _ENCODED.validate_json(self._file["record"].tobytes())
+        return _ENCODED.validate_json(self._file.metadata()[_RECORD])
 
     @property
     def removed(self) -> list[Rejected]:
         """The pairs that the rules on repetitions and tokens remove."""
-        return _REJECTED.validate_json(self._file["rejected"].tobytes())
+        return _REJECTED.validate_json(self._file.get_tensor("rejected").tobytes())
 
     def side(self, side: str) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
         """Return the ids of all sentences of a side end to end, and the length of each."""
-        return self._file[f"{side}.tokens"], self._file[f"{side}.lengths"]
+        return self._file.get_tensor(f"{side}.tokens"), self._file.get_tensor(f"{side}.lengths")
 
 
 def kept_file(folder: Path, number: int) -> Path:
     """Return the file of the pairs that the rules on text keep."""
-    return folder / f"{number:06d}.kept.npz"
+    return folder / f"{number:06d}.kept.safetensors"
 
 
 def encoded_file(folder: Path, number: int) -> Path:
     """Return the file of token ids."""
-    return folder / f"{number:06d}.encoded.npz"
+    return folder / f"{number:06d}.encoded.safetensors"
 
 
 def is_whole(file: Path) -> bool:
     """Return whether a file of a chunk is there with all its arrays."""
     try:
-        with file.open("rb") as stream, np.load(stream, allow_pickle=False) as content:
-            return "record" in content
-    except (OSError, EOFError, ValueError, BadZipFile):
+        return _RECORD in _open(file).metadata()
+    except (OSError, SafetensorError):
         return False
+
+
+def _open(file: Path) -> Any:
+    return safe_open(file, framework="numpy")
 
 
 def _file_of(files: Sequence[tuple[int, str]], position: int) -> str:
@@ -381,7 +392,7 @@ def _write(path: Path, record: bytes, arrays: Arrays) -> None:
     partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
     try:
         with partial.open("xb") as file:
-            np.savez(file, allow_pickle=False, record=np.frombuffer(record, dtype=np.uint8), **arrays)
+            file.write(safetensors.numpy.save(arrays, {_RECORD: record.decode()}))
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)

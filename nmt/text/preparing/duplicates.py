@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmt.text.passage_keys import mixed, passage_digests
+from nmt.text.text_lines import TextLines
 
 Digests = npt.NDArray[np.uint64]
 Mask = npt.NDArray[np.bool_]
@@ -21,14 +22,11 @@ _MOST_BUCKETS = 256  # open files
 _ITEM = np.dtype([("digest", "<u8"), ("index", "<i8")])
 
 
-def digests_of(lines: npt.NDArray[np.uint8]) -> Digests:
-    """Return 64-bit digests of the lines of a text, which are separated by `\\n`.
-
-    Among 20 million different lines two have equal ones with probability 1e-5.
-    """
-    ends = np.append(np.flatnonzero(lines == ord("\n")), len(lines))
-    starts = np.append(0, ends[:-1] + 1)
-    return passage_digests(lines.tobytes(), starts, ends - starts)
+def digests_of(lines: TextLines) -> Digests:
+    """Return 64-bit digests of lines; among 20 million different ones two have equal digests with probability 1e-5."""
+    if not len(lines):
+        return np.zeros(0, dtype=np.uint64)
+    return passage_digests(lines.content.tobytes(), lines.starts, lines.ends - lines.starts)
 
 
 def combined(first: Digests, second: Digests) -> Digests:

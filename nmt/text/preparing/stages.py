@@ -239,8 +239,7 @@ class _TokenizerTraining:
             chosen = is_sampled(first_read + chunk.positions, share)
             for removed in self.repeated.values():
                 chosen &= ~removed.range(first_kept, kept[number])
-            sources, targets = chunk.texts("source"), chunk.texts("target")
-            yield from ((sources[index], targets[index]) for index in np.flatnonzero(chosen).tolist())
+            yield from ((chunk.source[index], chunk.target[index]) for index in np.flatnonzero(chosen).tolist())
 
 
 def _train_tokenizers(training: _TokenizerTraining, directory: Path) -> None:

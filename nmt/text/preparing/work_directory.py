@@ -33,7 +33,7 @@ def work_directory(recipe: Recipe, console: Console) -> Iterator[Path]:
         yield work
     except BaseException as error:
         by_user = isinstance(error, NMTError) and not isinstance(error.__cause__, OSError)
-        chunks = len(list(work.glob("train/*.kept.npz")))
+        chunks = len(list(work.glob("train/*.kept.safetensors")))
         if not by_user and chunks > 1:
             console.info(f"{work} keeps what is finished; the same command continues")
         else:
