@@ -77,15 +77,12 @@ def token_alignments(
     It is the mean over the chosen heads of each model, summed over the models.
     """
     forced = force_all(runner, pairs, budget, [one.heads for one in chosen], on_progress)
-    return [
-        torch.stack(
-            [
-                rows_of_tokens(one.attention, heads.at_input).mean(0)
-                for one, heads in zip(of_models, chosen, strict=True)
-            ]
-        ).sum(0)
-        for of_models in forced
-    ]
+    alignments = []
+    for of_models in forced:
+        with_heads = zip(of_models, chosen, strict=True)
+        means = [rows_of_tokens(one.attention, heads.at_input).mean(0) for one, heads in with_heads]
+        alignments.append(torch.stack(means).sum(0))
+    return alignments
 
 
 def rows_of_tokens(weights: Tensor, at_input: bool) -> Tensor:

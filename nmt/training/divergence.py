@@ -51,17 +51,11 @@ def keep_batches(folder: Path, update: Update, batches: Sequence[Batch], tokeniz
     file = folder / f"step-{update.step:08d}.json"
     folder.mkdir(exist_ok=True)
     if len(list(folder.glob("step-*.json"))) < _MOST_KEPT:
-        pairs = [
-            {
-                "source": tokenizers.source.decode(source),
-                "target": tokenizers.target.decode(target),
-                "source_ids": source,
-                "target_ids": target,
-            }
-            for batch in batches
-            for group in batch.groups
-            for source, target in zip(_unpadded(group.source), _unpadded(group.target_out), strict=True)
-        ]
+        pairs = []
+        for group in [group for batch in batches for group in batch.groups]:
+            for source, target in zip(_unpadded(group.source), _unpadded(group.target_out), strict=True):
+                texts = {"source": tokenizers.source.decode(source), "target": tokenizers.target.decode(target)}
+                pairs.append({**texts, "source_ids": source, "target_ids": target})
         results = {"loss": str(update.loss), "gradient_norm": str(update.gradient_norm)}
         content = {"step": update.step, **results, "pairs": pairs}
         replace_text(file, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
