@@ -17,7 +17,7 @@ from torch import Tensor
 
 _SHARE_FROM = 16  # tokens of a prefix from which copying it costs more than masking the tokens of other hypotheses
 _SHARE_BEAM = 8  # widest beam that shares: each row computes scores for the tokens of all rows of its sentence
-_SHARED_STEPS = 16  # steps after which a SharedCache drops the tokens that no hypothesis has; dropping copies the rest
+SPARE_STEPS = 16  # a SharedCache reserves space for so many, and then drops tokens that no hypothesis has: a copy
 _REMOVE_SHARE = 8  # finished sentences are removed when they are 1/8 of the batch: removing copies the others
 
 
@@ -179,7 +179,7 @@ class SharedCache:
         used = self._visible.view(self.beams.count, self.beams.width, -1).any(1)  # (B, P)
         most = int(used.sum(1).max())
         kept = used.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :most]  # the first stays the first
-        self._space = _SHARED_STEPS * self.beams.width
+        self._space = SPARE_STEPS * self.beams.width
         places = (kept.t() * self.beams.count + torch.arange(self.beams.count, device=kept.device)).flatten()
         for number, layer in enumerate(self.layers):
             self.layers[number] = layer.new_empty(most + self._space, *layer.shape[1:])

@@ -8,6 +8,7 @@ from collections import Counter
 import torch
 
 from nmt.config import ModelSettings
+from nmt.model.cache import SPARE_STEPS
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import UNK, Tokenizer
 
@@ -17,8 +18,6 @@ _PARTS = {
     "encoder_norm": "encoder",
     "decoder_norm": "decoder",
 }
-_SPARE_STEPS = 16
-"""Steps for which the cache reserves space (`nmt.model.cache`)."""
 
 
 def parameters_by_part(model: Transformer) -> dict[str, int]:
@@ -36,7 +35,7 @@ def bytes_to_decode(settings: ModelSettings, vocabulary: int, source: int, targe
     Each decoder layer has a key and a value of width D for every source token, once, and for every target token of each
     hypothesis, with space for 16 more; each hypothesis has V logits: 4 · (2 L D (S + K (T + 16)) + K V).
     """
-    cached = source + beam * (target + _SPARE_STEPS)
+    cached = source + beam * (target + SPARE_STEPS)
     return 4 * (2 * settings.decoder_layers * settings.dim * cached + beam * vocabulary)
 
 
