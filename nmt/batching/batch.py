@@ -104,10 +104,7 @@ def collate(split: PreparedSplit, groups: Sequence[Sequence[int] | Indices]) -> 
 
 def assemble(groups: Sequence[Pairs]) -> Batch:
     """Return a batch with one length group for each entry; adds `<s>` and `</s>`."""
-    source_tokens, target_tokens = (
-        sum(len(sentences.ids) + len(sentences.lengths) for sentences in side) for side in zip(*groups, strict=True)
-    )
-    return Batch(tuple(_group(source, target) for source, target in groups), source_tokens, target_tokens)
+    return _counted(tuple(_group(source, target) for source, target in groups))
 
 
 def dummy_batch() -> Batch:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 from nmt.errors import ConfigError
 from nmt.translation.documents.document import Content, Document
@@ -66,4 +66,4 @@ def format_of(name: str | None, path: Path | None) -> Format | None:
         return None if path is None else _ENDINGS.get(Path(path.name.lower().removesuffix(".gz")).suffix)
     if name != "text" and name not in FORMATS:
         raise ConfigError(f"--format: found {name}, expected text, {', '.join(FORMATS)}")
-    return next((known for known in get_args(Format) if known == name), None)
+    return None if name == "text" else cast(Format, name)
