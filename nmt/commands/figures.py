@@ -16,8 +16,8 @@ from nmt.report.plotting import Drawing, drawing_style, write_drawing
 from nmt.report.run_records import RunRecords, read_run
 from nmt.system.console import Console
 from nmt.system.ownership import FIGURES, FORMAT_VERSION, replace_directory
-from nmt.text.corpus import read_pairs
 from nmt.text.prepared import PreparedCorpus
+from nmt.text.preparing.preparation import pairs_of
 from nmt.translation.translator import Translator
 
 _BUDGET = 1024
@@ -119,10 +119,10 @@ def _sources(recipe: Recipe | None, corpus: PreparedCorpus | None) -> list[str]:
     """Return the sources of the prepared validation text, else of the recipe's validation and test files."""
     if corpus is not None:
         return list(corpus.valid_sources)
-    texts = [] if recipe is None else [*recipe.data.valid, *recipe.data.test]
-    pairs_of = [read_pairs(text, recipe.languages_of(text)) for text in texts if recipe is not None]
+    if recipe is None:
+        return []
     try:
-        return [pair.source for pairs in pairs_of for pair in pairs]
+        return [pair.source for pair in pairs_of(recipe, recipe.data.valid + recipe.data.test)]
     except DataError:  # the run was made on another machine
         return []
 
