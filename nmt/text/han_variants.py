@@ -87,8 +87,12 @@ def _converter(conversion: str) -> Any:
 
 
 def _stated_conversion(language: str) -> str | None:
+    """Return OpenCC's configuration for a language code: that of its region, unless the script is another one's."""
     parts = re.split("[-_]", language.lower())[1:]
-    return next((_CONVERSIONS[part] for part in reversed(parts) if part in _CONVERSIONS), None)
+    stated = [_CONVERSIONS[part] for part in reversed(parts) if part in _CONVERSIONS]
+    if "hans" in parts:
+        return "t2s"
+    return next((one for one in stated if one != "t2s" or "hant" not in parts), None)
 
 
 @cache

@@ -16,7 +16,14 @@ SAMPLE = [SIMPLIFIED] * 3 + [TRADITIONAL]
 
 @pytest.mark.parametrize(
     ("language", "variant"),
-    [("zh", "Simplified"), ("zh-Hant", "Traditional"), ("zh_TW", "Traditional"), ("zho_Hans", "Simplified")],
+    [
+        ("zh", "Simplified"),
+        ("zh-Hant", "Traditional"),
+        ("zh_TW", "Traditional"),
+        ("zho_Hans", "Simplified"),
+        ("zh-Hant-CN", "Traditional"),
+        ("zh-Hans-HK", "Simplified"),
+    ],
 )
 def test_variant_is_stated_or_that_of_most_lines(language: str, variant: str) -> None:
     check = HanCheck.of(language, "drop", SAMPLE)
