@@ -124,7 +124,7 @@ class Slot:
 
 
 class Edit(NamedTuple):
-    """A replacement of a span that does not depend on a translation, such as that of an attribute."""
+    """A replacement of a span of a text."""
 
     start: int
     end: int
@@ -137,7 +137,7 @@ class Document:
 
     content: Content
     slots: Sequence[Slot]
-    edits: Sequence[Edit] = ()
+    edits: Sequence[Edit] = ()  # those that do not depend on a translation, such as that of an attribute
     without_texts: str | None = None
     """Why there may be no text to translate, and what to do; None: there is none in the file."""
 
