@@ -118,8 +118,7 @@ def checkout(warm_programs: Path, tmp_path_factory: pytest.TempPathFactory) -> P
         file.write_text("".join(file.read_text(encoding="utf-8").splitlines(True)[:count]), encoding="utf-8")
     for recipe in (folder / "recipes").glob("demo-*.yaml"):
         text = recipe.read_text(encoding="utf-8")
-        small_recipe = SMALL_RECIPE | ({"steps: 200": "steps: 110"} if "-zh" in recipe.name else {})  # learns faster
-        for shipped, small in small_recipe.items():
+        for shipped, small in SMALL_RECIPE.items():
             assert shipped in text
             text = text.replace(shipped, small)
         recipe.write_text(text, encoding="utf-8")
