@@ -80,3 +80,11 @@ def test_prefilter_is_for_large_texts(tmp_path: Path, pairs: int, calls: int) ->
     rules: Any = replace(RULES, prefilter=SimpleNamespace(examined=examined))
     filtered(tmp_path / "chunk", rules, raw_chunk([("the house", "la casa")] * pairs, 2_500))
     assert seen == [2_500] * calls
+
+
+@pytest.mark.slow
+def test_records_with_long_lines(tmp_path: Path) -> None:
+    """A record has examples of removed pairs; metadata of 100 MB is too large for safetensors."""
+    line = "a" * 51_000_000
+    chunk = filtered(tmp_path / "long", RULES, raw_chunk([(line, ""), ("", line)], 2))
+    assert [len(rejected.pair.source) for rejected in chunk.record.counts.examples["empty"]] == [len(line), 0]

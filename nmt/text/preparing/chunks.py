@@ -41,7 +41,7 @@ CHUNK_FORMAT = 2
 
 SIDES = ("source", "target")
 _RECORD = "record"
-"""The key of the record in the metadata of a file."""
+"""The array of a file with its record as JSON: unlike the metadata, which safetensors limits, it may be of any size."""
 DigestsOf = Literal["digests", "source_digests", "target_digests"]
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -236,7 +236,7 @@ class KeptChunk:
     @cached_property
     def record(self) -> KeptRecord:
         """What is known of it."""
-        return _KEPT.validate_json(self._file.metadata()[_RECORD])
+        return _KEPT.validate_json(self._file.get_tensor(_RECORD).tobytes())
 
     def digests(self, of: DigestsOf) -> Digests:
         """Return the digests of the pairs, or those of a side if the pairs with equal ones are limited."""
@@ -349,7 +349,7 @@ class EncodedChunk:
     @cached_property
     def record(self) -> EncodedRecord:
         """What is known of it."""
-        return _ENCODED.validate_json(self._file.metadata()[_RECORD])
+        return _ENCODED.validate_json(self._file.get_tensor(_RECORD).tobytes())
 
     @property
     def removed(self) -> list[Rejected]:
@@ -374,7 +374,7 @@ def encoded_file(folder: Path, number: int) -> Path:
 def is_whole(file: Path) -> bool:
     """Return whether a file of a chunk is there with all its arrays."""
     try:
-        return _RECORD in _open(file).metadata()
+        return _RECORD in _open(file).keys()
     except (OSError, SafetensorError):
         return False
 
@@ -392,7 +392,7 @@ def _write(path: Path, record: bytes, arrays: Arrays) -> None:
     partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
     try:
         with partial.open("xb") as file:
-            file.write(safetensors.numpy.save(arrays, {_RECORD: record.decode()}))
+            file.write(safetensors.numpy.save({_RECORD: np.frombuffer(record, dtype=np.uint8), **arrays}))
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
