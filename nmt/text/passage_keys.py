@@ -35,7 +35,8 @@ def passage_keys(text: bytes, starts: Integers, sizes: Integers, parts: int) -> 
     for begin in range(8, 8 * parts, 8):
         longer = np.flatnonzero(sizes > begin)
         part = integers[starts[longer] + begin] & _FIRST_BYTES[np.minimum(sizes[longer] - begin, 8)]
-        part = (part ^ keys[longer]) * _FACTOR
+        # without `mixed`, a difference in the highest byte changes few bits, and one in the next part can cancel it
+        part = (part ^ mixed(keys[longer])) * _FACTOR
         keys[longer] = part ^ (part >> _HALF)
     return keys
 

@@ -1,6 +1,8 @@
 """Keys and digests of passages: as many as there are different passages."""
 
 from collections.abc import Callable, Sequence
+from itertools import product
+from string import ascii_lowercase
 
 import numpy as np
 import pytest
@@ -14,6 +16,8 @@ from nmt.text.text_lines import TextLines
 
 WORDS = st.text(st.characters(exclude_characters=" \n\0", exclude_categories=["Cs"]), max_size=30)
 LINES = st.lists(st.lists(WORDS, min_size=1, max_size=5).map(" ".join), min_size=1, max_size=8)
+
+CYRILLIC = "абвгдежзийклмноп"
 
 
 def bounds(passages: Sequence[bytes]) -> tuple[bytes, np.ndarray, np.ndarray]:
@@ -54,6 +58,17 @@ def test_passages_that_differ_in_two_bytes_have_different_keys(function: Callabl
     passages = [bytes([*b"product", a, *b" number", b]) for a in range(1, 256) for b in range(1, 256)]
     passages += [passage[8:] + passage[:8] for passage in passages] + [b"a" * size for size in range(1, 33)]
     assert len(np.unique(function(passages))) == len(set(passages))
+
+
+@pytest.mark.parametrize("function", [keys_of, digests])
+@pytest.mark.parametrize(("word", "alphabet"), [("product{} to{} fo{}", ascii_lowercase), ("при{}е{}а{}", CYRILLIC)])
+def test_words_that_differ_in_three_letters_have_different_keys(
+    function: Callable[[Sequence[bytes]], Keys], word: str, alphabet: str
+) -> None:
+    """In the bytes 8, 12 and 16: of the first one, one product has the highest bits only."""
+    words = [word.format(*chosen).encode() for chosen in product(alphabet, repeat=3)]
+    assert {len(own) for own in words} == {16}
+    assert len(np.unique(function(words))) == len(words)
 
 
 def test_digests_do_not_depend_on_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
