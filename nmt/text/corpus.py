@@ -128,8 +128,15 @@ def _texts(corpus: CorpusFile, languages: LanguagePair | None) -> Iterator[_Text
 
 
 def _existing(pattern: Path) -> list[Path]:
-    """Return the files that a path stands for. Raises DataError if a pattern stands for none, or for a folder."""
+    """Return the files that a path stands for.
+
+    Raises DataError if a pattern stands for none, for a folder, or for a name that is not UTF-8, as records are.
+    """
     matches = _matches(pattern)
+    for match in matches:
+        name = os.fsencode(match).decode(errors="replace")
+        if name != str(match):
+            raise DataError(f"{name}: the name of this file is not UTF-8; rename it")
     if not matches:
         raise DataError(f"{pattern}: no file has such a name")
     if folder := next((match for match in matches if match.is_dir()), None):

@@ -1,6 +1,7 @@
 """Sentence pairs are read from files in any format, from archives and by patterns."""
 
 import lzma
+import os
 import random
 import re
 import zipfile
@@ -149,6 +150,12 @@ def test_pattern_without_files_and_folders_are_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "*.tmx", tmp_path / "a.tmx"):
         with pytest.raises(DataError, match=r"a\.tmx: expected a file, found a folder; .*/a\.tmx/\*\.SUFFIX"):
             pairs(file=path)
+
+
+def test_name_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    (tmp_path / os.fsdecode(b"a\xff.tsv")).touch()
+    with pytest.raises(DataError, match=r"a\ufffd\.tsv: the name of this file is not UTF-8; rename it"):
+        pairs(file=tmp_path / "*.tsv")
 
 
 def test_columns_must_fit_the_format(tmp_path: Path) -> None:
