@@ -87,7 +87,7 @@ def _converter(conversion: str) -> Any:
 
 
 def _stated_conversion(language: str) -> str | None:
-    """Return OpenCC's configuration for a language code: that of its region, unless the script is another one's."""
+    """Return OpenCC's configuration for a language code: that of its region, unless its script is the other variant."""
     parts = re.split("[-_]", language.lower())[1:]
     stated = [_CONVERSIONS[part] for part in reversed(parts) if part in _CONVERSIONS]
     if "hans" in parts:

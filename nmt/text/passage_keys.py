@@ -1,4 +1,4 @@
-"""Keys of passages of a text, such as its words: integers, in arrays, in place of strings."""
+"""Keys of passages of a text, such as its words: 64-bit integers, computed for many passages at a time."""
 
 from itertools import pairwise
 
@@ -12,6 +12,7 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _HALF = np.uint64(32)
 _BLOCK = 2**17  # bytes; their arrays fit in the cache of a processor
 _FIRST_BYTES = np.array([(1 << 8 * count) - 1 for count in range(9)], dtype=np.uint64)
+"""Masks of the first 0 to 8 bytes of an integer."""
 
 
 def mixed(bits: Keys) -> Keys:
@@ -22,11 +23,11 @@ def mixed(bits: Keys) -> Keys:
 
 
 def passage_keys(text: bytes, starts: Integers, sizes: Integers, parts: int) -> Keys:
-    """Return a key for each passage of a text that begins at a byte and has so many bytes.
+    """Return a key for each passage of a text, which is given by its first byte and its size in bytes.
 
     Equal passages have equal keys. Different ones of at most 8 bytes have different keys, and among a million longer
-    ones two are equal with probability 3e-8. Only the first 8 times `parts` bytes count. A passage without bytes, and
-    no other, has the key 0; none ends with a NUL.
+    ones two have equal keys with probability 3e-8. Only the first 8 times `parts` bytes count. The key of a passage
+    without bytes, and of no other, is 0. A passage must not end with a NUL, which has no effect on its key.
     """
     integers = _integers(text + bytes(8 * parts))
     keys = integers[starts] & _FIRST_BYTES[np.minimum(sizes, 8)]
@@ -42,7 +43,7 @@ def passage_keys(text: bytes, starts: Integers, sizes: Integers, parts: int) -> 
 
 
 def passage_digests(text: bytes, starts: Integers, sizes: Integers) -> Keys:
-    """Return a key for each passage of a text, as `passage_keys`, in which all of its bytes count."""
+    """Return keys like those of `passage_keys`, for which all bytes of a passage count, however long it is."""
     integers = _integers(text + bytes(8))
     digests = np.zeros(len(starts), dtype=np.uint64)
     ends = np.cumsum(sizes)
@@ -71,5 +72,5 @@ def word_bounds(characters: npt.NDArray[np.integer]) -> tuple[Integers, Integers
 
 
 def _integers(padded: bytes) -> Keys:
-    """Return the 8 bytes from each byte on, but the last 7, as one integer, without a copy."""
+    """Return the 8 bytes that begin at each byte but the last 7, as one little-endian integer, without a copy."""
     return np.ndarray(len(padded) - 7, dtype="<u8", buffer=padded, strides=(1,))

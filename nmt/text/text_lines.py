@@ -1,4 +1,4 @@
-"""The lines of a text of many lines as arrays, in place of as many strings."""
+"""A text of many lines as one array of bytes with the bounds of its lines, instead of a list of strings."""
 
 from functools import cached_property
 
@@ -9,7 +9,7 @@ Integers = npt.NDArray[np.int64]
 
 
 class TextLines:
-    """Lines of UTF-8 separated by `\\n`; a text without bytes has none.
+    """Lines of UTF-8 separated by `\\n`; a text without bytes has no lines.
 
     Legend: L lines, N bytes.
     """

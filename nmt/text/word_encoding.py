@@ -27,8 +27,8 @@ _LEAST_DIFFERENCE = 0.05
 _SAMPLED = 1_000  # sentences that show whether words are separated
 _USUAL_WORD = 16
 """Characters. Where words are longer on average, as in Chinese, few of them are repeated."""
-_UNKNOWN, _UNDECIDED = 0, 1
-"""The numbers of words that were not encoded yet, and of those whose ids may depend on their sentence."""
+_NOT_STORED, _UNDECIDED = 0, 1
+"""The numbers of words that are not stored, and of words whose ids may depend on their sentence."""
 
 Integers = npt.NDArray[np.int64]
 Ids = npt.NDArray[np.int32]
@@ -95,7 +95,7 @@ class WordEncoder:
         keys = passage_keys(text, starts, sizes, _WORD_PARTS)
         numbers = self._table.find(keys)
         numbers[(sizes == 0) | (sizes >= _LONGEST_WORD)] = _UNDECIDED
-        new = np.flatnonzero(numbers == _UNKNOWN)
+        new = np.flatnonzero(numbers == _NOT_STORED)
         if not len(new):
             return numbers
         if self._table.count and self._table.count + len(new) > _MOST_WORDS:
@@ -103,14 +103,15 @@ class WordEncoder:
             return self._word_numbers(text, starts, sizes)
         new_keys, places, word_of = np.unique(keys[new], return_index=True, return_inverse=True)
         places = new[places[:_MOST_WORDS]]
-        learnt = np.full(len(new_keys), _UNDECIDED)
-        learnt[: len(places)] = self._learn([text[starts[at] : starts[at] + sizes[at]] for at in places.tolist()])
-        self._table.add(new_keys[: len(places)], learnt[: len(places)])
-        numbers[new] = learnt[word_of]
+        new_numbers = np.full(len(new_keys), _UNDECIDED)
+        words = [text[starts[at] : starts[at] + sizes[at]] for at in places.tolist()]
+        new_numbers[: len(places)] = self._encode_words(words)
+        self._table.add(new_keys[: len(places)], new_numbers[: len(places)])
+        numbers[new] = new_numbers[word_of]
         return numbers
 
-    def _learn(self, words: Sequence[bytes]) -> list[int]:
-        """Encode words; return their numbers."""
+    def _encode_words(self, words: Sequence[bytes]) -> list[int]:
+        """Encode words and store their ids; return the numbers of the words."""
         texts = [word.decode() for word in words]
         if self._merges:
             # two unknown pieces in a row are one, also of two words
