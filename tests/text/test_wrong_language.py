@@ -71,7 +71,7 @@ def test_without_the_library_there_is_no_check(monkeypatch: pytest.MonkeyPatch) 
 def test_frequent_words_of_the_text_show_its_language(monkeypatch: pytest.MonkeyPatch) -> None:
     """A line with them is not read by the library: `vado`, but neither the name `Sami` nor `les`, which is French."""
     pytest.importorskip("py3langid")
-    text = ["Sami, vado via les"] * 1000
+    text = ["Sami, non vado via les"] * 1000
     check = LanguageCheck.of("it", text)
     assert check is not None
     assert check.own_words - FREQUENT_WORDS["it"] == {"vado", "via"}
@@ -86,3 +86,13 @@ def test_frequent_words_of_the_text_show_its_language(monkeypatch: pytest.Monkey
     with pytest.raises(TypeError):  # the library is called
         check.wrong("Adesso Sami torna subito nella grande città vecchia insieme")
     assert read == [1]
+
+
+def test_lines_in_another_language_do_not_make_its_words_frequent() -> None:
+    pytest.importorskip("py3langid")
+    check = LanguageCheck.of("it", ["non vado via", "the horse cannot stand on the grass"] * 1000)
+    assert check is not None
+    assert check.own_words - FREQUENT_WORDS["it"] == {"vado", "via"}
+    without_list = LanguageCheck.of("sw", ["mimi na wewe"] * 1000)  # `na` is listed for several languages
+    assert without_list is not None
+    assert without_list.own_words == {"mimi", "wewe"}

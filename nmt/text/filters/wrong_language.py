@@ -58,7 +58,7 @@ class LanguageCheck:
         if not own and code not in _identifier().labels:  # otherwise the model is loaded when a line is suspicious
             return None
         others = frozenset().union(*FREQUENT_WORDS.values()) - own
-        return cls(code, own | _frequent_words(sample, others), others)
+        return cls(code, own | _frequent_words(sample, own, others), others)
 
     def wrong(self, text: str) -> str | None:
         """Return the language that a normalized text is in, with its probability, if that is another one."""
@@ -75,25 +75,34 @@ class LanguageCheck:
 
     def _is_suspicious(self, words: list[str]) -> bool:
         """Return whether a line has no frequent word of its language, or more of another one."""
-        own = sum(map(self.own_words.__contains__, words))
+        own = _count(words, self.own_words)
         if own == 0 and len(words) >= MANY_WORDS:
             return True
-        if sum(map(self.other_words.__contains__, words)) <= own:
+        if _count(words, self.other_words) <= own:
             return False
         others = Counter(chain.from_iterable(map(languages_of, filter(self.other_words.__contains__, words))))
         return max(others.values()) > own
 
 
-def _frequent_words(lines: Sequence[str], others: Collection[str]) -> frozenset[str]:
+def _frequent_words(lines: Sequence[str], own: Collection[str], others: Collection[str]) -> frozenset[str]:
     """Return the most frequent words of lines that are written in lower case, without those of other languages.
 
-    Names would not show the language.
+    Names would not show the language. Lines with more words of other languages than of the `own` ones, where these are
+    listed, do not count: many lines in another language would make its words frequent.
     """
-    if len(lines) < _LEAST_LINES:
+    divided = [line.split() for line in lines]
+    if own:
+        divided = [words for words in divided if _count(words, others) <= _count(words, own)]
+    if len(divided) < _LEAST_LINES:
         return frozenset()
-    counts = Counter(chain.from_iterable(map(str.split, lines)))
+    counts = Counter(chain.from_iterable(divided))
     words = (word for word, _ in counts.most_common() if word.isalpha() and word.islower() and word not in others)
     return frozenset(islice((word for word in words if len(word.encode()) <= _LONGEST_WORD), _LEARNT_WORDS))
+
+
+def _count(words: Sequence[str], listed: Collection[str]) -> int:
+    """Return how many words of a line are listed."""
+    return sum(map(listed.__contains__, words))
 
 
 @cache
