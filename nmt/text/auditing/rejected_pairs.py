@@ -20,18 +20,10 @@ def rejected_pairs(folder: Path, repeated: Mapping[str, BitSet]) -> Iterator[Rej
     number = start = 0
     while is_whole(kept_file(folder, number)):
         chunk = KeptChunk(folder, number)
-        removed = chunk.removed
-        if is_whole(encoded_file(folder, number)):
-            removed += EncodedChunk(folder, number).removed
-        else:
-            removed += repeated_pairs(chunk, start, repeated)
-        yield from sorted(removed, key=lambda rejected: rejected.number)
+        encoded = is_whole(encoded_file(folder, number))
+        later = EncodedChunk(folder, number).rules if encoded else repeated_in(chunk, start, repeated)
+        yield from sorted([*chunk.removed, *chunk.removed_by(later)], key=lambda rejected: rejected.number)
         number, start = number + 1, start + chunk.record.kept
-
-
-def repeated_pairs(chunk: KeptChunk, start: int, repeated: Mapping[str, BitSet]) -> list[Rejected]:
-    """Return the pairs of a chunk that the rules on repetitions remove; `start` is the index of its first pair kept."""
-    return [chunk.rejected(rule, index) for index, rule in repeated_in(chunk, start, repeated).items()]
 
 
 def write_rejected(file: Path, rejected: Iterable[Rejected]) -> int:

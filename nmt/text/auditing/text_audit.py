@@ -11,7 +11,7 @@ import numpy as np
 from nmt.config import Recipe
 from nmt.system.console import Console, counted
 from nmt.text.auditing.audit import Audit, corpus_findings, make_audit
-from nmt.text.auditing.rejected_pairs import rejected_pairs, repeated_pairs
+from nmt.text.auditing.rejected_pairs import rejected_pairs
 from nmt.text.filters import HeldOutText, Rejected
 from nmt.text.preparing.chunks import KeptChunk, repeated_in
 from nmt.text.preparing.duplicates import BitSet
@@ -35,8 +35,7 @@ def audit_text(recipe: Recipe, work: Path, console: Console) -> tuple[Audit, Ite
     filtered = summary(text, filter_chunks(text))
     repeated = find_repetitions(text, filtered)
     for chunk, start in _chunks(text, filtered):
-        for rejected in repeated_pairs(chunk, start, repeated):
-            filtered.counts[chunk.record.corpus].add(rejected)
+        filtered.counts[chunk.record.corpus].merge(chunk.counts_of(repeated_in(chunk, start, repeated)))
     counts, overlaps = filtered.counts, find_overlaps(filtered, valid_pairs, test_pairs, "training")
     if recipe.data.valid:
         valid_text = validation_text(recipe, work, test_pairs, console)
@@ -76,5 +75,5 @@ def _estimated_removals(text: Text, filtered: Filtered, repeated: Mapping[str, B
         for lines, sample in zip((chunk.source, chunk.target), samples[corpus], strict=True):
             lengths.append(np.rint(lines.characters / characters_in_a_token(sample, size, len(alphabet))))
         reasons = text.rules[corpus].removed_by_length(*lengths)
-        removed.update(reason for index, reason in reasons if index not in repetitions)
+        removed.update(reason for index, reason in reasons if not repetitions[index])
     return removed

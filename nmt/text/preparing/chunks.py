@@ -26,7 +26,8 @@ from safetensors import SafetensorError, safe_open
 
 from nmt.config import CorpusFile, Filters, Recipe
 from nmt.text.corpus import SentencePair, read_rows
-from nmt.text.filters import PairFilter, Rejected, RuleCounts
+from nmt.text.filters import RULES, PairFilter, Rejected, RuleCounts
+from nmt.text.filters.rule_counts import EXAMPLES
 from nmt.text.prepared import smallest_type
 from nmt.text.preparing.duplicates import BitSet, Digests, combined, digests_of
 from nmt.text.readers import Row
@@ -44,6 +45,10 @@ _RECORD = "record"
 """The array of a file with its record as JSON: unlike the metadata, which safetensors limits, it may be of any size."""
 DigestsOf = Literal["digests", "source_digests", "target_digests"]
 Arrays = dict[str, npt.NDArray[Any]]
+RuleNumbers = npt.NDArray[np.uint8]
+"""The number of the rule that removes each pair; 0 if none does."""
+_NAMES = tuple(RULES)
+_NUMBERS = {rule: number for number, rule in enumerate(_NAMES, start=1)}
 
 
 class RawChunk(NamedTuple):
@@ -269,11 +274,24 @@ class KeptChunk:
         """The target sentences, normalized."""
         return TextLines(self._file.get_tensor("target"))
 
-    def rejected(self, rule: str, index: int) -> Rejected:
-        """Return a pair that a later rule removes."""
+    def removed_by(self, rule_of: RuleNumbers) -> list[Rejected]:
+        """Return the pairs that later rules remove, for the rule of each pair."""
+        return [self._rejected(number, index) for index, number in enumerate(rule_of.tolist()) if number]
+
+    def counts_of(self, rule_of: RuleNumbers) -> RuleCounts:
+        """Return the counts of the pairs that later rules remove."""
+        counts = RuleCounts(self.record.counts.file)
+        for number in np.unique(rule_of[rule_of > 0]).tolist():
+            indices = np.flatnonzero(rule_of == number)
+            counts.removed[_NAMES[number - 1]] = len(indices)
+            counts.examples[_NAMES[number - 1]] = [self._rejected(number, i) for i in indices[:EXAMPLES].tolist()]
+        return counts
+
+    def _rejected(self, number: int, index: int) -> Rejected:
         record, position = self.record, int(self.positions[index])
         place = (_file_of(record.files, position), int(self._lines[index]))
-        return Rejected(rule, record.first + position, SentencePair(self.source[index], self.target[index], *place))
+        pair = SentencePair(self.source[index], self.target[index], *place)
+        return Rejected(_NAMES[number - 1], record.first + position, pair)
 
 
 @dataclass(frozen=True)
@@ -301,21 +319,16 @@ def encode_chunk(context: Encoding, task: tuple[int, int]) -> EncodedRecord:
     """
     number, start = task
     chunk = KeptChunk(context.folder, number)
-    rules, removed = context.rules[chunk.record.corpus], Removed(RuleCounts(chunk.record.counts.file))
-    keep = np.ones(chunk.record.kept, dtype=np.bool_)
-    for index, rule in repeated_in(chunk, start, context.repeated).items():
-        keep[index] = False
-        removed.add(chunk.rejected(rule, index))
+    rules, rule_of = context.rules[chunk.record.corpus], repeated_in(chunk, start, context.repeated)
     lines, tokenizers = (chunk.source, chunk.target), (context.tokenizers.source, context.tokenizers.target)
     ids = [
         tokenizer.encode_lines(own_lines.content.tobytes(), context.threads)
         for tokenizer, own_lines in zip(tokenizers, lines, strict=True)
     ]
-    for index, reason in rules.removed_by_length(ids[0][1], ids[1][1]):
-        if keep[index]:
-            keep[index] = False
-            removed.add(chunk.rejected(reason, index))
-    arrays: Arrays = {"rejected": removed.as_json()}
+    for index, rule in rules.removed_by_length(ids[0][1], ids[1][1]):
+        rule_of[index] = rule_of[index] or _NUMBERS[rule]
+    keep = rule_of == 0
+    arrays: Arrays = {"rules": rule_of}
     sides = []
     for side, own_lines, (tokens, lengths), spelled in zip(SIDES, lines, ids, context.spelled, strict=True):
         kept = tokens[np.repeat(keep, lengths)]
@@ -323,20 +336,19 @@ def encode_chunk(context: Encoding, task: tuple[int, int]) -> EncodedRecord:
         arrays[f"{side}.lengths"] = lengths[keep]
         characters = int(own_lines.characters[keep].sum())
         sides.append((len(kept), characters, int(np.count_nonzero(spelled[kept]))))
-    record = EncodedRecord(removed.counts, int(keep.sum()), (sides[0], sides[1]))
+    record = EncodedRecord(chunk.counts_of(rule_of), int(keep.sum()), (sides[0], sides[1]))
     _write(encoded_file(context.folder, number), _ENCODED.dump_json(record), arrays)
     return record
 
 
-def repeated_in(chunk: KeptChunk, start: int, repeated: Mapping[str, BitSet]) -> dict[int, str]:
-    """Return the indices of the pairs of a chunk that the rules on repetitions remove, each with the first such rule.
+def repeated_in(chunk: KeptChunk, start: int, repeated: Mapping[str, BitSet]) -> RuleNumbers:
+    """Return for each pair of a chunk the first rule on repetitions that removes it.
 
     `start` is the index of the first pair of the chunk in the text after the rules on text.
     """
-    rule_of: dict[int, str] = {}
+    rule_of = np.zeros(chunk.record.kept, dtype=np.uint8)
     for rule, pairs in repeated.items():
-        for index in np.flatnonzero(pairs.range(start, chunk.record.kept)).tolist():
-            rule_of.setdefault(index, rule)
+        rule_of[(rule_of == 0) & pairs.range(start, chunk.record.kept)] = _NUMBERS[rule]
     return rule_of
 
 
@@ -352,9 +364,10 @@ class EncodedChunk:
         return _ENCODED.validate_json(self._file.get_tensor(_RECORD).tobytes())
 
     @property
-    def removed(self) -> list[Rejected]:
-        """The pairs that the rules on repetitions and tokens remove."""
-        return _REJECTED.validate_json(self._file.get_tensor("rejected").tobytes())
+    def rules(self) -> RuleNumbers:
+        """The rule on repetitions or tokens that removes each of the pairs that the rules on text keep."""
+        rules: RuleNumbers = self._file.get_tensor("rules")
+        return rules
 
     def side(self, side: str) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
         """Return the ids of all sentences of a side end to end, and the length of each."""
