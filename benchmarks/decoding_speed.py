@@ -33,7 +33,8 @@ from nmt.evaluation.metrics import measure
 from nmt.export.ctranslate2 import write_ctranslate2
 from nmt.export.ctranslate2_engine import open_in_ctranslate2
 from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
-from nmt.system.device import reuse_freed_memory, set_threads
+from nmt.system.device import set_threads
+from nmt.system.workers import reuse_freed_memory
 from nmt.text.languages import target_language
 from nmt.text.readers.opening import read_lines
 from nmt.translation.translator import TranslateOptions, Translator

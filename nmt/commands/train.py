@@ -15,8 +15,9 @@ from nmt.errors import DataError
 from nmt.model.checkpoint import keep_alignment, load_model, read_configuration
 from nmt.system import distributed
 from nmt.system.console import Console, counted
-from nmt.system.device import check_machine, choose_device, memory_explained, reuse_freed_memory, set_threads
+from nmt.system.device import check_machine, choose_device, memory_explained, set_threads
 from nmt.system.files import replace_link
+from nmt.system.workers import reuse_freed_memory
 from nmt.text.corpus import read_pairs
 from nmt.text.prepared import PreparedCorpus
 from nmt.text.preparing.provenance import why_stale

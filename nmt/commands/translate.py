@@ -13,10 +13,11 @@ from nmt.errors import ConfigError, ModelError
 from nmt.export.exported import EXPORT_FILE, is_export
 from nmt.model.checkpoint import CONFIG_FILE, resolve_model
 from nmt.system.console import Console, printable
-from nmt.system.device import reuse_freed_memory, set_threads, thread_count
+from nmt.system.device import set_threads, thread_count
 from nmt.system.distributed import connect, rank
 from nmt.system.files import digest_of
 from nmt.system.ownership import check_output
+from nmt.system.workers import reuse_freed_memory
 from nmt.text.glossary import Glossary
 from nmt.text.readers.archive import split_member
 from nmt.translation.documents.document import Document

@@ -120,19 +120,6 @@ def thread_count(settings: RuntimeSettings) -> int:
     return settings.threads or limit or max(1, available_cores() // processes)
 
 
-def reuse_freed_memory() -> None:
-    """Make glibc keep freed memory for the next step instead of returning it to the system.
-
-    The tensors of a step are megabytes large, and glibc returns blocks of that size at once; to get them back, page by
-    page, takes a few percent of a training step on a CPU. No effect with other C libraries.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    if mallopt is not None:
-        mallopt(-3, 32 * 2**20)  # M_MMAP_THRESHOLD, at its maximum
-        mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
-        mallopt(-8, 1)  # M_ARENA_MAX: all threads reuse the same freed memory
-
-
 def release_cached_memory(device: torch.device) -> None:
     """Return the free memory that an allocator caches to the device driver or the operating system."""
     if device.type == "cuda":

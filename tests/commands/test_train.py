@@ -248,9 +248,9 @@ import nmt.text.preparing.stages as stages
 stages._SHARED_BYTES = 0  # any text is large
 pool = stages.WorkerPool
 
-def print_count(context, count, *advice):
+def print_count(context, count, *advice, **options):
     print(count, flush=True)
-    return pool(context, count, *advice)
+    return pool(context, count, *advice, **options)
 
 stages.WorkerPool = print_count
 """

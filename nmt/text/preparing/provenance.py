@@ -8,6 +8,7 @@ import os
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -125,8 +126,16 @@ def record(files: dict[str, Path]) -> dict[str, InputFile]:
 
 def _record(path: Path) -> InputFile:
     with open_file(path) as file:
-        status, sha256 = os.fstat(file.fileno()), hashlib.file_digest(file, "sha256").hexdigest()
-    return InputFile(str(path), status.st_mtime_ns, FileDigest(status.st_size, sha256))
+        status = os.fstat(file.fileno())
+    digest = FileDigest(status.st_size, _sha256(path, status.st_ino, status.st_mtime_ns, status.st_size))
+    return InputFile(str(path), status.st_mtime_ns, digest)
+
+
+@cache
+def _sha256(path: Path, inode: int, mtime_ns: int, size: int) -> str:
+    """Return the digest of a file, which is read again only if it has changed."""
+    with open_file(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def digests(inputs: dict[str, InputFile]) -> dict[str, FileDigest]:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from nmt.config import CorpusFile, Recipe
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console, counted
-from nmt.system.workers import WorkerPool, available_cores, can_fork
+from nmt.system.workers import WorkerPool, available_cores, can_fork, reuse_freed_memory
 from nmt.text.corpus import text_files
 from nmt.text.filters import RULES, PairFilter, RuleCounts
 from nmt.text.filters.rule_counts import total_removed
@@ -108,7 +108,8 @@ class Text:
         if self.processes == 1:
             yield from (function(context, task) for task in tasks)
             return
-        with closing(WorkerPool(context, self.processes, "set runtime.threads to a smaller number")) as pool:
+        advice = "set runtime.threads to a smaller number"
+        with closing(WorkerPool(context, self.processes, advice, on_start=reuse_freed_memory)) as pool:
             yield from pool.map(function, tasks)
 
 
