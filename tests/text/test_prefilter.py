@@ -68,6 +68,14 @@ def test_a_held_out_sentence_with_a_changed_letter_is_examined(data: st.DataObje
         assert passed_over(rules, [(changed, "la vecchia casa")]) == []
 
 
+def test_source_in_lower_case_is_found_in_its_target() -> None:
+    """A capital sigma becomes one of two letters, at the end of a word the other one."""
+    rules = PairFilter.learn(Filters(), LanguagePair("el", "kk"), SAMPLE)
+    pair = ("Ο ΔΡΟΜΟΣ ΕΙΝΑΙ ΜΕΓΑΛΟΣ", "мен ο δρομος ειναι μεγαλος")
+    assert rules.apply(*pair).rule == "untranslated"
+    assert passed_over(rules, [pair]) == []
+
+
 def test_usual_pairs_are_passed_over() -> None:
     with Path("data/demo/train.tsv").open(encoding="utf-8") as lines:
         pairs = [tuple(line.split("\t")[:2]) for line in islice(lines, 500)]

@@ -340,6 +340,7 @@ def _composable() -> str:
 def _lower() -> npt.NDArray[np.uint16]:
     """Return each character in lower case (65537,); one that becomes several stays as it is, as in no frequent word."""
     lower = [ord(own) if len(own) == 1 else code for code, own in enumerate(map(str.lower, _characters()))]
+    lower[ord("ς")] = ord("σ")  # which of the two a capital becomes depends on its place in a word
     return np.array([*lower, 0], dtype=np.uint16)
 
 
