@@ -63,6 +63,20 @@ def test_pairs_are_filtered_in_blocks(tmp_path: Path, monkeypatch: pytest.Monkey
         assert parts.digests("digests").tolist() == whole.digests("digests").tolist()
 
 
+def test_damaged_file_is_not_whole(tmp_path: Path) -> None:
+    """Whichever byte is changed, also one of a text or of the record; and so for a truncated file."""
+    filtered(tmp_path / "chunk", RULES, raw_chunk(PAIRS, 5))
+    file = chunks.kept_file(tmp_path / "chunk", 0)
+    whole = file.read_bytes()
+    assert chunks.is_whole(file)
+    copies = [bytes([*whole[:place], whole[place] ^ 1, *whole[place + 1 :]]) for place in range(0, len(whole), 13)]
+    for damaged in (*copies, whole[:-1], whole[:100], b"", bytes(len(whole))):
+        file.write_bytes(damaged)
+        assert not chunks.is_whole(file)
+    file.unlink()
+    assert not chunks.is_whole(file)
+
+
 def test_chunk_without_pairs_that_are_kept(tmp_path: Path) -> None:
     empty = filtered(tmp_path / "empty", RULES, raw_chunk([("a", ""), ("", "b")], 1))
     assert (len(empty.source), len(empty.digests("digests")), empty.record.characters) == (0, 0, (0, 0))

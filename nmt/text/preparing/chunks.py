@@ -9,6 +9,7 @@ chunk depends on its pairs and the settings alone, not on the number of processe
 
 import os
 import secrets
+import zlib
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -43,6 +44,8 @@ CHUNK_FORMAT = 2
 SIDES = ("source", "target")
 _RECORD = "record"
 """The array of a file with its record as JSON: unlike the metadata, which safetensors limits, it may be of any size."""
+_CHECKSUM = "checksum"
+"""The array of a file with the CRC-32 of all others."""
 DigestsOf = Literal["digests", "source_digests", "target_digests"]
 Arrays = dict[str, npt.NDArray[Any]]
 RuleNumbers = npt.NDArray[np.uint8]
@@ -385,12 +388,13 @@ def encoded_file(folder: Path, number: int) -> Path:
 
 
 def is_whole(file: Path) -> bool:
-    """Return whether a file of a chunk is there with all its arrays."""
+    """Return whether a file of a chunk is there, complete and undamaged."""
     try:
-        _open(file).get_tensor(_RECORD)
+        arrays = safetensors.numpy.load_file(file)
     except (OSError, SafetensorError):
         return False
-    return True
+    found = arrays.pop(_CHECKSUM, None)
+    return found is not None and found.tolist() == [_checksum(arrays)]
 
 
 def _open(file: Path) -> Any:
@@ -404,12 +408,22 @@ def _file_of(files: Sequence[tuple[int, str]], position: int) -> str:
 def _write(path: Path, record: bytes, arrays: Arrays) -> None:
     """Write a file of a chunk, which gets its name when it is on the disk."""
     partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
+    stored = {_RECORD: np.frombuffer(record, dtype=np.uint8), **arrays}
+    stored[_CHECKSUM] = np.array([_checksum(stored)])
     try:
         with partial.open("xb") as file:
-            file.write(safetensors.numpy.save({_RECORD: np.frombuffer(record, dtype=np.uint8), **arrays}))
+            file.write(safetensors.numpy.save(stored))
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
+
+
+def _checksum(arrays: Arrays) -> int:
+    """Return the CRC-32 of arrays with their names."""
+    checksum = 0
+    for name in sorted(arrays):
+        checksum = zlib.crc32(arrays[name].data, zlib.crc32(name.encode(), checksum))
+    return checksum
