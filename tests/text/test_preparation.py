@@ -329,3 +329,9 @@ def test_tag_needs_languages_that_state_the_variant(folder: Path) -> None:
     message = r"tag needs target languages that state the variant, found zh: set `languages.target` to \[zh-Hans, zh-H"
     with pytest.raises(ConfigError, match=message):
         prepare(recipe(folder, *settings), QUIET)
+
+
+@pytest.mark.parametrize(("name", "size"), [("a.tsv", 100), ("a.tsv.gz", 300), ("A.TSV.XZ", 300), ("a.zip", 300)])
+def test_size_of_a_text_is_estimated_from_its_file(tmp_path: Path, name: str, size: int) -> None:
+    (tmp_path / name).write_bytes(bytes(100))
+    assert stages._text_size(tmp_path / name) == size

@@ -38,10 +38,12 @@ from nmt.text.preparing.chunks import (
 from nmt.text.preparing.duplicates import BitSet, find_repeated
 from nmt.text.preparing.length_limit import SAMPLED_PAIRS
 from nmt.text.preparing.tokenizer_training import initial_tokenizers, is_sampled, train_tokenizers
+from nmt.text.readers.compression import compression_named
 from nmt.text.tokenizer import Tokenizers
 
 _CHUNK_COUNT = ".chunks"
 _SHARED_BYTES = 2**23  # a text of fewer bytes is prepared sooner without worker processes
+_UNPACKED = 3  # the size of usual text, relative to its size in a compressed file
 
 Lengths = npt.NDArray[np.int64]
 Context = TypeVar("Context")
@@ -98,7 +100,7 @@ class Text:
     @property
     def processes(self) -> int:
         """The number of processes: one for a small text, which is prepared sooner without others."""
-        size = sum(path.stat().st_size for corpus in self.corpora for path in text_files(corpus).values())
+        size = sum(_text_size(path) for corpus in self.corpora for path in text_files(corpus).values())
         return (self.recipe.runtime.threads or available_cores()) if size >= _SHARED_BYTES and can_fork() else 1
 
     def shared(
@@ -111,6 +113,12 @@ class Text:
         advice = "set runtime.threads to a smaller number"
         with closing(WorkerPool(context, self.processes, advice, on_start=reuse_freed_memory)) as pool:
             yield from pool.map(function, tasks)
+
+
+def _text_size(path: Path) -> int:
+    """Return about how many bytes of text a file holds."""
+    size, suffix = path.stat().st_size, path.suffix.lower()
+    return size if compression_named(suffix) is None and suffix != ".zip" else _UNPACKED * size
 
 
 @dataclass(frozen=True)
