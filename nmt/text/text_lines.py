@@ -1,5 +1,6 @@
 """A text of many lines as one array of bytes with the bounds of its lines, instead of a list of strings."""
 
+from collections.abc import Iterable
 from functools import cached_property
 
 import numpy as np
@@ -20,6 +21,11 @@ class TextLines:
         lines = len(breaks) + 1 if len(content) else 0
         self.starts = np.append(0, breaks + 1)[:lines]  # (L,)
         self.ends = np.append(breaks, len(content))[:lines]  # (L,), without the `\n`
+
+    @classmethod
+    def of(cls, lines: Iterable[str]) -> "TextLines":
+        """Return the lines of strings."""
+        return cls(np.frombuffer("\n".join(lines).encode(), dtype=np.uint8))
 
     def __len__(self) -> int:
         return len(self.starts)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nmt.text.passage_keys import Keys, passage_keys, word_bounds
+from nmt.text.passage_keys import Integers, Keys, passage_keys, word_bounds
 
 _MOST_WORDS = 2**19  # that are stored, in 60 MB
 _SLOTS = 2**20  # of the hash table, at least twice as many
@@ -30,7 +30,6 @@ _USUAL_WORD = 16
 _NOT_STORED, _UNDECIDED = 0, 1
 """The numbers of words that are not stored, and of words whose ids may depend on their sentence."""
 
-Integers = npt.NDArray[np.int64]
 Ids = npt.NDArray[np.int32]
 
 

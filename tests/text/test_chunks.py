@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from nmt.config import Filters, LanguagePair
 from nmt.text.filters import PairFilter
 from nmt.text.preparing import chunks
-from nmt.text.preparing.chunks import KeptChunk, RawChunk, TextRules, filter_chunk
+from nmt.text.preparing.chunk_files import KeptChunk, is_whole, kept_file
+from nmt.text.preparing.chunks import RawChunk, TextRules, filter_chunk
 from nmt.text.text_lines import TextLines
 
 RULES = PairFilter.learn(Filters(), LanguagePair("en", "it"))
@@ -38,7 +39,7 @@ def lines_of(lines: TextLines) -> list[str]:
 
 @given(st.lists(st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]))))
 def test_lines_of_a_text(lines: list[str]) -> None:
-    text = TextLines(np.frombuffer("\n".join(lines).encode(), dtype=np.uint8))
+    text = TextLines.of(lines)
     lines = [] if lines == [""] else lines  # a text without bytes
     assert lines_of(text) == lines
     assert text.characters.tolist() == list(map(len, lines))
@@ -66,15 +67,15 @@ def test_pairs_are_filtered_in_blocks(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_damaged_file_is_not_whole(tmp_path: Path) -> None:
     """Whichever byte is changed, also one of a text or of the record; and so for a truncated file."""
     filtered(tmp_path / "chunk", RULES, raw_chunk(PAIRS, 5))
-    file = chunks.kept_file(tmp_path / "chunk", 0)
+    file = kept_file(tmp_path / "chunk", 0)
     whole = file.read_bytes()
-    assert chunks.is_whole(file)
+    assert is_whole(file)
     copies = [bytes([*whole[:place], whole[place] ^ 1, *whole[place + 1 :]]) for place in range(0, len(whole), 13)]
     for damaged in (*copies, whole[:-1], whole[:100], b"", bytes(len(whole))):
         file.write_bytes(damaged)
-        assert not chunks.is_whole(file)
+        assert not is_whole(file)
     file.unlink()
-    assert not chunks.is_whole(file)
+    assert not is_whole(file)
 
 
 def test_chunk_without_pairs_that_are_kept(tmp_path: Path) -> None:

@@ -9,20 +9,13 @@ from nmt.text.corpus import SentencePair
 from nmt.text.filters.rule_counts import EXAMPLES, Rejected, RuleCounts, total_removed
 
 
-def counts_of(rejected: list[Rejected], read: int) -> RuleCounts:
-    counts = RuleCounts("train.tsv", read)
-    for one in rejected:
-        counts.add(one)
-    return counts
-
-
 @given(st.lists(st.sampled_from([None, "empty", "copy"]), max_size=60), st.integers(1, 7), st.randoms())
 def test_merged_counts_of_parts_equal_those_of_the_whole(
     rules: list[str | None], parts: int, choose: random.Random
 ) -> None:
     lines = [Rejected(rule, number, SentencePair("s", "t")) for number, rule in enumerate(rules, 1) if rule]
-    whole = counts_of(lines, len(rules))
-    shares = [counts_of(lines[part::parts], len(rules[part::parts])) for part in range(parts)]
+    whole = RuleCounts.of("train.tsv", len(rules), lines)
+    shares = [RuleCounts.of("train.tsv", len(rules[part::parts]), lines[part::parts]) for part in range(parts)]
     choose.shuffle(shares)
     merged = RuleCounts("train.tsv")
     for share in shares:

@@ -7,7 +7,8 @@ from nmt.errors import DataError
 from nmt.system.files import replace_file
 from nmt.system.ownership import check_file
 from nmt.text.filters import Rejected
-from nmt.text.preparing.chunks import EncodedChunk, KeptChunk, encoded_file, is_whole, kept_file, repeated_in
+from nmt.text.preparing.chunk_files import EncodedChunk, KeptChunk, encoded_file, kept_file
+from nmt.text.preparing.chunks import repeated_in
 from nmt.text.preparing.duplicates import BitSet
 
 
@@ -18,9 +19,9 @@ def rejected_pairs(folder: Path, repeated: Mapping[str, BitSet]) -> Iterator[Rej
     rules on repetitions remove, and the rules on tokens have not been applied.
     """
     number = start = 0
-    while is_whole(kept_file(folder, number)):
+    while kept_file(folder, number).exists():
         chunk = KeptChunk(folder, number)
-        encoded = is_whole(encoded_file(folder, number))
+        encoded = encoded_file(folder, number).exists()
         later = EncodedChunk(folder, number).rules if encoded else repeated_in(chunk, start, repeated)
         yield from sorted([*chunk.removed, *chunk.removed_by(later)], key=lambda rejected: rejected.number)
         number, start = number + 1, start + chunk.record.kept

@@ -13,7 +13,8 @@ from nmt.system.console import Console, counted
 from nmt.text.auditing.audit import Audit, corpus_findings, make_audit
 from nmt.text.auditing.rejected_pairs import rejected_pairs
 from nmt.text.filters import HeldOutText, Rejected
-from nmt.text.preparing.chunks import KeptChunk, repeated_in
+from nmt.text.preparing.chunk_files import KeptChunk
+from nmt.text.preparing.chunks import repeated_in
 from nmt.text.preparing.duplicates import BitSet
 from nmt.text.preparing.preparation import find_overlaps, pairs_of, training_text, validation_text
 from nmt.text.preparing.stages import Filtered, Text, filter_chunks, find_repetitions, summary

@@ -61,27 +61,24 @@ class RuleCounts:
         """Pairs that no rule removed."""
         return self.read - self.removed.total()
 
-    def add(self, rejected: Rejected) -> None:
-        """Count a removed pair; `read` is counted by the caller."""
-        self.removed[rejected.rule] += 1
-        self._add_examples(rejected.rule, [rejected])
+    @classmethod
+    def of(cls, file: str, read: int, rejected: Iterable[Rejected]) -> "RuleCounts":
+        """Return the counts of removed pairs in order."""
+        counts = cls(file, read)
+        for one in rejected:
+            counts.removed[one.rule] += 1
+            examples = counts.examples.setdefault(one.rule, [])
+            if len(examples) < EXAMPLES:
+                examples.append(one)
+        return counts
 
     def merge(self, other: "RuleCounts") -> None:
         """Add the counts of another part of the corpus."""
         self.read += other.read
         self.removed.update(other.removed)
         for rule, examples in other.examples.items():
-            self._add_examples(rule, examples)
-
-    def _add_examples(self, rule: str, examples: list[Rejected]) -> None:
-        own = self.examples.setdefault(rule, [])
-        if len(own) >= EXAMPLES and own[-1].number < examples[0].number:
-            return
-        in_order = not own or own[-1].number < examples[0].number
-        own.extend(examples)
-        if not in_order:
-            own.sort(key=lambda rejected: rejected.number)
-        del own[EXAMPLES:]
+            own = self.examples.get(rule, []) + examples
+            self.examples[rule] = sorted(own, key=lambda rejected: rejected.number)[:EXAMPLES]
 
 
 def total_removed(parts: Iterable[RuleCounts]) -> dict[str, int]:

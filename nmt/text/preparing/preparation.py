@@ -27,7 +27,7 @@ from nmt.text.manifest import FileDigest, Manifest
 from nmt.text.normalize import normalize
 from nmt.text.prepared import write_valid_texts
 from nmt.text.preparing import provenance
-from nmt.text.preparing.chunks import is_whole, kept_file
+from nmt.text.preparing.chunk_files import is_whole, kept_file
 from nmt.text.preparing.length_limit import length_limit
 from nmt.text.preparing.overlap import Overlap, OverlapCounter
 from nmt.text.preparing.stages import (

@@ -21,20 +21,8 @@ from nmt.text.filters import RULES, PairFilter, RuleCounts
 from nmt.text.filters.rule_counts import total_removed
 from nmt.text.manifest import SideCounts, SplitCounts
 from nmt.text.prepared import SplitWriter
-from nmt.text.preparing.chunks import (
-    DigestsOf,
-    EncodedChunk,
-    Encoding,
-    KeptChunk,
-    RawChunk,
-    TextRules,
-    encode_chunk,
-    encoded_file,
-    filter_chunk,
-    is_whole,
-    kept_file,
-    raw_chunks,
-)
+from nmt.text.preparing.chunk_files import DigestsOf, EncodedChunk, KeptChunk, encoded_file, is_whole, kept_file
+from nmt.text.preparing.chunks import Encoding, RawChunk, TextRules, encode_chunk, filter_chunk, raw_chunks
 from nmt.text.preparing.duplicates import BitSet, find_repeated
 from nmt.text.preparing.length_limit import SAMPLED_PAIRS
 from nmt.text.preparing.tokenizer_training import initial_tokenizers, is_sampled, train_tokenizers

@@ -13,7 +13,8 @@ from nmt.system.console import Console
 from nmt.system.files import real_path
 from nmt.system.ownership import PREPARATION, check_directory, mark_directory, read_marker
 from nmt.text.preparing import provenance
-from nmt.text.preparing.chunks import CHUNK_FORMAT, CHUNK_PAIRS
+from nmt.text.preparing.chunk_files import CHUNK_FORMAT
+from nmt.text.preparing.chunks import CHUNK_PAIRS
 
 
 def work_path(recipe: Recipe) -> Path:
