@@ -1,4 +1,4 @@
-"""Keys of passages of a text, such as its words: 64-bit integers, computed for many passages at a time."""
+"""Keys of passages of a text, such as its words: 64-bit integers, computed and looked up for many at a time."""
 
 from itertools import pairwise
 
@@ -58,6 +58,43 @@ def passage_digests(text: bytes, starts: Integers, sizes: Integers) -> Keys:
         parts += (begins.astype(np.uint64) + np.uint64(1)) * _FACTOR
         digests[block] = np.add.reduceat(mixed(parts), first)
     return digests
+
+
+class KeyTable:
+    """Numbers by keys that are not 0: a hash table with linear probing, for many keys at a time.
+
+    It has more slots than keys; with fewer than twice as many, look-ups take long.
+    """
+
+    def __init__(self, slots: int) -> None:
+        self.count = 0
+        self._keys = np.zeros(slots, dtype=np.uint64)  # 0: the slot is free
+        self._numbers = np.zeros(slots, dtype=np.int32)
+
+    def find(self, keys: Keys) -> Integers:
+        """Return the number of each key; 0 for those that were not added."""
+        slots = self._first_slots(keys)
+        stored = self._keys[slots]
+        others = np.flatnonzero((stored != keys) & (stored != 0))
+        while len(others):
+            slots[others] = (slots[others] + 1) % len(self._keys)
+            stored = self._keys[slots[others]]
+            others = others[(stored != keys[others]) & (stored != 0)]
+        return self._numbers[slots].astype(np.int64)
+
+    def add(self, keys: Keys, numbers: Integers) -> None:
+        """Add different keys that are not in the table."""
+        slots = self._first_slots(keys)
+        self.count += len(keys)
+        while len(keys):
+            free = self._keys[slots] == 0
+            self._keys[slots[free]] = keys[free]  # of several keys for a slot, one gets it
+            placed = self._keys[slots] == keys
+            self._numbers[slots[placed]] = numbers[placed]
+            keys, numbers, slots = keys[~placed], numbers[~placed], (slots[~placed] + 1) % len(self._keys)
+
+    def _first_slots(self, keys: Keys) -> Integers:
+        return (keys % np.uint64(len(self._keys))).astype(np.int64)
 
 
 def word_bounds(characters: npt.NDArray[np.integer]) -> tuple[Integers, Integers, Integers]:

@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nmt.text.passage_keys import Integers, Keys, passage_keys, word_bounds
+from nmt.text.passage_keys import Integers, KeyTable, passage_keys, word_bounds
 
 _MOST_WORDS = 2**19  # that are stored, in 60 MB
-_SLOTS = 2**20  # of the hash table, at least twice as many
 _BLOCK = 4096  # sentences; their arrays fit in the cache of a processor
 _WORD_PARTS = 4  # of 8 bytes
 _LONGEST_WORD = 8 * _WORD_PARTS  # bytes; a sentence with one of this size is encoded as a whole
@@ -48,7 +47,7 @@ class WordEncoder:
         self._has_word_pieces &= processor.encode("a a") == 2 * processor.encode("a")
 
     def _clear(self) -> None:
-        self._table = _HashTable()
+        self._table = KeyTable(2 * _MOST_WORDS)
         """The number of each word, by its key."""
         self._ids = np.zeros(0, dtype=np.int32)
         """The ids of all words end to end."""
@@ -131,41 +130,6 @@ class WordEncoder:
         """Return whether the best segmentation of a word is the best in all sentences."""
         best, *others = (sum(self._scores[i] for i in ids) for ids in segmentations)
         return self._special.isdisjoint(segmentations[0]) and all(best - other >= _LEAST_DIFFERENCE for other in others)
-
-
-class _HashTable:
-    """Numbers by keys that are not 0, with open addressing and linear probing, for many keys at a time."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._keys = np.zeros(_SLOTS, dtype=np.uint64)  # 0: the slot is free
-        self._numbers = np.zeros(_SLOTS, dtype=np.int32)
-
-    def find(self, keys: Keys) -> Integers:
-        """Return the number of each key; 0 for those that were not added."""
-        slots = _first_slots(keys)
-        stored = self._keys[slots]
-        others = np.flatnonzero((stored != keys) & (stored != 0))
-        while len(others):
-            slots[others] = (slots[others] + 1) % _SLOTS
-            stored = self._keys[slots[others]]
-            others = others[(stored != keys[others]) & (stored != 0)]
-        return self._numbers[slots].astype(np.int64)
-
-    def add(self, keys: Keys, numbers: Integers) -> None:
-        """Add different keys that are not in the table."""
-        slots = _first_slots(keys)
-        self.count += len(keys)
-        while len(keys):
-            free = self._keys[slots] == 0
-            self._keys[slots[free]] = keys[free]  # of several keys for a slot, one gets it
-            placed = self._keys[slots] == keys
-            self._numbers[slots[placed]] = numbers[placed]
-            keys, numbers, slots = keys[~placed], numbers[~placed], (slots[~placed] + 1) % _SLOTS
-
-
-def _first_slots(keys: Keys) -> Integers:
-    return (keys % np.uint64(_SLOTS)).astype(np.int64)
 
 
 def _are_spaced(text: str) -> bool:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.text import passage_keys
-from nmt.text.passage_keys import Keys, mixed, passage_digests, word_bounds
+from nmt.text.passage_keys import Keys, KeyTable, mixed, passage_digests, word_bounds
 from nmt.text.preparing.duplicates import combined, digests_of
 from nmt.text.text_lines import TextLines
 
@@ -89,3 +89,16 @@ def test_digests_of_pairs_depend_on_the_side() -> None:
     assert len(lines) == 3
     pairs = {int(combined(lines[i : i + 1], lines[j : j + 1])[0]) for i in range(3) for j in range(3)}
     assert len(pairs) == 9
+
+
+@given(st.lists(st.integers(1, 2**64 - 1) | st.integers(1, 40), unique=True, max_size=40), st.integers(0, 40))
+def test_table_equals_a_dictionary(keys: list[int], divided: int) -> None:
+    """With so few slots that many keys have the same first one."""
+    table, expected = KeyTable(64), dict[int, int]()
+    for part in (keys[:divided], keys[divided:]):
+        numbers = np.arange(len(expected) + 2, len(expected) + 2 + len(part))
+        table.add(np.array(part, dtype=np.uint64), numbers)
+        expected.update(zip(part, numbers.tolist(), strict=True))
+        searched = [*keys, 0, 41, 2**63]
+        found = table.find(np.array(searched, dtype=np.uint64)).tolist()
+        assert found == [expected.get(key, 0) for key in searched]

@@ -14,7 +14,7 @@ from nmt.config import TokenizerSettings
 from nmt.text import word_encoding
 from nmt.text.normalize import normalize
 from nmt.text.tokenizer import Tokenizer
-from nmt.text.word_encoding import WordEncoder, _HashTable
+from nmt.text.word_encoding import WordEncoder
 
 WORDS = [
     "the",
@@ -106,20 +106,6 @@ def test_more_words_than_are_stored_are_encoded(monkeypatch: pytest.MonkeyPatch)
     sentences = [*(f"casa{number} house{number}" for number in range(50)), "la casa " * 200 + "houses"]
     for _ in range(2):
         assert separately(tokenizer, sentences) == [tokenizer.encode(sentence) for sentence in sentences]
-
-
-@given(st.lists(st.integers(1, 2**64 - 1) | st.integers(1, 40), unique=True, max_size=40), st.integers(0, 40))
-def test_hash_table_equals_a_dictionary(keys: list[int], divided: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(word_encoding, "_SLOTS", 64)  # so that many keys have the same first slot
-        table, expected = _HashTable(), dict[int, int]()
-        for part in (keys[:divided], keys[divided:]):
-            numbers = np.arange(len(expected) + 2, len(expected) + 2 + len(part))
-            table.add(np.array(part, dtype=np.uint64), numbers)
-            expected.update(zip(part, numbers.tolist(), strict=True))
-            searched = [*keys, 0, 41, 2**63]
-            found = table.find(np.array(searched, dtype=np.uint64)).tolist()
-            assert found == [expected.get(key, 0) for key in searched]
 
 
 @pytest.mark.parametrize(

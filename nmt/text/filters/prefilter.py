@@ -8,7 +8,6 @@ looked up in a table.
 Legend: L lines, N characters of all lines, with a line break after each line, W words.
 """
 
-import random
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -29,7 +28,7 @@ from nmt.text.filters.wrong_language import LEAST_LETTERS, MANY_WORDS, LanguageC
 from nmt.text.identification import FREQUENT_WORDS
 from nmt.text.languages import SCRIPTS, UNSPACED_TEXT, script_of
 from nmt.text.normalize import LEAST_SPACES_BETWEEN
-from nmt.text.passage_keys import Integers, Keys, passage_keys, word_bounds
+from nmt.text.passage_keys import Integers, Keys, KeyTable, passage_keys, word_bounds
 
 PREFILTERED = frozenset(["copy", "symbols", "script", "length", "mismatch", "han", "leak", "untranslated", "language"])
 """The checks for which this module has conditions."""
@@ -37,6 +36,7 @@ PREFILTERED = frozenset(["copy", "symbols", "script", "length", "mismatch", "han
 _LONGEST = 2_000  # characters; longer lines are always examined
 _PLANE = 0x10000  # the characters of all higher planes have one entry in the tables, the last one
 _WORD_PARTS = 4  # of 4 characters: the longest frequent words
+_WORD_SLOTS = 2**16  # for some thousand words, so few of the others need a second look
 _MOST_LETTERS = 12  # at both ends of a held-out sentence that are compared
 
 # properties of a character
@@ -227,30 +227,19 @@ class _Words:
 
 
 class _WordSets:
-    """Sets of words in lower case, of at most 16 characters, and a hash table of them without collisions."""
-
-    _BITS = 16
+    """Sets of words in lower case, of at most 16 characters; no word is in two of them."""
 
     def __init__(self, sets: Sequence[Collection[str]]) -> None:
         words = [word.encode("utf-16-le") for own in sets for word in own]
         sizes = np.array([len(word) for word in words], dtype=np.int64)
         keys = passage_keys(b"".join(words), np.cumsum(sizes) - sizes, sizes, _WORD_PARTS)
-        self._count, self._factor = len(sets), np.uint64(1)
-        choose = random.Random(1)
-        while len(np.unique(self._slots(keys))) < len(keys):
-            self._factor = np.uint64(choose.getrandbits(64) | 1)
-        self._keys, self._sets = np.zeros(1 << self._BITS, dtype=np.uint64), np.zeros(1 << self._BITS, dtype=np.uint8)
-        self._keys[self._slots(keys)] = keys
-        self._sets[self._slots(keys)] = [1 << number for number, own in enumerate(sets) for _ in own]
-
-    def _slots(self, keys: Keys) -> Keys:
-        return keys * self._factor >> np.uint64(64 - self._BITS)
+        self._count, self._sets = len(sets), KeyTable(_WORD_SLOTS)
+        self._sets.add(keys, np.repeat([1 << number for number in range(len(sets))], [len(own) for own in sets]))
 
     def counts(self, words: _Words) -> list[Integers]:
         """Return how many words of each set each line has (L,)."""
-        slots = self._slots(words.keys)
-        sets = self._sets[slots] * (self._keys[slots] == words.keys)
-        return [np.add.reduceat(sets >> number & 1, words.first, dtype=np.int64) for number in range(self._count)]
+        sets = self._sets.find(words.keys)
+        return [np.add.reduceat(sets >> number & 1, words.first) for number in range(self._count)]
 
 
 class _SentenceEnds:
