@@ -7,7 +7,7 @@ the second half of the one is the beginning or the end of the other one. So each
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from nmt.text.corpus import SentencePair
@@ -50,14 +50,12 @@ class HeldOutIndex:
         halves: dict[str, tuple[str, ...]] = {}
         for text in texts:
             for number, pair in enumerate(text.pairs, start=1):
-                key = letters(pair.source)
-                if not key:
-                    continue
-                if key not in sentences and _size(key) >= LEAST_WITH_EDIT:
-                    for half in _halves(key, len(key)):
-                        halves[half] = (*halves.get(half, ()), key)
-                place = f"{text.name} sentence {number}: {pair.source}"
-                sentences[key] = (*sentences.get(key, ()), _HeldOut(place, letters(pair.target)))
+                if key := letters(pair.source):
+                    held_out = _HeldOut(f"{text.name} sentence {number}: {pair.source}", letters(pair.target))
+                    sentences[key] = (*sentences.get(key, ()), held_out)
+        for key in filter(lambda key: _size(key) >= LEAST_WITH_EDIT, sentences):
+            for half in _halves(key, len(key)):
+                halves[half] = (*halves.get(half, ()), key)
         return cls(sentences, halves) if sentences else None
 
     def find(self, source: str, target: str) -> str | None:
@@ -65,13 +63,18 @@ class HeldOutIndex:
         key = letters(source)
         if key in self.sentences:
             return self._place(key, key, target)
-        if len(key) >= LEAST_WITH_EDIT - 1 or not key.isascii():
-            for length in (len(key) - 1, len(key), len(key) + 1):
-                for half in _halves(key, length):
-                    for other in self.halves.get(half, ()):
-                        if len(other) == length and differ_by_one(key, other):
-                            return self._place(other, key, target)
+        for other in self._candidates(key):
+            if differ_by_one(key, other):
+                return self._place(other, key, target)
         return None
+
+    def _candidates(self, key: str) -> Iterator[str]:
+        """Yield the longer sentences with the first or the second half of a key of about their length."""
+        if len(key) < LEAST_WITH_EDIT - 1 and key.isascii():
+            return
+        for length in (len(key) - 1, len(key), len(key) + 1):
+            for half in _halves(key, length):
+                yield from (other for other in self.halves.get(half, ()) if len(other) == length)
 
     def _place(self, key: str, found: str, target: str) -> str | None:
         for held_out in self.sentences[key]:

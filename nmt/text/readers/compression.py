@@ -55,12 +55,10 @@ def unpacked(chunks: Iterator[bytes], compression: Compression, name: str) -> It
     """
     member = compression.decompressor()
     for packed in chunks:
-        data = packed
-        while data or not getattr(member, "needs_input", True):  # zlib has none, and returns input in its place
+        data = packed.lstrip(b"\0") if member.eof else packed  # padding, as on tapes
+        # zlib's object has no `needs_input`, and returns input in its place
+        while data or not (member.eof or getattr(member, "needs_input", True)):
             if member.eof:
-                data = data.lstrip(b"\0")  # padding, as on tapes
-                if not data:
-                    break
                 member = compression.decompressor()
             try:
                 content = member.decompress(data, _CHUNK_BYTES)
@@ -68,7 +66,7 @@ def unpacked(chunks: Iterator[bytes], compression: Compression, name: str) -> It
                 raise _damaged(name, compression, str(error)) from None
             if content:
                 yield content
-            data = member.unused_data if member.eof else getattr(member, "unconsumed_tail", b"")
+            data = member.unused_data.lstrip(b"\0") if member.eof else getattr(member, "unconsumed_tail", b"")
     if not member.eof:
         raise _damaged(name, compression, "it ends too early")
 

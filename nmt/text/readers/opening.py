@@ -8,7 +8,7 @@ import codecs
 import io
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, pairwise
 from lzma import LZMAError
@@ -87,16 +87,18 @@ def read_lines(path: Path) -> Iterator[str]:
         stream = io.BufferedReader(_ChunkStream(file, chunks), _CHUNK_BYTES)
         number = 1
         while raw := stream.readlines(_CHUNK_BYTES):
-            try:
-                text = b"".join(raw).decode("utf-8")  # many lines at once: half the time
-            except UnicodeDecodeError:
-                for line in raw:
-                    yield _decoded_line(line, f"{path}:{number}")
-                    number += 1
-                continue
-            lines = text.removesuffix("\n").split("\n")
-            yield from lines if "\r" not in text else (line.removesuffix("\r") for line in lines)
+            yield from _decoded_lines(raw, path, number)
             number += len(raw)
+
+
+def _decoded_lines(raw: Sequence[bytes], path: Path, first: int) -> Iterable[str]:
+    """Return lines as text; `first` is the number of the first one. Many are decoded at once: half the time."""
+    try:
+        text = b"".join(raw).decode("utf-8")
+    except UnicodeDecodeError:
+        return (_decoded_line(line, f"{path}:{number}") for number, line in enumerate(raw, first))
+    lines = text.removesuffix("\n").split("\n")
+    return lines if "\r" not in text else (line.removesuffix("\r") for line in lines)
 
 
 def _decoded_line(raw: bytes, place: str) -> str:
