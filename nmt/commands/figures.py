@@ -16,8 +16,8 @@ from nmt.report.plotting import Drawing, drawing_style, write_drawing
 from nmt.report.run_records import RunRecords, read_run
 from nmt.system.console import Console
 from nmt.system.ownership import FIGURES, FORMAT_VERSION, replace_directory
+from nmt.text.corpus import pairs_of
 from nmt.text.prepared import PreparedCorpus
-from nmt.text.preparing.preparation import pairs_of
 from nmt.translation.translator import Translator
 
 _BUDGET = 1024

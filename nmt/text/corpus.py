@@ -2,12 +2,12 @@
 
 import glob
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from nmt.config import CorpusFile, FileFormat, LanguagePair
+from nmt.config import CorpusFile, FileFormat, LanguagePair, Recipe
 from nmt.errors import DataError
 from nmt.text.han_variants import may_be, variant_of
 from nmt.text.languages import is_language, language_code, primary_code
@@ -76,6 +76,11 @@ def read_pairs(corpus: CorpusFile, languages: LanguagePair | None) -> Iterator[S
     for name, rows in read_rows(corpus, languages):
         for line, source, target in rows:
             yield SentencePair(source, target, name, line)
+
+
+def pairs_of(recipe: Recipe, corpora: Iterable[CorpusFile]) -> list[SentencePair]:
+    """Return the pairs of small texts."""
+    return [pair for corpus in corpora for pair in read_pairs(corpus, recipe.languages_of(corpus))]
 
 
 def read_rows(corpus: CorpusFile, languages: LanguagePair | None) -> Iterator[tuple[str, Iterator[Row]]]:

@@ -22,7 +22,7 @@ from nmt.errors import ConfigError, DamagedError, DataError, ModelError
 from nmt.export import ctranslate2, ctranslate2_engine, parity
 from nmt.export.ctranslate2_engine import open_in_ctranslate2
 from nmt.export.hugging_face import check_fits, write_hugging_face
-from nmt.export.parity import EXACT, Tolerance, check_parity
+from nmt.export.parity import EXACT, ROUNDED, Tolerance, check_parity
 from nmt.model.checkpoint import LoadedModel, load_model
 from nmt.model.transformer import Transformer
 from nmt.system.console import Console
@@ -407,6 +407,14 @@ class TestParity:
         for beam, name in ((1, "greedy"), (4, "with a beam of 4")):
             with pytest.raises(ModelError, match=rf"line 3: .*{name}: 4 of 5 the same, allowed 1\n  source    a dog"):
                 check_parity(loaded, self.Changed(loaded, wrong, beam).search, lines, EXACT)
+
+    def test_message_about_rounded_weights_names_the_cause(self) -> None:
+        loaded = model()
+        wrong = self.Changed(loaded, Hypothesis([7, 7], -3.0, -3.0), 1)
+        with pytest.raises(ModelError, match=r"4 of 5 the same, allowed 0\.9\n(.*\n){3}use float16$"):
+            check_parity(loaded, wrong.search, SENTENCES, Tolerance(0.1, 0.9, "use float16"))
+        assert "processors without VNNI" in ROUNDED.advice
+        assert not EXACT.advice
 
     def test_a_different_log_prob_fails_the_check(self) -> None:
         loaded = model()

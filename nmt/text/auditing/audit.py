@@ -87,7 +87,7 @@ class Audit:
 _AUDIT = TypeAdapter(Audit)
 
 
-def corpus_findings(recipe: Recipe, held_out: Sequence[HeldOutText]) -> list[Finding]:
+def recipe_findings(recipe: Recipe, held_out: Sequence[HeldOutText]) -> list[Finding]:
     """Return what is unusual about the corpora of a recipe, from their first lines; held-out text is for training."""
     found = []
     for key, corpus in recipe.data.prepared_texts.items():

@@ -10,13 +10,14 @@ import numpy as np
 
 from nmt.config import Recipe
 from nmt.system.console import Console, counted
-from nmt.text.auditing.audit import Audit, corpus_findings, make_audit
+from nmt.text.auditing.audit import Audit, make_audit, recipe_findings
 from nmt.text.auditing.rejected_pairs import rejected_pairs
+from nmt.text.corpus import pairs_of
 from nmt.text.filters import HeldOutText, Rejected
 from nmt.text.preparing.chunk_files import KeptChunk
 from nmt.text.preparing.chunks import repeated_in
 from nmt.text.preparing.duplicates import BitSet
-from nmt.text.preparing.preparation import find_overlaps, pairs_of, training_text, validation_text
+from nmt.text.preparing.preparation import find_overlaps, training_text, validation_text
 from nmt.text.preparing.stages import Filtered, Text, filter_chunks, find_repetitions, summary
 from nmt.text.preparing.vocabulary import proposed_size
 from nmt.text.proposing.profile import characters_in_a_token
@@ -32,7 +33,7 @@ def audit_text(recipe: Recipe, work: Path, console: Console) -> tuple[Audit, Ite
     """
     valid_pairs, test_pairs = pairs_of(recipe, recipe.data.valid), pairs_of(recipe, recipe.data.test)
     text = training_text(recipe, work, valid_pairs, test_pairs, console)
-    found = corpus_findings(recipe, (HeldOutText("validation", valid_pairs), HeldOutText("test", test_pairs)))
+    found = recipe_findings(recipe, (HeldOutText("validation", valid_pairs), HeldOutText("test", test_pairs)))
     filtered = summary(text, filter_chunks(text))
     repeated = find_repetitions(text, filtered)
     for chunk, start in _chunks(text, filtered):

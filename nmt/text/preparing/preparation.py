@@ -19,9 +19,9 @@ from typing import get_args
 
 from nmt.config import CorpusFile, Filters, LanguagePair, Recipe, RuleName
 from nmt.system.console import Console
-from nmt.text.auditing.audit import corpus_findings, make_audit
+from nmt.text.auditing.audit import make_audit, recipe_findings
 from nmt.text.auditing.audit_report import settings_shown, write_report
-from nmt.text.corpus import SentencePair, read_pairs
+from nmt.text.corpus import SentencePair, pairs_of, read_pairs
 from nmt.text.filters import HeldOutText, PairFilter
 from nmt.text.manifest import FileDigest, Manifest
 from nmt.text.normalize import normalize
@@ -81,7 +81,7 @@ def write_corpus(recipe: Recipe, work: Path, directory: Path, console: Console) 
     settings, digests = provenance.recorded_settings(recipe), provenance.digests(inputs)
     tested = provenance.digests(test_inputs)
     sizes = (len(tokenizers.source), len(tokenizers.target))
-    found = corpus_findings(recipe, (HeldOutText("validation", valid_pairs), HeldOutText("test", test_pairs)))
+    found = recipe_findings(recipe, (HeldOutText("validation", valid_pairs), HeldOutText("test", test_pairs)))
     audit = make_audit(recipe, counts, found, overlaps, text.rules)
     audit.write(directory)
     write_report(audit, directory, settings_shown(recipe))
@@ -123,11 +123,6 @@ def prepare_shard(
         tokenizers = make_tokenizers(text, work, filtered, repeated)
     encode_chunks(text, filtered, repeated, tokenizers, shard)
     return True
-
-
-def pairs_of(recipe: Recipe, corpora: Iterable[CorpusFile]) -> list[SentencePair]:
-    """Return the pairs of small texts."""
-    return [pair for corpus in corpora for pair in read_pairs(corpus, recipe.languages_of(corpus))]
 
 
 def training_text(
