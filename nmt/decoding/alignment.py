@@ -141,9 +141,9 @@ def word_links(weights: Tensor, source: Sequence[bytes], target: Sequence[bytes]
     Source and target are the bytes of the tokens. The weights of a word's tokens are added; a target word that attends
     to `</s>` more than to any word has no link.
 
-    Tokens of punctuation do not count, neither as queries nor as keys, because heads without a task attend to them: a
-    word as `Anna?` is aligned by `Anna` alone. A target word of punctuation only, such as `。`, is linked with the
-    source word whose punctuation it attends to most.
+    Tokens of punctuation do not count, neither as queries nor as keys, because heads that align nothing attend to
+    them: a word such as `Anna?` is aligned by `Anna` alone. A target word of punctuation only, such as `。`, is linked
+    with the source word whose punctuation it attends to most.
     """
     source_count, of_source = words_of_pieces(source)
     target_count, of_target = words_of_pieces(target)
@@ -168,6 +168,6 @@ def word_links(weights: Tensor, source: Sequence[bytes], target: Sequence[bytes]
 def _membership(words: Sequence[range], count: int) -> Tensor:
     """Return (tokens, words), 1 where a token is a part of a word."""
     table = torch.zeros(len(words), count)
-    for token, touched in enumerate(words):
-        table[token, touched.start : touched.stop] = 1
+    for token, of_token in enumerate(words):
+        table[token, of_token.start : of_token.stop] = 1
     return table

@@ -19,7 +19,7 @@ _SENTENCES, _LONGEST = 2000, 100
 """More sentences hardly change the choice; longer ones need much RAM, which holds the weights of all heads."""
 _MIN_SENTENCES, _MIN_DICE = 3, 0.5
 """Tokens are partners if at least this many sentences contain both and their Dice coefficient is at least this."""
-_MOST_OF_A_KIND = 10  # anchors of one kind, so that no single name decides
+_MAX_OF_A_KIND = 10  # anchors of one kind, so that no single name decides
 _MIN_KINDS = 10  # with fewer kinds of anchors no heads are chosen
 
 
@@ -34,7 +34,7 @@ class Anchor(NamedTuple):
 def best_heads(runner: BatchRunner, pairs: Sequence[Pair], budget: int, tags: int = 0) -> AlignmentHeads | None:
     """Return the heads that point from anchors to their source most often; None with too few anchors, or if none does.
 
-    Heads are added greedily, each the one that helps most, as long as the mean of their weights becomes more accurate:
+    Heads are added greedily, each time the one with which the mean of their weights is most accurate, until none helps:
     once for the attention at the step that predicts a token and once for that at the step that reads it (Chen et al.
     2020); the more accurate of the two is returned. The runner has one model. The first `tags` tokens of every source
     are tags, which are no anchors.
@@ -42,20 +42,20 @@ def best_heads(runner: BatchRunner, pairs: Sequence[Pair], budget: int, tags: in
     (model,) = runner.models
     short = [pair for pair in pairs if max(map(len, pair)) < min(_LONGEST, model.longest or _LONGEST)][:_SENTENCES]
     found = anchors([(source[tags:], target) for source, target in short])
-    chosen = [(pair, own) for pair, own in zip(short, found, strict=True) if own]
-    kinds = Counter(anchor.kind for _, own in chosen for anchor in own)
+    chosen = [(pair, of_pair) for pair, of_pair in zip(short, found, strict=True) if of_pair]
+    kinds = Counter(anchor.kind for _, of_pair in chosen for anchor in of_pair)
     if len(kinds) < _MIN_KINDS:
         return None
     heads = all_heads(model.settings)
     forced = force_all(runner, [pair for pair, _ in chosen], budget, [heads])
-    places = torch.tensor([tags + anchor.source for _, own in chosen for anchor in own])
-    shares = torch.tensor([1 / kinds[anchor.kind] for _, own in chosen for anchor in own]) / len(kinds)
+    places = torch.tensor([tags + anchor.source for _, of_pair in chosen for anchor in of_pair])
+    shares = torch.tensor([1 / kinds[anchor.kind] for _, of_pair in chosen for anchor in of_pair]) / len(kinds)
     results = []
     for at_input in (False, True):
         rows = [
             rows_of_tokens(weights.attention, at_input)[:, anchor.target]
-            for (weights,), (_, own) in zip(forced, chosen, strict=True)
-            for anchor in own
+            for (weights,), (_, of_pair) in zip(forced, chosen, strict=True)
+            for anchor in of_pair
         ]
         width = max(row.size(1) for row in rows)
         table = torch.stack([torch.nn.functional.pad(row, (0, width - row.size(1))) for row in rows])  # (A, C, S + 1)
@@ -74,24 +74,24 @@ def anchors(pairs: Sequence[Pair]) -> list[list[Anchor]]:
     """
     of_source = Counter(token for source, _ in pairs for token in set(source))
     of_target = Counter(token for _, target in pairs for token in set(target))
-    together = Counter((a, b) for source, target in pairs for a in set(source) for b in set(target))
-    dice = {(a, b): 2 * n / (of_source[a] + of_target[b]) for (a, b), n in together.items() if n >= _MIN_SENTENCES}
+    cooccurrences = Counter((a, b) for source, target in pairs for a in set(source) for b in set(target))
+    dice = {(a, b): 2 * n / (of_source[a] + of_target[b]) for (a, b), n in cooccurrences.items() if n >= _MIN_SENTENCES}
     best: dict[tuple[str, int], float] = defaultdict(float)
     for (a, b), value in dice.items():
         best["source", a], best["target", b] = max(best["source", a], value), max(best["target", b], value)
     partner = {
         a: b for (a, b), value in dice.items() if value >= _MIN_DICE and value == best["source", a] == best["target", b]
     }
-    left = dict.fromkeys(partner, _MOST_OF_A_KIND)
-    return [list(_anchors_of(pair, partner, left)) for pair in pairs]
+    remaining = dict.fromkeys(partner, _MAX_OF_A_KIND)
+    return [list(_anchors_of(pair, partner, remaining)) for pair in pairs]
 
 
-def _anchors_of(pair: Pair, partner: dict[int, int], left: dict[int, int]) -> Iterator[Anchor]:
+def _anchors_of(pair: Pair, partner: dict[int, int], remaining: dict[int, int]) -> Iterator[Anchor]:
     source, target = list(pair[0]), list(pair[1])
     for place, token in enumerate(source):
         other = partner.get(token)
-        if other is not None and source.count(token) == target.count(other) == 1 and left[token]:
-            left[token] -= 1
+        if other is not None and source.count(token) == target.count(other) == 1 and remaining[token]:
+            remaining[token] -= 1
             yield Anchor((token, other), place, target.index(other))
 
 
@@ -100,8 +100,8 @@ def _choose_heads(rows: Tensor, places: Tensor, shares: Tensor) -> tuple[float, 
     chosen: list[int] = []
     best, total = 0.0, torch.zeros_like(rows[:, :1])
     while True:
-        right = (total + rows).argmax(-1) == places.unsqueeze(1)  # (A, C)
-        accuracy = shares @ right.to(shares.dtype)
+        correct = (total + rows).argmax(-1) == places.unsqueeze(1)  # (A, C)
+        accuracy = shares @ correct.to(shares.dtype)
         accuracy[chosen] = 0.0
         value, head = accuracy.max(0)
         if float(value) <= best:

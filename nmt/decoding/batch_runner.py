@@ -97,15 +97,15 @@ def _map_in_threads(
             torch.set_num_threads(before)
 
 
-def length_batches(lengths: Sequence[int], budget: int, most: float = math.inf) -> list[list[int]]:
-    """Cut sentences into batches of similar length with sentences × longest ≤ budget and at most `most` sentences.
+def length_batches(lengths: Sequence[int], budget: int, max_sentences: float = math.inf) -> list[list[int]]:
+    """Cut sentences into batches of similar length with sentences × longest ≤ budget, at most `max_sentences`.
 
     A batch has at least one sentence. The longest come first, so that a batch that exceeds the memory fails at once.
     """
     batches: list[list[int]] = []
     for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
         count = len(batches[-1]) + 1 if batches else 0
-        if batches and count <= most and count * lengths[batches[-1][0]] <= budget:
+        if batches and count <= max_sentences and count * lengths[batches[-1][0]] <= budget:
             batches[-1].append(index)
         else:
             batches.append([index])

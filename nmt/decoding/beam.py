@@ -98,7 +98,7 @@ def best_candidates(active: ActiveBeams, log_probs: Tensor, tokens: Tensor, beam
     padded = totals.new_full((len(sizes) * beam, width), -torch.inf).index_copy_(0, places, totals)
     best, positions = padded.view(len(sizes), -1).sort(dim=1, descending=True, stable=True)  # (B, K·C)
     best, positions = best[:, : 2 * beam], positions[:, : 2 * beam]
-    # a padded place belongs to no row: its log-probability is -inf, and any row will do
+    # a padded place belongs to no row: its log-probability is -inf, so its row may be any
     rows = (first_rows.unsqueeze(1) + positions // width).clamp_(max=len(totals) - 1)
     return Candidates(best, rows, tokens.flatten()[rows * width + positions % width])
 

@@ -32,9 +32,9 @@ class Node:
     """From 1: the length of the hypothesis, with `</s>`."""
     token: int
     log_prob: float
-    """Of the token after its prefix."""
+    """Log-probability of the token after its prefix."""
     total: float
-    """Of the whole hypothesis: the sum of `log_prob` from `<s>` to here."""
+    """Log-probability of the whole hypothesis: the sum of `log_prob` from `<s>` to here."""
     outcome: Outcome
 
 
@@ -44,14 +44,14 @@ class BeamTree:
 
     beam: int
     nodes: list[Node] = field(default_factory=list)
-    _of_rows: list[int] = field(default_factory=lambda: [-1])  # the node of each active hypothesis
+    _row_nodes: list[int] = field(default_factory=lambda: [-1])  # the node of each active hypothesis
 
     def record(self, active: ActiveBeams, candidates: Candidates, extended: ActiveBeams, rows: Tensor) -> None:
         """Add the candidates of a step."""
         step = active.prefixes.size(1)
         before = active.log_probs.tolist()
         chosen = list(zip(rows.tolist(), extended.prefixes[:, -1].tolist(), strict=True))
-        places, others = {}, 0
+        new_nodes, unfinished = {}, 0
         columns = (candidates.log_probs[0].tolist(), candidates.rows[0].tolist(), candidates.tokens[0].tolist())
         for rank, (total, row, token) in enumerate(zip(*columns, strict=True)):
             if total == float("-inf"):
@@ -61,13 +61,13 @@ class BeamTree:
                 outcome = "finished" if rank < self.beam else "pruned"
             else:
                 # the K best that do not end are extended, unless they are dropped
-                outcome = "pruned" if others >= self.beam else "dropped"
-                others += 1
+                outcome = "pruned" if unfinished >= self.beam else "dropped"
+                unfinished += 1
                 if (row, token) in chosen:
                     outcome = "active"
-                    places[row, token] = len(self.nodes)
-            self.nodes.append(Node(self._of_rows[row], step, token, total - before[row], total, outcome))
-        self._of_rows = [places[one] for one in chosen]
+                    new_nodes[row, token] = len(self.nodes)
+            self.nodes.append(Node(self._row_nodes[row], step, token, total - before[row], total, outcome))
+        self._row_nodes = [new_nodes[one] for one in chosen]
 
     def path(self, number: int) -> list[int]:
         """Return the numbers of the nodes from the first token to a node."""

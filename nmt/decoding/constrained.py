@@ -11,7 +11,7 @@ B sentences, N rows: all active hypotheses of these sentences. L length of the p
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate, islice, zip_longest
+from itertools import accumulate, zip_longest
 from typing import NamedTuple
 
 import torch
@@ -49,9 +49,10 @@ class PhraseProgress:
         """Return the progress with one more token. As in Aho & Corasick 1975, `begun` is all that must be kept.
 
         Of phrases with a common beginning, or within each other, the longest is followed. Only if it is not completed,
-        shorter ones that were generated on the way count. So each token of `advancing` leaves one less to generate.
+        shorter ones that were generated on the way count. So each of the `advancing_tokens` leaves one less to
+        generate.
         """
-        if not self.begun and token not in self.advancing:
+        if not self.begun and token not in self.advancing_tokens:
             return replace(self, phrase_ended=False) if self.phrase_ended else self
         suffix = (*self.begun, token)
         if any(_is_beginning(phrase, suffix) for phrase in self.missing):
@@ -70,7 +71,7 @@ class PhraseProgress:
         return self.completed_tokens + len(self.begun)
 
     @cached_property
-    def advancing(self) -> set[int]:
+    def advancing_tokens(self) -> set[int]:
         """Tokens that begin or continue a missing phrase."""
         return {phrase[len(self.begun)] for phrase in self.missing if _is_beginning(phrase, self.begun)}
 
@@ -86,7 +87,7 @@ class _Active(NamedTuple):
     tokens: tuple[int, ...]
     log_prob: float
     progress: PhraseProgress
-    ends: int = 0  # number of its tokens, after the prefix, that are final punctuation
+    final_punctuation: int = 0  # number of its tokens, after the prefix, that are final punctuation
 
 
 class _Candidate(NamedTuple):
@@ -114,10 +115,10 @@ class _SentenceSearch:
         bound = self.finished.worst * self._options.penalty(self._limit)
         return all(hypothesis.log_prob <= bound for hypothesis in self.active)
 
-    def advancing(self, most_probable: Sequence[int]) -> list[tuple[int, int]]:
+    def advancing_pairs(self, most_probable: Sequence[int]) -> list[tuple[int, int]]:
         """Return (hypothesis, token) for each token that advances a phrase, if phrases are allowed at this position.
 
-        `most_probable` is the next token that the model expects of each hypothesis.
+        `most_probable` holds the most probable next token of each hypothesis.
         """
         if self._in_prefix or self._free < 0:
             self._may_advance = [True] * len(self.active)
@@ -127,7 +128,7 @@ class _SentenceSearch:
             (parent, token)
             for parent, hypothesis in enumerate(self.active)
             if self._may_advance[parent]
-            for token in sorted(hypothesis.progress.advancing)
+            for token in sorted(hypothesis.progress.advancing_tokens)
         ]
 
     def extend(self, best: Iterable[Scored], advancing: Sequence[Scored]) -> list[int]:
@@ -158,7 +159,8 @@ class _SentenceSearch:
                 (*self.active[parent].tokens, token),
                 log_prob,
                 progress,
-                self.active[parent].ends + (token in self._constraints.ends and not in_prefix),
+                self.active[parent].final_punctuation
+                + (token in self._constraints.final_punctuation and not in_prefix),
             )
             for log_prob, parent, token, progress in chosen
         ]
@@ -184,7 +186,7 @@ class _SentenceSearch:
         if candidate.token == EOS:
             return not candidate.progress.missing
         after_phrase = self.active[candidate.parent].progress.phrase_ended
-        if after_phrase and candidate.token in self._constraints.apart:
+        if after_phrase and candidate.token in self._constraints.word_continuations:
             return False
         return candidate.progress.remaining <= self._free
 
@@ -193,10 +195,10 @@ class _SentenceSearch:
         hypothesis = self.active[candidate.parent]
         if not hypothesis.progress.missing or self._in_prefix:
             return True
-        if not self._may_advance[candidate.parent] and candidate.token in hypothesis.progress.advancing:
+        if not self._may_advance[candidate.parent] and candidate.token in hypothesis.progress.advancing_tokens:
             return False
-        ended = candidate.token in self._constraints.ends and bool(candidate.progress.missing)
-        return not (ended and hypothesis.ends >= self._constraints.ends_before)
+        ended = candidate.token in self._constraints.final_punctuation and bool(candidate.progress.missing)
+        return not (ended and hypothesis.final_punctuation >= self._constraints.max_final_punctuation)
 
     def _is_boundary(self, hypothesis: _Active, most_probable: int) -> bool:
         """Return whether a phrase may continue or begin: between words, and not after the final punctuation.
@@ -206,9 +208,9 @@ class _SentenceSearch:
         constraints, last = self._constraints, hypothesis.tokens[-1:]
         if hypothesis.progress.begun or hypothesis.progress.remaining > self._free:
             return True
-        if last and last[0] in constraints.ends and not constraints.begins_sentence:
+        if last and last[0] in constraints.final_punctuation and not constraints.may_begin_sentence:
             return False
-        return most_probable not in constraints.apart or (bool(last) and last[0] in constraints.elisions)
+        return most_probable not in constraints.word_continuations or (bool(last) and last[0] in constraints.elisions)
 
 
 def beam_width(constraints_of: Sequence[Constraints], options: SearchOptions) -> int:
@@ -241,40 +243,46 @@ def constrained_search(
         sentences = torch.tensor([one.index for one in active for _ in one.active])
         logits = state.step(prefixes[:, -1].to(device)).float()  # (N, V)
         normalizer = normalizers(logits)
-        advancing = _advancing(active, logits, normalizer)  # before the rules, which do not apply to required phrases
+        advancing = _scored_advancing(
+            active, logits, normalizer
+        )  # before the rules, which do not apply to required phrases
         for rule in rules:
             rule.apply(logits, prefixes, sentences)
         values, tokens = largest(logits, min(2 * options.beam, logits.size(-1)))  # (N, 2·beam)
-        best = iter(zip((values - normalizer).tolist(), tokens.tolist(), strict=True))
+        best = list(zip((values - normalizer).tolist(), tokens.tolist(), strict=True))
         rows, first = [], 0
         for one, advancing_one in zip(active, advancing, strict=True):
-            count = len(one.active)
-            parents = one.extend(_scored(islice(best, count)), advancing_one)
-            rows += [] if one.done else [first + parent for parent in parents]
-            first += count
+            after = first + len(one.active)
+            parents = one.extend(_scored(best[first:after]), advancing_one)
+            if not one.done:
+                rows += [first + parent for parent in parents]
+            first = after
         active = [one for one in active if not one.done]
         if rows:
             state.select(torch.tensor(rows, device=device))
     return [one.finished.result() for one in searches]
 
 
-def _advancing(active: Sequence[_SentenceSearch], logits: Tensor, normalizer: Tensor) -> list[list[Scored]]:
+def _scored_advancing(active: Sequence[_SentenceSearch], logits: Tensor, normalizer: Tensor) -> list[list[Scored]]:
     """Return the tokens that advance phrases with their log-probabilities, a list for each sentence."""
     first_rows = list(accumulate((len(one.active) for one in active), initial=0))
     most_probable = logits.argmax(-1).tolist()
-    pairs = [
-        one.advancing(most_probable[first : first + len(one.active)])
+    pairs_of = [
+        one.advancing_pairs(most_probable[first : first + len(one.active)])
         for one, first in zip(active, first_rows, strict=False)
     ]
-    places = [(first + parent, token) for first, own in zip(first_rows, pairs, strict=False) for parent, token in own]
+    places = [
+        (first + parent, token) for first, pairs in zip(first_rows, pairs_of, strict=False) for parent, token in pairs
+    ]
     if not places:
         return [[] for _ in active]
     rows, tokens = torch.tensor(places, device=logits.device).unbind(1)
     log_probs = iter((logits[rows, tokens] - normalizer[rows, 0]).tolist())
-    return [[(next(log_probs), *pair) for pair in own] for own in pairs]
+    return [[(next(log_probs), *pair) for pair in pairs] for pairs in pairs_of]
 
 
 def _scored(of_rows: Iterable[tuple[list[float], list[int]]]) -> Iterator[Scored]:
+    """Yield each of the best tokens of the rows of one sentence."""
     for parent, row in enumerate(of_rows):
         for log_prob, token in zip(*row, strict=True):
             yield log_prob, parent, token

@@ -113,28 +113,29 @@ def _batches(
     plain = [i for i, constraints in enumerate(constraints_of) if not constraints.phrases]
     constrained = [i for i, constraints in enumerate(constraints_of) if constraints.phrases]
     widths = (options.width, beam_width([constraints_of[i] for i in constrained], options))
-    hypotheses = _CPU_HYPOTHESES if runner.device.type == "cpu" else options.batch_tokens
+    max_hypotheses = _CPU_HYPOTHESES if runner.device.type == "cpu" else options.batch_tokens
     batches = []
     for indices, width in zip((plain, constrained), widths, strict=True):
         lengths = [len(sentences[i]) + 1 for i in indices]
-        cut = balanced_batches(lengths, width, options.batch_tokens, hypotheses, runner.processes)
+        cut = balanced_batches(lengths, width, options.batch_tokens, max_hypotheses, runner.processes)
         batches += [[indices[i] for i in batch] for batch in cut]
     return batches
 
 
 def balanced_batches(
-    lengths: Sequence[int], width: int, tokens: int, hypotheses: int, processes: int
+    lengths: Sequence[int], width: int, max_tokens: int, max_hypotheses: int, processes: int
 ) -> Iterator[list[int]]:
     """Cut sentences into batches of similar length, the longest first, that cost each process the same.
 
-    The width of the search times the source tokens of a batch is at most `tokens`, times its sentences `hypotheses`.
-    One batch of each process is cut at once and distributed sentence by sentence, so that the costs of two batches
+    In a batch, padded source tokens × width is at most `max_tokens`, and sentences × width about `max_hypotheses`. The
+    batches of all processes are cut together and their sentences distributed in turn, so that the costs of two batches
     differ by at most one longest sentence.
     """
     processes = max(1, min(processes, sum(lengths) * width // _MIN_PROCESS_TOKENS))
-    most = processes * hypotheses / width
-    rounds = max(1, round(len(lengths) / most))  # somewhat larger batches rather than a small last one
-    for batch in length_batches(lengths, processes * tokens // width, max(most, len(lengths) / rounds)):
+    max_sentences = processes * max_hypotheses / width
+    rounds = max(1, round(len(lengths) / max_sentences))  # somewhat larger batches rather than a small last one
+    max_sentences = max(max_sentences, len(lengths) / rounds)
+    for batch in length_batches(lengths, processes * max_tokens // width, max_sentences):
         yield from (batch[i::processes] for i in range(min(processes, len(batch))))
 
 
@@ -180,15 +181,17 @@ def _rescore(
     """
     heads = [usual_heads(model.settings).heads if options.coverage_penalty else () for model in runner.models]
     pairs = [(ids, hypothesis.tokens) for ids, of_one in zip(sentences, found, strict=True) for hypothesis in of_one]
-    forced = (one for (one,) in force_all(runner, pairs, options.batch_tokens, heads))
-
-    def rescored(hypothesis: Hypothesis) -> Hypothesis:
-        own = next(forced)
-        added = options.coverage_penalty * coverage(own.attention) if options.coverage_penalty else 0.0
-        log_prob = hypothesis.log_prob if options.repetition_penalty == 1 else own.log_prob
-        return Hypothesis(hypothesis.tokens, log_prob, hypothesis.normalized + added)
-
-    return [sorted(map(rescored, of_one), key=lambda one: -one.normalized)[: options.n_best] for of_one in found]
+    forced = iter(force_all(runner, pairs, options.batch_tokens, heads))
+    results = []
+    for of_one in found:
+        rescored = []
+        for hypothesis in of_one:
+            (result,) = next(forced)
+            added = options.coverage_penalty * coverage(result.attention) if options.coverage_penalty else 0.0
+            log_prob = hypothesis.log_prob if options.repetition_penalty == 1 else result.log_prob
+            rescored.append(Hypothesis(hypothesis.tokens, log_prob, hypothesis.normalized + added))
+        results.append(sorted(rescored, key=lambda one: -one.normalized)[: options.n_best])
+    return results
 
 
 def coverage(attention: Tensor) -> float:

@@ -65,7 +65,7 @@ def force_all(
 
 
 def _force_batch(models: Models, pairs: Sequence[Pair], heads: Sequence[Sequence[Head]]) -> list[list[Forced]]:
-    of_models = [_force_one_model(model, pairs, own) for model, own in zip(models, heads, strict=True)]
+    of_models = [_force_one_model(model, pairs, chosen) for model, chosen in zip(models, heads, strict=True)]
     return [list(of_pair) for of_pair in zip(*of_models, strict=True)]
 
 

@@ -59,14 +59,14 @@ class Constraints:
 
     prefix: tuple[int, ...] = ()
     phrases: tuple[tuple[int, ...], ...] = ()
-    apart: frozenset[int] = frozenset()
+    word_continuations: frozenset[int] = frozenset()
     """Ids that continue a word: they do not follow a phrase, and where one is most probable, no phrase begins."""
     elisions: frozenset[int] = frozenset()
     """Ids that end in an apostrophe, after which a phrase may begin although its word continues theirs."""
-    ends: frozenset[int] = frozenset()
-    """Ids of final punctuation, which are generated at most `ends_before` times as long as a phrase is missing."""
-    ends_before: int = 0
-    begins_sentence: bool = False  # whether a phrase may follow final punctuation
+    final_punctuation: frozenset[int] = frozenset()
+    """Ids that end a sentence: while a phrase is missing, at most `max_final_punctuation` of them are generated."""
+    max_final_punctuation: int = 0
+    may_begin_sentence: bool = False  # whether a phrase may follow final punctuation
 
     @property
     def phrase_tokens(self) -> int:

@@ -46,11 +46,11 @@ def extend_to_end(
             state.select(rows.to(device))
     if log_probs.isnan().any():
         raise not_a_number()
-    return [
-        Hypothesis(ids[:end], log_prob, log_prob / options.penalty(end + 1))
-        for ids, log_prob in zip(generated[:, 1:].tolist(), log_probs.tolist(), strict=True)
-        for end in [ids.index(EOS)]
-    ]
+    hypotheses = []
+    for ids, log_prob in zip(generated[:, 1:].tolist(), log_probs.tolist(), strict=True):
+        end = ids.index(EOS)
+        hypotheses.append(Hypothesis(ids[:end], log_prob, log_prob / options.penalty(end + 1)))
+    return hypotheses
 
 
 def greedy_search(

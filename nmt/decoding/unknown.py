@@ -36,13 +36,12 @@ def words_for_unknown(
     """
     source = models[0].tokenizers.source
     encoded = [([*tags, *source.encode(line)], ids) for line, ids in pairs]
-    weights = token_alignments(runner, alignment_heads_of(models), encoded, budget)
-    return [
-        words_attended(
-            of_one[[place for place, token in enumerate(ids) if token == UNK], len(tags) :], source.spell_text(line)
-        )
-        for of_one, (line, ids) in zip(weights, pairs, strict=True)
-    ]
+    weights_of = token_alignments(runner, alignment_heads_of(models), encoded, budget)
+    words_of = []
+    for weights, (line, ids) in zip(weights_of, pairs, strict=True):
+        places = [place for place, token in enumerate(ids) if token == UNK]
+        words_of.append(words_attended(weights[places, len(tags) :], source.spell_text(line)))
+    return words_of
 
 
 def words_attended(weights: Tensor, source: Sequence[bytes]) -> list[str]:
@@ -56,7 +55,9 @@ def words_attended(weights: Tensor, source: Sequence[bytes]) -> list[str]:
         start, end = word.span()
         begins[start:end], ends[start:end] = [start] * len(word[0]), [end] * len(word[0])
     words = []
-    for start, end in pairwise([0, *(len(part.decode("utf-8", "ignore")) for part in accumulate(source))]):
+    # the bounds of the tokens in characters; the bytes of a character may be several tokens
+    bounds = [0, *(len(beginning.decode("utf-8", "ignore")) for beginning in accumulate(source))]
+    for start, end in pairwise(bounds):
         start += text.startswith(" ", start)  # a token that only begins a word counts for that word
         last = min(max(start, end - 1), len(text) - 1)
         words.append(text[begins[start] : ends[last]] if start < len(text) else "")

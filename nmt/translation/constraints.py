@@ -68,14 +68,17 @@ class OutputConstraints:
             return Constraints(start)
         # the last sentence of the line that has a phrase; stops inside of numbers and names are no sentence ends
         before = max((number for number, one in enumerate(sentences(line)) if self._phrases(one)), default=0)
+        continuations = self._word_continuations
+        if not _QUOTE.search(line):
+            continuations |= self._joiners
         return Constraints(
             start,
             phrases,
-            apart=self._word_continuations if _QUOTE.search(line) else self._word_continuations | self._joiners,
+            word_continuations=continuations,
             elisions=self._elisions if any(one.may_follow_elision for one in self._phrases(line)) else frozenset(),
-            ends=self._ends,
-            ends_before=before + len(_INNER_STOP.findall(line)),
-            begins_sentence=before > 0,
+            final_punctuation=self._final_punctuation,
+            max_final_punctuation=before + len(_INNER_STOP.findall(line)),
+            may_begin_sentence=before > 0,
         )
 
     def has_phrases(self, line: str) -> bool:
@@ -169,7 +172,7 @@ class OutputConstraints:
         return f"{text}{' ' if spaced else ''}{self.tokenizer.decode(ids)}"
 
     @cached_property
-    def _ends(self) -> frozenset[int]:
+    def _final_punctuation(self) -> frozenset[int]:
         """Token ids that end a sentence: the last character before closing quotes is a stop, and not an ellipsis."""
         return self._matching(r".*(?<![.…])[.!?。！？｡][\"'”’»」』)）\]]*")
 

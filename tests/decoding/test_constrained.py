@@ -136,17 +136,17 @@ def test_phrases_may_contain_forbidden_tokens() -> None:
 
 
 def test_tokens_that_must_stand_apart_do_not_follow_a_phrase() -> None:
-    apart = frozenset(range(6, 12))
+    continuations = frozenset(range(6, 12))
     options = SearchOptions(beam=2, max_length=MaxLength(factor=1, extra=6))
     followers = set()
     for seed in range(12):
-        for glue in (frozenset[int](), apart):
-            constraints = Constraints(phrases=((8, 9),), apart=glue)
+        for glue in (frozenset[int](), continuations):
+            constraints = Constraints(phrases=((8, 9),), word_continuations=glue)
             (found,) = constrained(tiny_model(seed, vocabulary=12), [4, 5, 3], constraints, options)
             ends = [i + 2 for i in range(len(found.tokens) - 2) if found.tokens[i : i + 2] == [8, 9]]
             followers |= {(bool(glue), found.tokens[end]) for end in ends}
     assert {token for glued, token in followers if glued} <= {4, 5}
-    assert {token for glued, token in followers if not glued} & apart, "no such token ever follows a phrase"
+    assert {token for glued, token in followers if not glued} & continuations, "no such token ever follows a phrase"
 
 
 @settings(max_examples=20, deadline=None)
@@ -154,7 +154,10 @@ def test_tokens_that_must_stand_apart_do_not_follow_a_phrase() -> None:
 def test_phrases_precede_the_final_punctuation(seed: int, beam: int, ends_before: int, begins_sentence: bool) -> None:
     ends = frozenset({4, 5})
     constraints = Constraints(
-        phrases=((8, 9), (10,)), ends=ends, ends_before=ends_before, begins_sentence=begins_sentence
+        phrases=((8, 9), (10,)),
+        final_punctuation=ends,
+        max_final_punctuation=ends_before,
+        may_begin_sentence=begins_sentence,
     )
     options = SearchOptions(beam=beam, max_length=MaxLength(factor=1, extra=8))
     (found,) = constrained(tiny_model(seed, vocabulary=12), [4, 5, 3], constraints, options)
@@ -183,13 +186,13 @@ def test_no_phrase_begins_where_a_continuation_of_the_word_is_most_probable() ->
     """An independent model without cache gives the most probable token at the place of the phrase."""
     continuing = frozenset(range(4, 9))
     options = SearchOptions(beam=3, max_length=MaxLength(factor=1, extra=8))
-    inside: dict[str, list[bool]] = {"": [], "apart": [], "elisions": []}
+    inside: dict[str, list[bool]] = {"": [], "word_continuations": [], "elisions": []}
     for seed in range(12):
         model = tiny_model(seed, vocabulary=12)
         for rule, of_rule in inside.items():
             constraints = Constraints(
                 phrases=((10, 11),),
-                apart=continuing if rule else frozenset(),
+                word_continuations=continuing if rule else frozenset(),
                 elisions=frozenset(range(12)) if rule == "elisions" else frozenset(),
             )
             (found,) = constrained(model, [4, 5, 3], constraints, options)
@@ -197,7 +200,7 @@ def test_no_phrase_begins_where_a_continuation_of_the_word_is_most_probable() ->
             table = log_probs_without_cache(model, torch.tensor([[4, 5, 3]]), found.tokens)
             of_rule.append(0 < place < 8 and int(table[place].argmax()) in continuing)
     assert any(inside[""])
-    assert not any(inside["apart"])
+    assert not any(inside["word_continuations"])
     assert any(inside["elisions"])
 
 
@@ -227,11 +230,11 @@ def test_phrase_progress_invariants(phrases: tuple[tuple[int, ...], ...], genera
     progress, total = PhraseProgress(phrases), sum(map(len, phrases))
     for end, token in enumerate(generated, start=1):
         before, progress = progress, progress.after(token)
-        if token in before.advancing:
+        if token in before.advancing_tokens:
             assert (progress.remaining, progress.bank) == (before.remaining - 1, before.bank + 1)
         assert progress.completed_tokens + sum(map(len, progress.missing)) == total
         assert progress.begun == tuple(generated[end - len(progress.begun) : end])
-        assert not progress.begun or progress.advancing
+        assert not progress.begun or progress.advancing_tokens
         assert progress.missing or holds(generated[:end], phrases)
 
 
@@ -240,7 +243,7 @@ def test_phrase_progress_by_hand() -> None:
     progress = PhraseProgress(((4, 4, 5), (4, 5)))
     for _ in range(3):
         progress = progress.after(4)
-    assert (progress.begun, progress.bank, progress.remaining, progress.advancing) == ((4, 4), 2, 3, {5})
+    assert (progress.begun, progress.bank, progress.remaining, progress.advancing_tokens) == ((4, 4), 2, 3, {5})
     assert progress.after(5) == PhraseProgress(((4, 5),), (), 3, phrase_ended=True)
     assert progress.after(6) == PhraseProgress(progress.missing)
 

@@ -149,7 +149,7 @@ def test_sentences_before_a_phrase_are_those_of_the_line(
     tokenizer: Tokenizer, line: str, ends_before: int, begins_sentence: bool
 ) -> None:
     found = constraints_for(tokenizer, terms={"cat": "gatto"}).phrases(line, "")
-    assert (found.ends_before, found.begins_sentence) == (ends_before, begins_sentence)
+    assert (found.max_final_punctuation, found.may_begin_sentence) == (ends_before, begins_sentence)
 
 
 def test_tokens_of_word_boundaries_are_those_of_the_vocabulary() -> None:
@@ -161,10 +161,10 @@ def test_tokens_of_word_boundaries_are_those_of_the_vocabulary() -> None:
     def found(line: str, name: str) -> set[str]:
         return {pieces[i] for i in getattr(constraints.phrases(line, ""), name) if pieces[i]}
 
-    assert {"."} <= found("a cat", "ends")
-    assert not {"...", "…", ".."} & found("a cat", "ends")
-    assert {"'"} <= found("a cat", "apart")
-    assert not {"'"} & found("a 'cat'", "apart"), "a closing quote may follow"
+    assert {"."} <= found("a cat", "final_punctuation")
+    assert not {"...", "…", ".."} & found("a cat", "final_punctuation")
+    assert {"'"} <= found("a cat", "word_continuations")
+    assert not {"'"} & found("a 'cat'", "word_continuations"), "a closing quote may follow"
     assert found("a cat", "elisions") == {piece for piece in pieces if piece.endswith("'")}
     consonant = constraints_for(tokenizer, terms={"cat": "gatto"}).phrases("a cat", "")
     assert consonant.elisions == frozenset()
