@@ -234,15 +234,13 @@ class Tokenizer:
         return self._written(self.encode(text), self._processor.encode(_escape(text), out_type=str))
 
     def _written(self, ids: Sequence[int], pieces: Sequence[str]) -> list[bytes]:
-        bytes_of, controls = self.table.bytes, self.table.controls
-        parts = [
-            bytes([bytes_of[i]])
-            if i in bytes_of
-            else b""
-            if i in controls
-            else piece.replace(_SPACE_MARK, " ").encode()
-            for i, piece in zip(ids, pieces, strict=True)
-        ]
+        """Return the bytes of ids whose pieces are given."""
+        parts = []
+        for i, piece in zip(ids, pieces, strict=True):
+            if i in self.table.bytes:
+                parts.append(bytes([self.table.bytes[i]]))
+            else:
+                parts.append(b"" if i in self.table.controls else piece.replace(_SPACE_MARK, " ").encode())
         # the replacement may be spelled byte by byte; it is as long as the space mark
         whole = io.BytesIO(b"".join(parts).replace(_REPLACEMENT.encode(), _SPACE_MARK.encode()))
         return [whole.read(len(part)) for part in parts]

@@ -162,7 +162,7 @@ def open_raw_input(path: Path | None) -> Iterator[BinaryIO]:
 def read_batches(stream: BinaryIO, scale: int = 1) -> Iterator[list[bytes]]:
     """Yield batches of lines without `\\n`: full ones from a file, from a pipe or a terminal the lines available.
 
-    So a line that is typed, or written to a pipe whose writer waits, is answered at once.
+    So a line that is typed, or written to a pipe whose writer waits for its translation, is translated at once.
     """
     # one system call each: read1 returns the available bytes instead of waiting for more
     read = getattr(stream, "read1", stream.read)
@@ -221,7 +221,10 @@ def process_lines(
     try:
         with nullcontext() if hidden else console.progress_through(label, source.size, "lines") as show:
             progress = _Progress(show)
-            work = lambda batch: (batch, process(batch, partial(progress.update, batch)))  # noqa: E731
+
+            def work(batch: LineBatch) -> tuple[LineBatch, BatchResult]:
+                return batch, process(batch, partial(progress.update, batch))
+
             for batch, result in scatter_map(batches, work):
                 output.write(batch.lines, result.text)
                 differing += result.remarks.differing
@@ -286,6 +289,7 @@ def translate_stream(
 def translate_batch(
     translator: Translator, options: TranslateOptions, as_json: bool, batch: LineBatch, on_progress: OnProgress
 ) -> BatchResult:
+    """Translate a line batch; return its output and the remarks on its lines."""
     translations = translator.translate_lines(batch.texts, options, batch.parallel, on_progress)
     numbered = list(enumerate(translations, start=batch.first))
     if as_json:

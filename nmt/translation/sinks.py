@@ -33,7 +33,7 @@ Fingerprint = dict[str, Any]
 
 
 class StreamOutput:
-    """Takes the results of line batches, in order: a pipe, a terminal or a device, where nothing can be resumed."""
+    """Writes the results of line batches, in order, to a pipe, a terminal or a device, where nothing can be resumed."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -181,9 +181,10 @@ def resumable_file(file: Path, fingerprint: Fingerprint) -> Iterator[ResumableFi
             output = ResumableFile(partial, stream, journal, done, fingerprint)
             yield output
         except BaseException:
-            is_empty = not os.fstat(stream.fileno()).st_size  # nothing to resume
-            for path in [partial] * is_empty + [journal_path] * (is_empty and output is not None):
-                path.unlink()
+            if not os.fstat(stream.fileno()).st_size:  # nothing to resume
+                partial.unlink()
+                if output is not None:
+                    journal_path.unlink()
             raise
         with _disk_errors():
             os.fsync(stream.fileno())
@@ -192,7 +193,7 @@ def resumable_file(file: Path, fingerprint: Fingerprint) -> Iterator[ResumableFi
 
 
 def _write_all(stream: BinaryIO, data: bytes) -> None:
-    """Write without a buffer, in which data that a full disk refused would fail again at exit."""
+    """Write without a buffer: data left in one after an error of the disk would cause another error at exit."""
     raw = getattr(stream, "raw", stream)
     rest = memoryview(data)
     with _disk_errors():
@@ -211,7 +212,7 @@ def _disk_errors() -> Iterator[None]:
 
 
 def _open_beside(file: Path, path: Path) -> BinaryIO:
-    """Open or create a file to append to, no more readable than `file`; links are not followed, pipes do not block."""
+    """Open or create a file to append to, readable at most by those who may read `file`; no links, no waiting."""
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         return open(os.open(path, flags, 0o600 if file.exists() else 0o666), "ab", buffering=0)

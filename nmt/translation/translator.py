@@ -81,7 +81,7 @@ class Segment:
     ids: list[int] = field(compare=False)  # source tokens without `</s>`
 
 
-Found = dict[Segment, list[Alternative]]  # the translations of each segment, best first
+AlternativesOf = dict[Segment, list[Alternative]]  # the translations of each segment, best first
 PrefixedLine = tuple[str, str]  # a line and the required start of its translation
 
 
@@ -90,17 +90,17 @@ class _Task:
     """The settings of one call of `translate_lines`."""
 
     options: TranslateOptions
-    output: OutputConstraints
+    constraints: OutputConstraints
     on_progress: Sequence[OnProgress | None]
     """The progress of the search, of the second search and of the alignment."""
 
     def errors(self, segment: Segment, translation: Alternative) -> int:
         """Return how often required content is missing or surplus."""
-        return sum(map(len, self.output.diff(segment.text, translation.text)))
+        return sum(map(len, self.constraints.diff(segment.text, translation.text)))
 
 
 def shares_of(on_progress: OnProgress, costs: Sequence[float]) -> list[OnProgress | None]:
-    """Return a function for each of successive parts of a work that reports the part's progress as that of the whole.
+    """Return a function for each of successive parts of a task that reports its progress as that of the whole task.
 
     >>> shown = []
     >>> first, second = shares_of(shown.append, [1, 3])
@@ -221,10 +221,12 @@ class Translator:
             (line, normalize(prefix)) for line, prefix in zip(lines, prefixes or [""] * len(lines), strict=True)
         ]
         segments_of = {line: self._split(*line, options) for line in dict.fromkeys(prefixed)}
-        segments, output = list(chain.from_iterable(segments_of.values())), self._output_constraints(options)
-        again = sum(output.has_phrases(segment.text) for segment in segments) if self._can_repair(options) else 0
-        costs = len(segments), _SECOND_SEARCH * again, _ALIGNMENT * len(segments) * options.alignment
-        task = _Task(options, output, [None] * 3 if on_progress is None else shares_of(on_progress, costs))
+        segments = list(chain.from_iterable(segments_of.values()))
+        constraints = self._output_constraints(options)
+        with_phrases = sum(constraints.has_phrases(segment.text) for segment in segments)
+        searched_again = with_phrases if self._can_repair(options) else 0
+        costs = len(segments), _SECOND_SEARCH * searched_again, _ALIGNMENT * len(segments) * options.alignment
+        task = _Task(options, constraints, [None] * 3 if on_progress is None else shares_of(on_progress, costs))
         found = self._search(segments, task)
         found |= self._repair(found, task)
         translations = self._assemble(segments_of, found, task)
@@ -282,17 +284,17 @@ class Translator:
         texts = split_line(line, options.longest_source, lambda text: len(encode(text)))
         return [Segment(text, "" if i else prefix, encode(text)) for i, text in enumerate(texts)]
 
-    def _search(self, segments: Sequence[Segment], task: _Task) -> Found:
+    def _search(self, segments: Sequence[Segment], task: _Task) -> AlternativesOf:
         """Step 2: search for translations that start with the prefix; returns those of each segment, best first."""
-        required = {segment: task.output.prefix(segment.prefix) for segment in segments if segment.ids}
-        found = self._alternatives(required, task.options.search, task)
+        required = {segment: task.constraints.prefix(segment.prefix) for segment in segments if segment.ids}
+        found = self._alternatives(required, task.options.search, task, task.on_progress[0])
         if task.options.search.mbr is not None:
             for segment, samples in found.items():
                 ranked = by_utility([sample.text for sample in samples])
                 found[segment] = [samples[i] for i in ranked[: task.options.n_best]]
         return found | {segment: [Alternative(segment.prefix, 0.0)] for segment in segments if not segment.ids}
 
-    def _repair(self, found: Found, task: _Task) -> Found:
+    def _repair(self, found: AlternativesOf, task: _Task) -> AlternativesOf:
         """Step 3: search with constraints where content is missing or surplus; returns only what is better.
 
         In this search `<unk>` represents a required phrase and nothing else.
@@ -301,10 +303,10 @@ class Translator:
         if not self._can_repair(task.options):
             return {}
         errors = {segment: [task.errors(segment, one) for one in found[segment]] for segment in found}
-        required = {one: task.output.phrases(one.text, one.prefix) for one in found if any(errors[one])}
-        required = {segment: constraints for segment, constraints in required.items() if constraints.phrases}
+        constraints_of = {one: task.constraints.phrases(one.text, one.prefix) for one in found if any(errors[one])}
+        required = {segment: constraints for segment, constraints in constraints_of.items() if constraints.phrases}
         search = search.model_copy(update={"forbidden": (*search.forbidden, UNK)})
-        repaired = self._alternatives(required, search, task, again=True)
+        repaired = self._alternatives(required, search, task, task.on_progress[1])
         return {
             one: [replace(each, constraint_cost=found[one][0].log_prob - each.log_prob) for each in alternatives]
             for one, alternatives in repaired.items()
@@ -312,39 +314,43 @@ class Translator:
         }
 
     def _can_repair(self, options: TranslateOptions) -> bool:
-        """Whether lines can be searched again: other programs and sampling support no constraints."""
+        """Whether lines can be searched again: CTranslate2 and sampling support no constraints."""
         return bool(self.models) and options.search.sampling is None
 
     def _assemble(
-        self, segments_of: Mapping[PrefixedLine, Sequence[Segment]], found: Found, task: _Task
+        self, segments_of: Mapping[PrefixedLine, Sequence[Segment]], found: AlternativesOf, task: _Task
     ) -> dict[PrefixedLine, Translation]:
         """Step 4: join the segments of each line, compare the content of both sides, and align words if requested."""
         links_of: dict[Segment, tuple[str, str, Links]] = {}
         if task.options.alignment:
             best = [(segment.text, alternatives[0].text) for segment, alternatives in found.items()]
             links = self.align(best, task.options, task.on_progress[2])
-            links_of = {segment: (*pair, own) for segment, pair, own in zip(found, best, links, strict=True)}
+            links_of = {segment: (*texts, of_pair) for segment, texts, of_pair in zip(found, best, links, strict=True)}
         translations = {}
         for (line, prefix), segments in segments_of.items():
             joined = join_alternatives(line, [one.text for one in segments], [found[one] for one in segments])
-            diff = task.output.diff_with_numbers(line, joined.text)
+            diff = task.constraints.diff_with_numbers(line, joined.text)
             alignment = joined_links([links_of[one] for one in segments]) if links_of else None
             translations[line, prefix] = replace(joined, diff=diff, alignment=alignment)
         return translations
 
     def _alternatives(
-        self, required: Mapping[Segment, Constraints], search: SearchOptions, task: _Task, again: bool = False
-    ) -> Found:
+        self,
+        required: Mapping[Segment, Constraints],
+        search: SearchOptions,
+        task: _Task,
+        on_progress: OnProgress | None,
+    ) -> AlternativesOf:
         """Search under constraints; returns the translations of each segment as text, best first."""
         sentences = [segment.ids for segment in required]
         constraints_of = list(required.values())
-        hypotheses_of = self.engine.search(sentences, search, constraints_of, task.on_progress[again])
+        hypotheses_of = self.engine.search(sentences, search, constraints_of, on_progress)
         found = dict(zip(required, hypotheses_of, strict=True))
         copied = {} if UNK in search.forbidden else self._copied_words(required, found, task.options)
 
         def text(segment: Segment, rank: int) -> str:
             ids = found[segment][rank].tokens[len(required[segment].prefix) :]
-            return task.output.text(segment.text, ids, segment.prefix, copied.get((segment, rank)))
+            return task.constraints.text(segment.text, ids, segment.prefix, copied.get((segment, rank)))
 
         return {
             segment: [Alternative(text(segment, rank), one.log_prob) for rank, one in enumerate(hypotheses)]

@@ -177,13 +177,13 @@ class TestStream:
     ) -> None:
         """The first search of lines that all may need a second one ends at a quarter of the line batch."""
         shares: list[tuple[bool, float]] = []
-        plain, again = Translator._alternatives, [False]
+        repair, again = Translator._repair, [False]
 
-        def recording(one: Translator, *arguments: Any, **options: Any) -> Any:
-            again[0] = options.get("again", False)
-            return plain(one, *arguments, **options)
+        def recording(one: Translator, *arguments: Any) -> Any:
+            again[0] = True
+            return repair(one, *arguments)
 
-        monkeypatch.setattr(Translator, "_alternatives", recording)
+        monkeypatch.setattr(Translator, "_repair", recording)
         lines = [f"a dog {{{number}}}" for number in range(40)]
         options = options_with(translator, beam=1, batch_tokens=100)
         translator.translate_lines(lines, options, on_progress=lambda share: shares.append((again[0], share)))
