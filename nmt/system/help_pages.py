@@ -82,7 +82,7 @@ def _whole_words() -> Iterator[None]:
     except _UsageError as error:
         if type(error).show is not _UsageError.show:  # the help page, where there are no arguments
             raise
-        text = error.format_message()
+        text = error.format_message().replace(": Value error, ", ": ")  # which pydantic adds
         if sys.stderr is not None and sys.stderr.isatty():
             width, start = shutil.get_terminal_size().columns, " " * len("Error: ")
             lines = textwrap.wrap(text, width, initial_indent=start, break_long_words=False, break_on_hyphens=False)

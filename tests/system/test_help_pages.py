@@ -29,3 +29,10 @@ def test_help_pages_have_no_ranges_of_numbers() -> None:
     for name, command in get_command(app).commands.items():  # type: ignore[attr-defined]
         page = command.get_help(command.make_context(name, [], resilient_parsing=True))
         assert not re.search(r"x[<>]=", page), name
+
+
+def test_message_about_a_choice_names_no_library() -> None:
+    with pytest.raises(BadParameter.__mro__[1]) as caught:
+        get_command(app).main(["export", "model", "out", "--to", "onnx"], standalone_mode=False)
+    message = caught.value.format_message()  # type: ignore[attr-defined]
+    assert message == "Invalid value for '--to': 'onnx' is not one of 'ctranslate2', 'hf'."
