@@ -1,8 +1,8 @@
 """The endless sequence of training batches: plans of epochs, and a thread that reads them while the model computes.
 
-The plan of an epoch are its length groups in random order, as a function of (seed, epoch, part) alone. Sentences of
-similar length form a group, so that there is little padding. An epoch of a huge corpus has several parts, each planned
-while the part before it is read, so that the size of a plan in RAM is bounded.
+The plan of an epoch consists of its length groups in random order: a function of (seed, epoch, part) alone. Sentences
+of similar length form a group, so that there is little padding. An epoch of a huge corpus has several parts, each
+planned while the part before it is read, so that the size of a plan in RAM is bounded.
 """
 
 import time
@@ -212,7 +212,7 @@ class BatchStream:
 
     def _read(self, indices: Indices) -> Pairs:
         pairs = self.split.gather(indices)
-        return pairs if self.resegmentation is None else self.resegmentation.of(pairs, indices, self.position.epoch)
+        return pairs if self.resegmentation is None else self.resegmentation.sample(pairs, indices, self.position.epoch)
 
     def _plan(self, position: DataPosition) -> EpochPlan:
         return plan_epoch(self.lengths, self.budget, self.seed, position.epoch, position.part)

@@ -43,7 +43,7 @@ class Resegmentation:
         target = source if tokenizers.shared else SegmentationSampler(tokenizers.target, amount)
         return cls(source, target, recipe.seed, recipe.data.filters.max_tokens + 1)
 
-    def of(self, pairs: Pairs, indices: Indices, epoch: int) -> Pairs:
+    def sample(self, pairs: Pairs, indices: Indices, epoch: int) -> Pairs:
         """Return the pairs at `indices` with the segmentations of this epoch."""
         return self._side(pairs[0], indices, epoch, "source"), self._side(pairs[1], indices, epoch, "target")
 

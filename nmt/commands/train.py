@@ -12,7 +12,7 @@ from nmt.decoding.alignment_heads import best_heads
 from nmt.decoding.batch_runner import BatchRunner
 from nmt.decoding.options import SearchOptions
 from nmt.errors import DataError
-from nmt.model.checkpoint import keep_alignment, load_model, read_configuration
+from nmt.model.checkpoint import load_model, read_configuration, write_alignment
 from nmt.system import distributed
 from nmt.system.console import Console, counted
 from nmt.system.device import check_machine, choose_device, memory_explained, set_threads
@@ -248,7 +248,7 @@ def record_alignment(recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory) 
     budget = SearchOptions.from_settings(loaded.decode).batch_tokens
     heads = best_heads(BatchRunner([loaded.model]), encoded, budget, tags)
     if heads is not None and distributed.rank() == 0:
-        keep_alignment(run.best, heads)
+        write_alignment(run.best, heads)
 
 
 def evaluate_tests(recipe: Recipe, texts: list[ScoredText], run: RunDirectory, console: Console) -> Evaluation:

@@ -41,8 +41,8 @@ def hypothesis_warnings(
     share, usual = _share_frequent(hypotheses, references)
     if copied < 0.5 and len(hypotheses) >= _LEAST_LINES and share < _LANGUAGE_FACTOR * usual:
         yield (
-            f"{name} looks like another language: of its words, {share:.0%} are frequent words of the references; of "
-            f"theirs, {usual:.0%}"
+            f"{name} looks like another language: {share:.0%} of its words are frequent words of the references, where "
+            f"{usual:.0%} are"
         )
     broken = sum("\ufffd" in line for line in hypotheses)
     if broken:

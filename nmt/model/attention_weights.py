@@ -1,7 +1,7 @@
 """Attention weights of every layer and head, in plain torch: for alignments, the coverage penalty and figures.
 
 A forward pass does not return them, since its kernels never hold the whole matrices. The functions here apply the
-sublayers of the same layers one by one, and compute the weights from what enters each attention.
+sublayers of the same layers one by one, and compute the weights from the input of each attention.
 
 B sentences, S source length, T target length, both with `<s>` or `</s>`; D width, H heads, L layers.
 """
@@ -37,18 +37,18 @@ def attention_weights(model: Transformer, source: Tensor, target_in: Tensor) -> 
     x = model.source_embedding([ids])
     encoder, decoder, cross = [], [], []
     for encoder_layer in model.encoder:
-        entered = encoder_layer.attention_sublayer.before(x).view(1, -1, width)
-        encoder.append(encoder_layer.attention.self_weights(entered))
+        sublayer_input = encoder_layer.attention_sublayer.normalized_before(x).view(1, -1, width)
+        encoder.append(encoder_layer.attention.self_weights(sublayer_input))
         x = encoder_layer(x, packing)
     memory = model.encoder_norm(x)
     memory_packing, packing = packing, Packing.of([target_in.unsqueeze(0)])
     x = model.target_embedding([target_in.unsqueeze(0)])
     for layer in model.decoder:
-        entered = layer.self_attention_sublayer.before(x).view(1, -1, width)
-        decoder.append(layer.self_attention.self_weights(entered, causal=True))
+        sublayer_input = layer.self_attention_sublayer.normalized_before(x).view(1, -1, width)
+        decoder.append(layer.self_attention.self_weights(sublayer_input, causal=True))
         x = layer.attend_to_target(x, packing)
-        entered = layer.cross_attention_sublayer.before(x).view(1, -1, width)
-        cross.append(layer.cross_attention.cross_weights(entered, memory.unsqueeze(0), None))
+        sublayer_input = layer.cross_attention_sublayer.normalized_before(x).view(1, -1, width)
+        cross.append(layer.cross_attention.cross_weights(sublayer_input, memory.unsqueeze(0), None))
         x = layer.attend_to_source(x, packing, memory, memory_packing)
     return AttentionWeights(*(torch.cat(weights).float().cpu() for weights in (encoder, decoder, cross)))
 
@@ -66,7 +66,7 @@ def decode_with_attention(
     for number, layer in enumerate(model.decoder):
         x = layer.attend_to_target(x, packing)
         if number in layers:
-            entered = layer.cross_attention_sublayer.before(x).view(shape)
-            weights[number] = layer.cross_attention.cross_weights(entered, memory, memory_packing.masks[0])
+            sublayer_input = layer.cross_attention_sublayer.normalized_before(x).view(shape)
+            weights[number] = layer.cross_attention.cross_weights(sublayer_input, memory, memory_packing.masks[0])
         x = layer.attend_to_source(x, packing, memory.flatten(0, 1), memory_packing)
     return model.decoder_norm(x).view(shape), weights

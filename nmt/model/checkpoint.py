@@ -147,7 +147,7 @@ def check_weight_count(directory: Path, settings: ModelSettings, vocabularies: t
         )
 
 
-def keep_alignment(directory: Path, alignment: AlignmentHeads) -> None:
+def write_alignment(directory: Path, alignment: AlignmentHeads) -> None:
     """Record in a model directory which heads align best; an interrupted process leaves the old or the new state."""
     content = {**read_configuration(directory), "alignment": alignment.model_dump()}
     replace_text(directory / CONFIG_FILE, _with_own_digest(content))
@@ -195,7 +195,7 @@ def _current_name(name: str) -> str:
 
 
 def write_tensors(tensors: dict[str, Tensor], file: Path) -> None:
-    """Write a safetensors file, readable for its owner only. Raises OSError if the disk refuses."""
+    """Write a safetensors file, readable for its owner only. Raises OSError if the disk fails."""
     try:
         save_file(tensors, file)
     except SafetensorError as error:
@@ -252,9 +252,9 @@ def _parse(file: Path) -> tuple[dict[str, Any], int]:
         raise ValueError("it has no format_version")
     version = configuration["format_version"]
     if type(version) is not int or version < 1:
-        raise ValueError(f"its format_version is {version!r}, no number from 1 on")
+        raise ValueError(f"its format_version is {version!r}, expected a number from 1 on")
     if not isinstance(configuration.get("files", {}), dict):
-        raise ValueError("its 'files' is no table of names and digests")
+        raise ValueError("its 'files' is not a table of names and digests")
     return configuration, version
 
 

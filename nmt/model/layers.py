@@ -81,13 +81,13 @@ class Sublayer(nn.Module):
         self.norm = normalization(settings)
         self.dropout = Dropout(settings.dropout)
 
-    def before(self, x: Tensor) -> Tensor:
-        """Return the input of f."""
+    def normalized_before(self, x: Tensor) -> Tensor:
+        """Return the input of f: norm(x) with pre-norm, x with post-norm."""
         return cast(Tensor, self.norm(x)) if self.pre else x
 
     def around(self, f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
         """Return x + dropout(f(norm(x))) with pre-norm, norm(x + dropout(f(x))) with post-norm."""
-        output = x + self.dropout(f(self.before(x)))
+        output = x + self.dropout(f(self.normalized_before(x)))
         return output if self.pre else cast(Tensor, self.norm(output))
 
 

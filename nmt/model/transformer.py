@@ -143,7 +143,7 @@ class Transformer(nn.Module):
         return cast(Tensor, self.decoder_norm(x))  # (N, D)
 
     def _encode_padded(self, groups: Sequence[Tensor]) -> list[Tensor]:
-        """Return the memory (B, S, D) of each group; one more sentence pads the tokens to a number with a kernel."""
+        """Return the memory (B, S, D) of each group; a sentence of padding makes their number one with a kernel."""
         count = sum(ids.numel() for ids in groups)
         missing = kernels.padded_rows(count) - count
         padded = [*groups, groups[0].new_zeros(1, missing)] if missing else groups
@@ -152,7 +152,7 @@ class Transformer(nn.Module):
 
 
 class TransformerState:
-    """A batch of sentences during decoding. Rows are padded with copies of the last one to a number with a kernel."""
+    """A batch of sentences during decoding. Copies of the last row pad the rows to a number with a kernel."""
 
     def __init__(self, model: Transformer, cache: DecoderCache) -> None:
         self._model = model
@@ -169,7 +169,7 @@ class TransformerState:
 
 
 def _pad_rows(numbers: Tensor) -> Tensor:
-    """Repeat the last of (N) numbers."""
+    """Return (N) numbers, followed by copies of the last one up to the number of rows that kernels require."""
     count = numbers.numel()
     return torch.cat([numbers, numbers[-1:].expand(kernels.padded_rows(count) - count)])
 
@@ -178,8 +178,8 @@ def initialize(model: Transformer) -> None:
     """Draw all weights: Xavier-uniform matrices (Glorot & Bengio 2010), zero biases, embeddings N(0, 1/D).
 
     Such embeddings have unit variance after the scaling by sqrt(D), as sinusoids have, and give logits of unit variance
-    where they are tied to the output. Matrices that are two, keys and values or SwiGLU's gate and inner layer, are
-    drawn one half after the other. Norms (ones), position encodings and score functions are initialized where they are
+    where they are tied to the output. Matrices that hold two, keys and values or SwiGLU's gate and inner layer, are
+    drawn half by half. Norms (ones), position encodings and score functions are initialized where they are
     built.
     """
     dim = model.settings.dim

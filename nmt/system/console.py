@@ -23,14 +23,14 @@ _PLAIN_SECONDS = 15.0
 """Seconds between two progress lines where stderr is not a terminal."""
 _BAR_WIDTH = 30
 """Columns; a longer bar leaves no room in 80 columns for the ^C that the terminal shows, which then breaks the line."""
-_MOST_UPWARDS = 2
+_MAX_UPWARDS = 2
 """`../` at the start of a path; with more of them, a path is not easier to read than an absolute one."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """C0 and C1 control characters but tab and newline, and the ones that override the direction of text."""
 
 
 def printable(text: str) -> str:
-    r"""Return text with control characters escaped, as `\x1b`: a name in it must not command the terminal."""
+    r"""Return text with control characters escaped, as `\x1b`: a name in it must not control the terminal."""
     return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
@@ -41,7 +41,7 @@ def with_relative_paths(text: str) -> str:
         if below == below.parent:
             return text
         text = re.sub(rf"(?<![\w./~-]){re.escape(str(below))}/(?=\S)", "", text)
-        for folder in list(below.parents)[:_MOST_UPWARDS]:
+        for folder in list(below.parents)[:_MAX_UPWARDS]:
             start, above = f"{folder}/", f"{above}../"
             if len(folder.parts) <= 2 or len(above) >= len(start):  # from /home/a, /home/b/x is not shown as ../b/x
                 break

@@ -67,7 +67,7 @@ def _init_process_group(device: torch.device) -> None:
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     store, number, count = next(rendezvous("env://", timeout=_TIMEOUT))
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
-        # torchrun's store outlives the processes: after a restart it still holds the addresses of the first ones
+        # torchrun's store exists longer than the processes: after a restart it holds the addresses of the first ones
         # (https://github.com/pytorch/pytorch/issues/135712)
         store = PrefixStore(f"restart-{environment_number('TORCHELASTIC_RESTART_COUNT', 0)}", store)
     dist.init_process_group(backend, timeout=_TIMEOUT, store=store, rank=number, world_size=count)
@@ -138,16 +138,16 @@ def shard(items: Sequence[Item]) -> Sequence[Item]:
     return items[rank() :: world_size()]
 
 
-def all_gather(own: list[Item]) -> list[Item]:
+def all_gather(shard_results: list[Item]) -> list[Item]:
     """Return the results of all ranks for their shards, in the order that the items had before `shard`."""
     if world_size() == 1:
-        return own
+        return shard_results
     shards: list[list[Item]] = [[] for _ in range(world_size())]
-    dist.all_gather_object(shards, own)
-    whole = [item for part in shards for item in part]
+    dist.all_gather_object(shards, shard_results)
+    results = [item for part in shards for item in part]
     for number, part in enumerate(shards):
-        whole[number :: len(shards)] = part
-    return whole
+        results[number :: len(shards)] = part
+    return results
 
 
 def scatter_map(items: Iterable[Item], work: Callable[[Item], Result]) -> Iterator[Result]:
@@ -159,15 +159,15 @@ def scatter_map(items: Iterable[Item], work: Callable[[Item], Result]) -> Iterat
         yield from map(work, items)
         return
     remaining = iter(items)
-    with _patient_group() as group:
+    with _long_timeout_group() as group:
         while True:
             next_items = list(islice(remaining, world_size())) if rank() == 0 else []
             parts = [next_items[i : i + 1] if next_items else None for i in range(world_size())]
-            own: list[list[Item] | None] = [None]
-            dist.scatter_object_list(own, parts if rank() == 0 else None, group=group)
-            if own[0] is None:
+            received: list[list[Item] | None] = [None]
+            dist.scatter_object_list(received, parts if rank() == 0 else None, group=group)
+            if received[0] is None:
                 break
-            done = [work(item) for item in own[0]]
+            done = [work(item) for item in received[0]]
             results: list[list[Result]] = [[] for _ in range(world_size())]
             dist.gather_object(done, results if rank() == 0 else None, group=group)
             for result in results:
@@ -188,7 +188,7 @@ def on_rank_zero(work: Callable[[], Result]) -> Result:
             outcome[0] = work()
         except NMTError as caught:
             error, outcome[1] = caught, str(caught)
-    with _patient_group() as group:
+    with _long_timeout_group() as group:
         dist.broadcast_object_list(outcome, src=0, group=group)
     if outcome[1] is not None:
         raise error or NMTError(outcome[1])
@@ -196,7 +196,7 @@ def on_rank_zero(work: Callable[[], Result]) -> Result:
 
 
 @contextmanager
-def _patient_group() -> Iterator[dist.ProcessGroup]:
+def _long_timeout_group() -> Iterator[dist.ProcessGroup]:
     """Return a group whose collectives wait until rank 0 has finished work that only it does. Collective."""
     group = dist.new_group(timeout=_LONG_TIMEOUT, backend="gloo")
     yield group

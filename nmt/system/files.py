@@ -69,7 +69,7 @@ def staged_directory(directory: Path) -> Iterator[Path]:
         staging, lock = _create_staging(directory)
         try:
             yield staging
-            _take_place(staging, directory)
+            _rename_into_place(staging, directory)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
             os.close(lock)
@@ -112,7 +112,7 @@ def remove_leftovers(directory: Path) -> None:
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def _take_place(staging: Path, directory: Path) -> None:
+def _rename_into_place(staging: Path, directory: Path) -> None:
     """Sync `staging` and give it the name `directory`; what was there gets the staging name or is removed."""
     for path in (staging, *staging.rglob("*")):
         if path.is_file():  # safetensors creates files with mode 0600

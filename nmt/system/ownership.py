@@ -107,10 +107,10 @@ def check_directory(directory: Path, kind: DirectoryKind, inputs: Iterable[Path]
         refuse("it is a symbolic link")
     if place.exists() and not place.is_dir():
         refuse("expected a folder, found a file")
-    if not kind.in_place and place in (cwd := Path.cwd(), *cwd.parents):
+    if not kind.in_place and Path.cwd().is_relative_to(place):
         refuse("it is the current folder, or one that the current folder is in")
     for path in inputs:
-        if place in (real := real_path(path), *real.parents):
+        if real_path(path).is_relative_to(place):
             refuse(f"it holds {path}, which is read")
     if not kind.in_run and (run := _run_above(place)) is not None:
         refuse(f"{run} is a run, whose files nmt train keeps")

@@ -27,11 +27,11 @@ from nmt.training.step import Updater
 
 # Tokens of a process beyond which larger batches only make updates rarer: a CPU processes as many tokens a second with
 # 2,048 as with 16,384. Only on CUDA is there a measurement whether fewer fit.
-MOST = {"cpu": 4096, "mps": 4096, "cuda": 32_768}
+MAX_BATCH_TOKENS = {"cpu": 4096, "mps": 4096, "cuda": 32_768}
 _MARGIN = 0.9  # share of the free memory that trial batches may use; the rest is for fragmentation
 _FIRST_TRIAL = 512
-_LEAST = 64
-_MOST_GROUPS = 50_000  # length groups of an epoch among which the largest batch is searched for
+_MIN_BATCH_TOKENS = 64
+_MAX_GROUPS = 50_000  # length groups of an epoch among which the largest batch is searched for
 
 
 def choose_batch_tokens(
@@ -48,7 +48,7 @@ def choose_batch_tokens(
     else:
         device = choose_device(recipe.runtime)
         tokens = find_batch_tokens(recipe, corpus, device)
-        full = tokens == distributed.world_size() * MOST[device.type]
+        full = tokens == distributed.world_size() * MAX_BATCH_TOKENS[device.type]
         reason = f"more make {device.type} no faster" if full else f"as many as fit into the memory of {device}"
     info(f"train.batch_tokens: auto is {tokens:,}, {reason}")
     return with_batch_tokens(recipe, tokens)
@@ -65,26 +65,26 @@ def _recorded(run: RunDirectory, recipe: Recipe) -> int | None:
 
 
 def find_batch_tokens(recipe: Recipe, corpus: PreparedCorpus, device: torch.device) -> int:
-    """Return the largest `train.batch_tokens` whose shards fit into the memory of every rank, within `MOST`.
+    """Return the largest `train.batch_tokens` whose shards fit into every rank's memory, within `MAX_BATCH_TOKENS`.
 
     Raises ConfigError if not even a small batch fits. Collective.
     """
-    size = MOST[device.type]
+    size = MAX_BATCH_TOKENS[device.type]
     if device.type == "cuda":
         free = int(_MARGIN * free_memory(device))
         growth = GROWTH if recipe.train.subword_sampling is not None else 1.0
         trial = Trial(recipe, corpus, device)
         with torch.random.fork_rng([device]):
             size = largest_fitting(trial.peak, free, size, growth)
-            while trial.peak(size) > free and size > _LEAST:
+            while trial.peak(size) > free and size > _MIN_BATCH_TOKENS:
                 size = size * 9 // 10
         trial.close()
         size = -int(distributed.all_reduce_max(-size)[0])
-    return distributed.world_size() * max(_LEAST, size - size % _LEAST)
+    return distributed.world_size() * max(_MIN_BATCH_TOKENS, size - size % _MIN_BATCH_TOKENS)
 
 
-def largest_fitting(peak: Callable[[int], float], free: float, most: int, growth: float = 1.0) -> int:
-    """Return the largest size up to `most` with peak(size) ≤ free, by lines through peak(n) and peak(2n).
+def largest_fitting(peak: Callable[[int], float], free: float, max_size: int, growth: float = 1.0) -> int:
+    """Return the largest size up to `max_size` with peak(size) ≤ free, by lines through peak(n) and peak(2n).
 
     A line is used up to 4n, so that no trial needs much more than `free`. peak returns infinity where memory ran
     out. Subword sampling lengthens batches by the factor `growth`. Raises ConfigError if not even 64 tokens fit.
@@ -94,17 +94,17 @@ def largest_fitting(peak: Callable[[int], float], free: float, most: int, growth
         small, large = peak(size), peak(2 * size)
         if large == float("inf"):
             size //= 4
-            if size < _LEAST:
+            if size < _MIN_BATCH_TOKENS:
                 raise ConfigError(
-                    f"train.batch_tokens: auto found that not even a batch of {_LEAST} tokens fits into memory; make "
-                    "the model smaller"
+                    f"train.batch_tokens: auto found that not even a batch of {_MIN_BATCH_TOKENS} tokens fits into "
+                    "memory; make the model smaller"
                 )
             continue
-        # with a tiny model the slope is lost in what the allocator rounds up
+        # with a tiny model the allocator rounds both sizes up to the same number
         slope = max(1.0, (large - small) / size)
         fitting = int((free - (small - slope * size)) / (slope * growth))
-        if fitting < 4 * size or 4 * size >= most:
-            return min(max(0, fitting), most)
+        if fitting < 4 * size or 4 * size >= max_size:
+            return min(max(0, fitting), max_size)
         size *= 2
 
 
@@ -161,7 +161,7 @@ def worst_batches(recipe: Recipe, corpus: PreparedCorpus, size: int) -> list[Bat
     """
     lengths = SentenceLengths.of(corpus.train)
     count = recipe.train.length_groups
-    groups = plan_epoch(lengths, max(1, size // count), recipe.seed, epoch=0)[:_MOST_GROUPS]
+    groups = plan_epoch(lengths, max(1, size // count), recipe.seed, epoch=0)[:_MAX_GROUPS]
     groups += list(islice(cycle(groups), count - 1))  # after the last one comes the next epoch
     shapes = [(len(group), int(lengths.source[group].max()), int(lengths.target[group].max())) for group in groups]
     sentences, source, target = np.array(shapes).T

@@ -14,8 +14,8 @@ from nmt.training.run import RunDirectory
 
 _ROWS, _WIDTH = 512, 512
 _TRIALS = 8
-_LEAST_GAIN = 1.2
-_LEAST_DIM = 128  # narrower models gain nothing: converting numbers takes as long as it saves (benchmarks/RESULTS.md)
+_MIN_GAIN = 1.2
+_MIN_DIM = 128  # narrower models gain nothing: converting numbers takes as long as it saves (benchmarks/RESULTS.md)
 
 
 def choose_precision(recipe: Recipe, run: RunDirectory, restart: bool, info: Callable[[str], None]) -> Recipe:
@@ -31,7 +31,7 @@ def choose_precision(recipe: Recipe, run: RunDirectory, restart: bool, info: Cal
         bf16, reason = load_recipe(run.recipe).runtime.precision == "bf16", f"as recorded in {run.path}"
     else:
         gain = -distributed.all_reduce_max(-bf16_gain(recipe.model))[0]
-        bf16, reason = gain >= _LEAST_GAIN, f"whose matrix products are {gain:.1f} times as fast as in fp32"
+        bf16, reason = gain >= _MIN_GAIN, f"whose matrix products are {gain:.1f} times as fast as in fp32"
     if bf16:
         info(f"runtime.precision: auto is bf16, {reason}")
     chosen = runtime.model_copy(update={"precision": "bf16" if bf16 else "fp32"})
@@ -43,7 +43,7 @@ def bf16_gain(model: ModelSettings) -> float:
 
     0 where bf16 is emulated, and for models that are too narrow for a gain.
     """
-    if not kernels.has_bf16 or model.dim < _LEAST_DIM:
+    if not kernels.has_bf16 or model.dim < _MIN_DIM:
         return 0.0
     x, weight = torch.ones(_ROWS, _WIDTH), torch.ones(4 * _WIDTH, _WIDTH)
     fastest = dict.fromkeys(("fp32", "bf16"), float("inf"))

@@ -63,7 +63,8 @@ def utilization(operations_each: tuple[int, int], tokens: tuple[int, int], secon
 
     This is the model FLOP utilization of Chowdhery et al. 2022.
     """
-    return sum(map(int.__mul__, operations_each, tokens)) / seconds / rate
+    (source, target), (source_tokens, target_tokens) = operations_each, tokens
+    return (source * source_tokens + target * target_tokens) / seconds / rate
 
 
 def matrix_rate(

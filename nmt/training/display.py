@@ -11,7 +11,7 @@ from nmt.config import Stop, TrainSettings
 from nmt.system.console import AdvanceTo, Console
 from nmt.training.validation import Validation
 
-HEAD = "     step   epoch    loss  perplexity      rate  tokens/s   MFU  wait       left"
+HEADER = "     step   epoch    loss  perplexity      rate  tokens/s   MFU  wait       left"
 
 
 class TrainingDisplay:
@@ -26,7 +26,7 @@ class TrainingDisplay:
         self.console = console
         self.settings = settings
         self._live: Live | None = None
-        self._has_head = False
+        self._header_printed = False
 
     @contextmanager
     def live(self, text: str) -> Iterator[None]:
@@ -41,7 +41,7 @@ class TrainingDisplay:
     def update(self, record: dict[str, Any]) -> None:
         """Refresh the live row with the means of the current interval, after each step."""
         if self._live is not None:
-            self._print_head()
+            self._print_header()
             self._live.update(Text(self._row(record), style="cyan"))
 
     def log(self, record: dict[str, Any]) -> None:
@@ -76,14 +76,14 @@ class TrainingDisplay:
                 self._print(start + (self.console.shortened(text, len(start)) or "(empty)"))
 
     def _print(self, row: str) -> None:
-        self._print_head()
+        self._print_header()
         self.console.info(row)
 
-    def _print_head(self) -> None:
+    def _print_header(self) -> None:
         """Print the table's head once."""
-        if not self._has_head:
-            self.console.info(HEAD)
-            self._has_head = True
+        if not self._header_printed:
+            self.console.info(HEADER)
+            self._header_printed = True
 
     def _row(self, record: dict[str, Any]) -> str:
         left = seconds_left(self.settings.stop, record["step"], record["epoch"], record["seconds"])

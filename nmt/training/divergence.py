@@ -16,9 +16,9 @@ from nmt.training.progress import Progress
 from nmt.training.step import Update
 
 # updates skipped in a row, after which training returns to the last checkpoint and continues at half the rate
-MOST_SKIPPED = 5
-MOST_ROLLBACKS = 3  # rollbacks to the same checkpoint
-_MOST_KEPT = 20  # batches kept, so that thousands of skipped updates do not fill the disk
+MAX_SKIPPED = 5
+MAX_ROLLBACKS = 3  # rollbacks to the same checkpoint
+_MAX_KEPT = 20  # batches kept, so that thousands of skipped updates do not fill the disk
 
 
 class DivergedError(Exception):
@@ -37,8 +37,8 @@ class DivergenceMonitor:
         """Return a warning about a mean negative log-likelihood per token, in nats, once for each rise; else None."""
         self._lowest = min(self._lowest, likelihood)
         limit = min(2 * self._uniform, self._lowest + self._uniform)
-        rising, self._warned = likelihood > limit and not self._warned, likelihood > limit
-        if not rising:
+        warned_before, self._warned = self._warned, likelihood > limit
+        if warned_before or not self._warned:
             return None
         return (
             f"training diverges: {likelihood:,.1f} nats per token, after {self._lowest:,.1f} at best (a uniform "
@@ -46,11 +46,11 @@ class DivergenceMonitor:
         )
 
 
-def keep_batches(folder: Path, update: Update, batches: Sequence[Batch], tokenizers: Tokenizers) -> Path:
+def write_batches(folder: Path, update: Update, batches: Sequence[Batch], tokenizers: Tokenizers) -> Path:
     """Write the sentence pairs of a skipped update, ids and texts, into a folder unless it is full; return the file."""
     file = folder / f"step-{update.step:08d}.json"
     folder.mkdir(exist_ok=True)
-    if len(list(folder.glob("step-*.json"))) < _MOST_KEPT:
+    if len(list(folder.glob("step-*.json"))) < _MAX_KEPT:
         pairs = []
         for group in [group for batch in batches for group in batch.groups]:
             for source, target in zip(_unpadded(group.source), _unpadded(group.target_out), strict=True):
@@ -70,9 +70,9 @@ def check_rollback(progress: Progress, reason: str, skipped: Path) -> None:
     """Raise ModelError if there is no checkpoint to return to, or after too many rollbacks to it."""
     if not progress.validated_at:
         tried = "there is no checkpoint of a validation to return to"
-    elif progress.rolled_back_to == progress.validated_at and progress.rollbacks >= MOST_ROLLBACKS:
+    elif progress.rolled_back_to == progress.validated_at and progress.rollbacks >= MAX_ROLLBACKS:
         tried = (
-            f"training has returned to step {progress.validated_at:,} {MOST_ROLLBACKS} times, "
+            f"training has returned to step {progress.validated_at:,} {MAX_ROLLBACKS} times, "
             f"the last time with {progress.adjustments.rate:g} of its rate"
         )
     else:

@@ -23,12 +23,12 @@ from nmt.text.preparing.provenance import training_fingerprint
 from nmt.training.cost import matrix_rate, operations, utilization
 from nmt.training.display import TrainingDisplay
 from nmt.training.divergence import (
-    MOST_SKIPPED,
+    MAX_SKIPPED,
     DivergedError,
     DivergenceMonitor,
     check_rollback,
-    keep_batches,
     rolled_back,
+    write_batches,
 )
 from nmt.training.initialization import initial_model
 from nmt.training.progress import IntervalSums, Progress
@@ -50,7 +50,8 @@ def open_training(recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory, con
     progress = resume(run, model, updater.optimizer, updater.average, console.warn)
     progress.corpus = training_fingerprint(corpus.manifest, recipe.data)
     if progress.step:
-        run.prune(recipe.train.keep_best, recipe.train.keep_last, progress)  # a killed process may not have
+        # in case the process was killed between saving and pruning
+        run.prune(recipe.train.keep_best, recipe.train.keep_last, progress)
     return Training(updater, corpus, run, console, progress)
 
 
@@ -110,19 +111,19 @@ class Training:
         with self.display.live("compiling the model in the first update" if self.recipe.runtime.compile else ""):
             while reason is None:
                 pin = self.updater.device.type == "cuda"
-                feed = Prefetcher(self.stream, self.recipe.train.accumulate, pin)
+                prefetcher = Prefetcher(self.stream, self.recipe.train.accumulate, pin)
                 try:
-                    reason = self._train_until_stop(feed, interruption)
+                    reason = self._train_until_stop(prefetcher, interruption)
                 except DivergedError as error:
                     self._roll_back(str(error))
         self.save()
         self.console.info(f"stopped after step {self.progress.step:,}: {reason}; saved in {self.run.path}")
         return reason
 
-    def _train_until_stop(self, feed: Prefetcher, interruption: Interruption) -> str:
+    def _train_until_stop(self, prefetcher: Prefetcher, interruption: Interruption) -> str:
         """Update and validate until a limit is reached; return the reason. Raises DivergedError."""
         progress, every = self.progress, self.recipe.train.validate_every
-        with feed:
+        with prefetcher:
             while True:
                 interruption.synchronize()
                 reason = self.stop_reason(interruption)
@@ -140,22 +141,22 @@ class Training:
                 elif reason is not None:
                     return reason
                 else:
-                    self.step(feed)
+                    self.step(prefetcher)
                 if interruption.save_requested:
                     self.synchronize()
                     interruption.save_requested = False
                     self.save()
                     self.console.info(f"saved step {progress.step:,} in {self.run.path}, as a signal requested")
 
-    def step(self, feed: Prefetcher) -> None:
+    def step(self, prefetcher: Prefetcher) -> None:
         """Make one update and log its results; on a GPU log those of the update before, to keep the GPU busy."""
         started = time.perf_counter()
         progress = self.progress
-        reading = feed.next()
+        prefetched = prefetcher.next()
         progress.step += 1
-        update = self.updater.dispatch(reading.batches, progress.step, progress.adjustments)
-        progress.epoch, progress.part, progress.group = astuple(reading.position)
-        self.epochs_read = reading.epochs_read
+        update = self.updater.dispatch(prefetched.batches, progress.step, progress.adjustments)
+        progress.epoch, progress.part, progress.group = astuple(prefetched.position)
+        self.epochs_read = prefetched.epochs_read
         if update.adjustments != progress.adjustments:
             progress.adjustments = update.adjustments
             self.console.warn(
@@ -165,14 +166,14 @@ class Training:
                 "same updates without cuts"
             )
         self.synchronize()  # the update before, while the device computes this one
-        self._pending = update, reading.batches
+        self._pending = update, prefetched.batches
         at_log = progress.step % self.recipe.train.log_every == 0
         if not self.updater.deferred or at_log:
             self.synchronize()
         seconds = time.perf_counter() - started
         progress.seconds += seconds
         progress.interval.seconds += seconds
-        progress.interval.waited += reading.waited
+        progress.interval.waited += prefetched.waited
         if progress.interval.steps:
             self._report(update.rate, at_log)
 
@@ -202,12 +203,12 @@ class Training:
         progress.skipped += 1
         progress.skipped_in_a_row += 1
         results = {"loss": str(update.loss), "gradient_norm": str(update.gradient_norm)}
-        file = keep_batches(self.run.skipped, update, batches, self.corpus.tokenizers)
+        file = write_batches(self.run.skipped, update, batches, self.corpus.tokenizers)
         self.run.log({"type": "skipped", "step": update.step, **results})
         message = f"step {update.step:,}: loss {update.loss:g}, gradient norm {update.gradient_norm:g}"
         self.console.warn(f"{message}: skipped; its batch is in {file}")
-        if progress.skipped_in_a_row >= MOST_SKIPPED:
-            raise DivergedError(f"{message}, the {MOST_SKIPPED}th update in a row that is not finite")
+        if progress.skipped_in_a_row >= MAX_SKIPPED:
+            raise DivergedError(f"{message}, the {MAX_SKIPPED}th update in a row that is not finite")
 
     def _report(self, rate: float, at_log: bool) -> None:
         """Show the means of the interval, and log them at its end."""
@@ -289,7 +290,8 @@ class Training:
 
     def _log_validation(self, validation: Validation, seconds: float) -> None:
         progress, settings = self.progress, self.recipe.train
-        improved = progress.rank(validation.metric(settings.best_metric), validation.loss, settings.keep_best)
+        metric = validation.metric(settings.best_metric)
+        improved = progress.record_validation(metric, validation.loss, settings.keep_best)
         progress.seconds += seconds
         self.display.validation(progress.step, validation, improved)
         self._warn_of_divergence(validation.loss)

@@ -43,7 +43,7 @@ def make_optimizer(model: nn.Module, settings: TrainSettings, device: torch.devi
     """Return Adam (Kingma & Ba 2015) over all weights that are not frozen; each update sets its learning rate.
 
     Weight decay is decoupled: each step shrinks a matrix by rate · weight_decay of itself, whatever its gradient
-    (Loshchilov & Hutter 2019). Norms, biases and learned positions, for which zero has a meaning, do not shrink.
+    (Loshchilov & Hutter 2019). Norms, biases and learned positions are excluded.
     """
     positions = {
         weight for module in model.modules() if isinstance(module, Positions) for weight in module.parameters()

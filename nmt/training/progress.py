@@ -74,7 +74,7 @@ class Progress:
     rolled_back_to: int = 0
     best_loss: float | None = None  # validation loss of the best step; None if an earlier version did not record it
 
-    def rank(self, metric: float, loss: float, keep: int) -> bool:
+    def record_validation(self, metric: float, loss: float, keep: int) -> bool:
         """Record the validation of this step among the `keep` best; return whether it is the best.
 
         A lower loss decides between equal metrics: BLEU is 0 at the start of a training that makes progress.

@@ -4,7 +4,6 @@ import json
 import os
 from collections.abc import Iterator
 from importlib.util import find_spec
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ class MetricsLog:
             before = stream.tell()
             line = json.dumps(record, allow_nan=False).encode() + b"\n"
             try:
-                # a disk that is almost full accepts a part and refuses the rest
+                # on a disk that is almost full, only a part is written
                 while line:
                     line = line[stream.write(line) :]
             except OSError as error:
@@ -43,8 +42,12 @@ class MetricsLog:
         Raises ModelError for a line that training did not write.
         """
         if self.file.exists():
-            lines = takewhile(lambda line: line[1] <= (validated_at if line[2] else step), self._lines())
-            os.truncate(self.file, sum(size for size, _, _ in lines))
+            kept = 0
+            for size, line_step, is_validation in self._lines():
+                if line_step > (validated_at if is_validation else step):
+                    break
+                kept += size
+            os.truncate(self.file, kept)
 
     def _lines(self) -> Iterator[tuple[int, int, bool]]:
         """Yield for each line its size in bytes, its step, and whether it is of a validation."""

@@ -157,15 +157,17 @@ def _evaluate_text(translator: Translator, text: ScoredText, done: int, show: Ad
     """Translate and score one text; so many lines of other texts were done before."""
     sources, references = text.sources, text.references
     options = replace(translator.options(to=text.language), tag=text.tag)
-    own, line_batch = [], distributed.world_size() * translator.scale * LINE_BATCH_SIZE
+    line_batch = distributed.world_size() * translator.scale * LINE_BATCH_SIZE
+    translated = []  # of the lines of this rank
     for start in range(0, len(sources), line_batch):
         lines = sources[start : start + line_batch]
 
         def update(share: float, before: int = done + start, count: int = len(lines)) -> None:
-            show(before + int(share * count), before + int(share * count))
+            lines_done = before + int(share * count)
+            show(lines_done, lines_done)
 
-        own += translator.translate_lines(distributed.shard(lines), options, on_progress=update)
-    translations = distributed.all_gather([translation.text for translation in own])
+        translated += translator.translate_lines(distributed.shard(lines), options, on_progress=update)
+    translations = distributed.all_gather([translation.text for translation in translated])
     target = target_language(text.language)
     bleu, chrf = (measure(metric, translations, [references], target).score() for metric in ("bleu", "chrf"))
     median = sorted(range(len(sources)), key=lambda index: len(sources[index]))[len(sources) // 2]

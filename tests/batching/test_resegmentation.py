@@ -46,23 +46,23 @@ def pairs_at(split: PreparedSplit, indices: list[int]) -> tuple[Pairs, np.ndarra
 
 def test_resegmentation_is_a_function_of_seed_epoch_pair_and_side(split: PreparedSplit, tokenizers: Tokenizers) -> None:
     variation = resegmentation_of(tokenizers)
-    together = variation.of(*pairs_at(split, list(range(40))), epoch=3)
+    together = variation.sample(*pairs_at(split, list(range(40))), epoch=3)
     # with the longest pair in each batch, the length limit is the same
     longest = int(np.argmax(together[0].lengths))
     for i in (0, 7, 39):
-        alone = variation.of(*pairs_at(split, [i, longest]), epoch=3)
+        alone = variation.sample(*pairs_at(split, [i, longest]), epoch=3)
         assert alone[0].split()[0] == together[0].split()[i]
-    other_epoch = variation.of(*pairs_at(split, list(range(40))), epoch=4)
-    other_seed = resegmentation_of(tokenizers, seed=2).of(*pairs_at(split, list(range(40))), epoch=3)
+    other_epoch = variation.sample(*pairs_at(split, list(range(40))), epoch=4)
+    other_seed = resegmentation_of(tokenizers, seed=2).sample(*pairs_at(split, list(range(40))), epoch=3)
     assert len({str(pairs[0].split()) for pairs in (together, other_epoch, other_seed)}) == 3
     same_text = split.source, split.source
     pairs = tuple(side.gather(np.arange(40)) for side in same_text)
-    source, target = variation.of((pairs[0], pairs[1]), np.arange(40), 3)
+    source, target = variation.sample((pairs[0], pairs[1]), np.arange(40), 3)
     assert source.split() != target.split()
 
 
 def test_resegmentation_keeps_the_text(split: PreparedSplit, tokenizers: Tokenizers, rows: list[list[str]]) -> None:
-    for side, sentences in enumerate(resegmentation_of(tokenizers).of(*pairs_at(split, list(range(120))), epoch=0)):
+    for side, sentences in enumerate(resegmentation_of(tokenizers).sample(*pairs_at(split, list(range(120))), epoch=0)):
         assert [tokenizers.source.decode(ids) for ids in sentences.split()] == [row[side] for row in rows]
 
 
@@ -73,7 +73,7 @@ def test_resegmentation_limits_the_growth_of_a_group(
     variation, grown = resegmentation_of(tokenizers, amount, longest=longest), []
     for start in range(0, 120, 10):
         pairs, indices = pairs_at(split, list(range(start, start + 10)))
-        for before, after in zip(pairs, variation.of(pairs, indices, 1), strict=True):
+        for before, after in zip(pairs, variation.sample(pairs, indices, 1), strict=True):
             stored = before.lengths.max() + 1
             assert after.lengths.max() + 1 <= max(stored, min(GROWTH * stored, longest))
             grown.append(after.lengths.sum() / before.lengths.sum())

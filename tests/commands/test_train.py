@@ -20,7 +20,7 @@ from nmt.errors import ConfigError, DataError, ModelError
 from nmt.model.checkpoint import load_model
 from nmt.system.console import Console
 from nmt.text.proposing.proposal import propose
-from nmt.training.display import HEAD
+from nmt.training.display import HEADER
 from nmt.training.run import RunDirectory
 from tests.builders import reversal_pairs, run_command, write_reversal_task, write_tsv
 from tests.training.runs import (
@@ -232,10 +232,10 @@ def test_terminal_shows_a_table_of_80_columns(texts: Path, tmp_path: Path, capsy
     assert lines[1].split()[1:] == ["reversal,", "en", "→", "it"]
     assert lines[3].split(maxsplit=1)[1] == "cpu (1 thread), fp32"
     assert lines[5].split()[1] == "run"
-    assert lines.count(HEAD) == 1
-    row, valid = lines[lines.index(HEAD) + 1 : lines.index(HEAD) + 3]
+    assert lines.count(HEADER) == 1
+    row, valid = lines[lines.index(HEADER) + 1 : lines.index(HEADER) + 3]
     assert re.fullmatch(r" +3 +\S+ +\S+ +\S+ +\S+ +[\d,]+ +\d+% +\S+% +\d:\d\d:\d\d", row)
-    assert len(row) == len(HEAD) <= 80
+    assert len(row) == len(HEADER) <= 80
     assert re.fullmatch(r" +4 +valid +\S+ +\S+  BLEU \S+  chrF \S+  best bleu", valid)
     sample = [line.split()[0] for line in lines[lines.index(valid) + 1 : lines.index(valid) + 4]]
     assert sample == ["source", "reference", "output"]

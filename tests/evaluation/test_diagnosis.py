@@ -61,7 +61,7 @@ def test_another_language_gives_a_warning() -> None:
     english = ["He did not come, I think.", "Where is the cat?", "I am here!", "That is fine."] * 5
     (warning,) = warnings(english, PLAIN)
     assert warning == (
-        "hyp looks like another language: of its words, 0% are frequent words of the references; of theirs, 100%"
+        "hyp looks like another language: 0% of its words are frequent words of the references, where 100% are"
     )
     assert warnings(english[:19], PLAIN[:19]) == []
     # other words of the same language

@@ -367,7 +367,7 @@ def test_file_modes_follow_the_umask(tokenizers: Tokenizers, tmp_path: Path, uma
     before = os.umask(umask)
     try:
         save_model(tmp_path / "model", build(tokenizers))
-        checkpoint.keep_alignment(tmp_path / "model", AlignmentHeads(heads=((0, 0),)))
+        checkpoint.write_alignment(tmp_path / "model", AlignmentHeads(heads=((0, 0),)))
     finally:
         os.umask(before)
     assert {stat.S_IMODE(file.stat().st_mode) for file in (tmp_path / "model").iterdir()} == {mode}

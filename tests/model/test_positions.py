@@ -171,7 +171,7 @@ def test_additional_encoding_is_implemented_by_one_class(monkeypatch: pytest.Mon
     torch.manual_seed(3)
     model = Transformer(ModelSettings.model_validate(TINY_SHAPE), 11, 11).double().eval()
     source, mask = padded([[5, 6, 7, 8, 3], [9, 3]])
-    x = model.encoder[0].attention_sublayer.before(model.source_embedding([source[:1]])).unsqueeze(0)
+    x = model.encoder[0].attention_sublayer.normalized_before(model.source_embedding([source[:1]])).unsqueeze(0)
     of = model.encoder[0].attention
     q, k, v = of.query(x), *of.key_value(x).chunk(2, dim=-1)
     bias = torch.tensor([[-abs(s - t) for s in range(5)] for t in range(5)])

@@ -4,7 +4,7 @@ import pytest
 
 from nmt.config import Stop, TrainSettings
 from nmt.system.console import Console
-from nmt.training.display import HEAD, TrainingDisplay, format_seconds, seconds_left
+from nmt.training.display import HEADER, TrainingDisplay, format_seconds, seconds_left
 from nmt.training.validation import Sample, Validation
 
 RECORD = {
@@ -49,7 +49,7 @@ def test_rows_have_80_columns_and_losses_stand_below_each_other(capsys: pytest.C
     display.validation(123_456, Validation(2.0, 100.0, 100.0), improved=True)
     display.validation(123_456, Validation(5000.0, 0.0, 0.0), improved=False)
     head, *rows = capsys.readouterr().err.splitlines()
-    assert head == HEAD
+    assert head == HEADER
     assert len(head) == 80
     assert max(map(len, rows)) <= 80
     columns = slice(head.index(" epoch") + len(" epoch"), head.index("perplexity") + len("perplexity"))

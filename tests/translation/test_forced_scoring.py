@@ -17,7 +17,7 @@ from nmt.decoding.batch_runner import BatchRunner
 from nmt.decoding.engine import TorchEngine
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.export.ctranslate2_engine import ExportedModel
-from nmt.model.checkpoint import CONFIG_FILE, AlignmentHeads, LoadedModel, keep_alignment, load_model
+from nmt.model.checkpoint import CONFIG_FILE, AlignmentHeads, LoadedModel, load_model, write_alignment
 from nmt.system.console import Console
 from nmt.system.device import choose_device
 from nmt.text.normalize import normalize
@@ -129,7 +129,7 @@ class TestAlignment:
         save_model(tmp_path / "model", loaded)
         assert load_model(tmp_path / "model", choose_device(CPU)).alignment is None
         heads = AlignmentHeads(heads=((0, 1), (0, 0)), at_input=True)
-        keep_alignment(tmp_path / "model", heads)
+        write_alignment(tmp_path / "model", heads)
         again = load_model(tmp_path / "model", choose_device(CPU))
         assert again.alignment == heads
         save_model(tmp_path / "copy", again)

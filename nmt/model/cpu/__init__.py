@@ -27,7 +27,7 @@ class CPUKernels(PlainKernels):
             and torch.backends.cpu.get_cpu_capability() == "AVX512"  # below, MKL is as fast
         )
         self.has_linear = avx512 and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-        # where bf16 is emulated, it is slower than fp32
+        # where bf16 is emulated, it is slower than fp32; a torch without these tests counts as a CPU without bf16
         self.has_bf16 = self.has_linear and any(
             getattr(torch.cpu, test, bool)() for test in ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
         )

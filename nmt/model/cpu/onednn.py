@@ -1,7 +1,7 @@
 """Matrix products in fp32 and bf16 by oneDNN, differentiable.
 
 On x86 processors torch leaves fp32 products to MKL. On two cores of an AMD EPYC (Zen 5) that reaches 180 GFLOP/s where
-the oneDNN beside it reaches 380 to 420, both in fp32 (benchmarks/RESULTS.md). Processors with instructions for bf16
+oneDNN reaches 380 to 420, both in fp32 (benchmarks/RESULTS.md). Processors with instructions for bf16
 multiply such numbers, with sums in fp32, at twice that rate, with AMX at four times.
 
 N rows, I inputs, O outputs.
@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 # oneDNN compiles a kernel for each shape and keeps 1,024 of them, most of a gigabyte, while batches of all sizes
-# need ever new ones. Compiling one again takes less time than it saves.
+# need new ones. Compiling one again takes less time than it saves.
 os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "256")
 
 _MIN_ROWS = 16  # with fewer, the call costs more than the product

@@ -6,6 +6,8 @@ padded to one of a few numbers.
 N rows, I inputs, O outputs.
 """
 
+import math
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -60,8 +62,8 @@ class EightBitProduct:
 
 def padded_rows(rows: int) -> int:
     """Round a number of rows up, by a few percent, to a multiple of 8, 16 or 128."""
-    step = next(step for most, step in ((64, 8), (512, 16), (rows, 128)) if rows <= most)
-    return -(-rows // step) * step
+    multiple = 8 if rows <= 64 else 16 if rows <= 512 else 128
+    return math.ceil(rows / multiple) * multiple
 
 
 def _pad(x: Tensor) -> Tensor:

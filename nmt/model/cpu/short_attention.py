@@ -87,8 +87,9 @@ def step_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tens
 
     The mask is broadcast to (B, H, T, S), True at keys that a query attends to.
     """
-    q, few = q * q.size(-1) ** -0.5, q.size(2) == 1 and k.size(2) < _BMM_KEYS
-    scores = (k * q).sum(-1).unsqueeze(2) if few else _batched_product(q, k.transpose(2, 3))
+    q = q * q.size(-1) ** -0.5
+    by_sums = q.size(2) == 1 and k.size(2) < _BMM_KEYS
+    scores = (k * q).sum(-1).unsqueeze(2) if by_sums else _batched_product(q, k.transpose(2, 3))
     if mask is not None:
         scores.masked_fill_(~mask, float("-inf"))
     if scores.size(-1) >= _TORCH_SOFTMAX_KEYS or scores.dtype != torch.float32:
@@ -96,7 +97,7 @@ def step_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tens
     else:
         weights = scores.sub_(scores.amax(-1, keepdim=True)).exp_()
         weights.div_(weights.sum(-1, keepdim=True))
-    return (v * weights.transpose(2, 3)).sum(2, keepdim=True) if few else _batched_product(weights, v)
+    return (v * weights.transpose(2, 3)).sum(2, keepdim=True) if by_sums else _batched_product(weights, v)
 
 
 def _batched_product(a: Tensor, b: Tensor) -> Tensor:
