@@ -37,24 +37,23 @@ _UNACCENTED = re.compile(
     rf"(?<![\w'’])(?:E|(?:{'|'.join(sorted(_ACCENTED, key=len, reverse=True))}))['’](?!\w)", re.IGNORECASE
 )
 _OPENING_QUOTE = re.compile(r"(?<![\w'’])['’‘](?=\w)")
+_NAME_BETWEEN_COLONS = r"(?::[a-z][\w+-]*)+:"  # markup: `:smile:`, or `:py:class:` of reStructuredText
 _SPACE_BEFORE_MARK = re.compile(r"(?<=[^\s.,;:!?]) +([,.;:!?]+)(?=\s|$|[\"»”])")
 
 
 def apply_typography(language: str, text: str, kept: Iterable[str] = ()) -> str:
-    """Return a line in the typography of a language; the strings `kept` are not changed."""
+    """Return a line in the typography of a language; the strings `kept` and names between colons are not changed."""
     rules = _RULES.get(primary_code(language))
     if rules is None or not text:
         return text
-    found = [re.escape(string) for string in sorted(set(kept), key=len, reverse=True) if string]
-    if not found:
-        return _apply_until_stable(rules, text)
+    unchanged = [re.escape(string) for string in sorted(set(kept), key=len, reverse=True) if string]
     originals: list[str] = []
 
     def replace(match: re.Match[str]) -> str:
         originals.append(match[0])
         return f"{_PLACEHOLDER}{len(originals) - 1}{_PLACEHOLDER}"
 
-    typeset = _apply_until_stable(rules, re.sub("|".join(found), replace, text))
+    typeset = _apply_until_stable(rules, re.sub("|".join([*unchanged, _NAME_BETWEEN_COLONS]), replace, text))
     return re.sub(f"{_PLACEHOLDER}(\\d+){_PLACEHOLDER}", lambda match: originals[int(match[1])], typeset)
 
 

@@ -29,6 +29,9 @@ TEXTS = st.lists(st.sampled_from(PIECES), max_size=12).map("".join) | st.text(ma
         ("时间是10:30", "时间是10:30"),
         ("Hello, Tom (and all).", "Hello, Tom (and all)."),
         ("他说 “好” ， 走了 。", "他说“好”，走了。"),
+        ("返回 :class:`int` 和:py:meth:`x` , 好 :smile: 吗 ?", "返回 :class:`int` 和:py:meth:`x`，好 :smile: 吗？"),
+        ("他说 : 好", "他说：好"),
+        ("他说:abc", "他说：abc"),
     ],
 )
 def test_typography_of_chinese(text: str, expected: str) -> None:
