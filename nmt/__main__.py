@@ -1,13 +1,17 @@
 """Entry point of `nmt` and of `python -m nmt`: handle Ctrl-C, then import the rest, which takes a noticeable time."""
 
 import os
+import select
 import signal
 
 
 def _exit_interrupted(*_: object) -> None:
-    """Signal handler: end the process at once, since there is nothing to clean up."""
+    """Signal handler: end the process at once with a message, unless the reader of stderr has stopped reading."""
     try:
-        os.write(2, b"error: interrupted\n")
+        if select.select([], [2], [], 0)[1]:
+            if os.isatty(2) and os.environ.get("TERM") != "dumb":
+                os.write(2, b"\r\x1b[2K\x1b[?25h")  # erase ^C and a progress bar, which hides the cursor
+            os.write(2, b"error: interrupted\n")
     finally:
         os._exit(130)
 

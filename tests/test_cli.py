@@ -263,7 +263,7 @@ def test_ctrl_c_exits_with_130(recipe: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 TWICE = """
-import atexit, os, random, signal, sys, time
+import atexit, faulthandler, os, random, signal, sys, time
 import nmt.__main__, nmt.commands.prepare
 
 choose = random.Random(5)
@@ -284,6 +284,7 @@ for number in range(30):
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
+        faulthandler.dump_traceback_later(300, exit=True)
         nmt.__main__.main()
     os.close(writing)  # so that the next line does not wait for a child that has failed
     assert os.read(reading, 1)
@@ -307,10 +308,11 @@ def test_second_ctrl_c_exits_immediately(recipe: Path, repository: Path) -> None
 
 
 START = """
-import signal, sys
+import faulthandler, signal, sys
 import nmt.__main__
 from tests.kill_points import kill_at_call
 
+faulthandler.dump_traceback_later(300, exit=True)  # a process that hangs writes where it does
 number, calls = (int(sys.argv.pop(1)) for _ in range(2))
 kill_at_call(calls, signal.Signals(number), after=(signal, "signal"))
 nmt.__main__.main()
@@ -326,8 +328,8 @@ def run_interrupted_start(
     return subprocess.run(command, cwd=repository, capture_output=True, check=False)
 
 
-# during the imports of the command line and of the recipe; a signal within torch's own import may leave it waiting
-@pytest.mark.parametrize("calls", [30, 30_000, 300_000])
+# during the imports of the command line, of the recipe and of torch
+@pytest.mark.parametrize("calls", [30, 30_000, 300_000, 700_000])
 def test_ctrl_c_during_the_start_prints_one_line(recipe: Path, repository: Path, calls: int) -> None:
     done = run_interrupted_start(recipe, repository, signal.SIGINT, calls)
     assert (done.stdout, done.stderr, done.returncode) == (b"", b"error: interrupted\n", 130)

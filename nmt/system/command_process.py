@@ -3,6 +3,7 @@
 Imports of rich and torch are inside the functions: help needs neither.
 """
 
+import _thread
 import gc
 import io
 import os
@@ -12,7 +13,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from nmt.system.console import Console
 
 USER_ERROR, BUG, INTERRUPTED = 2, 1, 130
+
+_CLEAN_UP_SECONDS = 5.0
+"""Seconds after Ctrl-C, after which the process ends whatever it does."""
 
 
 @contextmanager
@@ -53,6 +57,9 @@ def errors_explained(debug: bool, quiet: bool) -> Iterator["Console"]:
             print(printable(traceback.format_exc()), end="", file=sys.stderr)
         code, message = _explain(error)
         if code == INTERRUPTED:
+            if sys.stdout is not None:
+                with suppress(OSError):
+                    sys.stdout.flush()  # before the message, because it waits if the reader has stopped reading
             console.erase_line()
         console.error(message)
         raise typer.Exit(code) from None
@@ -84,26 +91,49 @@ def _is_out_of_memory(error: BaseException) -> bool:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Raise KeyboardInterrupt at the first Ctrl-C; end at once at the second, which would interrupt the clean-up.
+    """Raise KeyboardInterrupt at the first Ctrl-C, so that the command cleans up; a second one kills the process.
 
+    The KeyboardInterrupt alone is not reliable: Python discards it in a destructor or in the callback of a weak
+    reference, and the clean-up may wait for a lock or a pipe. So a process that still runs a few seconds later ends
+    as during its start. An import ends it at once: importlib has such callbacks, and locks that would stay held.
     The files can be used as after a kill.
     """
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGINT, lambda *_: _end_at_once())
-        raise KeyboardInterrupt
-
     before = signal.getsignal(signal.SIGINT)
     # a background job of a shell script ignores it; only the main thread can handle signals
     if before is None or before == signal.SIG_IGN or threading.current_thread() is not threading.main_thread():
         yield
         return
+    # that of the entry point; the process of a test or a notebook continues after the command
+    end_process = before if callable(before) and before is not signal.default_int_handler else None
+
+    def end_later() -> None:
+        time.sleep(_CLEAN_UP_SECONDS)
+        if end_process is not None:
+            end_process(signal.SIGINT, None)
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a handler in Python would wait for the end of a call into C
+        if end_process is not None:
+            if _is_importing(frame):
+                end_process(number, frame)
+            with suppress(RuntimeError):  # the system refuses another thread
+                _thread.start_new_thread(end_later, ())  # threading.Thread has locks, which this signal may interrupt
+        _show_cursor()
+        raise KeyboardInterrupt
+
     signal.signal(signal.SIGINT, interrupt)
     try:
         yield
     finally:
-        if signal.getsignal(signal.SIGINT) is interrupt:
+        if end_process is None or signal.getsignal(signal.SIGINT) is interrupt:
             signal.signal(signal.SIGINT, before)
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    """Return whether an import is among the calls that lead to a frame."""
+    while frame is not None and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
+        frame = frame.f_back
+    return frame is not None
 
 
 @contextmanager
@@ -118,10 +148,11 @@ def quick_imports() -> Iterator[None]:
 
 
 def run_to_exit(command_line: Callable[[], object]) -> None:
-    """Run the command line and end the process; one of torchrun ends without the usual clean-up.
+    """Run the command line and end the process; after Ctrl-C and under torchrun without the clean-up of Python.
 
-    Threads of torch.distributed may still run at the end. Their destruction sometimes aborts the process ("terminate
-    called without an active exception"), which torchrun reports as a failed training.
+    That waits for threads, which an interruption may have left waiting. Under torchrun, threads of torch.distributed
+    may still run; their destruction sometimes aborts the process ("terminate called without an active exception"),
+    which torchrun reports as a failed training.
     """
     code: object = 0
     for stream in (sys.stdout, sys.stderr):
@@ -140,15 +171,15 @@ def run_to_exit(command_line: Callable[[], object]) -> None:
     except OSError as error:
         code = code or _write_error(error)
         _discard_stdout()
-    if "TORCHELASTIC_RUN_ID" in os.environ:
+    if code == INTERRUPTED or "TORCHELASTIC_RUN_ID" in os.environ:
         os._exit(code if isinstance(code, int) else int(code is not None))
     sys.exit(code)  # type: ignore[arg-type]
 
 
-def _end_at_once() -> None:
+def _show_cursor() -> None:
+    """Show the cursor of the terminal, which a progress bar hides."""
     if sys.stderr is not None and sys.stderr.isatty():
-        os.write(sys.stderr.fileno(), b"\x1b[?25h")  # show the cursor, which a progress bar hides
-    os._exit(INTERRUPTED)
+        os.write(sys.stderr.fileno(), b"\x1b[?25h")
 
 
 def _discard_stdout() -> None:

@@ -17,9 +17,13 @@ Result = TypeVar("Result")
 class Interruption:
     """The requests that this process received by signals, and those that all ranks have agreed on."""
 
-    def __init__(self, notify: Callable[[str], None] = lambda message: None) -> None:
-        """Take a function that prints a message in a signal handler."""
-        self._notify = notify
+    def __init__(
+        self,
+        notify: Callable[[str], None] = lambda message: None,
+        stop_at_once: Callable[[int, FrameType | None], object] = signal.default_int_handler,
+    ) -> None:
+        """Take a function that prints a message in a signal handler, and the handler of a second Ctrl-C."""
+        self._notify, self._stop_at_once = notify, stop_at_once
         self.signal: int | None = None
         """The signal to stop for, the same on all ranks."""
         self.save_requested = False
@@ -29,7 +33,7 @@ class Interruption:
         self._cancellable = False
 
     def receive(self, number: int, frame: FrameType | None) -> None:
-        """Handle a signal. Raises KeyboardInterrupt for Ctrl-C after a first stopping signal."""
+        """Handle a signal. Ctrl-C after a first stopping signal raises KeyboardInterrupt."""
         if number == _SAVING:
             self._received_saving = True
         elif self._received is None:
@@ -38,7 +42,7 @@ class Interruption:
             doing = "stopping and saving" if self._cancellable else "saving after this step"
             self._notify(f"{name}{doing}; press Ctrl-C{'' if name else ' again'} to stop at once")
         elif number == signal.SIGINT:
-            raise KeyboardInterrupt
+            self._stop_at_once(number, frame)
         if world_size() == 1:
             self.synchronize()
         if self._cancellable and self._received is not None:
@@ -73,10 +77,11 @@ class _CancelledError(BaseException):
 def handled_signals(notify: Callable[[str], None] = lambda message: None) -> Iterator[Interruption]:
     """Handle SIGINT, SIGTERM, SIGHUP and SIGUSR1 within the block, except those that are ignored.
 
-    The first of them that stops is reported to `notify`.
+    The first of them that stops is reported to `notify`. A second Ctrl-C is left to the previous handler.
     """
-    interruption = Interruption(notify)
     before = {number: signal.getsignal(number) for number in (*_STOPPING, _SAVING)}
+    previous = before[signal.SIGINT]
+    interruption = Interruption(notify, previous if callable(previous) else signal.default_int_handler)
     # nohup and shell scripts ignore some for their background processes
     handled = {number: handler for number, handler in before.items() if handler != signal.SIG_IGN}
     for number in handled:
@@ -85,4 +90,5 @@ def handled_signals(notify: Callable[[str], None] = lambda message: None) -> Ite
         yield interruption
     finally:
         for number, handler in handled.items():
-            signal.signal(number, handler)
+            if signal.getsignal(number) == interruption.receive:  # the previous handler may have changed it
+                signal.signal(number, handler)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from types import FrameType
 
 import pytest
 
@@ -24,6 +25,28 @@ def test_first_signal_is_recorded_and_second_interrupt_raises(number: signal.Sig
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(number) is before
+
+
+def test_second_interrupt_has_the_previous_handler() -> None:
+    """As that of a command, which gives a third Ctrl-C another handler."""
+    received: list[int] = []
+
+    def third(number: int, frame: FrameType | None) -> None:
+        received.append(3)
+
+    def previous(number: int, frame: FrameType | None) -> None:
+        received.append(2)
+        signal.signal(signal.SIGINT, third)
+
+    before = signal.signal(signal.SIGINT, previous)
+    try:
+        with handled_signals():
+            for _ in range(3):
+                signal.raise_signal(signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) is third
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert received == [2, 3]
 
 
 def test_handlers_are_restored_after_an_exception() -> None:
