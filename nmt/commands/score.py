@@ -82,6 +82,30 @@ def score(
         path: tuple(diagnose(own, texts.language, texts.references, texts.source))
         for path, own in texts.hypotheses.items()
     }
+    systems = _scored_systems(hypothesis, options, texts, measured, findings)
+    if options.sentences is not None:
+        _write_line_scores(options.sentences, texts, measured)
+    if options.findings is not None:
+        found = ((one.line, path, [one.kind, one.detail]) for path, own in findings.items() for one in own)
+        _write_lines(options.findings, ["kind", "detail"], found, texts)
+    warnings = [
+        *_reference_warnings(references, texts),
+        *_hypothesis_warnings(texts, findings, options.findings),
+        *_zero_warnings(hypothesis, texts, systems[0]),
+    ]
+    side, lines = ("reference", texts.references[0]) if texts.source is None else ("source", texts.source)
+    length_of = f"{length_unit(lines)} of the {side}"
+    return ScoreReport(len(lines), texts.language, tuple(systems), tuple(warnings), length_of)
+
+
+def _scored_systems(
+    hypothesis: Path,
+    options: ScoreOptions,
+    texts: _Texts,
+    measured: Mapping[Path, Sequence[Measurement]],
+    findings: Mapping[Path, tuple[Finding, ...]],
+) -> list[SystemScores]:
+    """Return the scores of all systems, the baseline last, and the comparisons of all others with it."""
     buckets = length_buckets(texts.source or texts.references[0]) if options.by_length else []
     systems, names = [], short_names(texts.hypotheses)
     for path in (hypothesis, *options.others):
@@ -96,27 +120,7 @@ def score(
         base = measured[options.baseline]
         for place, path in enumerate((hypothesis, *options.systems)):
             systems[place] = replace(systems[place], comparisons=tuple(map(compare, measured[path], base)))
-    lines = texts.hypotheses[hypothesis]
-    if options.sentences is not None:
-        scores = {path: [one.line_scores() for one in own] for path, own in measured.items()}
-        places = itertools.product(range(len(lines)), texts.hypotheses)
-        rows = ((i + 1, path, [round(values[i], 4) for values in scores[path]]) for i, path in places)
-        _write_lines(options.sentences, [one.name for one in measured[hypothesis]], rows, texts)
-    if options.findings is not None:
-        found = ((one.line, path, [one.kind, one.detail]) for path, own in findings.items() for one in own)
-        _write_lines(options.findings, ["kind", "detail"], found, texts)
-    named = zip(references, texts.references, strict=True)
-    warnings = [warning for path, reference in named for warning in empty_line_warnings(str(path), reference)]
-    warnings += language_warnings(str(references[0]), texts.references[0], texts.language)
-    warnings += _hypothesis_warnings(texts, findings, options.findings)
-    if any(lines) and any(score.name == "BLEU" and score.value == 0 for score in systems[0].scores):
-        warnings.append(
-            f"BLEU is 0: no line of {_name(hypothesis)} has four words in a row, or no word is the reference's; BLEU "
-            "counts runs of one to four words, so lines as short as that need chrF"
-        )
-    side, measured_lines = ("reference", texts.references[0]) if texts.source is None else ("source", texts.source)
-    length_of = f"{length_unit(measured_lines)} of the {side}"
-    return ScoreReport(len(lines), texts.language, tuple(systems), tuple(warnings), length_of)
+    return systems
 
 
 def _read_texts(hypothesis: Path, references: Sequence[Path], options: ScoreOptions) -> _Texts:
@@ -149,6 +153,12 @@ def _measure(texts: _Texts, metrics: Sequence[str], console: Console) -> dict[Pa
         }
 
 
+def _reference_warnings(references: Sequence[Path], texts: _Texts) -> Iterator[str]:
+    for path, reference in zip(references, texts.references, strict=True):
+        yield from empty_line_warnings(str(path), reference)
+    yield from language_warnings(str(references[0]), texts.references[0], texts.language)
+
+
 def _hypothesis_warnings(
     texts: _Texts, findings: Mapping[Path, Sequence[Finding]], listed: Path | None
 ) -> Iterator[str]:
@@ -160,10 +170,27 @@ def _hypothesis_warnings(
             yield f"{_name(path)}: faults in {counts}; {place}"
 
 
+def _zero_warnings(hypothesis: Path, texts: _Texts, system: SystemScores) -> Iterator[str]:
+    if any(texts.hypotheses[hypothesis]) and any(one.name == "BLEU" and one.value == 0 for one in system.scores):
+        yield (
+            f"BLEU is 0: no line of {_name(hypothesis)} has four words in a row, or no word is the reference's; BLEU "
+            "counts runs of one to four words, so lines as short as that need chrF"
+        )
+
+
 def short_names(paths: Iterable[Path]) -> dict[Path, str]:
     """Return the file names, with folders if two are equal."""
     names = {path: "standard input" if path == STANDARD_INPUT else path.name for path in paths}
     return names if len(set(names.values())) == len(names) else {path: _name(path) for path in names}
+
+
+def _write_line_scores(file: Path, texts: _Texts, measured: Mapping[Path, Sequence[Measurement]]) -> None:
+    """Write the scores of each line of all systems."""
+    scores = {path: [one.line_scores() for one in own] for path, own in measured.items()}
+    names = [one.name for one in next(iter(measured.values()))]
+    places = itertools.product(range(len(texts.references[0])), texts.hypotheses)
+    rows = ((line + 1, path, [round(values[line], 4) for values in scores[path]]) for line, path in places)
+    _write_lines(file, names, rows, texts)
 
 
 def _write_lines(
