@@ -2,6 +2,8 @@
 
 A new directory or file is written beside its destination, synced to the disk and renamed, so that a reader finds the
 old content or the new content, whole. `nmt.system.ownership` decides which ones may be replaced.
+
+`atomic_file` and `atomic_directory` raise OSError; the functions that call them raise DataError, which names the file.
 """
 
 import contextlib
@@ -20,7 +22,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 from nmt.errors import ConfigError, DataError
 
@@ -64,15 +66,8 @@ def staged_directory(directory: Path) -> Iterator[Path]:
     """
     directory = real_path(directory)  # the staging folder must be on the disk to which a symbolic link leads
     try:
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        remove_leftovers(directory)
-        staging, lock = _create_staging(directory)
-        try:
+        with atomic_directory(directory) as staging:
             yield staging
-            _rename_into_place(staging, directory)
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
-            os.close(lock)
     except OSError as error:
         reason = error.strerror or str(error)
         above = next((path for path in directory.parents if path.exists()), directory)
@@ -80,6 +75,20 @@ def staged_directory(directory: Path) -> Iterator[Path]:
             reason = f"{above} is a file, not a folder"
         advice = "free some space, or name" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "name"
         raise DataError(f"{directory}: cannot write it: {reason}; {advice} another folder") from error
+
+
+@contextmanager
+def atomic_directory(directory: Path) -> Iterator[Path]:
+    """Yield an empty folder as `staged_directory` does, for a path without links. Raises OSError."""
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(directory)
+    staging, lock = _create_staging(directory)
+    try:
+        yield staging
+        _rename_into_place(staging, directory)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+        os.close(lock)
 
 
 def _new_sibling(directory: Path) -> Path:
@@ -151,20 +160,36 @@ def replace_text(file: Path, text: str) -> None:
     partial = file.with_name(f".{file.name}.partial")
     with contextlib.suppress(OSError):
         partial.unlink()  # of a process that was killed
-    write_through(partial, file, text)
+    with disk_errors(file), atomic_file(file, partial) as stream:
+        stream.write(text.encode())
 
 
-def write_through(partial: Path, file: Path, content: str | bytes) -> None:
-    """Write a file that gets its name when it is complete. Raises DataError for an error of the file system."""
+@contextmanager
+def disk_errors(file: Path) -> Iterator[None]:
+    """Raise DataError, which names a file, for an error of the file system."""
     try:
-        with partial.open("xb") as stream:
-            stream.write(content.encode() if isinstance(content, str) else content)
+        yield
+    except OSError as error:
+        raise DataError(f"{file}: cannot write it: {error.strerror}") from None
+
+
+@contextmanager
+def atomic_file(file: Path, partial: Path | None = None) -> Iterator[BinaryIO]:
+    """Yield a stream for the content of a file, which is synced and gets its name, as by `replace_file`, at the end.
+
+    It is written as `partial`, by default under a name that no other file has: several processes may write the same
+    file, and the last one replaces it. After an exception `file` is as before. Raises OSError.
+    """
+    partial = partial or file.with_name(f".{file.name}.{secrets.token_hex(8)}.partial")
+    with partial.open("xb") as stream:
+        try:
+            yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        replace_file(partial, file)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise DataError(f"{file}: cannot write it: {error.strerror}") from None
+            replace_file(partial, file)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
 
 
 def replace_file(partial: Path, file: Path) -> None:

@@ -8,24 +8,24 @@ import hashlib
 import json
 import os
 import re
-import secrets
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 from nmt.errors import ConfigError
 from nmt.system.files import (
     STAGING,
+    atomic_file,
     content_digest,
     digest_of,
+    disk_errors,
     real_path,
     replace_text,
     staged_directory,
-    write_through,
 )
 
 FORMAT_VERSION = 1
@@ -57,7 +57,7 @@ _PREPARED = (
 )
 _CHUNK = r"\d{6}\.(kept|encoded)\.(safetensors|npz)"  # npz: of versions before 0.1
 _WORK = (
-    r"work\.json|tokenizers(\.partial)?/(tokenizer(\.(source|target))?\.model)?|(train|valid)/(buckets-\w+/\d*)?|"
+    rf"work\.json|(tokenizers|\.tokenizers\.{STAGING})/({_TOKENIZERS})?|(train|valid)/(buckets-\w+/\d*)?|"
     rf"(train|valid)/(\d+\.chunks|{_CHUNK}|\.{_CHUNK}\.[0-9a-f]{{16}}\.partial)"
 )
 _CHECKPOINT = rf"(\.?(config|progress)\.(json|json\.partial|partial)|\w+\.safetensors|{_TOKENIZERS})?"
@@ -176,14 +176,21 @@ def check_output(file: Path, inputs: Iterable[Path] = ()) -> Path:
         ) from None
 
 
-def write_output(file: Path, content: str | bytes) -> None:
-    """Write a file that the user named, atomically.
+@contextmanager
+def output_file(file: Path) -> Iterator[BinaryIO]:
+    """Yield a stream for a file that the user named, which is written atomically.
 
     Raises ConfigError if it must not be replaced (see `check_file`), DataError for an error of the file system.
     """
     place = check_file(file)
-    # in a folder of the user, a fixed name could be the name of another file
-    write_through(place.with_name(f".{place.name}.{secrets.token_hex(8)}.partial"), place, content)
+    with disk_errors(file), atomic_file(place) as stream:
+        yield stream
+
+
+def write_output(file: Path, content: str | bytes) -> None:
+    """Write the content of a file that the user named. Raises what `output_file` does."""
+    with output_file(file) as stream:
+        stream.write(content.encode() if isinstance(content, str) else content)
 
 
 def is_directory_of(directory: Path, kind: DirectoryKind) -> bool:

@@ -150,8 +150,10 @@ def test_report_has_counts_examples_and_settings(folder: Path) -> None:
 
 def test_dry_run_counts_the_same_without_the_rules_on_tokens_and_writes_nothing(folder: Path, tmp_path: Path) -> None:
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    rejected = tmp_path / "rejected.tsv"
+    rejected, foreign = tmp_path / "rejected.tsv", tmp_path / ".rejected.tsv.partial"
+    foreign.write_text("of the user")
     audit = dry_run(recipe(folder), QUIET, rejected)
+    assert (sorted(tmp_path.iterdir()), foreign.read_text()) == ([foreign, rejected], "of the user")
     assert audit.corpora[0].removed == {rule: count for rule, count in PLANTED.items() if count and rule != "too_long"}
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
     assert len(rejected.read_text(encoding="utf-8").splitlines()) == sum(PLANTED.values()) - PLANTED["too_long"]

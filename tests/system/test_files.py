@@ -12,7 +12,7 @@ import pytest
 
 from nmt.errors import ConfigError, DataError
 from nmt.system import files
-from nmt.system.files import lock_file, replace_file, replace_link, replace_text, staged_directory
+from nmt.system.files import atomic_file, lock_file, replace_file, replace_link, replace_text, staged_directory
 
 
 def names(directory: Path) -> list[str]:
@@ -179,6 +179,40 @@ def test_replace_text_is_atomic_and_leaves_nothing(tmp_path: Path) -> None:
     assert names(tmp_path) == ["x.json", "x.partial"]
     with pytest.raises(DataError, match="cannot write it: No such file"):
         replace_text(tmp_path / "nowhere" / "x", "")
+
+
+def _write_file_and_raise(file: Path, error: BaseException) -> None:
+    with atomic_file(file) as stream:
+        stream.write(b"new")
+        raise error
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "full"), KeyboardInterrupt()])
+def test_atomic_file_is_as_before_after_an_exception(tmp_path: Path, error: BaseException) -> None:
+    file = tmp_path / "x"
+    for before in (None, "old"):
+        if before is not None:
+            file.write_text(before)
+        with pytest.raises(type(error)):
+            _write_file_and_raise(file, error)
+        assert [path.read_text() for path in tmp_path.iterdir()] == ([] if before is None else [before])
+
+
+def test_atomic_file_of_two_writers_at_once_has_the_content_of_the_last(tmp_path: Path) -> None:
+    file = tmp_path / "x"
+    with atomic_file(file) as first, atomic_file(file) as second:
+        first.write(b"first")
+        second.write(b"second")
+        assert not file.exists()
+    assert file.read_bytes() == b"first"
+    assert names(tmp_path) == ["x"]
+
+
+def test_atomic_file_keeps_a_file_with_the_name_of_its_partial(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("mine")
+    with pytest.raises(FileExistsError), atomic_file(tmp_path / "x", tmp_path / "mine"):
+        pass
+    assert (names(tmp_path), (tmp_path / "mine").read_text()) == (["mine"], "mine")
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o666])

@@ -3,9 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from nmt.errors import DataError
-from nmt.system.files import replace_file
-from nmt.system.ownership import check_file
+from nmt.system.ownership import output_file
 from nmt.text.filters import Rejected
 from nmt.text.preparing.chunk_files import EncodedChunk, KeptChunk, encoded_file, kept_file
 from nmt.text.preparing.chunks import repeated_in
@@ -32,16 +30,9 @@ def write_rejected(file: Path, rejected: Iterable[Rejected]) -> int:
 
     Raises ConfigError if the file must not be replaced, DataError for an error of the file system.
     """
-    place = check_file(file)
-    partial, count = place.with_name(f".{place.name}.partial"), 0
-    try:
-        with partial.open("w", encoding="utf-8", newline="\n") as output:
-            for one in rejected:
-                output.write(f"{one.rule}\t{one.pair.file}\t{one.pair.line}\t{one.pair.source}\t{one.pair.target}\n")
-                count += 1
-        replace_file(partial, place)
-    except OSError as error:
-        raise DataError(f"{file}: cannot write it: {error.strerror}") from None
-    finally:
-        partial.unlink(missing_ok=True)
+    count = 0
+    with output_file(file) as output:
+        for one in rejected:
+            pair, count = one.pair, count + 1
+            output.write(f"{one.rule}\t{pair.file}\t{pair.line}\t{pair.source}\t{pair.target}\n".encode())
     return count

@@ -6,8 +6,6 @@
 A file gets its name when it is complete, so an interrupted preparation continues after the last one.
 """
 
-import os
-import secrets
 import zlib
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -22,6 +20,7 @@ import safetensors.numpy
 from pydantic import TypeAdapter
 from safetensors import SafetensorError, safe_open
 
+from nmt.system.files import atomic_file
 from nmt.text.corpus import SentencePair
 from nmt.text.filters import RULES, Rejected, RuleCounts
 from nmt.text.filters.rule_counts import EXAMPLES
@@ -199,18 +198,10 @@ def _open(file: Path) -> Any:
 
 def _write(path: Path, record: bytes, arrays: Arrays) -> None:
     """Write a file of a chunk, which gets its name when it is on the disk."""
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
     stored = {_RECORD: np.frombuffer(record, dtype=np.uint8), **arrays}
     stored[_CHECKSUM] = np.array([_checksum(stored)])
-    try:
-        with partial.open("xb") as file:
-            file.write(safetensors.numpy.save(stored))
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
+    with atomic_file(path) as file:
+        file.write(safetensors.numpy.save(stored))
 
 
 def _checksum(arrays: Arrays) -> int:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from nmt.config import CorpusFile, Recipe
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console, counted
+from nmt.system.files import atomic_directory
 from nmt.system.workers import WorkerPool, available_cores, can_fork, reuse_freed_memory
 from nmt.text.corpus import text_files
 from nmt.text.filters import RULES, PairFilter, RuleCounts
@@ -243,10 +244,8 @@ def _train_tokenizers(training: _TokenizerTraining, directory: Path) -> None:
     """Train the tokenizers, and write them into a directory, which gets its name when it is complete."""
     text, characters = training.text, training.filtered.characters
     tokenizers = train_tokenizers(text.recipe, characters, training.sample, text.console)
-    partial = directory.with_name(f"{directory.name}.partial")
-    partial.mkdir(exist_ok=True)
-    tokenizers.save(partial)
-    partial.rename(directory)
+    with atomic_directory(directory) as staging:
+        tokenizers.save(staging)
 
 
 def encode_chunks(
