@@ -3,26 +3,25 @@
 `PairFilter.apply` takes some 15 µs for a pair, and leaves nine in ten pairs of a usual text as they are. A pair is
 passed over only if both lines are normalized and no rule can remove it: each condition here holds for every pair that
 the rule removes, and for few others. Most depend on single characters or on two adjacent ones, whose properties are
-looked up in a table.
+looked up in the tables of `character_tables`; the others on words, which are looked up by their keys.
 
 Legend: L lines, N characters of all lines, with a line break after each line, W words.
 """
 
-import re
-import unicodedata
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from nmt.text.filters.damage import CONTINUATION, MISREAD_RUN, MISREAD_START, MISREAD_UNKNOWN
-from nmt.text.filters.han import HanCheck, other_variant
-from nmt.text.filters.leakage import LEAST_WITH_EDIT, HeldOutIndex, letters
+from nmt.text.filters import character_tables as tables
+from nmt.text.filters.character_tables import Bools, Bytes
+from nmt.text.filters.han import HanCheck
+from nmt.text.filters.leakage import LEAST_WITH_EDIT, HeldOutIndex
 from nmt.text.filters.length_ratio import LengthRatio
 from nmt.text.filters.script import ScriptCheck
-from nmt.text.filters.symbols import LEAST_NUMBER, LEAST_SHARE, TEXT
+from nmt.text.filters.symbols import LEAST_NUMBER, LEAST_SHARE
 from nmt.text.filters.untranslated import LEAST_FREQUENT, LEAST_SPACES, UntranslatedCheck
 from nmt.text.filters.wrong_language import LEAST_LETTERS, MANY_WORDS, LanguageCheck
 from nmt.text.identification import FREQUENT_WORDS
@@ -34,19 +33,9 @@ PREFILTERED = frozenset(["copy", "symbols", "script", "length", "mismatch", "han
 """The checks for which this module has conditions."""
 
 _LONGEST = 2_000  # characters; longer lines are always examined
-_PLANE = 0x10000  # the characters of all higher planes have one entry in the tables, the last one
 _WORD_PARTS = 4  # of 4 characters: the longest frequent words
 _WORD_SLOTS = 2**16  # for some thousand words, so few of the others need a second look
 _MOST_LETTERS = 12  # at both ends of a held-out sentence that are compared
-
-# properties of a character
-_EXAMINED, _LETTER, _SYMBOL, _SPACE, _DIGIT, _EXPANDED = (np.uint8(1 << bit) for bit in range(6))
-# properties of the first of two adjacent characters, and, shifted, of the second one
-_BESIDE_SPACE, _MISREAD, _ADDRESS, _ACCENTS = (np.uint8(1 << bit) for bit in range(4))
-_SECOND = np.uint8(4)
-
-Bools = npt.NDArray[np.bool_]
-Bytes = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
@@ -61,20 +50,7 @@ class SideChecks:
     @cached_property
     def properties(self) -> Bytes:
         """The properties of each character."""
-        examined = ~np.fromiter(map(str.isprintable, _characters()), dtype=np.bool_, count=_PLANE)
-        examined |= _table(f"@\ufffd{MISREAD_UNKNOWN[0]}") | _table(_composable())
-        if self.script is not None:
-            examined |= _table(self.script.foreign.findall(_characters()))
-        if self.han is not None:
-            examined |= _table(other_variant(_characters(), self.han.variant))
-        own = _table(_characters() if self.script is None else self.script.own.findall(_characters()))
-        symbols = _table(chr(code) for code in range(0x80) if code not in TEXT)
-        digits = _table(filter(str.isdecimal, _characters()))
-        expanded = np.array([len(own_letters) > 1 for own_letters in _letters()])
-        table = examined * _EXAMINED | own * _LETTER | symbols * _SYMBOL | digits * _DIGIT | expanded * _EXPANDED
-        table[ord("\n")] = 0
-        table[ord(" ")] = _SPACE
-        return np.append(table, _EXAMINED).astype(np.uint8)
+        return tables.properties(self.script, self.han)
 
 
 class _Lines:
@@ -83,13 +59,13 @@ class _Lines:
     def __init__(self, lines: Sequence[str], side: SideChecks) -> None:
         text = "\n".join(lines) + "\n"
         points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
-        self.points = np.minimum(points, _PLANE).astype(np.intp)  # (N,)
+        self.points = np.minimum(points, tables.PLANE).astype(np.intp)  # (N,)
         self.ends = np.flatnonzero(points == ord("\n"))  # (L,)
         self.starts = np.append(0, self.ends[:-1] + 1)  # (L,)
         self.lengths = self.ends - self.starts
         self.properties = side.properties.take(self.points)  # (N,)
         self.present = np.bitwise_or.reduceat(self.properties, self.starts)  # (L,)
-        self.spaces = self.count(self.properties & _SPACE != 0)
+        self.spaces = self.count(self.properties & tables.SPACE != 0)
 
     def count(self, which: Bools) -> Integers:
         """Return how many of the characters for which an array (N,) is true each line has."""
@@ -98,8 +74,8 @@ class _Lines:
     def between(self, characters: str, neighbours: str) -> Integers:
         """Return how many of some characters each line has (L,) between two that match a pattern."""
         where = np.flatnonzero(np.logical_or.reduce([self.points[:-1] == ord(character) for character in characters]))
-        matches = _matching(neighbours)
-        where = where[matches[self.points[where - 1]] & matches[self.points[where + 1]]]
+        is_neighbour = tables.matches(neighbours)
+        where = where[is_neighbour[self.points[where - 1]] & is_neighbour[self.points[where + 1]]]
         return np.bincount(np.searchsorted(self.ends, where), minlength=len(self.ends))
 
     def utf8_lengths(self) -> Integers:
@@ -161,7 +137,7 @@ class Prefilter:
         contained &= target_words.include(source_words.second())
         return {
             "copy": source.lengths == target.lengths,
-            "mismatch": source.present & target.present & _DIGIT != 0,
+            "mismatch": source.present & target.present & tables.DIGIT != 0,
             "leak": self._ends.may_contain(source),
             "untranslated": contained | (own == 0) & (foreign >= LEAST_FREQUENT),
             "language": language,
@@ -192,17 +168,17 @@ def _is_suspicious(lines: _Lines, own: Integers, others: Integers, words: Intege
 
 def _by_characters(lines: _Lines, side: SideChecks) -> Bools:
     """Return which lines (L,) are not normalized, or have characters that a rule removes lines for."""
-    adjacent = _adjacent().take(lines.points)
-    adjacent[:-1] &= adjacent[1:] >> _SECOND
-    adjacent[-1] = 0
-    mask: Bools = np.bitwise_or.reduceat(adjacent, lines.starts) != 0
-    mask |= lines.present & _EXAMINED != 0
-    mask |= lines.present & _LETTER == 0
-    mask |= lines.properties[lines.starts] & _SPACE != 0
+    pairs = tables.adjacent().take(lines.points)
+    pairs[:-1] &= pairs[1:] >> tables.SECOND
+    pairs[-1] = 0
+    mask: Bools = np.bitwise_or.reduceat(pairs, lines.starts) != 0
+    mask |= lines.present & tables.EXAMINED != 0
+    mask |= lines.present & tables.LETTER == 0
+    mask |= lines.properties[lines.starts] & tables.SPACE != 0
     mask |= lines.between("`´", f"[{SCRIPTS['Latin']}]") > 0  # an accent that normalization makes an apostrophe
     if script_of(side.language) in ("Han", "Japanese"):
         mask |= lines.between(" ", f"[{UNSPACED_TEXT}]") >= LEAST_SPACES_BETWEEN
-    symbols = lines.count(lines.properties & _SYMBOL != 0)
+    symbols = lines.count(lines.properties & tables.SYMBOL != 0)
     mask |= (symbols >= LEAST_NUMBER) & (symbols > LEAST_SHARE * (lines.lengths - lines.spaces))
     return mask
 
@@ -212,7 +188,8 @@ class _Words:
 
     def __init__(self, lines: _Lines) -> None:
         starts, sizes, self.first = word_bounds(lines.points)
-        self.keys = passage_keys(_lower().take(lines.points).tobytes(), 2 * starts, 2 * sizes, _WORD_PARTS)  # (W,)
+        text = tables.lower_case().take(lines.points).tobytes()
+        self.keys = passage_keys(text, 2 * starts, 2 * sizes, _WORD_PARTS)  # (W,)
         self.counts = np.diff(self.first, append=len(self.keys))  # (L,)
 
     def second(self) -> Keys:
@@ -255,14 +232,14 @@ class _SentenceEnds:
         self._letters = min(_MOST_LETTERS, min(long, default=_MOST_LETTERS) // 2)
         points = np.frombuffer("".join(sentences).encode("utf-32-le"), dtype=np.uint32)
         counts = np.array([len(sentence) for sentence in sentences], dtype=np.int64)
-        self._first, self._last = self._keys(np.minimum(points, _PLANE - 1).astype(np.uint16), counts)
+        self._first, self._last = self._keys(np.minimum(points, tables.PLANE - 1).astype(np.uint16), counts)
 
     def may_contain(self, lines: _Lines) -> Bools:
         """Return which lines (L,) begin or end like one of the sentences."""
-        letters_of = _folded().take(lines.points)
+        letters_of = tables.folded().take(lines.points)
         kept = letters_of != 0
         first, last = self._keys(letters_of.take(np.flatnonzero(kept)), lines.count(kept))
-        found: Bools = np.isin(first, self._first) | np.isin(last, self._last) | (lines.present & _EXPANDED != 0)
+        found: Bools = np.isin(first, self._first) | np.isin(last, self._last) | (lines.present & tables.EXPANDED != 0)
         return found
 
     def _keys(self, letters_of: npt.NDArray[np.uint16], counts: Integers) -> tuple[Keys, Keys]:
@@ -271,75 +248,3 @@ class _SentenceEnds:
         starts = ends - 2 * counts, ends - sizes
         first, last = (passage_keys(text, own, sizes, self._PARTS) for own in starts)
         return first, last
-
-
-@cache
-def _characters() -> str:
-    """Return all characters that have an entry of their own in the tables, by code."""
-    return "".join(map(chr, range(_PLANE)))
-
-
-def _table(characters: Iterable[str]) -> Bools:
-    """Return (65536,) bools: True for these characters."""
-    table = np.zeros(_PLANE, dtype=np.bool_)
-    table[[ord(character) for character in characters]] = True
-    return table
-
-
-@cache
-def _matching(pattern: str) -> Bools:
-    """Return (65537,) bools: True for the characters that match a pattern, False for all higher planes."""
-    return np.append(_table(re.findall(pattern, _characters())), False)
-
-
-@cache
-def _adjacent() -> Bytes:
-    """Return the properties of each character as the first and as the second one of two."""
-    misread, continuation, accented = (
-        _table(re.findall(f"[{letters_of}]", _characters()))
-        for letters_of in (MISREAD_START, CONTINUATION, MISREAD_RUN)
-    )
-    pairs = (
-        (_BESIDE_SPACE, _table(" "), _table(" \n")),
-        (_MISREAD, misread, continuation),
-        (_ADDRESS, _table("/w"), _table("/w")),
-        (_ACCENTS, accented, accented),
-    )
-    table = sum(first * bit | second * (bit << _SECOND) for bit, first, second in pairs)
-    return np.append(table, 0).astype(np.uint8)
-
-
-@cache
-def _composable() -> str:
-    """Return the characters that NFC changes, or that it may join to the one before."""
-    parts = [unicodedata.decomposition(character).split() for character in _characters()]
-    seconds = {chr(int(part, 16)) for own in parts if own and "<" not in own[0] for part in own[1:]}
-    jamo = set(map(chr, [*range(0x1161, 0x1176), *range(0x11A8, 0x11C3)]))  # Unicode 16, 3.12: Hangul syllables
-    return "".join(
-        character
-        for character in _characters()
-        if character in seconds
-        or character in jamo
-        or unicodedata.combining(character)
-        or not unicodedata.is_normalized("NFC", character)
-    )
-
-
-@cache
-def _lower() -> npt.NDArray[np.uint16]:
-    """Return each character in lower case (65537,); one that becomes several stays as it is, as in no frequent word."""
-    lower = [ord(own) if len(own) == 1 else code for code, own in enumerate(map(str.lower, _characters()))]
-    lower[ord("ς")] = ord("σ")  # which of the two a capital becomes depends on its place in a word
-    return np.array([*lower, 0], dtype=np.uint16)
-
-
-@cache
-def _letters() -> list[str]:
-    """Return each character as `letters` returns it: none, one or several letters."""
-    return list(map(letters, _characters()))
-
-
-@cache
-def _folded() -> npt.NDArray[np.uint16]:
-    """Return the letter that each character is compared as (65537,); 0 for none or several."""
-    return np.array([*(ord(own) if len(own) == 1 else 0 for own in _letters()), 0], dtype=np.uint16)
