@@ -1,6 +1,5 @@
 """The filter of pairs: each rule by example."""
 
-import pickle
 from typing import get_args
 
 import numpy as np
@@ -51,13 +50,6 @@ def test_filters_on_text(language: str, source: str, target: str, reason: str | 
 
 def test_filter_returns_the_normalized_pair() -> None:
     assert pair_filter().apply(" a\u200b  b ", "e\u0301\t") == Verdict("a b", "é")
-
-
-def test_filter_can_be_pickled() -> None:
-    pairs = pair_filter("zh")
-    copied = pickle.loads(pickle.dumps(pairs))
-    for pair in (("Hi.", "你好。"), ("Hi.", "Hi."), ("Good morning!", "早上 好 ！ 你 们")):
-        assert copied.apply(*pair) == pairs.apply(*pair)
 
 
 def test_settings_disable_filters() -> None:

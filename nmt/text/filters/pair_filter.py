@@ -47,8 +47,8 @@ class Verdict(NamedTuple):
 class PairFilter:
     """Normalizes single pairs and applies the rules to them.
 
-    It has no memory of earlier pairs and can be pickled, so processes can share the work. Repetitions are found by the
-    caller, between `apply` and `removed_by_length`.
+    It has no memory of earlier pairs, so processes can share the work. Repetitions are found by the caller, between
+    `apply` and `removed_by_length`.
     """
 
     settings: Filters
@@ -134,32 +134,19 @@ class PairFilter:
             yield index, "too_long" if too_long[index] else "ratio"
 
 
-@dataclass(frozen=True)
-class _EitherSide:
-    """A check of the lines of one side, or of both."""
-
-    source: LineCheck | None
-    target: LineCheck | None
-
-    def __call__(self, source: str, target: str) -> str | None:
-        found = None if self.source is None else self.source.wrong(source)
-        return self.target.wrong(target) if found is None and self.target is not None else found
-
-
 def _either_side(source: LineCheck | None, target: LineCheck | None) -> Check | None:
-    return None if source is None and target is None else _EitherSide(source, target)
+    """Return a check of the lines of one side, or of both."""
+    if source is None and target is None:
+        return None
 
+    def found(source_line: str, target_line: str) -> str | None:
+        wrong = None if source is None else source.wrong(source_line)
+        return target.wrong(target_line) if wrong is None and target is not None else wrong
 
-@dataclass(frozen=True)
-class _Converter:
-    """The normalization of a language, and the conversion to the Chinese variant of the text."""
-
-    normalizer: Callable[[str], str]
-    han: HanCheck
-
-    def __call__(self, text: str) -> str:
-        return self.han.converted(self.normalizer(text))
+    return found
 
 
 def _normalizer(language: str, han: HanCheck | None) -> Callable[[str], str]:
-    return normalizer_of(language) if han is None else _Converter(normalizer_of(language), han)
+    """Return the normalization of a language, and the conversion to the Chinese variant of the text."""
+    normalize = normalizer_of(language)
+    return normalize if han is None else lambda text: han.converted(normalize(text))
