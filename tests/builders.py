@@ -34,6 +34,8 @@ from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
 from nmt.system.console import Console
 from nmt.system.files import staged_directory
+from nmt.system.ownership import MODEL
+from nmt.system.sealing import seal
 from nmt.text.prepared import Sentences, TokenStore
 from nmt.text.tokenizer import BOS, EOS, PAD, Tokenizer, Tokenizers
 from nmt.translation.pipeline import LineInput, translate_stream
@@ -115,13 +117,13 @@ def save_model(directory: Path, loaded: LoadedModel) -> None:
     """Write a model directory in place of an earlier one of this name."""
     with staged_directory(directory) as staging:
         checkpoint.write_model_files(staging, loaded)
-        checkpoint.seal(staging, loaded.configuration())
+        seal(staging, MODEL, loaded.configuration())
 
 
 def seal_again(directory: Path) -> None:
     """Record the digests of the changed files of a model directory."""
     content = json.loads((directory / checkpoint.CONFIG_FILE).read_text(encoding="utf-8"))
-    checkpoint.seal(directory, content)
+    seal(directory, MODEL, content)
 
 
 def spelling_model(byte_fallback: bool, language: str = "it") -> LoadedModel:

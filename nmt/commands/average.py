@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from nmt.errors import ConfigError, ModelError
-from nmt.model.checkpoint import LoadedModel, load_model, resolve_model, seal, write_model_files
+from nmt.model.checkpoint import LoadedModel, load_model, resolve_model, write_model_files
 from nmt.system.console import Console, counted
 from nmt.system.ownership import MODEL, check_directory, replace_directory
+from nmt.system.sealing import seal
 from nmt.training.progress import read_progress
 from nmt.training.run import RunDirectory
 
@@ -36,7 +37,7 @@ def average(sources: Sequence[Path], output: Path, console: Console, last: int |
     model = mean(directories)
     with replace_directory(output, MODEL, inputs) as staging:
         write_model_files(staging, model)
-        seal(staging, {**model.configuration(), "averaged_from": list(map(str, directories))})
+        seal(staging, MODEL, {**model.configuration(), "averaged_from": list(map(str, directories))})
     console.info(f"averaged {', '.join(str(directory) for directory in directories)} into {output}")
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from nmt.config import Recipe, load_recipe
 from nmt.decoding.alignment import Attention, attention
 from nmt.errors import ConfigError, DataError, ModelError
-from nmt.model.checkpoint import resolve_model, seal
+from nmt.model.checkpoint import resolve_model
 from nmt.report.corpus_figures import corpus_drawings, pieces_of_masks
 from nmt.report.fonts import LabelFonts, fonts_for
 from nmt.report.formula_figures import formula_drawings
@@ -15,7 +15,8 @@ from nmt.report.model_figures import attention_drawings, training_curves
 from nmt.report.plotting import Drawing, drawing_style, write_drawing
 from nmt.report.run_records import RunRecords, read_run
 from nmt.system.console import Console
-from nmt.system.ownership import FIGURES, FORMAT_VERSION, replace_directory
+from nmt.system.ownership import FIGURES, replace_directory
+from nmt.system.sealing import seal
 from nmt.text.corpus import pairs_of
 from nmt.text.prepared import PreparedCorpus
 from nmt.translation.translator import Translator
@@ -51,12 +52,10 @@ def figures(output: Path, recipe: Path | None, model: Path | None, text: str | N
             for drawing in drawings:
                 write_drawing(drawing, staging)
         content = {
-            "format": FIGURES.format,
-            "format_version": FORMAT_VERSION,
             "figures": [{key: getattr(one, key) for key in ("name", "title", "caption", "code")} for one in drawings],
             "left_out": inputs.left_out,
         }
-        seal(staging, content, FIGURES.marker)
+        seal(staging, FIGURES, content)
     console.info(f"wrote {len(drawings)} figures, as PNG and SVG, to {output}")
     for names, reason in inputs.left_out.items():
         console.info(f"left out: {names}: {reason}")

@@ -14,8 +14,8 @@ from pydantic import ValidationError
 from nmt.config import CorpusFile, LanguagePair
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console, counted, printable
-from nmt.system.files import digest_of
-from nmt.system.ownership import SPLIT, check_file, mark_directory, replace_directory, write_output
+from nmt.system.ownership import SPLIT, check_file, replace_directory, write_output
+from nmt.system.sealing import seal
 from nmt.text.corpus import SentencePair, format_named, named_languages, read_pairs, text_files
 from nmt.text.proposing.direction import (
     Direction,
@@ -224,14 +224,11 @@ def _check_size(request: InitRequest, profile: TextProfile, counts: Mapping[str,
 
 
 def _finish_folder(folder: Path, direction: Direction, counts: Mapping[str, int]) -> None:
-    """Name the files by their languages and write the marker of the folder."""
+    """Name the files by their languages and seal the folder."""
     ends = dict(zip(_SIDES, direction.suffixes, strict=True))
     for path in sorted(folder.iterdir()):
         path.rename(path.with_suffix(f".{ends[path.suffix[1:]]}"))
-    files = {path.name: digest_of(path) for path in sorted(folder.iterdir())}
-    mark_directory(
-        folder, SPLIT, {"seed": _SEED, "pairs": {part: counts.get(part, 0) for part in PARTS}, "files": files}
-    )
+    seal(folder, SPLIT, {"seed": _SEED, "pairs": {part: counts.get(part, 0) for part in PARTS}})
 
 
 def _parts(request: InitRequest, given: Mapping[str, CorpusFile], direction: Direction) -> dict[str, dict[str, object]]:

@@ -12,10 +12,12 @@ from pydantic import ValidationError
 
 from nmt.config import DecodeSettings, Languages
 from nmt.errors import ConfigError, ModelError
-from nmt.model.checkpoint import FORMAT_VERSION, LoadedModel, read_sealed, seal
+from nmt.model.checkpoint import LoadedModel
+from nmt.system.ownership import EXPORT
+from nmt.system.sealing import read_sealed, seal
 from nmt.text.tokenizer import Tokenizers
 
-EXPORT_FILE = "nmt.json"
+EXPORT_FILE = EXPORT.marker
 _EXTRAS = {"ctranslate2": "ct2", "transformers": "hf"}
 
 
@@ -38,7 +40,6 @@ def is_export(directory: Path) -> bool:
 def write_export(directory: Path, loaded: LoadedModel, kind: str, quantization: str, longest: int | None) -> None:
     """Add nmt.json, with digests of all files, to a directory with the files of another program."""
     content = {
-        "format_version": FORMAT_VERSION,
         "format": kind,
         "quantization": quantization,
         "languages": loaded.languages.model_dump(),
@@ -46,12 +47,12 @@ def write_export(directory: Path, loaded: LoadedModel, kind: str, quantization: 
         "longest": longest,
         "longest_source": loaded.longest_source,
     }
-    seal(directory, content, EXPORT_FILE)
+    seal(directory, EXPORT, content)
 
 
 def read_export(directory: Path) -> Export:
     """Read an export for CTranslate2. Raises ModelError if it is damaged, too new, or for another program."""
-    content = read_sealed(directory, EXPORT_FILE)
+    content = read_sealed(directory, EXPORT)
     file = directory / EXPORT_FILE
     try:
         if content["format"] != "ctranslate2":

@@ -11,7 +11,6 @@ A directory may come from an untrusted source. Reading it runs no code from it, 
 takes memory in proportion to their size: the sizes in config.json are compared with model.safetensors first.
 """
 
-import json
 import math
 import os
 import re
@@ -32,14 +31,14 @@ from nmt.errors import DamagedError, ModelError
 from nmt.model.sharding import laid_out_like, whole_tensor
 from nmt.model.transformer import Transformer
 from nmt.system.device import is_out_of_memory
-from nmt.system.files import content_digest, digest_of, replace_text
+from nmt.system.files import replace_text
+from nmt.system.ownership import MODEL
+from nmt.system.sealing import read_sealed, text_with_digest
 from nmt.text.tokenizer import Tokenizers, tokenizer_files
 
-FORMAT_VERSION = 2  # version 1 allowed config.json without its own digest, and had other names for position vectors
-CONFIG_FILE = "config.json"
+CONFIG_FILE = MODEL.marker
 WEIGHTS_FILE = "model.safetensors"
-_OWN_DIGEST = "digest"  # the key in config.json of the digest of its other content
-_MAX_CONFIG, _MAX_HEADER = 2**20, 2**24  # bytes of config.json and of the header of model.safetensors
+_MAX_HEADER = 2**24  # bytes of the header of model.safetensors
 
 
 class AlignmentHeads(Section):
@@ -79,7 +78,7 @@ class LoadedModel:
         """Return the content of config.json, apart from what `seal` adds."""
         described = {name: getattr(self, name) for name in ("languages", "decode", "alignment", "longest_source")}
         sections = _Sections(model=self.model.settings, **described)
-        return {"format_version": FORMAT_VERSION, **sections.model_dump()}
+        return sections.model_dump()
 
 
 def write_model_files(
@@ -150,7 +149,7 @@ def check_weight_count(directory: Path, settings: ModelSettings, vocabularies: t
 def write_alignment(directory: Path, alignment: AlignmentHeads) -> None:
     """Record in a model directory which heads align best; an interrupted process leaves the old or the new state."""
     content = {**read_configuration(directory), "alignment": alignment.model_dump()}
-    replace_text(directory / CONFIG_FILE, _with_own_digest(content))
+    replace_text(directory / CONFIG_FILE, text_with_digest(content))
 
 
 def load_weights(model: Transformer, file: Path) -> None:
@@ -207,76 +206,11 @@ def write_tensors(tensors: dict[str, Tensor], file: Path) -> None:
 
 def read_configuration(directory: Path) -> dict[str, Any]:
     """Read and check config.json and the digests of all files. Raises what `read_sealed` does."""
-    configuration = read_sealed(directory, CONFIG_FILE)
+    configuration = read_sealed(directory, MODEL)
     for file in (directory / WEIGHTS_FILE, *tokenizer_files(directory)):
         if file.name not in configuration["files"]:
             raise DamagedError(f"{directory / CONFIG_FILE}: damaged: it does not list {file.name}; copy it again")
     return configuration
-
-
-def read_sealed(directory: Path, name: str) -> dict[str, Any]:
-    """Read a JSON file that `seal` completed and check its digest and those of all files that it lists.
-
-    Raises DamagedError where they do not agree, ModelError for a newer format.
-    """
-    file = directory / name
-    if not file.is_file():
-        raise DamagedError(f"{directory}: not a model directory: it has no {name}")
-    try:
-        configuration, version = _parse(file)
-    except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise DamagedError(f"{file}: damaged: {error}; copy the model again") from None
-    if version > FORMAT_VERSION:
-        raise ModelError(f"{file}: format version {version}, but this nmt reads up to {FORMAT_VERSION}; update nmt")
-    for key in ("files", _OWN_DIGEST):
-        if key not in configuration and (key == "files" or version > 1):
-            raise DamagedError(
-                f"{file}: damaged: format version {version} has a '{key}', but none is here; copy it again"
-            )
-    own_digest = content_digest(configuration)
-    if configuration.get(_OWN_DIGEST, own_digest) != own_digest:
-        raise DamagedError(
-            f"{file}: damaged: its content is not what was saved; copy it again (to change settings, use --set)"
-        )
-    for other, digest in configuration["files"].items():
-        _check_file(directory, other, digest, name)
-    return configuration
-
-
-def _parse(file: Path) -> tuple[dict[str, Any], int]:
-    """Return the content of a JSON file and its format version. Raises ValueError and others if it is damaged."""
-    if not _is_inside(file) or file.stat().st_size > _MAX_CONFIG:
-        raise ValueError(f"expected a file of at most {_MAX_CONFIG:,} bytes, and no link out of the directory")
-    configuration = json.loads(file.read_text(encoding="utf-8"))
-    if not isinstance(configuration, dict) or "format_version" not in configuration:
-        raise ValueError("it has no format_version")
-    version = configuration["format_version"]
-    if type(version) is not int or version < 1:
-        raise ValueError(f"its format_version is {version!r}, expected a number from 1 on")
-    if not isinstance(configuration.get("files", {}), dict):
-        raise ValueError("its 'files' is not a table of names and digests")
-    return configuration, version
-
-
-def _check_file(directory: Path, name: str, digest: object, listed_in: str) -> None:
-    """Raise DamagedError unless a file that is listed is a regular file in the directory with this digest."""
-    file = directory / name
-    if Path(name).name != name:
-        raise DamagedError(f"{directory / listed_in}: damaged: {name!r} in 'files' is a path, expected a name")
-    if not os.path.lexists(file):
-        raise DamagedError(f"{file}: missing, though {listed_in} lists it; copy the whole directory")
-    if not (file.is_file() and _is_inside(file)):
-        raise DamagedError(f"{file}: not a regular file in this directory; copy the file itself, not a link to it")
-    if digest_of(file) != digest:
-        raise DamagedError(
-            f"{file}: damaged: its content is not what was saved (SHA-256 differs); copy the model again, or use "
-            "another checkpoint of its run"
-        )
-
-
-def _is_inside(file: Path) -> bool:
-    """Whether a file, behind any links, is in the directory in which its name is."""
-    return file.resolve().parent == file.parent.resolve()
 
 
 def resolve_model(path: Path) -> Path:
@@ -287,15 +221,3 @@ def resolve_model(path: Path) -> Path:
     if not path.exists():
         raise ModelError(f"{path}: no such directory; give a model directory or a run directory")
     raise ModelError(f"{path}: neither a model directory ({CONFIG_FILE} is missing) nor a run with a checkpoint")
-
-
-def seal(directory: Path, content: dict[str, Any], name: str = CONFIG_FILE) -> None:
-    """Write config.json, or a file like it, with the digests of all files beside it, so that reading finds damage."""
-    others = sorted(file.name for file in directory.iterdir() if file.name != name)
-    content = {**content, "files": {other: digest_of(directory / other) for other in others}}
-    (directory / name).write_text(_with_own_digest(content), encoding="utf-8")
-
-
-def _with_own_digest(content: dict[str, Any]) -> str:
-    """Return a JSON text of some content with its digest."""
-    return json.dumps({**content, _OWN_DIGEST: content_digest(content)}, indent=2, ensure_ascii=False) + "\n"

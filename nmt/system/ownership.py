@@ -28,7 +28,6 @@ from nmt.system.files import (
     staged_directory,
 )
 
-FORMAT_VERSION = 1
 _LARGEST_MARKER = 2**26  # bytes; a larger file is not a marker that nmt wrote, and is not read
 
 
@@ -38,7 +37,7 @@ class DirectoryKind:
 
     name: str  # with its article, for messages
     marker: str  # a JSON file with an integer `format_version`, and perhaps the digest of its other content as `digest`
-    version: int = FORMAT_VERSION  # the newest format version that this nmt reads
+    version: int = 1  # the newest format version that this nmt reads
     format: str | None = None  # what the marker holds under `format`; None if it has no such key
     keys: tuple[str, ...] = ()  # which distinguish a marker from a foreign file of this name where `format` is None
     # A regular expression for the paths below the directory (an empty folder ends in `/`, a symbolic link in `@`). None
@@ -71,6 +70,7 @@ _RUN = (
     rf"\.prepared\.work/({_WORK})?",
 )
 
+# version 1 allowed config.json without its own digest, and had other names for position vectors
 MODEL = DirectoryKind("a model", "config.json", version=2, keys=("languages", "model", "decode"))
 EXPORT = DirectoryKind("an exported model", "nmt.json", version=2, keys=("languages", "quantization", "decode"))
 FIGURES = DirectoryKind("a folder of figures", "figures.json", format="nmt figures")

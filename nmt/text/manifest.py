@@ -12,6 +12,7 @@ from nmt.config.recorded import with_new_names
 from nmt.errors import DataError
 from nmt.system.files import content_digest, digest_of
 from nmt.system.ownership import PREPARED
+from nmt.system.sealing import text_with_digest
 from nmt.text.preparing.overlap import Overlap
 
 REMEDY = "prepare it again with nmt prepare --force"
@@ -90,9 +91,7 @@ class Manifest:
     def write(self, directory: Path) -> None:
         """Write `manifest.json`."""
         content = {"format": PREPARED.format, "format_version": PREPARED.version, **_MANIFEST.dump_python(self)}
-        content["content_digest"] = content_digest(content)
-        text = json.dumps(content, indent=2, ensure_ascii=False)
-        (directory / "manifest.json").write_text(text + "\n", encoding="utf-8")
+        (directory / "manifest.json").write_text(text_with_digest(content, "content_digest"), encoding="utf-8")
 
     @classmethod
     def read(cls, directory: Path, older: bool = False) -> "Manifest":

@@ -32,7 +32,6 @@ from nmt.model.checkpoint import (
     LoadedModel,
     load_weights,
     read_configuration,
-    seal,
     weights_of,
     write_model_files,
 )
@@ -40,7 +39,8 @@ from nmt.model.transformer import Transformer
 from nmt.system import distributed
 from nmt.system.device import environment
 from nmt.system.files import Report, lock_file, replace_link, staged_directory
-from nmt.system.ownership import RUN, mark_directory, write_recorded
+from nmt.system.ownership import MODEL, RUN, mark_directory, write_recorded
+from nmt.system.sealing import seal
 from nmt.training.optimizer import load_optimizer, optimizer_tensors
 from nmt.training.progress import PROGRESS_FILE, Progress, read_progress
 from nmt.training.run_log import MetricsLog, TensorBoard
@@ -156,7 +156,7 @@ class RunDirectory:
                     write_model_files(staging, loaded, tensors)
                     text = json.dumps(asdict(progress), indent=2) + "\n"
                     (staging / PROGRESS_FILE).write_text(text, encoding="utf-8")
-                    seal(staging, loaded.configuration())
+                    seal(staging, MODEL, loaded.configuration())
         self._update_links(progress)
         return directory
 

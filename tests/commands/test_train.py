@@ -70,11 +70,11 @@ SLOW_TO_SAVE = """
 import time
 import nmt.training.run
 
-def seal_slowly(directory, content, plain=nmt.training.run.seal):
+def seal_slowly(directory, kind, content, plain=nmt.training.run.seal):
     if "00000004" not in directory.name:
         print("saving", flush=True)
         time.sleep(10**6)
-    plain(directory, content)
+    plain(directory, kind, content)
 
 nmt.training.run.seal = seal_slowly
 """

@@ -466,8 +466,8 @@ def test_full_disk_leaves_the_old_directory_unchanged(
     def no_space(*_arguments: object, **_options: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    target = {"weights": "save_file", "tokenizer": "Tokenizers.save", "digests": "seal"}[when]
-    monkeypatch.setattr(f"nmt.model.checkpoint.{target}", no_space)
+    write = {"weights": "model.checkpoint.save_file", "tokenizer": "text.tokenizer.Tokenizers.save"}
+    monkeypatch.setattr(f"nmt.{write.get(when, 'system.sealing.text_with_digest')}", no_space)
     with pytest.raises(DataError, match=f"{saved}: cannot write it: No space left on device; free some space"):
         save_model(saved, newer)
     monkeypatch.undo()
