@@ -170,10 +170,9 @@ class Tokenizer:
     def merges(self) -> bool:
         """Whether it is a byte-pair encoding (merges) rather than a unigram language model."""
         try:
-            self._processor.nbest_encode("a", nbest_size=2, out_type=int)
-        except RuntimeError:
+            return not self._processor.nbest_encode("a", nbest_size=2, out_type=int)
+        except RuntimeError:  # [] before SentencePiece 0.2.3
             return True
-        return False
 
     @property
     def splits_digits(self) -> bool:
