@@ -121,7 +121,7 @@ def pad_to_multiple(batch: Batch, longest: int | None) -> Batch:
     `longest` is the longest sentence that the model reads, None if there is no limit.
     """
     sides = zip(*((group.source.numel(), group.target_out.numel()) for group in batch.groups), strict=True)
-    source_length, target_length = (_missing(sum(side), longest or _MULTIPLE) for side in sides)
+    source_length, target_length = (_tokens_to_multiple(sum(side), longest or _MULTIPLE) for side in sides)
     if not source_length or not target_length:
         return batch
     source, target_in, target_out = (torch.full((1, n), PAD) for n in (source_length, target_length, target_length))
@@ -130,7 +130,7 @@ def pad_to_multiple(batch: Batch, longest: int | None) -> Batch:
     return Batch((*batch.groups, dummy), batch.source_tokens, batch.target_tokens)
 
 
-def _missing(tokens: int, longest: int) -> int:
+def _tokens_to_multiple(tokens: int, longest: int) -> int:
     """Return the number of tokens, at least one, to the next multiple; 0 for a side too small to be padded."""
     multiple = min(_MULTIPLE, longest, 1 << max(0, tokens.bit_length() - 5))
     return multiple - tokens % multiple if multiple > 1 else 0

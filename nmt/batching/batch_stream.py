@@ -5,6 +5,7 @@ of similar length form a group, so that there is little padding. An epoch of a h
 planned while the part before it is read, so that the size of a plan in RAM is bounded.
 """
 
+import math
 import time
 from collections import deque
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -23,8 +24,8 @@ EpochPlan = list[Indices]  # the length groups of an epoch, or of a part of it, 
 
 # Most pairs in a part. A larger corpus is split into parts of random blocks of consecutive pairs: its texts are mixed,
 # and the blocks being read stay in the page cache.
-_PART = 2**22
-_BLOCK = 2**16
+_PAIRS_IN_PART = 2**22
+_PAIRS_IN_BLOCK = 2**16
 # limit on the padded source tokens of a group, as a multiple of its budget: pairs with long sources must fit, too
 _SOURCE_ALLOWANCE = 2
 _GROUPS_MEASURED = 5_000
@@ -66,7 +67,7 @@ class SentenceLengths:
     @property
     def parts(self) -> int:
         """Return the number of parts of an epoch: one, unless the corpus is huge."""
-        return -(-len(self) // _PART)
+        return math.ceil(len(self) / _PAIRS_IN_PART)
 
 
 def plan_epoch(lengths: SentenceLengths, budget: int, seed: int, epoch: int, part: int = 0) -> EpochPlan:
@@ -75,7 +76,7 @@ def plan_epoch(lengths: SentenceLengths, budget: int, seed: int, epoch: int, par
     A pair longer than the budget is a group by itself. The same arguments give the same plan. The parts of an epoch,
     `lengths.parts` of them, together contain each pair as often as its weight states.
     """
-    pairs, random = _part(lengths, seed, epoch, part)
+    pairs, random = _pairs_of_part(lengths, seed, epoch, part)
     pairs = _repeated(pairs, lengths.weights[pairs], random)
     random.shuffle(pairs)
     # by target length, then by source length, ascending and descending in turn: source lengths stay similar where one
@@ -111,14 +112,15 @@ def cut_into_groups(ordered: Indices, lengths: SentenceLengths, budget: int) -> 
     return groups
 
 
-def _part(lengths: SentenceLengths, seed: int, epoch: int, part: int) -> tuple[Indices, np.random.Generator]:
+def _pairs_of_part(lengths: SentenceLengths, seed: int, epoch: int, part: int) -> tuple[Indices, np.random.Generator]:
     """Return the pairs of a part of an epoch and its random generator."""
     random = np.random.default_rng([seed, epoch])
     if lengths.parts == 1:
         return np.arange(len(lengths), dtype=np.int64), random
-    starts = random.permutation(np.arange(0, len(lengths), _BLOCK))
+    starts = random.permutation(np.arange(0, len(lengths), _PAIRS_IN_BLOCK))
     blocks = [
-        np.arange(start, min(start + _BLOCK, len(lengths))) for start in np.array_split(starts, lengths.parts)[part]
+        np.arange(start, min(start + _PAIRS_IN_BLOCK, len(lengths)))
+        for start in np.array_split(starts, lengths.parts)[part]
     ]
     return np.concatenate(blocks), np.random.default_rng([seed, epoch, 1 + part])
 

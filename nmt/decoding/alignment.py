@@ -54,7 +54,7 @@ def all_heads(settings: ModelSettings) -> list[Head]:
     return [(layer, head) for layer in range(settings.decoder_layers) for head in range(settings.heads)]
 
 
-def usual_heads(settings: ModelSettings) -> AlignmentHeads:
+def default_heads(settings: ModelSettings) -> AlignmentHeads:
     """Return the heads that align well in most models: those of the last layer but one (Garg et al. 2019)."""
     layer = max(0, settings.decoder_layers - 2)
     return AlignmentHeads(heads=tuple((layer, head) for head in range(settings.heads)))
@@ -62,7 +62,7 @@ def usual_heads(settings: ModelSettings) -> AlignmentHeads:
 
 def alignment_heads_of(models: Sequence[LoadedModel]) -> list[AlignmentHeads]:
     """Return the heads of each model that align best, where they have been measured, else the usual ones."""
-    return [loaded.alignment or usual_heads(loaded.model.settings) for loaded in models]
+    return [loaded.alignment or default_heads(loaded.model.settings) for loaded in models]
 
 
 def token_alignments(

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from nmt.batching.batch import pad
 from nmt.config import RuntimeSettings
-from nmt.decoding.alignment import usual_heads
+from nmt.decoding.alignment import default_heads
 from nmt.decoding.batch_runner import BatchRunner, Models, OnProgress, in_order, length_batches
 from nmt.decoding.constrained import beam_width
 from nmt.decoding.forced_decoding import force_all
@@ -179,7 +179,7 @@ def _rescore(
     (eq. 14) it also prunes; here it only ranks what is finished. With a repetition penalty, which lowers the
     log-probabilities that the search adds up, `log_prob` becomes that of the model, and the ranking stays.
     """
-    heads = [usual_heads(model.settings).heads if options.coverage_penalty else () for model in runner.models]
+    heads = [default_heads(model.settings).heads if options.coverage_penalty else () for model in runner.models]
     pairs = [(ids, hypothesis.tokens) for ids, of_one in zip(sentences, found, strict=True) for hypothesis in of_one]
     forced = iter(force_all(runner, pairs, options.batch_tokens, heads))
     results = []

@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-def by_utility(texts: Sequence[str]) -> list[int]:
+def ranked_by_utility(texts: Sequence[str]) -> list[int]:
     """Return the indices of the distinct candidates, that of the highest expected utility first.
 
     The utility of a candidate is its mean chrF, as hypothesis, with each of the others as reference. A text that

@@ -28,7 +28,7 @@ from torch import Tensor
 from nmt.config import DecodeSettings, Languages, ModelSettings
 from nmt.config.section import PositiveInt, Section
 from nmt.errors import DamagedError, ModelError
-from nmt.model.sharding import laid_out_like, whole_tensor
+from nmt.model.sharding import gathered_tensor, laid_out_like
 from nmt.model.transformer import Transformer
 from nmt.system.device import is_out_of_memory
 from nmt.system.files import replace_text
@@ -95,7 +95,7 @@ def write_model_files(
 
 def weights_of(model: Transformer) -> dict[str, Tensor]:
     """Return the weights by name on the CPU, a tied matrix under its first name only."""
-    return {name: whole_tensor(tensor).detach().cpu().contiguous() for name, tensor in model.named_parameters()}
+    return {name: gathered_tensor(tensor).detach().cpu().contiguous() for name, tensor in model.named_parameters()}
 
 
 def load_model(directory: Path, device: torch.device) -> LoadedModel:

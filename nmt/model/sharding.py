@@ -31,9 +31,9 @@ def shard(root: nn.Module, model: Transformer, device: torch.device, gather_in_b
     fully_shard(root, mesh=mesh)
 
 
-def whole(model: Transformer) -> Transformer:
+def gathered_model(model: Transformer) -> Transformer:
     """Return a model with gathered weights: the model itself if it is not sharded. Call it on all ranks."""
-    weights = [whole_tensor(weight) for weight in model.parameters()]
+    weights = [gathered_tensor(weight) for weight in model.parameters()]
     if all(gathered is weight for gathered, weight in zip(weights, model.parameters(), strict=True)):
         return model
     source, target = (embedding.tokens.num_embeddings for embedding in (model.source_embedding, model.target_embedding))
@@ -44,7 +44,7 @@ def whole(model: Transformer) -> Transformer:
     return copy
 
 
-def whole_tensor(tensor: Tensor) -> Tensor:
+def gathered_tensor(tensor: Tensor) -> Tensor:
     """Return a tensor with its shards gathered. Call it on all ranks."""
     if distributed.world_size() == 1:
         return tensor

@@ -174,7 +174,7 @@ class WorkerPool(Generic[Context]):
                 end.close()
             self._on_start()
             while True:
-                pipe.send_bytes(self._answer(pipe.recv_bytes()))
+                pipe.send_bytes(self._run_task(pipe.recv_bytes()))
         finally:
             os._exit(0)  # without the exit handlers of the first process, whose files these are
 
@@ -187,7 +187,7 @@ class WorkerPool(Generic[Context]):
             reason = "a worker process died: it was killed, perhaps because the machine ran out of memory"
             raise ModelError(f"{reason}; {self._advice}") from None
 
-    def _answer(self, task: bytes) -> bytes:
+    def _run_task(self, task: bytes) -> bytes:
         """Return the pickled pair of a task's result and its error; one of them is None."""
         try:
             function, item = pickle.loads(task)

@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 from nmt.batching.batch import Batch, dummy_batch, pad_to_multiple
 from nmt.config import Recipe
 from nmt.errors import ConfigError
-from nmt.model.sharding import shard, whole, whole_tensor
+from nmt.model.sharding import gathered_model, gathered_tensor, shard
 from nmt.model.transformer import Transformer
 from nmt.system import distributed
 from nmt.system.device import autocast, computes_in_bf16, is_out_of_memory, release_cached_memory, seed_for
@@ -118,7 +118,7 @@ class Updater:
 
     def validation_objective(self) -> Objective:
         """Return an objective with the model to validate, unsharded: the trained one, or the average of its weights."""
-        model = whole(self.model if self.average is None else self.average)
+        model = gathered_model(self.model if self.average is None else self.average)
         return self.objective if model is self.model else Objective(model, self.objective.smoothing)
 
     def update(self, batches: Sequence[Batch], step: int, adjustments: Adjustments = _NO_ADJUSTMENTS) -> Update:
@@ -226,7 +226,7 @@ class Updater:
             self.optimizer.grad_scale = None if clip_norm is None else (norm / clip_norm).clamp(min=1)  # type: ignore[attr-defined]
         elif clip_norm is not None:
             nn.utils.clip_grads_with_norm_(parameters, clip_norm, norm)
-        return whole_tensor(norm)
+        return gathered_tensor(norm)
 
     def apply_gradients(self, rate: float, step: int, applied: Tensor | None = None) -> None:
         """Step the optimizer and the moving average; `applied` is a 0/1 scalar if the device decides."""

@@ -16,7 +16,7 @@ from nmt.decoding.alignment import Links, align, joined_links
 from nmt.decoding.batch_runner import BatchRunner, OnProgress
 from nmt.decoding.engine import TorchEngine
 from nmt.decoding.hypothesis import Constraints, Hypothesis
-from nmt.decoding.mbr import by_utility
+from nmt.decoding.mbr import ranked_by_utility
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.step_model import check_same_vocabulary
 from nmt.decoding.unknown import words_for_unknown
@@ -290,7 +290,7 @@ class Translator:
         found = self._alternatives(required, task.options.search, task, task.on_progress[0])
         if task.options.search.mbr is not None:
             for segment, samples in found.items():
-                ranked = by_utility([sample.text for sample in samples])
+                ranked = ranked_by_utility([sample.text for sample in samples])
                 found[segment] = [samples[i] for i in ranked[: task.options.n_best]]
         return found | {segment: [Alternative(segment.prefix, 0.0)] for segment in segments if not segment.ids}
 

@@ -116,8 +116,8 @@ def test_stream_continues_from_its_position(after: int) -> None:
 
 
 def test_large_corpus_is_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "_PART", 16)
-    monkeypatch.setattr(streams, "_BLOCK", 4)
+    monkeypatch.setattr(streams, "_PAIRS_IN_PART", 16)
+    monkeypatch.setattr(streams, "_PAIRS_IN_BLOCK", 4)
     stream, seen, positions = stream_of(40), Counter[int](), []
     assert stream.lengths.parts == 3
     read = []

@@ -168,8 +168,8 @@ def test_parts_of_an_epoch_contain_each_pair_once(
 ) -> None:
     lengths = lengths_of(sizes)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batch_stream, "_BLOCK", block)
-        patch.setattr(batch_stream, "_PART", block * blocks)
+        patch.setattr(batch_stream, "_PAIRS_IN_BLOCK", block)
+        patch.setattr(batch_stream, "_PAIRS_IN_PART", block * blocks)
         parts = [plan_epoch(lengths, budget, 1, 0, part) for part in range(lengths.parts)]
         assert sum(map(shown, parts), Counter()) == Counter(range(len(sizes)))
         assert all(sum(map(len, part)) <= block * (blocks + 1) for part in parts)
@@ -177,8 +177,8 @@ def test_parts_of_an_epoch_contain_each_pair_once(
 
 
 def test_epochs_have_different_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_stream, "_BLOCK", 4)
-    monkeypatch.setattr(batch_stream, "_PART", 16)
+    monkeypatch.setattr(batch_stream, "_PAIRS_IN_BLOCK", 4)
+    monkeypatch.setattr(batch_stream, "_PAIRS_IN_PART", 16)
     lengths = lengths_of([(5, 5)] * 160)
     first, second = (set(shown(plan_epoch(lengths, 50, 1, epoch, 0))) for epoch in (0, 1))
     assert len(first) == 16

@@ -7,7 +7,7 @@ import torch
 
 from nmt.config import DecodeSettings, Languages, TokenizerSettings
 from nmt.decoding import alignment_heads
-from nmt.decoding.alignment import attention, token_alignments, usual_heads, word_links
+from nmt.decoding.alignment import attention, default_heads, token_alignments, word_links
 from nmt.decoding.alignment_heads import anchors, best_heads
 from nmt.decoding.batch_runner import BatchRunner
 from nmt.decoding.forced_decoding import Forced, Head, Pair, force_all
@@ -91,7 +91,7 @@ class TestRows:
     @pytest.mark.parametrize(("layers", "expected"), [(1, 0), (2, 0), (6, 4)])
     def test_default_heads_are_those_of_the_second_last_layer(self, layers: int, expected: int) -> None:
         settings = tiny_model(0, decoder_layers=layers).settings
-        assert usual_heads(settings) == AlignmentHeads(heads=((expected, 0), (expected, 1)))
+        assert default_heads(settings) == AlignmentHeads(heads=((expected, 0), (expected, 1)))
 
     def test_attention_has_all_layers_and_heads(self) -> None:
         tokenizer = Tokenizer.train(["the cat sleeps il gatto dorme"] * 20, TokenizerSettings(vocab_size=275))

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sacrebleu.metrics.chrf import CHRF
 
-from nmt.decoding.mbr import by_utility, chrf_table
+from nmt.decoding.mbr import chrf_table, ranked_by_utility
 
 SCORER = CHRF()
 
@@ -56,14 +56,14 @@ def test_by_utility_sorts_by_mean_chrf_against_the_others() -> None:
             text: sum(row[j] for j in range(8) if j != i) / 7
             for i, (text, row) in enumerate(zip(texts, table, strict=True))
         }
-        order = by_utility(texts)
+        order = ranked_by_utility(texts)
         assert sorted(texts[i] for i in order) == sorted(set(texts)), "each text once"
         ranked = [utility[texts[i]] for i in order]
         assert ranked == pytest.approx(sorted(ranked, reverse=True), abs=1e-4)
 
 
 def test_ties_keep_their_order_and_repeated_text_ranks_first() -> None:
-    assert by_utility(["ab", "cd", "ef"]) == [0, 1, 2]
-    assert by_utility(["ab", "cd", "ef", "cd"])[0] == 1
-    assert by_utility(["alone"]) == [0]
-    assert by_utility(["", ""]) == [0]
+    assert ranked_by_utility(["ab", "cd", "ef"]) == [0, 1, 2]
+    assert ranked_by_utility(["ab", "cd", "ef", "cd"])[0] == 1
+    assert ranked_by_utility(["alone"]) == [0]
+    assert ranked_by_utility(["", ""]) == [0]

@@ -146,7 +146,7 @@ def test_result_that_cannot_be_pickled_raises() -> None:
     pool = WorkerPool("context", 2)
     with pytest.raises((AttributeError, pickle.PicklingError), match="pickle") as failure:
         list(pool.map(_cannot_be_pickled, range(3)))
-    assert "_answer" in failure.value.__notes__[0]
+    assert "_run_task" in failure.value.__notes__[0]
 
 
 def _stop(context: str, item: int) -> int:
