@@ -30,7 +30,7 @@ from nmt.text.proposing.proposal import propose
 from nmt.text.proposing.recipe_text import RecipeContent, recipe_text
 from nmt.text.proposing.split import LEFT_OUT, PARTS, divide
 from nmt.text.proposing.text_columns import with_text_columns
-from nmt.text.readers.opening import STANDARD_INPUT
+from nmt.text.readers.opening import STANDARD_INPUT, input_name
 
 if TYPE_CHECKING:
     from nmt.training.cost import Cost
@@ -119,7 +119,7 @@ def init(request: InitRequest, console: Console) -> None:
 
 
 def _names(request: InitRequest) -> str:
-    return " and ".join("standard input" if path == STANDARD_INPUT else printable(str(path)) for path in request.text)
+    return " and ".join(printable(input_name(path)) for path in request.text)
 
 
 def _corpora(files: Sequence[Path], name: str) -> list[CorpusFile]:

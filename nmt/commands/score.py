@@ -21,7 +21,7 @@ from nmt.evaluation.score_report import BucketScores, ScoreReport, SystemScores
 from nmt.system.console import Console, counted
 from nmt.system.ownership import check_output, write_output
 from nmt.text.languages import TargetLanguage, detect_language, known_language
-from nmt.text.readers.opening import STANDARD_INPUT, decode_line, open_content, open_text, read_lines
+from nmt.text.readers.opening import STANDARD_INPUT, input_name, read_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,25 +163,25 @@ def _hypothesis_warnings(
     texts: _Texts, findings: Mapping[Path, Sequence[Finding]], listed: Path | None
 ) -> Iterator[str]:
     for path, own in texts.hypotheses.items():
-        yield from hypothesis_warnings(_name(path), own, texts.references, texts.source)
-        yield from (f"{_name(path)}: {fault}" for fault in frequent_faults(findings[path], len(own)))
+        yield from hypothesis_warnings(input_name(path), own, texts.references, texts.source)
+        yield from (f"{input_name(path)}: {fault}" for fault in frequent_faults(findings[path], len(own)))
         if counts := summary(findings[path]):
             place = f"see {listed}" if listed else "--diagnose FILE lists them"
-            yield f"{_name(path)}: faults in {counts}; {place}"
+            yield f"{input_name(path)}: faults in {counts}; {place}"
 
 
 def _zero_warnings(hypothesis: Path, texts: _Texts, system: SystemScores) -> Iterator[str]:
     if any(texts.hypotheses[hypothesis]) and any(one.name == "BLEU" and one.value == 0 for one in system.scores):
         yield (
-            f"BLEU is 0: no line of {_name(hypothesis)} has four words in a row, or no word is the reference's; BLEU "
-            "counts runs of one to four words, so lines as short as that need chrF"
+            f"BLEU is 0: no line of {input_name(hypothesis)} has four words in a row, or no word is the reference's; "
+            "BLEU counts runs of one to four words, so lines as short as that need chrF"
         )
 
 
 def short_names(paths: Iterable[Path]) -> dict[Path, str]:
     """Return the file names, with folders if two are equal."""
     names = {path: "standard input" if path == STANDARD_INPUT else path.name for path in paths}
-    return names if len(set(names.values())) == len(names) else {path: _name(path) for path in names}
+    return names if len(set(names.values())) == len(names) else {path: input_name(path) for path in names}
 
 
 def _write_line_scores(file: Path, texts: _Texts, measured: Mapping[Path, Sequence[Measurement]]) -> None:
@@ -203,7 +203,7 @@ def _write_lines(
     sides = {"reference": texts.references[0]} | ({} if texts.source is None else {"source": texts.source})
     head: list[object] = ["line", "system", *columns, "hypothesis", *sides]
     rows = [
-        [number, _name(path), *own, *(side[number - 1] for side in (texts.hypotheses[path], *sides.values()))]
+        [number, input_name(path), *own, *(side[number - 1] for side in (texts.hypotheses[path], *sides.values()))]
         for number, path, own in values
     ]
     if file.suffix in (".json", ".jsonl"):
@@ -220,19 +220,11 @@ def _known_metrics(names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(name if ":" in name else name.lower() for name in names))
 
 
-def _name(path: Path) -> str:
-    return "standard input" if path == STANDARD_INPUT else str(path)
-
-
 def read_text(path: Path) -> list[str]:
-    """Read a text; in standard input and in pipes, bytes that are not UTF-8 become U+FFFD."""
-    if path == STANDARD_INPUT or path.is_fifo():  # such as the shell's <(cut -f 2 test.tsv)
-        with open_content(path) if path == STANDARD_INPUT else path.open("rb") as stream:
-            lines = [decode_line(raw) for raw in open_text(stream, _name(path))]
-    else:
-        lines = list(read_lines(path))
+    """Read a text, perhaps from a pipe, such as the shell's <(cut -f 2 test.tsv). Raises DataError if it is empty."""
+    lines = list(read_lines(path, read_once=True))
     if not lines:
-        raise DataError(f"{_name(path)}: empty, expected one sentence a line")
+        raise DataError(f"{input_name(path)}: empty, expected one sentence a line")
     return lines
 
 
@@ -242,9 +234,10 @@ def read_parallel(path: Path, hypothesis: Path, hypotheses: Sequence[str]) -> li
     if len(lines) == len(hypotheses):
         return lines
     advice = "line n of one must belong to line n of the other"
-    longer, surplus = max((len(hypotheses), _name(hypothesis), hypotheses), (len(lines), _name(path), lines))[1:]
+    names = input_name(hypothesis), input_name(path)
+    longer, surplus = max((len(hypotheses), names[0], hypotheses), (len(lines), names[1], lines))[1:]
     surplus = surplus[min(len(lines), len(hypotheses)) :]
     if not any(line.strip() for line in surplus):
         advice = f"the last {len(surplus)} of {longer} are empty: remove them"
-    found = f"{_name(hypothesis)} has {counted(len(hypotheses), 'line')}, but {_name(path)} has {len(lines):,}"
+    found = f"{names[0]} has {counted(len(hypotheses), 'line')}, but {names[1]} has {len(lines):,}"
     raise DataError(f"{found}; {advice}")

@@ -20,11 +20,12 @@ from nmt.system.ownership import check_output
 from nmt.system.workers import reuse_freed_memory
 from nmt.text.glossary import Glossary
 from nmt.text.readers.archive import split_member
+from nmt.text.readers.opening import STANDARD_INPUT, input_name, open_content
 from nmt.translation.documents.document import Document
 from nmt.translation.documents.formats import DocumentOptions, format_of
 from nmt.translation.documents.translating import translate_document
 from nmt.translation.forced_scoring import score_batch
-from nmt.translation.pipeline import ParallelLines, open_input, open_raw_input, process_lines, translate_stream
+from nmt.translation.pipeline import ParallelLines, open_input, process_lines, translate_stream
 from nmt.translation.sinks import Fingerprint, is_stream, open_output, write_whole
 from nmt.translation.translator import LINE_BATCH_SIZE, TranslateOptions, Translator
 from nmt.translation.verify import verify_lines
@@ -137,8 +138,9 @@ def open_document(options: DocumentOptions, source: Path | None, languages: tupl
     """Read the input as a document; None in processes other than the first. Raises DataError."""
     if rank() > 0:
         return None
-    with open_raw_input(source) as stream:
-        return options.read(stream.read(), str(source or "standard input"), languages)
+    place = source or STANDARD_INPUT
+    with open_content(place, read_once=True) as stream:
+        return options.read(stream.read(), input_name(place), languages)
 
 
 def fingerprint(

@@ -4,7 +4,6 @@ import io
 import os
 import select
 import stat
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -18,8 +17,15 @@ from nmt.decoding.batch_runner import OnProgress
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import AdvanceTo, Console, counted
 from nmt.system.distributed import rank, scatter_map
-from nmt.text.readers.archive import split_member
-from nmt.text.readers.opening import decode_line, is_utf8, open_content, open_text, read_lines
+from nmt.text.readers.opening import (
+    STANDARD_INPUT,
+    decode_line,
+    input_name,
+    is_utf8,
+    open_content,
+    open_text,
+    read_lines,
+)
 from nmt.translation.result import IMPROBABLE_COST
 from nmt.translation.sinks import Fingerprint, ResumableFile, StreamOutput
 from nmt.translation.translator import LINE_BATCH_SIZE, TranslateOptions, Translator
@@ -130,33 +136,14 @@ class LineInput:
 def open_input(path: Path | None, parallel: ParallelLines | None = None, scale: int = 1) -> Iterator[LineInput]:
     """Open lines of text; in the first process only, the others have no lines.
 
-    Raises DataError as `open_raw_input` does. Reading raises DataError as `open_text` does.
+    By default it is standard input. Raises DataError as `open_content` does; reading raises it as `open_text` does.
     """
     if rank() > 0:
         yield LineInput(io.BytesIO())
     else:
-        with open_raw_input(path) as stream:
-            yield LineInput(open_text(stream, str(path or "standard input")), parallel, scale)
-
-
-@contextmanager
-def open_raw_input(path: Path | None) -> Iterator[BinaryIO]:
-    """Open a file, or a text in a zip archive, by default stdin, as bytes. Raises DataError if it cannot be opened."""
-    archive = None if path is None else split_member(path)[0]
-    if path is not None and archive is not None and archive.suffix.lower() == ".zip" and archive.is_file():
-        with open_content(path) as content:
-            yield content
-    elif path is not None:
-        try:
-            file = path.open("rb", buffering=0)
-        except (OSError, ValueError) as error:
-            raise DataError(f"{path}: cannot read it: {getattr(error, 'strerror', None) or error}") from None
-        with file:
-            yield file
-    elif sys.stdin is None:
-        raise DataError("standard input is closed; name a file with --input")
-    else:
-        yield sys.stdin.buffer
+        place = path or STANDARD_INPUT
+        with open_content(place, read_once=True) as stream:
+            yield LineInput(open_text(stream, input_name(place)), parallel, scale)
 
 
 def read_batches(stream: BinaryIO, scale: int = 1) -> Iterator[list[bytes]]:

@@ -120,6 +120,9 @@ def test_standard_input_other_than_utf8_text_is_refused(ref: Path, monkeypatch: 
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("ciao\n".encode("utf-16"))))
     with pytest.raises(DataError, match=r"^standard input: expected text in UTF-8, found UTF-16; convert it: iconv "):
         score(STANDARD_INPUT, [ref])
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"ciao\nperch\xe9\n")))
+    with pytest.raises(DataError, match=r"^standard input:2: not UTF-8: found the byte 0xE9 at byte 6 of the line"):
+        score(STANDARD_INPUT, [ref])
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
     with pytest.raises(DataError, match=r"^standard input: empty, expected one sentence a line"):
         score(STANDARD_INPUT, [ref])

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.errors import DataError
-from nmt.text.readers.opening import decode_line, open_text, read_lines
+from nmt.text.readers.opening import decode_line, open_content, open_text, read_lines
 
 SEPARATORS_THAT_ARE_NONE = "a\x0bb\x0cc\x1cd\x1de\x1ef\x85g\u2028h\u2029i\rj"
 
@@ -227,6 +227,8 @@ def test_folder_and_pipe_are_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(DataError, match="found something that can be read only once"):
         list(read_lines(tmp_path / "pipe"))
+    with pytest.raises(DataError, match="expected a text file, found a folder"):
+        list(read_lines(tmp_path, read_once=True))
     with pytest.raises(DataError, match="cannot read it: Not a directory"):
         list(read_lines(write(tmp_path / "file", "") / "below"))
 
@@ -237,3 +239,15 @@ def test_unreadable_file_is_refused(tmp_path: Path) -> None:
     path.chmod(0)
     with pytest.raises(DataError, match="cannot read it: Permission denied"):
         list(read_lines(path))
+
+
+def test_pipe_is_read_once_and_its_first_line_at_once(tmp_path: Path) -> None:
+    """Opening waits for a writer, but not for what it writes."""
+    os.mkfifo(tmp_path / "pipe")
+    writer = os.open(tmp_path / "pipe", os.O_RDWR)
+    try:
+        with open_content(tmp_path / "pipe", read_once=True) as stream:
+            os.write(writer, b"one\ntwo")
+            assert open_text(stream, "x").readline() == b"one\n"
+    finally:
+        os.close(writer)

@@ -119,13 +119,13 @@ class TestStream:
             )
 
     def test_files_that_cannot_be_opened_are_errors(self, tmp_path: Path) -> None:
-        file = tmp_path / "lines.txt"
-        file.write_text("a dog\n")
-        with (
-            pytest.raises(DataError, match=r"nothing\.txt: cannot read it"),
-            open_input(tmp_path / "nothing.txt"),
+        for path, problem in (
+            (tmp_path / "nothing.txt", r"nothing\.txt: no such file"),
+            (tmp_path, "expected a text file, found a folder"),
+            (Path("a\0b"), "no file can have such a name"),
         ):
-            pass
+            with pytest.raises(DataError, match=problem), open_input(path):
+                pass
         with (
             pytest.raises(DataError, match=r"no/out\.txt: cannot write it: out\.txt\.partial: No such file"),
             open_output(tmp_path / "no" / "out.txt", {}),
@@ -137,7 +137,8 @@ class TestStream:
             with monkeypatch.context() as patch:
                 patch.setattr(sys, name, None)
                 opened = open_input(None) if name == "stdin" else open_output(None, {})
-                with pytest.raises(DataError, match="is closed; name a file with --"), opened:
+                advice = "as input" if name == "stdin" else "with --output"
+                with pytest.raises(DataError, match=f"is closed; name a file {advice}"), opened:
                     pass
 
     def test_summary_counts_lines_and_seconds(self, translator: Translator, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,7 @@
 """Read text: UTF-8, plain or compressed, in lines that end at `\\n` only.
 
-`open_text` is the one way in which all commands open text. Only the commands that must name file and line of an invalid
-byte read it with `read_lines`; the others decode each line with `decode_line`.
+`open_content` opens all inputs, and `open_text` reads all text. `read_lines` is both, and names file and line of an
+invalid byte; `nmt translate` decodes each line with `decode_line`, since it has an output line for every input line.
 """
 
 import codecs
@@ -76,27 +76,33 @@ def is_utf8(raw: bytes) -> bool:
     return True
 
 
-def read_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a text file without their `\\n` or `\\r\\n`.
+def input_name(path: Path) -> str:
+    """Return the name of an input in messages."""
+    return "standard input" if path == STANDARD_INPUT else str(path)
+
+
+def read_lines(path: Path, read_once: bool = False) -> Iterator[str]:
+    """Yield the lines of a text without their `\\n` or `\\r\\n`; it is opened as by `open_content`.
 
     Raises DataError: no such file, what `open_text` refuses, a byte that is not UTF-8 (with file and line), or a line
     of more than 64 MiB.
     """
-    with open_content(path) as file:
-        chunks = _with_limited_lines(_text_chunks(file, str(path)), str(path))
+    name = input_name(path)
+    with open_content(path, read_once) as file:
+        chunks = _with_limited_lines(_text_chunks(file, name), name)
         stream = io.BufferedReader(_ChunkStream(file, chunks), _CHUNK_BYTES)
         number = 1
         while raw := stream.readlines(_CHUNK_BYTES):
-            yield from _decoded_lines(raw, path, number)
+            yield from _decoded_lines(raw, name, number)
             number += len(raw)
 
 
-def _decoded_lines(raw: Sequence[bytes], path: Path, first: int) -> Iterable[str]:
+def _decoded_lines(raw: Sequence[bytes], name: str, first: int) -> Iterable[str]:
     """Return lines as text; `first` is the number of the first one. Many are decoded at once: half the time."""
     try:
         text = b"".join(raw).decode("utf-8")
     except UnicodeDecodeError:
-        return (_decoded_line(line, f"{path}:{number}") for number, line in enumerate(raw, first))
+        return (_decoded_line(line, f"{name}:{number}") for number, line in enumerate(raw, first))
     lines = text.removesuffix("\n").split("\n")
     return lines if "\r" not in text else (line.removesuffix("\r") for line in lines)
 
@@ -117,23 +123,23 @@ def read_chunks(path: Path) -> Iterator[bytes]:
     Raises DataError as `open_content` does, and for damaged compressed data.
     """
     with open_content(path) as file:
-        yield from _errors_explained(_unpacked_chunks(file, str(path)), str(path))
+        yield from _errors_explained(_unpacked_chunks(file, input_name(path)), input_name(path))
 
 
 @contextmanager
-def open_content(path: Path) -> Iterator[BinaryIO]:
+def open_content(path: Path, read_once: bool = False) -> Iterator[BinaryIO]:
     """Open a file, a member of a zip archive (`archive.zip/member`), its only text member, or `-`, standard input.
 
-    Raises DataError when it cannot be read.
+    With `read_once` it may be a pipe or a device. Raises DataError when it cannot be read.
     """
     if path == STANDARD_INPUT:
         if sys.stdin is None:
-            raise DataError("standard input is closed; name a file")
+            raise DataError("standard input is closed; name a file as input")
         yield sys.stdin.buffer
         return
     archive, member = split_member(path)
-    with open_file(archive) as file:
-        start = file.peek(_CHUNK_BYTES)
+    with open_file(archive, read_once) as file:
+        start = file.peek(_CHUNK_BYTES) if archive.is_file() else b""  # a pipe may have nothing to read yet
         if is_archive(start):
             with open_member(file, archive, member) as content:
                 yield content
@@ -148,12 +154,15 @@ def open_content(path: Path) -> Iterator[BinaryIO]:
         yield file
 
 
-def open_file(path: Path) -> io.BufferedReader:
-    """Open a file as it is. Raises DataError when it is no readable file."""
+def open_file(path: Path, read_once: bool = False) -> io.BufferedReader:
+    """Open a file as it is. Raises DataError when it is no readable file; with `read_once` it may be a pipe."""
     try:
-        if path.exists() and not path.is_file():
-            kind = "a folder" if path.is_dir() else "something that can be read only once; save it to a file"
-            raise DataError(f"{path}: expected a text file, found {kind}")
+        if path.is_dir():
+            raise DataError(f"{path}: expected a text file, found a folder")
+        if path.exists() and not (read_once or path.is_file()):
+            raise DataError(
+                f"{path}: expected a text file, found something that can be read only once; save it to a file"
+            )
         return path.open("rb")
     except FileNotFoundError:
         folders = pairwise(path.parts[:-1])
