@@ -8,6 +8,7 @@ text, and only the pairs that may still be held out are in RAM: of at most `_CAN
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
+from operator import itemgetter
 
 from nmt.text.corpus import SentencePair
 from nmt.text.normalize import normalize
@@ -42,37 +43,66 @@ def divide(
     Pairs whose source sentence is in `others`, which are held out already, belong to `LEFT_OUT`.
     """
     held_out_already = {normalize(pair.source).casefold() for pair in others}
-    key = seed.to_bytes(8, "little")
-    candidates: dict[int, list[SentencePair] | None] = {}  # by number; None if they belong to the training text
-    highest: list[int] = []  # a heap of the negated numbers of all candidates
+    candidates = _Candidates(seed)
     count = 0
     for pair in pairs:
         source, target = normalize(pair.source), normalize(pair.target)
-        folded = source.casefold()
-        if folded in held_out_already:
+        if source.casefold() in held_out_already:
             yield LEFT_OUT, pair
             continue
         count += bool(source and target)
-        number = int.from_bytes(blake2b(folded.encode(), digest_size=8, key=key).digest(), "little")
-        is_full = len(candidates) >= _CANDIDATES and number not in candidates
-        if not held_out or not 0 < len(source) <= _LONGEST or (is_full and number > -highest[0]):
-            yield "train", pair
-            continue
-        if is_full:
-            yield from (("train", other) for other in candidates.pop(-heapq.heappop(highest)) or ())
-        if number not in candidates:
-            heapq.heappush(highest, -number)
-        translations = candidates.setdefault(number, [])
-        suits = 0 < len(target) <= _LONGEST and folded != target.casefold()
-        if translations is not None and suits and len(translations) < _MOST_TRANSLATIONS:
-            translations.append(pair)
+        if held_out and 0 < len(source) <= _LONGEST:
+            suits = 0 < len(target) <= _LONGEST and source.casefold() != target.casefold()
+            released = candidates.offer(source, pair, suits)
         else:
-            yield from (("train", other) for other in (*(translations or ()), pair))
-            candidates[number] = None
-    remaining = iter([chosen for _, chosen in sorted(candidates.items()) if chosen])
+            released = [pair]
+        yield from (("train", other) for other in released)
+    remaining = iter(candidates.by_number())
     for part in held_out:
         size = held_out_size(count)
         while size > 0 and (chosen := next(remaining, None)) is not None:
             yield from ((part, pair) for pair in chosen)
             size -= len(chosen)
     yield from (("train", pair) for chosen in remaining for pair in chosen)
+
+
+class _Candidates:
+    """The `_CANDIDATES` source sentences with the lowest numbers, and their pairs, which may be held out."""
+
+    def __init__(self, seed: int) -> None:
+        self._key = seed.to_bytes(8, "little")
+        self._sources: dict[int, _Source] = {}
+        self._negated: list[int] = []  # a heap of the negated numbers: the highest number is first
+
+    def offer(self, source: str, pair: SentencePair, suits: bool) -> list[SentencePair]:
+        """Add a pair of a normalized source, which may be unsuitable; return the pairs to train on instead."""
+        digest = blake2b(source.casefold().encode(), digest_size=8, key=self._key).digest()
+        number = int.from_bytes(digest, "little")
+        if number not in self._sources:
+            self._sources[number] = _Source()
+            heapq.heappush(self._negated, -number)
+        released = self._sources[number].add(pair, suits)
+        if len(self._sources) > _CANDIDATES:
+            released = self._sources.pop(-heapq.heappop(self._negated)).pairs + released
+        return released
+
+    def by_number(self) -> list[list[SentencePair]]:
+        """Return the pairs of each source that may be held out."""
+        return [source.pairs for _, source in sorted(self._sources.items(), key=itemgetter(0)) if source.pairs]
+
+
+class _Source:
+    """The pairs of a source sentence; none, if one of them is unsuitable or they are too many."""
+
+    def __init__(self) -> None:
+        self.pairs: list[SentencePair] = []
+        self._suits = True
+
+    def add(self, pair: SentencePair, suits: bool) -> list[SentencePair]:
+        """Add a pair; return the pairs to train on instead, which are all pairs of a source that is not held out."""
+        self.pairs.append(pair)
+        self._suits = self._suits and suits and len(self.pairs) <= _MOST_TRANSLATIONS
+        if self._suits:
+            return []
+        released, self.pairs = self.pairs, []
+        return released
