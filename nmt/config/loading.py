@@ -13,7 +13,6 @@ from nmt.config.decode_section import DecodeSettings
 from nmt.config.model_section import ModelSettings
 from nmt.config.recipe import Recipe
 from nmt.config.recipe_errors import explain, explained
-from nmt.config.recorded import with_new_names
 from nmt.config.schedules import Falling, Schedule
 from nmt.config.section import Section, SettingError
 from nmt.config.train_section import DEFAULT_PATIENCE, Stop
@@ -30,8 +29,6 @@ def load_recipe(path: Path, overrides: Sequence[str] = (), check: Callable[[Reci
     its place.
     """
     document = strict_yaml.read(path)
-    if _is_run(path.parent):  # written by nmt, perhaps by an earlier version
-        document.data = with_new_names(document.data)
     for override in overrides:
         document.override(override)
     _drop_keys_of_other_schedule(document)
@@ -63,11 +60,6 @@ def override_decode(settings: DecodeSettings, overrides: Sequence[str]) -> Decod
         return _TranslateSettings.model_validate(document.data).decode if overrides else settings
     except ValidationError as error:
         raise ConfigError("\n".join(explained(error, document, _TranslateSettings))) from None
-
-
-def _is_run(folder: Path) -> bool:
-    """Whether nmt wrote the recipe of a folder; runs of version 0.1.0 have no run.json."""
-    return (folder / "run.json").is_file() or all((folder / name).exists() for name in ("checkpoints", "lock"))
 
 
 class _TranslateSettings(Section):

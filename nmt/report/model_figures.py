@@ -10,7 +10,7 @@ from nmt.decoding.alignment import Attention
 from nmt.report.attention_section import TITLES, tokens_of
 from nmt.report.fonts import LabelFonts
 from nmt.report.plotting import COLOURS, Drawing, heat_map, horizontal_grid, new_figure
-from nmt.report.run_records import Record, number, unsmoothed_loss
+from nmt.report.run_records import Record, number
 
 _CAPTIONS = {
     "encoder": "Self-attention of the encoder: how much each source token (row) takes from each source token (column). "
@@ -62,7 +62,7 @@ def training_curves(train: Sequence[Record], validations: Sequence[Record]) -> D
     figure = new_figure(3.9)
     left, right = figure.subplots(1, 2)
     for name, lines, marker in (("training", train, None), ("validation", validations, "o")):
-        points = [(one["step"], loss) for one in lines if (loss := unsmoothed_loss(one)) is not None]
+        points = [(one["step"], loss) for one in lines if (loss := number(one, "loss")) is not None]
         if points:
             steps, losses = zip(*points, strict=True)
             left.plot(steps, losses, marker=marker, markersize=4, label=name)

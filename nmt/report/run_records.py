@@ -13,7 +13,7 @@ from nmt.config import Recipe, load_recipe
 from nmt.errors import ModelError, NMTError
 from nmt.system.console import counted
 from nmt.system.files import lock
-from nmt.system.ownership import MODEL, RUN, is_directory_of, read_marker
+from nmt.system.ownership import MODEL, RUN, check_run_format, is_directory_of, read_marker
 from nmt.training.progress import Progress, read_progress
 
 Record = dict[str, Any]
@@ -87,10 +87,14 @@ class RunRecords:
 
 
 def read_run(path: Path) -> RunRecords:
-    """Read a run directory of this or an earlier version. Raises ModelError if it is none, or if nothing is logged."""
+    """Read a run directory.
+
+    Raises ModelError if it is none or nothing is logged, ConfigError if its format version is not the present one.
+    """
     if not is_directory_of(path, RUN):
-        found = "no folder of this name" if not path.is_dir() else "this folder is not a run"
+        found = "no folder of this name" if not path.is_dir() else f"this folder is not a run, or has no {RUN.marker}"
         raise ModelError(f"{path}: {found}; expected the folder that 'run' in a recipe names, such as runs/demo-en-it")
+    check_run_format(path)
     problems: list[str] = []
     records = _read_log(path / "metrics.jsonl", problems)
     if not records:
@@ -122,16 +126,6 @@ def number(record: Record, key: str) -> float | None:
     """Return a finite number of a record, else None."""
     value = record.get(key)
     return value if isinstance(value, int | float) and math.isfinite(value) else None
-
-
-def unsmoothed_loss(record: Record) -> float | None:
-    """Return the mean negative log-likelihood per target token, in nats.
-
-    It is computed from the perplexity, which every log holds: `loss` includes label smoothing in logs without
-    `objective`.
-    """
-    perplexity = number(record, "perplexity")
-    return math.log(perplexity) if perplexity is not None and perplexity > 0 else None
 
 
 def _read_log(file: Path, problems: list[str]) -> list[Record]:

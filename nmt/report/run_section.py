@@ -11,7 +11,7 @@ from nmt.config import Recipe
 from nmt.config.recorded import Difference, differences
 from nmt.report.charts import Chart, Series, line_chart, sentence, short
 from nmt.report.page import Section, bullets, chart_places, definitions, paragraphs, table
-from nmt.report.run_records import Record, RunRecords, mean, number, unsmoothed_loss
+from nmt.report.run_records import Record, RunRecords, mean, number
 from nmt.system.console import counted
 from nmt.text.corpus import text_files
 from nmt.training.display import format_seconds
@@ -45,8 +45,7 @@ def run_charts(run: RunRecords) -> dict[str, Chart]:
 
 
 def _loss(run: RunRecords) -> Chart | None:
-    train = Series("training", [record["step"] for record in run.train], list(map(unsmoothed_loss, run.train)))
-    lines = [train, _series("validation", run.validations, "loss")]
+    lines = [_series("training", run.train, "loss"), _series("validation", run.validations, "loss")]
     summary = (
         f"{_from_to(lines, '.3f')} Both are without label smoothing; only the training loss is computed with dropout."
     )
@@ -144,7 +143,7 @@ def _stability(run: RunRecords) -> list[str]:
         remarks.append(f"After divergence the training continued with {adjustments.rate:g} of the learning rate.")
     if (largest := adjustments.largest_batch) is not None:
         remarks.append(f"Batches of more than {largest:,} tokens did not fit in memory and were processed in parts.")
-    losses = [loss for record in run.train if (loss := unsmoothed_loss(record)) is not None]
+    losses = [loss for record in run.train if (loss := number(record, "loss")) is not None]
     if losses and losses[-1] > 1.2 * min(losses) + 0.1:
         remarks.append(f"The training loss rose from {min(losses):.3f} to {losses[-1]:.3f} at the end: it diverges.")
     return remarks
@@ -229,8 +228,7 @@ def _environment(run: RunRecords) -> str:
         rows.append(("fingerprint of the corpus", run.progress.corpus))
     if run.model_digest:
         rows.append(("digest of the best model", run.model_digest))
-    note = "" if run.environment else "<p>The versions of the programs are not recorded in this run.</p>"
-    return f"<h3>Environment and signatures</h3>{note}{table(('item', 'value'), rows)}"
+    return f"<h3>Environment and signatures</h3>{table(('item', 'value'), rows)}"
 
 
 def _repetition(run: RunRecords) -> str:

@@ -44,7 +44,6 @@ class DirectoryKind:
     # if the marker lists all files with their SHA-256 digests under `files`.
     files: str | None = None
     unmarked: str = ""  # a regular expression for files that may exist before the marker is written
-    older: tuple[str, ...] = ()  # entries that together identify a directory written before this kind had a marker
     in_run: bool = False  # whether it may lie inside a run
     in_place: bool = False  # whether files are written one by one, rather than the directory replaced as a whole
 
@@ -84,10 +83,10 @@ PREPARATION = DirectoryKind(
 RUN = DirectoryKind(
     "a run",
     "run.json",
+    version=2,
     format="nmt run",
     files="|".join(_RUN),
     unmarked=rf"{_RUN[-2]}|{_RUN[-1]}|lock|\.run\.json\.partial",
-    older=("recipe.yaml", "checkpoints", "lock"),
     in_place=True,
 )
 
@@ -204,13 +203,23 @@ def is_directory_of(directory: Path, kind: DirectoryKind) -> bool:
         or marker.get("digest", own_digest) != own_digest
         or (kind.files is None and not (digests and isinstance(digests, dict)))
     ):
-        return bool(kind.older) and all((directory / name).exists() for name in kind.older)
+        return False
     if version > kind.version:
         raise ConfigError(
             f"{directory}: a newer nmt wrote it (format version {version}, this nmt reads up to {kind.version}); "
             "use that nmt, or name another folder"
         )
     return True
+
+
+def check_run_format(run: Path) -> None:
+    """Raise ConfigError for a run whose format version this nmt neither continues nor describes."""
+    version = read_marker(run, RUN).get("format_version")
+    if version != RUN.version:
+        raise ConfigError(
+            f"{run}: the run has format version {version}, this nmt reads version {RUN.version}: finish it with the "
+            "nmt that began it, or train again, with --restart or in another folder; its checkpoints are still models"
+        )
 
 
 def mark_directory(directory: Path, kind: DirectoryKind, content: dict[str, Any] | None = None) -> None:
@@ -235,9 +244,8 @@ def write_recorded(directory: Path, kind: DirectoryKind, name: str, text: str) -
 
 
 def is_as_recorded(directory: Path, kind: DirectoryKind, name: str) -> bool:
-    """Return whether a file is as `write_recorded` wrote it; true for a file without a digest, as in older runs."""
-    digests = _written(read_marker(directory, kind)).get(name)
-    return digests is None or digest_of(directory / name) in digests
+    """Return whether a file is as `write_recorded` wrote it."""
+    return digest_of(directory / name) in _written(read_marker(directory, kind)).get(name, ())
 
 
 def _written(marker: dict[str, Any]) -> dict[str, Any]:
@@ -249,9 +257,14 @@ def _written(marker: dict[str, Any]) -> dict[str, Any]:
 def _run_above(place: Path) -> Path | None:
     """Return the run that a path lies in, or None."""
     for parent in place.parents:
-        if is_directory_of(parent, RUN) or all((parent / name).exists() for name in ("recipe.yaml", "checkpoints")):
+        if is_directory_of(parent, RUN) or _is_run_without_marker(parent):
             return parent
     return None
+
+
+def _is_run_without_marker(directory: Path) -> bool:
+    """Return whether a directory has the main entries of a run; the first runs had no marker."""
+    return all((directory / name).exists() for name in ("recipe.yaml", "checkpoints"))
 
 
 def _why_not_owned(directory: Path, kind: DirectoryKind) -> str | None:
@@ -260,6 +273,8 @@ def _why_not_owned(directory: Path, kind: DirectoryKind) -> str | None:
     if all(re.fullmatch(kind.unmarked, entry) for entry in entries):
         return None
     if not is_directory_of(directory, kind):
+        if kind is RUN and _is_run_without_marker(directory):
+            return f"it holds checkpoints but no {RUN.marker}: only the nmt that began such a run can finish it"
         return f"it holds files, such as {entries[0]}, but is not {kind.name} that nmt wrote"
     marker = read_marker(directory, kind)
     digests, written = marker.get("files", {}), _written(marker)

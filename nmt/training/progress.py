@@ -2,13 +2,12 @@
 
 import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-from nmt.errors import DamagedError, ModelError
+from nmt.errors import DamagedError
 
 PROGRESS_FILE = "progress.json"
-_OLD_NAMES = {"window": "interval", "care": "adjustments"}  # of version 0.1.0
 _LARGEST_EXPONENT = 700  # exp of more is not a float
 
 
@@ -72,7 +71,7 @@ class Progress:
     skipped_in_a_row: int = 0  # the last steps, if they were skipped
     rollbacks: int = 0  # rollbacks to the checkpoint of step `rolled_back_to` since it was written
     rolled_back_to: int = 0
-    best_loss: float | None = None  # validation loss of the best step; None if an earlier version did not record it
+    best_loss: float | None = None  # validation loss of the best step; None before the first validation
 
     def record_validation(self, metric: float, loss: float, keep: int) -> bool:
         """Record the validation of this step among the `keep` best; return whether it is the best.
@@ -89,26 +88,17 @@ class Progress:
 
 
 def read_progress(directory: Path) -> Progress:
-    """Read the progress in a checkpoint.
+    """Read the progress in a checkpoint of any version; entries that this version does not have are ignored.
 
-    Raises DamagedError if it cannot be read, ModelError if an incompatible version of the program wrote it.
+    Whether a training may resume from it is decided by the format version of its run. Raises DamagedError.
     """
     file = directory / PROGRESS_FILE
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        known = {one.name: content[one.name] for one in fields(Progress) if one.name in content}
+        known["best"] = [(value, step) for value, step in content["best"]]
+        known["interval"] = IntervalSums(**content.get("interval", {}))
+        known["adjustments"] = Adjustments(**content.get("adjustments", {}))
+        return Progress(**known)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise DamagedError(f"{file}: damaged: {error}") from None
-    try:
-        best = [(value, step) for value, step in content.pop("best")]
-        for old, new in _OLD_NAMES.items():
-            if old in content:
-                content[new] = content.pop(old)
-        interval = IntervalSums(**content.pop("interval"))
-        adjustments = Adjustments(**content.pop("adjustments", {}))
-        return Progress(**content, best=best, interval=interval, adjustments=adjustments)
-    except (TypeError, KeyError, ValueError, AttributeError) as error:
-        raise ModelError(
-            f"{file}: made by another version of nmt, with other fields: {error}; the model still translates, but its "
-            "training cannot resume: start over with --restart, or set 'run' to another folder and train.init_from to "
-            f"{directory}"
-        ) from None

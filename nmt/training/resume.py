@@ -12,7 +12,7 @@ from nmt.errors import ConfigError, DamagedError, DataError, ModelError
 from nmt.model.transformer import Transformer
 from nmt.system import distributed
 from nmt.system.files import Report
-from nmt.system.ownership import RUN, check_directory
+from nmt.system.ownership import RUN, check_directory, check_run_format
 from nmt.text.corpus import text_files
 from nmt.text.manifest import Manifest
 from nmt.text.preparing.provenance import training_fingerprint
@@ -36,12 +36,13 @@ def check_run_directory(recipe: Recipe) -> None:
 
 
 def check_may_continue(recipe: Recipe, run: RunDirectory, stale: str | None = None) -> None:
-    """Raise ConfigError unless a run without checkpoints, or one with this recipe and this text, is in the directory.
+    """Raise ConfigError unless a run without checkpoints, or one of this format, recipe and text, is in the directory.
 
     `stale` is the reason why the corpus has to be prepared again, if there is one.
     """
     if not run.saved():
         return
+    check_run_format(run.path)
     if run.recipe.exists():
         _check_same_recipe(recipe, run)
     try:

@@ -100,9 +100,9 @@ class RunDirectory:
             self._logs.append(TensorBoard(self.path / "tensorboard"))
         self.path.mkdir(parents=True, exist_ok=True)
         machine = {**environment(recipe.runtime), "processes": distributed.world_size()}
-        mark_directory(self.path, RUN, {"environment": machine})
         if restart:
-            self._clear()
+            self._clear()  # first, since a run of another format has another marker
+        mark_directory(self.path, RUN, {"environment": machine})
         self.checkpoints.resolve().mkdir(parents=True, exist_ok=True)
         self._clear_leftovers()
         self.write("recipe.yaml", recipe_to_yaml(recipe))

@@ -1,15 +1,15 @@
 """Recorded settings: old names of keys, and differences from the present settings."""
 
+import json
 import tarfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nmt.config import load_recipe, recipe_to_yaml
+from nmt.config import load_recipe
 from nmt.config.recorded import differences, with_new_names, with_old_keys
 from nmt.errors import ConfigError
-from nmt.text.preparing.provenance import why_stale
 from tests.builders import run_command
 
 OLD_RECIPE = """\
@@ -42,6 +42,16 @@ def old_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "reversal"
 
 
+def present_recipe(old_run: Path) -> Path:
+    """Rewrite the recipe with the present names of its keys."""
+    text = (old_run / "recipe.yaml").read_text().replace("size:", "vocab_size:").replace("weight:", "oversample:")
+    text = text.replace("{duplicates: true, copies: true}", "{keep: [duplicate, copy]}").replace(
+        ", parallel: replicate", ""
+    )
+    (old_run / "recipe.yaml").write_text(text)
+    return old_run / "recipe.yaml"
+
+
 def test_old_names_in_a_recipe_are_refused_with_the_new_names(tmp_path: Path) -> None:
     path = tmp_path / "recipe.yaml"
     path.write_text(OLD_RECIPE, encoding="utf-8")
@@ -60,46 +70,61 @@ def test_old_names_in_a_recipe_are_refused_with_the_new_names(tmp_path: Path) ->
     ]
 
 
-def test_recipe_beside_a_folder_named_checkpoints_is_not_that_of_a_run(old_run: Path) -> None:
-    (old_run / "checkpoints").mkdir()
-    with pytest.raises(ConfigError, match=r"tokenizer\.size: renamed to tokenizer\.vocab_size"):
-        load_recipe(old_run / "recipe.yaml")
-
-
 def test_old_names_in_an_override_are_refused_with_the_new_names(old_run: Path) -> None:
-    text = (old_run / "recipe.yaml").read_text().replace("size:", "vocab_size:").replace("weight:", "oversample:")
-    text = text.replace("{duplicates: true, copies: true}", "{}").replace(", parallel: replicate", "")
-    (old_run / "recipe.yaml").write_text(text)
     with pytest.raises(ConfigError, match=r"--set tokenizer.size=60: tokenizer.size: renamed to tokenizer.vocab_size"):
-        load_recipe(old_run / "recipe.yaml", ["tokenizer.size=60"])
+        load_recipe(present_recipe(old_run), ["tokenizer.size=60"])
 
 
-def test_run_of_version_0_1_0_resumes_and_translates(old_run: Path) -> None:
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("marker", [None, '{"format": "nmt run", "format_version": 1}'])
+def test_run_of_an_earlier_format_is_refused_and_stays(old_run: Path, marker: str | None) -> None:
     run = old_run / "run"
-    recipe = load_recipe(run / "recipe.yaml", [f"run={run}"])
-    assert (recipe.tokenizer.vocab_size, recipe.runtime.parallel) == (80, "ddp")
-    assert "duplicate" in recipe.data.filters.keep
-    assert "script" not in recipe.data.filters.keep
-    assert recipe.data.train[0].oversample == 1.5
-    here = recipe_to_yaml(recipe).replace("/tmp/reversal", str(old_run))
-    (old_run / "recipe.yaml").write_text(here)
-    assert "found format version 1, expected 2; prepare it" in str(why_stale(load_recipe(old_run / "recipe.yaml")))
-    result = run_command("train", "-c", old_run / "recipe.yaml", "--set", "train.stop.steps=6")
-    assert result.exit_code == 0, result.output
-    assert (run / "checkpoints" / "step-00000006").is_dir()
-    assert "vocab_size: 80" in (run / "recipe.yaml").read_text()
-    files = ("-i", old_run / "test.tsv", "-o", old_run / "out.txt")
-    result = run_command("translate", "--model", run, "--format", "text", *files)
-    assert result.exit_code == 0, result.output
+    if marker is not None:
+        (run / "run.json").write_text(marker)
+    recipe = present_recipe(old_run)
+    before = contents(old_run)
+    result = run_command("train", "-c", recipe, "--set", "train.stop.steps=6")
+    assert result.exit_code == 2
+    expected = (
+        "format version 1, this nmt reads version 2: finish it"
+        if marker
+        else "but no run.json: only the nmt that began"
+    )
+    assert expected in " ".join(result.stderr.split())
+    assert contents(old_run) == before
+    reported = run_command("report", run, "-o", old_run / "out.html")
+    assert reported.exit_code == 2
+    assert ("format version 1" if marker else "has no run.json") in " ".join(reported.stderr.split())
+    assert contents(old_run) == before
 
 
-def test_run_of_version_0_1_0_resumes_with_a_new_corpus(old_run: Path) -> None:
-    run = old_run / "run"
-    here = recipe_to_yaml(load_recipe(run / "recipe.yaml")).replace("/tmp/reversal", str(old_run))
-    (old_run / "recipe.yaml").write_text(here)
-    result = run_command("prepare", "-c", old_run / "recipe.yaml", "--force")
+def test_restart_replaces_a_run_of_an_earlier_format(old_run: Path) -> None:
+    (old_run / "run" / "run.json").write_text('{"format": "nmt run", "format_version": 1}')
+    result = run_command("train", "-c", present_recipe(old_run), "--restart", "--set", "train.stop.steps=2")
     assert result.exit_code == 0, result.output
-    result = run_command("train", "-c", old_run / "recipe.yaml", "--set", "train.stop.steps=5")
+    assert [path.name for path in (old_run / "run" / "checkpoints").iterdir()] == ["step-00000002"]
+
+
+def test_recipe_of_an_old_run_is_refused_with_the_new_names(old_run: Path) -> None:
+    with pytest.raises(ConfigError, match=r"tokenizer\.size: renamed to tokenizer\.vocab_size"):
+        load_recipe(old_run / "run" / "recipe.yaml")
+
+
+def test_model_of_an_old_run_translates_is_inspected_averaged_and_continued(old_run: Path) -> None:
+    run, text = old_run / "run", ("--format", "text", "-i", old_run / "test.tsv")
+    assert run_command("translate", "--model", run, *text, "-o", old_run / "out.txt").exit_code == 0
+    assert run_command("average", run, "--best", "1", "-o", old_run / "mean").exit_code == 0
+    assert run_command("translate", "--model", old_run / "mean", *text, "-o", old_run / "out2.txt").exit_code == 0
+    assert (old_run / "out.txt").read_bytes() == (old_run / "out2.txt").read_bytes()
+    inspected = run_command("inspect", run, "--json")
+    assert json.loads(inspected.stdout)["training"]["step"] == 4
+    changes = ("run=run2", "tokenizer={}", f"train.init_from={run}", "train.stop.steps=2")
+    result = run_command(
+        "train", "-c", present_recipe(old_run), *(one for change in changes for one in ("--set", change))
+    )
     assert result.exit_code == 0, result.output
 
 

@@ -1,7 +1,5 @@
 """Figures of attention and of a training show the given numbers under the right labels."""
 
-import math
-
 import pytest
 import torch
 
@@ -35,12 +33,12 @@ def test_every_layer_and_head_is_drawn_with_its_tokens() -> None:
 
 def test_curves_show_the_unsmoothed_loss_of_both_texts_and_mark_the_best_score() -> None:
     train = [
-        {"step": 10, "loss": 3.0, "perplexity": math.exp(2.5)},
-        {"step": 20, "loss": 2.0, "perplexity": math.exp(1.5)},
+        {"step": 10, "loss": 2.5, "objective": 3.0},
+        {"step": 20, "loss": 1.5, "objective": 2.0},
     ]
     validations = [
-        {"step": 20, "perplexity": math.exp(1.25), "bleu": 33.3},
-        {"step": 40, "perplexity": math.exp(1.5), "bleu": 30.0},
+        {"step": 20, "loss": 1.25, "bleu": 33.3},
+        {"step": 40, "loss": 1.5, "bleu": 30.0},
     ]
     drawing = training_curves(train, validations)
     losses, scores = drawing.figure.axes
@@ -51,6 +49,6 @@ def test_curves_show_the_unsmoothed_loss_of_both_texts_and_mark_the_best_score()
 
 
 def test_run_without_validation_has_the_curve_of_training() -> None:
-    losses, scores = training_curves([{"step": 10, "perplexity": 2.0}], []).figure.axes
+    losses, scores = training_curves([{"step": 10, "loss": 2.0}], []).figure.axes
     assert [str(line.get_label()) for line in losses.lines] == ["training"]
     assert not scores.lines

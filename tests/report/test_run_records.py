@@ -1,15 +1,13 @@
 """Reading a run: complete, training, interrupted, damaged, of an earlier version, or none at all."""
 
 import json
-import math
 import shutil
-import tarfile
 from pathlib import Path
 
 import pytest
 
-from nmt.errors import ModelError
-from nmt.report.run_records import read_run, unsmoothed_loss
+from nmt.errors import ConfigError, ModelError
+from nmt.report.run_records import read_run
 from nmt.system.files import lock_file
 from tests.report.run_files import train_line, validation_line, write_run
 
@@ -60,17 +58,14 @@ def test_other_damaged_lines_are_named(tmp_path: Path, line: str) -> None:
     assert read_run(run).problems == ("metrics.jsonl:1: not a record of nmt train; 1 line ignored.",)
 
 
-def test_run_of_an_earlier_version_is_read(repository: Path, tmp_path: Path) -> None:
-    with tarfile.open(repository / "tests" / "data" / "run-0.1.0.tar.gz") as archive:
-        archive.extractall(tmp_path, filter="data")
-    run = read_run(tmp_path / "reversal" / "run")
-    assert (run.name, run.last_step, run.best_step) == ("reversal", 4, 4)
-    assert run.recipe is not None
-    assert [score["name"] for score in run.test_scores] == ["BLEU", "chrF2"]
-    assert not run.environment
-    loss = unsmoothed_loss(run.train[0])
-    assert loss == pytest.approx(math.log(run.train[0]["perplexity"]))
-    assert loss < run.train[0]["loss"]  # which includes label smoothing there
+def test_run_of_another_format_is_refused(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", [train_line(10, 3.0)])
+    (run / "run.json").write_text(json.dumps({"format": "nmt run", "format_version": 1}))
+    with pytest.raises(ConfigError, match=r"run: the run has format version 1, this nmt reads version 2: finish it"):
+        read_run(run)
+    (run / "run.json").unlink()
+    with pytest.raises(ModelError, match=r"run: this folder is not a run, or has no run\.json"):
+        read_run(run)
 
 
 def test_state_of_a_run(uninterrupted: Path, tmp_path: Path) -> None:

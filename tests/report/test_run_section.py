@@ -47,10 +47,9 @@ def test_charts_are_those_for_which_the_log_has_numbers(tmp_path: Path) -> None:
     assert set(run_section(run).charts) == {"loss", "scores", "perplexity"}
 
 
-def test_loss_is_without_label_smoothing_in_logs_of_every_version(tmp_path: Path) -> None:
-    old = train_line(10, 3.0) | {"loss": 4.2}  # with label smoothing; the perplexity is that of 3.0 nats
-    new = train_line(20, 2.0, objective=3.1)
-    chart = run_section(read_run(write_run(tmp_path / "run", [old, new]))).charts["loss"]
+def test_loss_is_without_label_smoothing(tmp_path: Path) -> None:
+    lines = [train_line(10, 3.0, objective=4.2), train_line(20, 2.0, objective=3.1)]
+    chart = run_section(read_run(write_run(tmp_path / "run", lines))).charts["loss"]
     assert chart.columns == ("step", "training")
     assert chart.rows == ((10, 3.0), (20, 2.0))
     assert "without label smoothing" in chart.summary
@@ -124,11 +123,8 @@ def test_rollbacks_are_counted_from_the_rate_of_the_newest_checkpoint(uninterrup
     assert "0.25 of the learning rate" in text
 
 
-def test_environment_is_shown_or_its_absence_named(uninterrupted: Path, tmp_path: Path) -> None:
-    html = run_section(read_run(uninterrupted)).html
-    assert re.search(r"<td>torch</td><td>\d+\.\d+", html)
-    assert "not recorded" not in html
-    assert "not recorded in this run" in section_of(tmp_path / "run", train_line(10, 3.0))
+def test_environment_is_shown(uninterrupted: Path) -> None:
+    assert re.search(r"<td>torch</td><td>\d+\.\d+", run_section(read_run(uninterrupted)).html)
 
 
 def test_shown_command_trains_the_run_again(uninterrupted: Path, tmp_path: Path) -> None:

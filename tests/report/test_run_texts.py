@@ -26,7 +26,7 @@ def run_with_test(folder: Path, translations: list[str], name: str = "run") -> P
     corpus = recipe.data.train[0].model_copy(update={"tsv": write_tsv(folder / "test.tsv", PAIRS)})
     data = recipe.data.model_copy(update={"test": (corpus,), "train": (corpus,)})
     run = write_run(folder / name, [train_line(10, 3.0)], recipe_to_yaml(recipe.model_copy(update={"data": data})))
-    write_lines(run / "test.txt", *translations)
+    write_recorded(run, RUN, "test.txt", "".join(f"{line}\n" for line in translations))
     return run
 
 

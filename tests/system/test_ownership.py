@@ -16,6 +16,7 @@ from nmt.system.ownership import (
     check_directory,
     check_file,
     check_output,
+    check_run_format,
     mark_directory,
     replace_directory,
     write_recorded,
@@ -156,8 +157,16 @@ def test_run_directories_are_recognised(tmp_path: Path) -> None:
         check_directory(run, RUN)
     (run / "checkpoints" / "step-00000001").mkdir(parents=True)
     (run / "lock").write_text("")
-    check_directory(run, RUN)  # as older versions wrote it
+    with pytest.raises(ConfigError, match=r"holds checkpoints but no run\.json: only the nmt that began"):
+        check_directory(run, RUN)
+    (run / "run.json").write_text('{"format": "nmt run", "format_version": 1}')
+    check_directory(run, RUN)  # --restart may replace it
+    with pytest.raises(
+        ConfigError, match=r"format version 1, this nmt reads version 2: .* or train again, with --restart"
+    ):
+        check_run_format(run)
     mark_directory(run, RUN)
+    check_run_format(run)
     (run / "lock").unlink()
     check_directory(run, RUN)
     (run / "checkpoints" / "step-00000001" / "notes").write_text("mine")

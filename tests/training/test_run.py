@@ -34,7 +34,7 @@ from nmt.model.transformer import Transformer
 from nmt.system.files import replace_link
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 from nmt.training.optimizer import optimizer_tensors
-from nmt.training.progress import Adjustments, IntervalSums, Progress
+from nmt.training.progress import Adjustments, IntervalSums, Progress, read_progress
 from nmt.training.resume import check_may_continue, resume
 from nmt.training.run import RunDirectory
 from tests.builders import seal_again
@@ -290,24 +290,25 @@ def test_an_older_damaged_checkpoint_is_set_aside_too(run: RunDirectory, tokeniz
     assert load_model(run.path / "best", torch.device("cpu"))
 
 
-def test_checkpoint_of_another_version_is_refused(run: RunDirectory, tokenizers: Tokenizers) -> None:
+def test_progress_of_another_version_is_read(run: RunDirectory, tokenizers: Tokenizers) -> None:
     loaded, optimizer = trained(tokenizers)
-    directory = run.save(loaded, optimizer, Progress(step=3))
+    directory = run.save(loaded, optimizer, Progress(step=3, best=[(9.5, 3)]))
     content = json.loads((directory / "progress.json").read_text())
-    del content["adjustments"], content["rollbacks"]
-    write_progress(directory, content)
-    assert resume(run, loaded.model, optimizer) == Progress(step=3)
-    for changed in ({**content, "batch": 7}, {key: value for key, value in content.items() if key != "interval"}, []):
-        write_progress(directory, changed)
-        with pytest.raises(ModelError, match=r"json: made by another version.*still translates.*--restart") as caught:
-            resume(run, loaded.model, optimizer)
-        assert f"train.init_from to {directory}" in str(caught.value)
-        assert load_model(directory, torch.device("cpu"))
+    renamed = {"window" if key == "interval" else key: value for key, value in content.items() if key != "adjustments"}
+    write_progress(directory, renamed)
+    assert read_progress(directory) == Progress(step=3, best=[(9.5, 3)])
 
 
-@pytest.mark.parametrize("name", [".last.partial", ".best.partial", ".last.0123456789abcdef"])
+@pytest.mark.parametrize("changed", [[], {}, {"best": 1}, {"best": [], "interval": {"window": 1}}])
+def test_damaged_progress_is_refused(run: RunDirectory, tokenizers: Tokenizers, changed: object) -> None:
+    loaded, optimizer = trained(tokenizers)
+    write_progress(run.save(loaded, optimizer, Progress(step=3)), changed)
+    with pytest.raises(DamagedError, match=r"progress\.json: damaged"):
+        resume(run, loaded.model, optimizer)
+
+
+@pytest.mark.parametrize("name", [".last.partial", ".best.partial"])
 def test_links_left_by_a_killed_process_are_removed(run: RunDirectory, name: str) -> None:
-    """Links with random names are of version 0.1.0."""
     (run.path / name).symlink_to("checkpoints")
     run.open(recipe(run.path))
     assert sorted(path.name for path in run.path.iterdir()) == ["checkpoints", "recipe.yaml", "run.json"]
