@@ -76,7 +76,7 @@ def read_inputs(recipe_file: Path | None, model: Path | None, text: str | None) 
     else:
         prepared = recipe.prepared_directory if recipe_file is not None or records is None else records.prepared
         try:
-            corpus = PreparedCorpus.open(prepared, older=True)
+            corpus = PreparedCorpus.open(prepared)
         except DataError as error:
             left_out["masks, padding"] = str(error)
     if model is None:

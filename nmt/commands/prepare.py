@@ -171,8 +171,7 @@ def _prepare(recipe: Recipe, console: Console, rejected: Path | None) -> Prepare
         if rejected is not None:
             count = write_rejected(rejected, rejected_pairs(work / "train", {}))
             console.info(f"{rejected}: {count:,} pairs")
-    if (audit := Audit.read(directory)) is not None:
-        show_audit(audit, console)
+    show_audit(Audit.read(directory), console)
     _report(manifest, console)
     if rows := coverage_rows(recipe, manifest):
         console.table("characters without a piece", ["", "source", "target"], rows)

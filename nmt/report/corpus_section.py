@@ -36,14 +36,13 @@ def corpus_section(run: RunRecords) -> Section:
     """Return the section of the prepared corpus of a run; it states the reason if the corpus cannot be read."""
     directory = run.prepared
     try:
-        corpus = PreparedCorpus.open(directory, older=True)
-        sides = _measure(corpus, directory)
+        corpus = PreparedCorpus.open(directory)
+        sides, audit = _measure(corpus, directory), Audit.read(directory)
     except (NMTError, OSError) as error:
         text = f"The prepared corpus of this run cannot be read, so nothing is known about its text: {error}."
         return Section("data", "Data", paragraphs([text], "warning"))
     charts = _charts(corpus.manifest, sides)
-    rules = filter_tables(corpus.manifest, Audit.read(directory))
-    return Section("data", "Data", _html(corpus.manifest, sides, charts, rules), charts)
+    return Section("data", "Data", _html(corpus.manifest, sides, charts, filter_tables(audit)), charts)
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ class _Side:
 
 def _measure(corpus: PreparedCorpus, directory: Path) -> list[_Side]:
     """Count lengths and pieces in a sample. Raises DataError for a damaged corpus."""
-    split, languages = corpus.train, corpus.manifest.settings.get("languages", {})
+    split, languages = corpus.train, corpus.manifest.settings["languages"]
     total = len(split)
     sample = np.arange(total)
     if total > PAIRS_MEASURED:
@@ -185,17 +184,8 @@ def _coverage(sides: Sequence[_Side]) -> Chart:
     return line_chart("Vocabulary coverage", sentence(parts), ("most frequent pieces", "% of tokens"), lines)
 
 
-def filter_tables(manifest: Manifest, audit: Audit | None) -> str:
+def filter_tables(audit: Audit) -> str:
     """Return a table of the pairs read, removed by each rule, and kept, then findings and examples of an audit."""
-    if audit is None:
-        splits = {"training": manifest.train, "validation": manifest.valid}
-        counts = [
-            CorpusAudit(name, name, split.read, split.kept, split.refused, {})
-            for name, split in splits.items()
-            if split
-        ]
-        note = "This prepared corpus has no audit.json, as older ones: it records no removed pairs and no findings."
-        return f"{_counts(counts)}{paragraphs([note], 'muted')}"
     skipped = (f"The rule {rule} was not applied: {reason}." for rule, reason in audit.not_applied.items())
     return f"{_counts(audit.corpora)}{paragraphs(skipped)}{_findings(audit)}{_examples(audit)}"
 

@@ -111,7 +111,7 @@ def _test_texts(run: RunRecords, recipe: Recipe) -> list[TranslatedText]:
 
 def _validation_texts(run: RunRecords, recipe: Recipe, most: int, console: Console) -> list[TranslatedText]:
     """Translate the first lines of each validation text with the best checkpoint."""
-    corpus = PreparedCorpus.open(run.prepared, older=True)
+    corpus = PreparedCorpus.open(run.prepared)
     if corpus.valid is None:
         return []
     from nmt.model.checkpoint import load_model

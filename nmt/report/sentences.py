@@ -105,7 +105,7 @@ def source_lines(recipe: Recipe, lines: Sequence[int]) -> list[tuple[str, str]]:
 def _prepared_sources(recipe: Recipe, prepared: Path) -> list[tuple[str, str]]:
     """Return the validation texts of a prepared corpus as `source_lines` does; none if it cannot be read."""
     try:
-        texts = PreparedCorpus.open(prepared, older=True).valid_texts
+        texts = PreparedCorpus.open(prepared).valid_texts
     except DataError:
         return []
     both = zip(recipe.data.valid, texts, strict=False)

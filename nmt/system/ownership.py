@@ -53,7 +53,7 @@ _PREPARED = (
     rf"({_TOKENIZERS}|(manifest|inputs|valid|audit)\.json|report\.md|"
     r"(train|valid)/(weights|(source|target)\.(tokens|offsets))\.npy)"
 )
-_CHUNK = r"\d{6}\.(kept|encoded)\.(safetensors|npz)"  # npz: of versions before 0.1
+_CHUNK = r"\d{6}\.(kept|encoded)\.safetensors"
 _WORK = (
     rf"work\.json|(tokenizers|\.tokenizers\.{STAGING})/({_TOKENIZERS})?|(train|valid)/(buckets-\w+/\d*)?|"
     rf"(train|valid)/(\d+\.chunks|{_CHUNK}|\.{_CHUNK}\.[0-9a-f]{{16}}\.partial)"
@@ -75,7 +75,7 @@ EXPORT = DirectoryKind("an exported model", "nmt.json", version=2, keys=("langua
 FIGURES = DirectoryKind("a folder of figures", "figures.json", format="nmt figures")
 SPLIT = DirectoryKind("a division of a text", "split.json", format="nmt split")
 PREPARED = DirectoryKind(
-    "a prepared corpus", "manifest.json", version=2, format="nmt prepared corpus", files=_PREPARED, in_run=True
+    "a prepared corpus", "manifest.json", version=3, format="nmt prepared corpus", files=_PREPARED, in_run=True
 )
 PREPARATION = DirectoryKind(
     "an unfinished preparation", "work.json", format="nmt preparation", files=_WORK, in_run=True, unmarked=_WORK

@@ -1,14 +1,14 @@
 """The manifest of a prepared corpus, `manifest.json`: what it was made from, counts, and digests of its files."""
 
+import hashlib
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from nmt.config import MaxLength
-from nmt.config.recorded import with_new_names
+from nmt.config import Data, MaxLength
 from nmt.errors import DataError
 from nmt.system.files import content_digest, digest_of
 from nmt.system.ownership import PREPARED
@@ -71,9 +71,9 @@ class Manifest:
     It is the same, byte for byte, wherever the inputs are and whenever they are prepared.
     """
 
-    settings: dict[str, Any]  # the part of the recipe that the result depends on
+    settings: dict[str, Any]  # the part of the recipe that the result depends on, by sections and texts
     inputs: dict[str, FileDigest]  # the files that it was made from, by their keys in the recipe
-    fingerprint: str  # SHA-256 of the settings and of the digests of all inputs: equal if and only if the corpus is
+    vocabulary: tuple[int, int]  # number of pieces of the source and the target side
     train: SplitCounts
     valid: SplitCounts | None
     max_length: MaxLength | None = None
@@ -83,10 +83,23 @@ class Manifest:
     overlaps: tuple[Overlap, ...] = ()
     files: dict[str, FileDigest] = field(default_factory=dict)
     """Every other file of the prepared corpus except `inputs.json`."""
-    vocabulary: tuple[int, int] | None = None
-    """Number of pieces of the source and the target side."""
     versions: dict[str, str] = field(default_factory=dict)
     """Versions of the programs on which the result depends."""
+
+    @property
+    def fingerprint(self) -> str:
+        """The SHA-256 of all that the result depends on: equal if and only if the prepared corpora are.
+
+        The sizes of the vocabulary count, since another version may choose other ones for `vocab_size: auto`. With the
+        rule `leak`, the result depends on the test text.
+        """
+        files = self.inputs if "leak" in self.settings["data.filters"]["keep"] else {**self.inputs, **self.test}
+        return _digest([self.settings, [file.sha256 for file in files.values()], self.vocabulary])
+
+    def training_fingerprint(self, data: Data) -> str:
+        """Return the SHA-256 of all that batches depend on: the prepared corpus, the weights and tags of its texts."""
+        weights = [(text.oversample, text.tag) for text in (*data.train, *data.valid)]
+        return _digest([self.fingerprint, data.temperature, weights])
 
     def write(self, directory: Path) -> None:
         """Write `manifest.json`."""
@@ -94,11 +107,8 @@ class Manifest:
         (directory / "manifest.json").write_text(text_with_digest(content, "content_digest"), encoding="utf-8")
 
     @classmethod
-    def read(cls, directory: Path, older: bool = False) -> "Manifest":
-        """Read `manifest.json`; with `older` also that of format version 1, which has fewer entries.
-
-        Raises DataError: absent, damaged, or of another format version.
-        """
+    def read(cls, directory: Path) -> "Manifest":
+        """Read `manifest.json`. Raises DataError: absent, damaged, or of another format version."""
         path = directory / "manifest.json"
         try:
             content = json.loads(path.read_bytes())
@@ -112,27 +122,18 @@ class Manifest:
         version = content.get("format_version") if marked else None
         if not isinstance(version, int):
             raise DataError(f"{path}: not the manifest of a prepared corpus, or a damaged one")
-        if version == 1 and older:
-            content = _from_version_1(content)
-        elif version != PREPARED.version:
+        if version != PREPARED.version:
             raise DataError(f"{path}: found format version {version}, expected {PREPARED.version}; {REMEDY}")
-        elif content.pop("content_digest", None) != content_digest(content):
+        if content.pop("content_digest", None) != content_digest(content):
             raise DataError(f"{path}: damaged; {REMEDY}")
         try:
-            manifest = _MANIFEST.validate_python(content)
+            return _MANIFEST.validate_python(content)
         except ValidationError:
             raise DataError(f"{path}: damaged; {REMEDY}") from None
-        return replace(manifest, settings=with_new_names(manifest.settings))
 
 
 _MANIFEST = TypeAdapter(Manifest)
 
 
-def _from_version_1(content: dict[str, Any]) -> dict[str, Any]:
-    """Return the entries of a manifest of version 1 that are still the same; all pairs of a split are one corpus."""
-    same = {key: content.get(key) for key in ("settings", "fingerprint", "max_length", "vocabulary")}
-    counts = {name: content.get(name) for name in ("train", "valid")}
-    splits = {
-        name: {**one, "corpora": [one.get("kept")]} if isinstance(one, dict) else one for name, one in counts.items()
-    }
-    return {**same, **splits, "inputs": {}}
+def _digest(content: list[Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

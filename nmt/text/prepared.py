@@ -220,19 +220,16 @@ class PreparedCorpus:
     manifest: Manifest
 
     @classmethod
-    def open(
-        cls, directory: Path, recipe: Recipe | None = None, verify: bool = False, older: bool = False
-    ) -> "PreparedCorpus":
+    def open(cls, directory: Path, recipe: Recipe | None = None, verify: bool = False) -> "PreparedCorpus":
         """Open a prepared corpus, with the weights and tags of a recipe if it is given.
 
         This takes as long for a large corpus as for a small one: the token ids are mapped, and of large files only the
         sizes are compared with the manifest. `verify` reads everything and compares all digests; the files are complete
-        and synced before the directory gets its name, so later only a fault of the disk changes them. `older` opens a
-        corpus of format version 1 too, to describe it: its manifest lacks some of what training needs.
+        and synced before the directory gets its name, so later only a fault of the disk changes them.
 
         Raises DataError if it is absent, damaged or of another format version.
         """
-        manifest = Manifest.read(directory, older)
+        manifest = Manifest.read(directory)
         try:
             tokenizers = Tokenizers.load(directory)
         except ModelError as error:

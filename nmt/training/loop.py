@@ -19,7 +19,6 @@ from nmt.system import distributed
 from nmt.system.console import Console, counted
 from nmt.system.device import choose_device, computes_in_bf16
 from nmt.text.prepared import PreparedCorpus, PreparedSplit
-from nmt.text.preparing.provenance import training_fingerprint
 from nmt.training.cost import matrix_rate, operations, utilization
 from nmt.training.display import TrainingDisplay
 from nmt.training.divergence import (
@@ -48,7 +47,7 @@ def open_training(recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory, con
     model = initial_model(recipe, corpus.tokenizers, pretrained=not run.saved())
     updater = Updater(model, recipe, device)
     progress = resume(run, model, updater.optimizer, updater.average, console.warn)
-    progress.corpus = training_fingerprint(corpus.manifest, recipe.data)
+    progress.corpus = corpus.manifest.training_fingerprint(recipe.data)
     if progress.step:
         # in case the process was killed between saving and pruning
         run.prune(recipe.train.keep_best, recipe.train.keep_last, progress)

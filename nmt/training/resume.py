@@ -15,7 +15,6 @@ from nmt.system.files import Report
 from nmt.system.ownership import RUN, check_directory, check_run_format
 from nmt.text.corpus import text_files
 from nmt.text.manifest import Manifest
-from nmt.text.preparing.provenance import training_fingerprint
 from nmt.training.progress import Progress, read_progress
 from nmt.training.run import RunDirectory, check_whole, ignore
 
@@ -50,7 +49,7 @@ def check_may_continue(recipe: Recipe, run: RunDirectory, stale: str | None = No
         progress = read_progress(run.saved()[-1])
     except (DataError, DamagedError):
         return  # checked again when the corpus is prepared and the newest whole checkpoint is found
-    replaced = progress.corpus not in ("", training_fingerprint(manifest, recipe.data))
+    replaced = progress.corpus not in ("", manifest.training_fingerprint(recipe.data))
     if stale is not None or replaced:
         reason = f" ({stale})" if stale is not None else ""
         undo = "undo the change and run nmt prepare" if replaced else "undo the change"

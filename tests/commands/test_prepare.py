@@ -294,9 +294,9 @@ def test_older_format_is_prepared_again_and_newer_is_refused(folder: Path) -> No
     path.write_text(json.dumps(content | {"format_version": 0}))
     assert "found format version 0" in str(why_stale(recipe(folder)))
     prepare(recipe(folder), QUIET)
-    path.write_text(json.dumps(content | {"format_version": 3}))
+    path.write_text(json.dumps(content | {"format_version": 4}))
     for force in (False, True):
-        with pytest.raises(ConfigError, match=r"a newer nmt wrote it \(format version 3"):
+        with pytest.raises(ConfigError, match=r"a newer nmt wrote it \(format version 4"):
             prepare(recipe(folder), QUIET, force)
 
 

@@ -14,7 +14,7 @@ import yaml
 
 from nmt.commands.prepare import dry_run, prepare, show_audit
 from nmt.config import Recipe, load_recipe
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console
 from nmt.text.auditing.audit import Audit, CorpusAudit
 from nmt.text.filters import RULES, wrong_language
@@ -290,10 +290,13 @@ def test_lines_of_random_bytes_are_filtered_or_kept(tmp_path: Path, folder: Path
     assert train.removed["damaged"] > 9_000
 
 
-def test_audit_of_an_older_corpus_is_none(tmp_path: Path) -> None:
-    assert Audit.read(tmp_path) is None
-    (tmp_path / "audit.json").write_text(json.dumps({"corpora": 3}))
-    assert Audit.read(tmp_path) is None
+def test_missing_or_damaged_audit_is_an_error(tmp_path: Path) -> None:
+    for _ in range(2):
+        with pytest.raises(
+            DataError, match=r"audit\.json: missing or damaged; prepare it again with nmt prepare --force"
+        ):
+            Audit.read(tmp_path)
+        (tmp_path / "audit.json").write_text(json.dumps({"corpora": 3}))
 
 
 @pytest.mark.parametrize("corpora", [2, 7])

@@ -1,4 +1,4 @@
-"""Recorded settings: old names of keys, and differences from the present settings."""
+"""Settings of another time: old names of keys, runs of other formats, differences from recorded settings."""
 
 import json
 import tarfile
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nmt.config import load_recipe
-from nmt.config.recorded import differences, with_new_names, with_old_keys
+from nmt.config.recorded import differences
 from nmt.errors import ConfigError
 from tests.builders import run_command
 
@@ -28,9 +28,6 @@ train: {start_from: runs/base}
 runtime: {parallel: shard}
 run: runs/old
 """
-
-
-OLD_FILTERS = {"max_tokens": 9, "duplicates": False, "copies": True, "any_script": False}
 
 
 @pytest.fixture
@@ -126,32 +123,6 @@ def test_model_of_an_old_run_translates_is_inspected_averaged_and_continued(old_
         "train", "-c", present_recipe(old_run), *(one for change in changes for one in ("--set", change))
     )
     assert result.exit_code == 0, result.output
-
-
-def test_renaming_keys_is_invertible() -> None:
-    old = {
-        "data": {"train": {"0": {"weight": 2.0, "tag": None}}, "valid": {"weight": 1.0}, "filters": OLD_FILTERS},
-        "tokenizer": {"size": 80},
-        "model": {"weight": 7},
-    }
-    new = with_new_names(old)
-    assert new["data"]["train"] == {"0": {"oversample": 2.0, "tag": None}}
-    assert new["tokenizer"] == {"vocab_size": 80}
-    assert "copy" in new["data"]["filters"]["keep"]
-    assert "script" not in new["data"]["filters"]["keep"]
-    assert new["model"] == {"weight": 7}
-    assert with_old_keys(new) == old
-
-
-def test_filters_recorded_with_a_key_for_each_rule_keep_what_newer_rules_exclude() -> None:
-    old = {"data": {"filters": {"max_tokens": 9, "keep_duplicates": True, "keep_copies": False}}}
-    filters = with_new_names(old)["data"]["filters"]
-    assert {"duplicate", "length", "leak", "damaged"} <= set(filters["keep"])
-    assert "copy" not in filters["keep"]
-    assert (filters["max_tokens"], filters["han_variants"]) == (9, "keep")
-    new = {"data": {"filters": {"max_tokens": 9, "han_variants": "drop", "keep": ["duplicate"]}}}
-    assert with_new_names(new) == new
-    assert with_old_keys(new) == new
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmt.errors import DataError
 from nmt.report import corpus_section as module
 from nmt.report.corpus_section import corpus_section, filter_tables
 from nmt.report.run_records import RunRecords, read_run
@@ -75,28 +74,12 @@ def test_large_corpus_is_sampled_always_in_the_same_way(run: RunRecords, monkeyp
     assert section == corpus_section(run)
 
 
-def as_version_1(directory: Path) -> None:
-    """Rewrite a prepared corpus as the first format had it."""
-    content = json.loads((directory / "manifest.json").read_bytes())
-    for name in ("content_digest", "files", "test", "overlaps", "versions"):
-        del content[name]
-    for split in ("train", "valid"):
-        del content[split]["corpora"], content[split]["sides"]
-    content |= {"format_version": 1, "inputs": [{"path": "train.tsv", "size": 1, "mtime_ns": 1, "sha256": "0"}]}
-    (directory / "manifest.json").write_text(json.dumps(content))
-    for name in ("audit.json", "report.md", "inputs.json"):
-        (directory / name).unlink(missing_ok=True)
-
-
-def test_corpus_of_the_first_format_has_its_counts_and_charts(run: RunRecords) -> None:
-    before = corpus_section(run)
-    as_version_1(run.path / "prepared")
+def test_corpus_of_another_format_is_named(run: RunRecords) -> None:
+    file = run.path / "prepared" / "manifest.json"
+    file.write_text(json.dumps(json.loads(file.read_bytes()) | {"format_version": 2}))
     section = corpus_section(run)
-    assert section.charts == before.charts
-    assert cells(section.html, "dropped: duplicate")[1] == cells(before.html, "dropped: duplicate")[1]
-    assert "has no audit.json, as older ones: it records no removed pairs and no findings" in section.html
-    with pytest.raises(DataError, match="found format version 1, expected 2"):
-        PreparedCorpus.open(run.path / "prepared")
+    assert section.charts == {}
+    assert "found format version 2, expected 3; prepare it again with nmt prepare --force" in section.html
 
 
 def test_pieces_of_chinese_are_counted_for_each_character(run: RunRecords, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,11 +137,11 @@ def test_corpus_beside_the_run_is_found_when_the_run_was_moved(run: RunRecords, 
     assert "Pairs kept" in corpus_section(read_run(moved)).html
 
 
-def test_audit_is_shown_escaped_with_examples_of_each_rule(texts: Path) -> None:
+def test_audit_is_shown_escaped_with_examples_of_each_rule() -> None:
     example = Example("a.tsv:7", "<b>one & two</b>", "x" * 400, "identical")
     corpus = CorpusAudit("data.train.0: a.tsv", "train", 9, 8, {"copy": 1}, {"copy": [example]})
     finding = Finding("data.train.0: a.tsv", "the source (en) has no capital letters", ("line 1: <i>",))
-    html = filter_tables(Manifest.read(texts / "prepared"), Audit((corpus,), (finding,), (), {"leak": "no test text"}))
+    html = filter_tables(Audit((corpus,), (finding,), (), {"leak": "no test text"}))
     for text in (
         "<td>dropped: copy</td>", "a.tsv:7", "&lt;b&gt;one &amp; two&lt;/b&gt;", "x" * 300 + "…", "identical",
         "the source (en) has no capital letters", "line 1: &lt;i&gt;", "The rule leak was not applied: no test text.",
@@ -166,10 +149,3 @@ def test_audit_is_shown_escaped_with_examples_of_each_rule(texts: Path) -> None:
         assert text in html
     assert "dropped: empty" not in html
     assert "<b>" not in html
-
-
-def test_older_corpus_without_audit_has_counts_only(texts: Path) -> None:
-    manifest = Manifest.read(texts / "prepared")
-    html = filter_tables(replace(manifest, train=replace(manifest.train, refused={"copy": 12})), None)
-    assert "dropped: copy" in html
-    assert "Examples" not in html

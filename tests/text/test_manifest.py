@@ -14,14 +14,14 @@ from nmt.text.prepared import PreparedCorpus
 from nmt.text.preparing.overlap import Overlap
 
 COUNTS = SplitCounts(3, 2, {"empty": 1}, SideCounts(5, 20, 0), SideCounts(6, 22, 1), (2,))
-MANIFEST = Manifest({"languages": {"source": "en"}}, {"data.train.0.tsv": FileDigest(1, "ff")}, "abc", COUNTS, None)
+MANIFEST = Manifest({"languages": {"source": "en"}}, {"data.train.0.tsv": FileDigest(1, "ff")}, (8, 9), COUNTS, None)
 
 
 def test_manifest_read_equals_the_written_one(tmp_path: Path) -> None:
     overlap = Overlap("test", "training", sentences=9, sources=2, pairs=1, examples=("one", "two"))
     limit = MaxLength(factor=1.25, extra=12)
     full = Manifest(
-        {}, {}, "x", COUNTS, COUNTS, limit, MANIFEST.inputs, (overlap,), {"valid.json": FileDigest(1, "ff")}
+        {}, {}, (8, 8), COUNTS, COUNTS, limit, MANIFEST.inputs, (overlap,), {"valid.json": FileDigest(1, "ff")}
     )
     for manifest in (MANIFEST, full):
         manifest.write(tmp_path)
@@ -32,11 +32,12 @@ def test_manifest_read_equals_the_written_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format_version": 99}, "found format version 99, expected 2; prepare it again with nmt prepare --force"),
+        ({"format_version": 99}, "found format version 99, expected 3; prepare it again with nmt prepare --force"),
+        ({"format_version": 2}, "found format version 2, expected 3; prepare it again with nmt prepare --force"),
         ({"format_version": "1"}, "not the manifest of a prepared corpus, or a damaged one"),
         ({"format": "something else"}, "not the manifest of a prepared corpus"),
         ({"train": {}}, "damaged; prepare it again"),
-        ({"fingerprint": "abd"}, "damaged; prepare it again"),
+        ({"vocabulary": [8, 8]}, "damaged; prepare it again"),
     ],
 )
 def test_other_manifests_are_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:

@@ -77,7 +77,7 @@ def test_ids_outside_the_vocabulary_and_wrong_offsets_are_data_errors(tmp_path: 
     with SplitWriter(tmp_path / "train", tokenizers) as writer:
         writer.extend(ids, ids)
     side = SideCounts(5, 20, 0)
-    Manifest({}, {}, "abc", SplitCounts(2, 2, {}, side, side, (2,)), None).write(tmp_path)
+    Manifest({}, {}, (300, 300), SplitCounts(2, 2, {}, side, side, (2,)), None).write(tmp_path)
     assert len(PreparedCorpus.open(tmp_path, verify=True).train) == 2
     tokens, offsets = tmp_path / "train" / "target.tokens.npy", tmp_path / "train" / "source.offsets.npy"
     before = tokens.read_bytes(), offsets.read_bytes()

@@ -12,10 +12,12 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from nmt.config import CorpusFile, Recipe
+from nmt.errors import DataError
 from nmt.text.auditing.corpus_findings import Beginning, Finding, findings, rule_findings
 from nmt.text.corpus import read_pairs
 from nmt.text.filters import RULES, HeldOutText, PairFilter, RuleCounts
 from nmt.text.filters.wrong_language import LIBRARY, is_available
+from nmt.text.manifest import REMEDY
 from nmt.text.preparing.overlap import Overlap
 
 FILE = "audit.json"
@@ -76,12 +78,12 @@ class Audit:
         (directory / FILE).write_text(text + "\n", encoding="utf-8")
 
     @classmethod
-    def read(cls, directory: Path) -> "Audit | None":
-        """Read `audit.json` of a prepared corpus; None if it is missing, as in older ones, or damaged."""
+    def read(cls, directory: Path) -> "Audit":
+        """Read `audit.json` of a prepared corpus. Raises DataError if it is missing or damaged."""
         try:
             return _AUDIT.validate_json((directory / FILE).read_bytes())
         except (OSError, ValidationError):
-            return None
+            raise DataError(f"{directory / FILE}: missing or damaged; {REMEDY}") from None
 
 
 _AUDIT = TypeAdapter(Audit)

@@ -78,25 +78,21 @@ def write_corpus(recipe: Recipe, work: Path, directory: Path, console: Console) 
         counts = [*counts, *valid_filtered.counts]
     provenance.check_unchanged((*inputs.values(), *test_inputs.values()))
 
-    settings, digests = provenance.recorded_settings(recipe), provenance.digests(inputs)
-    tested = provenance.digests(test_inputs)
-    sizes = (len(tokenizers.source), len(tokenizers.target))
     found = recipe_findings(recipe, (HeldOutText("validation", valid_pairs), HeldOutText("test", test_pairs)))
     audit = make_audit(recipe, counts, found, overlaps, text.rules)
     audit.write(directory)
     write_report(audit, directory, settings_shown(recipe))
     written = [path for path in sorted(directory.rglob("*")) if path.is_file()]
     manifest = Manifest(
-        settings,
-        digests,
-        provenance.fingerprint(settings, provenance.corpus_inputs(settings, digests, tested), sizes),
+        provenance.recorded_settings(recipe),
+        provenance.digests(inputs),
+        (len(tokenizers.source), len(tokenizers.target)),
         train,
         valid,
         length_limit(*lengths),
-        tested,
+        provenance.digests(test_inputs),
         overlaps,
         {str(path.relative_to(directory)): FileDigest.of(path) for path in written},
-        sizes,
         provenance.versions(),
     )
     provenance.write_inputs(directory, {**inputs, **test_inputs})

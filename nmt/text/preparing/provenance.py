@@ -6,7 +6,7 @@ import importlib.util
 import json
 import os
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,8 +16,8 @@ import sentencepiece
 from pydantic import TypeAdapter, ValidationError
 
 import nmt
-from nmt.config import CorpusFile, Data, Recipe
-from nmt.config.recorded import differences, with_old_keys
+from nmt.config import Recipe
+from nmt.config.recorded import differences
 from nmt.errors import DataError
 from nmt.system.ownership import PREPARED, is_directory_of
 from nmt.text.corpus import text_files, way_of_reading
@@ -50,39 +50,25 @@ def why_stale(recipe: Recipe) -> str | None:
 
 
 def recorded_settings(recipe: Recipe) -> dict[str, Any]:
-    """Return the settings that the result depends on, as plain JSON values."""
-    data, initial = recipe.data, recipe.train.init_from
-    valid = list(map(_corpus_settings, data.valid))
-    settings = {
-        "languages": recipe.languages.model_dump(),
-        "data": {
-            "train": {i: _corpus_settings(corpus) for i, corpus in enumerate(data.train)},
-            "valid": valid[0] if len(valid) == 1 else dict(enumerate(valid)) or None,
-            "filters": data.filters.model_dump(exclude_none=True),
-        },
-        "tokenizer": [path.name for path in tokenizer_files(initial)] if initial else _tokenizer_settings(recipe),
-        "tags": data.tags,
-    }
-    plain: dict[str, Any] = json.loads(json.dumps(settings))
-    return plain
+    """Return the settings that the result depends on, as plain JSON values, by sections and texts.
 
-
-def _corpus_settings(corpus: CorpusFile) -> dict[str, Any]:
-    """Return how a corpus is read.
-
-    Its content has a digest, so its path does not matter. Its weight and tag are settings of training; only the set of
-    all tags matters, since each is a symbol of the tokenizer.
+    The content of a text has a digest, so its path does not matter. Its weight and tag are settings of training; only
+    the set of all tags matters, since each is a symbol of the tokenizer.
     """
-    kept = corpus.model_dump(include={"columns"})
-    if corpus.target_language is not None:  # recorded only where it is set, since older corpora have no such key
-        kept["target_language"] = corpus.target_language
-    return {"kind": way_of_reading(corpus), **kept}
-
-
-def _tokenizer_settings(recipe: Recipe) -> dict[str, Any]:
-    """Return the settings of the tokenizer; those that older corpora do not have only where they are set."""
-    settings = recipe.tokenizer.model_dump()
-    return {key: value for key, value in settings.items() if value or key not in ("split_digits", "symbols")}
+    initial = recipe.train.init_from
+    texts = {
+        key: {"kind": way_of_reading(corpus), **corpus.model_dump(mode="json", include={"columns", "target_language"})}
+        for key, corpus in recipe.data.prepared_texts.items()
+    }
+    return {
+        "languages": recipe.languages.model_dump(mode="json"),
+        **texts,
+        "data.filters": recipe.data.filters.model_dump(mode="json"),
+        "tokenizer": [file.name for file in tokenizer_files(initial)]
+        if initial
+        else recipe.tokenizer.model_dump(mode="json"),
+        "tags": recipe.data.tags,
+    }
 
 
 def input_files(recipe: Recipe) -> dict[str, Path]:
@@ -195,48 +181,3 @@ def check_unchanged(inputs: Iterable[InputFile]) -> None:
         status = Path(file.path).stat()
         if (file.digest.size, file.mtime_ns) != (status.st_size, status.st_mtime_ns):
             raise DataError(f"{file.path}: changed while it was read; prepare again when it is complete")
-
-
-def fingerprint(settings: dict[str, Any], inputs: dict[str, FileDigest], vocabulary: tuple[int, int]) -> str:
-    """Return the SHA-256 of settings and digests of inputs: equal if and only if the prepared corpora are.
-
-    Where the settings leave the size of the vocabulary to nmt, those of both sides count, since another version may
-    choose other ones.
-    """
-    tokenizer = settings["tokenizer"]
-    if isinstance(tokenizer, dict) and tokenizer["vocab_size"] == "auto":
-        settings = {**settings, "tokenizer": {**tokenizer, "vocab_size": list(vocabulary)}}
-    content = json.dumps([with_old_keys(settings), [file.sha256 for file in inputs.values()]], sort_keys=True)
-    return hashlib.sha256(content.encode()).hexdigest()
-
-
-def corpus_inputs(
-    settings: dict[str, Any], inputs: dict[str, FileDigest], test: dict[str, FileDigest]
-) -> dict[str, FileDigest]:
-    """Return the files on whose content the corpus depends: with the rule `leak`, the test text is one of them."""
-    return inputs if "leak" in settings["data"]["filters"].get("keep", ()) else {**inputs, **test}
-
-
-def training_fingerprint(manifest: Manifest, data: Data) -> str:
-    """Return the SHA-256 of all that batches depend on: the prepared corpus, the weights and the tags of its texts."""
-    recorded, settings = manifest.settings["data"], dict(manifest.settings)
-    valid = recorded["valid"]
-    if len(data.valid) == 1:
-        valid = _with_settings_of_training({"0": valid}, data.valid)["0"]
-    elif data.valid:
-        valid = _with_settings_of_training(valid, data.valid)
-    train = _with_settings_of_training(recorded["train"], data.train)
-    settings["data"] = {**recorded, "train": train, "valid": valid}
-    if data.temperature != 1:
-        settings["data"]["temperature"] = data.temperature
-    if settings["tags"] == data.tags:
-        del settings["tags"]  # as in version 0.1.0, whose runs can be resumed
-    assert manifest.vocabulary is not None
-    inputs = corpus_inputs(manifest.settings, manifest.inputs, manifest.test)
-    return fingerprint(settings, inputs, manifest.vocabulary)
-
-
-def _with_settings_of_training(recorded: dict[str, Any], texts: Sequence[CorpusFile]) -> dict[str, Any]:
-    """Return the recorded settings of numbered texts with the weight and the tag of each."""
-    numbered = {str(number): text.model_dump(include={"oversample", "tag"}) for number, text in enumerate(texts)}
-    return {number: {**recorded[number], **own} for number, own in numbered.items()}
