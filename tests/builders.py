@@ -3,9 +3,12 @@
 Everything is a function of its arguments: the same seed gives the same weights and the same sentences.
 """
 
+import hashlib
 import io
 import json
+import os
 import random
+import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -118,6 +121,22 @@ def save_model(directory: Path, loaded: LoadedModel) -> None:
     with staged_directory(directory) as staging:
         checkpoint.write_model_files(staging, loaded)
         seal(staging, MODEL, loaded.configuration())
+
+
+def snapshot(folder: Path) -> dict[str, object]:
+    """Return the kind, mode, content and time of modification of everything below a folder."""
+    found: dict[str, object] = {}
+    for path in sorted(folder.rglob("*")):
+        status = path.lstat()
+        content = ""
+        if path.is_symlink():
+            content = os.readlink(path)
+        elif stat.S_ISREG(status.st_mode):
+            content = hashlib.sha256(path.read_bytes()).hexdigest()
+        # a folder's time changes when a temporary entry comes and goes
+        time = 0 if stat.S_ISDIR(status.st_mode) else status.st_mtime_ns
+        found[str(path.relative_to(folder))] = status.st_mode, content, time
+    return found
 
 
 def seal_again(directory: Path) -> None:

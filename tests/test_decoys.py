@@ -1,10 +1,8 @@
 """Commands that write do not change files and directories that nmt did not write."""
 
-import hashlib
 import json
 import os
 import shutil
-import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.report.formula_figures import smoothed_targets
-from tests.builders import run_command, write_lines, write_reversal_task
+from tests.builders import run_command, snapshot, write_lines, write_reversal_task
 
 MINE = "mine\n"
 FOREIGN_MARKERS = {
@@ -57,22 +55,6 @@ def make_decoy(path: Path, kind: str) -> None:
         case _:
             path.write_text(FOREIGN_MARKERS.get(path.name, MINE))
             path.chmod({"file": 0o644, "private": 0o600, "read-only": 0o444}[kind])
-
-
-def snapshot(folder: Path) -> dict[str, object]:
-    """Return the kind, mode, content and time of modification of everything below a folder."""
-    found: dict[str, object] = {}
-    for path in sorted(folder.rglob("*")):
-        status = path.lstat()
-        content = ""
-        if path.is_symlink():
-            content = os.readlink(path)
-        elif stat.S_ISREG(status.st_mode):
-            content = hashlib.sha256(path.read_bytes()).hexdigest()
-        # a folder's time changes when a temporary entry comes and goes
-        time = 0 if stat.S_ISDIR(status.st_mode) else status.st_mtime_ns
-        found[str(path.relative_to(folder))] = status.st_mode, content, time
-    return found
 
 
 @contextmanager

@@ -19,7 +19,7 @@ import shutil
 import socket
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -37,7 +37,7 @@ def digest_of(file: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def content_digest(content: dict[str, Any]) -> str:
+def content_digest(content: Mapping[str, Any]) -> str:
     """Return the SHA-256 of the content of a JSON file without its key `digest`, whatever its layout."""
     rest = {key: value for key, value in content.items() if key != "digest"}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()

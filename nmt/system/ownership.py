@@ -1,7 +1,10 @@
 """Which directories and files nmt may replace: only those that it wrote itself.
 
 A directory that nmt writes carries a marker file. It is replaced only if the marker is there and every file in it is
-one that nmt wrote; anything else belongs to the user and is never changed.
+one that nmt wrote; anything else belongs to the user and is never changed. Which files those are depends on the kind:
+
+sealed    complete when it is written, as a model: the files whose digests the marker has (`nmt.system.sealing`)
+growing   written file by file, as a run: those with names that nmt gives
 """
 
 import hashlib
@@ -9,12 +12,13 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO, Literal, NamedTuple, NoReturn
 
 from nmt.errors import ConfigError
 from nmt.system.files import (
@@ -31,21 +35,83 @@ from nmt.system.files import (
 _LARGEST_MARKER = 2**26  # bytes; a larger file is not a marker that nmt wrote, and is not read
 
 
+class Entry(NamedTuple):
+    """A file, an empty folder, a symbolic link or a special file, by its path below a directory."""
+
+    path: str  # that of an empty folder ends in `/`
+    type: Literal["file", "folder", "link", "special"]
+
+    def __str__(self) -> str:
+        return self.path + {"link": "@", "special": "|"}.get(self.type, "")
+
+
+class Names(NamedTuple):
+    """Regular expressions for the paths of entries."""
+
+    files: str  # and of empty folders
+    links: str = ""
+
+    def have(self, entry: Entry) -> bool:
+        """Return whether the path of an entry is one of these."""
+        pattern = self.links if entry.type == "link" else self.files
+        return entry.type != "special" and re.fullmatch(pattern, entry.path) is not None
+
+
+NO_NAMES = Names("")
+
+
 @dataclass(frozen=True)
-class DirectoryKind:
-    """A kind of directory that nmt writes, and how its files are recognised."""
+class DirectoryKind(ABC):
+    """A kind of directory that nmt writes. Its marker is a JSON file, whose content distinguishes it from others."""
 
     name: str  # with its article, for messages
-    marker: str  # a JSON file with an integer `format_version`, and perhaps the digest of its other content as `digest`
-    version: int = 1  # the newest format version that this nmt reads
-    format: str | None = None  # what the marker holds under `format`; None if it has no such key
-    keys: tuple[str, ...] = ()  # which distinguish a marker from a foreign file of this name where `format` is None
-    # A regular expression for the paths below the directory (an empty folder ends in `/`, a symbolic link in `@`). None
-    # if the marker lists all files with their SHA-256 digests under `files`.
-    files: str | None = None
-    unmarked: str = ""  # a regular expression for files that may exist before the marker is written
+    marker: str
+    version: int  # the newest format version that this nmt reads
+    identity: Mapping[str, str]  # entries that only a marker of this kind has
+    keys: tuple[str, ...] = ()  # of further entries that a marker has
     in_run: bool = False  # whether it may lie inside a run
-    in_place: bool = False  # whether files are written one by one, rather than the directory replaced as a whole
+    unmarked: Names = NO_NAMES  # of entries that exist before the marker is written, or after it is removed
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """The first entries of a marker."""
+        return {**self.identity, "format_version": self.version}
+
+    def is_marker(self, content: Mapping[str, Any]) -> bool:
+        """Return whether nmt wrote a marker, perhaps in a newer version."""
+        is_versioned = type(content.get("format_version")) is int
+        return is_versioned and self.identity.items() <= content.items() and content.keys() >= set(self.keys)
+
+    @abstractmethod
+    def owns(self, directory: Path, entry: Entry, marker: Mapping[str, Any]) -> bool:
+        """Return whether an entry of a directory is as nmt wrote it."""
+
+
+class SealedKind(DirectoryKind):
+    """A directory that is complete when it is written: the marker has the SHA-256 digests of all files, and its own."""
+
+    def is_marker(self, content: Mapping[str, Any]) -> bool:
+        """Return whether a marker is as nmt wrote it, perhaps in a newer version."""
+        files, own_digest = content.get("files"), content_digest(content)
+        is_sealed = isinstance(files, dict) and bool(files) and content.get("digest", own_digest) == own_digest
+        return is_sealed and super().is_marker(content)
+
+    def owns(self, directory: Path, entry: Entry, marker: Mapping[str, Any]) -> bool:
+        """Return whether an entry is the marker, or a file with the digest that the marker has."""
+        is_file, recorded = entry.type == "file", marker["files"].get(entry.path)
+        return is_file and (entry.path == self.marker or digest_of(directory / entry.path) == recorded)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GrowingKind(DirectoryKind):
+    """A directory in which files are written one after the other: nmt owns entries of certain names."""
+
+    names: Names
+
+    def owns(self, directory: Path, entry: Entry, marker: Mapping[str, Any]) -> bool:
+        """Return whether an entry has a name that nmt writes, and a digest that the marker has for it, if any."""
+        digests = _written(marker).get(entry.path)
+        return self.names.have(entry) and (digests is None or digest_of(directory / entry.path) in digests)
 
 
 _TOKENIZERS = r"tokenizer(\.(source|target))?\.model"
@@ -58,36 +124,53 @@ _WORK = (
     rf"work\.json|(tokenizers|\.tokenizers\.{STAGING})/({_TOKENIZERS})?|(train|valid)/(buckets-\w+/\d*)?|"
     rf"(train|valid)/(\d+\.chunks|{_CHUNK}|\.{_CHUNK}\.[0-9a-f]{{16}}\.partial)"
 )
-_CHECKPOINT = rf"(\.?(config|progress)\.(json|json\.partial|partial)|\w+\.safetensors|{_TOKENIZERS})?"
-_RUN = (
-    r"run\.json|recipe\.yaml|recipe\.partial|metrics\.jsonl|test\.(txt|json)|lock|\.[\w.]+\.partial",
-    r"(best|last|checkpoints|tensorboard|\.(best|last)\.\w+)@",
-    rf"checkpoints/(((damaged-|\.gone-)?step-\d{{8}}|\.step-\d{{8}}\.{STAGING})/{_CHECKPOINT})?",
-    r"skipped(-\d+)?/(\.?step-\d{8}\.(json|partial|json\.partial))?",
-    r"tensorboard/(events\.out\.tfevents\.[^/]*)?",
-    rf"prepared@|(prepared|\.prepared\.{STAGING})/((train|valid)/|{_PREPARED})?|\.prepared\.lock",
-    rf"\.prepared\.work/({_WORK})?",
+_CHECKPOINT = rf"((config|progress)\.json|\.config\.json\.partial|\w+\.safetensors|{_TOKENIZERS})?"
+_PREPARATION_OF_RUN = Names(
+    rf"(prepared|\.prepared\.{STAGING})/((train|valid)/|{_PREPARED})?|\.prepared\.lock|\.prepared\.work/({_WORK})?",
+    links="prepared",
+)
+_RUN = Names(
+    "|".join(
+        (
+            r"run\.json|recipe\.yaml|metrics\.jsonl|test\.(txt|json)|lock|\.[\w.]+\.partial",
+            rf"checkpoints/(((damaged-|\.gone-)?step-\d{{8}}|\.step-\d{{8}}\.{STAGING})/{_CHECKPOINT})?",
+            r"skipped(-\d+)?/(step-\d{8}\.json|\.step-\d{8}\.json\.partial)?",
+            r"tensorboard/(events\.out\.tfevents\.[^/]*)?",
+            _PREPARATION_OF_RUN.files,
+        )
+    ),
+    links=rf"best|last|checkpoints|tensorboard|\.(best|last)\.\w+|{_PREPARATION_OF_RUN.links}",
 )
 
 # version 1 allowed config.json without its own digest, and had other names for position vectors
-MODEL = DirectoryKind("a model", "config.json", version=2, keys=("languages", "model", "decode"))
-EXPORT = DirectoryKind("an exported model", "nmt.json", version=2, keys=("languages", "quantization", "decode"))
-FIGURES = DirectoryKind("a folder of figures", "figures.json", format="nmt figures")
-SPLIT = DirectoryKind("a division of a text", "split.json", format="nmt split")
-PREPARED = DirectoryKind(
-    "a prepared corpus", "manifest.json", version=3, format="nmt prepared corpus", files=_PREPARED, in_run=True
+MODEL = SealedKind("a model", "config.json", 2, {}, keys=("languages", "model", "decode"))
+EXPORT = SealedKind("an exported model", "nmt.json", 2, {}, keys=("languages", "quantization", "decode"))
+FIGURES = SealedKind("a folder of figures", "figures.json", 1, {"format": "nmt figures"})
+SPLIT = SealedKind("a division of a text", "split.json", 1, {"format": "nmt split"})
+PREPARED = GrowingKind(
+    "a prepared corpus",
+    "manifest.json",
+    3,
+    {"format": "nmt prepared corpus"},
+    in_run=True,
+    names=Names(_PREPARED),
 )
-PREPARATION = DirectoryKind(
-    "an unfinished preparation", "work.json", format="nmt preparation", files=_WORK, in_run=True, unmarked=_WORK
+PREPARATION = GrowingKind(
+    "an unfinished preparation",
+    "work.json",
+    1,
+    {"format": "nmt preparation"},
+    in_run=True,
+    names=Names(_WORK),
+    unmarked=Names(_WORK),
 )
-RUN = DirectoryKind(
+RUN = GrowingKind(
     "a run",
     "run.json",
-    version=2,
-    format="nmt run",
-    files="|".join(_RUN),
-    unmarked=rf"{_RUN[-2]}|{_RUN[-1]}|lock|\.run\.json\.partial",
-    in_place=True,
+    2,
+    {"format": "nmt run"},
+    names=_RUN,
+    unmarked=_PREPARATION_OF_RUN._replace(files=rf"{_PREPARATION_OF_RUN.files}|lock|\.run\.json\.partial"),
 )
 
 
@@ -102,11 +185,11 @@ def check_directory(directory: Path, kind: DirectoryKind, inputs: Iterable[Path]
         raise ConfigError(f"{directory}: cannot write {kind.name} here: {reason}; name another folder")
 
     place = real_path(directory)
-    if directory.is_symlink() and not (kind.in_place or kind.in_run):
+    if directory.is_symlink() and isinstance(kind, SealedKind):
         refuse("it is a symbolic link")
     if place.exists() and not place.is_dir():
         refuse("expected a folder, found a file")
-    if not kind.in_place and Path.cwd().is_relative_to(place):
+    if kind is not RUN and Path.cwd().is_relative_to(place):
         refuse("it is the current folder, or one that the current folder is in")
     for path in inputs:
         if real_path(path).is_relative_to(place):
@@ -195,19 +278,12 @@ def write_output(file: Path, content: str | bytes) -> None:
 def is_directory_of(directory: Path, kind: DirectoryKind) -> bool:
     """Return whether a directory carries the marker of a kind. Raises ConfigError if a newer nmt wrote it."""
     marker = read_marker(directory, kind)
-    version, digests, own_digest = marker.get("format_version"), marker.get("files"), content_digest(marker)
-    if (
-        type(version) is not int
-        or kind.format not in (None, marker.get("format"))
-        or any(key not in marker for key in kind.keys)
-        or marker.get("digest", own_digest) != own_digest
-        or (kind.files is None and not (digests and isinstance(digests, dict)))
-    ):
+    if not kind.is_marker(marker):
         return False
-    if version > kind.version:
+    if marker["format_version"] > kind.version:
         raise ConfigError(
-            f"{directory}: a newer nmt wrote it (format version {version}, this nmt reads up to {kind.version}); "
-            "use that nmt, or name another folder"
+            f"{directory}: a newer nmt wrote it (format version {marker['format_version']}, this nmt reads up to "
+            f"{kind.version}); use that nmt, or name another folder"
         )
     return True
 
@@ -222,16 +298,16 @@ def check_run_format(run: Path) -> None:
         )
 
 
-def mark_directory(directory: Path, kind: DirectoryKind, content: dict[str, Any] | None = None) -> None:
-    """Write the marker of a kind that has a format name, with further content, unless it is there with this content."""
+def mark_directory(directory: Path, kind: GrowingKind, content: dict[str, Any] | None = None) -> None:
+    """Write the marker of a growing directory, with further content, unless it is there with this content."""
     before = read_marker(directory, kind)
     kept = {"written": _written(before)} if "written" in before else {}
-    marker = {"format": kind.format, "format_version": kind.version, **kept, **(content or {})}
+    marker = {**kind.header, **kept, **(content or {})}
     if before != marker:
         replace_text(directory / kind.marker, json.dumps(marker, indent=2) + "\n")
 
 
-def write_recorded(directory: Path, kind: DirectoryKind, name: str, text: str) -> None:
+def write_recorded(directory: Path, kind: GrowingKind, name: str, text: str) -> None:
     """Write a text file into a marked directory; the marker records its digest, so that a later change is noticed.
 
     The digest of the file before is recorded too: a process may be killed before it is replaced.
@@ -243,15 +319,17 @@ def write_recorded(directory: Path, kind: DirectoryKind, name: str, text: str) -
     replace_text(file, text)
 
 
-def is_as_recorded(directory: Path, kind: DirectoryKind, name: str) -> bool:
+def is_as_recorded(directory: Path, kind: GrowingKind, name: str) -> bool:
     """Return whether a file is as `write_recorded` wrote it."""
     return digest_of(directory / name) in _written(read_marker(directory, kind)).get(name, ())
 
 
-def _written(marker: dict[str, Any]) -> dict[str, Any]:
+def _written(marker: Mapping[str, Any]) -> dict[str, Any]:
     """Return the digests of the files that `write_recorded` wrote, by their names."""
     written = marker.get("written")
-    return written if isinstance(written, dict) else {}
+    if not isinstance(written, dict):
+        return {}
+    return {name: digests if isinstance(digests, list) else [] for name, digests in written.items()}
 
 
 def _run_above(place: Path) -> Path | None:
@@ -269,26 +347,16 @@ def _is_run_without_marker(directory: Path) -> bool:
 
 def _why_not_owned(directory: Path, kind: DirectoryKind) -> str | None:
     """Return why nmt may not replace a directory; None if it may, or if there is nothing in it."""
-    entries = _entries(directory) if directory.exists() else []
-    if all(re.fullmatch(kind.unmarked, entry) for entry in entries):
+    entries = list(_entries(directory)) if directory.exists() else []
+    if all(map(kind.unmarked.have, entries)):
         return None
     if not is_directory_of(directory, kind):
         if kind is RUN and _is_run_without_marker(directory):
             return f"it holds checkpoints but no {RUN.marker}: only the nmt that began such a run can finish it"
         return f"it holds files, such as {entries[0]}, but is not {kind.name} that nmt wrote"
     marker = read_marker(directory, kind)
-    digests, written = marker.get("files", {}), _written(marker)
-    for entry in entries:
-        if kind.files is not None:
-            known = re.fullmatch(kind.files, entry) is not None
-            if known and entry in written:
-                known = digest_of(directory / entry) in str(written[entry])
-        else:
-            is_file = entry[-1] not in "/@|"
-            known = entry == kind.marker or (is_file and digests.get(entry) == digest_of(directory / entry))
-        if not known:
-            return f"it holds {entry}, which nmt did not write or which was changed since"
-    return None
+    foreign = next((entry for entry in entries if not kind.owns(directory, entry, marker)), None)
+    return None if foreign is None else f"it holds {foreign}, which nmt did not write or which was changed since"
 
 
 def read_marker(directory: Path, kind: DirectoryKind) -> dict[str, Any]:
@@ -304,15 +372,16 @@ def read_marker(directory: Path, kind: DirectoryKind) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _entries(directory: Path) -> list[str]:
-    """Return all paths below a directory: empty folders end in `/`, symbolic links in `@`, other special files in `|`.
-
-    Raises OSError for a folder that cannot be listed.
-    """
-    found = []
+def _entries(directory: Path) -> Iterator[Entry]:
+    """Yield what is in a directory and below it, sorted. Raises OSError for a folder that cannot be listed."""
     for path in sorted(directory.iterdir()):
-        mode = path.lstat().st_mode
-        below = _entries(path) if stat.S_ISDIR(mode) else []
-        suffix = {stat.S_IFREG: "", stat.S_IFDIR: "/", stat.S_IFLNK: "@"}.get(stat.S_IFMT(mode), "|")
-        found += [f"{path.name}/{entry}" for entry in below] or [path.name + suffix]
-    return found
+        if path.is_symlink():
+            yield Entry(path.name, "link")
+        elif path.is_file():
+            yield Entry(path.name, "file")
+        elif not path.is_dir():
+            yield Entry(path.name, "special")
+        elif below := list(_entries(path)):
+            yield from (entry._replace(path=f"{path.name}/{entry.path}") for entry in below)
+        else:
+            yield Entry(f"{path.name}/", "folder")

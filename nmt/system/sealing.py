@@ -11,16 +11,15 @@ from typing import Any
 
 from nmt.errors import DamagedError, ModelError
 from nmt.system.files import content_digest, digest_of
-from nmt.system.ownership import DirectoryKind
+from nmt.system.ownership import SealedKind
 
 _MAX_SIZE = 2**20  # bytes of a marker that is read
 
 
-def seal(directory: Path, kind: DirectoryKind, content: dict[str, Any]) -> None:
+def seal(directory: Path, kind: SealedKind, content: dict[str, Any]) -> None:
     """Write the marker of a complete directory: format, content, and the digests of all files beside it."""
-    kept = {} if kind.format is None else {"format": kind.format}
     files = {file.name: digest_of(file) for file in sorted(directory.iterdir()) if file.name != kind.marker}
-    content = {**kept, "format_version": kind.version, **content, "files": files}
+    content = {**kind.header, **content, "files": files}
     (directory / kind.marker).write_text(text_with_digest(content), encoding="utf-8")
 
 
@@ -29,7 +28,7 @@ def text_with_digest(content: dict[str, Any], key: str = "digest") -> str:
     return json.dumps({**content, key: content_digest(content)}, indent=2, ensure_ascii=False) + "\n"
 
 
-def read_sealed(directory: Path, kind: DirectoryKind) -> dict[str, Any]:
+def read_sealed(directory: Path, kind: SealedKind) -> dict[str, Any]:
     """Read the marker of a directory, and check its own digest and those of all files that it lists.
 
     Raises DamagedError where they do not agree, ModelError for a newer format.

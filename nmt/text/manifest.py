@@ -103,7 +103,7 @@ class Manifest:
 
     def write(self, directory: Path) -> None:
         """Write `manifest.json`."""
-        content = {"format": PREPARED.format, "format_version": PREPARED.version, **_MANIFEST.dump_python(self)}
+        content = {**PREPARED.header, **_MANIFEST.dump_python(self)}
         (directory / "manifest.json").write_text(text_with_digest(content, "content_digest"), encoding="utf-8")
 
     @classmethod
@@ -118,7 +118,7 @@ class Manifest:
             raise DataError(f"{path}: cannot read it: {error.strerror}") from None
         except ValueError:
             content = None
-        marked = isinstance(content, dict) and content.get("format") == PREPARED.format
+        marked = isinstance(content, dict) and PREPARED.identity.items() <= content.items()
         version = content.get("format_version") if marked else None
         if not isinstance(version, int):
             raise DataError(f"{path}: not the manifest of a prepared corpus, or a damaged one")

@@ -26,7 +26,7 @@ def validation_line(step: int, loss: float, bleu: float) -> dict[str, Any]:
 def write_run(path: Path, lines: list[dict[str, Any]], recipe: str | None = None) -> Path:
     """Write a run without checkpoints."""
     (path / "checkpoints").mkdir(parents=True)
-    (path / "run.json").write_text(json.dumps({"format": RUN.format, "format_version": RUN.version}))
+    (path / "run.json").write_text(json.dumps(RUN.header))
     (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (path / "recipe.yaml").write_text(recipe_to_yaml(tiny_recipe(path)) if recipe is None else recipe)
     return path

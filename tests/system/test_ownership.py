@@ -6,13 +6,21 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from nmt.errors import ConfigError
 from nmt.system import ownership
 from nmt.system.ownership import (
+    EXPORT,
+    FIGURES,
     MODEL,
+    PREPARATION,
     PREPARED,
     RUN,
+    SPLIT,
+    DirectoryKind,
+    SealedKind,
     check_directory,
     check_file,
     check_output,
@@ -21,6 +29,8 @@ from nmt.system.ownership import (
     replace_directory,
     write_recorded,
 )
+from nmt.system.sealing import seal
+from tests.builders import snapshot
 
 
 def names(directory: Path) -> list[str]:
@@ -144,6 +154,89 @@ def test_a_foreign_file_that_appears_during_the_writing_is_kept(tmp_path: Path) 
         replace()
     assert names(model) == ["config.json", "model.safetensors", "notes"]
     assert names(tmp_path) == ["model"]
+
+
+def write_own(directory: Path, kind: DirectoryKind) -> None:
+    """Write a directory of a kind, with entries of each type that nmt writes."""
+    if isinstance(kind, SealedKind):
+        directory.mkdir()
+        for name in ("one", "two@"):
+            (directory / name).write_text(name)
+        seal(directory, kind, {key: {} for key in kind.keys})
+        return
+    files = {
+        "a run": ("recipe.yaml", "checkpoints/step-00000001/config.json", "skipped/step-00000002.json"),
+        "a prepared corpus": ("train/weights.npy", "tokenizer.model"),
+        "an unfinished preparation": ("train/2.chunks", "train/000001.kept.safetensors", "tokenizers/tokenizer.model"),
+    }
+    for name in files[kind.name]:
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_text(name)
+    if kind is RUN:
+        (directory / "last").symlink_to("checkpoints/step-00000001")
+        (directory / "tensorboard").mkdir()
+        write_recorded(directory, RUN, "test.txt", "text")
+    mark_directory(directory, kind)
+
+
+def add_foreign(path: Path, type_: str) -> None:
+    """Create an entry with its folders."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    match type_:
+        case "file":
+            path.write_text("mine")
+        case "folder":
+            path.mkdir()
+        case "link":
+            path.symlink_to("nowhere")
+        case "pipe":
+            os.mkfifo(path)
+
+
+KINDS = (MODEL, EXPORT, FIGURES, SPLIT, PREPARED, PREPARATION, RUN)
+FOREIGN = st.text("ab@|-. è", min_size=1, max_size=4).filter(lambda name: name not in (".", ".."))
+NAMES = FOREIGN | st.sampled_from(
+    ["best@", "last@", "checkpoints@", "prepared@", "tensorboard@", "prepared|", "lock~", "train", "manifest.json.old"]
+)
+PLACES = (".", "train", "checkpoints", "checkpoints/step-00000001", "tensorboard", "prepared", ".prepared.work", "x/y")
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@given(place=st.sampled_from(PLACES), name=NAMES, type_=st.sampled_from(["file", "folder", "link", "pipe"]))
+def test_foreign_entry_anywhere_in_a_directory_is_refused(
+    tmp_path_factory: pytest.TempPathFactory, kind: DirectoryKind, place: str, name: str, type_: str
+) -> None:
+    directory = tmp_path_factory.mktemp("own") / "directory"
+    write_own(directory, kind)
+    check_directory(directory, kind)
+    # an empty folder of this name is one that nmt writes
+    assume(not ((directory / place / name).exists() or (type_ == "folder" and name == "train")))
+    add_foreign(directory / place / name, type_)
+    before = snapshot(directory)
+    with pytest.raises(ConfigError, match=f"cannot write {kind.name} here: it holds "):
+        check_directory(directory, kind)
+    assert snapshot(directory) == before
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_each_entry_of_nmt_is_refused_as_another_type(tmp_path: Path, kind: DirectoryKind) -> None:
+    """A link in place of a file may lead to a file of the user, and a file in place of a link is not of nmt."""
+    write_own(tmp_path / "whole", kind)
+    entries = [path for path in snapshot(tmp_path / "whole") if path.count("/") == 0]
+    for number, name in enumerate(entries):
+        directory = tmp_path / str(number)
+        write_own(directory, kind)
+        was_link = (directory / name).is_symlink()
+        (directory / name).rename(tmp_path / f"moved{number}")
+        if was_link:
+            (directory / name).write_text("mine")
+        else:
+            (directory / name).symlink_to(tmp_path / "whole" / name)
+        if name in ("checkpoints", "tensorboard"):  # they may be on another disk
+            check_directory(directory, kind)
+        else:
+            with pytest.raises(ConfigError, match="it holds "):
+                check_directory(directory, kind)
 
 
 def test_run_directories_are_recognised(tmp_path: Path) -> None:
