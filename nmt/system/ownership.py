@@ -130,15 +130,10 @@ _PREPARATION_OF_RUN = Names(
     links="prepared",
 )
 _RUN = Names(
-    "|".join(
-        (
-            r"run\.json|recipe\.yaml|metrics\.jsonl|test\.(txt|json)|lock|\.[\w.]+\.partial",
-            rf"checkpoints/(((damaged-|\.gone-)?step-\d{{8}}|\.step-\d{{8}}\.{STAGING})/{_CHECKPOINT})?",
-            r"skipped(-\d+)?/(step-\d{8}\.json|\.step-\d{8}\.json\.partial)?",
-            r"tensorboard/(events\.out\.tfevents\.[^/]*)?",
-            _PREPARATION_OF_RUN.files,
-        )
-    ),
+    r"run\.json|recipe\.yaml|metrics\.jsonl|test\.(txt|json)|lock|\.[\w.]+\.partial|"
+    rf"checkpoints/(((damaged-|\.gone-)?step-\d{{8}}|\.step-\d{{8}}\.{STAGING})/{_CHECKPOINT})?|"
+    r"skipped(-\d+)?/(step-\d{8}\.json|\.step-\d{8}\.json\.partial)?|"
+    rf"tensorboard/(events\.out\.tfevents\.[^/]*)?|{_PREPARATION_OF_RUN.files}",
     links=rf"best|last|checkpoints|tensorboard|\.(best|last)\.\w+|{_PREPARATION_OF_RUN.links}",
 )
 
@@ -148,12 +143,7 @@ EXPORT = SealedKind("an exported model", "nmt.json", 2, {}, keys=("languages", "
 FIGURES = SealedKind("a folder of figures", "figures.json", 1, {"format": "nmt figures"})
 SPLIT = SealedKind("a division of a text", "split.json", 1, {"format": "nmt split"})
 PREPARED = GrowingKind(
-    "a prepared corpus",
-    "manifest.json",
-    3,
-    {"format": "nmt prepared corpus"},
-    in_run=True,
-    names=Names(_PREPARED),
+    "a prepared corpus", "manifest.json", 3, {"format": "nmt prepared corpus"}, in_run=True, names=Names(_PREPARED)
 )
 PREPARATION = GrowingKind(
     "an unfinished preparation",

@@ -23,9 +23,9 @@ def seal(directory: Path, kind: SealedKind, content: dict[str, Any]) -> None:
     (directory / kind.marker).write_text(text_with_digest(content), encoding="utf-8")
 
 
-def text_with_digest(content: dict[str, Any], key: str = "digest") -> str:
+def text_with_digest(content: dict[str, Any]) -> str:
     """Return a JSON text of some content with its digest."""
-    return json.dumps({**content, key: content_digest(content)}, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps({**content, "digest": content_digest(content)}, indent=2, ensure_ascii=False) + "\n"
 
 
 def read_sealed(directory: Path, kind: SealedKind) -> dict[str, Any]:

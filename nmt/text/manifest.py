@@ -104,7 +104,7 @@ class Manifest:
     def write(self, directory: Path) -> None:
         """Write `manifest.json`."""
         content = {**PREPARED.header, **_MANIFEST.dump_python(self)}
-        (directory / "manifest.json").write_text(text_with_digest(content, "content_digest"), encoding="utf-8")
+        (directory / "manifest.json").write_text(text_with_digest(content), encoding="utf-8")
 
     @classmethod
     def read(cls, directory: Path) -> "Manifest":
@@ -124,7 +124,7 @@ class Manifest:
             raise DataError(f"{path}: not the manifest of a prepared corpus, or a damaged one")
         if version != PREPARED.version:
             raise DataError(f"{path}: found format version {version}, expected {PREPARED.version}; {REMEDY}")
-        if content.pop("content_digest", None) != content_digest(content):
+        if content.get("digest") != content_digest(content):
             raise DataError(f"{path}: damaged; {REMEDY}")
         try:
             return _MANIFEST.validate_python(content)
