@@ -9,7 +9,7 @@ from rich.text import Text
 
 from nmt.config import Stop, TrainSettings
 from nmt.system.console import AdvanceTo, Console
-from nmt.training.validation import Validation
+from nmt.training.validation import Evaluation
 
 HEADER = "     step   epoch    loss  perplexity      rate  tokens/s   MFU  wait       left"
 
@@ -61,7 +61,7 @@ class TrainingDisplay:
         if self._live is not None:
             self._live.start()
 
-    def validation(self, step: int, validation: Validation, improved: bool) -> None:
+    def validation(self, step: int, validation: Evaluation, improved: bool) -> None:
         """Print a validation, marked if it is the best by `train.best_metric`, and samples of the translations."""
         best = f"  best {self.settings.best_metric}" if improved else ""
         self._print(
@@ -70,8 +70,8 @@ class TrainingDisplay:
         )
         for code, (bleu, chrf) in validation.by_language.items():
             self._print(f"{'':12}{code:<20}  BLEU {bleu:.2f}  chrF {chrf:.2f}")
-        for sample in validation.samples:
-            for name, text in sample._asdict().items():
+        for evaluated in validation.texts:
+            for name, text in evaluated.sample._asdict().items():
                 start = f"{'':12}{name:<11}"
                 self._print(start + (self.console.shortened(text, len(start)) or "(empty)"))
 

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from functools import partial
 from typing import Any
 
@@ -35,7 +35,7 @@ from nmt.training.resume import resume
 from nmt.training.run import RunDirectory
 from nmt.training.signals import Interruption
 from nmt.training.step import DispatchedUpdate, Update, Updater
-from nmt.training.validation import Validation, degeneration, evaluate, mean_loss, sharing_weights, validation_texts
+from nmt.training.validation import Evaluation, degeneration, evaluate, mean_loss, sharing_weights, validation_texts
 
 
 def open_training(recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory, console: Console) -> "Training":
@@ -270,7 +270,7 @@ class Training:
         self.save()
         self.run.prune(self.recipe.train.keep_best, self.recipe.train.keep_last, self.progress)
 
-    def _measure(self, valid: PreparedSplit) -> Validation:
+    def _measure(self, valid: PreparedSplit) -> Evaluation:
         """Compute the loss, and the scores of greedy translations."""
         recipe, corpus = self.recipe, self.corpus
         objective = self.updater.validation_objective()
@@ -282,20 +282,17 @@ class Training:
         loaded = self.loaded(sharing_weights(objective.model), greedy)
         texts = validation_texts(recipe, corpus)
         with self.display.validating(sum(len(text.sources) for text in texts)) as show:
-            scores = evaluate(loaded, recipe.runtime, texts, show)
-        fault = degeneration(scores.translations)
-        samples = tuple(text.sample for text in scores.texts)
-        return Validation(loss, scores.bleu, scores.chrf, samples, fault, scores.by_language)
+            return replace(evaluate(loaded, recipe.runtime, texts, show), loss=loss)
 
-    def _log_validation(self, validation: Validation, seconds: float) -> None:
+    def _log_validation(self, validation: Evaluation, seconds: float) -> None:
         progress, settings = self.progress, self.recipe.train
         metric = validation.metric(settings.best_metric)
         improved = progress.record_validation(metric, validation.loss, settings.keep_best)
         progress.seconds += seconds
         self.display.validation(progress.step, validation, improved)
         self._warn_of_divergence(validation.loss)
-        if validation.fault is not None:
-            self.console.warn(f"step {progress.step:,}: {validation.fault}; this is usual only when a training begins")
+        if (fault := degeneration(validation.translations)) is not None:
+            self.console.warn(f"step {progress.step:,}: {fault}; this is usual only when a training begins")
         figures = {name: getattr(validation, name) for name in ("loss", "perplexity", "bleu", "chrf")}
         for code, (bleu, chrf) in validation.by_language.items():
             figures |= {f"bleu_{code}": bleu, f"chrf_{code}": chrf}

@@ -2,11 +2,12 @@
 
 import copy
 import json
+import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 from typing import NamedTuple
 
@@ -52,29 +53,6 @@ class ScoredText(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Validation:
-    """Loss in nats per target token (not smoothed), and scores of greedy translations: means over target languages."""
-
-    loss: float
-    bleu: float
-    chrf: float
-    samples: tuple[Sample, ...] = ()
-    fault: str | None = None
-    """What shows that the translations are degenerate."""
-    by_language: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """BLEU and chrF of each target language, if there are several."""
-
-    @property
-    def perplexity(self) -> float:
-        """Return exp of the loss."""
-        return perplexity(self.loss)
-
-    def metric(self, name: str) -> float:
-        """Return the named metric, negated if lower is better; scores as they are shown, with two decimals."""
-        return {"loss": -self.loss, "bleu": round(self.bleu, 2), "chrf": round(self.chrf, 2)}[name]
-
-
-@dataclass(frozen=True)
 class TextEvaluation:
     """Translations of a text and their scores against its references."""
 
@@ -88,9 +66,20 @@ class TextEvaluation:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The evaluations of texts in different target languages."""
+    """The evaluations of texts in different target languages; scores are means over the texts."""
 
     texts: tuple[TextEvaluation, ...]
+    loss: float = math.nan
+    """In nats per target token, not smoothed; measured in validations only."""
+
+    @property
+    def perplexity(self) -> float:
+        """Return exp of the loss."""
+        return perplexity(self.loss)
+
+    def metric(self, name: str) -> float:
+        """Return the named metric, negated if lower is better; scores as they are shown, with two decimals."""
+        return {"loss": -self.loss, "bleu": round(self.bleu, 2), "chrf": round(self.chrf, 2)}[name]
 
     @property
     def translations(self) -> list[str]:

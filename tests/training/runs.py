@@ -14,10 +14,12 @@ from safetensors.torch import load_file
 from nmt.batching.batch_stream import Prefetcher
 from nmt.commands.train import Outcome, train
 from nmt.config import Recipe, load_recipe
+from nmt.evaluation.metrics import Score
 from nmt.system.console import Console
 from nmt.training.loop import Training
 from nmt.training.progress import Progress
 from nmt.training.run import RunDirectory
+from nmt.training.validation import Evaluation, Sample, TextEvaluation
 
 QUIET = Console(quiet=True)
 CPU = torch.device("cpu")
@@ -114,3 +116,12 @@ def fails_at_6_to_11_unless_slower(progress: Progress) -> bool:
 
 def skipped_steps(run: Path) -> list[int]:
     return [record["step"] for record in metrics(run) if record["type"] == "skipped"]
+
+
+_SAMPLE = Sample("one", "uno", "due")
+
+
+def evaluation_of(loss: float, bleu: float, chrf: float, sample: Sample = _SAMPLE) -> Evaluation:
+    """Return the evaluation of a text of one sentence."""
+    scores = Score("BLEU", bleu, ""), Score("chrF2", chrf, "")
+    return Evaluation((TextEvaluation("it", [sample.output], *scores, sample),), loss)

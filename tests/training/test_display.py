@@ -5,7 +5,8 @@ import pytest
 from nmt.config import Stop, TrainSettings
 from nmt.system.console import Console
 from nmt.training.display import HEADER, TrainingDisplay, format_seconds, seconds_left
-from nmt.training.validation import Sample, Validation
+from nmt.training.validation import Sample
+from tests.training.runs import evaluation_of
 
 RECORD = {
     "step": 123_456,
@@ -46,9 +47,10 @@ def test_rows_have_80_columns_and_losses_stand_below_each_other(capsys: pytest.C
     display = TrainingDisplay(Console(), TrainSettings())
     display.log(RECORD)
     display.log({**RECORD, "loss": 5000.0, "perplexity": 1e300})
-    display.validation(123_456, Validation(2.0, 100.0, 100.0), improved=True)
-    display.validation(123_456, Validation(5000.0, 0.0, 0.0), improved=False)
+    display.validation(123_456, evaluation_of(2.0, 100.0, 100.0), improved=True)
+    display.validation(123_456, evaluation_of(5000.0, 0.0, 0.0), improved=False)
     head, *rows = capsys.readouterr().err.splitlines()
+    rows = [row for row in rows if row[8].isdigit()]  # without the sample translations
     assert head == HEADER
     assert len(head) == 80
     assert max(map(len, rows)) <= 80
@@ -60,6 +62,6 @@ def test_rows_have_80_columns_and_losses_stand_below_each_other(capsys: pytest.C
 
 def test_empty_translation_of_the_sample_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     display = TrainingDisplay(Console(), TrainSettings())
-    display.validation(1, Validation(2.0, 0.0, 0.0, (Sample("a cat", "un gatto", " "),)), improved=False)
+    display.validation(1, evaluation_of(2.0, 0.0, 0.0, Sample("a cat", "un gatto", " ")), improved=False)
     rows = [row.split() for row in capsys.readouterr().err.splitlines()[-3:]]
     assert rows == [["source", "a", "cat"], ["reference", "un", "gatto"], ["output", "(empty)"]]

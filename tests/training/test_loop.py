@@ -22,7 +22,7 @@ from nmt.system.console import Console
 from nmt.training import loop
 from nmt.training import step as step_module
 from nmt.training.run import RunDirectory
-from nmt.training.validation import Validation
+from nmt.training.validation import Evaluation
 from tests.builders import SOURCE_WORDS, TARGET_WORDS, reversal_pairs, seal_again, write_reversal_task, write_tsv
 from tests.training.runs import (
     CPU,
@@ -177,7 +177,7 @@ def test_loss_decides_between_equal_scores(
     """BLEU stays 0 while the loss falls: no validation fails, and the log marks the step of the link `best`."""
     losses = iter([3.0, 2.5, 2.0, 2.2, 2.1, 1.0])
     monkeypatch.setattr(loop, "mean_loss", lambda *_: next(losses))
-    monkeypatch.setattr(Validation, "metric", lambda *_: 0.0)
+    monkeypatch.setattr(Evaluation, "metric", lambda *_: 0.0)
     overrides = ("train.stop.patience=2", "train.validate_every=2")
     outcome = train(recipe(texts, tmp_path / "run", *overrides), Console())
     assert (outcome.step, outcome.reason) == (10, "no better bleu in 2 validations")

@@ -22,8 +22,9 @@ from nmt.model.transformer import Transformer
 from nmt.text.prepared import PreparedSplit
 from nmt.text.tokenizer import BOS, EOS, Tokenizer, Tokenizers
 from nmt.training.step import Updater
-from nmt.training.validation import ScoredText, Validation, degeneration, evaluate, mean_loss
+from nmt.training.validation import ScoredText, degeneration, evaluate, mean_loss
 from tests.builders import token_store
+from tests.training.runs import evaluation_of
 
 LINES = ["il gatto dorme", "la casa è rossa", "the cat sleeps", "the house is red", "una casa per il gatto"] * 4
 SOURCES = ["la casa è rossa", "gatto", "", "il gatto dorme per la casa", "una casa"]
@@ -87,12 +88,12 @@ def test_translations_do_not_depend_on_their_batch(tokenizers: Tokenizers, updat
 
 
 def test_metrics_are_higher_for_better_models() -> None:
-    validation = Validation(loss=np.log(8), bleu=20.0, chrf=40.0)
+    validation = evaluation_of(np.log(8), 20.0, 40.0)
     assert validation.perplexity == pytest.approx(8)
     assert validation.metric("bleu") == 20.0
     assert validation.metric("chrf") == 40.0
-    assert validation.metric("loss") > Validation(2.5, 0, 0).metric("loss")
-    assert Validation(1e6, 0, 0).perplexity < float("inf")
+    assert validation.metric("loss") > evaluation_of(2.5, 0.0, 0.0).metric("loss")
+    assert evaluation_of(1e6, 0.0, 0.0).perplexity < float("inf")
 
 
 def test_sample_is_the_first_sentence_of_median_length_with_its_translation(
