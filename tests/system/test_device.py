@@ -3,6 +3,8 @@
 import contextlib
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -137,6 +139,21 @@ def test_default_thread_count_is_omp_num_threads_unless_torchrun_sets_it(
     monkeypatch.setenv("LOCAL_WORLD_SIZE", str(processes))
     assert device_module.thread_count(RuntimeSettings()) == expected
     assert device_module.thread_count(RuntimeSettings(threads=5)) == 5
+
+
+@pytest.mark.parametrize(
+    ("chosen", "spins"),
+    [({}, "2000"), ({"GOMP_SPINCOUNT": "5"}, "5"), ({"OMP_WAIT_POLICY": "passive"}, "0")],
+)
+def test_waiting_threads_soon_sleep_unless_the_user_chooses(chosen: dict[str, str], spins: str) -> None:
+    """As GNU OpenMP itself shows its settings when torch loads it."""
+    inherited = {name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
+    environment = {**inherited, **chosen, "OMP_DISPLAY_ENV": "verbose"}
+    code = "import nmt, torch"
+    shown = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    if "GOMP_" not in shown.stderr:
+        pytest.skip("torch is built with another OpenMP than GNU's")
+    assert f"GOMP_SPINCOUNT = '{spins}'" in shown.stderr
 
 
 def test_cores_of_a_container_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
