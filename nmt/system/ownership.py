@@ -121,8 +121,8 @@ _PREPARED = (
 )
 _CHUNK = r"\d{6}\.(kept|encoded)\.safetensors"
 _WORK = (
-    rf"work\.json|(tokenizers|\.tokenizers\.{STAGING})/({_TOKENIZERS})?|(train|valid)/(buckets-\w+/\d*)?|"
-    rf"(train|valid)/(\d+\.chunks|{_CHUNK}|\.{_CHUNK}\.[0-9a-f]{{16}}\.partial)"
+    rf"work\.json|\.work\.json\.partial|(tokenizers|\.tokenizers\.{STAGING})/({_TOKENIZERS})?|"
+    rf"(train|valid)/(buckets-\w+/\d*|\d+\.chunks|{_CHUNK}|\.{_CHUNK}\.[0-9a-f]{{16}}\.partial)?"
 )
 _CHECKPOINT = rf"((config|progress)\.json|\.config\.json\.partial|\w+\.safetensors|{_TOKENIZERS})?"
 _PREPARATION_OF_RUN = Names(

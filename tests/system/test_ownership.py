@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from nmt.errors import ConfigError
-from nmt.system import ownership
+from nmt.system import files, ownership
 from nmt.system.ownership import (
     EXPORT,
     FIGURES,
@@ -20,6 +20,7 @@ from nmt.system.ownership import (
     RUN,
     SPLIT,
     DirectoryKind,
+    GrowingKind,
     SealedKind,
     check_directory,
     check_file,
@@ -325,6 +326,24 @@ def test_change_to_a_recorded_file_is_noticed(tmp_path: Path) -> None:
         check_directory(run, RUN)
     (run / "recipe.yaml").unlink()
     check_directory(run, RUN)
+
+
+@pytest.mark.parametrize("kind", [PREPARATION, RUN], ids=lambda kind: kind.name)
+def test_kill_while_the_marker_is_written_leaves_a_directory_of_nmt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: GrowingKind
+) -> None:
+    def killed(_partial: Path, _file: Path) -> None:
+        raise SystemExit
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", lambda _path, missing_ok=False: None)  # a killed process removes nothing
+        patch.setattr(files, "replace_file", killed)
+        with pytest.raises(SystemExit):
+            mark_directory(tmp_path, kind)
+    assert names(tmp_path) == [f".{kind.marker}.partial"]
+    check_directory(tmp_path, kind)
+    mark_directory(tmp_path, kind)
+    assert names(tmp_path) == [kind.marker]
 
 
 def test_kill_before_a_recorded_file_is_replaced_leaves_a_directory_of_nmt(
