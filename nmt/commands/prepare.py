@@ -151,15 +151,14 @@ def dry_run(recipe: Recipe, console: Console, rejected: Path | None = None) -> A
 
 def _check_texts(recipe: Recipe) -> None:
     """Raise DataError for a text that cannot be read, or that is not in its languages."""
-    provenance.check_readable(provenance.input_files(recipe) | provenance.files_of_test_text(recipe))
+    provenance.check_readable(provenance.all_files(recipe))
     check_languages(recipe)
 
 
 def _check_rejected(recipe: Recipe, rejected: Path | None) -> None:
     """Raise ConfigError if `rejected` cannot be written, which is known before the hours of a preparation."""
     if rejected is not None:
-        inputs = provenance.input_files(recipe) | provenance.files_of_test_text(recipe)
-        check_output(rejected, list(inputs.values()))
+        check_output(rejected, list(provenance.all_files(recipe).values()))
 
 
 def _prepare(recipe: Recipe, console: Console, rejected: Path | None) -> PreparedCorpus:

@@ -16,7 +16,7 @@ import sentencepiece
 from pydantic import TypeAdapter, ValidationError
 
 import nmt
-from nmt.config import Recipe
+from nmt.config import CorpusFile, Recipe
 from nmt.config.recorded import differences
 from nmt.errors import DataError
 from nmt.system.ownership import PREPARED, is_directory_of
@@ -55,26 +55,20 @@ def recorded_settings(recipe: Recipe) -> dict[str, Any]:
     The content of a text has a digest, so its path does not matter. Its weight and tag are settings of training; only
     the set of all tags matters, since each is a symbol of the tokenizer.
     """
-    initial = recipe.train.init_from
     texts = {
         key: {"kind": way_of_reading(corpus), **corpus.model_dump(mode="json", include={"columns", "target_language"})}
         for key, corpus in recipe.data.prepared_texts.items()
     }
-    return {
-        "languages": recipe.languages.model_dump(mode="json"),
-        **texts,
-        "data.filters": recipe.data.filters.model_dump(mode="json"),
-        "tokenizer": [file.name for file in tokenizer_files(initial)]
-        if initial
-        else recipe.tokenizer.model_dump(mode="json"),
-        "tags": recipe.data.tags,
-    }
+    tokenizer: object = recipe.tokenizer.model_dump(mode="json")
+    if recipe.train.init_from is not None:
+        tokenizer = [path.name for path in tokenizer_files(recipe.train.init_from)]
+    languages, filters = recipe.languages.model_dump(mode="json"), recipe.data.filters.model_dump(mode="json")
+    return {"languages": languages, **texts, "data.filters": filters, "tokenizer": tokenizer, "tags": recipe.data.tags}
 
 
 def input_files(recipe: Recipe) -> dict[str, Path]:
     """Return the files that preparation reads by their keys: the texts, and the tokenizers of the initial model."""
-    texts = recipe.data.prepared_texts
-    files = {f"{key}.{name}": path for key, corpus in texts.items() for name, path in text_files(corpus).items()}
+    files = _files_of(recipe.data.prepared_texts)
     if recipe.train.init_from is not None:
         files |= {f"train.init_from {path.name}": path for path in tokenizer_files(recipe.train.init_from)}
     return files
@@ -82,7 +76,15 @@ def input_files(recipe: Recipe) -> dict[str, Path]:
 
 def files_of_test_text(recipe: Recipe) -> dict[str, Path]:
     """Return the files of the test text by their keys."""
-    texts = recipe.data.test_texts
+    return _files_of(recipe.data.test_texts)
+
+
+def all_files(recipe: Recipe) -> dict[str, Path]:
+    """Return the files of `input_files` and of the test text."""
+    return input_files(recipe) | files_of_test_text(recipe)
+
+
+def _files_of(texts: dict[str, CorpusFile]) -> dict[str, Path]:
     return {f"{key}.{name}": path for key, corpus in texts.items() for name, path in text_files(corpus).items()}
 
 
