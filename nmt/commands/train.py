@@ -7,7 +7,8 @@ from functools import partial
 from pathlib import Path
 
 from nmt.commands.prepare import prepare
-from nmt.config import Recipe
+from nmt.config import Recipe, TrainSettings
+from nmt.config.schedules import Falling
 from nmt.decoding.alignment_heads import best_heads
 from nmt.decoding.batch_runner import BatchRunner
 from nmt.decoding.options import SearchOptions
@@ -168,8 +169,9 @@ def with_measured_settings(
     reuse_freed_memory()
     recipe = choose_precision(recipe, run, restart, console.info)
     recipe = choose_batch_tokens(recipe, corpus, run, restart, console.info)
-    if (warning := disproportion(recipe, corpus)) is not None:
-        console.warn(warning)
+    for warning in (disproportion(recipe, corpus), unreached_fall(recipe.train)):
+        if warning is not None:
+            console.warn(warning)
     return recipe
 
 
@@ -188,6 +190,18 @@ def disproportion(recipe: Recipe, corpus: PreparedCorpus) -> str | None:
     return (
         f"the training text has only {tokens:,} target tokens, but {', and '.join(problems)}. `nmt init` writes a "
         "recipe with settings that fit the text"
+    )
+
+
+def unreached_fall(train: TrainSettings) -> str | None:
+    """Return why the learning rate probably does not fall before another limit ends training; None if it may."""
+    limits = [name for name in ("hours", "epochs") if getattr(train.stop, name) is not None]
+    if not limits or not isinstance(train.schedule, Falling) or "steps" in train.stop.model_fields_set:
+        return None
+    return (
+        f"train.schedule {train.schedule.name} falls until train.stop.steps, which is not given and therefore "
+        f"{train.stop.steps:,}, so train.stop.{limits[0]} may end training before the rate falls. Give as "
+        f"train.stop.steps the updates that nmt train --dry-run shows for train.stop.{limits[0]}"
     )
 
 

@@ -14,7 +14,7 @@ import torch
 
 from nmt.commands import train as command
 from nmt.commands.prepare import prepare
-from nmt.commands.train import disproportion, train
+from nmt.commands.train import disproportion, train, unreached_fall
 from nmt.config import load_recipe
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.model.checkpoint import load_model
@@ -153,6 +153,30 @@ def test_model_and_steps_out_of_proportion_to_the_text_give_a_warning(texts: Pat
     assert "`nmt init`" in str(warning)
     warning = disproportion(recipe(texts, tmp_path / "run", *shape, "train.stop.steps=3"), corpus)
     assert "million weights (section model). `nmt init`" in str(warning)
+
+
+@pytest.mark.parametrize(
+    ("settings", "limit"),
+    [
+        (["train.stop={hours: 0.2}"], "hours"),
+        (["train.stop={epochs: 3, patience: 2}"], "epochs"),
+        (["train.stop={hours: 0.2, steps: 900}"], None),
+        (["train.stop={patience: 2}"], None),
+        (["train.stop={hours: 0.2}", "train.schedule={name: inverse_sqrt}"], None),
+    ],
+)
+def test_limit_before_the_fall_of_the_rate_gives_a_warning(
+    texts: Path, tmp_path: Path, settings: list[str], limit: str | None
+) -> None:
+    schedule = "train.schedule={name: wsd, rate: 1e-3}"
+    warning = unreached_fall(recipe(texts, tmp_path / "run", schedule, *settings).train)
+    if limit is None:
+        assert warning is None
+    else:
+        assert (
+            f"train.schedule wsd falls until train.stop.steps, which is not given and therefore 100,000, so {limit}"
+            in (str(warning).replace("train.stop." + limit, limit))
+        )
 
 
 def test_model_proposed_for_the_least_text_is_in_proportion(texts: Path, tmp_path: Path) -> None:
