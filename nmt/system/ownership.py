@@ -67,8 +67,8 @@ class DirectoryKind(ABC):
     name: str  # with its article, for messages
     marker: str
     version: int  # the newest format version that this nmt reads
-    identity: Mapping[str, str]  # entries that only a marker of this kind has
-    keys: tuple[str, ...] = ()  # of further entries that a marker has
+    identity: Mapping[str, str]  # entries by which a marker differs from a foreign file of this name
+    keys: tuple[str, ...] = ()  # of entries that every marker has; they distinguish it where `identity` is empty
     in_run: bool = False  # whether it may lie inside a run
     unmarked: Names = NO_NAMES  # of entries that exist before the marker is written, or after it is removed
 

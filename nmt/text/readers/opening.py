@@ -1,6 +1,6 @@
 """Read text: UTF-8, plain or compressed, in lines that end at `\\n` only.
 
-`open_content` opens all inputs, and `open_text` reads all text. `read_lines` is both, and names file and line of an
+`open_content` opens all inputs, and `open_text` reads all text. `read_lines` does both, and names file and line of an
 invalid byte; `nmt translate` decodes each line with `decode_line`, since it has an output line for every input line.
 """
 
