@@ -17,6 +17,7 @@ from nmt.decoding.batch_runner import OnProgress
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import AdvanceTo, Console, counted
 from nmt.system.distributed import rank, scatter_map
+from nmt.text.identification import Line, found_instead
 from nmt.text.readers.opening import (
     STANDARD_INPUT,
     decode_line,
@@ -33,6 +34,7 @@ from nmt.translation.translator import LINE_BATCH_SIZE, TranslateOptions, Transl
 LINE_BATCH_BYTES = 1 << 20  # a line batch also ends after so many bytes: lines may be long
 _CHUNK_BYTES = 1 << 16
 _PLACES_SHOWN = 10
+_MIN_LINES = 20  # of which the language is checked: fewer may be names
 
 DIFFERING = "differs from its source in URLs, placeholders, tags, terms or numbers"
 IMPROBABLE = f"has terms or placeholders that lower its log-probability by more than {IMPROBABLE_COST:g}"
@@ -260,7 +262,12 @@ def translate_stream(
     if options.alignment and options.n_best > 1 and not as_json:
         raise ConfigError("--alignment: a table of the n best has no column for it; add --json, which has it")
     started, before = time.monotonic(), output.lines
-    process = partial(translate_batch, translator, options, as_json)
+
+    def process(batch: LineBatch, on_progress: OnProgress) -> BatchResult:
+        if batch.first == before + 1 and (warning := foreign_input(batch.texts, translator.languages.source)):
+            console.warn(warning)
+        return translate_batch(translator, options, as_json, batch, on_progress)
+
     remarks = process_lines("translating", source, output, process, console)
     since = f"after line {before:,}, where this process continued, " if before else ""
     if remarks.differing:
@@ -288,6 +295,16 @@ def translate_batch(
         [(number, one.constraint_cost or 0.0) for number, one in numbered if one.is_improbable],
     )
     return BatchResult("".join(f"{row}\n" for row in rows), remarks)
+
+
+def foreign_input(texts: Sequence[str], language: str) -> str | None:
+    """Return a warning if the first lines of the input are certainly in another language; None for a few lines."""
+    lines = [Line(number, text) for number, text in enumerate(texts, start=1) if text.strip()]
+    if len(lines) < _MIN_LINES or (found := found_instead(lines, language)) is None:
+        return None
+    return (
+        f"the first {counted(len(lines), 'line')} of the input are in {found}, but the model translates from {language}"
+    )
 
 
 def translations_with(problem: str, noun: str, places: Sequence[str]) -> str:

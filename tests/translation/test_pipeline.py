@@ -25,7 +25,7 @@ from nmt.config import RuntimeSettings
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import AdvanceTo, Console
 from nmt.translation import pipeline
-from nmt.translation.pipeline import LineInput, ParallelLines, open_input, read_batches, translate_stream
+from nmt.translation.pipeline import LineInput, ParallelLines, foreign_input, open_input, read_batches, translate_stream
 from nmt.translation.sinks import StreamOutput, is_stream, open_output
 from nmt.translation.translator import LINE_BATCH_SIZE, Translator
 from tests.builders import (
@@ -508,6 +508,39 @@ class TestPrefixes:
         assert "--prefixes: --verify and --reference have no translations to start" in refused.stderr
         few, many = (ParallelLines.read("--prefixes", tmp_path / name).fingerprint() for name in ("few", "many"))
         assert few != many
+
+
+ITALIAN = ["Non so che cosa sia il tempo, ma non mi piace.", "", "È la casa di un amico che ho visto con te."] * 20
+
+
+@pytest.mark.parametrize(
+    ("texts", "language", "found"),
+    [
+        (ITALIAN, "en", "it"),
+        (ITALIAN, "zh", "it"),
+        (["我不知道今天的天气怎么样。"] * 20, "en", "zh"),
+        (ITALIAN, "it", None),
+        (["iPhone", "Roma 2000"] * 50, "en", None),
+        (["Non so che cosa sia."] * 19, "en", None),
+        ([""] * 50, "en", None),
+    ],
+)
+def test_input_in_another_language_gives_a_warning(texts: list[str], language: str, found: str | None) -> None:
+    warning = foreign_input(texts, language)
+    if found is None:
+        assert warning is None
+    else:
+        assert f"lines of the input are in {found}, but the model translates from {language}" in str(warning)
+
+
+def test_warning_of_another_language_comes_before_the_translations(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    translator = Translator.load(model)
+    source = LineInput(io.BytesIO("我不知道今天的天气怎么样。\n".encode() * 25))
+    translate_stream(translator, source, StreamOutput(io.BytesIO()), translator.options(beam=1), False, Console())
+    first = capsys.readouterr().err.splitlines()[0]
+    assert first.startswith("warning: the first 25 lines of the input are in zh, but the model translates from ")
 
 
 def translate_with_prefixes(translator: Translator, lines: list[str], prefixes: list[str]) -> list[str]:
