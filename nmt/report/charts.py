@@ -89,7 +89,9 @@ def line_chart(
     layout = _layout(axes)
     layout["xaxis"]["rangemode"] = "tozero"
     if logarithmic:
-        layout["yaxis"] |= {"type": "log"}
+        # plotly.js itself labels the places between powers of ten with one digit
+        ticks = [digit * 10.0**power for power in range(-3, 10) for digit in (1, 2, 5)]
+        layout["yaxis"] |= {"type": "log", "tickvals": ticks, "ticktext": [f"{tick:,g}" for tick in ticks]}
     lines = [one for one in series if one.style != "best"]
     steps = sorted({x for one in lines for x in one.x})
     shown = [steps[round(place)] for place in np.linspace(0, len(steps) - 1, min(len(steps), MOST_ROWS))]

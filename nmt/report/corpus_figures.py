@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from matplotlib.colors import ListedColormap
 from matplotlib.patches import Patch
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from nmt.batching.batch import Group, Indices, collate
 from nmt.batching.batch_stream import EpochPlan, SentenceLengths, padding_share, plan_epoch
@@ -66,6 +66,7 @@ def masks(corpus: PreparedCorpus, batches: tuple[Group, Group], fonts: LabelFont
         of_what = "random sentences" if name == "random" else "a length group"
         panels[name].set_title(f"Padding mask of {of_what}: {share:.0%} padding")
         panels[name].set_yticks(range(len(visible)), [str(number) for number in range(1, len(visible) + 1)])
+        panels[name].xaxis.set_major_locator(MaxNLocator(integer=True))
     for row, sentence in enumerate(batches[0].source.tolist()):
         for column, token in enumerate(sentence):
             if token != padding:
