@@ -1,5 +1,6 @@
 """Subword regularization in batches: segmentations that are a function of (seed, epoch, pair, side) alone."""
 
+import random
 from dataclasses import dataclass
 
 from nmt.batching.batch import Indices, Pairs
@@ -52,6 +53,6 @@ class Resegmentation:
         most = max(stored, min(int(GROWTH * stored), self.longest)) - 1
         chosen = []
         for ids, index in zip(sentences.split(), indices.tolist(), strict=True):
-            sampled = sampler.sample(ids, seed_for("segmentation", self.seed, epoch, index, side))
+            sampled = sampler.sample(ids, random.Random(seed_for("segmentation", self.seed, epoch, index, side)))
             chosen.append(sampled if len(sampled) <= most else ids)
         return Sentences.of(chosen)

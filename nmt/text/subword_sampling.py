@@ -1,47 +1,147 @@
-"""Subword regularization: a random segmentation of a sentence at each reading, drawn by SentencePiece.
+"""Subword regularization: a random segmentation of a sentence at each reading.
 
 >>> sampler = SegmentationSampler(tokenizer, 0.1)
->>> tokenizer.decode(sampler.sample(tokenizer.encode("Come stai?"), seed=1))
+>>> tokenizer.decode(sampler.sample(tokenizer.encode("Come stai?"), random.Random(1)))
 'Come stai?'
 
 A unigram tokenizer draws a segmentation x with probability in proportion to P(x)^α, among all there are (Kudo 2018,
-"Subword Regularization", with l = ∞). A BPE tokenizer drops each possible merge with probability p; a dropped merge is
-possible again only after a merge beside it (after Provilkov et al. 2020, "BPE-Dropout").
+"Subword Regularization", with l = ∞), by forward sums over the lattice of pieces and backward sampling. A BPE tokenizer
+leaves out each possible merge with probability p at each step (Provilkov et al. 2020, "BPE-Dropout"). SentencePiece has
+both, but from version 0.2.3 on each process draws differently from the same seed: a resumed run would read other
+segmentations.
 """
 
+import math
+import random
+from bisect import bisect
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import accumulate, groupby, pairwise
 
-import sentencepiece
+from nmt.text.tokenizer import Tokenizer
 
-from nmt.text.tokenizer import UNK, Tokenizer
-
-# Appended to a SentencePiece model, these fields replace those before: no space is added in front of a text
-# (normalizer_spec.add_dummy_prefix), and none is removed (remove_extra_whitespaces).
-_EXACT_SPACES = b"\x1a\x04\x18\x00\x20\x00"
-_SEEDS = 2**32 - 1  # SentencePiece reserves the number 2**32 - 1 for "no seed"
+_SPACE = "▁"
+_UNKNOWN_PENALTY = 10.0
+"""Log-probability of a character without a piece, below that of the rarest piece; as in SentencePiece."""
 
 
 class SegmentationSampler:
-    """Samples segmentations. `amount` is α for a unigram tokenizer, the probability of a dropped merge for BPE."""
+    """Samples segmentations. `amount` is α for a unigram tokenizer, the probability of a lost merge for BPE."""
 
     def __init__(self, tokenizer: Tokenizer, amount: float) -> None:
-        self._processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.to_bytes() + _EXACT_SPACES)
-        self._kept = tokenizer.table.controls | tokenizer.table.protected | {UNK}
-        self._amount = amount
+        self._table = table = tokenizer.table
+        self._byte_ids = {byte: index for index, byte in table.bytes.items()}
+        self._ids = {piece: i for i, piece in enumerate(table.surfaces) if piece and i not in table.protected}
+        if tokenizer.merges:
+            self._cut: _Lattice | _Merges = _Merges({piece: -table.scores[i] for piece, i in self._ids.items()}, amount)
+        else:
+            self._cut = _Lattice({piece: amount * table.scores[i] for piece, i in self._ids.items()}, amount)
 
-    def sample(self, ids: Sequence[int], seed: int) -> list[int]:
-        """Return a segmentation of the text of `ids` that is a function of the seed; tags and protected symbols stay.
+    def sample(self, ids: Sequence[int], draw: random.Random) -> list[int]:
+        """Return a sampled segmentation of the text of `ids`. Tags in front and protected symbols are kept.
 
-        Ids with `<unk>`, or with bytes that form no character, have no text and are returned as they are. Only one
-        thread at a time may call it: the seed is a global variable of SentencePiece.
+        Ids with `<unk>`, or with bytes that form no character, have no text and are returned as they are.
         """
-        runs = [(is_kept, list(run)) for is_kept, run in groupby(ids, self._kept.__contains__)]
-        texts = [self._processor.decode(run) for is_kept, run in runs if not is_kept]
-        sentencepiece.set_random_generator_seed(seed % _SEEDS)
-        # For two texts or more SentencePiece starts a thread, whose random generator begins with the seed.
-        sampled = self._processor.encode(
-            [*texts, ""], enable_sampling=True, nbest_size=-1, alpha=self._amount, num_threads=1
-        )
-        chosen = [i for is_kept, run in runs for i in (run if is_kept else sampled.pop(0))]
-        return list(ids) if UNK in chosen or any("\ufffd" in text for text in texts) else chosen
+        start = 0
+        while start < len(ids) and ids[start] in self._table.controls:
+            start += 1
+        sampled = list(ids[:start])
+        # protected symbols stay whole; the text between them is cut again
+        for is_protected, group in groupby(ids[start:], self._table.protected.__contains__):
+            run = list(group)
+            sampled += run if is_protected else self._sampled(run, draw)
+        return sampled
+
+    def _sampled(self, ids: list[int], draw: random.Random) -> list[int]:
+        text = self._spelled(ids)
+        if not text:
+            return ids
+        # no piece crosses a space, so each word has its own segmentation
+        first, *others = text.split(_SPACE)
+        words = [*([first] if first else []), *(_SPACE + word for word in others)]
+        return [i for word in words for piece in self._cut(word, draw) for i in self._ids_of(piece)]
+
+    def _spelled(self, ids: Sequence[int]) -> str | None:
+        """Return the text with its space marks, None if the ids have none."""
+        parts: list[bytes] = []
+        for i in ids:
+            if surface := self._table.surfaces[i]:
+                parts.append(surface.encode())
+            elif i in self._table.bytes:
+                parts.append(bytes([self._table.bytes[i]]))
+            else:
+                return None
+        try:
+            return b"".join(parts).decode()
+        except UnicodeDecodeError:
+            return None
+
+    def _ids_of(self, piece: str) -> Sequence[int]:
+        known = self._ids.get(piece)
+        return (known,) if known is not None else [self._byte_ids[byte] for byte in piece.encode()]
+
+
+class _Lattice:
+    """All segmentations of a word by a unigram model; `log_weights` are α · log P."""
+
+    def __init__(self, log_weights: dict[str, float], alpha: float) -> None:
+        self._log_weights = log_weights
+        self._unknown = min(log_weights.values()) - alpha * _UNKNOWN_PENALTY
+        # prefixes of pieces, at which the search for longer pieces continues
+        self._beginnings = {piece[:end] for piece in log_weights for end in range(1, len(piece) + 1)}
+
+    def __call__(self, word: str, draw: random.Random) -> list[str]:
+        incoming = self._incoming(word)
+        # sums[end] is the log of the total weight of all segmentations of word[:end]
+        sums = [0.0]
+        for end in range(1, len(word) + 1):
+            weights = [sums[start] + weight for start, weight in incoming[end]]
+            largest = max(weights)
+            sums.append(largest + math.log(sum(math.exp(weight - largest) for weight in weights)))
+        pieces: list[str] = []
+        end = len(word)
+        while end:
+            candidates = incoming[end]
+            start = candidates[0][0]
+            if len(candidates) > 1:
+                shares = list(accumulate(math.exp(sums[start] + weight - sums[end]) for start, weight in candidates))
+                start = candidates[bisect(shares, draw.random() * shares[-1], hi=len(shares) - 1)][0]
+            pieces.append(word[start:end])
+            end = start
+        return pieces[::-1]
+
+    def _incoming(self, word: str) -> list[list[tuple[int, float]]]:
+        """Return for each end the possible starts of a piece that ends there, with its weight."""
+        incoming: list[list[tuple[int, float]]] = [[] for _ in range(len(word) + 1)]
+        for start in range(len(word)):
+            end = start + 1
+            if word[start] not in self._log_weights:
+                incoming[end].append((start, self._unknown))
+            while end <= len(word) and (piece := word[start:end]) in self._beginnings:
+                weight = self._log_weights.get(piece)
+                if weight is not None:
+                    incoming[end].append((start, weight))
+                end += 1
+        return incoming
+
+
+class _Merges:
+    """Byte-pair encoding of a word by merges in the order of their ranks, each skipped with probability `dropout`."""
+
+    def __init__(self, ranks: dict[str, float], dropout: float) -> None:
+        self._ranks, self._dropout = ranks, dropout
+
+    def __call__(self, word: str, draw: random.Random) -> list[str]:
+        symbols = list(word)
+        ranks = [self._ranks.get(a + b) for a, b in pairwise(symbols)]
+        while True:
+            possible = [
+                (rank, i) for i, rank in enumerate(ranks) if rank is not None and draw.random() >= self._dropout
+            ]
+            if not possible:
+                return symbols
+            _, at = min(possible)
+            symbols[at : at + 2] = [symbols[at] + symbols[at + 1]]
+            del ranks[at]
+            for i in (at - 1, at):
+                if 0 <= i < len(ranks):
+                    ranks[i] = self._ranks.get(symbols[i] + symbols[i + 1])
