@@ -258,6 +258,22 @@ def test_files_of_a_run_that_the_user_changed_are_kept(trained: Path, name: str,
         assert f"it holds {name}, which nmt did not write or which was changed" in refused(arguments, folder)
 
 
+@pytest.mark.parametrize("restart", [[], ["--restart"]], ids=["", "restart"])
+@pytest.mark.parametrize("name", ["checkpoints", "tensorboard"])
+def test_foreign_files_behind_a_linked_folder_of_a_run_are_kept(trained: Path, name: str, restart: list[str]) -> None:
+    with fresh_folder() as folder:
+        shutil.copytree(trained / "run", folder / "run", symlinks=True)
+        (folder / "run" / "tensorboard").mkdir()
+        (folder / "run" / name).rename(folder / "disk")
+        (folder / "run" / name).symlink_to("../disk")
+        make_decoy(folder / "disk" / "notes.txt", "file")
+        arguments = ["train", "--config", trained / "recipe.yaml", "--set", f"run={folder / 'run'}", *restart]
+        assert f"it holds {name}/notes.txt, which nmt did not write" in refused(arguments, folder)
+        (folder / "disk" / "notes.txt").unlink()
+        assert run_command(*arguments).exit_code == 0
+        assert (folder / "run" / name).is_symlink()
+
+
 # translate -o FILE
 
 

@@ -13,7 +13,7 @@ import os
 import re
 import stat
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,6 +71,7 @@ class DirectoryKind(ABC):
     keys: tuple[str, ...] = ()  # of entries that every marker has; they distinguish it where `identity` is empty
     in_run: bool = False  # whether it may lie inside a run
     unmarked: Names = NO_NAMES  # of entries that exist before the marker is written, or after it is removed
+    linked: tuple[str, ...] = ()  # folders that may be links to a larger disk: nmt writes and removes what is in them
 
     @property
     def header(self) -> dict[str, Any]:
@@ -161,6 +162,7 @@ RUN = GrowingKind(
     {"format": "nmt run"},
     names=_RUN,
     unmarked=_PREPARATION_OF_RUN._replace(files=rf"{_PREPARATION_OF_RUN.files}|lock|\.run\.json\.partial"),
+    linked=("checkpoints", "tensorboard"),
 )
 
 
@@ -337,7 +339,7 @@ def _is_run_without_marker(directory: Path) -> bool:
 
 def _why_not_owned(directory: Path, kind: DirectoryKind) -> str | None:
     """Return why nmt may not replace a directory; None if it may, or if there is nothing in it."""
-    entries = list(_entries(directory)) if directory.exists() else []
+    entries = list(_entries(directory, kind.linked)) if directory.exists() else []
     if all(map(kind.unmarked.have, entries)):
         return None
     if not is_directory_of(directory, kind):
@@ -362,11 +364,16 @@ def read_marker(directory: Path, kind: DirectoryKind) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _entries(directory: Path) -> Iterator[Entry]:
-    """Yield what is in a directory and below it, sorted. Raises OSError for a folder that cannot be listed."""
+def _entries(directory: Path, linked: Sequence[str] = ()) -> Iterator[Entry]:
+    """Yield what is in a directory and below it, sorted. Raises OSError for a folder that cannot be listed.
+
+    Of symbolic links in it, only those whose names are `linked` are followed.
+    """
     for path in sorted(directory.iterdir()):
         if path.is_symlink():
             yield Entry(path.name, "link")
+            if path.name in linked and path.is_dir():
+                yield from (entry._replace(path=f"{path.name}/{entry.path}") for entry in _entries(path))
         elif path.is_file():
             yield Entry(path.name, "file")
         elif not path.is_dir():
