@@ -13,6 +13,7 @@ segmentations.
 
 import math
 import random
+import re
 from bisect import bisect
 from collections.abc import Sequence
 from itertools import accumulate, groupby, pairwise
@@ -28,56 +29,39 @@ class SegmentationSampler:
     """Samples segmentations. `amount` is α for a unigram tokenizer, the probability of a lost merge for BPE."""
 
     def __init__(self, tokenizer: Tokenizer, amount: float) -> None:
-        self._table = table = tokenizer.table
-        self._byte_ids = {byte: index for index, byte in table.bytes.items()}
+        table = tokenizer.table
+        self._kept = table.controls | table.protected
+        self._byte_ids = {byte: i for i, byte in table.bytes.items()}
         self._ids = {piece: i for i, piece in enumerate(table.surfaces) if piece and i not in table.protected}
+        self._spelling = {i: piece.encode() for piece, i in self._ids.items()}
+        self._spelling |= {i: bytes([byte]) for i, byte in table.bytes.items()}
         if tokenizer.merges:
             self._cut: _Lattice | _Merges = _Merges({piece: -table.scores[i] for piece, i in self._ids.items()}, amount)
         else:
             self._cut = _Lattice({piece: amount * table.scores[i] for piece, i in self._ids.items()}, amount)
 
     def sample(self, ids: Sequence[int], draw: random.Random) -> list[int]:
-        """Return a sampled segmentation of the text of `ids`. Tags in front and protected symbols are kept.
+        """Return a sampled segmentation of the text of `ids`. Tags and protected symbols are kept.
 
         Ids with `<unk>`, or with bytes that form no character, have no text and are returned as they are.
         """
-        start = 0
-        while start < len(ids) and ids[start] in self._table.controls:
-            start += 1
-        sampled = list(ids[:start])
-        # protected symbols stay whole; the text between them is cut again
-        for is_protected, group in groupby(ids[start:], self._table.protected.__contains__):
+        sampled: list[int] = []
+        for is_kept, group in groupby(ids, self._kept.__contains__):
             run = list(group)
-            sampled += run if is_protected else self._sampled(run, draw)
+            sampled += run if is_kept else self._sampled(run, draw)
         return sampled
 
     def _sampled(self, ids: list[int], draw: random.Random) -> list[int]:
-        text = self._spelled(ids)
-        if not text:
+        try:
+            text = b"".join(self._spelling[i] for i in ids).decode()
+        except (KeyError, UnicodeDecodeError):
             return ids
-        # no piece crosses a space, so each word has its own segmentation
-        first, *others = text.split(_SPACE)
-        words = [*([first] if first else []), *(_SPACE + word for word in others)]
+        words = re.split(f"(?={_SPACE})", text)  # no piece crosses a space, so each word has its own segmentation
         return [i for word in words for piece in self._cut(word, draw) for i in self._ids_of(piece)]
 
-    def _spelled(self, ids: Sequence[int]) -> str | None:
-        """Return the text with its space marks, None if the ids have none."""
-        parts: list[bytes] = []
-        for i in ids:
-            if surface := self._table.surfaces[i]:
-                parts.append(surface.encode())
-            elif i in self._table.bytes:
-                parts.append(bytes([self._table.bytes[i]]))
-            else:
-                return None
-        try:
-            return b"".join(parts).decode()
-        except UnicodeDecodeError:
-            return None
-
-    def _ids_of(self, piece: str) -> Sequence[int]:
+    def _ids_of(self, piece: str) -> list[int]:
         known = self._ids.get(piece)
-        return (known,) if known is not None else [self._byte_ids[byte] for byte in piece.encode()]
+        return [known] if known is not None else [self._byte_ids[byte] for byte in piece.encode()]
 
 
 class _Lattice:
