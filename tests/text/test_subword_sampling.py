@@ -1,7 +1,9 @@
 """Subword sampling against enumerated segmentations and against SentencePiece; invariants of the sampled ids."""
 
+import json
 import math
 import random
+import subprocess
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -17,6 +19,17 @@ from nmt.text.subword_sampling import SegmentationSampler
 from nmt.text.tokenizer import EOS, UNK, Tokenizer
 
 UNIGRAM, BPE = "unigram", "bpe"
+SENTENCE = "the cat sleeps in the house"
+SAMPLES = f"""
+import json, random, sys
+from pathlib import Path
+from nmt.text.subword_sampling import SegmentationSampler
+from nmt.text.tokenizer import Tokenizer
+
+tokenizer = Tokenizer.from_bytes(Path(sys.argv[1]).read_bytes())
+sampler, ids = SegmentationSampler(tokenizer, 0.3), tokenizer.encode({SENTENCE!r})
+print(json.dumps([sampler.sample(ids, random.Random(seed)) for seed in range(20)]))
+"""
 TEXT = st.lists(st.sampled_from([*"abcdeghilmnorst", " ", " ", "è", "茶", "☃", "▁", "<s>", "Tom", "the "])).map("".join)
 
 
@@ -137,6 +150,19 @@ def test_sampling_keeps_the_text(
     assert tokenizer.decode(sampled) == tokenizer.decode(ids) == normalize(text)
     assert sampled == samplers[type_].sample(ids, random.Random(seed))
     assert min(sampled, default=9) > EOS
+
+
+@pytest.mark.parametrize("type_", [UNIGRAM, BPE])
+def test_samples_are_the_same_in_another_process(
+    tokenizers: dict[str, Tokenizer], type_: str, warm_python: str, tmp_path: Path
+) -> None:
+    """A resumed run is another process; the random generator of SentencePiece 0.2.3 depends on the process too."""
+    (tmp_path / "tokenizer.model").write_bytes(tokenizers[type_].to_bytes())
+    done = subprocess.run(
+        [warm_python, "-c", SAMPLES, str(tmp_path / "tokenizer.model")], capture_output=True, text=True, check=True
+    )
+    sampler, ids = SegmentationSampler(tokenizers[type_], 0.3), tokenizers[type_].encode(SENTENCE)
+    assert json.loads(done.stdout) == [sampler.sample(ids, random.Random(seed)) for seed in range(20)]
 
 
 @pytest.mark.parametrize("type_", [UNIGRAM, BPE])
