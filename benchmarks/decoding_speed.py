@@ -34,7 +34,7 @@ from nmt.export.ctranslate2 import write_ctranslate2
 from nmt.export.ctranslate2_engine import open_in_ctranslate2
 from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
 from nmt.system.device import set_threads
-from nmt.system.workers import reuse_freed_memory
+from nmt.system.workers import reuse_freed_ram
 from nmt.text.languages import target_language
 from nmt.text.readers.opening import read_lines
 from nmt.translation.translator import TranslateOptions, Translator
@@ -81,7 +81,7 @@ def translators(
     """Return the engines by name; each translator of nmt has a separate model, CTranslate2 a copy."""
     loaded, again = models
     runtime = RuntimeSettings(device="cpu", threads=threads)
-    reuse_freed_memory()
+    reuse_freed_ram()
     found = {
         "nmt": Translator(loaded, runtime, process_count=threads),
         "nmt int8": Translator(again, runtime.model_copy(update={"precision": "int8"}), process_count=threads),

@@ -163,7 +163,9 @@ Engine = Annotated[
     Literal["torch", "ct2"] | None,
     computation(metavar="torch|ct2", help="Default: the one that the model was exported for, else torch."),
 ]
-Reference = Annotated[Path | None, instead(metavar="FILE", help="Score these translations of the input lines.")]
+Reference = Annotated[
+    Path | None, instead(metavar="FILE", help="Print the log_prob of these translations of the input lines.")
+]
 Verify = Annotated[bool, instead("--verify", help="Check that no translation depends on the other lines.")]
 
 

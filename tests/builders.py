@@ -31,6 +31,7 @@ from nmt.config import (
     Recipe,
     TokenizerSettings,
     TrainSettings,
+    load_recipe,
 )
 from nmt.model import checkpoint
 from nmt.model.checkpoint import LoadedModel
@@ -188,6 +189,11 @@ def tiny_recipe(run: Path = Path("run"), dropout: float = 0.0, **train: object) 
         train=TrainSettings.model_validate({"schedule": {"name": "constant", "rate": 0.01}, **train}),
         run=run,
     )
+
+
+def recipe_in(folder: Path, *overrides: str) -> Recipe:
+    """Return the recipe of `recipe.yaml` in a folder, with overrides of the form `section.key=value`."""
+    return load_recipe(folder / "recipe.yaml", overrides)
 
 
 def reversal_pairs(count: int, seed: int, longest: int = 6) -> list[tuple[str, str]]:

@@ -21,33 +21,23 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.main import get_command
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 import nmt
 from nmt.cli import app
 from nmt.config import load_recipe
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.system.help_pages import HelpPages
-from tests.builders import write_reversal_task
+from tests.builders import PLAIN_TERMINAL, run_command, write_lines, write_reversal_task
 
-TIDY = {"NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "200"}
 COMMANDS = sorted(command.name or command.callback.__name__ for command in app.registered_commands if command.callback)
-
-
-def call(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments], env=TIDY)
-
-
-def write(path: Path, *lines: str) -> Path:
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return path
 
 
 @pytest.fixture
 def recipe(tmp_path: Path) -> Path:
     sentences = [f"Uno{i % 7} due{i % 11} tre{i}\tOne{i % 7} two{i % 11} three{i}" for i in range(120)]
-    write(tmp_path / "train.tsv", *sentences[:-20])
-    write(tmp_path / "valid.tsv", *sentences[-20:])
+    write_lines(tmp_path / "train.tsv", *sentences[:-20])
+    write_lines(tmp_path / "valid.tsv", *sentences[-20:])
     content = {
         "name": "test",
         "languages": {"source": "it", "target": "en"},
@@ -61,7 +51,7 @@ def recipe(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def texts(tmp_path: Path) -> tuple[Path, Path]:
-    return write(tmp_path / "hyp", "the cat sleeps on the mat"), write(
+    return write_lines(tmp_path / "hyp", "the cat sleeps on the mat"), write_lines(
         tmp_path / "ref", "the cat sleeps on the mat today"
     )
 
@@ -75,7 +65,7 @@ def test_prepare_train_and_score_are_commands() -> None:
 
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"], *([name, "--help"] for name in COMMANDS)], ids=" ".join)
 def test_help_of_each_command(arguments: list[str]) -> None:
-    result = call(*arguments)
+    result = run_command(*arguments)
     assert result.exit_code == 0
     assert "Usage:" in result.stdout
     assert result.stderr == ""
@@ -85,7 +75,7 @@ def test_help_of_each_command(arguments: list[str]) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_page_has_headings_whole_summaries_no_types_and_an_example_that_parses(name: str) -> None:
-    page = CliRunner().invoke(app, [name, "--help"], env={**TIDY, "COLUMNS": "80"}).stdout
+    page = CliRunner().invoke(app, [name, "--help"], env={**PLAIN_TERMINAL, "COLUMNS": "80"}).stdout
     assert max(map(len, page.splitlines())) <= 80
     assert "General:\n" in page
     assert not re.search(r"<(?!\s)[^>]*>", page.partition("Example: ")[0])
@@ -96,12 +86,12 @@ def test_help_page_has_headings_whole_summaries_no_types_and_an_example_that_par
     assert isinstance(group, HelpPages)
     command = group.commands[name]
     command.make_context(name, arguments[2:])  # exits if an option does not exist
-    overview = CliRunner().invoke(app, ["--help"], env={**TIDY, "COLUMNS": "80"}).stdout
+    overview = CliRunner().invoke(app, ["--help"], env={**PLAIN_TERMINAL, "COLUMNS": "80"}).stdout
     assert command.get_short_help_str() in " ".join(overview.split())
 
 
 def test_help_lists_options_of_translate_below_their_headings() -> None:
-    page = call("translate", "--help").stdout
+    page = run_command("translate", "--help").stdout
     headings = [line.rstrip(":") for line in page.splitlines() if re.fullmatch(r"[A-Z][a-z ]+:", line)]
     assert headings == ["Input and output", "Search", "Computation", "In place of translating", "General"]
     assert page.index("Search:") < page.index("--beam") < page.index("Computation:") < page.index("--threads")
@@ -123,7 +113,7 @@ def test_arguments_of_commands_without_arguments_give_advice(
     recipe: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
 ) -> None:
     monkeypatch.chdir(recipe.parent)
-    result = call(*arguments)
+    result = run_command(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert message in result.stderr
 
@@ -142,8 +132,8 @@ def test_shell_completion_completes_commands_and_options(repository: Path) -> No
 
 
 def test_no_arguments_show_the_help() -> None:
-    result = call()
-    assert result.output == call("--help").output
+    result = run_command()
+    assert result.output == run_command("--help").output
     assert "Usage:" in result.output
     assert result.exit_code in (0, 2)
 
@@ -167,7 +157,7 @@ print(heavy)
 
 
 def test_version_is_printed() -> None:
-    result = call("--version")
+    result = run_command("--version")
     assert (result.exit_code, result.stdout, result.stderr) == (0, f"{nmt.__version__}\n", "")
 
 
@@ -189,7 +179,7 @@ def test_full_disk_gives_no_traceback(repository: Path, arguments: list[str]) ->
     ids=" ".join,
 )
 def test_usage_errors_exit_with_2(arguments: list[str]) -> None:
-    result = call(*arguments)
+    result = run_command(*arguments)
     assert result.exit_code == 2
     assert result.stdout == ""
     assert result.stderr != ""
@@ -199,7 +189,7 @@ def test_usage_errors_exit_with_2(arguments: list[str]) -> None:
 def test_unknown_key_gives_a_suggestion(recipe: Path, command: str) -> None:
     content = yaml.safe_load(recipe.read_text())
     recipe.write_text(yaml.safe_dump({**content, "modle": {"dim": 8}}))
-    result = call(command, "--config", recipe, "--set", "train.batch_token=64")
+    result = run_command(command, "--config", recipe, "--set", "train.batch_token=64")
     assert result.exit_code == 2
     assert result.stdout == ""
     assert "unknown key; did you mean 'model'?" in result.stderr
@@ -209,7 +199,7 @@ def test_unknown_key_gives_a_suggestion(recipe: Path, command: str) -> None:
 
 
 def test_missing_recipe_is_a_user_error(tmp_path: Path) -> None:
-    result = call("train", "-c", tmp_path / "none.yaml")
+    result = run_command("train", "-c", tmp_path / "none.yaml")
     assert result.exit_code == 2
     assert "none.yaml" in result.stderr
 
@@ -217,14 +207,14 @@ def test_missing_recipe_is_a_user_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("error", [ConfigError, DataError, ModelError])
 def test_user_errors_exit_with_2(recipe: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]) -> None:
     monkeypatch.setattr("nmt.commands.prepare.prepare", raising(error("the moon is full; wait")))
-    result = call("prepare", "-c", recipe)
+    result = run_command("prepare", "-c", recipe)
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == "error: the moon is full; wait\n"
 
 
 def test_other_exceptions_are_reported_as_bugs(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nmt.commands.prepare.prepare", raising(ZeroDivisionError("division by zero")))
-    result = call("prepare", "-c", recipe)
+    result = run_command("prepare", "-c", recipe)
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == "error: ZeroDivisionError: division by zero\nThis is a bug in nmt; --debug shows where.\n"
 
@@ -234,7 +224,7 @@ def test_debug_prints_the_traceback(
     recipe: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], error: Exception
 ) -> None:
     monkeypatch.setattr("nmt.commands.prepare.prepare", raising(error))
-    result = call("prepare", "-c", recipe, "--debug")
+    result = run_command("prepare", "-c", recipe, "--debug")
     assert result.exit_code == (2 if isinstance(error, DataError) else 1)
     assert "Traceback (most recent call last)" in result.stderr
     assert "in _raise" in result.stderr
@@ -252,13 +242,13 @@ def test_operating_system_errors_are_user_errors(
     recipe: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, message: str
 ) -> None:
     monkeypatch.setattr("nmt.commands.prepare.prepare", raising(error))
-    result = call("prepare", "-c", recipe)
+    result = run_command("prepare", "-c", recipe)
     assert (result.exit_code, result.stdout, result.stderr) == (2, "", message)
 
 
 def test_ctrl_c_exits_with_130(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nmt.commands.prepare.prepare", raising(KeyboardInterrupt()))
-    result = call("prepare", "-c", recipe)
+    result = run_command("prepare", "-c", recipe)
     assert (result.exit_code, result.stdout, result.stderr) == (130, "", "error: interrupted\n")
 
 
@@ -351,16 +341,16 @@ def test_out_of_memory_is_a_user_error(recipe: Path, monkeypatch: pytest.MonkeyP
     allocator = RuntimeError("[enforce fail] DefaultCPUAllocator: not enough memory")
     for error in (MemoryError(), allocator, refused):
         monkeypatch.setattr("nmt.commands.prepare.prepare", raising(error))
-        result = call("prepare", "-c", recipe)
+        result = run_command("prepare", "-c", recipe)
         assert (result.exit_code, result.stdout) == (2, "")
         assert result.stderr.startswith("error: out of memory; close other programs")
 
 
 def test_escape_sequences_are_not_printed(tmp_path: Path) -> None:
     attack = "\x1b]0;title\x07\x9b31m"
-    missing = call("score", tmp_path / attack, tmp_path / attack)
+    missing = run_command("score", tmp_path / attack, tmp_path / attack)
     (tmp_path / attack).write_text(f"name: {attack}\n{attack}: 1\n")
-    wrong = call("prepare", "--config", tmp_path / attack, "--set", f"{attack}={attack}", "--debug")
+    wrong = run_command("prepare", "--config", tmp_path / attack, "--set", f"{attack}={attack}", "--debug")
     for result in (missing, wrong):
         assert result.exit_code == 2
         assert "\\x1b" in result.stderr
@@ -379,18 +369,20 @@ def raising(error: BaseException):  # type: ignore[no-untyped-def]
 
 
 def test_prepare_prints_on_stderr(recipe: Path) -> None:
-    result = call("prepare", "-c", recipe)
+    result = run_command("prepare", "-c", recipe)
     assert (result.exit_code, result.stdout) == (0, "")
     assert "preparing" in result.stderr
     assert (recipe.parent / "run" / "prepared" / "manifest.json").exists()
-    assert "is current" in call("prepare", "-c", recipe).stderr
-    assert "(--force)" in call("prepare", "-c", recipe, "--force").stderr
-    assert call("prepare", "-c", recipe, "--force", "--quiet").stderr == ""
+    assert "is current" in run_command("prepare", "-c", recipe).stderr
+    assert "(--force)" in run_command("prepare", "-c", recipe, "--force").stderr
+    assert run_command("prepare", "-c", recipe, "--force", "--quiet").stderr == ""
 
 
 def test_overrides_change_the_recipe(recipe: Path) -> None:
     other = recipe.parent / "elsewhere"
-    result = call("prepare", "-c", recipe, "--set", f"prepared={other}", "--set", "tokenizer.vocab_size=58", "-q")
+    result = run_command(
+        "prepare", "-c", recipe, "--set", f"prepared={other}", "--set", "tokenizer.vocab_size=58", "-q"
+    )
     assert result.exit_code == 0
     assert json.loads((other / "manifest.json").read_text())["settings"]["tokenizer"]["vocab_size"] == 58
 
@@ -401,20 +393,20 @@ SMALL = ["model={encoder_layers: 1, decoder_layers: 1, dim: 8, feed_forward: 8, 
 def test_train_prepares_trains_and_resumes(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     importlib.import_module("nmt.commands.train")
     monkeypatch.chdir(recipe.parent)
-    write(recipe.parent / "train.tsv", *recipe.parent.joinpath("train.tsv").read_text().splitlines()[:60])
+    write_lines(recipe.parent / "train.tsv", *recipe.parent.joinpath("train.tsv").read_text().splitlines()[:60])
     overrides = [part for override in (*SMALL, "data.valid=null") for part in ("--set", override)]
-    result = call("train", "-c", recipe, *overrides)
+    result = run_command("train", "-c", recipe, *overrides)
     assert (result.exit_code, result.stdout) == (0, ""), result.stderr
     assert "preparing" in result.stderr
     assert "stopped after step 2: train.stop.steps is 2" in result.stderr
-    again = call("train", "-c", recipe, *overrides, "--set", "train.stop.steps=3")
+    again = run_command("train", "-c", recipe, *overrides, "--set", "train.stop.steps=3")
     assert (again.exit_code, again.stdout) == (0, "")
     assert "after step 2" in again.stderr
-    refused = call("train", "-c", recipe, *overrides, "--set", "seed=3", "-q")
+    refused = run_command("train", "-c", recipe, *overrides, "--set", "seed=3", "-q")
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert refused.stderr.startswith("error: ")
     assert "  seed: was 1, now 3\n" in refused.stderr
-    restarted = call("train", "-c", recipe, *overrides, "--set", "seed=3", "-q", "--restart")
+    restarted = run_command("train", "-c", recipe, *overrides, "--set", "seed=3", "-q", "--restart")
     assert (restarted.exit_code, restarted.stdout, restarted.stderr) == (0, "", "")
     assert (recipe.parent / "runs" / "latest" / "last" / "model.safetensors").exists()
 
@@ -423,7 +415,7 @@ def test_train_prepares_trains_and_resumes(recipe: Path, monkeypatch: pytest.Mon
 
 
 def test_score_prints_a_table(texts: tuple[Path, Path]) -> None:
-    result = call("score", *texts)
+    result = run_command("score", *texts)
     assert result.exit_code == 0
     bleu, chrf = result.stdout.splitlines()
     assert bleu.split()[0] == "BLEU"
@@ -434,7 +426,7 @@ def test_score_prints_a_table(texts: tuple[Path, Path]) -> None:
 
 
 def test_score_prints_json(texts: tuple[Path, Path]) -> None:
-    result = call("score", *texts, "--json", "--metric", "ter", "--target-lang", "en", "--quiet")
+    result = run_command("score", *texts, "--json", "--metric", "ter", "--target-lang", "en", "--quiet")
     assert (result.exit_code, result.stderr) == (0, "")
     document = json.loads(result.stdout)
     assert [score["name"] for score in document["scores"]] == ["TER"]
@@ -444,19 +436,19 @@ def test_score_prints_json(texts: tuple[Path, Path]) -> None:
 
 @pytest.mark.usefixtures("absolute_paths")
 def test_score_warns_even_if_quiet(texts: tuple[Path, Path]) -> None:
-    result = call("score", texts[1], texts[1], "-q")
+    result = run_command("score", texts[1], texts[1], "-q")
     assert result.exit_code == 0
     assert result.stderr == f"warning: {texts[1]} is the reference, word for word\n"
 
 
 @pytest.mark.usefixtures("absolute_paths")
 def test_score_refuses_texts_of_different_lengths(texts: tuple[Path, Path], tmp_path: Path) -> None:
-    longer = write(tmp_path / "longer", "one", "two")
-    result = call("score", texts[0], longer)
+    longer = write_lines(tmp_path / "longer", "one", "two")
+    result = run_command("score", texts[0], longer)
     assert (result.exit_code, result.stdout) == (2, "")
     assert f"{texts[0]} has 1 line, but {longer} has 2" in result.stderr
-    assert call("score", *texts, "--metric", "comet").exit_code == 2
-    assert call("score", tmp_path / "nowhere", texts[1]).exit_code == 2
+    assert run_command("score", *texts, "--metric", "comet").exit_code == 2
+    assert run_command("score", tmp_path / "nowhere", texts[1]).exit_code == 2
 
 
 def test_closed_pipe_is_not_an_error(repository: Path, texts: tuple[Path, Path]) -> None:
@@ -473,7 +465,7 @@ def test_score_reads_standard_input(repository: Path, texts: tuple[Path, Path]) 
     with texts[0].open() as stream:
         result = subprocess.run(command, cwd=repository, stdin=stream, capture_output=True, text=True, check=False)
     assert result.returncode == 0
-    assert result.stdout == call("score", *texts).stdout
+    assert result.stdout == run_command("score", *texts).stdout
 
 
 # hostile values
@@ -546,9 +538,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     short = {"decode": {"max_length": {"factor": 0.2, "extra": 5}}}  # an untrained model rarely predicts the end
     recipe = write_reversal_task(folder, training=60, changes=short)
     with contextlib.chdir(folder):
-        assert call("train", "--config", recipe, "--set", "train.stop.steps=2", "-q").exit_code == 0
+        assert run_command("train", "--config", recipe, "--set", "train.stop.steps=2", "-q").exit_code == 0
     shutil.rmtree(folder / "runs")
-    write(folder / "text", "ba ce", "di")
+    write_lines(folder / "text", "ba ce", "di")
     (folder / "loop").symlink_to("loop")
     return folder
 
@@ -567,7 +559,7 @@ def copied(folder: Path) -> Iterator[None]:
 
 
 def assert_no_bug(arguments: Sequence[str], environment: Mapping[str, str]) -> None:
-    result = CliRunner().invoke(app, list(arguments), env={**TIDY, **environment})
+    result = CliRunner().invoke(app, list(arguments), env={**PLAIN_TERMINAL, **environment})
     assert result.exit_code in (0, 2), result.output
     assert "bug in nmt" not in result.output
     assert "\x1b" not in result.stderr.replace("\x1b[3", "")  # colours are allowed if the environment enables them

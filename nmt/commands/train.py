@@ -16,9 +16,9 @@ from nmt.errors import DataError
 from nmt.model.checkpoint import load_model, read_configuration, write_alignment
 from nmt.system import distributed
 from nmt.system.console import Console, counted
-from nmt.system.device import check_machine, choose_device, memory_explained, set_threads
+from nmt.system.device import check_machine, choose_device, oom_explained, set_threads
 from nmt.system.files import replace_link
-from nmt.system.workers import reuse_freed_memory
+from nmt.system.workers import reuse_freed_ram
 from nmt.text.corpus import read_pairs
 from nmt.text.prepared import PreparedCorpus
 from nmt.text.preparing.provenance import why_stale
@@ -65,7 +65,7 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> Outcome:
         corpus = prepared_corpus(recipe, run, console, restart)
         with (
             handled_signals(console.info_at_once) as interruption,
-            memory_explained(choose_device(recipe.runtime)),
+            oom_explained(choose_device(recipe.runtime)),
             reported_if_stopped(run, console),
         ):
             if restart:
@@ -166,7 +166,7 @@ def with_measured_settings(
     Starts torch's threads: before, the preparation of a large text forks processes.
     """
     set_threads(recipe.runtime)
-    reuse_freed_memory()
+    reuse_freed_ram()
     recipe = choose_precision(recipe, run, restart, console.info)
     recipe = choose_batch_tokens(recipe, corpus, run, restart, console.info)
     for warning in (disproportion(recipe, corpus), unreached_fall(recipe.train)):

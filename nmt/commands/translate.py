@@ -17,7 +17,7 @@ from nmt.system.device import set_threads, thread_count
 from nmt.system.distributed import connect, rank
 from nmt.system.files import digest_of
 from nmt.system.ownership import check_output
-from nmt.system.workers import reuse_freed_memory
+from nmt.system.workers import reuse_freed_ram
 from nmt.text.glossary import Glossary
 from nmt.text.readers.archive import split_member
 from nmt.text.readers.opening import STANDARD_INPUT, input_name, open_content
@@ -75,9 +75,9 @@ class TranslateRequest:
         }  # fmt: skip
         given = [option for option, value in options.items() if value]
         document = self.document
-        if document is not None and (lost := [one for one in given if one not in ("--glossary", "--output")]):
+        if document is not None and (misplaced := [one for one in given if one not in ("--glossary", "--output")]):
             raise ConfigError(
-                f"{lost[0]}: the output of a file in the format {document.format} is a file of this format, which "
+                f"{misplaced[0]}: the output of a file in the format {document.format} is a file of this format, which "
                 "has no place for it; leave it out, or add --format text to read the lines as they are"
             )
         if "--prefixes" in given and ("--verify" in given or "--reference" in given):
@@ -104,7 +104,7 @@ def translate(
         parallel = ParallelLines.read("--prefixes", request.prefixes)
     # on a CPU, processes of one thread each translate together
     set_threads(runtime.model_copy(update={"threads": 1}))
-    reuse_freed_memory()
+    reuse_freed_ram()
     with connect(runtime):
         translator = Translator.load(models[0], runtime, engine, models[1:], thread_count(runtime))
         options = translator.options(request.beam, request.n_best, request.overrides, request.to)

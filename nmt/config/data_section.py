@@ -163,7 +163,7 @@ class Filters(Section):
     """Rules that exclude training pairs. The manifest of the prepared corpus counts the pairs excluded by each."""
 
     max_tokens: Annotated[int, Field(ge=1, le=100_000)] = 256
-    """Longest source or target in tokens. The memory of attention grows with its square."""
+    """Longest source or target in tokens. The RAM or device memory of attention grows with its square."""
     max_ratio: float = Field(default=9.0, gt=1, le=1e9)
     """Largest ratio of the longer to the shorter side, in tokens; the first ten tokens of difference are ignored."""
     han_variants: HanVariants = "keep"

@@ -8,7 +8,7 @@ What PyYAML alone returns, and what this module returns:
     dim: 256          the last one wins   an error that names both lines
     dim: 512
 
-Reading ends soon, in little memory, whatever the file holds: its size and the number of its values are limited.
+Reading ends soon, in little RAM, whatever the file holds: its size and the number of its values are limited.
 """
 
 import errno

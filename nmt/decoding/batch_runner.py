@@ -100,7 +100,7 @@ def _map_in_threads(
 def length_batches(lengths: Sequence[int], budget: int, max_sentences: float = math.inf) -> list[list[int]]:
     """Cut sentences into batches of similar length with sentences × longest ≤ budget, at most `max_sentences`.
 
-    A batch has at least one sentence. The longest come first, so that a batch that exceeds the memory fails at once.
+    A batch has at least one sentence. The longest come first, so that a batch that does not fit fails at once.
     """
     batches: list[list[int]] = []
     for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):

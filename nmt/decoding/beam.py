@@ -112,13 +112,13 @@ def finished_hypotheses(
     if not ends.any():
         return []
     penalty = options.penalty(active.prefixes.size(1))
-    ended = zip(
+    finished = zip(
         active.sentences[rows[ends]].tolist(),
         active.prefixes[rows[ends], 1:].tolist(),
         log_probs[ends].tolist(),
         strict=True,
     )
-    return [(sentence, Hypothesis(ids, log_prob, log_prob / penalty)) for sentence, ids, log_prob in ended]
+    return [(sentence, Hypothesis(ids, log_prob, log_prob / penalty)) for sentence, ids, log_prob in finished]
 
 
 def extend(active: ActiveBeams, candidates: Candidates, bounds: Tensor, beam: int) -> tuple[ActiveBeams, Tensor]:

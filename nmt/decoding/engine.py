@@ -23,7 +23,7 @@ from nmt.decoding.search import search
 from nmt.decoding.step_model import step_model
 from nmt.errors import ConfigError
 from nmt.model.transformer import Transformer
-from nmt.system.device import computes_in_bf16, is_out_of_memory, release_cached_memory
+from nmt.system.device import computes_in_bf16, is_oom, release_cached_blocks
 from nmt.text.tokenizer import EOS
 
 _MIN_SENTENCES_TO_PACK = 5  # fewer sentences are translated faster than weights are packed
@@ -149,7 +149,7 @@ def _search_batch(
         source, mask = pad([[*ids, EOS] for ids, _ in sentences], device)
         return search(step_model(models), source, mask, options, constraints_of)
     except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
+        if not is_oom(error):
             raise
         if len(sentences) == 1:
             raise ConfigError(
@@ -157,7 +157,7 @@ def _search_batch(
                 f"memory of {device}; use a narrower beam, cut longer lines sooner, or compute on the CPU"
             ) from None
     # outside the handler, where the traceback no longer holds the tensors of the failed search
-    release_cached_memory(device)
+    release_cached_blocks(device)
     half = len(sentences) // 2
     return _search_batch(models, sentences[:half], options) + _search_batch(models, sentences[half:], options)
 

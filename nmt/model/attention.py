@@ -58,7 +58,7 @@ class Additive(nn.Module):
         self.vector = nn.Parameter(torch.randn(heads, 1, width, 1) / width**0.5)
 
     def forward(self, q: Tensor, k: Tensor) -> Tensor:
-        """Return the scores (B, H, T, S); needs memory for B · H · T · S · d numbers."""
+        """Return the scores (B, H, T, S); allocates B · H · T · S · d numbers."""
         return (torch.tanh(q.unsqueeze(3) + k.unsqueeze(2)) @ self.vector).squeeze(-1)
 
 

@@ -8,7 +8,7 @@
 It is written to a temporary sibling, synced, and renamed, so that a directory with its final name is complete.
 
 A directory may come from an untrusted source. Reading it runs no code from it, opens only regular files inside it, and
-takes memory in proportion to their size: the sizes in config.json are compared with model.safetensors first.
+takes RAM in proportion to their size: the sizes in config.json are compared with model.safetensors first.
 """
 
 import math
@@ -28,9 +28,9 @@ from torch import Tensor
 from nmt.config import DecodeSettings, Languages, ModelSettings
 from nmt.config.section import PositiveInt, Section
 from nmt.errors import DamagedError, ModelError
-from nmt.model.sharding import gathered_tensor, laid_out_like
+from nmt.model.sharding import full_tensor, laid_out_like
 from nmt.model.transformer import Transformer
-from nmt.system.device import is_out_of_memory
+from nmt.system.device import is_oom
 from nmt.system.files import replace_text
 from nmt.system.ownership import MODEL
 from nmt.system.sealing import read_sealed, text_with_digest
@@ -95,7 +95,7 @@ def write_model_files(
 
 def weights_of(model: Transformer) -> dict[str, Tensor]:
     """Return the weights by name on the CPU, a tied matrix under its first name only."""
-    return {name: gathered_tensor(tensor).detach().cpu().contiguous() for name, tensor in model.named_parameters()}
+    return {name: full_tensor(tensor).detach().cpu().contiguous() for name, tensor in model.named_parameters()}
 
 
 def load_model(directory: Path, device: torch.device) -> LoadedModel:
@@ -127,7 +127,7 @@ def _build(directory: Path, settings: ModelSettings, tokenizers: Tokenizers, dev
         load_weights(model, directory / WEIGHTS_FILE)
         return model.to(device).eval()
     except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
+        if not is_oom(error):
             raise
         size = 4 * settings.weight_count(*vocabularies) / 2**20
         raise ModelError(

@@ -31,10 +31,10 @@ def shard(root: nn.Module, model: Transformer, device: torch.device, gather_in_b
     fully_shard(root, mesh=mesh)
 
 
-def gathered_model(model: Transformer) -> Transformer:
-    """Return a model with gathered weights: the model itself if it is not sharded. Call it on all ranks."""
-    weights = [gathered_tensor(weight) for weight in model.parameters()]
-    if all(gathered is weight for gathered, weight in zip(weights, model.parameters(), strict=True)):
+def unsharded_model(model: Transformer) -> Transformer:
+    """Return a model with whole weights: the model itself if it is not sharded. Call it on all ranks."""
+    weights = [full_tensor(weight) for weight in model.parameters()]
+    if all(full is weight for full, weight in zip(weights, model.parameters(), strict=True)):
         return model
     source, target = (embedding.tokens.num_embeddings for embedding in (model.source_embedding, model.target_embedding))
     with weights[0].device:
@@ -44,8 +44,8 @@ def gathered_model(model: Transformer) -> Transformer:
     return copy
 
 
-def gathered_tensor(tensor: Tensor) -> Tensor:
-    """Return a tensor with its shards gathered. Call it on all ranks."""
+def full_tensor(tensor: Tensor) -> Tensor:
+    """Return the whole tensor of shards. Call it on all ranks."""
     if distributed.world_size() == 1:
         return tensor
     from torch.distributed.tensor import DTensor

@@ -74,18 +74,18 @@ def _explain(error: BaseException) -> tuple[int, str]:
     if isinstance(error, OSError):
         reason = error.strerror or str(error)
         return USER_ERROR, f"{error.filename}: {reason}" if error.filename else reason
-    if _is_out_of_memory(error):
+    if _is_oom(error):
         return USER_ERROR, f"out of memory; close other programs, or use a smaller model, batch or beam ({error})"
     return BUG, f"{type(error).__name__}: {error}\nThis is a bug in nmt; --debug shows where."
 
 
-def _is_out_of_memory(error: BaseException) -> bool:
+def _is_oom(error: BaseException) -> bool:
     if isinstance(error, ImportError):  # the system refused memory for a library
         return "failed to map segment" in str(error) or "cannot allocate memory" in str(error).lower()
     if "torch" in sys.modules:
-        from nmt.system.device import is_out_of_memory
+        from nmt.system.device import is_oom
 
-        return is_out_of_memory(error)
+        return is_oom(error)
     return isinstance(error, MemoryError)
 
 

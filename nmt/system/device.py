@@ -120,7 +120,7 @@ def thread_count(settings: RuntimeSettings) -> int:
     return settings.threads or limit or max(1, available_cores() // processes)
 
 
-def release_cached_memory(device: torch.device) -> None:
+def release_cached_blocks(device: torch.device) -> None:
     """Return the free memory that an allocator caches to the device driver or the operating system."""
     if device.type == "cuda":
         torch.cuda.empty_cache()
@@ -130,7 +130,7 @@ def release_cached_memory(device: torch.device) -> None:
             ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
-_OUT_OF_MEMORY_MESSAGES = (
+_OOM_MESSAGES = (
     "DefaultCPUAllocator",
     "could not create a primitive",  # oneDNN
     "CUDA error: out of memory",  # of torch.AcceleratorError, which has other causes too
@@ -142,23 +142,23 @@ _OUT_OF_MEMORY_MESSAGES = (
 )
 
 
-def is_out_of_memory(error: BaseException) -> bool:
+def is_oom(error: BaseException) -> bool:
     """Return whether an exception reports that RAM or device memory ran out.
 
     torch has a class for its CUDA allocator only; elsewhere it raises RuntimeErrors with the message of a library.
     """
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True
-    return isinstance(error, RuntimeError) and any(message in str(error) for message in _OUT_OF_MEMORY_MESSAGES)
+    return isinstance(error, RuntimeError) and any(message in str(error) for message in _OOM_MESSAGES)
 
 
 @contextlib.contextmanager
-def memory_explained(device: torch.device) -> Iterator[None]:
+def oom_explained(device: torch.device) -> Iterator[None]:
     """Turn an out-of-memory error that cutting batches cannot solve into a ConfigError."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
+        if not is_oom(error):
             raise
         raise ConfigError(
             f"the memory of {device} is full, and not because of a training batch: make the model smaller, "

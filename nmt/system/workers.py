@@ -46,7 +46,7 @@ def can_fork() -> bool:
     return _thread_count() == threading.active_count()
 
 
-def reuse_freed_memory() -> None:
+def reuse_freed_ram() -> None:
     """Make glibc keep freed memory for the next step instead of returning it to the system.
 
     Arrays are often megabytes large, and glibc returns blocks of that size at once; to get them back, page by page,

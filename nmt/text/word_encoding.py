@@ -35,8 +35,8 @@ Ids = npt.NDArray[np.int32]
 class WordEncoder:
     """Encodes normalized sentences exactly like a SentencePiece processor.
 
-    `scores` are those of the pieces by id; `special` are the ids of pieces that have none. `merges` tells a byte-pair
-    encoding, whose segmentations have no equals, from a unigram model.
+    `scores` are those of the pieces by id; `special` are the ids of pieces that have none. `merges` is true for a
+    byte-pair encoding, in which no two segmentations are equally good, and false for a unigram model.
     """
 
     def __init__(self, processor: Any, scores: Sequence[float], special: frozenset[int], merges: bool) -> None:

@@ -18,7 +18,7 @@ from nmt.batching.resegmentation import GROWTH
 from nmt.config import Recipe, load_recipe
 from nmt.errors import ConfigError
 from nmt.system import distributed
-from nmt.system.device import choose_device, is_out_of_memory, release_cached_memory
+from nmt.system.device import choose_device, is_oom, release_cached_blocks
 from nmt.text.prepared import PreparedCorpus
 from nmt.training.initialization import initial_model
 from nmt.training.resume import with_batch_tokens
@@ -71,7 +71,7 @@ def find_batch_tokens(recipe: Recipe, corpus: PreparedCorpus, device: torch.devi
     """
     size = MAX_BATCH_TOKENS[device.type]
     if device.type == "cuda":
-        free = int(_MARGIN * free_memory(device))
+        free = int(_MARGIN * free_device_memory(device))
         growth = GROWTH if recipe.train.subword_sampling is not None else 1.0
         trial = Trial(recipe, corpus, device)
         with torch.random.fork_rng([device]):
@@ -134,13 +134,13 @@ class Trial:
         batches = worst_batches(self.recipe, self.corpus, size)
         try:
             self.update(batches[:1])  # allocates Adam's moments
-            release_cached_memory(self.device)
+            release_cached_blocks(self.device)
             torch.cuda.reset_peak_memory_stats(self.device)
             for batch in batches:
                 self.update([batch] * min(2, self.recipe.train.accumulate))
             return torch.cuda.max_memory_reserved(self.device)
         except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
+            if not is_oom(error):
                 raise
         # outside the handler, where the traceback of the failure no longer holds the activations
         self.close()
@@ -151,7 +151,7 @@ class Trial:
         """Release all memory."""
         del self.updater
         gc.collect()
-        release_cached_memory(self.device)
+        release_cached_blocks(self.device)
 
 
 def worst_batches(recipe: Recipe, corpus: PreparedCorpus, size: int) -> list[Batch]:
@@ -171,7 +171,7 @@ def worst_batches(recipe: Recipe, corpus: PreparedCorpus, size: int) -> list[Bat
     return [collate(corpus.train, groups[start : start + count]) for start in starts]
 
 
-def free_memory(device: torch.device) -> int:
+def free_device_memory(device: torch.device) -> int:
     """Return the bytes of a CUDA device that this process may use, its own reserve included."""
     unused, _ = torch.cuda.mem_get_info(device)
     return unused + torch.cuda.memory_reserved(device)

@@ -9,15 +9,15 @@ import torch
 from nmt.batching.batch_stream import BatchStream, padding_share
 from nmt.config import Recipe
 from nmt.text.prepared import PreparedCorpus
-from nmt.training.auto_batch import Trial, free_memory
+from nmt.training.auto_batch import Trial, free_device_memory
 from nmt.training.display import format_seconds
 
 _TIMED_UPDATES = 3
 
 
 @dataclass(frozen=True)
-class Memory:
-    """Bytes of device memory."""
+class DeviceMemory:
+    """Bytes of device memory; on a CPU, of RAM."""
 
     state: int  # weights, gradients, Adam's moments, and the moving average of the weights if there is one
     peak: float | None = None  # of an update on the largest batches, with the state; infinity if they do not fit
@@ -31,7 +31,7 @@ class Estimate:
     recipe: Recipe
     device: torch.device
     parameters: int
-    memory: Memory
+    device_memory: DeviceMemory
     pairs: int
     updates_an_epoch: float
     padding: tuple[float, float]
@@ -55,7 +55,7 @@ def estimate(recipe: Recipe, corpus: PreparedCorpus, device: torch.device) -> Es
     padding = padding_share(stream.plan(), stream.lengths)
     updates_an_epoch = stream.batches_an_epoch / recipe.train.accumulate
     trial = Trial(recipe, corpus, device)
-    parameters, memory = trial.updater.model.parameter_count(), _memory(trial)
+    parameters, device_memory = trial.updater.model.parameter_count(), _device_memory(trial)
     tokens, started = 0, 0.0
     for number in range(1 + _TIMED_UPDATES):
         batches = [stream.next() for _ in range(recipe.train.accumulate)]
@@ -67,27 +67,27 @@ def estimate(recipe: Recipe, corpus: PreparedCorpus, device: torch.device) -> Es
     seconds = time.perf_counter() - started
     trial.close()
     speed, pairs = (tokens / seconds, seconds / _TIMED_UPDATES), len(stream.lengths)
-    return Estimate(recipe, device, parameters, memory, pairs, updates_an_epoch, padding, *speed)
+    return Estimate(recipe, device, parameters, device_memory, pairs, updates_an_epoch, padding, *speed)
 
 
-def _memory(trial: Trial) -> Memory:
+def _device_memory(trial: Trial) -> DeviceMemory:
     weights = list(trial.updater.model.parameters())
     copies = 1 if trial.updater.average is None else 2
     state = sum(weight.nbytes * (copies + 3 * weight.requires_grad) for weight in weights)
     if trial.device.type != "cuda":
-        return Memory(state)
-    free = free_memory(trial.device)
-    return Memory(state, trial.peak(trial.recipe.train.budget), free)
+        return DeviceMemory(state)
+    free = free_device_memory(trial.device)
+    return DeviceMemory(state, trial.peak(trial.recipe.train.budget), free)
 
 
 def render(result: Estimate) -> str:
     """Return an estimate as text, a line for each figure."""
-    recipe, memory, stop = result.recipe, result.memory, result.recipe.train.stop
+    recipe, device_memory, stop = result.recipe, result.device_memory, result.recipe.train.stop
     accumulated = f" × {recipe.train.accumulate}" if recipe.train.accumulate > 1 else ""
     speed = f"{result.target_tokens_per_second:,.0f} target tokens/s, {result.seconds_an_update:.2f} s an update"
     rows = [
         ("parameters", f"{result.parameters:,}"),
-        ("weights and moments", _gibibytes(memory.state)),
+        ("weights and moments", _gibibytes(device_memory.state)),
         ("batch", f"{recipe.train.budget:,} target tokens{accumulated}"),
         ("pairs", f"{result.pairs:,}"),
         ("updates an epoch", f"{result.updates_an_epoch:,.1f}"),
@@ -95,10 +95,10 @@ def render(result: Estimate) -> str:
         ("speed", speed),
         ("an epoch", format_seconds(result.updates_an_epoch * result.seconds_an_update)),
     ]
-    if memory.peak is not None and memory.free is not None:
-        available = f"{_gibibytes(memory.free)} are free"
-        needed = f"{_gibibytes(memory.peak)} for the largest batches"
-        fits = memory.peak != float("inf")
+    if device_memory.peak is not None and device_memory.free is not None:
+        available = f"{_gibibytes(device_memory.free)} are free"
+        needed = f"{_gibibytes(device_memory.peak)} for the largest batches"
+        fits = device_memory.peak != float("inf")
         rows.insert(2, ("memory", f"{needed}; {available}" if fits else f"the largest batches do not fit; {available}"))
     times = result.times()
     for name, (updates, seconds) in times.items():

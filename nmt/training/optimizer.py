@@ -12,7 +12,7 @@ from nmt.config import TrainSettings
 from nmt.config.schedules import Constant, Cosine, InverseSqrt, Noam, WarmupStableDecay
 from nmt.model.checkpoint import read_tensors
 from nmt.model.positions import Positions
-from nmt.model.sharding import gathered_tensor, laid_out_like
+from nmt.model.sharding import full_tensor, laid_out_like
 from nmt.model.transformer import Transformer
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -67,7 +67,7 @@ def make_optimizer(model: nn.Module, settings: TrainSettings, device: torch.devi
 def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
     """Return Adam's moments by weight name on the CPU; empty before the first step. Collective if sharded."""
     return {
-        f"{moment}/{name}": gathered_tensor(optimizer.state[parameter][moment]).detach().cpu().contiguous()
+        f"{moment}/{name}": full_tensor(optimizer.state[parameter][moment]).detach().cpu().contiguous()
         for name, parameter in model.named_parameters()
         for moment in _MOMENTS
         if parameter in optimizer.state

@@ -13,10 +13,10 @@ from torch.nn.parallel import DistributedDataParallel
 from nmt.batching.batch import Batch, dummy_batch, pad_to_multiple
 from nmt.config import Recipe
 from nmt.errors import ConfigError
-from nmt.model.sharding import gathered_model, gathered_tensor, shard
+from nmt.model.sharding import full_tensor, shard, unsharded_model
 from nmt.model.transformer import Transformer
 from nmt.system import distributed
-from nmt.system.device import autocast, computes_in_bf16, is_out_of_memory, release_cached_memory, seed_for
+from nmt.system.device import autocast, computes_in_bf16, is_oom, release_cached_blocks, seed_for
 from nmt.training.initialization import compile_layers
 from nmt.training.loss import Objective
 from nmt.training.optimizer import learning_rate, make_optimizer, start_average, update_average
@@ -118,7 +118,7 @@ class Updater:
 
     def validation_objective(self) -> Objective:
         """Return an objective with the model to validate, unsharded: the trained one, or the average of its weights."""
-        model = gathered_model(self.model if self.average is None else self.average)
+        model = unsharded_model(self.model if self.average is None else self.average)
         return self.objective if model is self.model else Objective(model, self.objective.smoothing)
 
     def update(self, batches: Sequence[Batch], step: int, adjustments: Adjustments = _NO_ADJUSTMENTS) -> Update:
@@ -149,7 +149,7 @@ class Updater:
             except DoesNotFitError as failure:
                 largest_batch = failure.largest_batch
             self.optimizer.zero_grad(set_to_none=True)  # a part of the batch that failed is in the gradient
-            release_cached_memory(self.device)
+            release_cached_blocks(self.device)
             adjustments = replace(adjustments, largest_batch=largest_batch)
         adjustments = sync_adjustments(adjustments)
 
@@ -202,7 +202,7 @@ class Updater:
                 (loss / (total / self.world_size)).backward()
             return torch.stack((loss.detach(), likelihood))
         except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
+            if not is_oom(error):
                 raise
         # outside the handler, where the traceback of the failure no longer holds the activations
         if in_collective:
@@ -226,7 +226,7 @@ class Updater:
             self.optimizer.grad_scale = None if clip_norm is None else (norm / clip_norm).clamp(min=1)  # type: ignore[attr-defined]
         elif clip_norm is not None:
             nn.utils.clip_grads_with_norm_(parameters, clip_norm, norm)
-        return gathered_tensor(norm)
+        return full_tensor(norm)
 
     def apply_gradients(self, rate: float, step: int, applied: Tensor | None = None) -> None:
         """Step the optimizer and the moving average; `applied` is a 0/1 scalar if the device decides."""

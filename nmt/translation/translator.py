@@ -33,7 +33,7 @@ from nmt.translation.constraints import OutputConstraints
 from nmt.translation.result import Alternative, Translation, join_alternatives
 
 LINE_BATCH_SIZE = 2048
-"""Lines read before any is translated: enough to sort by length, few enough to need little memory."""
+"""Lines read before any is translated: enough to sort by length, few enough to need little RAM."""
 _GPU_SCALE = 16
 """How many times as many lines and tokens as a CPU a GPU takes at a time."""
 _LONGEST_SOURCE = 200  # the longest source, in tokens, of models that do not record the longest one in their training

@@ -27,6 +27,7 @@ from nmt.text.prepared import PreparedCorpus, write_valid_texts
 from nmt.text.preparing import preparation, provenance, tokenizer_training
 from nmt.text.preparing.overlap import Overlap
 from nmt.text.preparing.provenance import why_stale
+from tests.builders import recipe_in
 
 QUIET = Console(quiet=True)
 REPOSITORY = Path(__file__).parents[2]
@@ -62,12 +63,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def recipe(folder: Path, *overrides: str) -> Recipe:
-    return load_recipe(folder / "recipe.yaml", overrides)
-
-
 def test_corpus_contains_the_text(folder: Path) -> None:
-    corpus = prepare(recipe(folder), QUIET)
+    corpus = prepare(recipe_in(folder), QUIET)
     tokenizer = corpus.tokenizers.source
     assert corpus.tokenizers.shared
     assert corpus.valid is not None
@@ -83,7 +80,7 @@ def test_filters_are_counted_and_leave_the_rest_in_order(folder: Path) -> None:
     too_long, uneven = ("cane " * 300, "to " * 300), ("a", "b " * 60)
     bad = [("", "x"), ("same thing", "Same thing"), ("hi", "你好"), good[0], too_long, uneven]
     write_tsv(folder / "train.tsv", good[:100] + bad + good[100:])
-    corpus = prepare(recipe(folder), QUIET)
+    corpus = prepare(recipe_in(folder), QUIET)
     counts = corpus.manifest.train
     assert (counts.read, counts.kept) == (306, 300)
     assert {rule: count for rule, count in counts.refused.items() if count} == {
@@ -99,7 +96,7 @@ def test_filters_are_counted_and_leave_the_rest_in_order(folder: Path) -> None:
 
 def test_counts_equal_those_of_the_text(folder: Path) -> None:
     write_tsv(folder / "train.tsv", [*pairs(300), ("tre ☃ omini", "three ☃☃ men")])
-    corpus = prepare(recipe(folder, "tokenizer.coverage=0.999"), QUIET)
+    corpus = prepare(recipe_in(folder, "tokenizer.coverage=0.999"), QUIET)
     rows = [*pairs(300), ("tre ☃ omini", "three ☃☃ men")]
     for side, counts in enumerate((corpus.manifest.train.source, corpus.manifest.train.target)):
         assert counts.characters == sum(len(row[side]) for row in rows)
@@ -111,7 +108,7 @@ def test_counts_equal_those_of_the_text(folder: Path) -> None:
 def test_valid_text_is_kept_as_written(folder: Path) -> None:
     odd = ["", "  two  spaces ", "line\u2028separator\x85", "same", "e\u0301", "long " * 500]
     write_tsv(folder / "valid.tsv", [(line, "same") for line in odd])
-    corpus = prepare(recipe(folder), QUIET)
+    corpus = prepare(recipe_in(folder), QUIET)
     assert corpus.valid_texts == [(odd, ["same"] * 6)]
     assert corpus.valid is not None
     decoded = [corpus.tokenizers.source.decode(ids) for ids in corpus.valid.source]
@@ -130,7 +127,7 @@ def test_corpora_with_weight_tag_columns_and_gzip_are_combined(folder: Path) -> 
     back = {"tsv": "back.tsv.gz", "columns": [3, 2], "oversample": 0.5, "tag": "back"}
     content["data"]["train"] += [back, {"source": "a.en", "target": "a.it"}]
     (folder / "recipe.yaml").write_text(yaml.safe_dump(content))
-    corpus = prepare(recipe(folder), QUIET)
+    corpus = prepare(recipe_in(folder), QUIET)
     tokenizer = corpus.tokenizers.source
     assert corpus.train.weights[np.arange(342)].tolist() == [1.0] * 300 + [0.5] * 40 + [1.0] * 2
     assert tokenizer.decode(corpus.train.source[300]) == rows[0][0]
@@ -141,7 +138,7 @@ def test_corpora_with_weight_tag_columns_and_gzip_are_combined(folder: Path) -> 
 
 
 def test_separate_vocabularies_are_trained(folder: Path) -> None:
-    chosen = recipe(folder, "tokenizer.shared=false", "model.tied_embeddings=target", "tokenizer.vocab_size=330")
+    chosen = recipe_in(folder, "tokenizer.shared=false", "model.tied_embeddings=target", "tokenizer.vocab_size=330")
     corpus = prepare(chosen, QUIET)
     assert not corpus.tokenizers.shared
     assert corpus.tokenizers.source.pieces != corpus.tokenizers.target.pieces
@@ -150,7 +147,7 @@ def test_separate_vocabularies_are_trained(folder: Path) -> None:
 
 
 def test_corpus_without_validation_text_is_prepared(folder: Path) -> None:
-    corpus = prepare(recipe(folder, "data.valid=null"), QUIET)
+    corpus = prepare(recipe_in(folder, "data.valid=null"), QUIET)
     assert (corpus.valid, corpus.valid_texts) == (None, [])
 
 
@@ -158,22 +155,22 @@ def test_same_input_gives_the_same_corpus(folder: Path) -> None:
     contents = []
     for run in ("one", "two"):
         directory = folder / run
-        prepare(recipe(folder, f"prepared={directory}", "seed=7"), QUIET)
+        prepare(recipe_in(folder, f"prepared={directory}", "seed=7"), QUIET)
         contents.append({str(p.relative_to(directory)): p.read_bytes() for p in directory.rglob("*") if p.is_file()})
     assert contents[0] == contents[1]
 
 
 def test_manifest_depends_on_content_and_not_on_place_or_time(folder: Path, tmp_path: Path) -> None:
-    prepare(recipe(folder), QUIET)
+    prepare(recipe_in(folder), QUIET)
     shutil.copytree(folder, tmp_path / "elsewhere", ignore=shutil.ignore_patterns("run", "elsewhere"))
     os.utime(tmp_path / "elsewhere" / "train.tsv", (1, 1))
-    prepare(recipe(tmp_path / "elsewhere"), QUIET)
+    prepare(recipe_in(tmp_path / "elsewhere"), QUIET)
     one, other = (place / "run" / "prepared" for place in (folder, tmp_path / "elsewhere"))
     assert (one / "manifest.json").read_bytes() == (other / "manifest.json").read_bytes()
     (other / "inputs.json").unlink()  # the inputs are read again instead
-    assert why_stale(recipe(tmp_path / "elsewhere")) is None
+    assert why_stale(recipe_in(tmp_path / "elsewhere")) is None
     write_tsv(tmp_path / "elsewhere" / "train.tsv", pairs(300, seed=9))
-    assert "train.tsv has changed" in str(why_stale(recipe(tmp_path / "elsewhere")))
+    assert "train.tsv has changed" in str(why_stale(recipe_in(tmp_path / "elsewhere")))
 
 
 def test_changed_weights_and_known_tags_need_no_new_preparation(folder: Path) -> None:
@@ -181,10 +178,10 @@ def test_changed_weights_and_known_tags_need_no_new_preparation(folder: Path) ->
     write_tsv(folder / "more.tsv", pairs(40, seed=3))
     content["data"]["train"] += [{"tsv": "more.tsv", "tag": "back"}]
     (folder / "recipe.yaml").write_text(yaml.safe_dump(content))
-    first = prepare(recipe(folder), QUIET)
+    first = prepare(recipe_in(folder), QUIET)
     before = stamp(folder / "run" / "prepared")
     changed = ("data.train.0.oversample=2.5", "data.train.0.tag=back", "data.train.1.tag=null")
-    corpus = prepare(recipe(folder, *changed), QUIET)
+    corpus = prepare(recipe_in(folder, *changed), QUIET)
     assert stamp(folder / "run" / "prepared") == before
     tag = corpus.tokenizers.source.tag_id("back")
     chosen = np.array([299, 300])
@@ -198,14 +195,14 @@ def stamp(directory: Path) -> int:
 
 
 def test_current_corpus_is_not_prepared_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    prepare(recipe(folder), QUIET)
+    prepare(recipe_in(folder), QUIET)
     before = stamp(folder / "run" / "prepared")
     unrelated = ("model.dim=64", "train.batch_tokens=100", "seed=5", "name=other", "decode.beam=1", "runtime.threads=1")
-    assert why_stale(recipe(folder, *unrelated)) is None
-    prepare(recipe(folder, *unrelated), Console())
+    assert why_stale(recipe_in(folder, *unrelated)) is None
+    prepare(recipe_in(folder, *unrelated), Console())
     assert "the prepared corpus is current" in capsys.readouterr().err
     assert stamp(folder / "run" / "prepared") == before
-    prepare(recipe(folder), QUIET, force=True)
+    prepare(recipe_in(folder), QUIET, force=True)
     assert stamp(folder / "run" / "prepared") != before
 
 
@@ -224,50 +221,50 @@ def test_current_corpus_is_not_prepared_again(folder: Path, capsys: pytest.Captu
 def test_why_stale_names_the_changed_settings_and_texts(
     folder: Path, monkeypatch: pytest.MonkeyPatch, override: str, reason: str
 ) -> None:
-    assert why_stale(recipe(folder)) == "there is none yet"
-    prepare(recipe(folder), QUIET)
+    assert why_stale(recipe_in(folder)) == "there is none yet"
+    prepare(recipe_in(folder), QUIET)
     monkeypatch.chdir(folder)
     write_tsv(folder / "other.tsv", pairs(300, seed=9))
-    assert why_stale(recipe(folder)) is None
-    assert reason in str(why_stale(recipe(folder, override)))
+    assert why_stale(recipe_in(folder)) is None
+    assert reason in str(why_stale(recipe_in(folder, override)))
 
 
 def test_staleness_depends_on_content_and_not_on_name_or_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    prepare(recipe(folder), QUIET)
+    prepare(recipe_in(folder), QUIET)
     train = folder / "train.tsv"
     os.utime(train, (1, 1))
-    assert why_stale(recipe(folder)) is None
+    assert why_stale(recipe_in(folder)) is None
     (folder / "moved.tsv").write_bytes(train.read_bytes())
-    assert why_stale(recipe(folder, f"data.train.0.tsv={folder / 'moved.tsv'}")) is None
+    assert why_stale(recipe_in(folder, f"data.train.0.tsv={folder / 'moved.tsv'}")) is None
     content = train.read_bytes()
     train.write_bytes(content[:-2] + b"X\n")
-    assert "train.tsv has changed" in str(why_stale(recipe(folder)))
+    assert "train.tsv has changed" in str(why_stale(recipe_in(folder)))
     train.unlink()
-    assert why_stale(recipe(folder)) is None  # the corpus stays current without its text
-    assert "nowhere.tsv is missing" in str(why_stale(recipe(folder, f"data.train.0.tsv={folder / 'nowhere.tsv'}")))
+    assert why_stale(recipe_in(folder)) is None  # the corpus stays current without its text
+    assert "nowhere.tsv is missing" in str(why_stale(recipe_in(folder, f"data.train.0.tsv={folder / 'nowhere.tsv'}")))
 
 
 def test_second_check_reads_no_text(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    prepare(recipe(folder), QUIET)
+    prepare(recipe_in(folder), QUIET)
 
     def refuse(path: Path) -> None:
         raise AssertionError(f"read {path}")
 
     monkeypatch.setattr(provenance, "open_file", refuse)
-    assert why_stale(recipe(folder)) is None
+    assert why_stale(recipe_in(folder)) is None
 
 
 def test_damaged_corpus_is_prepared_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    prepare(recipe(folder), QUIET)
+    prepare(recipe_in(folder), QUIET)
     (folder / "run" / "prepared" / "train" / "source.tokens.npy").write_bytes(b"")
-    assert len(prepare(recipe(folder), Console()).train) == 300
+    assert len(prepare(recipe_in(folder), Console()).train) == 300
     assert "source.tokens.npy: missing or damaged" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("absolute_paths")
 def test_changed_byte_in_any_file_of_the_corpus_is_detected(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     directory = folder / "run" / "prepared"
-    prepare(recipe(folder), QUIET)
+    prepare(recipe_in(folder), QUIET)
     undigested = (directory / "manifest.json", directory / "inputs.json")
     files = [path for path in sorted(directory.rglob("*")) if path.is_file() and path not in undigested]
     assert len(files) == 12
@@ -280,7 +277,7 @@ def test_changed_byte_in_any_file_of_the_corpus_is_detected(folder: Path, capsys
     path = directory / "train" / "source.tokens.npy"
     content = path.read_bytes()
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    prepare(recipe(folder), Console())
+    prepare(recipe_in(folder), Console())
     messages = capsys.readouterr().err
     assert f"{path}: damaged: not the file that was written" in messages
     assert " s; report.md in it has examples of each rule\n" in messages
@@ -288,16 +285,16 @@ def test_changed_byte_in_any_file_of_the_corpus_is_detected(folder: Path, capsys
 
 
 def test_older_format_is_prepared_again_and_newer_is_refused(folder: Path) -> None:
-    prepare(recipe(folder), QUIET)
+    prepare(recipe_in(folder), QUIET)
     path = folder / "run" / "prepared" / "manifest.json"
     content = json.loads(path.read_text())
     path.write_text(json.dumps(content | {"format_version": 0}))
-    assert "found format version 0" in str(why_stale(recipe(folder)))
-    prepare(recipe(folder), QUIET)
+    assert "found format version 0" in str(why_stale(recipe_in(folder)))
+    prepare(recipe_in(folder), QUIET)
     path.write_text(json.dumps(content | {"format_version": 4}))
     for force in (False, True):
         with pytest.raises(ConfigError, match=r"a newer nmt wrote it \(format version 4"):
-            prepare(recipe(folder), QUIET, force)
+            prepare(recipe_in(folder), QUIET, force)
 
 
 def test_folder_with_other_files_is_not_replaced(folder: Path) -> None:
@@ -306,31 +303,31 @@ def test_folder_with_other_files_is_not_replaced(folder: Path) -> None:
     (precious / "chapter.txt").write_text("years of work")
     (precious / "manifest.json").write_text("{}")
     with pytest.raises(ConfigError, match=r"thesis: cannot write a prepared corpus here: it holds files, such as ch"):
-        prepare(recipe(folder, f"prepared={precious}"), QUIET, force=True)
+        prepare(recipe_in(folder, f"prepared={precious}"), QUIET, force=True)
     assert (precious / "chapter.txt").read_text() == "years of work"
     with pytest.raises(ConfigError, match=r"chapter\.txt: cannot write .* here: expected a folder, found a file"):
-        prepare(recipe(folder, f"prepared={precious / 'chapter.txt'}"), QUIET)
+        prepare(recipe_in(folder, f"prepared={precious / 'chapter.txt'}"), QUIET)
 
 
 def test_corpus_without_pairs_is_refused_with_the_counts(folder: Path) -> None:
     write_tsv(folder / "train.tsv", [("", "x"), ("a", "a"), ("b", "b")])
     with pytest.raises(DataError, match=r": 3 pairs read, none kept\. empty \(.*\): 1; copy \(.*\): 2\. See "):
-        prepare(recipe(folder), QUIET)
+        prepare(recipe_in(folder), QUIET)
     write_tsv(folder / "train.tsv", pairs(300))
     with pytest.raises(DataError, match=r"none kept\. too_long \(a side longer than max_tokens\): 300"):
-        prepare(recipe(folder, "data.filters.max_tokens=1"), QUIET)
+        prepare(recipe_in(folder, "data.filters.max_tokens=1"), QUIET)
     write_tsv(folder / "valid.tsv", pairs(300))
     with pytest.raises(
         DataError, match=r"leak \(.*\): \d+\. The validation and test text contain the sentences of the"
     ):
-        prepare(recipe(folder), QUIET)
+        prepare(recipe_in(folder), QUIET)
     (folder / "train.tsv").write_text("")
     with pytest.raises(DataError, match=r"train\.tsv: no sentence pairs in it; expected one pair a line"):
-        prepare(recipe(folder), QUIET)
+        prepare(recipe_in(folder), QUIET)
     write_tsv(folder / "train.tsv", pairs(300))
     (folder / "valid.tsv").write_text("")
     with pytest.raises(DataError, match=r"valid\.tsv: no sentence pairs in it"):
-        prepare(recipe(folder), QUIET)
+        prepare(recipe_in(folder), QUIET)
     assert not (folder / "run" / "prepared").exists()
 
 
@@ -338,13 +335,13 @@ def test_errors_in_the_text_name_the_line_and_leave_no_corpus(folder: Path) -> N
     with (folder / "train.tsv").open("ab") as file:
         file.write(b"caff\xe8\tx\n")
     with pytest.raises(DataError, match=r"train\.tsv:301: not UTF-8"):
-        prepare(recipe(folder), QUIET)
+        prepare(recipe_in(folder), QUIET)
     assert not (folder / "run").exists()
     write_tsv(folder / "train.tsv", pairs(300))
     with pytest.raises(ConfigError, match=r"tokenizer\.vocab_size: found 9999, but this text yields at most \d+"):
-        prepare(recipe(folder, "tokenizer.vocab_size=9999"), QUIET)
+        prepare(recipe_in(folder, "tokenizer.vocab_size=9999"), QUIET)
     with pytest.raises(DataError, match=r"^data\.valid\.tsv: .*gone\.tsv: no such file"):
-        prepare(recipe(folder, f"data.valid.tsv={folder / 'gone.tsv'}"), QUIET)
+        prepare(recipe_in(folder, f"data.valid.tsv={folder / 'gone.tsv'}"), QUIET)
     assert not (folder / "run").exists()
 
 
@@ -354,7 +351,7 @@ def test_full_disk_leaves_no_corpus(folder: Path, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr("nmt.text.prepared._SideWriter.extend", full)
     with pytest.raises(DataError, match=r"prepared: cannot write it: No space left on device; free some space"):
-        prepare(recipe(folder), QUIET)
+        prepare(recipe_in(folder), QUIET)
     assert not (folder / "run").exists()
 
 
@@ -362,26 +359,26 @@ def test_full_disk_leaves_no_corpus(folder: Path, monkeypatch: pytest.MonkeyPatc
 def test_automatic_vocabulary_suits_a_text_that_is_too_small_for_a_fixed_one(folder: Path, kind: str) -> None:
     overrides = ("tokenizer.vocab_size=auto", f"tokenizer.type={kind}")
     write_tsv(folder / "train.tsv", [("a b c", "d e f"), ("a c b", "d f e")])
-    corpus = prepare(recipe(folder, *overrides), QUIET)
+    corpus = prepare(recipe_in(folder, *overrides), QUIET)
     assert 256 < len(corpus.tokenizers.source) < 290
     assert corpus.manifest.vocabulary == (len(corpus.tokenizers.source),) * 2
     assert corpus.manifest.settings["tokenizer"]["vocab_size"] == "auto"
-    assert why_stale(recipe(folder, *overrides)) is None
-    assert 'was "auto", now 300' in str(why_stale(recipe(folder, *overrides, "tokenizer.vocab_size=300")))
+    assert why_stale(recipe_in(folder, *overrides)) is None
+    assert 'was "auto", now 300' in str(why_stale(recipe_in(folder, *overrides, "tokenizer.vocab_size=300")))
 
 
 def test_automatic_vocabulary_of_each_side_and_its_fingerprint(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     apart = ("tokenizer.shared=false", "model.tied_embeddings=target", "tokenizer.vocab_size=auto")
     words = (f"{consonant}{vowel}" for consonant in "bcdfghlmnprstvz" for vowel in "aeiou")
     write_tsv(folder / "train.tsv", [(f"{word} {number}", f"è {number}") for number, word in enumerate(words)])
-    first = prepare(recipe(folder, *apart), QUIET)
+    first = prepare(recipe_in(folder, *apart), QUIET)
     source, target = (len(side) for side in (first.tokenizers.source, first.tokenizers.target))
     assert source != target
     assert first.manifest.vocabulary == (source, target)
-    again = prepare(recipe(folder, *apart), QUIET, force=True)
+    again = prepare(recipe_in(folder, *apart), QUIET, force=True)
     assert again.manifest == first.manifest
     monkeypatch.setattr(tokenizer_training, "vocabulary_for", lambda *_: 280)
-    other = prepare(recipe(folder, *apart), QUIET, force=True)
+    other = prepare(recipe_in(folder, *apart), QUIET, force=True)
     assert other.manifest.settings == first.manifest.settings
     assert other.manifest.fingerprint != first.manifest.fingerprint
 
@@ -395,7 +392,7 @@ def test_text_that_changes_during_preparation_is_refused(folder: Path, monkeypat
 
     monkeypatch.setattr(preparation, "write_valid_texts", write_and_touch)
     with pytest.raises(DataError, match=r"train\.tsv: changed while it was read"):
-        prepare(recipe(folder), QUIET)
+        prepare(recipe_in(folder), QUIET)
     assert not (folder / "run").exists()
 
 
@@ -406,7 +403,7 @@ def test_texts_that_are_no_files_are_refused_before_preparation(
     os.mkfifo(folder / "pipe")
     for path in (folder / "pipe", Path("/dev/zero"), folder):
         with pytest.raises(DataError, match=rf"^{key}: {path}: expected a text file, found "):
-            prepare(recipe(folder, f"{key}={path}"), Console())
+            prepare(recipe_in(folder, f"{key}={path}"), Console())
     assert capsys.readouterr().err == ""
     assert not (folder / "run").exists()
 
@@ -415,7 +412,7 @@ def test_failed_preparation_removes_only_folders_that_it_made(folder: Path) -> N
     (folder / "train.tsv").write_text("no tab\n")
     (folder / "mine").mkdir()
     with pytest.raises(DataError, match="1 column"):
-        prepare(recipe(folder, f"prepared={folder / 'mine' / 'new' / 'deep' / 'prepared'}"), QUIET)
+        prepare(recipe_in(folder, f"prepared={folder / 'mine' / 'new' / 'deep' / 'prepared'}"), QUIET)
     assert list((folder / "mine").iterdir()) == []
 
 
@@ -437,7 +434,7 @@ def test_prepare_recovers_from_a_killed_one(folder: Path, warm_python: str) -> N
     with pytest.raises(DataError, match="no prepared corpus here"):
         PreparedCorpus.open(folder / "run" / "prepared")
     write_tsv(folder / "train.tsv", pairs(300))
-    assert len(prepare(recipe(folder), QUIET).train) == 300
+    assert len(prepare(recipe_in(folder), QUIET).train) == 300
     assert [path.name for path in (folder / "run").iterdir()] == ["prepared"]
 
 
@@ -473,7 +470,7 @@ def test_prepare_waits_for_the_process_that_holds_the_lock(folder: Path) -> None
         held.write("process 1 on elsewhere")
         held.flush()
         fcntl.flock(held, fcntl.LOCK_EX)
-        waiting = threading.Thread(target=prepare, args=[recipe(folder), console])
+        waiting = threading.Thread(target=prepare, args=[recipe_in(folder), console])
         waiting.start()
         while "process 1 on elsewhere is preparing it; waiting" not in console.messages.get():
             pass
@@ -491,7 +488,7 @@ def test_overlapping_texts_are_counted_recorded_and_reported(folder: Path, capsy
     test[:2] = [train[7], valid[10]]
     write_tsv(folder / "valid.tsv", valid)
     write_tsv(folder / "test.tsv", test)
-    chosen = recipe(folder, f"data.test.tsv={folder / 'test.tsv'}", "data.filters.keep=[leak]")
+    chosen = recipe_in(folder, f"data.test.tsv={folder / 'test.tsv'}", "data.filters.keep=[leak]")
     expected = (
         Overlap("validation", "training", sentences=19, sources=2, pairs=1, examples=(train[5][0], train[6][0])),
         Overlap("test", "training", sentences=10, sources=1, pairs=1, examples=(train[7][0],)),
@@ -510,33 +507,33 @@ def test_overlapping_texts_are_counted_recorded_and_reported(folder: Path, capsy
 def test_overlap_of_another_test_text_is_checked_with_a_current_corpus(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    prepare(recipe(folder), QUIET)
+    prepare(recipe_in(folder), QUIET)
     write_tsv(folder / "test.tsv", pairs(300)[:4])
-    chosen = recipe(folder, f"data.test.tsv={folder / 'test.tsv'}")
+    chosen = recipe_in(folder, f"data.test.tsv={folder / 'test.tsv'}")
     assert why_stale(chosen) is None
     prepare(chosen, QUIET)
     assert "4 of 4 test sentences (100.0%) are also in the training text, 4 of them" in capsys.readouterr().err
     with pytest.raises(DataError, match=r"^data\.test\.tsv: .*gone\.tsv: no such file"):
-        prepare(recipe(folder, f"data.test.tsv={folder / 'gone.tsv'}"), QUIET)
+        prepare(recipe_in(folder, f"data.test.tsv={folder / 'gone.tsv'}"), QUIET)
 
 
 def test_one_file_as_all_three_texts_is_reported(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     same = folder / "train.tsv"
-    prepare(recipe(folder, f"data.valid.tsv={same}", f"data.test.tsv={same}", "data.filters.keep=[leak]"), QUIET)
+    prepare(recipe_in(folder, f"data.valid.tsv={same}", f"data.test.tsv={same}", "data.filters.keep=[leak]"), QUIET)
     errors = capsys.readouterr().err
     for text, within in (("validation", "training"), ("test", "training"), ("test", "validation")):
         assert f"300 of 300 {text} sentences (100.0%) are also in the {within} text, 300 of them with" in errors
 
 
 def test_texts_without_overlap_give_no_warning(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    manifest = prepare(recipe(folder), QUIET).manifest
+    manifest = prepare(recipe_in(folder), QUIET).manifest
     assert [(overlap.sources, overlap.pairs) for overlap in manifest.overlaps] == [(0, 0)]
     assert capsys.readouterr().err == ""
 
 
 def test_report_is_formatted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_tsv(folder / "train.tsv", [*pairs(300), ("", "x")])
-    prepare(recipe(folder), Console())
+    prepare(recipe_in(folder), Console())
     output = capsys.readouterr()
     assert output.out == ""
     lines = {line.split("  ")[0].strip(): line.split() for line in output.err.splitlines() if line.strip()}
@@ -556,7 +553,7 @@ def start(folder: Path, *overrides: str) -> Path:
     base = folder / "base"
     write_tsv(folder / "base.tsv", pairs(300, seed=5))
     text = f"data.train=[{{tsv: {folder / 'base.tsv'}, tag: back}}]"
-    corpus = prepare(recipe(folder, f"run={base}", text, *overrides), QUIET)
+    corpus = prepare(recipe_in(folder, f"run={base}", text, *overrides), QUIET)
     corpus.tokenizers.save(base)
     (base / "config.json").write_text(json.dumps({"format_version": 1, "model": {"tied_embeddings": "none"}}))
     return base
@@ -584,8 +581,8 @@ def test_tokenizer_of_the_initial_model_is_used(folder: Path, shared: str) -> No
 def test_corpus_with_another_tokenizer_is_stale(folder: Path) -> None:
     base = start(folder)
     first = prepare(tuned(folder), QUIET)
-    assert why_stale(recipe(folder)) is not None  # without an initial model, a tokenizer is trained
-    other = prepare(recipe(folder, f"run={folder / 'x'}", "tokenizer.vocab_size=330"), QUIET)
+    assert why_stale(recipe_in(folder)) is not None  # without an initial model, a tokenizer is trained
+    other = prepare(recipe_in(folder, f"run={folder / 'x'}", "tokenizer.vocab_size=330"), QUIET)
     other.tokenizers.save(base)
     assert why_stale(tuned(folder)) == f"{base / 'tokenizer.model'} has changed"
     assert prepare(tuned(folder), QUIET).manifest.fingerprint != first.manifest.fingerprint
@@ -636,7 +633,7 @@ def test_corpus_depends_on_the_test_text_by_the_rule_leak(folder: Path, keep: st
     train, fingerprints, kept = pairs(300), [], []
     for test in (train[:1], pairs(10, seed=3)):
         write_tsv(folder / "test.tsv", test)
-        chosen = recipe(folder, f"data.test.tsv={folder / 'test.tsv'}", f"data.filters.keep={keep}")
+        chosen = recipe_in(folder, f"data.test.tsv={folder / 'test.tsv'}", f"data.filters.keep={keep}")
         manifest = prepare(chosen, QUIET, force=True).manifest
         fingerprints.append(manifest.fingerprint)
         kept.append(manifest.train.kept)

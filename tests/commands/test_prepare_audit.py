@@ -13,13 +13,12 @@ import pytest
 import yaml
 
 from nmt.commands.prepare import dry_run, prepare, show_audit
-from nmt.config import Recipe, load_recipe
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console
 from nmt.text.auditing.audit import Audit, CorpusAudit
 from nmt.text.filters import RULES, wrong_language
 from nmt.text.preparing import chunks
-from tests.builders import run_command, write_tsv
+from tests.builders import recipe_in, run_command, write_tsv
 
 QUIET = Console(quiet=True)
 ENGLISH = ("The old man", "My sister", "The tall woman", "Our teacher", "Your friend", "The young doctor")
@@ -99,13 +98,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def recipe(folder: Path, *overrides: str) -> Recipe:
-    return load_recipe(folder / "recipe.yaml", overrides)
-
-
 def test_planted_defects_are_counted_rule_by_rule(folder: Path) -> None:
     rejected = folder / "rejected.tsv"
-    corpus = prepare(recipe(folder), QUIET, force=True, rejected=rejected)
+    corpus = prepare(recipe_in(folder), QUIET, force=True, rejected=rejected)
     assert corpus.manifest.train.refused == PLANTED
     assert corpus.manifest.train.kept == len(TRAIN)
     with rejected.open(encoding="utf-8", newline="") as file:
@@ -131,13 +126,13 @@ def test_files_of_two_preparations_in_different_folders_are_equal(folder: Path, 
     for name in ("recipe.yaml", "train.tsv", "valid.tsv", "test.tsv"):
         shutil.copy(folder / name, tmp_path)
     for place in (folder, tmp_path):
-        prepare(recipe(place), QUIET, force=True)
+        prepare(recipe_in(place), QUIET, force=True)
     for name in ("report.md", "audit.json", "manifest.json"):
         assert (folder / "run/prepared" / name).read_bytes() == (tmp_path / "run/prepared" / name).read_bytes()
 
 
 def test_report_has_counts_examples_and_settings(folder: Path) -> None:
-    prepare(recipe(folder), QUIET)
+    prepare(recipe_in(folder), QUIET)
     report = (folder / "run" / "prepared" / "report.md").read_text(encoding="utf-8")
     for rule, count in PLANTED.items():
         assert (f"### `{rule}`: " in report) == (count > 0)
@@ -152,7 +147,7 @@ def test_dry_run_counts_the_same_without_the_rules_on_tokens_and_writes_nothing(
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     rejected, foreign = tmp_path / "rejected.tsv", tmp_path / ".rejected.tsv.partial"
     foreign.write_text("of the user")
-    audit = dry_run(recipe(folder), QUIET, rejected)
+    audit = dry_run(recipe_in(folder), QUIET, rejected)
     assert (sorted(tmp_path.iterdir()), foreign.read_text()) == ([foreign, rejected], "of the user")
     assert audit.corpora[0].removed == {rule: count for rule, count in PLANTED.items() if count and rule != "too_long"}
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
@@ -174,7 +169,7 @@ def test_lengths_are_estimated_from_the_first_pairs_that_are_kept(
         "data": {"train": [{"tsv": "train.tsv"}], "filters": {"max_tokens": 50}, "accept_any_language": True},
     }  # fmt: skip
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(content))
-    audit = dry_run(recipe(tmp_path), QUIET)
+    audit = dry_run(recipe_in(tmp_path), QUIET)
     assert audit.not_applied["too_long"].endswith("about 60 pairs")
 
 
@@ -185,22 +180,22 @@ def test_texts_with_common_sentences_are_reported(
         shutil.copy(folder / name, tmp_path)
     write_tsv(tmp_path / "test.tsv", HELD_OUT[8:14])
     message = "2 of 6 test sentences (33.3%) are also in the validation text, 2 of them with the same translation"
-    (overlap,) = dry_run(recipe(tmp_path), QUIET).overlaps
+    (overlap,) = dry_run(recipe_in(tmp_path), QUIET).overlaps
     assert str(overlap).startswith(message)
     assert message in capsys.readouterr().err
-    prepare(recipe(tmp_path), QUIET)
+    prepare(recipe_in(tmp_path), QUIET)
     assert message in (tmp_path / "run" / "prepared" / "report.md").read_text(encoding="utf-8")
 
 
 def test_rejected_pairs_of_a_current_corpus_are_an_error(folder: Path, tmp_path: Path) -> None:
-    prepare(recipe(folder), QUIET)
+    prepare(recipe_in(folder), QUIET)
     with pytest.raises(ConfigError, match=r"--rejected: .* is current, .*; add --force .*, or --dry-run"):
-        prepare(recipe(folder), QUIET, rejected=tmp_path / "rejected.tsv")
+        prepare(recipe_in(folder), QUIET, rejected=tmp_path / "rejected.tsv")
 
 
 def test_rejected_pairs_do_not_replace_an_input(folder: Path) -> None:
     with pytest.raises(ConfigError, match=r"train\.tsv: cannot write it"):
-        dry_run(recipe(folder), QUIET, folder / "train.tsv")
+        dry_run(recipe_in(folder), QUIET, folder / "train.tsv")
 
 
 @pytest.mark.parametrize(
@@ -229,7 +224,7 @@ def test_missing_folder_of_rejected_pairs_is_found_before_the_work(
     folder: Path, work: Callable[..., object], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(ConfigError, match=r"gone/x\.tsv: cannot write it: .*gone is not a folder; make it first"):
-        work(recipe(folder), Console(), rejected=folder / "gone" / "x.tsv")
+        work(recipe_in(folder), Console(), rejected=folder / "gone" / "x.tsv")
     assert capsys.readouterr().err == ""
 
 
@@ -248,7 +243,7 @@ def test_swapped_sides_are_a_finding_with_examples(tmp_path: Path) -> None:
     content = {"name": "x", "languages": {"source": "en", "target": "it"}, "run": "run"}
     content["data"] = {"train": [{"tsv": "train.tsv"}]}
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(content))
-    found = dry_run(recipe(tmp_path, "data.accept_any_language=true"), QUIET).findings[0]
+    found = dry_run(recipe_in(tmp_path, "data.accept_any_language=true"), QUIET).findings[0]
     assert found.corpus == "data.train.0: train.tsv"
     assert found.text == "the sides are swapped: the source is it, the target en; exchange the columns or files"
     assert found.examples[0].startswith("line 1: Il vecchio")
@@ -261,16 +256,16 @@ def test_rules_that_cannot_be_applied_are_listed_with_the_reason(
     for name in ("recipe.yaml", "valid.tsv", "test.tsv"):
         shutil.copy(folder / name, tmp_path)
     write_tsv(tmp_path / "train.tsv", TRAIN[:50])
-    reasons = dry_run(recipe(tmp_path), QUIET).not_applied
+    reasons = dry_run(recipe_in(tmp_path), QUIET).not_applied
     assert reasons["length"] == "there are too few pairs to learn the usual ratio"
     assert reasons["language"] == "py3langid is not installed: pip install '.[filters]'"
     assert reasons.keys() == {"length", "language"}
-    reasons = dry_run(recipe(tmp_path, "data.filters.keep=[language, length]"), QUIET).not_applied
+    reasons = dry_run(recipe_in(tmp_path, "data.filters.keep=[language, length]"), QUIET).not_applied
     assert reasons == {}
 
 
 def test_rules_that_are_turned_off_keep_their_pairs(folder: Path) -> None:
-    train = dry_run(recipe(folder, "data.filters.keep=[copy, mismatch]"), QUIET).corpora[0]
+    train = dry_run(recipe_in(folder, "data.filters.keep=[copy, mismatch]"), QUIET).corpora[0]
     assert train.removed.keys() & {"copy", "mismatch"} == set()
     assert train.removed["script"] == PLANTED["script"]
 
@@ -284,7 +279,7 @@ def test_lines_of_random_bytes_are_filtered_or_kept(tmp_path: Path, folder: Path
     shutil.copy(folder / "recipe.yaml", tmp_path)
     for name in ("valid.tsv", "test.tsv"):
         shutil.copy(folder / name, tmp_path)
-    audit = dry_run(recipe(tmp_path), QUIET)
+    audit = dry_run(recipe_in(tmp_path), QUIET)
     train = audit.corpora[0]
     assert train.read == train.kept + sum(train.removed.values()) == 10_000 + len(CLEAN)
     assert train.removed["damaged"] > 9_000

@@ -159,7 +159,7 @@ def test_script_of_the_source_or_the_reference_is_no_fault() -> None:
     assert found("Linux", reference="Linux", language="zh") == []
 
 
-def test_simplified_and_traditional_characters_are_told_apart_by_the_references() -> None:
+def test_simplified_and_traditional_characters_are_distinguished_by_the_references() -> None:
     simplified, traditional = ["这个国家很大。", "他说得对。"], ["這個國家很大。", "他說得對。"]
     assert diagnose(traditional, CHINESE, [simplified]) == [
         Finding(1, "variant", "Traditional: 這個國"),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from nmt.config import RuntimeSettings
 from nmt.errors import ConfigError
 from nmt.system import device as device_module
-from nmt.system.device import is_out_of_memory
+from nmt.system.device import is_oom
 from tests.builders import run_command, write_reversal_task
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -206,7 +206,7 @@ def test_unknown_names_on_the_command_line_are_refused(device: str, precision: s
     ids=lambda error: str(error)[:60] or type(error).__name__,
 )
 def test_out_of_memory_errors_are_recognised(error: Exception) -> None:
-    assert is_out_of_memory(error)
+    assert is_oom(error)
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_out_of_memory_errors_are_recognised(error: Exception) -> None:
     ids=str,
 )
 def test_other_errors_are_not_out_of_memory(error: Exception) -> None:
-    assert not is_out_of_memory(error)
+    assert not is_oom(error)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The ratio of lengths: learnt from generated text with known ratio, in spite of wrong pairs in it."""
+"""The ratio of lengths: learned from generated text with known ratio, in spite of wrong pairs in it."""
 
 import math
 import random
@@ -21,36 +21,36 @@ def pairs(count: int, ratio: float, wrong: int = 0, letter: str = "b") -> list[S
 
 
 @pytest.mark.parametrize("ratio", [0.5, 1.0, 2.0])
-def test_ratio_is_learnt_though_a_fifth_of_the_pairs_are_wrong(ratio: float) -> None:
-    learnt = LengthRatio.learn(pairs(2000, ratio, wrong=500))
-    assert learnt is not None
-    assert math.exp(learnt.median) == pytest.approx(ratio, rel=0.05)
-    assert sum(learnt.unusual(pair.source, pair.target) is not None for pair in pairs(2000, ratio)) <= 5
-    assert learnt.unusual("a" * 100, "b" * round(100 * ratio * 5)) is not None
-    assert learnt.unusual("a" * 100, "b" * round(100 * ratio / 5)) is not None
+def test_ratio_is_learned_though_a_fifth_of_the_pairs_are_wrong(ratio: float) -> None:
+    learned = LengthRatio.learn(pairs(2000, ratio, wrong=500))
+    assert learned is not None
+    assert math.exp(learned.median) == pytest.approx(ratio, rel=0.05)
+    assert sum(learned.unusual(pair.source, pair.target) is not None for pair in pairs(2000, ratio)) <= 5
+    assert learned.unusual("a" * 100, "b" * round(100 * ratio * 5)) is not None
+    assert learned.unusual("a" * 100, "b" * round(100 * ratio / 5)) is not None
 
 
 def test_tolerance_grows_for_short_sentences() -> None:
-    learnt = LengthRatio.learn(pairs(2000, 1.0))
-    assert learnt is not None
-    assert learnt.unusual("a" * 5, "b" * 15) is None
-    assert learnt.unusual("a" * 100, "b" * 300) == "target 3 times as long, expected 0.41 to 2.5 times"
+    learned = LengthRatio.learn(pairs(2000, 1.0))
+    assert learned is not None
+    assert learned.unusual("a" * 5, "b" * 15) is None
+    assert learned.unusual("a" * 100, "b" * 300) == "target 3 times as long, expected 0.41 to 2.5 times"
 
 
 def test_factor_of_two_is_permitted_in_a_text_of_constant_ratio() -> None:
-    learnt = LengthRatio.learn([SentencePair("a" * 50, "b" * 50)] * LEAST_PAIRS)
-    assert learnt is not None
-    assert learnt.unusual("a" * 50, "b" * 99) is None
-    assert learnt.unusual("a" * 50, "b" * 101) is not None
+    learned = LengthRatio.learn([SentencePair("a" * 50, "b" * 50)] * LEAST_PAIRS)
+    assert learned is not None
+    assert learned.unusual("a" * 50, "b" * 99) is None
+    assert learned.unusual("a" * 50, "b" * 101) is not None
 
 
 def test_names_inside_chinese_count_like_those_of_the_other_side() -> None:
     """Seven Chinese characters are 21 bytes, about the letters of their translation."""
     sample = [SentencePair("a" * 20, "中" * 7)] * LEAST_PAIRS
-    learnt = LengthRatio.learn(sample)
-    assert learnt is not None
+    learned = LengthRatio.learn(sample)
+    assert learned is not None
     name = "Internationalization and Localization"
-    assert learnt.unusual(f"{'a' * 20} {name}", f"{'中' * 7}{name}") is None
+    assert learned.unusual(f"{'a' * 20} {name}", f"{'中' * 7}{name}") is None
 
 
 def test_small_sample_gives_no_limit() -> None:

@@ -13,13 +13,12 @@ import pytest
 import yaml
 
 from nmt.commands.prepare import prepare, prepare_shard
-from nmt.config import Recipe, load_recipe
 from nmt.errors import ConfigError
 from nmt.system.console import Console
 from nmt.system.files import lock_file
 from nmt.text.preparing import chunks, preparation, stages, work_directory
 from nmt.text.preparing.stages import Shard
-from tests.builders import write_tsv
+from tests.builders import recipe_in, write_tsv
 
 QUIET = Console(quiet=True)
 
@@ -58,10 +57,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def recipe(folder: Path, *overrides: str) -> Recipe:
-    return load_recipe(folder / "recipe.yaml", overrides)
-
-
 def contents(directory: Path) -> dict[str, bytes]:
     return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
@@ -69,12 +64,12 @@ def contents(directory: Path) -> dict[str, bytes]:
 @pytest.fixture
 def expected(folder: Path) -> dict[str, bytes]:
     """The files of an uninterrupted preparation in one process."""
-    prepare(recipe(folder, f"prepared={folder / 'expected'}"), QUIET)
+    prepare(recipe_in(folder, f"prepared={folder / 'expected'}"), QUIET)
     return contents(folder / "expected")
 
 
 def test_duplicates_across_chunks_and_corpora_are_removed(folder: Path) -> None:
-    counts = prepare(recipe(folder), QUIET).manifest.train
+    counts = prepare(recipe_in(folder), QUIET).manifest.train
     assert {rule: count for rule, count in counts.refused.items() if count} == {"empty": 2, "copy": 2, "duplicate": 20}
     assert (counts.read, counts.corpora) == (330, (293, 13))
 
@@ -107,7 +102,7 @@ def test_pairs_with_the_same_source_or_target_are_limited(folder: Path) -> None:
 
 
 def contents_and_counts(folder: Path, overrides: list[str]) -> tuple[list[tuple[str, str]], dict[str, int]]:
-    corpus = prepare(recipe(folder, "data.filters.keep=[leak,mismatch,length]", *overrides), QUIET)
+    corpus = prepare(recipe_in(folder, "data.filters.keep=[leak,mismatch,length]", *overrides), QUIET)
     decode = corpus.tokenizers.source.decode
     found = zip(map(decode, corpus.train.source), map(decode, corpus.train.target), strict=True)
     return list(found), corpus.manifest.train.refused
@@ -119,8 +114,8 @@ def test_worker_processes_give_the_same_corpus(
     monkeypatch.setattr(stages, "_SHARED_BYTES", 0)
     monkeypatch.setattr(stages, "can_fork", lambda: True)
     with pytest.raises(ConfigError, match=r"tokenizer\.vocab_size: found 9999, but this text yields at most"):
-        prepare(recipe(folder, "runtime.threads=3", "tokenizer.vocab_size=9999"), QUIET)
-    prepare(recipe(folder, "runtime.threads=3"), QUIET)
+        prepare(recipe_in(folder, "runtime.threads=3", "tokenizer.vocab_size=9999"), QUIET)
+    prepare(recipe_in(folder, "runtime.threads=3"), QUIET)
     assert contents(folder / "prepared") == expected
 
 
@@ -128,7 +123,7 @@ def test_shards_give_the_same_corpus(
     folder: Path, expected: dict[str, bytes], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def shard(number: int) -> str:
-        prepare_shard(recipe(folder), Console(), Shard(number, 3))
+        prepare_shard(recipe_in(folder), Console(), Shard(number, 3))
         return capsys.readouterr().err
 
     assert "shard 1/3 is filtered; when all are, the same command encodes it" in shard(1)
@@ -151,7 +146,7 @@ def test_shards_give_the_same_corpus(
             return joined(*arguments)
 
         patch.setattr(preparation, "join_chunks", join)
-        prepare(recipe(folder), QUIET)
+        prepare(recipe_in(folder), QUIET)
     assert contents(folder / "prepared") == expected
     assert not (folder / ".prepared.work").exists()
     assert "the prepared corpus is current" in shard(1)
@@ -207,7 +202,7 @@ def test_killed_preparation_continues(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(preparation, "join_chunks", join)
-        prepare(recipe(folder), QUIET)
+        prepare(recipe_in(folder), QUIET)
     assert contents(folder / "prepared") == expected
     assert not any(repeated)
     assert sorted(path.name for path in folder.glob(".prepared*")) == []
@@ -222,43 +217,43 @@ def test_interrupted_preparation_is_announced_and_other_texts_start_again(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stages, "train_tokenizers", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            prepare(recipe(folder), Console())
+            prepare(recipe_in(folder), Console())
     assert "prepared.work keeps what is finished; the same command continues" in capsys.readouterr().err
     write_tsv(folder / "a.tsv", pairs(100, 5000))
-    assert prepare(recipe(folder), QUIET).manifest.train.read == 130
+    assert prepare(recipe_in(folder), QUIET).manifest.train.read == 130
 
 
 def test_leftovers_of_a_killed_preparation_beside_a_current_corpus_are_removed(folder: Path) -> None:
-    prepare(recipe(folder), QUIET)
+    prepare(recipe_in(folder), QUIET)
     work, staging = folder / ".prepared.work", folder / ".prepared.staging-0123456789abcdef"
-    work_directory.open_work_directory(recipe(folder))
+    work_directory.open_work_directory(recipe_in(folder))
     staging.mkdir()
     with lock_file(folder / ".prepared.lock", lambda _: None, pytest.fail):
-        prepare(recipe(folder), QUIET)
+        prepare(recipe_in(folder), QUIET)
         assert (work.exists(), staging.exists()) == (True, False), "the work belongs to another process"
-    prepare(recipe(folder), QUIET)
+    prepare(recipe_in(folder), QUIET)
     assert not work.exists()
 
 
 def test_leftovers_of_another_account_do_not_stop_the_use_of_a_current_corpus(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    prepare(recipe(folder), QUIET)
-    work_directory.open_work_directory(recipe(folder))
+    prepare(recipe_in(folder), QUIET)
+    work_directory.open_work_directory(recipe_in(folder))
 
     def refuse(path: Path, **_: object) -> None:
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
     monkeypatch.setattr(shutil, "rmtree", refuse)
-    assert prepare(recipe(folder), QUIET).manifest.train.read == 330
+    assert prepare(recipe_in(folder), QUIET).manifest.train.read == 330
 
 
 def test_damaged_chunk_is_done_again(folder: Path, expected: dict[str, bytes]) -> None:
-    prepare_shard(recipe(folder), QUIET, Shard(1, 1))
+    prepare_shard(recipe_in(folder), QUIET, Shard(1, 1))
     work = folder / ".prepared.work" / "train"
     (work / "000003.kept.safetensors").write_bytes((work / "000003.kept.safetensors").read_bytes()[:-100])
     (work / "000004.encoded.safetensors").write_bytes(b"")
-    prepare(recipe(folder), QUIET)
+    prepare(recipe_in(folder), QUIET)
     assert contents(folder / "prepared") == expected
 
 
@@ -278,7 +273,7 @@ def test_full_disk_leaves_a_clear_error_and_the_work_continues(
     assert "prepared: cannot write it: File too large; name another folder" in done.stderr
     assert "keeps what is finished; the same command continues" in done.stderr
     assert not (folder / "prepared").exists()
-    prepare(recipe(folder), QUIET)
+    prepare(recipe_in(folder), QUIET)
     assert contents(folder / "prepared") == expected
 
 
@@ -286,11 +281,11 @@ def test_foreign_work_directory_is_not_touched(folder: Path) -> None:
     (folder / ".prepared.work").mkdir()
     (folder / ".prepared.work" / "thesis.txt").write_text("years of work")
     with pytest.raises(ConfigError, match="cannot write an unfinished preparation here: it holds files, such as"):
-        prepare(recipe(folder), QUIET)
+        prepare(recipe_in(folder), QUIET)
     assert (folder / ".prepared.work" / "thesis.txt").read_text() == "years of work"
 
 
-def test_variants_of_chinese_are_learnt_with_the_tag_of_their_language(tmp_path: Path) -> None:
+def test_variants_of_chinese_are_learned_with_the_tag_of_their_language(tmp_path: Path) -> None:
     lines = (Path(__file__).parents[2] / "data" / "demo" / "train.tsv").read_text(encoding="utf-8").splitlines()
     rows = [(columns[0], columns[2]) for columns in (line.split("\t") for line in lines[:200])]
     simplified, traditional = ("This country.", "这个国家的语言"), ("That country.", "這個國家的語言")
@@ -308,7 +303,7 @@ def test_variants_of_chinese_are_learnt_with_the_tag_of_their_language(tmp_path:
         "run": "run",
     }
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(content))
-    corpus = prepare(recipe(tmp_path), QUIET)
+    corpus = prepare(recipe_in(tmp_path), QUIET)
 
     sources, targets = corpus.train.gather(np.arange(len(corpus.train)))
     source, target = corpus.tokenizers.source, corpus.tokenizers.target
@@ -328,7 +323,7 @@ def test_tag_needs_languages_that_state_the_variant(folder: Path) -> None:
     settings = ["data.filters.han_variants=tag", "languages.target=zh", "data.accept_any_language=true"]
     message = r"tag needs target languages that state the variant, found zh: set `languages.target` to \[zh-Hans, zh-H"
     with pytest.raises(ConfigError, match=message):
-        prepare(recipe(folder, *settings), QUIET)
+        prepare(recipe_in(folder, *settings), QUIET)
 
 
 @pytest.mark.parametrize(("name", "size"), [("a.tsv", 100), ("a.tsv.gz", 300), ("A.TSV.XZ", 300), ("a.zip", 300)])

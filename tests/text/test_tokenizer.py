@@ -207,7 +207,7 @@ def test_pieces_that_are_not_split_are_the_stated_symbols(marked: Tokenizer) -> 
     assert not Tokenizer.train(MARKED, TokenizerSettings(vocab_size=350, type="bpe")).table.protected
 
 
-def test_symbols_survive_the_file_of_the_tokenizer(marked: Tokenizer) -> None:
+def test_symbols_are_kept_in_the_file_of_the_tokenizer(marked: Tokenizer) -> None:
     again = Tokenizer.from_bytes(marked.to_bytes())
     assert again.table.protected == marked.table.protected
     assert again.encode("a {0}<b>") == marked.encode("a {0}<b>")

@@ -43,7 +43,7 @@ def test_line_without_clear_evidence_is_kept(italian: LanguageCheck, text: str) 
     assert italian.wrong(text) is None
 
 
-def test_related_languages_are_not_told_apart() -> None:
+def test_related_languages_are_not_distinguished() -> None:
     pytest.importorskip("py3langid")
     check = LanguageCheck.of("nb")
     assert check is not None

@@ -13,24 +13,20 @@ from safetensors.torch import load_file
 
 from nmt.batching.batch_stream import Prefetcher
 from nmt.commands.train import Outcome, train
-from nmt.config import Recipe, load_recipe
 from nmt.evaluation.metrics import Score
 from nmt.system.console import Console
 from nmt.training.loop import Training
 from nmt.training.progress import Progress
 from nmt.training.run import RunDirectory
 from nmt.training.validation import Evaluation, Sample, TextEvaluation
+from tests.builders import recipe_in
 
 QUIET = Console(quiet=True)
 CPU = torch.device("cpu")
 
 
-def recipe(folder: Path, run: Path, *overrides: str) -> Recipe:
-    return load_recipe(folder / "recipe.yaml", [f"run={run}", *overrides])
-
-
 def train_run(folder: Path, run: Path, *overrides: str) -> Outcome:
-    return train(recipe(folder, run, *overrides), QUIET)
+    return train(recipe_in(folder, f"run={run}", *overrides), QUIET)
 
 
 def metrics(run: Path) -> list[dict[str, Any]]:

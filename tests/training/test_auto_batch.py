@@ -109,7 +109,7 @@ def test_auto_on_a_gpu_fits_with_a_margin(
     monkeypatch.setattr(auto_batch, "Trial", lambda recipe, corpus, device: LinearTrial(recipe, corpus, CPU))
     monkeypatch.setattr(torch.random, "fork_rng", lambda devices: torch.no_grad())
     for free, found in ((10_000, 1088), (0, 64), (2**50, 32_768)):
-        monkeypatch.setattr(auto_batch, "free_memory", lambda device, free=free: free)
+        monkeypatch.setattr(auto_batch, "free_device_memory", lambda device, free=free: free)
         assert find_batch_tokens(recipe, corpus, torch.device("cuda")) == found
 
 

@@ -16,14 +16,13 @@ from nmt.system.console import Console
 from nmt.training.divergence import DivergenceMonitor
 from nmt.training.loop import Training
 from nmt.training.progress import Progress
-from tests.builders import reversal_pairs
+from tests.builders import recipe_in, reversal_pairs
 from tests.training.runs import (
     break_gradients,
     fails_at_6_to_11_unless_slower,
     interrupt_after,
     metrics,
     progress,
-    recipe,
     same_tensors,
     saved_steps,
     skipped_steps,
@@ -194,7 +193,7 @@ def test_finite_divergence_gives_a_warning_and_bounded_perplexity(
     """In the rows of training and, where no row of training is due, in those of validation."""
     steps = ("train.stop.steps=6", "train.validate_every=6", f"train.log_every={log_every}")
     overrides = ("train.schedule.rate=1e3", *steps)
-    train(recipe(texts, tmp_path / "run", *overrides), Console())
+    train(recipe_in(texts, f"run={tmp_path / 'run'}", *overrides), Console())
     shown = capsys.readouterr().err
     assert "training diverges: " in shown
     assert "> 1,000,000" in shown

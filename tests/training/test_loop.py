@@ -23,7 +23,15 @@ from nmt.training import loop
 from nmt.training import step as step_module
 from nmt.training.run import RunDirectory
 from nmt.training.validation import Evaluation
-from tests.builders import SOURCE_WORDS, TARGET_WORDS, reversal_pairs, seal_again, write_reversal_task, write_tsv
+from tests.builders import (
+    SOURCE_WORDS,
+    TARGET_WORDS,
+    recipe_in,
+    reversal_pairs,
+    seal_again,
+    write_reversal_task,
+    write_tsv,
+)
 from tests.training.runs import (
     CPU,
     QUIET,
@@ -32,7 +40,6 @@ from tests.training.runs import (
     interrupt_at,
     metrics,
     progress,
-    recipe,
     same_tensors,
     saved_steps,
     train_run,
@@ -146,7 +153,7 @@ def test_warmup_longer_than_the_training_gives_a_warning(
 ) -> None:
     options = ["train.schedule={name: linear, rate: 1e-3, warmup: 2}", "train.validate_every=9"]
     for steps in (2, 3):
-        train(recipe(texts, tmp_path / str(steps), *options, f"train.stop.steps={steps}"), Console())
+        train(recipe_in(texts, f"run={tmp_path / str(steps)}", *options, f"train.stop.steps={steps}"), Console())
         message = " ".join(capsys.readouterr().err.split())
         assert ("2 steps of warm-up leave none of the 2 steps" in message) == (steps == 2)
 
@@ -179,7 +186,7 @@ def test_loss_decides_between_equal_scores(
     monkeypatch.setattr(loop, "mean_loss", lambda *_: next(losses))
     monkeypatch.setattr(Evaluation, "metric", lambda *_: 0.0)
     overrides = ("train.stop.patience=2", "train.validate_every=2")
-    outcome = train(recipe(texts, tmp_path / "run", *overrides), Console())
+    outcome = train(recipe_in(texts, f"run={tmp_path / 'run'}", *overrides), Console())
     assert (outcome.step, outcome.reason) == (10, "no better bleu in 2 validations")
     assert os.readlink(tmp_path / "run" / "best") == "checkpoints/step-00000006"
     marked = [line.split()[0] for line in capsys.readouterr().err.splitlines() if line.endswith("best bleu")]
@@ -230,7 +237,7 @@ def test_run_without_validation_text_writes_checkpoints(
     content = yaml.safe_load((tmp_path / "recipe.yaml").read_text())
     del content["data"]["valid"]
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(content))
-    chosen = recipe(tmp_path, tmp_path / "run", "train.stop.steps=9")
+    chosen = recipe_in(tmp_path, f"run={tmp_path / 'run'}", "train.stop.steps=9")
     prepare(chosen, QUIET)
     interrupt_at(monkeypatch, 8, signal.SIGTERM)
     outcome = train(chosen, QUIET)
@@ -256,7 +263,7 @@ def test_validation_line_longer_than_learned_positions_is_split(tmp_path: Path) 
         "data.filters.max_tokens=10",
         "train.stop.steps=2",
     )
-    chosen = recipe(tmp_path, tmp_path / "run", *overrides)
+    chosen = recipe_in(tmp_path, f"run={tmp_path / 'run'}", *overrides)
     prepare(chosen, QUIET)
     assert train(chosen, QUIET).step == 2
 

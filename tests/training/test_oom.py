@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nmt.batching.batch import Batch
 from nmt.errors import ConfigError
-from nmt.system.device import memory_explained
+from nmt.system.device import oom_explained
 from nmt.text.tokenizer import PAD
 from nmt.training.progress import Adjustments
 from nmt.training.step import Updater
@@ -119,10 +119,10 @@ def test_update_in_parts_equals_the_whole_update(limit: int, backward: bool, err
         assert many.gradient_norm == pytest.approx(one.gradient_norm, rel=1e-4)
         assert (many.target_tokens, many.padded_target_tokens) == (one.target_tokens, one.padded_target_tokens)
         if step == 1:
-            learnt_from = memory.failures
+            failures_of_the_first = memory.failures
     assert difference(whole, small) < 1e-5
     # a size that did not fit is not tried again
-    assert memory.failures == learnt_from >= 1
+    assert memory.failures == failures_of_the_first >= 1
     assert adjustments.largest_batch is not None
     assert adjustments.largest_batch < batches[1].padded_tokens
 
@@ -154,14 +154,14 @@ def test_other_errors_are_not_out_of_memory_errors() -> None:
     SmallMemory(updater, 1, backward=True, error=lambda: RuntimeError("shapes do not match"))
     with pytest.raises(RuntimeError, match="shapes"):
         updater.update([batch_of(PAIRS)], 1)
-    with pytest.raises(RuntimeError, match="shapes"), memory_explained(torch.device("cpu")):
+    with pytest.raises(RuntimeError, match="shapes"), oom_explained(torch.device("cpu")):
         raise RuntimeError("shapes do not match")
 
 
-def test_memory_explained_raises_config_error() -> None:
+def test_oom_explained_raises_config_error() -> None:
     with (
         pytest.raises(ConfigError, match=r"memory of cpu is full.*lower decode\.batch_tokens"),
-        memory_explained(torch.device("cpu")),
+        oom_explained(torch.device("cpu")),
     ):
         raise torch.OutOfMemoryError
 

@@ -31,7 +31,7 @@ def set_gradients(model: Transformer, step: int) -> None:
 
 
 def shrinks(name: str) -> bool:
-    """Say by name what the rule says by shape."""
+    """Return by its name whether a weight decays, which the optimizer decides by its shape."""
     return name.endswith(".weight") and "norm" not in name
 
 

@@ -88,7 +88,7 @@ def translated(run: Path, *options: str, line: str = "ba ce di") -> str:
     return run_command("translate", "-m", run, "-i", write_lines(run.parent / "input", line), *options).stdout
 
 
-def test_both_languages_are_learnt(outcome: Outcome) -> None:
+def test_both_languages_are_learned(outcome: Outcome) -> None:
     assert outcome.test is not None
     expected = {code: [row.split("\t")[place] for row in rows(20, 2)] for place, code in ((1, "it"), (2, "zh"))}
     for text in outcome.test.texts:

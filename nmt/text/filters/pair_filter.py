@@ -47,7 +47,7 @@ class Verdict(NamedTuple):
 class PairFilter:
     """Normalizes single pairs and applies the rules to them.
 
-    It has no memory of earlier pairs, so processes can share the work. Repetitions are found by the caller, between
+    It keeps no state between pairs, so processes can share the work. Repetitions are found by the caller, between
     `apply` and `removed_by_length`.
     """
 

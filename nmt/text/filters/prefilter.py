@@ -126,12 +126,12 @@ class Prefilter:
         """Return the pairs (L,) that rules may remove whose checks, without the others, decide on normalized pairs."""
         source_words, target_words = _Words(source), _Words(target)
         source_own, source_others = self._word_sets[0].counts(source_words)
-        own, learnt, foreign, others = self._word_sets[1].counts(target_words)
+        own, learned, foreign, others = self._word_sets[1].counts(target_words)
         language = np.zeros(len(own), dtype=np.bool_)
         if self.source.identified is not None:
             language |= _is_suspicious(source, source_own, source_others, source_words.counts)
         if self.target.identified is not None:
-            language |= _is_suspicious(target, own + learnt, foreign + others, target_words.counts)
+            language |= _is_suspicious(target, own + learned, foreign + others, target_words.counts)
         # a target that contains its source has all words of it, but perhaps the first and the last one
         contained = (source.lengths <= target.lengths) & (source.spaces >= LEAST_SPACES)
         contained &= target_words.include(source_words.second())
@@ -147,12 +147,12 @@ class Prefilter:
     def _word_sets(self) -> tuple["_WordSets", "_WordSets"]:
         """The words by which the languages of a source and of a target are recognized."""
         sides = [side.identified for side in (self.source, self.target)]
-        source, learnt = (frozenset[str]() if side is None else side.own_words for side in sides)
+        source, learned = (frozenset[str]() if side is None else side.own_words for side in sides)
         every = frozenset().union(*FREQUENT_WORDS.values())
         own, foreign = self.untranslated.target_words, self.untranslated.source_words
         return (
             _WordSets([source, every - source]),
-            _WordSets([own, learnt - own, foreign, every - own - foreign - learnt]),
+            _WordSets([own, learned - own, foreign, every - own - foreign - learned]),
         )
 
     @cached_property

@@ -22,7 +22,7 @@ _LEAST_CONFIDENCE = 0.8
 """With these, none of 12,000 English and Italian lines of Tatoeba and FLORES was taken for another language."""
 MANY_WORDS = 8
 """A line of so many words nearly always has a frequent one of its language."""
-_LEARNT_WORDS, _LEAST_LINES = 100, 1_000
+_LEARNED_WORDS, _LEAST_LINES = 100, 1_000
 """So many words of a text are taken for frequent ones of its language if they are from at least so many lines."""
 _LONGEST_WORD = 15  # bytes
 _RELATED = ({"nn", "no", "da"}, {"hr", "bs", "sr", "sh", "cnr"}, {"id", "ms"}, {"fa", "prs", "tg"}, {"pt", "gl"})
@@ -97,7 +97,7 @@ def _frequent_words(lines: Sequence[str], own: Collection[str], others: Collecti
         return frozenset()
     counts = Counter(chain.from_iterable(divided))
     words = (word for word, _ in counts.most_common() if word.isalpha() and word.islower() and word not in others)
-    return frozenset(islice((word for word in words if len(word.encode()) <= _LONGEST_WORD), _LEARNT_WORDS))
+    return frozenset(islice((word for word in words if len(word.encode()) <= _LONGEST_WORD), _LEARNED_WORDS))
 
 
 def _count(words: Sequence[str], listed: Collection[str]) -> int:

@@ -44,7 +44,10 @@ from nmt.text.preparing.stages import (
 
 _NO_FILTERS = Filters(max_ratio=1e9, keep=get_args(RuleName))
 """For the validation text, which must be like what users send: only pairs without a loss are left out."""
-_LEARNT_FROM, _FIRST_PAIRS = 20_000, 400_000  # pairs from which the rules learn at least, and among how many first ones
+_LEARNED_FROM, _FIRST_PAIRS = (
+    20_000,
+    400_000,
+)  # pairs from which the rules learn at least, and among how many first ones
 
 
 def write_corpus(recipe: Recipe, work: Path, directory: Path, console: Console) -> Manifest:
@@ -129,11 +132,11 @@ def training_text(
     corpora_of: dict[LanguagePair, list[CorpusFile]] = {}
     for corpus in recipe.data.train:
         corpora_of.setdefault(recipe.languages_of(corpus), []).append(corpus)
-    learnt = {
+    learned = {
         languages: PairFilter.learn(recipe.data.filters, languages, _first_pairs(recipe, corpora), held_out)
         for languages, corpora in corpora_of.items()
     }
-    rules = tuple(learnt[recipe.languages_of(corpus)] for corpus in recipe.data.train)
+    rules = tuple(learned[recipe.languages_of(corpus)] for corpus in recipe.data.train)
     sources = frozenset(normalize(pair.source) for text in held_out for pair in text.pairs)
     return Text(work / "train", recipe.data.train, rules, sources, recipe, console)
 
@@ -156,7 +159,7 @@ def _first_pairs(recipe: Recipe, corpora: Sequence[CorpusFile]) -> list[Sentence
         for number, pair in enumerate(first):
             if number % step == 0:
                 chosen.append(pair)
-            if len(chosen) * len(corpora) > 2 * _LEARNT_FROM:
+            if len(chosen) * len(corpora) > 2 * _LEARNED_FROM:
                 chosen, step = chosen[::2], 2 * step
         sample += [SentencePair(normalize(pair.source), normalize(pair.target)) for pair in chosen]
     return sample

@@ -16,7 +16,7 @@ from nmt.config import CorpusFile, Recipe
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console, counted
 from nmt.system.files import atomic_directory
-from nmt.system.workers import WorkerPool, available_cores, can_fork, reuse_freed_memory
+from nmt.system.workers import WorkerPool, available_cores, can_fork, reuse_freed_ram
 from nmt.text.corpus import text_files
 from nmt.text.filters import RULES, PairFilter, RuleCounts
 from nmt.text.filters.rule_counts import total_removed
@@ -100,7 +100,7 @@ class Text:
             yield from (function(context, task) for task in tasks)
             return
         advice = "set runtime.threads to a smaller number"
-        with closing(WorkerPool(context, self.processes, advice, on_start=reuse_freed_memory)) as pool:
+        with closing(WorkerPool(context, self.processes, advice, on_start=reuse_freed_ram)) as pool:
             yield from pool.map(function, tasks)
 
 
