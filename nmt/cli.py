@@ -205,6 +205,7 @@ def translate(
             from nmt.commands import translate as module
             from nmt.system.device import runtime_settings
 
+        output = None if output == Path("-") else output
         request = module.TranslateRequest(
             models or (), source, output, beam, n_best, overrides or (), glossary, alignment, reference, prefixes, json,
             verify, document_format, column, into, to,

@@ -313,6 +313,22 @@ def test_translate_refuses_other_files(trained: Path, prepare: Callable[[Path], 
         refused(translate(trained, folder / "out"), folder)
 
 
+@pytest.mark.parametrize("name", ["text", "film.json"])
+def test_translate_to_a_hyphen_writes_standard_output(trained: Path, name: str) -> None:
+    with fresh_folder() as folder:
+        (folder / name).write_text('["ba ce di"]' if name.endswith("json") else "ba ce di\n")
+        results = [run_command("translate", "--model", trained / "model", "-i", name, *o) for o in ([], ["-o", "-"])]
+        assert results[1].stdout == results[0].stdout != ""
+        assert [path.name for path in folder.iterdir()] == [name]
+
+
+def test_report_refuses_a_hyphen_as_output(trained: Path) -> None:
+    with fresh_folder() as folder:
+        assert "-: cannot write it: expected the name of a file" in refused(
+            ["report", trained / "run", "-o", "-"], folder
+        )
+
+
 # report -o FILE
 
 

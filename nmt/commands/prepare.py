@@ -41,8 +41,6 @@ def check_options(config: Path, force: bool, shard: str | None, dry: bool, rejec
     for option, given in (("--dry-run", dry), ("--force", force), ("--rejected", rejected is not None)):
         if shard is not None and given:
             raise ConfigError(f"--shard: {option} would have no effect beside it; leave one out")
-    if rejected == Path("-"):
-        raise ConfigError("--rejected: found -, expected the name of a file")
     if rejected is not None:
         check_file(rejected, [config])
 

@@ -208,13 +208,15 @@ def replace_directory(directory: Path, kind: DirectoryKind, inputs: Iterable[Pat
 def check_file(file: Path, inputs: Iterable[Path] = ()) -> Path:
     """Return the file that a path leads to. Raises ConfigError if it must not be replaced.
 
-    That is so for a folder or another special file, a read-only file, a file that is an input, and a file in a
-    directory that nmt writes: a run, a model, an export or a prepared corpus.
+    That is so for a folder or another special file, a read-only file, a file that is an input, a file in a directory
+    that nmt writes (a run, a model, an export or a prepared corpus), and for `-`, which is standard output elsewhere.
     """
 
     def refuse(reason: str) -> NoReturn:
         raise ConfigError(f"{file}: cannot write it: {reason}; name another file")
 
+    if file == Path("-"):
+        refuse("expected the name of a file")
     place = real_path(file)
     if place in map(real_path, inputs):
         refuse("it is also read")

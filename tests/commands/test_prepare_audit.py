@@ -202,7 +202,7 @@ def test_rejected_pairs_do_not_replace_an_input(folder: Path) -> None:
     ("options", "problem"),
     [
         (["--dry-run", "--rejected", "recipe.yaml"], "recipe.yaml: cannot write it: it is also read"),
-        (["--dry-run", "--rejected", "-"], "--rejected: found -, expected the name of a file"),
+        (["--dry-run", "--rejected", "-"], "-: cannot write it: expected the name of a file"),
         (["--shard", "1/2", "--rejected", "new.tsv"], "--shard: --rejected would have no effect beside it"),
         (["--shard", "1/2", "--dry-run"], "--shard: --dry-run would have no effect beside it"),
         (["--shard", "1/2", "--force"], "--shard: --force would have no effect beside it"),
