@@ -3,11 +3,11 @@
 import os
 import shutil
 from fnmatch import fnmatchcase
+from importlib.util import find_spec
 from types import MethodType
 
 import torch
 from torch import nn
-from torch.utils._triton import has_triton
 
 from nmt.config import Recipe
 from nmt.config.section import SettingError
@@ -62,6 +62,15 @@ def freeze(model: nn.Module, patterns: tuple[str, ...]) -> None:
             weight.requires_grad_(False)
     if not any(weight.requires_grad for weight in weights.values()):
         raise SettingError("train.freeze", f"{', '.join(patterns)} match every weight, so there is nothing to train")
+
+
+def has_triton() -> bool:
+    """Return whether torch can compile kernels for this GPU with Triton."""
+    try:
+        from torch.utils._triton import has_triton as has_working_triton
+    except ImportError:  # a private module
+        return find_spec("triton") is not None
+    return has_working_triton()
 
 
 def check_compiler(device: torch.device) -> None:

@@ -16,6 +16,7 @@ from nmt.model.sharding import full_tensor, laid_out_like
 from nmt.model.transformer import Transformer
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
+_FOREACH = ("_foreach_sub", "_foreach_mul_", "_foreach_add_")  # private operators: one kernel for all weights
 
 
 def learning_rate(settings: TrainSettings, dim: int, step: int) -> float:
@@ -103,8 +104,12 @@ def update_average(
     that the random initial weights are soon forgotten. `applied` is a 0/1 scalar on the device if only the device has
     the result of the step; 0 changes nothing.
     """
-    share = 1 - min(decay, (1 + step) / (10 + step))
+    share = (1 - min(decay, (1 + step) / (10 + step))) * (1 if applied is None else applied)
     averages: list[Tensor] = list(average.parameters())
+    if not all(hasattr(torch, name) for name in _FOREACH):
+        for mean, weight in zip(averages, model.parameters(), strict=True):
+            mean.add_((weight - mean).mul_(share))
+        return
     changes = torch._foreach_sub(list(model.parameters()), averages)
-    torch._foreach_mul_(changes, share if applied is None else share * applied)
+    torch._foreach_mul_(changes, share)
     torch._foreach_add_(averages, changes)

@@ -57,3 +57,22 @@ def test_moving_average_of_constant_weights_is_constant() -> None:
     for step in range(1, 10):
         update_average(average, model, 0.9, step)
     assert all(torch.equal(a, b) for a, b in zip(average.parameters(), model.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("operator", ["_foreach_sub", "_foreach_mul_", "_foreach_add_"])
+@pytest.mark.parametrize("applied", [None, torch.tensor(1.0), torch.tensor(0.0)])
+def test_missing_operator_is_replaced_by_a_loop_with_the_same_result(
+    monkeypatch: pytest.MonkeyPatch, operator: str, applied: torch.Tensor | None
+) -> None:
+    model = transformer()
+    averages = [start_average(model) for _ in range(2)]
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter))
+    update_average(averages[0], model, 0.9, 3, applied)
+    monkeypatch.delattr(torch, operator)
+    update_average(averages[1], model, 0.9, 3, applied)
+    assert all(torch.equal(a, b) for a, b in zip(averages[0].parameters(), averages[1].parameters(), strict=True))
+    start = start_average(transformer())
+    changed = any(not torch.equal(a, b) for a, b in zip(averages[1].parameters(), start.parameters(), strict=True))
+    assert changed == (applied is None or bool(applied))

@@ -1,7 +1,9 @@
 """Compiled layers equal eager layers for batches of all shapes and are compiled once."""
 
 import copy
+import importlib.util
 import shutil
+import sys
 
 import pytest
 import torch
@@ -10,6 +12,7 @@ from nmt.config import ModelSettings
 from nmt.errors import ConfigError
 from nmt.model.attention import MultiHeadAttention
 from nmt.model.transformer import Transformer
+from nmt.training import initialization
 from nmt.training.initialization import compile_layers
 
 CPU = torch.device("cpu")
@@ -22,7 +25,7 @@ def build() -> Transformer:
 
 
 def batch(seed: int) -> tuple[list[torch.Tensor], list[torch.Tensor | None], list[torch.Tensor]]:
-    """Return groups of any number, size and length, some padded; of 16 tokens at least, as torch treats fewer apart."""
+    """Return groups of any number, size and length, some padded; at least 16 tokens: torch has other code for fewer."""
     generator = torch.Generator().manual_seed(seed)
 
     def draw(low: int, high: int) -> int:
@@ -88,3 +91,11 @@ def test_machine_without_a_compiler_is_an_error(monkeypatch: pytest.MonkeyPatch)
         ConfigError, match=r"runtime\.compile: there is no C\+\+ compiler no-such-compiler; install one"
     ):
         compile_layers(build(), CPU)
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_triton_is_looked_for_if_torch_has_no_test_of_it(monkeypatch: pytest.MonkeyPatch, installed: bool) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils._triton", None)
+    spec = importlib.util.find_spec("pytest") if installed else None
+    monkeypatch.setattr(initialization, "find_spec", {"triton": spec}.get)
+    assert initialization.has_triton() == installed
