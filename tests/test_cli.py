@@ -64,7 +64,7 @@ def test_prepare_train_and_score_are_commands() -> None:
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"], *([name, "--help"] for name in COMMANDS)], ids=" ".join)
-def test_help_of_each_command(arguments: list[str]) -> None:
+def test_help_is_printed_for_each_command(arguments: list[str]) -> None:
     result = run_command(*arguments)
     assert result.exit_code == 0
     assert "Usage:" in result.stdout

@@ -123,7 +123,7 @@ def test_spacing_of_sentences_is_correct(corpus: dict[str, list[Row]], language:
         assert not _matches(r"\s", sentences)
 
 
-def test_english_form(corpus: dict[str, list[Row]]) -> None:
+def test_english_sentences_have_capital_mark_and_article(corpus: dict[str, list[Row]]) -> None:
     """English sentences have a capital, a final mark, and a or an as pronounced."""
     english = _column(corpus, "en")
     assert not [text for text in english if not re.fullmatch(r"[A-Z][A-Za-z0-9' ,.-]*[.?!]", text)]
@@ -141,7 +141,7 @@ def test_english_questions_are_marked(corpus: dict[str, list[Row]]) -> None:
             assert it.endswith("?") == zh.endswith("？"), (en, it, zh)
 
 
-def test_italian_elision(corpus: dict[str, list[Row]]) -> None:
+def test_italian_articles_are_elided_before_vowels_only(corpus: dict[str, list[Row]]) -> None:
     """Articles and determiners elide before a vowel, and only there."""
     italian = _column(corpus, "it")
     assert not _matches(
@@ -159,7 +159,7 @@ def test_italian_elision(corpus: dict[str, list[Row]]) -> None:
     assert not _matches(rf"\bun (?:{'|'.join(FEMININE_VOWEL_NOUNS)})\b", italian)
 
 
-def test_italian_lo_and_il(corpus: dict[str, list[Row]]) -> None:
+def test_italian_lo_precedes_impure_s_only(corpus: dict[str, list[Row]]) -> None:
     """Lo, gli and uno occur before impure s, z, gn, ps; il, i and un elsewhere."""
     italian = _column(corpus, "it")
     assert not _matches(
@@ -169,7 +169,7 @@ def test_italian_lo_and_il(corpus: dict[str, list[Row]]) -> None:
     assert not _matches(rf"\b(?:gli|degli|agli|negli|sugli|quegli|begli) (?![{VOWELS}]|{LO_START}|piac|si\b)", italian)
 
 
-def test_italian_contractions(corpus: dict[str, list[Row]]) -> None:
+def test_italian_prepositions_merge_with_articles(corpus: dict[str, list[Row]]) -> None:
     """Di, a, da, in and su merge with the definite article."""
     italian = _column(corpus, "it")
     assert not _matches(r"\b(?:di|a|da|in|su) (?:il|lo|la|i|gli|le)\b", italian)
@@ -177,7 +177,7 @@ def test_italian_contractions(corpus: dict[str, list[Row]]) -> None:
     assert not _matches(r"\b(?:a [aA]|e [eE])", italian)
 
 
-def test_italian_ages(corpus: dict[str, list[Row]]) -> None:
+def test_only_tens_are_elided_before_anni(corpus: dict[str, list[Row]]) -> None:
     """Only whole tens elide before anni."""
     tens = "vent|trent|quarant|cinquant|sessant|settant|ottant|novant"
     elided = _matches(r"'anni\b", _column(corpus, "it"))
@@ -185,7 +185,7 @@ def test_italian_ages(corpus: dict[str, list[Row]]) -> None:
     assert not [text for text in elided if not re.search(rf"\b(?:{tens})'anni\b", text)]
 
 
-def test_italian_agreement(corpus: dict[str, list[Row]]) -> None:
+def test_italian_participles_agree_with_their_subjects(corpus: dict[str, list[Row]]) -> None:
     """Singular relatives take no article, and essere participles agree with named subjects."""
     italian = _column(corpus, "it")
     relatives = "padre|madre|fratello|sorella|figlio|figlia|nonno|nonna|zio|zia|moglie|marito"
@@ -195,13 +195,13 @@ def test_italian_agreement(corpus: dict[str, list[Row]]) -> None:
     assert not _matches(r"\bnon\b[^,]*\bnon\b", [text for text in italian if "," not in text and "perché" not in text])
 
 
-def test_chinese_form(corpus: dict[str, list[Row]]) -> None:
+def test_chinese_sentences_have_han_characters_and_full_width_marks_only(corpus: dict[str, list[Row]]) -> None:
     """Chinese has only Han characters and full-width marks, and ends with one."""
     chinese = _column(corpus, "zh")
     assert not [text for text in chinese if not re.fullmatch(r"[\u4e00-\u9fff]+(?:，[\u4e00-\u9fff]+)*[。？！]", text)]
 
 
-def test_chinese_grammar(corpus: dict[str, list[Row]]) -> None:
+def test_chinese_sentences_follow_the_grammar(corpus: dict[str, list[Row]]) -> None:
     """Measure words, negation, aspect and degree follow the rules."""
     chinese = _column(corpus, "zh")
     assert not _matches(

@@ -283,7 +283,7 @@ def test_error_names_line_and_key_of_each_mistake(path: Path) -> None:
         ),
     ],
 )
-def test_messages_of_mistakes(path: Path, addition: str, problem: str) -> None:
+def test_mistakes_are_reported_with_their_line(path: Path, addition: str, problem: str) -> None:
     assert problems(path, SMALLEST + addition + "\n") == [f"line 6: {problem}"]
 
 
@@ -701,7 +701,7 @@ def test_another_schedule_by_an_override_leaves_out_keys_of_the_one_in_the_file(
     assert load_recipe(path, ["train.schedule.name=wsd"]).train.schedule == load_recipe(path).train.schedule
 
 
-def test_several_target_languages(path: Path) -> None:
+def test_several_target_languages_are_read_and_written(path: Path) -> None:
     recipe = load(path, SEVERAL)
     assert recipe.languages.target == ("it", "zh")
     assert recipe.languages.names == "en → it, zh"

@@ -225,7 +225,7 @@ def test_limit_of_learned_positions_cuts_a_phrase() -> None:
 
 
 @given(phrases=PHRASES, generated=st.lists(WORDS, max_size=12))
-def test_phrase_progress_invariants(phrases: tuple[tuple[int, ...], ...], generated: list[int]) -> None:
+def test_phrase_progress_keeps_its_invariants(phrases: tuple[tuple[int, ...], ...], generated: list[int]) -> None:
     """An advancing token leaves one less to generate; if no phrase is missing, the output contains all of them."""
     progress, total = PhraseProgress(phrases), sum(map(len, phrases))
     for end, token in enumerate(generated, start=1):

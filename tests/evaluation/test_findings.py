@@ -64,7 +64,9 @@ def test_empty_line_is_found_unless_the_others_are_empty() -> None:
         ("10.000 volte", "1,000 times", None, ["missing 1,000; added 10.000"]),
     ],
 )
-def test_numbers(text: str, source: str | None, reference: str | None, details: list[str]) -> None:
+def test_lost_and_added_numbers_are_found(
+    text: str, source: str | None, reference: str | None, details: list[str]
+) -> None:
     assert found(text, source, reference) == [("number", detail) for detail in details]
 
 
@@ -72,7 +74,7 @@ def test_numbers(text: str, source: str | None, reference: str | None, details: 
     ("text", "source", "numbers"),
     [("二十只猫", "20 cats", 0), ("三十只猫", "20 cats", 1), ("200亿元", "20 billion yuan", 0)],
 )
-def test_numbers_in_chinese(text: str, source: str, numbers: int) -> None:
+def test_numbers_in_chinese_are_compared_by_value(text: str, source: str, numbers: int) -> None:
     assert len(found(text, source, language="zh")) == numbers
 
 
@@ -87,7 +89,9 @@ def test_numbers_in_chinese(text: str, source: str, numbers: int) -> None:
         ("<b>Apri</b> {0}", "<b>Open</b> {0}", "{0} <b>aprire</b>", []),
     ],
 )
-def test_placeholders(text: str, source: str | None, reference: str | None, details: list[str]) -> None:
+def test_lost_and_added_placeholders_are_found(
+    text: str, source: str | None, reference: str | None, details: list[str]
+) -> None:
     assert found(text, source, reference) == [("placeholder", detail) for detail in details]
 
 
@@ -106,7 +110,7 @@ def test_placeholders(text: str, source: str | None, reference: str | None, deta
         ("a b a c a d a e a f", None),
     ],
 )
-def test_repetition(text: str, unit: str | None) -> None:
+def test_repeated_unit_is_found(text: str, unit: str | None) -> None:
     assert found(text) == ([] if unit is None else [("repetition", unit)])
     assert found(text, source="x", reference=text) == []
 
@@ -120,7 +124,7 @@ def test_repetition(text: str, unit: str | None) -> None:
         ("慢慢地，慢慢地", None),
     ],
 )
-def test_repetition_in_chinese(text: str, unit: str | None) -> None:
+def test_repeated_chinese_characters_are_found(text: str, unit: str | None) -> None:
     assert found(text, language="zh") == ([] if unit is None else [("repetition", unit)])
 
 
@@ -140,7 +144,7 @@ def test_repetition_in_chinese(text: str, unit: str | None) -> None:
         ("猫は眠い", "ja", None),
     ],
 )
-def test_script(text: str, language: str, detail: str | None) -> None:
+def test_characters_of_another_script_are_found(text: str, language: str, detail: str | None) -> None:
     assert dict(found(text, language=language)).get("script") == detail
 
 
@@ -188,7 +192,7 @@ def test_simplified_and_traditional_characters_are_distinguished_by_the_referenc
         ("Il gatto", "The cat", "Il gatto", 0),
     ],
 )
-def test_copies(text: str, source: str, reference: str | None, count: int) -> None:
+def test_copy_of_the_source_is_found(text: str, source: str, reference: str | None, count: int) -> None:
     assert [kind for kind, _ in found(text, source, reference)].count("copy") == count
 
 
@@ -205,7 +209,7 @@ def test_copies(text: str, source: str, reference: str | None, count: int) -> No
         ("石雕(约9英寸)", None),
     ],
 )
-def test_punctuation_in_chinese(text: str, detail: str | None) -> None:
+def test_ascii_punctuation_in_chinese_is_found(text: str, detail: str | None) -> None:
     assert found(text, language="zh") == ([] if detail is None else [("punctuation", detail)])
     assert found(text, reference=text, language="zh") == []
     assert [kind for kind, _ in found(text)].count("punctuation") == 0

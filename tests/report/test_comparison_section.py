@@ -24,7 +24,7 @@ def text_of(first: list[str], second: list[str], source: list[str] | None = SOUR
     return TranslatedText("test", "Test text", ("en", "it"), ITALIAN, REFERENCE, systems, source)
 
 
-def test_scores_and_winner() -> None:
+def test_scores_and_the_better_system_are_shown() -> None:
     html = unescape(comparison_section([text_of(GOOD, BAD)]).html)
     good, bad = (measure("chrf", lines, [REFERENCE], ITALIAN).score(1000) for lines in (GOOD, BAD))
     assert good.confidence is not None

@@ -38,7 +38,7 @@ def lines_of(lines: TextLines) -> list[str]:
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]))))
-def test_lines_of_a_text(lines: list[str]) -> None:
+def test_lines_and_lengths_of_a_text_are_kept(lines: list[str]) -> None:
     text = TextLines.of(lines)
     lines = [] if lines == [""] else lines  # a text without bytes
     assert lines_of(text) == lines
@@ -98,7 +98,7 @@ def test_prefilter_is_for_large_texts(tmp_path: Path, pairs: int, calls: int) ->
 
 
 @pytest.mark.slow
-def test_records_with_long_lines(tmp_path: Path) -> None:
+def test_records_hold_lines_of_any_length(tmp_path: Path) -> None:
     """A record has examples of removed pairs; metadata of 100 MB is too large for safetensors."""
     line = "a" * 51_000_000
     chunk = filtered(tmp_path / "long", RULES, raw_chunk([(line, ""), ("", line)], 2))

@@ -70,7 +70,7 @@ def test_normalize_follows_the_category_of_each_character() -> None:
         ("▁", "▁"),
     ],
 )
-def test_normalize_of_examples(text: str, expected: str) -> None:
+def test_normalize_returns_the_expected_text(text: str, expected: str) -> None:
     assert normalize(text) == expected
 
 

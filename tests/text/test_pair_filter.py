@@ -44,7 +44,7 @@ def pair_filter(target: str = "it", settings: Filters | None = None) -> PairFilt
         ("sr", "hi", "zdravo", None),
     ],
 )
-def test_filters_on_text(language: str, source: str, target: str, reason: str | None) -> None:
+def test_rules_on_text_give_their_reason(language: str, source: str, target: str, reason: str | None) -> None:
     assert pair_filter(language).apply(source, target).rule == reason
 
 
@@ -71,7 +71,7 @@ def test_settings_disable_filters() -> None:
         (3, 20, "ratio"),
     ],
 )
-def test_filters_on_length(source: int, target: int, reason: str | None) -> None:
+def test_rules_on_length_give_their_reason(source: int, target: int, reason: str | None) -> None:
     pairs = pair_filter(settings=Filters(max_tokens=20, max_ratio=3.0))
     removed = pairs.removed_by_length(np.array([5, source]), np.array([5, target]))
     assert list(removed) == [] if reason is None else [(1, reason)]

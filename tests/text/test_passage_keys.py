@@ -78,7 +78,7 @@ def test_digests_do_not_depend_on_the_block(monkeypatch: pytest.MonkeyPatch) -> 
     assert digests(passages).tolist() == whole.tolist() == [int(digests([passage])[0]) for passage in passages]
 
 
-def test_splitmix() -> None:
+def test_mixed_equals_splitmix64() -> None:
     """The first output of SplitMix64 for the seed 1234567 (Steele et al. 2014)."""
     state = np.array([1234567 + 0x9E3779B97F4A7C15], dtype=np.uint64)
     assert mixed(state).tolist() == [6457827717110365317]

@@ -103,7 +103,7 @@ def test_with_a_rule_that_has_no_condition_all_pairs_are_examined() -> None:
 
 
 @pytest.mark.parametrize("lines", [1, 5_000])
-def test_any_number_of_lines(lines: int) -> None:
+def test_prefilter_examines_any_number_of_lines(lines: int) -> None:
     sources = ["the house of the man", "the  house"] * lines
     assert FILTERS[("en", "it")].prefilter.examined(sources, ["la casa dell'uomo che"] * 2 * lines) == list(
         range(1, 2 * lines, 2)

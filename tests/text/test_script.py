@@ -27,7 +27,7 @@ from nmt.text.filters.script import ScriptCheck
         ("ko", True, "안녕", False),
     ],
 )
-def test_wrong_script(language: str, is_target: bool, text: str, is_wrong: bool) -> None:
+def test_wrong_script_is_found(language: str, is_target: bool, text: str, is_wrong: bool) -> None:
     check = ScriptCheck.of(language, is_target)
     assert check is not None
     assert (check.wrong(text) is not None) == is_wrong

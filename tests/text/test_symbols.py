@@ -18,6 +18,6 @@ from nmt.text.filters.symbols import mostly_symbols
         ("Plain text, with 12 words.", None),
     ],
 )
-def test_mostly_symbols(text: str, found: str | None) -> None:
+def test_text_of_mostly_symbols_is_found(text: str, found: str | None) -> None:
     assert mostly_symbols(text, "testo") == found
     assert mostly_symbols("text", text) == found

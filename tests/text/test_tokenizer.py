@@ -241,7 +241,7 @@ def test_symbol_that_is_not_in_normalized_text_is_refused() -> None:
         Tokenizer.train(MARKED, chosen)
 
 
-def test_missing_characters(marked: Tokenizer) -> None:
+def test_missing_characters_are_those_without_a_piece(marked: Tokenizer) -> None:
     assert marked.missing_characters("the 猫 cat {0} ☃☃ ▁ 茶") == "猫☃☃▁"
     without = Tokenizer.train(MARKED, TokenizerSettings(vocab_size=90, byte_fallback=False))
     assert without.missing_characters("the 猫犬 cat ☃ 茶") == "猫犬☃"

@@ -14,7 +14,7 @@ from nmt.text.filters.untranslated import UntranslatedCheck, copy
         ("No.", "No!", None),
     ],
 )
-def test_copy(source: str, target: str, found: str | None) -> None:
+def test_copy_of_the_source_is_found(source: str, target: str, found: str | None) -> None:
     assert copy(source, target) == found
 
 
@@ -36,5 +36,5 @@ def test_copy(source: str, target: str, found: str | None) -> None:
         (("en", "it"), "iOS 14", "iOS 14 (beta)", None),
     ],
 )  # fmt: skip
-def test_untranslated(languages: tuple[str, str], source: str, target: str, found: str | None) -> None:
+def test_untranslated_text_is_found(languages: tuple[str, str], source: str, target: str, found: str | None) -> None:
     assert UntranslatedCheck.of(*languages).found(source, target) == found

@@ -24,7 +24,7 @@ BARE = Tokenizer.train(LINES * 20, TokenizerSettings(vocab_size=46, byte_fallbac
         ("안녕하세요 친구", ["안녕하세요", "친구"]),
     ],
 )
-def test_words_by_hand(text: str, expected: list[str]) -> None:
+def test_words_equal_those_by_hand(text: str, expected: list[str]) -> None:
     assert words(text) == expected
 
 
