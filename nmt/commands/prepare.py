@@ -18,7 +18,7 @@ from nmt.text.auditing.audit_report import count_rows
 from nmt.text.auditing.rejected_pairs import rejected_pairs, write_rejected
 from nmt.text.auditing.text_audit import audit_text
 from nmt.text.filters import RULES
-from nmt.text.manifest import Manifest
+from nmt.text.manifest import REMEDY, Manifest
 from nmt.text.prepared import PreparedCorpus
 from nmt.text.preparing import provenance
 from nmt.text.preparing.coverage import coverage_rows, misfits
@@ -69,7 +69,7 @@ def prepare(
             if not force:  # another process may have prepared it meanwhile
                 found = _current_corpus(recipe, verify)
             if isinstance(found, str):
-                console.info(f"preparing {directory} ({found})")
+                console.info(f"preparing {directory} ({found.removesuffix(f'; {REMEDY}')})")
                 return _prepare(recipe, console, rejected)
     if rejected is not None:
         raise ConfigError(
