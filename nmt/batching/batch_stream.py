@@ -236,7 +236,7 @@ class PrefetchedBatches:
 
 
 class Prefetcher:
-    """Reads `batches` batches an update from a stream, in one thread, two updates ahead.
+    """Reads `batches` batches per update from a stream, in one thread, two updates ahead.
 
     Used as a context manager, which ends the threads. Within it only the thread may use the stream, which is ahead of
     training: the position of training is `PrefetchedBatches.position`. With `pin`, batches are in page-locked RAM.

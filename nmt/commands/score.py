@@ -224,7 +224,7 @@ def read_text(path: Path) -> list[str]:
     """Read a text, perhaps from a pipe, such as the shell's <(cut -f 2 test.tsv). Raises DataError if it is empty."""
     lines = list(read_lines(path, read_once=True))
     if not lines:
-        raise DataError(f"{input_name(path)}: empty, expected one sentence a line")
+        raise DataError(f"{input_name(path)}: empty, expected one sentence per line")
     return lines
 
 

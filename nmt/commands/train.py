@@ -218,7 +218,7 @@ def read_tests(recipe: Recipe) -> list[ScoredText]:
         pairs = list(read_pairs(corpus, recipe.languages_of(corpus)))
         if not pairs:
             files = ", ".join(map(str, corpus.files.values()))
-            raise DataError(f"{key}: {files}: no sentence pairs in it; expected one pair a line")
+            raise DataError(f"{key}: {files}: no sentence pairs in it; expected one pair per line")
         sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
         texts.append(ScoredText(sources, references, recipe.target_of(corpus), corpus.tag))
     return texts

@@ -73,7 +73,7 @@ class ScoreReport:
         return json.dumps(report, ensure_ascii=False, indent=2)
 
     def as_text(self) -> str:
-        """Return a line a score (name, value, interval, signature), or for several systems a block a metric."""
+        """Return one line per score (name, value, interval, signature), for several systems one block per metric."""
         if len(self.systems) == 1:
             blocks = [_one_system(self.scores)]
         else:
@@ -81,7 +81,7 @@ class ScoreReport:
         return "\n\n".join([*blocks, *(f"{title}\n{align(rows, indent=2)}" for title, rows in self._by_length())])
 
     def as_markdown(self) -> str:
-        """Return a table with a row a system, then the signatures."""
+        """Return a table with one row per system, then the signatures."""
         head = ["system", *(f"{score.name} ↓" if score.lower_is_better else score.name for score in self.scores)]
         rows = [head, *([_cell(system.name), *map(_cell, _values(system))] for system in self.systems)]
         signatures = [f"* {score.name}: `{self._signature(index)}`" for index, score in enumerate(self.scores)]
@@ -92,7 +92,7 @@ class ScoreReport:
         return "\n\n".join([_markdown(rows), "\n".join(signatures), *tables])
 
     def as_tsv(self) -> str:
-        """Return a row a system, metric and bucket, with a head; cells that do not apply are empty."""
+        """Return one row per system, metric and bucket, with a head; cells that do not apply are empty."""
         head = ["system", "words", "lines", "metric", "value", "margin", "difference", "p", "verdict", "signature"]
         rows = [head]
         for system in self.systems:
@@ -110,7 +110,7 @@ class ScoreReport:
         return "\n".join("\t".join(row) for row in rows)
 
     def _metric_block(self, index: int) -> str:
-        """Return the values of one metric: its signature, then a line a system."""
+        """Return the values of one metric: its signature, then one line per system."""
         score = self.scores[index]
         notes = ["lower is better"] if score.lower_is_better else []
         notes += ["with 95 % intervals"] if score.confidence else []
@@ -123,7 +123,7 @@ class ScoreReport:
         return self.comparisons[index].signature if self.comparisons else self.scores[index].signature
 
     def _by_length(self) -> list[tuple[str, list[list[str]]]]:
-        """Return tables with a column a length: one with a row a metric, or for several systems one a metric."""
+        """Return tables with one column per length: one with a row per metric, for several systems one per metric."""
         parts = self.systems[0].by_length
         if not parts:
             return []

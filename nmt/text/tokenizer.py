@@ -108,7 +108,7 @@ class Tokenizer:
             if failure is not None:
                 raise failure from None
             if "sentences_.empty()" in str(error):
-                too_long = f"every line is longer than {_LONGEST_LINE} bytes; put one sentence a line"
+                too_long = f"every line is longer than {_LONGEST_LINE} bytes; put one sentence per line"
                 found = too_long if count else "every line is empty"
                 raise DataError(f"there is no text to train the tokenizer on: {found}") from None
             raise _explained(str(error), settings) from None

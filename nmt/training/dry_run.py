@@ -1,4 +1,4 @@
-"""The cost of a training before it starts: memory, updates an epoch, speed, and the time to each limit."""
+"""The cost of a training before it starts: memory, updates per epoch, speed, and the time to each limit."""
 
 import time
 from dataclasses import dataclass
@@ -90,7 +90,7 @@ def render(result: Estimate) -> str:
         ("weights and moments", _gibibytes(device_memory.state)),
         ("batch", f"{recipe.train.budget:,} target tokens{accumulated}"),
         ("pairs", f"{result.pairs:,}"),
-        ("updates an epoch", f"{result.updates_an_epoch:,.1f}"),
+        ("updates per epoch", f"{result.updates_an_epoch:,.1f}"),
         ("padding", f"{result.padding[0]:.1%} source, {result.padding[1]:.1%} target"),
         ("speed", speed),
         ("an epoch", format_seconds(result.updates_an_epoch * result.seconds_an_update)),

@@ -87,7 +87,7 @@ class Training:
             ("model", f"{self.model.parameter_count():,} parameters: {model.encoder_layers} + {model.decoder_layers} "
                       f"layers, dim {model.dim}, {vocabulary:,} pieces"),
             ("device", f"{ranks}{device}{threads}, {'bf16' if computes_in_bf16(recipe.runtime, device) else 'fp32'}"),
-            ("text", f"{counted(len(self.stream.lengths), 'pair')} in {updates:,.0f} updates an epoch, "
+            ("text", f"{counted(len(self.stream.lengths), 'pair')} in {updates:,.0f} updates per epoch, "
                      f"padding {source_padding:.1%} and {target_padding:.1%}"),
             ("run", f"{self.run.path}{resumed}"),
         )  # fmt: skip

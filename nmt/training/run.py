@@ -2,7 +2,7 @@
 
 run.json                       the marker: format, version, and the environment in which the run was last opened
 recipe.yaml                    the recipe with all defaults filled in
-metrics.jsonl                  one JSON object a line: type "train", "validation" or "skipped"
+metrics.jsonl                  one JSON object per line: type "train", "validation" or "skipped"
 skipped/step-00000123.json     the batch of an update whose loss or gradient was not finite; skipped-1/… are those of
                                the other ranks
 tensorboard/                   the same numbers for TensorBoard, with train.tensorboard

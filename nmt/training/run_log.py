@@ -1,4 +1,4 @@
-"""The log of a training: metrics.jsonl, one JSON object a line in the order of steps, and its curves in TensorBoard."""
+"""The log of a training: metrics.jsonl, one JSON object per line in the order of steps, and curves in TensorBoard."""
 
 import json
 import os

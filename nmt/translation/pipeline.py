@@ -200,7 +200,7 @@ def process_lines(
     improbable: list[tuple[int, float]] = []
     invalid: list[int] = []
     if source.is_terminal:
-        console.info("type or paste text, one sentence a line; Ctrl-D ends")
+        console.info("type or paste text, one sentence per line; Ctrl-D ends")
     if output.lines:
         console.info(f"{counted(output.lines, 'line')} done before; continuing after them")
     # no progress bar on a terminal between typed lines or translations
@@ -257,7 +257,7 @@ def translate_stream(
     """Translate the remaining lines of a stream; the lines of its parallel text are prefixes of the translations.
 
     Plain output is one line for each line. With n_best above 1 it is rows of line number, rank, log_prob and text;
-    with `as_json` a JSON object a line. Raises as `process_lines` does.
+    with `as_json` one JSON object per line. Raises as `process_lines` does.
     """
     if options.alignment and options.n_best > 1 and not as_json:
         raise ConfigError("--alignment: a table of the n best has no column for it; add --json, which has it")

@@ -322,7 +322,7 @@ def test_corpus_without_pairs_is_refused_with_the_counts(folder: Path) -> None:
     ):
         prepare(recipe_in(folder), QUIET)
     (folder / "train.tsv").write_text("")
-    with pytest.raises(DataError, match=r"train\.tsv: no sentence pairs in it; expected one pair a line"):
+    with pytest.raises(DataError, match=r"train\.tsv: no sentence pairs in it; expected one pair per line"):
         prepare(recipe_in(folder), QUIET)
     write_tsv(folder / "train.tsv", pairs(300))
     (folder / "valid.tsv").write_text("")

@@ -124,7 +124,7 @@ def test_standard_input_other_than_utf8_text_is_refused(ref: Path, monkeypatch: 
     with pytest.raises(DataError, match=r"^standard input:2: not UTF-8: found the byte 0xE9 at byte 6 of the line"):
         score(STANDARD_INPUT, [ref])
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
-    with pytest.raises(DataError, match=r"^standard input: empty, expected one sentence a line"):
+    with pytest.raises(DataError, match=r"^standard input: empty, expected one sentence per line"):
         score(STANDARD_INPUT, [ref])
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(DataError, match=r"^standard input is closed; name a file"):
@@ -179,7 +179,7 @@ def test_different_line_count_of_any_file_is_refused(hyp: Path, ref: Path, tmp_p
 
 def test_empty_and_missing_files_are_refused(hyp: Path, ref: Path, tmp_path: Path) -> None:
     empty = write(tmp_path / "empty", [])
-    with pytest.raises(DataError, match=f"{empty}: empty, expected one sentence a line"):
+    with pytest.raises(DataError, match=f"{empty}: empty, expected one sentence per line"):
         score(empty, [ref])
     with pytest.raises(DataError, match=f"{empty}: empty"):
         score(hyp, [empty])

@@ -253,7 +253,7 @@ def test_typed_lines_are_translated_as_they_are_entered(
         )
     os.close(keyboard)
     assert [count for count, _ in written] == [1, 1]
-    assert "one sentence a line; Ctrl-D ends" in capsys.readouterr().err.splitlines()[0]
+    assert "one sentence per line; Ctrl-D ends" in capsys.readouterr().err.splitlines()[0]
 
 
 class TestOutput:

@@ -123,7 +123,7 @@ def test_impossible_size_names_a_bound_that_works(kind: str, size: int) -> None:
 def test_training_without_text_raises() -> None:
     with pytest.raises(DataError, match="every line is empty"):
         Tokenizer.train(["", " \0"], TokenizerSettings(vocab_size=300))
-    with pytest.raises(DataError, match="every line is longer than 4192 bytes; put one sentence a line"):
+    with pytest.raises(DataError, match="every line is longer than 4192 bytes; put one sentence per line"):
         Tokenizer.train(["word " * 2000], TokenizerSettings(vocab_size=300))
 
 

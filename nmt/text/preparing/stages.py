@@ -178,7 +178,7 @@ def check_any_kept(text: Text, counts: Sequence[RuleCounts]) -> None:
     """Raise DataError if no pair is kept."""
     read = sum(of_corpus.read for of_corpus in counts)
     if read == 0:
-        raise DataError(f"{', '.join(text.names)}: no sentence pairs in it; expected one pair a line")
+        raise DataError(f"{', '.join(text.names)}: no sentence pairs in it; expected one pair per line")
     if not any(of_corpus.kept for of_corpus in counts):
         removed = total_removed(counts)
         rules = "; ".join(f"{rule} ({RULES[rule]}): {count:,}" for rule, count in removed.items() if count)

@@ -1,4 +1,4 @@
-"""Pairs in JSON lines: one object a line, with the texts under two keys, as Hugging Face datasets have them."""
+"""Pairs in JSON lines: one object per line, with the texts under two keys, as Hugging Face datasets have them."""
 
 import json
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ def language_keys(path: Path) -> list[str]:
 
 
 def _object(path: Path, number: int, line: str) -> dict[str, Any]:
-    array = "; in a file that is one JSON array, write one object a line: jq -c '.[]' FILE > FILE.jsonl"
+    array = "; in a file that is one JSON array, write one object per line: jq -c '.[]' FILE > FILE.jsonl"
     advice = array if line.lstrip().startswith("[") else ""
     try:
         found = json.loads(line)

@@ -229,7 +229,7 @@ def _with_limited_lines(chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
             number, size = number + ended, -chunk.rfind(b"\n")
         size += len(chunk)
         if size > _LONGEST_LINE:
-            raise DataError(f"{name}:{number}: a line of more than 64 MiB; expected one sentence a line")
+            raise DataError(f"{name}:{number}: a line of more than 64 MiB; expected one sentence per line")
         yield chunk
 
 

@@ -47,7 +47,7 @@ def test_texts_are_one_line_and_null_is_empty(tmp_path: Path) -> None:
         ('{"en": "x", "de": "x"}', r"no keys of both languages; .* found the keys en, de"),
         ("{}", "no keys of both languages; .* found the keys of an empty object"),
         ('[{"en": "x"}]', "expected a JSON object in each line, found .*; in a file that is one JSON array, .*: jq "),
-        ("[", "not a JSON object: .*; in a file that is one JSON array, write one object a line: jq "),
+        ("[", "not a JSON object: .*; in a file that is one JSON array, write one object per line: jq "),
         ("{'en': 'x'}", "not a JSON object: Expecting property name"),
         ('{"en": "\\ud800", "it": "x"}', "en: found half of a surrogate pair"),
         ("[" * 100_000, "not a JSON object: "),
