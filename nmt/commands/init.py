@@ -80,7 +80,8 @@ def init(request: InitRequest, console: Console) -> None:
     options = {"valid": request.valid, "test": request.test}
     given = {name: _corpus_of_recipe(paths, f"--{name}") for name, paths in options.items() if paths}
     inputs = [path for each in (*corpora, *given.values()) for path in text_files(each).values()]
-    _check_is_new(request.output, [path for path in inputs if path != STANDARD_INPUT])
+    named_inputs = [path for path in inputs if path != STANDARD_INPUT]
+    _check_is_new(request.output, named_inputs)
     files = request.text[: len(corpora[0].files)]
     codes = [] if stated is not None or STANDARD_INPUT in files else named_languages(corpora[0])
     known = stated or direction_in_file(files[0], codes) or named_direction(files)
@@ -112,6 +113,7 @@ def init(request: InitRequest, console: Console) -> None:
         warning is not None,
         comments,
     )
+    _check_is_new(request.output, named_inputs)  # again, since it took a while
     write_output(request.output, recipe_text(content, profile, expected.proposal))
     for line in (f"{direction.source} → {direction.target}, by {direction.origin}", *comments):
         console.info(line)

@@ -223,6 +223,18 @@ def test_existing_recipe_is_refused(folder: Path) -> None:
     assert "recipe.yaml: exists already and is not changed; give another name with -o" in refused("text.en", "text.it")
     (folder / "link.yaml").symlink_to("nowhere")
     assert "exists already" in refused("text.en", "text.it", "-o", "link.yaml")
+
+
+def test_recipe_that_the_user_writes_meanwhile_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def rate(*_: object) -> float:
+        write_lines(folder / "recipe.yaml", "# mine")
+        return 1e11
+
+    monkeypatch.setattr("nmt.training.cost.matrix_rate", rate)
+    result = run_command("init", "text.en", "text.it")
+    assert result.exit_code == 2
+    assert "recipe.yaml: exists already and is not changed" in result.stderr
+    assert (folder / "recipe.yaml").read_text() == "# mine\n"
     assert "ends in .yaml" in refused("text.en", "text.it", "-o", "text.en")
 
 
