@@ -39,7 +39,7 @@ from nmt.model.transformer import Transformer
 from nmt.system import distributed
 from nmt.system.device import environment
 from nmt.system.files import Report, lock_file, replace_link, staged_directory
-from nmt.system.ownership import MODEL, RUN, mark_directory, write_recorded
+from nmt.system.ownership import MODEL, RUN, mark_directory, read_marker, write_recorded
 from nmt.system.sealing import seal
 from nmt.training.optimizer import load_optimizer, optimizer_tensors
 from nmt.training.progress import PROGRESS_FILE, Progress, read_progress
@@ -194,11 +194,19 @@ class RunDirectory:
                 self._remove(directory)
 
     def _remove(self, directory: Path) -> None:
-        """Remove a checkpoint; a process killed on the way leaves none that seems damaged."""
+        """Remove a checkpoint; a process killed on the way leaves none that seems damaged.
+
+        Files that a user put into it while training ran remain, and the next `nmt train` names them.
+        """
         if not self.rank:
             hidden = directory.with_name(f".gone-{directory.name}")
             directory.rename(hidden)
-            shutil.rmtree(hidden)
+            written = {MODEL.marker, *read_marker(hidden, MODEL).get("files", ())}
+            for entry in hidden.iterdir():
+                if entry.name in written:
+                    entry.unlink()
+            with suppress(OSError):  # it is not empty
+                hidden.rmdir()
 
     def _update_links(self, progress: Progress) -> None:
         """Point `last` at the checkpoint of a step, and `best` at the best one that exists."""

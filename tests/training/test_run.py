@@ -571,6 +571,17 @@ def test_pruning_keeps_the_best_and_the_last(run: RunDirectory, tokenizers: Toke
     assert links(run) == {"best": "checkpoints/step-00000002", "last": "checkpoints/step-00000006"}
 
 
+def test_file_of_the_user_in_a_checkpoint_that_is_removed_is_kept(run: RunDirectory, tokenizers: Tokenizers) -> None:
+    loaded, optimizer = trained(tokenizers)
+    for step in (1, 2):
+        run.save(loaded, optimizer, Progress(step=step))
+    (run.checkpoint(1) / "notes.txt").write_text("mine")
+    run.prune(1, 1, Progress(step=2))
+    assert run.saved() == [run.checkpoint(2)]
+    (hidden,) = run.checkpoints.glob(".gone-*")
+    assert [(path.name, path.read_text()) for path in hidden.iterdir()] == [("notes.txt", "mine")]
+
+
 def test_link_is_replaced_atomically(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second, link = tmp_path / "a", tmp_path / "b", tmp_path / "links" / "now"
     for directory in (first, second, link.parent):
