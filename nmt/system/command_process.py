@@ -43,8 +43,7 @@ def errors_explained(debug: bool, quiet: bool) -> Iterator["Console"]:
     try:
         with _interruptible():
             yield console if is_first else Console(silent=True)
-        if sys.stdout is not None:  # None if the parent process closed it
-            sys.stdout.flush()
+        _flush_stdout()
     except typer.Exit:
         raise
     except BrokenPipeError:
@@ -57,9 +56,8 @@ def errors_explained(debug: bool, quiet: bool) -> Iterator["Console"]:
             print(printable(traceback.format_exc()), end="", file=sys.stderr)
         code, message = _explain(error)
         if code == INTERRUPTED:
-            if sys.stdout is not None:
-                with suppress(OSError):
-                    sys.stdout.flush()  # before the message, because it waits if the reader has stopped reading
+            with suppress(OSError):
+                _flush_stdout()  # before the message, because it waits if the reader has stopped reading
             console.erase_line()
         console.error(message)
         raise typer.Exit(code) from None
@@ -180,6 +178,11 @@ def _show_cursor() -> None:
     """Show the cursor of the terminal, which a progress bar hides."""
     if sys.stderr is not None and sys.stderr.isatty():
         os.write(sys.stderr.fileno(), b"\x1b[?25h")
+
+
+def _flush_stdout() -> None:
+    if sys.stdout is not None:  # None if the parent process closed it
+        sys.stdout.flush()
 
 
 def _discard_stdout() -> None:
