@@ -181,9 +181,10 @@ class BatchStream:
         for _ in range(self.groups):
             group = self.position.group
             # the rank with the first sentence alternates, so that all get as many
-            indices = self.plan()[group][(self.rank + group) % self.world_size :: self.world_size]
+            pairs = self.plan()[group]
+            indices = pairs[(self.rank + group) % self.world_size :: self.world_size]
             if len(indices):
-                chosen.append(self._read(indices))
+                chosen.append(self._read(indices, pairs))
             is_last = group + 1 == len(self.plan())
             self.position = self._next_part(self.position) if is_last else replace(self.position, group=group + 1)
         return assemble(chosen) if chosen else dummy_batch()
@@ -212,9 +213,13 @@ class BatchStream:
         """Return the number of batches in an epoch, estimated from the current part of it."""
         return len(self.plan()) * self.lengths.parts / self.groups
 
-    def _read(self, indices: Indices) -> Pairs:
+    def _read(self, indices: Indices, group: Indices) -> Pairs:
+        """Return the pairs at `indices`, which are all of a group, or the share of this rank."""
         pairs = self.split.gather(indices)
-        return pairs if self.resegmentation is None else self.resegmentation.sample(pairs, indices, self.position.epoch)
+        if self.resegmentation is None:
+            return pairs
+        longest = int(self.lengths.source[group].max()), int(self.lengths.target[group].max())
+        return self.resegmentation.sample(pairs, indices, longest, self.position.epoch)
 
     def _plan(self, position: DataPosition) -> EpochPlan:
         return plan_epoch(self.lengths, self.budget, self.seed, position.epoch, position.part)

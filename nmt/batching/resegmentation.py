@@ -43,13 +43,17 @@ class Resegmentation:
         target = source if tokenizers.shared else SegmentationSampler(tokenizers.target, amount)
         return cls(source, target, recipe.seed, recipe.data.filters.max_tokens + 1)
 
-    def sample(self, pairs: Pairs, indices: Indices, epoch: int) -> Pairs:
-        """Return the pairs at `indices` with the segmentations of this epoch."""
-        return self._side(pairs[0], indices, epoch, "source"), self._side(pairs[1], indices, epoch, "target")
+    def sample(self, pairs: Pairs, indices: Indices, stored: tuple[int, int], epoch: int) -> Pairs:
+        """Return the pairs at `indices` with the segmentations of this epoch.
 
-    def _side(self, sentences: Sentences, indices: Indices, epoch: int, side: str) -> Sentences:
+        `stored` are the lengths, with `</s>`, of the longest stored source and target of the whole group, of which a
+        rank may have only some pairs: so the samples do not depend on the number of ranks.
+        """
+        source = self._side(pairs[0], indices, stored[0], epoch, "source")
+        return source, self._side(pairs[1], indices, stored[1], epoch, "target")
+
+    def _side(self, sentences: Sentences, indices: Indices, stored: int, epoch: int, side: str) -> Sentences:
         sampler = self.source if side == "source" else self.target
-        stored = int(sentences.lengths.max()) + 1
         most = max(stored, min(int(GROWTH * stored), self.longest)) - 1
         chosen = []
         for ids, index in zip(sentences.split(), indices.tolist(), strict=True):

@@ -12,7 +12,7 @@ from nmt.config import CorpusFile, Data, Filters, Languages, Recipe, TokenizerSe
 from nmt.errors import ConfigError
 from nmt.text.prepared import PreparedSplit
 from nmt.text.subword_sampling import SegmentationSampler
-from nmt.text.tokenizer import Tokenizer, Tokenizers
+from nmt.text.tokenizer import PAD, Tokenizer, Tokenizers
 from tests.builders import token_store
 
 
@@ -39,9 +39,13 @@ def resegmentation_of(tokenizers: Tokenizers, amount: float = 0.2, seed: int = 1
     return Resegmentation(sampler, sampler, seed, longest)
 
 
-def pairs_at(split: PreparedSplit, indices: list[int]) -> tuple[Pairs, np.ndarray[tuple[int], np.dtype[np.int64]]]:
+def pairs_at(
+    split: PreparedSplit, indices: list[int]
+) -> tuple[Pairs, np.ndarray[tuple[int], np.dtype[np.int64]], tuple[int, int]]:
+    """Return pairs, their indices, and the lengths of the longest source and target."""
     chosen = np.array(indices)
-    return (split.source.gather(chosen), split.target.gather(chosen)), chosen
+    source, target = split.source.gather(chosen), split.target.gather(chosen)
+    return (source, target), chosen, (int(source.lengths.max()) + 1, int(target.lengths.max()) + 1)
 
 
 def test_resegmentation_is_a_function_of_seed_epoch_pair_and_side(split: PreparedSplit, tokenizers: Tokenizers) -> None:
@@ -57,7 +61,7 @@ def test_resegmentation_is_a_function_of_seed_epoch_pair_and_side(split: Prepare
     assert len({str(pairs[0].split()) for pairs in (together, other_epoch, other_seed)}) == 3
     same_text = split.source, split.source
     pairs = tuple(side.gather(np.arange(40)) for side in same_text)
-    source, target = variation.sample((pairs[0], pairs[1]), np.arange(40), 3)
+    source, target = variation.sample((pairs[0], pairs[1]), np.arange(40), (100, 100), 3)
     assert source.split() != target.split()
 
 
@@ -72,8 +76,8 @@ def test_resegmentation_limits_the_growth_of_a_group(
 ) -> None:
     variation, grown = resegmentation_of(tokenizers, amount, longest=longest), []
     for start in range(0, 120, 10):
-        pairs, indices = pairs_at(split, list(range(start, start + 10)))
-        for before, after in zip(pairs, variation.sample(pairs, indices, 1), strict=True):
+        pairs, indices, stored_lengths = pairs_at(split, list(range(start, start + 10)))
+        for before, after in zip(pairs, variation.sample(pairs, indices, stored_lengths, 1), strict=True):
             stored = before.lengths.max() + 1
             assert after.lengths.max() + 1 <= max(stored, min(GROWTH * stored, longest))
             grown.append(after.lengths.sum() / before.lengths.sum())
@@ -94,6 +98,20 @@ def test_stream_repeats_its_batches_from_any_position(split: PreparedSplit, toke
         for a, b in zip(ours.groups, theirs.groups, strict=True):
             assert a.source.tolist() == b.source.tolist()
             assert a.target_in.tolist() == b.target_in.tolist()
+
+
+def test_ranks_together_read_the_segmentations_of_one_process(split: PreparedSplit, tokenizers: Tokenizers) -> None:
+    def sentences(rank: int, world_size: int) -> list[list[list[int]]]:
+        variation = resegmentation_of(tokenizers, amount=0.01)  # many samples reach the limit
+        stream = BatchStream(split, 400, 7, resegmentation=variation, rank=rank, world_size=world_size)
+        return [
+            [row[: int((row != PAD).sum())].tolist() for group in stream.next().groups for row in group.source]
+            for _ in range(20)
+        ]
+
+    whole, shares = sentences(0, 1), [sentences(rank, 3) for rank in range(3)]
+    for batch, *of_ranks in zip(whole, *shares, strict=True):
+        assert sorted(batch) == sorted(row for share in of_ranks for row in share)
 
 
 def test_of_recipe_uses_the_settings(tokenizers: Tokenizers, rows: list[list[str]]) -> None:
