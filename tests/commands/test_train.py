@@ -22,13 +22,12 @@ from nmt.system.console import Console
 from nmt.text.proposing.proposal import propose
 from nmt.training.display import HEADER
 from nmt.training.run import RunDirectory
-from tests.builders import reversal_pairs, run_command, write_reversal_task, write_tsv
+from tests.builders import recipe_in, reversal_pairs, run_command, write_reversal_task, write_tsv
 from tests.training.runs import (
     CPU,
     QUIET,
     assert_same_run,
     progress,
-    recipe,
     saved_steps,
     train_run,
 )
@@ -85,21 +84,21 @@ def test_restart_equals_a_new_run(uninterrupted: Path, texts: Path, tmp_path: Pa
     train_run(texts, run, "seed=5", "train.stop.steps=4")
     with pytest.raises(ConfigError, match="seed: was 5, now 1"):
         train_run(texts, run)
-    train(recipe(texts, run), QUIET, restart=True)
+    train(recipe_in(texts, f"run={run}"), QUIET, restart=True)
     assert_same_run(uninterrupted, run)
 
 
 def test_changed_text_is_refused(tmp_path: Path) -> None:
     write_reversal_task(tmp_path, 100, 4)
-    prepare(recipe(tmp_path, tmp_path / "run"), QUIET)
+    prepare(recipe_in(tmp_path, f"run={tmp_path}/run"), QUIET)
     train_run(tmp_path, tmp_path / "run", "train.stop.steps=2")
     write_tsv(tmp_path / "train.tsv", reversal_pairs(100, 9))
-    prepare(recipe(tmp_path, tmp_path / "run"), QUIET)
+    prepare(recipe_in(tmp_path, f"run={tmp_path}/run"), QUIET)
     with pytest.raises(
         ConfigError, match=r"the training or validation text, or its preparation, has changed .*--restart"
     ):
         train_run(tmp_path, tmp_path / "run", "train.stop.steps=4")
-    train(recipe(tmp_path, tmp_path / "run", "train.stop.steps=1"), QUIET, restart=True)
+    train(recipe_in(tmp_path, f"run={tmp_path}/run", "train.stop.steps=1"), QUIET, restart=True)
 
 
 def test_run_continues_when_changed_text_is_undone_and_prepared_again(tmp_path: Path) -> None:
@@ -110,11 +109,11 @@ def test_run_continues_when_changed_text_is_undone_and_prepared_again(tmp_path: 
     write_tsv(tmp_path / "train.tsv", reversal_pairs(100, 9))
     with pytest.raises(ConfigError, match=r"\(.*train\.tsv has changed\); undo the change, set"):
         train_run(tmp_path, run, "train.stop.steps=4")
-    prepare(recipe(tmp_path, run), QUIET)
+    prepare(recipe_in(tmp_path, f"run={run}"), QUIET)
     (tmp_path / "train.tsv").write_bytes(text)
     with pytest.raises(ConfigError, match="; undo the change and run nmt prepare, set"):
         train_run(tmp_path, run, "train.stop.steps=4")
-    prepare(recipe(tmp_path, run), QUIET)
+    prepare(recipe_in(tmp_path, f"run={run}"), QUIET)
     assert train_run(tmp_path, run, "train.stop.steps=4").step == 4
 
 
@@ -134,7 +133,7 @@ def test_refused_restart_leaves_the_run_unchanged(texts: Path, tmp_path: Path, o
     run = tmp_path / "run"
     train_run(texts, run, "train.stop.steps=2")
     before = saved_steps(run)
-    changed = recipe(texts, run, override.format(run=run))
+    changed = recipe_in(texts, f"run={run}", override.format(run=run))
     with pytest.raises(ConfigError, match=re.escape(message)):
         train(changed, QUIET, restart=True)
     assert saved_steps(run) == before
@@ -142,16 +141,16 @@ def test_refused_restart_leaves_the_run_unchanged(texts: Path, tmp_path: Path, o
 
 
 def test_model_and_steps_out_of_proportion_to_the_text_give_a_warning(texts: Path, tmp_path: Path) -> None:
-    fitting = recipe(texts, tmp_path / "run")
+    fitting = recipe_in(texts, f"run={tmp_path}/run")
     corpus = prepare(fitting, QUIET)
     assert disproportion(fitting, corpus) is None
     shape = ("model.dim=2048", "model.heads=8")
-    warning = disproportion(recipe(texts, tmp_path / "run", *shape, "train.stop.steps=100000"), corpus)
+    warning = disproportion(recipe_in(texts, f"run={tmp_path}/run", *shape, "train.stop.steps=100000"), corpus)
     tokens = corpus.manifest.train.target.tokens
     assert f"only {tokens:,} target tokens" in str(warning)
     assert "million weights (section model), and 100,000 steps read the text" in str(warning)
     assert "`nmt init`" in str(warning)
-    warning = disproportion(recipe(texts, tmp_path / "run", *shape, "train.stop.steps=3"), corpus)
+    warning = disproportion(recipe_in(texts, f"run={tmp_path}/run", *shape, "train.stop.steps=3"), corpus)
     assert "million weights (section model). `nmt init`" in str(warning)
 
 
@@ -169,7 +168,7 @@ def test_limit_before_the_fall_of_the_rate_gives_a_warning(
     texts: Path, tmp_path: Path, settings: list[str], limit: str | None
 ) -> None:
     schedule = "train.schedule={name: wsd, rate: 1e-3}"
-    warning = unreached_fall(recipe(texts, tmp_path / "run", schedule, *settings).train)
+    warning = unreached_fall(recipe_in(texts, f"run={tmp_path}/run", schedule, *settings).train)
     if limit is None:
         assert warning is None
     else:
@@ -179,7 +178,7 @@ def test_limit_before_the_fall_of_the_rate_gives_a_warning(
 def test_model_proposed_for_the_least_text_is_in_proportion(texts: Path, tmp_path: Path) -> None:
     model = propose((700, 700), 500, "cuda").model
     overrides = (f"model.{key}={getattr(model, key)}" for key in ("encoder_layers", "dim", "feed_forward", "heads"))
-    proposed = recipe(texts, tmp_path / "run", *overrides, f"model.decoder_layers={model.decoder_layers}")
+    proposed = recipe_in(texts, f"run={tmp_path}/run", *overrides, f"model.decoder_layers={model.decoder_layers}")
     assert disproportion(proposed, prepare(proposed, QUIET)) is None
 
 
@@ -193,7 +192,7 @@ def test_second_training_in_the_same_run_is_refused(texts: Path, tmp_path: Path)
 
 def test_test_text_is_translated_and_scored(texts: Path, tmp_path: Path) -> None:
     corpus = {"tsv": str(texts / "test.tsv")}
-    chosen = recipe(texts, tmp_path / "run", "train.stop.steps=2", f"data.test={json.dumps(corpus)}")
+    chosen = recipe_in(texts, f"run={tmp_path}/run", "train.stop.steps=2", f"data.test={json.dumps(corpus)}")
     outcome = train(chosen, QUIET)
     assert outcome.test is not None
     written = (tmp_path / "run" / "test.txt").read_text().split("\n")
@@ -211,7 +210,7 @@ def test_faulty_test_text_is_refused_before_training(
     file = tmp_path / "wrong.tsv"
     if content is not None:
         file.write_text(content)
-    chosen = recipe(texts, tmp_path / "run", f"data.test={json.dumps({'tsv': str(file)})}")
+    chosen = recipe_in(texts, f"run={tmp_path}/run", f"data.test={json.dumps({'tsv': str(file)})}")
     with pytest.raises(DataError, match=problem):
         train(chosen, QUIET)
     assert not (tmp_path / "run").exists()
@@ -245,7 +244,7 @@ def test_runs_latest_that_cannot_be_written_is_a_warning(
 
 
 def test_terminal_shows_a_table_of_80_columns(texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    train(recipe(texts, tmp_path / "run", "train.stop.steps=4"), Console())
+    train(recipe_in(texts, f"run={tmp_path}/run", "train.stop.steps=4"), Console())
     captured = capsys.readouterr()
     assert captured.out == ""
     lines = captured.err.splitlines()
@@ -375,9 +374,9 @@ def test_reversal_of_words_is_learned(tmp_path: Path) -> None:
     write_reversal_task(tmp_path, 3000, 60)
     size = {"encoder_layers": 1, "decoder_layers": 1, "dim": 64, "feed_forward": 128, "heads": 4, "dropout": 0.0}
     schedule = {"name": "linear", "rate": 0.008, "warmup": 40}
-    chosen = recipe(
+    chosen = recipe_in(
         tmp_path,
-        tmp_path / "run",
+        f"run={tmp_path}/run",
         f"model={json.dumps(size)}",
         f"train.schedule={json.dumps(schedule)}",
         "train.batch_tokens=384",
@@ -449,7 +448,7 @@ def test_run_with_a_file_of_the_user_is_refused_untouched(texts: Path, tmp_path:
     (run / "checkpoints" / "notes.txt").write_text("keep")
     before = contents(run)
     with pytest.raises(ConfigError, match=r"it holds checkpoints/notes\.txt, which nmt did not write"):
-        train(recipe(texts, run, "train.stop.steps=2"), QUIET, restart)
+        train(recipe_in(texts, f"run={run}", "train.stop.steps=2"), QUIET, restart)
     assert contents(run) == before
 
 
@@ -488,7 +487,7 @@ def test_changed_recipe_is_refused_before_preparation(texts: Path, tmp_path: Pat
 
 def test_run_without_checkpoints_accepts_another_recipe(texts: Path, tmp_path: Path) -> None:
     run = RunDirectory(tmp_path / "run")
-    run.open(recipe(texts, run.path))  # as a training does that is killed before its first checkpoint
+    run.open(recipe_in(texts, f"run={run.path}"))  # as a training does that is killed before its first checkpoint
     assert load_recipe(run.recipe).model.dim == 16
     assert train_run(texts, run.path, "model.dim=32", "train.stop.steps=1").step == 1
     assert load_recipe(run.recipe).model.dim == 32
@@ -499,7 +498,7 @@ def test_lock_of_a_run_blocks_another_training_and_preparation_of_its_corpus(tex
     inside = f"prepared={run.path / 'prepared'}"
     train_run(texts, run.path, "train.stop.steps=2", inside)
     before = contents(run.path / "prepared")
-    changed = recipe(texts, run.path, "tokenizer.vocab_size=70", inside)
+    changed = recipe_in(texts, f"run={run.path}", "tokenizer.vocab_size=70", inside)
     with run.locked(), pytest.raises(ModelError, match="is training here"):
         train(changed, QUIET, restart=True)
     assert contents(run.path / "prepared") == before
