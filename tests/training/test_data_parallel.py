@@ -17,7 +17,7 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from nmt.batching.batch import dummy_batch
+from nmt.batching.batch import Indices, Pairs, dummy_batch
 from nmt.batching.batch_stream import BatchStream
 from nmt.commands.prepare import prepare
 from nmt.commands.train import train
@@ -174,7 +174,12 @@ def test_ranks_read_disjoint_shards_of_an_epoch(texts: Path, size: int, groups: 
         seen: list[int] = []
         stream = BatchStream(corpus.train, 16, 1, groups, rank=rank, world_size=world_size)
         plain = stream._read
-        stream._read = lambda indices: (seen.extend(indices.tolist()), plain(indices))[1]  # type: ignore[method-assign]
+
+        def recorded(indices: Indices, group: Indices) -> Pairs:
+            seen.extend(indices.tolist())
+            return plain(indices, group)
+
+        stream._read = recorded  # type: ignore[method-assign]
         tokens, empty = [], 0
         while stream.position.epoch == 0:
             batch = stream.next()
