@@ -139,9 +139,9 @@ def filter_chunk(context: TextRules, chunk: RawChunk) -> KeptRecord:
     keep = np.ones(len(chunk.lines), dtype=np.bool_)
     rejected, in_held_out = list[Rejected](), list[tuple[str, str]]()
     kept: tuple[list[str], list[str]] = ([], [])
+    examined = rules.prefilter.examined if len(chunk.lines) >= _LEAST_PREFILTERED else _all_pairs
     for block in zip(chunk.sources, chunk.targets, strict=True):
         sources, targets = (side.split("\n") for side in block)
-        examined = rules.prefilter.examined if len(chunk.lines) >= _LEAST_PREFILTERED else _all_pairs
         for position in examined(sources, targets):
             source, target, rule, found = rules.apply(sources[position], targets[position])
             sources[position], targets[position] = source, target
