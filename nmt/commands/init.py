@@ -4,13 +4,13 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
+from nmt.commands.requests import InitRequest
 from nmt.config import CorpusFile, LanguagePair
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console, counted, printable
@@ -46,27 +46,6 @@ _OF_LITTLE_TEXT = (
     "train.init_from."
 )
 """From benchmarks/RESULTS.md."""
-
-
-@dataclass(frozen=True)
-class InitRequest:
-    """The command line. A text is a file of sources and a file of targets, or files with both languages."""
-
-    text: Sequence[Path]
-    languages: str | None
-    output: Path
-    valid: Sequence[Path] = ()
-    test: Sequence[Path] = ()
-
-    @property
-    def prefix(self) -> str:
-        """Return the start of the names of the folders beside the recipe: none for `recipe.yaml`."""
-        return "" if self.output.stem == "recipe" else f"{self.output.stem}."
-
-    @property
-    def folder(self) -> Path:
-        """Return the folder of the divided text."""
-        return self.output.with_name(f"{self.prefix}split")
 
 
 def init(request: InitRequest, console: Console) -> None:

@@ -1,9 +1,9 @@
 """`nmt report`: one HTML page about a run, or about files of translations."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from nmt.commands.requests import ReportRequest
 from nmt.commands.score import read_parallel, read_text, short_names
 from nmt.errors import ConfigError, DataError, NMTError
 from nmt.report.charts import chart_script
@@ -21,47 +21,9 @@ from nmt.text.languages import detect_language
 _VALIDATION_LINES = 200
 
 
-@dataclass(frozen=True)
-class ReportRequest:
-    """The command line."""
-
-    run: Path
-    """A run, or with `reference` a file of translations."""
-    output: Path
-    compare: Path | None = None
-    """Another run, or with `reference` another file of translations."""
-    lines: Sequence[int] = ()
-    """Lines of the test text whose attention and search are drawn, counted from 1."""
-    validation_lines: int | None = None
-    """Lines of the validation text that are translated; None for `_VALIDATION_LINES`."""
-    reference: Path | None = None
-    source: Path | None = None
-    glossary: Path | None = None
-    """Terms whose translations are counted; only with `compare`."""
-
-    def check(self) -> None:
-        """Raise ConfigError for options that would have no effect, and for an output that must not be replaced."""
-        inputs = self.run, self.compare, self.reference, self.source, self.glossary
-        check_output(self.output, [path for path in inputs if path is not None])
-        if self.glossary is not None and (self.compare is None or (self.reference and not self.source)):
-            raise ConfigError(
-                "--glossary: terms are counted in a comparison that has a source; add --compare and --source"
-            )
-        if self.reference is None and self.source is not None:
-            raise ConfigError(
-                "--source: the source of a run is known; it belongs to files of translations, with --reference"
-            )
-        for path in (self.run, self.compare):
-            if self.reference is None and path is not None and path.is_file():
-                raise ConfigError(f"{path}: it is a file, not a run; a report of translations needs --reference FILE")
-        for option, given in (("--line", self.lines), ("--validation-lines", self.validation_lines is not None)):
-            if self.reference is not None and given:
-                raise ConfigError(f"{option}: it is for runs, and would have no effect on files; leave it out")
-
-
 def report(request: ReportRequest, console: Console) -> None:
     """Write the page of a run, or of files of translations. Raises NMTError."""
-    request.check()
+    check(request)
     chart_script()  # raises ConfigError before the work
     glossary = None if request.glossary is None else Glossary.read(request.glossary)
     if request.reference is not None:
@@ -77,6 +39,24 @@ def report(request: ReportRequest, console: Console) -> None:
     with console.status("writing the page"):
         write_output(request.output, render_page(title, sections, console.warn))
     console.info(f"wrote {request.output}")
+
+
+def check(request: ReportRequest) -> None:
+    """Raise ConfigError for options that would have no effect, and for an output that must not be replaced."""
+    inputs = request.run, request.compare, request.reference, request.source, request.glossary
+    check_output(request.output, [path for path in inputs if path is not None])
+    if request.glossary is not None and (request.compare is None or (request.reference and not request.source)):
+        raise ConfigError("--glossary: terms are counted in a comparison that has a source; add --compare and --source")
+    if request.reference is None and request.source is not None:
+        raise ConfigError(
+            "--source: the source of a run is known; it belongs to files of translations, with --reference"
+        )
+    for path in (request.run, request.compare):
+        if request.reference is None and path is not None and path.is_file():
+            raise ConfigError(f"{path}: it is a file, not a run; a report of translations needs --reference FILE")
+    for option, given in (("--line", request.lines), ("--validation-lines", request.validation_lines is not None)):
+        if request.reference is not None and given:
+            raise ConfigError(f"{option}: it is for runs, and would have no effect on files; leave it out")
 
 
 def _sections(request: ReportRequest, run: RunRecords, glossary: Glossary | None, console: Console) -> list[Section]:
@@ -125,7 +105,7 @@ def _sentence_sections(request: ReportRequest, run: RunRecords) -> list[Section]
     try:
         if run.recipe is None:
             raise DataError("the recipe cannot be read")
-        sentences, remarks = drawn_sentences(request.run, run.recipe, request.lines, run.prepared)
+        sentences, remarks = drawn_sentences(request.run, run.recipe, request.lines or (), run.prepared)
     except NMTError as error:
         if request.lines:
             raise

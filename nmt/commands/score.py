@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from nmt.commands.requests import ScoreOptions
 from nmt.errors import ConfigError, DataError
 from nmt.evaluation.buckets import length_buckets, length_unit
 from nmt.evaluation.diagnosis import empty_line_warnings, hypothesis_warnings, language_warnings
@@ -23,36 +24,7 @@ from nmt.system.ownership import check_output, write_output
 from nmt.text.languages import TargetLanguage, detect_language, known_language
 from nmt.text.readers.opening import STANDARD_INPUT, input_name, read_lines
 
-
-@dataclass(frozen=True, slots=True)
-class ScoreOptions:
-    """What to compute."""
-
-    metrics: Sequence[str] = ("bleu", "chrf")
-    """Which of `METRICS`, in the order of the report."""
-    target_language: str | None = None
-    """Code of the hypotheses' language; None detects it in the references."""
-    confidence: bool = False
-    """Whether to estimate 95 % intervals."""
-    source: Path | None = None
-    """The text that was translated: for COMET, buckets by its length, and to find copies and lost numbers."""
-    systems: Sequence[Path] = ()
-    """Hypotheses of other systems, scored in the same table."""
-    baseline: Path | None = None
-    """Hypotheses to compare all others with."""
-    by_length: bool = False
-    """Whether to score lines of similar length separately."""
-    sentences: Path | None = None
-    """The file to write the scores of each line to; JSON lines if its name ends with .json or .jsonl, else TSV."""
-    findings: Path | None = None
-    """The file to write the findings of each line to, in the same formats."""
-
-    @property
-    def others(self) -> list[Path]:
-        """The hypotheses besides the first: those of other systems, then the baseline."""
-        return [*self.systems, *([] if self.baseline is None else [self.baseline])]
-
-
+_METRICS = ("bleu", "chrf")
 _DEFAULTS, _SILENT = ScoreOptions(), Console(silent=True)
 
 
@@ -75,7 +47,7 @@ def score(
     The console shows the progress. Raises DataError for files that are empty or differ in length,
     ConfigError for an unknown metric or language, or for a tokenizer or model that is not installed.
     """
-    metrics = _known_metrics(options.metrics)
+    metrics = _known_metrics(options.metrics or _METRICS)
     texts = _read_texts(hypothesis, references, options)
     measured = _measure(texts, metrics, console)
     findings = {
@@ -106,7 +78,7 @@ def _scored_systems(
     findings: Mapping[Path, tuple[Finding, ...]],
 ) -> list[SystemScores]:
     """Return the scores of all systems, the baseline last, and the comparisons of all others with it."""
-    buckets = length_buckets(texts.source or texts.references[0]) if options.by_length else []
+    buckets = length_buckets(texts.source or texts.references[0]) if options.by == "length" else []
     systems, names = [], short_names(texts.hypotheses)
     for path in (hypothesis, *options.others):
         own = measured[path]
@@ -118,7 +90,7 @@ def _scored_systems(
         systems.append(SystemScores(names[path], total, (), findings[path], by_length))
     if options.baseline is not None:
         base = measured[options.baseline]
-        for place, path in enumerate((hypothesis, *options.systems)):
+        for place, path in enumerate((hypothesis, *(options.systems or ()))):
             systems[place] = replace(systems[place], comparisons=tuple(map(compare, measured[path], base)))
     return systems
 

@@ -2,18 +2,17 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 from nmt import __version__
-from nmt.config import RuntimeSettings
+from nmt.commands.requests import TranslateRequest
 from nmt.errors import ConfigError, ModelError
 from nmt.export.exported import EXPORT_FILE, is_export
 from nmt.model.checkpoint import CONFIG_FILE, resolve_model
 from nmt.system.console import Console, printable
-from nmt.system.device import set_threads, thread_count
+from nmt.system.device import runtime_settings, set_threads, thread_count
 from nmt.system.distributed import connect, rank
 from nmt.system.files import digest_of
 from nmt.system.ownership import check_output
@@ -34,67 +33,12 @@ _IGNORED = {"--verify": ("--reference", "--output", "--json"), "--reference": ("
 """Options that would have no effect beside another one."""
 
 
-@dataclass(frozen=True)
-class TranslateRequest:
-    """The command line; a file that is None is stdin or stdout."""
-
-    models: Sequence[Path] = ()
-    source: Path | None = None
-    output: Path | None = None
-    beam: int | None = None
-    n_best: int = 1
-    overrides: Sequence[str] = ()
-    glossary: Path | None = None
-    alignment: bool = False
-    reference: Path | None = None
-    prefixes: Path | None = None
-    as_json: bool = False
-    verify: bool = False
-    format: str | None = None  # the format of a document; None: by the name of the input
-    column: str | None = None
-    into: str | None = None
-    to: str | None = None  # the target language
-
-    @property
-    def document(self) -> DocumentOptions | None:
-        """How to read the input as a document; None for lines of text. Raises ConfigError."""
-        format_ = format_of(self.format, self.source)
-        if format_ is not None:
-            return DocumentOptions(format_, self.column, self.into)
-        for option, given in (("--column", self.column), ("--into", self.into)):
-            if given is not None:
-                raise ConfigError(f"{option}: lines of text have no columns; give the format, such as --format tsv")
-        return None
-
-    def check(self) -> None:
-        """Raise ConfigError for options that exclude each other, and for an output that must not be replaced."""
-        options = {
-            "--verify": self.verify, "--reference": self.reference, "--prefixes": self.prefixes, "--json": self.as_json,
-            "--n-best": self.n_best > 1, "--alignment": self.alignment, "--glossary": self.glossary,
-            "--output": self.output,
-        }  # fmt: skip
-        given = [option for option, value in options.items() if value]
-        document = self.document
-        if document is not None and (misplaced := [one for one in given if one not in ("--glossary", "--output")]):
-            raise ConfigError(
-                f"{misplaced[0]}: the output of a file in the format {document.format} is a file of this format, which "
-                "has no place for it; leave it out, or add --format text to read the lines as they are"
-            )
-        if "--prefixes" in given and ("--verify" in given or "--reference" in given):
-            raise ConfigError("--prefixes: --verify and --reference have no translations to start; leave one out")
-        for option, ignored in _IGNORED.items():
-            if option in given and (without_effect := [one for one in ignored if one in given]):
-                raise ConfigError(f"{option}: {without_effect[0]} would have no effect beside it; leave one out")
-        if self.output is not None and not is_stream(self.output):
-            inputs = (self.source, self.reference, self.prefixes, self.glossary)
-            check_output(self.output, [split_member(path)[0] for path in inputs if path is not None])
-
-
-def translate(
-    request: TranslateRequest, runtime: RuntimeSettings, engine: Literal["torch", "ct2"] | None, console: Console
-) -> None:
+def translate(request: TranslateRequest, console: Console) -> None:
     """Run a request, together with the other processes of torchrun. Raises NMTError."""
-    request.check()
+    runtime = runtime_settings(request.device, request.threads, request.precision)
+    if request.output == Path("-"):
+        request = replace(request, output=None)
+    check(request)
     models = request.models or [default_model()]
     glossary = None if request.glossary is None else Glossary.read(request.glossary)
     parallel = None
@@ -106,15 +50,15 @@ def translate(
     set_threads(runtime.model_copy(update={"threads": 1}))
     reuse_freed_ram()
     with connect(runtime):
-        translator = Translator.load(models[0], runtime, engine, models[1:], thread_count(runtime))
-        options = translator.options(request.beam, request.n_best, request.overrides, request.to)
+        translator = Translator.load(models[0], runtime, request.engine, models[1:], thread_count(runtime))
+        options = translator.options(request.beam, request.n_best, request.overrides or (), request.to)
         options = replace(options, glossary=glossary, alignment=request.alignment)
         if request.reference is not None:
             translator.require_torch("--reference")
         if request.verify and rank() > 0:
             return
-        if request.document is not None:
-            document = open_document(request.document, request.source, (translator.languages.source, options.to))
+        if (as_document := document_options(request)) is not None:
+            document = open_document(as_document, request.source, (translator.languages.source, options.to))
             write_whole(request.output, translate_document(translator, document, options, console))
             return
         identity = fingerprint(request, models, translator, options, parallel)
@@ -132,6 +76,41 @@ def translate(
                 )
             else:
                 translate_stream(translator, source, output, options, request.as_json, console)
+
+
+def check(request: TranslateRequest) -> None:
+    """Raise ConfigError for options that exclude each other, and for an output that must not be replaced."""
+    options = {
+        "--verify": request.verify, "--reference": request.reference, "--prefixes": request.prefixes,
+        "--json": request.as_json, "--n-best": request.n_best > 1, "--alignment": request.alignment,
+        "--glossary": request.glossary, "--output": request.output,
+    }  # fmt: skip
+    given = [option for option, value in options.items() if value]
+    document = document_options(request)
+    if document is not None and (misplaced := [one for one in given if one not in ("--glossary", "--output")]):
+        raise ConfigError(
+            f"{misplaced[0]}: the output of a file in the format {document.format} is a file of this format, which "
+            "has no place for it; leave it out, or add --format text to read the lines as they are"
+        )
+    if "--prefixes" in given and ("--verify" in given or "--reference" in given):
+        raise ConfigError("--prefixes: --verify and --reference have no translations to start; leave one out")
+    for option, ignored in _IGNORED.items():
+        if option in given and (without_effect := [one for one in ignored if one in given]):
+            raise ConfigError(f"{option}: {without_effect[0]} would have no effect beside it; leave one out")
+    if request.output is not None and not is_stream(request.output):
+        inputs = (request.source, request.reference, request.prefixes, request.glossary)
+        check_output(request.output, [split_member(path)[0] for path in inputs if path is not None])
+
+
+def document_options(request: TranslateRequest) -> DocumentOptions | None:
+    """Return how to read the input as a document; None for lines of text. Raises ConfigError."""
+    format_ = format_of(request.format, request.source)
+    if format_ is not None:
+        return DocumentOptions(format_, request.column, request.into)
+    for option, given in (("--column", request.column), ("--into", request.into)):
+        if given is not None:
+            raise ConfigError(f"{option}: lines of text have no columns; give the format, such as --format tsv")
+    return None
 
 
 def open_document(options: DocumentOptions, source: Path | None, languages: tuple[str, str]) -> Document | None:

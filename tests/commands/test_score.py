@@ -200,8 +200,8 @@ def test_bleu_of_zero_gives_an_explanation(tmp_path: Path) -> None:
     assert "BLEU is 0: no line of" in warning
     assert "has four words in a row" in warning
     assert score(longer, [write(tmp_path / "ref", ["a cat stood up", "so"])]).warnings == ()
-    assert score(longer, [tmp_path / "ref"], ScoreOptions(("chrf",))).warnings == ()
-    assert score(short, [write(tmp_path / "one", ["a cat stood"])], ScoreOptions(("chrf",))).warnings == ()
+    assert score(longer, [tmp_path / "ref"], ScoreOptions(metrics=("chrf",))).warnings == ()
+    assert score(short, [write(tmp_path / "one", ["a cat stood"])], ScoreOptions(metrics=("chrf",))).warnings == ()
 
 
 def test_warnings_come_from_all_files(tmp_path: Path, ref: Path) -> None:
@@ -238,7 +238,7 @@ def test_scores_are_a_line_each_if_80_columns_suffice(hyp: Path, ref: Path) -> N
 
 
 def test_scores_that_need_more_than_80_columns_are_two_lines_each(hyp: Path, ref: Path) -> None:
-    report = score(hyp, [ref], ScoreOptions(("bleu", "ter"), confidence=True))
+    report = score(hyp, [ref], ScoreOptions(metrics=("bleu", "ter"), confidence=True))
     bleu, ter = report.scores
     assert bleu.confidence is not None
     assert ter.confidence is not None
@@ -256,7 +256,7 @@ def test_several_systems_are_compared_with_the_baseline_in_words(tmp_path: Path)
     good = write(tmp_path / "good", [*references[:19], "il gatto"])
     same = write(tmp_path / "same", [line.replace("dorme", "sta") for line in references])
     bad = write(tmp_path / "bad", [line.replace("gatto numero", "cane") for line in references])
-    options = ScoreOptions(("chrf", "ter"), systems=(same, bad), baseline=same)
+    options = ScoreOptions(metrics=("chrf", "ter"), systems=(same, bad), baseline=same)
     report = score(good, [ref], options)
     chrf, ter = report.as_text().split("\n\n")
     title, signature, *rows = chrf.split("\n")
@@ -293,13 +293,13 @@ def test_equal_file_names_have_their_folders(hyp: Path, ref: Path, tmp_path: Pat
 def test_lines_are_scored_by_length(tmp_path: Path) -> None:
     short, long = ["sì certo", "no"], ["il gatto nero dorme sul tappeto rosso", "il gatto dorme"]
     hyp, ref = write(tmp_path / "hyp", [short[1], *long]), write(tmp_path / "ref", [short[0], *long])
-    (system,) = score(hyp, [ref], ScoreOptions(("chrf",), by_length=True)).systems
+    (system,) = score(hyp, [ref], ScoreOptions(metrics=("chrf",), by="length")).systems
     assert [(part.words, part.lines) for part in system.by_length] == [("1–5", 2), ("6–10", 1)]
     assert system.by_length[1].values == (100,)
     expected = measure("chrf", [short[1], long[1]], [[short[0], long[1]]], target_language("it")).score().value
     assert system.by_length[0].values == (pytest.approx(expected),)
     source = write(tmp_path / "source", ["a " * 61, "b", "c"])
-    report = score(hyp, [ref], ScoreOptions(("chrf",), by_length=True, source=source))
+    report = score(hyp, [ref], ScoreOptions(metrics=("chrf",), by="length", source=source))
     assert [part.words for part in report.systems[0].by_length] == ["1–5", "> 60"]
     table = [line.split() for line in report.as_text().split("By words of the source\n")[1].splitlines()]
     assert table[:2] == [["1–5", ">", "60"], ["lines", "2", "1"]]
@@ -311,14 +311,14 @@ def test_lines_are_scored_by_length(tmp_path: Path) -> None:
 
 def test_length_of_chinese_is_in_characters(tmp_path: Path) -> None:
     text = write(tmp_path / "zh", ["我喜欢猫。"])
-    report = score(text, [text], ScoreOptions(("chrf",), by_length=True))
+    report = score(text, [text], ScoreOptions(metrics=("chrf",), by="length"))
     assert "By characters of the reference\n" in report.as_text()
 
 
 def test_tables_by_length_fit_80_columns(tmp_path: Path) -> None:
     lines = ["a " * length for length in (3, 8, 15, 25, 35, 50, 70)]
     files = [write(tmp_path / f"hyp.Lan-Bridge-{number}.zh", lines) for number in range(4)]
-    report = score(files[0], [files[0]], ScoreOptions(("chrf",), by_length=True, systems=tuple(files[1:])))
+    report = score(files[0], [files[0]], ScoreOptions(metrics=("chrf",), by="length", systems=tuple(files[1:])))
     table = report.as_text().split("chrF2 by words of the reference\n")[1].splitlines()
     assert len(table) == 6
     assert max(map(len, table)) <= 80
@@ -326,7 +326,7 @@ def test_tables_by_length_fit_80_columns(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["sentences.tsv", "sentences.json"])
 def test_scores_of_single_lines_are_written(hyp: Path, ref: Path, tmp_path: Path, name: str) -> None:
-    score(hyp, [ref], ScoreOptions(("chrf", "ter"), systems=(ref,), sentences=tmp_path / name))
+    score(hyp, [ref], ScoreOptions(metrics=("chrf", "ter"), systems=(ref,), sentences=tmp_path / name))
     lines = (tmp_path / name).read_text(encoding="utf-8").splitlines()
     if name.endswith("json"):
         rows = list(map(json.loads, lines))
@@ -343,7 +343,7 @@ def test_scores_of_single_lines_are_written(hyp: Path, ref: Path, tmp_path: Path
 def test_findings_are_counted_and_written(hyp: Path, ref: Path, tmp_path: Path) -> None:
     bad = write(tmp_path / "bad", ["Il gatto dorme sul тappeto.", "no no no no no no", REFERENCES[2]])
     listed = tmp_path / "faults.tsv"
-    report = score(bad, [ref], ScoreOptions(("chrf",), findings=listed))
+    report = score(bad, [ref], ScoreOptions(metrics=("chrf",), findings=listed))
     assert report.warnings == (f"{bad}: faults in 2 lines: repetition 1, script 1; see {listed}",)
     head, *rows = [line.split("\t") for line in listed.read_text(encoding="utf-8").splitlines()]
     assert head == ["line", "system", "kind", "detail", "hypothesis", "reference"]
@@ -352,7 +352,7 @@ def test_findings_are_counted_and_written(hyp: Path, ref: Path, tmp_path: Path) 
         ("2", "repetition", "no × 6"),
     ]
     assert json.loads(report.as_json())["findings"] == {"script": 1, "repetition": 1}
-    score(hyp, [ref], ScoreOptions(("chrf",), findings=listed))
+    score(hyp, [ref], ScoreOptions(metrics=("chrf",), findings=listed))
     assert listed.read_text(encoding="utf-8") == "\t".join(head) + "\n"
 
 
@@ -390,7 +390,7 @@ def test_comet_scores_with_its_own_package(hyp: Path, ref: Path, monkeypatch: py
     monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(snapshot_download=download))
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=SimpleNamespace(is_available=lambda: False)))
     monkeypatch.setattr("nmt.evaluation.comet.version", lambda package: "2.2.7")
-    options = ScoreOptions(("comet",), source=ref, confidence=True, baseline=hyp)
+    options = ScoreOptions(metrics=("comet",), source=ref, confidence=True, baseline=hyp)
     (system, _baseline) = score(hyp, [ref], options).systems
     assert system.scores[0].name == "COMET"
     assert system.scores[0].value == pytest.approx(75)
@@ -401,13 +401,13 @@ def test_comet_scores_with_its_own_package(hyp: Path, ref: Path, monkeypatch: py
     assert system.comparisons[0].verdict == "no significant difference"
     assert calls[0][1] == {"src": REFERENCES[1], "mt": HYPOTHESES[1], "ref": REFERENCES[1]}
     with pytest.raises(ConfigError, match=r"--metric comet: it compares with the source too; give --source FILE"):
-        score(hyp, [ref], ScoreOptions(("comet",)))
+        score(hyp, [ref], ScoreOptions(metrics=("comet",)))
 
 
 def test_missing_comet_is_explained(hyp: Path, ref: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "comet", None)
     with pytest.raises(ConfigError, match=r"--metric comet: .* pip install '\.\[comet\]'"):
-        score(hyp, [ref], ScoreOptions(("comet",), source=ref))
+        score(hyp, [ref], ScoreOptions(metrics=("comet",), source=ref))
 
     def missing(name: str, local_files_only: bool) -> str:
         raise OSError(name)
@@ -415,7 +415,7 @@ def test_missing_comet_is_explained(hyp: Path, ref: Path, monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "comet", SimpleNamespace())
     monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(snapshot_download=missing))
     with pytest.raises(ConfigError, match=r"--metric comet:my/model: my/model is neither .*: comet-score --model my/m"):
-        score(hyp, [ref], ScoreOptions(("comet:my/model",), source=ref))
+        score(hyp, [ref], ScoreOptions(metrics=("comet:my/model",), source=ref))
 
 
 def test_importing_score_imports_no_large_package(repository: Path) -> None:

@@ -1,0 +1,155 @@
+"""The options of commands that have many: a class for each command, whose fields are arguments and options.
+
+Typer reads them as it reads the parameters of a function (`nmt.cli.command`). A file that is None is stdin or stdout.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Literal
+
+from typer import Argument, Option
+
+file = partial(Option, metavar="FILE")
+
+
+@dataclass(frozen=True)
+class InitRequest:
+    """The options of `nmt init`. A text is a file of sources and a file of targets, or files with both languages."""
+
+    text: Annotated[list[Path], Argument(metavar="SOURCE TARGET", help="The text; - reads TSV from standard input.")]
+    languages: Annotated[
+        str | None, Option(metavar="en-it", help="Source and target; default: by the file names, or by the text.")
+    ] = None
+    output: Annotated[Path, Option("--output", "-o", metavar="RECIPE", help="The recipe.")] = Path("recipe.yaml")
+    valid: Annotated[list[Path] | None, file(help="Use this validation text; twice for two files.")] = None
+    test: Annotated[list[Path] | None, file(help="Use this test text; twice for two files.")] = None
+
+    @property
+    def prefix(self) -> str:
+        """Return the start of the names of the folders beside the recipe: none for `recipe.yaml`."""
+        return "" if self.output.stem == "recipe" else f"{self.output.stem}."
+
+    @property
+    def folder(self) -> Path:
+        """Return the folder of the divided text."""
+        return self.output.with_name(f"{self.prefix}split")
+
+
+# the headings of the help page of `nmt translate`
+io = partial(Option, rich_help_panel="Input and output")
+search = partial(Option, rich_help_panel="Search")
+computation = partial(Option, rich_help_panel="Computation")
+instead = partial(Option, rich_help_panel="In place of translating")
+
+
+@dataclass(frozen=True)
+class TranslateRequest:
+    """The options of `nmt translate`."""
+
+    models: Annotated[
+        list[Path] | None,
+        io("--model", "-m", metavar="DIR", help="A run or a model directory; default: $NMT_MODEL, else runs/latest."),
+    ] = None
+    source: Annotated[Path | None, io("--input", "-i", metavar="FILE", help="Read this file instead of stdin.")] = None
+    output: Annotated[Path | None, io("--output", "-o", metavar="FILE", help="Write this file instead of stdout.")] = (
+        None
+    )
+    to: Annotated[str | None, io(metavar="CODE", help="Target language; required for a model that has several.")] = None
+    n_best: Annotated[
+        int, io(min=1, metavar="K", help="Translations of each line, as rows of line, rank, log_prob, text.")
+    ] = 1
+    alignment: Annotated[bool, io("--alignment", help="Add the word alignment, as 0-0 1-2, source word first.")] = False
+    as_json: Annotated[bool, io("--json", help="Write one JSON object for each line.")] = False
+    format: Annotated[
+        str | None,
+        io("--format", metavar="NAME", help="text, srt, vtt, json, jsonl, csv, tsv, po or xliff; default: by --input."),
+    ] = None
+    column: Annotated[str | None, io(metavar="NAME|N", help="Column of a table, or key of JSON, to translate.")] = None
+    into: Annotated[
+        str | None, io(metavar="NAME|N", help="Column or key of the translation; default: that of --column.")
+    ] = None
+    beam: Annotated[
+        int | None, search(min=1, metavar="K", help="Hypotheses kept for each sentence; 1 is greedy search.")
+    ] = None
+    overrides: Annotated[
+        list[str] | None,
+        search("--set", metavar="decode.KEY=VALUE", help="Change a setting of the model; can be repeated."),
+    ] = None
+    glossary: Annotated[
+        Path | None, search(metavar="TSV", help="Required translations of terms: source term, tab, target term.")
+    ] = None
+    prefixes: Annotated[
+        Path | None, search(metavar="FILE", help="Required starts of the translations, line by line.")
+    ] = None
+    device: Annotated[str, computation(metavar="DEVICE", help="auto, cuda, mps or cpu.")] = "auto"
+    threads: Annotated[
+        int | None, computation(min=1, max=1024, metavar="N", help="CPU threads; default: one for each core.")
+    ] = None
+    precision: Annotated[str, computation(metavar="TYPE", help="auto, fp32, bf16, or on CPUs int8.")] = "auto"
+    engine: Annotated[
+        Literal["torch", "ct2"] | None,
+        computation(metavar="torch|ct2", help="Default: the one that the model was exported for, else torch."),
+    ] = None
+    reference: Annotated[
+        Path | None, instead(metavar="FILE", help="Print the log_prob of these translations of the input lines.")
+    ] = None
+    verify: Annotated[bool, instead("--verify", help="Check that no translation depends on the other lines.")] = False
+
+
+@dataclass(frozen=True)
+class ScoreOptions:
+    """What `nmt score` computes and writes."""
+
+    source: Annotated[Path | None, file(help="The source text of the translations; needed by comet.")] = None
+    target_language: Annotated[
+        str | None, Option("--target-lang", metavar="CODE", help="Language of the translations, such as zh.")
+    ] = None
+    metrics: Annotated[
+        list[str] | None,
+        Option("--metric", metavar="NAME", help="bleu, chrf, chrf++, ter, comet, comet:MODEL; default: bleu and chrf."),
+    ] = None
+    systems: Annotated[
+        list[Path] | None, file("--system", help="Translations by another system, in the same table; can be repeated.")
+    ] = None
+    baseline: Annotated[Path | None, file(help="Translations to test the others against for significance.")] = None
+    confidence: Annotated[bool, Option("--confidence", help="Add 95 % confidence intervals.")] = False
+    by: Annotated[
+        Literal["length"] | None, Option(metavar="length", help="Also score groups of lines of similar length.")
+    ] = None
+    sentences: Annotated[Path | None, file(help="Write the scores of each line, as TSV or .json.")] = None
+    findings: Annotated[
+        Path | None, file("--diagnose", help="Write the faults that are counted on stderr, as TSV or .json.")
+    ] = None
+
+    @property
+    def others(self) -> list[Path]:
+        """The translations besides the first ones: those of other systems, then the baseline."""
+        return [*(self.systems or ()), *([] if self.baseline is None else [self.baseline])]
+
+
+of_run = partial(Option, rich_help_panel="For runs")
+beside_files = partial(file, rich_help_panel="For files of translations")
+
+
+@dataclass(frozen=True)
+class ReportRequest:
+    """The options of `nmt report`."""
+
+    run: Annotated[Path, Argument(metavar="RUN", help="A run, or with --reference a file of translations.")]
+    output: Annotated[Path, file("--output", "-o", help="The page to write.")] = Path("report.html")
+    compare: Annotated[Path | None, Option(metavar="RUN", help="Another run or file to compare with.")] = None
+    reference: Annotated[Path | None, beside_files(help="Reference translations, for files of any system.")] = None
+    source: Annotated[Path | None, beside_files(help="The source text of the files; only with --reference.")] = None
+    glossary: Annotated[
+        Path | None, file(help="Terms (source, tab, target) whose translations are counted; with --compare.")
+    ] = None
+    validation_lines: Annotated[
+        int | None, of_run(min=0, metavar="COUNT", help="Lines of the validation text to translate; default: 200.")
+    ] = None
+    lines: Annotated[
+        list[int] | None,
+        of_run(
+            "--line", min=1, metavar="N", help="Draw attention and search of line N of the test text; can be repeated."
+        ),
+    ] = None
