@@ -6,11 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.nn import functional as F
 
 from nmt.config import Languages, load_recipe
 from nmt.errors import ConfigError, NMTError
+from nmt.model.cache import bytes_to_decode
 from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
-from nmt.model.contents import bytes_to_decode, nearest_pieces, parameters_by_part
+from nmt.model.transformer import Transformer
 from nmt.report.run_records import read_run
 from nmt.system.console import counted, printable, with_relative_paths
 from nmt.system.ownership import RUN, is_directory_of
@@ -81,6 +84,15 @@ def _summary(path: Path, directory: Path, loaded: LoadedModel) -> dict[str, Any]
     }
 
 
+def parameters_by_part(model: Transformer) -> dict[str, int]:
+    """Return the number of weights of the embedding, encoder, decoder and output; a tied matrix is in the embedding."""
+    counts = {"embedding": 0, "encoder": 0, "decoder": 0, "output": 0}
+    for name, weight in model.named_parameters():
+        module = name.partition(".")[0]  # source_embedding, encoder, encoder_norm …
+        counts[next(part for part in counts if part in module)] += weight.numel()
+    return counts
+
+
 def _training(path: Path, directory: Path) -> dict[str, Any] | None:
     """Return what is recorded about the training of a run or a checkpoint; None for other models."""
     record: dict[str, Any] = {}
@@ -126,13 +138,24 @@ def _neighbours(loaded: LoadedModel, word: str) -> dict[str, Any]:
         ids = {name: i for i, name in enumerate(tokenizer.pieces) if i not in tokenizer.table.controls}
         piece = next((name for name in (f"▁{word}", word) if name in ids), None)
         if piece is not None:
-            nearest = nearest_pieces(weights, tokenizer, ids[piece], _NEIGHBOURS)
-            rows = [{"piece": name, "cosine": cosine} for name, cosine in nearest]
-            found[side] = {"piece": piece, "nearest": rows}
+            found[side] = {"piece": piece, "nearest": nearest_pieces(weights, tokenizer, ids[piece], _NEIGHBOURS)}
     if not found:
         cut = [one["piece"] for one in _pieces(both.source, word)]
         raise ConfigError(f"--neighbours: {word!r} is not one piece but {' '.join(cut) or 'none'}; give one piece")
     return found
+
+
+def nearest_pieces(weights: Tensor, tokenizer: Tokenizer, piece: int, count: int) -> list[dict[str, Any]]:
+    """Return the pieces whose rows of an embedding (V, D) have the highest cosine similarity with that of a piece.
+
+    Symbols and bytes are left out.
+    """
+    normalized = F.normalize(weights.detach().float(), dim=1)
+    similarity = normalized @ normalized[piece]
+    similarity[[piece, UNK, *tokenizer.table.controls, *tokenizer.table.bytes]] = -2.0
+    values, found = similarity.topk(min(count, len(tokenizer) - 1))
+    names, cosines = tokenizer.pieces, zip(found.tolist(), values.tolist(), strict=True)
+    return [{"piece": names[i], "cosine": round(cosine, 4)} for i, cosine in cosines if cosine > -2.0]
 
 
 def _rows(content: dict[str, Any]) -> Iterator[tuple[str, str]]:

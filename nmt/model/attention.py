@@ -12,9 +12,8 @@ from torch.nn import functional as F
 
 from nmt.config import ModelSettings
 from nmt.model.cache import DecoderCache
-from nmt.model.kernels import Linear, kernels
+from nmt.model.kernels import Linear, Product, kernels
 from nmt.model.packing import Packing, pack
-from nmt.model.plain import Product
 from nmt.model.positions import Place, position_encoding
 
 

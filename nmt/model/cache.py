@@ -5,8 +5,8 @@ sentences. Two layouts of the generated tokens have the same methods. In a `RowC
 values, which are copied when several rows continue the same one. For long prefixes that is slow. In a `SharedCache` the
 hypotheses of a sentence share keys and values: nothing is copied, and a mask assigns the cached tokens to hypotheses.
 
-S source length, H heads, d = D/H; G groups of Q rows with P cached tokens: G = N, Q = 1 in a `RowCache`, G = B, Q = K
-in a `SharedCache`.
+S source length, D width, H heads, d = D/H, L layers, V vocabulary; G groups of Q rows with P cached tokens: G = N,
+Q = 1 in a `RowCache`, G = B, Q = K in a `SharedCache`.
 """
 
 from collections.abc import Sequence
@@ -15,9 +15,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from nmt.config import ModelSettings
+
 _SHARE_FROM = 16  # tokens of a prefix from which copying it costs more than masking the tokens of other hypotheses
 _SHARE_BEAM = 8  # widest beam that shares: each row computes scores for the tokens of all rows of its sentence
-SPARE_STEPS = 16  # a SharedCache reserves space for so many, and then drops tokens that no hypothesis has: a copy
+_SPARE_STEPS = 16  # a SharedCache reserves space for so many, and then drops tokens that no hypothesis has: a copy
 _REMOVE_SHARE = 8  # finished sentences are removed when they are 1/8 of the batch: removing copies the others
 
 
@@ -179,7 +181,7 @@ class SharedCache:
         used = self._visible.view(self.beams.count, self.beams.width, -1).any(1)  # (B, P)
         most = int(used.sum(1).max())
         kept = used.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :most]  # the first stays the first
-        self._space = SPARE_STEPS * self.beams.width
+        self._space = _SPARE_STEPS * self.beams.width
         places = (kept.t() * self.beams.count + torch.arange(self.beams.count, device=kept.device)).flatten()
         for number, layer in enumerate(self.layers):
             self.layers[number] = layer.new_empty(most + self._space, *layer.shape[1:])
@@ -227,6 +229,16 @@ class DecoderCache:
         beams = Beams.of(sentences, is_first, count, width)
         self.target.select(rows, beams, kept if remove else None)
         self.beams = beams
+
+
+def bytes_to_decode(settings: ModelSettings, vocabulary: int, source: int, target: int, beam: int) -> int:
+    """Return the most bytes that a line of S and T tokens takes in a beam search in fp32, besides the weights.
+
+    Each decoder layer has a key and a value of width D for every source token, once, and for every target token of each
+    hypothesis, with space for 16 more; each hypothesis has V logits: 4 · (2 L D (S + K (T + 16)) + K V).
+    """
+    cached = source + beam * (target + _SPARE_STEPS)
+    return 4 * (2 * settings.decoder_layers * settings.dim * cached + beam * vocabulary)
 
 
 def _write(stored: Tensor, keys_values: Tensor, end: int) -> tuple[Tensor, Tensor]:

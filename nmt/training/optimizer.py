@@ -10,9 +10,8 @@ from torch import Tensor, nn
 
 from nmt.config import TrainSettings
 from nmt.config.schedules import Constant, Cosine, InverseSqrt, Noam, WarmupStableDecay
-from nmt.model.checkpoint import read_tensors
+from nmt.model.checkpoint import full_tensor, laid_out_like, read_tensors
 from nmt.model.positions import Positions
-from nmt.model.sharding import full_tensor, laid_out_like
 from nmt.model.transformer import Transformer
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")

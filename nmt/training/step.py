@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 from nmt.batching.batch import Batch, dummy_batch, pad_to_multiple
 from nmt.config import Recipe
 from nmt.errors import ConfigError
-from nmt.model.sharding import full_tensor, shard, unsharded_model
+from nmt.model.checkpoint import full_tensor
 from nmt.model.transformer import Transformer
 from nmt.system import distributed
 from nmt.system.device import autocast, computes_in_bf16, is_oom, release_cached_blocks, seed_for
@@ -248,6 +248,41 @@ def replicate(objective: Objective, device: torch.device) -> DistributedDataPara
     loss.backward()
     objective.zero_grad(set_to_none=True)
     return replica
+
+
+def shard(root: nn.Module, model: Transformer, device: torch.device, gather_in_bf16: bool = False) -> None:
+    """Give each rank a shard of every weight, in place (FSDP, Zhao et al. 2023). `root` is called: the model or its wrapper.
+
+    For models that do not fit on one device with their gradients and moments: the shards of a layer are gathered only
+    while it computes.
+
+    With `gather_in_bf16`, the weights of layers are rounded before they are gathered: half the traffic. Autocast rounds
+    all of them later, except those of norms. Gradients are summed in fp32. Embeddings and output are gathered in fp32,
+    because the gradient of a weight that is used several times would be accumulated in bf16.
+    """
+    # these take long to import
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+    mesh = init_device_mesh(device.type, (distributed.world_size(),))
+    in_bf16 = MixedPrecisionPolicy(torch.bfloat16, reduce_dtype=torch.float32, cast_forward_inputs=False)
+    policy = in_bf16 if gather_in_bf16 else MixedPrecisionPolicy()
+    for layer in (*model.encoder, *model.decoder):
+        fully_shard(layer, mesh=mesh, mp_policy=policy)
+    fully_shard(root, mesh=mesh)
+
+
+def unsharded_model(model: Transformer) -> Transformer:
+    """Return a model with whole weights: the model itself if it is not sharded. Collective."""
+    weights = [full_tensor(weight) for weight in model.parameters()]
+    if all(full is weight for full, weight in zip(weights, model.parameters(), strict=True)):
+        return model
+    source, target = (embedding.tokens.num_embeddings for embedding in (model.source_embedding, model.target_embedding))
+    with weights[0].device:
+        copy = Transformer(model.settings, source, target, initialized=False).requires_grad_(False)
+    for weight, value in zip(copy.parameters(), weights, strict=True):
+        weight.data = value
+    return copy
 
 
 def sync_adjustments(adjustments: Adjustments) -> Adjustments:

@@ -4,14 +4,23 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
-from nmt.commands.inspect import as_text, inspect
+from nmt.commands.inspect import as_text, inspect, nearest_pieces, parameters_by_part
 from nmt.commands.prepare import prepare
 from nmt.commands.train import train
 from nmt.config import load_recipe
 from nmt.errors import ConfigError, ModelError
 from nmt.model.checkpoint import load_model
-from tests.builders import SENTENCES, run_command, save_model, tiny_loaded_model, tiny_tokenizers, write_reversal_task
+from tests.builders import (
+    SENTENCES,
+    run_command,
+    save_model,
+    tiny_loaded_model,
+    tiny_model,
+    tiny_tokenizers,
+    write_reversal_task,
+)
 from tests.training.runs import CPU, QUIET
 
 
@@ -37,6 +46,18 @@ def test_model_is_described(model: Path) -> None:
     text = as_text(inspect(model))
     assert max(map(len, text.splitlines()[1:])) <= 80
     assert f"{loaded.model.parameter_count():,}" in text
+
+
+@pytest.mark.parametrize("tied", ["all", "target", "none"])
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_parameters_of_the_parts_add_up(tied: str, norm: str) -> None:
+    model = tiny_model(1, vocabulary=6, tied_embeddings=tied, norm=norm)
+    parts = parameters_by_part(model)
+    assert sum(parts.values()) == model.parameter_count()
+    assert parts["embedding"] == 6 * 16 * (1 if tied == "all" else 2)
+    assert parts["output"] == (6 * 16 if tied == "none" else 0)
+    layers = sum(weight.numel() for weight in model.decoder.parameters())
+    assert parts["decoder"] == layers + (2 * 16 if norm == "pre" else 0)
 
 
 def test_run_has_its_training_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,6 +95,20 @@ def test_neighbours_are_given_with_their_embedding(model: Path) -> None:
     assert len(cosines) == 10
     assert cosines == sorted(cosines, reverse=True)
     assert "nearest to ▁the by cosine, source embedding" in as_text(inspect(model, word="the"))
+
+
+def test_nearest_pieces_equal_cosines_of_pairs() -> None:
+    tokenizer = tiny_tokenizers().source
+    torch.manual_seed(2)
+    weights = torch.randn(len(tokenizer), 4)
+    piece = tokenizer.encode("cat")[0]
+    found = nearest_pieces(weights, tokenizer, piece, 5)
+    names, table = tokenizer.pieces, tokenizer.table
+    usual = [i for i in range(len(tokenizer)) if table.surfaces[i] and i != piece]
+    cosine = {names[i]: torch.cosine_similarity(weights[i], weights[piece], dim=0).item() for i in usual}
+    expected = sorted(cosine.items(), key=lambda pair: -pair[1])[:5]
+    assert [one["piece"] for one in found] == [name for name, _ in expected]
+    assert [one["cosine"] for one in found] == pytest.approx([value for _, value in expected], abs=1e-4)
 
 
 def test_word_of_several_pieces_is_refused_with_its_pieces(model: Path) -> None:

@@ -5,8 +5,7 @@ import torch
 
 from nmt.config import ModelSettings
 from nmt.model.cpu import CPUKernels
-from nmt.model.kernels import choose_kernels
-from nmt.model.plain import PlainKernels
+from nmt.model.kernels import PlainKernels, choose_kernels
 from nmt.model.transformer import Transformer
 
 # the operators of torch.ops without which a flag of CPUKernels is False

@@ -404,7 +404,7 @@ def test_step_after_select_equals_decode(changes: dict[str, object], data: st.Da
     From a random position on, the rows of a sentence share cached prefixes, which are full after a few steps.
     """
     model, beam = build(**changes), data.draw(st.integers(1, 3))
-    limits = {"_SHARE_FROM": data.draw(st.integers(1, 10)), "SPARE_STEPS": data.draw(st.integers(1, 3))}
+    limits = {"_SHARE_FROM": data.draw(st.integers(1, 10)), "_SPARE_STEPS": data.draw(st.integers(1, 3))}
     source, mask = padded(SOURCES)
     memory = model.encode(source, mask)
     steps = model.start(source, mask, beam)

@@ -404,9 +404,9 @@ GATHERED_IN_BF16 = """
 import os, sys, warnings
 import torch
 from nmt.config import RuntimeSettings
-from nmt.model.sharding import shard
 from nmt.system import distributed
 from nmt.training.loss import Objective
+from nmt.training.step import shard
 from tests.builders import batch_of, tiny_model
 
 # CPUs, unlike CUDA, have no fused norm with weights in bf16

@@ -8,16 +8,19 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from nmt.model.cpu import short_attention
 from nmt.model.cpu.onednn import linear, outer_product
 from nmt.model.cpu.prepacked import EightBitProduct, PackedProduct, padded_rows
 from nmt.model.packing import Packing
-from nmt.model.plain import PlainKernels, Product
 
 
-class CPUKernels(PlainKernels):
-    """Kernels that are used for tensors on a CPU whose type and shape they are faster for; others are left to torch."""
+class CPUKernels:
+    """Kernels that are used for tensors on a CPU whose type and shape they are faster for; others are left to torch.
+
+    `nmt.model.kernels.PlainKernels` defines what the methods return.
+    """
 
     encoder_tokens = 1024  # the feed-forward layers of so many tokens fit in the cache of a core
 
@@ -45,7 +48,7 @@ class CPUKernels(PlainKernels):
         Under bf16 autocast the operands and the result are rounded to bf16, the sums are fp32.
         """
         if not self.has_linear:
-            return super().linear(x, weight, bias)
+            return F.linear(x, weight, bias)
         if self.has_bf16 and torch.is_autocast_enabled("cpu"):
             x, weight = x.bfloat16(), weight.bfloat16()
             bias = None if bias is None else bias.bfloat16()
@@ -53,11 +56,11 @@ class CPUKernels(PlainKernels):
 
     def outer_product(self, left: Tensor, right: Tensor) -> Tensor:
         """Multiply by oneDNN, the narrower operand transposed."""
-        return outer_product(left, right) if self.has_linear else super().outer_product(left, right)
+        return outer_product(left, right) if self.has_linear else left.t() @ right
 
     def dropout(self, x: Tensor, p: float) -> Tensor:
         """Draw a byte for each number instead of a float."""
-        return byte_mask_dropout(x, p) if x.device.type == "cpu" else super().dropout(x, p)
+        return byte_mask_dropout(x, p) if x.device.type == "cpu" else F.dropout(x, p)
 
     def packed_attention(
         self, queries: Tensor, keys_values: Tensor, packings: tuple[Packing, Packing], heads: int, causal: bool
@@ -71,7 +74,7 @@ class CPUKernels(PlainKernels):
         """Attend by one product over all sentences and heads."""
         return short_attention.step_attention(q, k, v, mask) if q.device.type == "cpu" else None
 
-    def prepack(self, weight: Tensor, bias: Tensor | None, eight_bits: bool) -> Product | None:
+    def prepack(self, weight: Tensor, bias: Tensor | None, eight_bits: bool) -> EightBitProduct | PackedProduct | None:
         """Lay weights out for oneDNN once instead of with each product."""
         if weight.device.type != "cpu" or not (self.has_eight_bits if eight_bits else self.has_packed):
             return None

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from nmt.model.cpu import CPUKernels
-from nmt.model.kernels import Linear
-from nmt.model.plain import PlainKernels
+from nmt.model.kernels import Linear, PlainKernels
 
 SIZES = st.integers(1, 70)
 

@@ -9,8 +9,7 @@ from torch import Tensor
 from nmt.config import ModelSettings
 from nmt.model.cpu import CPUKernels
 from nmt.model.cpu.prepacked import EightBitProduct, PackedProduct, padded_rows
-from nmt.model.kernels import kernels
-from nmt.model.plain import PlainKernels
+from nmt.model.kernels import PlainKernels, kernels
 from nmt.model.transformer import Transformer
 
 needs_onednn = pytest.mark.skipif(not CPUKernels().has_packed, reason="needs AVX-512 and a torch with oneDNN")
