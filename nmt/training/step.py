@@ -251,7 +251,7 @@ def replicate(objective: Objective, device: torch.device) -> DistributedDataPara
 
 
 def shard(root: nn.Module, model: Transformer, device: torch.device, gather_in_bf16: bool = False) -> None:
-    """Give each rank a shard of every weight, in place (FSDP, Zhao et al. 2023). `root` is called: the model or its wrapper.
+    """Give each rank a shard of every weight, in place (FSDP, Zhao et al. 2023); `root` is the model or its wrapper.
 
     For models that do not fit on one device with their gradients and moments: the shards of a layer are gathered only
     while it computes.
