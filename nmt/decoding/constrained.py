@@ -8,10 +8,10 @@ words, and before the final punctuation: otherwise many hypotheses are the usual
 B sentences, N rows: all active hypotheses of these sentences. L length of the prefix with `<s>`, V vocabulary.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate, zip_longest
+from itertools import zip_longest
 from typing import NamedTuple
 
 import torch
@@ -27,7 +27,6 @@ from nmt.text.tokenizer import BOS, EOS
 MAX_WIDTH = 16  # the beam is widened to the number of phrase tokens up to this
 
 Phrase = tuple[int, ...]
-Scored = tuple[float, int, int]  # log_prob of a token, the active hypothesis that it extends, and the token
 
 
 @dataclass(frozen=True)
@@ -81,136 +80,103 @@ class PhraseProgress:
         return sum(map(len, self.missing)) - len(self.begun)
 
 
-class _Active(NamedTuple):
-    """An active hypothesis."""
+class _Partial(NamedTuple):
+    """A translation that is not finished, or that `</s>` has just ended."""
 
-    tokens: tuple[int, ...]
-    log_prob: float
+    search: "_SentenceSearch"
     progress: PhraseProgress
+    tokens: tuple[int, ...] = ()
+    log_prob: float = 0.0
     final_punctuation: int = 0  # number of its tokens, after the prefix, that are final punctuation
+    parent: int = 0  # the row that it extends
+
+    @property
+    def free(self) -> int:
+        """Number of tokens that fit between the next one and `</s>`; -1 if the next one must be `</s>`."""
+        return self.search.limit - len(self.tokens) - 2
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether the next token follows from the prefix, or from the limit."""
+        return len(self.tokens) < len(self.search.constraints.prefix) or self.free < 0
+
+    def extended(self, row: int, token: int, log_prob: float) -> "_Partial":
+        """Return the extension by a token of this log-probability; this is the translation of a row."""
+        constraints, length = self.search.constraints, len(self.tokens)
+        ends = token in constraints.final_punctuation and length >= len(constraints.prefix)
+        return _Partial(
+            self.search,
+            self.progress.after(token),
+            (*self.tokens, token),
+            self.log_prob + log_prob,
+            self.final_punctuation + ends,
+            row,
+        )
+
+    def advancing_tokens(self, most_probable: int) -> list[int]:
+        """Return the tokens that advance a phrase, if one may begin or continue before the most probable next token.
+
+        It may begin between words and not after the final punctuation, or where it would not fit later.
+        """
+        constraints, last = self.search.constraints, self.tokens[-1] if self.tokens else BOS
+        if self.is_bound:
+            return []
+        if not self.progress.begun and self.progress.remaining <= self.free:
+            if last in constraints.final_punctuation and not constraints.may_begin_sentence:
+                return []
+            if most_probable in constraints.word_continuations and last not in constraints.elisions:
+                return []
+        return sorted(self.progress.advancing_tokens)
+
+    def allows(self, extension: "_Partial") -> bool:
+        """Return whether the missing phrases still fit after an extension; at the limit, `</s>` is allowed without."""
+        token = extension.tokens[-1]
+        if self.is_bound:
+            return True
+        if token == EOS:
+            return not extension.progress.missing
+        if self.progress.phrase_ended and token in self.search.constraints.word_continuations:
+            return False
+        return extension.progress.remaining <= self.free
+
+    def places(self, extension: "_Partial") -> bool:
+        """Return whether an extension neither begins a phrase where none may begin nor ends the sentence before one.
+
+        Where a phrase may begin, its tokens are among those that are required.
+        """
+        token, constraints = extension.tokens[-1], self.search.constraints
+        if token in self.progress.advancing_tokens:
+            return False
+        ended = token in constraints.final_punctuation and bool(extension.progress.missing)
+        return not (ended and extension.final_punctuation > constraints.max_final_punctuation)
 
 
-class _Candidate(NamedTuple):
-    """The extension of active hypothesis `parent` by one token, with the log-probability of all tokens."""
-
-    log_prob: float
-    parent: int
-    token: int
-    progress: PhraseProgress
-
-
+@dataclass(frozen=True, eq=False)
 class _SentenceSearch:
     """The search of one sentence, on Python objects, since few sentences have required phrases."""
 
-    def __init__(self, index: int, constraints: Constraints, limit: int, options: SearchOptions) -> None:
-        self.index, self._constraints, self._limit, self._options = index, constraints, limit, options
-        self._width = beam_width([constraints], options)
-        self.active = [_Active((), 0.0, PhraseProgress(constraints.phrases))]
-        self.finished = BestFinished(options.n_best)
-        self._may_advance = [True]
+    index: int
+    constraints: Constraints
+    limit: int
+    options: SearchOptions
+    finished: BestFinished
 
-    @property
-    def done(self) -> bool:
-        """Whether no extension of an active hypothesis can be among the n best, by the bound of `beam_search`."""
-        bound = self.finished.worst * self._options.penalty(self._limit)
-        return all(hypothesis.log_prob <= bound for hypothesis in self.active)
+    def best(self, extensions: Sequence[tuple[_Partial, bool]]) -> list[_Partial]:
+        """Return the extensions that stay active; those that end are added to `finished`.
 
-    def advancing_pairs(self, most_probable: Sequence[int]) -> list[tuple[int, int]]:
-        """Return (hypothesis, token) for each token that advances a phrase, if phrases are allowed at this position.
-
-        `most_probable` holds the most probable next token of each hypothesis.
+        Each is given with whether it is well placed: others are taken only if there is nothing else.
         """
-        if self._in_prefix or self._free < 0:
-            self._may_advance = [True] * len(self.active)
-            return []
-        self._may_advance = [self._is_boundary(*pair) for pair in zip(self.active, most_probable, strict=True)]
-        return [
-            (parent, token)
-            for parent, hypothesis in enumerate(self.active)
-            if self._may_advance[parent]
-            for token in sorted(hypothesis.progress.advancing_tokens)
-        ]
-
-    def extend(self, best: Iterable[Scored], advancing: Sequence[Scored]) -> list[int]:
-        """Replace the active hypotheses by their best extensions, and return the parents of these.
-
-        `best` are the candidates that the rules allow, `advancing` those that advance a phrase.
-        """
-        known = {scored[1:] for scored in advancing}
-        required = [self._candidate(*scored) for scored in advancing]
-        others = [self._candidate(*scored) for scored in best if scored[1:] not in known]
-        allowed = [candidate for candidate in others if self._is_allowed(candidate)]
-        placed = [candidate for candidate in allowed if self._is_placed(candidate)]
-        candidates = [one for one in (*required, *placed) if one.log_prob > -torch.inf]
-        # a narrow beam may have nothing else
-        candidates = candidates or [one for one in allowed if one.log_prob > -torch.inf]
-        candidates.sort(key=lambda candidate: -candidate.log_prob)  # stable: equal ones in the order of their parents
-        chosen: list[_Candidate] = []
-        for rank, candidate in enumerate(_allocated(candidates)):
-            if candidate.token != EOS and len(chosen) < self._width:
-                chosen.append(candidate)
-            elif candidate.token == EOS and rank < self._width:
-                tokens = self.active[candidate.parent].tokens
-                normalized = candidate.log_prob / self._options.penalty(len(tokens) + 1)
-                self.finished.add(Hypothesis(list(tokens), candidate.log_prob, normalized))
-        in_prefix = self._in_prefix
-        self.active = [
-            _Active(
-                (*self.active[parent].tokens, token),
-                log_prob,
-                progress,
-                self.active[parent].final_punctuation
-                + (token in self._constraints.final_punctuation and not in_prefix),
-            )
-            for log_prob, parent, token, progress in chosen
-        ]
-        return [candidate.parent for candidate in chosen]
-
-    @property
-    def _in_prefix(self) -> bool:
-        return len(self.active[0].tokens) < len(self._constraints.prefix)
-
-    @property
-    def _free(self) -> int:
-        """Number of tokens that fit between the next one and `</s>`; -1 if the next one must be `</s>`."""
-        return self._limit - len(self.active[0].tokens) - 2
-
-    def _candidate(self, log_prob: float, parent: int, token: int) -> _Candidate:
-        hypothesis = self.active[parent]
-        return _Candidate(hypothesis.log_prob + log_prob, parent, token, hypothesis.progress.after(token))
-
-    def _is_allowed(self, candidate: _Candidate) -> bool:
-        """Return whether the missing phrases still fit; at the limit, `</s>` is allowed without them."""
-        if self._in_prefix or self._free < 0:
-            return True
-        if candidate.token == EOS:
-            return not candidate.progress.missing
-        after_phrase = self.active[candidate.parent].progress.phrase_ended
-        if after_phrase and candidate.token in self._constraints.word_continuations:
-            return False
-        return candidate.progress.remaining <= self._free
-
-    def _is_placed(self, candidate: _Candidate) -> bool:
-        """Return whether a token neither begins a phrase where none may begin nor ends the sentence before one."""
-        hypothesis = self.active[candidate.parent]
-        if not hypothesis.progress.missing or self._in_prefix:
-            return True
-        if not self._may_advance[candidate.parent] and candidate.token in hypothesis.progress.advancing_tokens:
-            return False
-        ended = candidate.token in self._constraints.final_punctuation and bool(candidate.progress.missing)
-        return not (ended and hypothesis.final_punctuation >= self._constraints.max_final_punctuation)
-
-    def _is_boundary(self, hypothesis: _Active, most_probable: int) -> bool:
-        """Return whether a phrase may continue or begin: between words, and not after the final punctuation.
-
-        It may begin anywhere where it would not fit later.
-        """
-        constraints, last = self._constraints, hypothesis.tokens[-1:]
-        if hypothesis.progress.begun or hypothesis.progress.remaining > self._free:
-            return True
-        if last and last[0] in constraints.final_punctuation and not constraints.may_begin_sentence:
-            return False
-        return most_probable not in constraints.word_continuations or (bool(last) and last[0] in constraints.elisions)
+        candidates = [one for one, is_placed in extensions if is_placed] or [one for one, _ in extensions]
+        candidates.sort(key=lambda one: -one.log_prob)  # stable: equal ones in the order of their rows
+        width, chosen = beam_width([self.constraints], self.options), list[_Partial]()
+        for rank, one in enumerate(_allocated(candidates)):
+            if one.tokens[-1] != EOS and len(chosen) < width:
+                chosen.append(one)
+            elif one.tokens[-1] == EOS and rank < width:
+                normalized = one.log_prob / self.options.penalty(len(one.tokens))
+                self.finished.add(Hypothesis(list(one.tokens[:-1]), one.log_prob, normalized))
+        bound = self.finished.worst * self.options.penalty(self.limit)  # that of `beam_search`
+        return chosen if any(one.log_prob > bound for one in chosen) else []
 
 
 def beam_width(constraints_of: Sequence[Constraints], options: SearchOptions) -> int:
@@ -234,63 +200,49 @@ def constrained_search(
     contain tokens that the rules forbid, and begin after the required prefix. Without phrases it is plain beam search.
     """
     searches = [
-        _SentenceSearch(index, constraints, int(limit), options)
-        for index, (constraints, limit) in enumerate(zip(constraints_of, limits, strict=True))
+        _SentenceSearch(index, constraints, limit, options, BestFinished(options.n_best))
+        for index, (constraints, limit) in enumerate(zip(constraints_of, limits.tolist(), strict=True))
     ]
-    active = list(searches)
+    active = [_Partial(one, PhraseProgress(one.constraints.phrases)) for one in searches]
     while active:
-        prefixes = torch.tensor([[BOS, *hypothesis.tokens] for one in active for hypothesis in one.active])  # (N, L)
-        sentences = torch.tensor([one.index for one in active for _ in one.active])
+        prefixes = torch.tensor([[BOS, *one.tokens] for one in active])  # (N, L)
+        sentences = torch.tensor([one.search.index for one in active])
         logits = state.step(prefixes[:, -1].to(device)).float()  # (N, V)
         normalizer = normalizers(logits)
-        advancing = _scored_advancing(
-            active, logits, normalizer
-        )  # before the rules, which do not apply to required phrases
+        required = _required_tokens(active, logits, normalizer)  # before the rules, which do not apply to them
         for rule in rules:
             rule.apply(logits, prefixes, sentences)
         values, tokens = largest(logits, min(2 * options.beam, logits.size(-1)))  # (N, 2·beam)
-        best = list(zip((values - normalizer).tolist(), tokens.tolist(), strict=True))
-        rows, first = [], 0
-        for one, advancing_one in zip(active, advancing, strict=True):
-            after = first + len(one.active)
-            parents = one.extend(_scored(best[first:after]), advancing_one)
-            if not one.done:
-                rows += [first + parent for parent in parents]
-            first = after
-        active = [one for one in active if not one.done]
-        if rows:
-            state.select(torch.tensor(rows, device=device))
+        best = zip((values - normalizer).tolist(), tokens.tolist(), strict=True)
+        others = {
+            (row, token): log_prob
+            for row, of_row in enumerate(best)
+            for log_prob, token in zip(*of_row, strict=True)
+            if (row, token) not in required
+        }
+        extensions_of = {one.search: list[tuple[_Partial, bool]]() for one in active}
+        for (row, token), log_prob in (required | others).items():
+            one, is_required = active[row], (row, token) in required
+            extension = one.extended(row, token, log_prob)
+            if log_prob > -torch.inf and (is_required or one.allows(extension)):
+                extensions_of[one.search].append((extension, is_required or one.places(extension)))
+        active = [one for search, extensions in extensions_of.items() for one in search.best(extensions)]
+        if active:
+            state.select(torch.tensor([one.parent for one in active], device=device))
     return [one.finished.result() for one in searches]
 
 
-def _scored_advancing(active: Sequence[_SentenceSearch], logits: Tensor, normalizer: Tensor) -> list[list[Scored]]:
-    """Return the tokens that advance phrases with their log-probabilities, a list for each sentence."""
-    first_rows = list(accumulate((len(one.active) for one in active), initial=0))
+def _required_tokens(active: Sequence[_Partial], logits: Tensor, normalizer: Tensor) -> dict[tuple[int, int], float]:
+    """Return the log-probabilities of the tokens that advance a phrase, by row and token."""
     most_probable = logits.argmax(-1).tolist()
-    pairs_of = [
-        one.advancing_pairs(most_probable[first : first + len(one.active)])
-        for one, first in zip(active, first_rows, strict=False)
-    ]
-    places = [
-        (first + parent, token) for first, pairs in zip(first_rows, pairs_of, strict=False) for parent, token in pairs
-    ]
-    if not places:
-        return [[] for _ in active]
-    rows, tokens = torch.tensor(places, device=logits.device).unbind(1)
-    log_probs = iter((logits[rows, tokens] - normalizer[rows, 0]).tolist())
-    return [[(next(log_probs), *pair) for pair in pairs] for pairs in pairs_of]
+    places = [(row, token) for row, one in enumerate(active) for token in one.advancing_tokens(most_probable[row])]
+    rows, tokens = torch.tensor(places, dtype=torch.long, device=logits.device).view(-1, 2).unbind(1)
+    return dict(zip(places, (logits[rows, tokens] - normalizer[rows, 0]).tolist(), strict=True))
 
 
-def _scored(of_rows: Iterable[tuple[list[float], list[int]]]) -> Iterator[Scored]:
-    """Yield each of the best tokens of the rows of one sentence."""
-    for parent, row in enumerate(of_rows):
-        for log_prob, token in zip(*row, strict=True):
-            yield log_prob, parent, token
-
-
-def _allocated(candidates: Sequence[_Candidate]) -> Iterator[_Candidate]:
+def _allocated(candidates: Sequence[_Partial]) -> Iterator[_Partial]:
     """Yield the best of each bank, then the second of each, and so on; in each round the highest bank first."""
-    banks: dict[int, list[_Candidate]] = {}
+    banks: dict[int, list[_Partial]] = {}
     for candidate in candidates:
         banks.setdefault(candidate.progress.bank, []).append(candidate)
     for round_ in zip_longest(*(banks[bank] for bank in sorted(banks, reverse=True))):
