@@ -30,9 +30,8 @@ from torch.profiler import ProfilerActivity, profile
 from nmt.batching.batch import Batch, Group
 from nmt.commands.train import train
 from nmt.config import CorpusFile, Data, Languages, ModelSettings, Recipe, RuntimeSettings, TrainSettings, load_recipe
-from nmt.decoding.engine import TorchEngine
+from nmt.decoding.engine import TorchEngine, search
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.search import search
 from nmt.model.checkpoint import read_tensors
 from nmt.model.transformer import Transformer
 from nmt.system.console import Console

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from benchmarks import gpu
-from nmt.decoding.hypothesis import Hypothesis
+from nmt.decoding.beam import Hypothesis
 
 
 def test_tiny_run_on_a_cpu_measures_everything_and_passes(

@@ -10,7 +10,7 @@ from nmt.commands.prepare import prepare
 from nmt.config import Recipe, TrainSettings
 from nmt.config.schedules import Falling
 from nmt.decoding.alignment_heads import best_heads
-from nmt.decoding.batch_runner import BatchRunner
+from nmt.decoding.models import BatchRunner
 from nmt.decoding.options import SearchOptions
 from nmt.errors import DataError
 from nmt.model.checkpoint import load_model, read_configuration, write_alignment

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from nmt.config import ModelSettings
-from nmt.decoding.batch_runner import BatchRunner, OnProgress
 from nmt.decoding.forced_decoding import Head, Pair, force_all
-from nmt.decoding.step_model import Ensemble
+from nmt.decoding.models import BatchRunner, Ensemble, OnProgress
 from nmt.model.attention_weights import AttentionWeights, attention_weights
 from nmt.model.checkpoint import AlignmentHeads, LoadedModel
 from nmt.text.normalize import normalize

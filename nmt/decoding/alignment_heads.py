@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from nmt.decoding.alignment import all_heads, rows_of_tokens
-from nmt.decoding.batch_runner import BatchRunner
 from nmt.decoding.forced_decoding import Pair, force_all
+from nmt.decoding.models import BatchRunner
 from nmt.model.checkpoint import AlignmentHeads
 
 _SENTENCES, _LONGEST = 2000, 100

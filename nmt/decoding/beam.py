@@ -4,19 +4,67 @@ B active sentences, K beam, N rows: all active hypotheses of these sentences. L 
 C candidates of a row, V vocabulary.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from nmt.decoding.hypothesis import BestFinished, Hypothesis
+from nmt.decoding.models import DecoderState
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.rules import Rule
-from nmt.decoding.step_model import DecoderState
+from nmt.errors import ModelError
 from nmt.text.tokenizer import BOS, EOS
 
 _BLOCK = 64  # numbers, of which only the maximum is compared at first
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A finished translation: tokens without `<s>` and `</s>`, and its log-probability with `</s>`.
+
+    `normalized` is `log_prob` divided by the length penalty: the number that hypotheses, other than samples, are ranked
+    by. It includes penalties for coverage and repetition.
+    """
+
+    tokens: list[int]
+    log_prob: float
+    normalized: float
+
+
+class BestFinished:
+    """The n best finished hypotheses of one sentence, best first; of equal ones the first that was added."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._hypotheses: list[Hypothesis] = []
+
+    @property
+    def worst(self) -> float:
+        """The normalized log-probability that a further hypothesis must exceed; -inf if there are fewer than n."""
+        return self._hypotheses[-1].normalized if len(self._hypotheses) == self._size else -math.inf
+
+    def add(self, hypothesis: Hypothesis) -> None:
+        """Insert a hypothesis if it is among the n best."""
+        if hypothesis.normalized > self.worst:
+            self._hypotheses.append(hypothesis)
+            self._hypotheses.sort(key=lambda finished: -finished.normalized)
+            del self._hypotheses[self._size :]
+
+    def result(self) -> list[Hypothesis]:
+        """Return them, best first. Raises ModelError if there is none, which only NaN can cause."""
+        if not self._hypotheses:
+            raise not_a_number()
+        return self._hypotheses
+
+
+def not_a_number() -> ModelError:
+    """Return the error for a model whose log-probabilities are NaN or all infinite."""
+    return ModelError(
+        "the model's log-probabilities are not numbers: its weights are damaged, or its training diverged; "
+        "take an earlier checkpoint"
+    )
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from nmt.decoding.beam import ActiveBeams, Candidates
-from nmt.decoding.hypothesis import Hypothesis
+from nmt.decoding.beam import ActiveBeams, Candidates, Hypothesis
+from nmt.decoding.engine import search
+from nmt.decoding.models import StepModel
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.search import search
-from nmt.decoding.step_model import StepModel
 from nmt.text.tokenizer import EOS
 
 Outcome = Literal["active", "finished", "pruned", "dropped"]

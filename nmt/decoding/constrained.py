@@ -17,11 +17,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from nmt.decoding.beam import largest, normalizers
-from nmt.decoding.hypothesis import BestFinished, Constraints, Hypothesis
-from nmt.decoding.options import SearchOptions
+from nmt.decoding.beam import BestFinished, Hypothesis, largest, normalizers
+from nmt.decoding.models import DecoderState
+from nmt.decoding.options import Constraints, SearchOptions
 from nmt.decoding.rules import Rule
-from nmt.decoding.step_model import DecoderState
 from nmt.text.tokenizer import BOS, EOS
 
 MAX_WIDTH = 16  # the beam is widened to the number of phrase tokens up to this

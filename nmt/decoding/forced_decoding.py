@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from nmt.batching.batch import pad
-from nmt.decoding.batch_runner import BatchRunner, Models, OnProgress, in_order, length_batches
+from nmt.decoding.models import BatchRunner, Models, OnProgress, in_order, length_batches
 from nmt.model.attention_weights import decode_with_attention
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import BOS, EOS

@@ -11,8 +11,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from nmt.decoding.hypothesis import Constraints
-from nmt.decoding.options import SearchOptions
+from nmt.decoding.options import Constraints, SearchOptions
 from nmt.text.tokenizer import EOS
 
 

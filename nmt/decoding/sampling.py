@@ -10,11 +10,10 @@ import torch
 from torch import Tensor
 
 from nmt.config import Sampling
-from nmt.decoding.beam import best_tokens
-from nmt.decoding.hypothesis import Hypothesis, not_a_number
+from nmt.decoding.beam import Hypothesis, best_tokens, not_a_number
+from nmt.decoding.models import DecoderState
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.rules import Rule
-from nmt.decoding.step_model import DecoderState
 from nmt.system.device import seed_for
 from nmt.text.tokenizer import BOS, EOS
 

@@ -11,7 +11,7 @@ from itertools import accumulate, pairwise
 from torch import Tensor
 
 from nmt.decoding.alignment import alignment_heads_of, token_alignments
-from nmt.decoding.batch_runner import BatchRunner
+from nmt.decoding.models import BatchRunner
 from nmt.model.checkpoint import LoadedModel
 from nmt.text.languages import UNSPACED
 from nmt.text.tokenizer import UNK, Tokenizer

@@ -22,9 +22,9 @@ from typing import Any
 import torch
 
 from nmt.config import RuntimeSettings
-from nmt.decoding.batch_runner import OnProgress, in_order, length_batches
-from nmt.decoding.hypothesis import NO_CONSTRAINTS, Constraints, Hypothesis, not_a_number
-from nmt.decoding.options import SearchOptions
+from nmt.decoding.beam import Hypothesis, not_a_number
+from nmt.decoding.models import OnProgress, in_order, length_batches
+from nmt.decoding.options import NO_CONSTRAINTS, Constraints, SearchOptions
 from nmt.errors import ConfigError, ModelError
 from nmt.export.ctranslate2 import write_ctranslate2
 from nmt.export.exported import Export, is_export, library, read_export

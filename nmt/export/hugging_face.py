@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config import Languages, ModelSettings
-from nmt.decoding.hypothesis import Hypothesis
+from nmt.decoding.beam import Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError, ModelError
 from nmt.export.exported import library, write_export

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import torch
 
 from nmt.config import RuntimeSettings
+from nmt.decoding.beam import Hypothesis
 from nmt.decoding.engine import TorchEngine
-from nmt.decoding.hypothesis import Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.errors import DataError, ModelError
 from nmt.model.checkpoint import LoadedModel

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from nmt.decoding.hypothesis import NO_CONSTRAINTS, Constraints
+from nmt.decoding.options import NO_CONSTRAINTS, Constraints
 from nmt.decoding.unknown import text_with_words
 from nmt.text.glossary import Glossary, missing_terms
 from nmt.text.languages import UNSPACED, target_language

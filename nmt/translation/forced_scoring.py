@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from nmt.decoding.alignment import Links, pharaoh
-from nmt.decoding.batch_runner import OnProgress
 from nmt.decoding.forced_decoding import force_all
+from nmt.decoding.models import OnProgress
 from nmt.errors import DataError
 from nmt.text.normalize import normalize
 from nmt.text.tokenizer import EOS

@@ -13,12 +13,11 @@ from typing import Any, Literal
 
 from nmt.config import RuntimeSettings, Sampling, override_decode
 from nmt.decoding.alignment import Links, align, joined_links
-from nmt.decoding.batch_runner import BatchRunner, OnProgress
+from nmt.decoding.beam import Hypothesis
 from nmt.decoding.engine import TorchEngine
-from nmt.decoding.hypothesis import Constraints, Hypothesis
 from nmt.decoding.mbr import ranked_by_utility
-from nmt.decoding.options import SearchOptions
-from nmt.decoding.step_model import check_same_vocabulary
+from nmt.decoding.models import BatchRunner, OnProgress, check_same_vocabulary
+from nmt.decoding.options import Constraints, SearchOptions
 from nmt.decoding.unknown import words_for_unknown
 from nmt.errors import ConfigError
 from nmt.export.ctranslate2_engine import CTranslate2Engine, ExportedModel, open_in_ctranslate2

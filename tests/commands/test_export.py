@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from nmt.cli import app
 from nmt.commands.export import export
 from nmt.config import DecodeSettings, Languages, MaxLength, ModelSettings, RuntimeSettings, Sampling, TokenizerSettings
+from nmt.decoding.beam import Hypothesis
 from nmt.decoding.engine import TorchEngine
-from nmt.decoding.hypothesis import Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError, DamagedError, DataError, ModelError
 from nmt.export import ctranslate2, ctranslate2_engine, parity

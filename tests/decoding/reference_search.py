@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 from torch import Tensor
 
-from nmt.decoding.hypothesis import Hypothesis
+from nmt.decoding.beam import Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import EOS

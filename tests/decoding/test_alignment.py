@@ -9,8 +9,8 @@ from nmt.config import DecodeSettings, Languages, TokenizerSettings
 from nmt.decoding import alignment_heads
 from nmt.decoding.alignment import attention, default_heads, token_alignments, word_links
 from nmt.decoding.alignment_heads import anchors, best_heads
-from nmt.decoding.batch_runner import BatchRunner
 from nmt.decoding.forced_decoding import Forced, Head, Pair, force_all
+from nmt.decoding.models import BatchRunner
 from nmt.model.checkpoint import AlignmentHeads, LoadedModel
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 from tests.builders import tiny_model

@@ -9,13 +9,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nmt.config import MaxLength
-from nmt.decoding.batch_runner import BatchRunner
+from nmt.decoding.beam import Hypothesis
 from nmt.decoding.constrained import MAX_WIDTH, PhraseProgress, beam_width, constrained_search
-from nmt.decoding.engine import search_all
-from nmt.decoding.hypothesis import NO_CONSTRAINTS, Constraints, Hypothesis
-from nmt.decoding.options import SearchOptions
+from nmt.decoding.engine import search, search_all
+from nmt.decoding.models import BatchRunner
+from nmt.decoding.options import NO_CONSTRAINTS, Constraints, SearchOptions
 from nmt.decoding.rules import EndAt, Forbidden
-from nmt.decoding.search import search
 from nmt.model.transformer import Transformer
 from tests.builders import log_probs_without_cache, padded, tiny_model
 from tests.decoding.reference_search import assert_same, brute_force, only, sequence_log_prob

@@ -7,9 +7,9 @@ import torch
 
 from nmt.config import MaxLength, Sampling
 from nmt.decoding import engine
-from nmt.decoding.batch_runner import BatchRunner
 from nmt.decoding.engine import coverage, needs_rescoring, search_all
 from nmt.decoding.forced_decoding import force_all
+from nmt.decoding.models import BatchRunner
 from nmt.decoding.options import SearchOptions
 from tests.builders import tiny_model
 

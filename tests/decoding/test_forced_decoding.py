@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from nmt.decoding.batch_runner import BatchRunner
+from nmt.decoding.engine import search
 from nmt.decoding.forced_decoding import Forced, Head, Pair, force_all
+from nmt.decoding.models import BatchRunner
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.search import search
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import BOS, EOS
 from tests.builders import log_probs_without_cache, padded, tiny_model

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.config import MaxLength, Sampling
-from nmt.decoding.hypothesis import Constraints, Hypothesis
-from nmt.decoding.options import SearchOptions
+from nmt.decoding.beam import Hypothesis
+from nmt.decoding.engine import search
+from nmt.decoding.options import Constraints, SearchOptions
 from nmt.decoding.rules import BeginWith, EndAt, Forbidden, NoEndBefore, NoRepeatedNgram, RepetitionPenalty, rules_for
-from nmt.decoding.search import search
 from nmt.errors import ConfigError
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import BOS, EOS, UNK

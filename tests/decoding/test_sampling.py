@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from nmt.config import MaxLength, Sampling
-from nmt.decoding.batch_runner import BatchRunner
-from nmt.decoding.engine import search_all
-from nmt.decoding.hypothesis import Constraints, Hypothesis
-from nmt.decoding.options import SearchOptions
+from nmt.decoding.beam import Hypothesis
+from nmt.decoding.engine import search, search_all
+from nmt.decoding.models import BatchRunner
+from nmt.decoding.options import Constraints, SearchOptions
 from nmt.decoding.sampling import draw, noise_for
-from nmt.decoding.search import search
 from nmt.errors import ConfigError, ModelError
 from nmt.text.tokenizer import BOS, EOS
 from tests.builders import padded, tiny_model

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from nmt.config import RuntimeSettings, TokenizerSettings
 from nmt.decoding import unknown
-from nmt.decoding.batch_runner import BatchRunner
+from nmt.decoding.beam import Hypothesis
 from nmt.decoding.engine import TorchEngine, search_all
 from nmt.decoding.forced_decoding import Pair
-from nmt.decoding.hypothesis import Hypothesis
+from nmt.decoding.models import BatchRunner
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.unknown import text_with_words, words_attended, words_for_unknown
 from nmt.errors import ConfigError

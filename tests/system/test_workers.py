@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nmt.config import RuntimeSettings
-from nmt.decoding.batch_runner import BatchRunner
+from nmt.decoding.models import BatchRunner
 from nmt.system.workers import WorkerPool
 from tests.builders import tiny_model
 

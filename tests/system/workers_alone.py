@@ -14,9 +14,9 @@ import pytest
 import torch
 
 from nmt.config import MaxLength, RuntimeSettings
-from nmt.decoding.batch_runner import BatchRunner
 from nmt.decoding.engine import search_all
 from nmt.decoding.forced_decoding import force_all
+from nmt.decoding.models import BatchRunner
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError, ModelError
 from nmt.system.workers import WorkerPool

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nmt.config import RuntimeSettings
 from nmt.decoding import engine
-from nmt.decoding.hypothesis import Hypothesis
+from nmt.decoding.beam import Hypothesis
 from nmt.system.console import Console
 from nmt.text.glossary import Glossary, missing_terms
 from nmt.text.protection import NO_DIFF, compare

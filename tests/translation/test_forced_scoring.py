@@ -13,8 +13,8 @@ import torch
 
 from nmt.config import RuntimeSettings
 from nmt.decoding.alignment import align
-from nmt.decoding.batch_runner import BatchRunner
 from nmt.decoding.engine import TorchEngine
+from nmt.decoding.models import BatchRunner
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.export.ctranslate2_engine import ExportedModel
 from nmt.model.checkpoint import CONFIG_FILE, AlignmentHeads, LoadedModel, load_model, write_alignment

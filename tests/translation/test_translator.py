@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from nmt.config import DecodeSettings, Languages, RuntimeSettings
 from nmt.decoding import engine
-from nmt.decoding.batch_runner import BatchRunner, length_batches
 from nmt.decoding.engine import TorchEngine, balanced_batches, search_all
-from nmt.decoding.hypothesis import Constraints
-from nmt.decoding.options import SearchOptions
+from nmt.decoding.models import BatchRunner, length_batches
+from nmt.decoding.options import Constraints, SearchOptions
 from nmt.errors import ConfigError
 from nmt.export.ctranslate2_engine import ExportedModel
 from nmt.model.checkpoint import LoadedModel

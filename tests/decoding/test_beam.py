@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from nmt.config import MaxLength
-from nmt.decoding.beam import ActiveBeams, best_candidates, best_tokens, largest
-from nmt.decoding.hypothesis import Hypothesis
+from nmt.decoding.beam import ActiveBeams, Hypothesis, best_candidates, best_tokens, largest
+from nmt.decoding.engine import search
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.search import search
 from nmt.errors import ModelError
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import BOS, EOS
