@@ -1,10 +1,10 @@
-"""Wrongly decoded text: real misreadings of text in many languages, and text that only resembles them."""
+"""Wrongly decoded text: real misreadings of text in many languages, and text that resembles them; lines of symbols."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.text.filters.damage import damage
+from nmt.text.filters.damage import damage, mostly_symbols
 
 LINES = {
     "it": "Perché no? La città è più bella.",
@@ -69,3 +69,21 @@ def test_damage_accepts_any_text(data: bytes) -> None:
     for codec in ("utf-8", "latin-1", "cp1252", "gb18030"):
         found = damage(data.decode(codec, "replace"))
         assert found is None or found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("16, 18, 27, 28, 61, 87, 104", "100% digits and symbols"),
+        ("-----+------+-----", "100% digits and symbols"),
+        ("x = 2 ** 10 / (3.5 - 1)", "93% digits and symbols"),
+        ("It's 3:30.", None),
+        ("10:30", None),
+        ("iPad 167 x 167", None),
+        ("你好！！！……123", None),
+        ("Plain text, with 12 words.", None),
+    ],
+)
+def test_text_of_mostly_symbols_is_found(text: str, found: str | None) -> None:
+    assert mostly_symbols(text, "testo") == found
+    assert mostly_symbols("text", text) == found

@@ -14,9 +14,9 @@ from nmt.system.console import counted
 from nmt.text.auditing.drift import find_drift
 from nmt.text.auditing.near_duplicates import NearDuplicates
 from nmt.text.corpus import SentencePair
-from nmt.text.filters.han import is_other_variant
 from nmt.text.filters.leakage import HeldOutText
 from nmt.text.filters.rule_counts import RULES, RuleCounts
+from nmt.text.filters.script import is_other_variant
 from nmt.text.han_variants import simplified_only, traditional_only, variant_of
 from nmt.text.identification import Line, found_instead
 from nmt.text.languages import primary_code, script_of

@@ -18,11 +18,9 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from nmt.text.filters.damage import CONTINUATION, MISREAD_RUN, MISREAD_START, MISREAD_UNKNOWN
-from nmt.text.filters.han import HanCheck, other_variant
+from nmt.text.filters.damage import CONTINUATION, MISREAD_RUN, MISREAD_START, MISREAD_UNKNOWN, TEXT_BYTES
 from nmt.text.filters.leakage import letters
-from nmt.text.filters.script import ScriptCheck
-from nmt.text.filters.symbols import TEXT
+from nmt.text.filters.script import HanCheck, ScriptCheck, other_variant
 
 PLANE = 0x10000
 
@@ -67,7 +65,7 @@ def properties(script: ScriptCheck | None, han: HanCheck | None) -> Bytes:
         own = is_in(script.own.findall(characters))
     if han is not None:
         examined |= is_in(other_variant(characters, han.variant))
-    symbols = is_in(chr(code) for code in range(0x80) if code not in TEXT)
+    symbols = is_in(chr(code) for code in range(0x80) if code not in TEXT_BYTES)
     digits = is_in(filter(str.isdecimal, characters))
     expanded = np.array([len(letters_of) > 1 for letters_of in letters_of_each()])
     table = examined * EXAMINED | own * LETTER | symbols * SYMBOL | digits * DIGIT | expanded * EXPANDED

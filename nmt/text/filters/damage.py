@@ -1,4 +1,6 @@
-"""Text that was decoded wrongly: U+FFFD, and mojibake, which is text in one encoding read as another one.
+"""Lines that are no text: decoded wrongly, or mostly digits and symbols.
+
+Wrongly decoded are U+FFFD, and mojibake, which is text in one encoding read as another one.
 
 >>> damage("Perch\\u00c3\\u00a9 no?")
 '“Ã©” for “é”'
@@ -26,6 +28,11 @@ _CHINESE = re.compile(f"[{UNSPACED_TEXT}]+")
 MISREAD_UNKNOWN = "锟斤拷"
 """The UTF-8 of U+FFFD, read as GBK."""
 
+TEXT_BYTES = bytes(code for code in range(0x100) if code >= 0x80 or chr(code).isalpha() or chr(code).isspace())
+"""Letters and spaces of ASCII, and all bytes of other characters."""
+LEAST_SYMBOL_SHARE = 0.75  # of a line without spaces
+LEAST_SYMBOLS = 8  # a short text may be a time or an amount
+
 
 def damage(text: str) -> str | None:
     """Return what shows that a line, as it was read, was decoded wrongly; None if nothing does."""
@@ -48,3 +55,12 @@ def _bytes(text: str) -> bytes:
     return b"".join(
         character.encode("latin-1") if character <= "\xff" else character.encode("cp1252") for character in text
     )
+
+
+def mostly_symbols(source: str, target: str) -> str | None:
+    """Return the share of ASCII digits and symbols in a side of a normalized pair, if they are most of it."""
+    for text in (source, target):
+        number = len(text.encode().translate(None, TEXT_BYTES))
+        if number >= LEAST_SYMBOLS and (share := number / len(text.replace(" ", ""))) > LEAST_SYMBOL_SHARE:
+            return f"{share:.0%} digits and symbols"
+    return None

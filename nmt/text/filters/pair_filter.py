@@ -2,36 +2,26 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
-from nmt.config import Filters, HanVariants, LanguagePair
+from nmt.config import Filters, LanguagePair
 from nmt.text.corpus import SentencePair
-from nmt.text.filters.damage import damage
-from nmt.text.filters.han import HanCheck
+from nmt.text.filters.damage import damage, mostly_symbols
 from nmt.text.filters.leakage import HeldOutIndex, HeldOutText
 from nmt.text.filters.length_ratio import LengthRatio
 from nmt.text.filters.mismatch import mismatch
-from nmt.text.filters.prefilter import Prefilter, SideChecks
-from nmt.text.filters.script import ScriptCheck
-from nmt.text.filters.symbols import mostly_symbols
-from nmt.text.filters.untranslated import UntranslatedCheck, copy
-from nmt.text.filters.wrong_language import LanguageCheck
-from nmt.text.normalize import normalizer_of
+from nmt.text.filters.prefilter import Prefilter, SideRules
+from nmt.text.filters.script import HanCheck, ScriptCheck
+from nmt.text.filters.wrong_language import LanguageCheck, UntranslatedCheck, copy
 from nmt.text.passage_keys import Integers
 
 FREE_TOKENS = 10  # difference in length that is permitted whatever the ratio, for short sentences
 
 Check = Callable[[str, str], str | None]
 """Returns what is wrong with a normalized source and target, both not empty; None if nothing is."""
-
-
-class LineCheck(Protocol):
-    """A check of single lines."""
-
-    def wrong(self, text: str) -> str | None:
-        """Return what is wrong with a normalized line, None if nothing is."""
+LineCheck = ScriptCheck | HanCheck | LanguageCheck
 
 
 class Verdict(NamedTuple):
@@ -73,43 +63,30 @@ class PairFilter:
         must not occur in it, as they were read. Raises ConfigError for a library that the filters need and that is not
         installed.
         """
-        sides = (languages.source, languages.target)
-        lines = ([pair.source for pair in sample], [pair.target for pair in sample])
-        # a source needs no tag: its characters show the variant
-        actions: tuple[HanVariants, HanVariants] = (
-            "keep" if filters.han_variants == "tag" else filters.han_variants,
-            filters.han_variants,
-        )
-        han = [HanCheck.of(*side) for side in zip(sides, actions, lines, strict=True)]
-        source, target = (_normalizer(code, own) for code, own in zip(sides, han, strict=True))
-        texts = [
-            HeldOutText(text.name, [SentencePair(source(pair.source), target(pair.target)) for pair in text.pairs])
-            for text in held_out
-        ]
+        source = SideRules.learn(languages.source, [pair.source for pair in sample], filters, is_target=False)
+        target = SideRules.learn(languages.target, [pair.target for pair in sample], filters, is_target=True)
+
+        def normalized(pairs: Sequence[SentencePair]) -> list[SentencePair]:
+            return [SentencePair(source.normalize(pair.source), target.normalize(pair.target)) for pair in pairs]
+
         # once more, since Chinese loses the spaces of a tokenizer
-        lengths = LengthRatio.learn([SentencePair(source(pair.source), target(pair.target)) for pair in sample])
-        index = HeldOutIndex.of(texts)
-        scripts = ScriptCheck.of(languages.source, is_target=False), ScriptCheck.of(languages.target, is_target=True)
-        # not made if it is not needed: for a language without a list of words, the library is loaded
-        identified = [
-            None if "language" in filters.keep else LanguageCheck.of(*side) for side in zip(sides, lines, strict=True)
-        ]
-        untranslated = UntranslatedCheck.of(*sides)
+        lengths = LengthRatio.learn(normalized(sample))
+        index = HeldOutIndex.of([HeldOutText(text.name, normalized(text.pairs)) for text in held_out])
+        untranslated = UntranslatedCheck.of(languages.source, languages.target)
         checks: dict[str, Check | None] = {
             "copy": copy,
             "symbols": mostly_symbols,
-            "script": _either_side(*scripts),
+            "script": _either_side(source.script, target.script),
             "length": None if lengths is None else lengths.unusual,
             "mismatch": mismatch,
-            "han": _either_side(*han),
+            "han": _either_side(source.han, target.han),
             "leak": None if index is None else index.find,
             "untranslated": untranslated.found,
-            "language": _either_side(*identified),
+            "language": _either_side(source.identified, target.identified),
         }
         applied = {rule: check for rule, check in checks.items() if check is not None and rule not in filters.keep}
-        of_sides = [SideChecks(*own) for own in zip(sides, scripts, han, identified, strict=True)]
-        prefilter = Prefilter(of_sides[0], of_sides[1], lengths, index, untranslated, applied)
-        return cls(filters, source, target, applied, prefilter)
+        prefilter = Prefilter(source, target, lengths, index, untranslated, applied)
+        return cls(filters, source.normalize, target.normalize, applied, prefilter)
 
     def apply(self, source: str, target: str) -> Verdict:
         """Return the pair as training reads it, and the first rule on its text that removes it."""
@@ -138,15 +115,5 @@ def _either_side(source: LineCheck | None, target: LineCheck | None) -> Check | 
     """Return a check of the lines of one side, or of both."""
     if source is None and target is None:
         return None
-
-    def found(source_line: str, target_line: str) -> str | None:
-        wrong = None if source is None else source.wrong(source_line)
-        return target.wrong(target_line) if wrong is None and target is not None else wrong
-
-    return found
-
-
-def _normalizer(language: str, han: HanCheck | None) -> Callable[[str], str]:
-    """Return the normalization of a language, and the conversion to the Chinese variant of the text."""
-    normalize = normalizer_of(language)
-    return normalize if han is None else lambda text: han.converted(normalize(text))
+    of_source, of_target = ((lambda line: None) if check is None else check.wrong for check in (source, target))
+    return lambda source_line, target_line: of_source(source_line) or of_target(target_line)

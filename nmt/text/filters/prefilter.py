@@ -8,6 +8,7 @@ looked up in the tables of `character_tables`; the others on words, which are lo
 Legend: L lines, N characters of all lines, with a line break after each line, W words.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,18 +16,23 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from nmt.config import Filters
 from nmt.text.filters import character_tables as tables
 from nmt.text.filters.character_tables import Bools, Bytes
-from nmt.text.filters.han import HanCheck
+from nmt.text.filters.damage import LEAST_SYMBOL_SHARE, LEAST_SYMBOLS
 from nmt.text.filters.leakage import LEAST_WITH_EDIT, HeldOutIndex
 from nmt.text.filters.length_ratio import LengthRatio
-from nmt.text.filters.script import ScriptCheck
-from nmt.text.filters.symbols import LEAST_NUMBER, LEAST_SHARE
-from nmt.text.filters.untranslated import LEAST_FREQUENT, LEAST_SPACES, UntranslatedCheck
-from nmt.text.filters.wrong_language import LEAST_LETTERS, MANY_WORDS, LanguageCheck
-from nmt.text.identification import FREQUENT_WORDS
+from nmt.text.filters.script import HanCheck, ScriptCheck
+from nmt.text.filters.wrong_language import (
+    LEAST_FREQUENT,
+    LEAST_LETTERS,
+    LEAST_SPACES,
+    MANY_WORDS,
+    LanguageCheck,
+    UntranslatedCheck,
+)
 from nmt.text.languages import SCRIPTS, UNSPACED_TEXT, script_of
-from nmt.text.normalize import LEAST_SPACES_BETWEEN
+from nmt.text.normalize import LEAST_SPACES_BETWEEN, normalizer_of
 from nmt.text.passage_keys import Integers, Keys, KeyTable, passage_keys, word_bounds
 
 PREFILTERED = frozenset(["copy", "symbols", "script", "length", "mismatch", "han", "leak", "untranslated", "language"])
@@ -39,13 +45,25 @@ _MOST_LETTERS = 12  # at both ends of a held-out sentence that are compared
 
 
 @dataclass(frozen=True)
-class SideChecks:
-    """The checks of the lines of one side; None for those that are not applied."""
+class SideRules:
+    """The normalization and the checks of the lines of one side; None for checks that are not applied."""
 
     language: str
+    normalize: Callable[[str], str]
     script: ScriptCheck | None
     han: HanCheck | None
     identified: LanguageCheck | None
+
+    @classmethod
+    def learn(cls, language: str, sample: Sequence[str], filters: Filters, is_target: bool) -> "SideRules":
+        """Return the rules for a language; `sample` are normalized lines. Raises ConfigError as `HanCheck.of` does."""
+        # a source needs no tag: its characters show the variant
+        action = "keep" if filters.han_variants == "tag" and not is_target else filters.han_variants
+        han, normalize = HanCheck.of(language, action, sample), normalizer_of(language)
+        # not made if it is not needed: for a language without a list of words, the library is loaded
+        identified = None if "language" in filters.keep else LanguageCheck.of(language, sample)
+        to_variant = normalize if han is None else lambda text: han.converted(normalize(text))
+        return cls(language, to_variant, ScriptCheck.of(language, is_target), han, identified)
 
     @cached_property
     def properties(self) -> Bytes:
@@ -56,7 +74,7 @@ class SideChecks:
 class _Lines:
     """Lines of one side as arrays."""
 
-    def __init__(self, lines: Sequence[str], side: SideChecks) -> None:
+    def __init__(self, lines: Sequence[str], side: SideRules) -> None:
         text = "\n".join(lines) + "\n"
         points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
         self.points = np.minimum(points, tables.PLANE).astype(np.intp)  # (N,)
@@ -88,8 +106,8 @@ class _Lines:
 class Prefilter:
     """The conditions for the pairs of a text."""
 
-    source: SideChecks
-    target: SideChecks
+    source: SideRules
+    target: SideRules
     lengths: LengthRatio | None
     held_out: HeldOutIndex | None
     untranslated: UntranslatedCheck
@@ -98,40 +116,25 @@ class Prefilter:
 
     def examined(self, sources: Sequence[str], targets: Sequence[str]) -> list[int]:
         """Return the indices of the pairs, as they were read, that `PairFilter.apply` may change or remove."""
-        if not PREFILTERED.issuperset(self.checks):
+        both = [[line if len(line) <= _LONGEST else "" for line in side] for side in (sources, targets)]
+        source, target = _Lines(both[0], self.source), _Lines(both[1], self.target)
+        has_breaks = not len(source.ends) == len(target.ends) == len(sources)
+        if has_breaks or not PREFILTERED.issuperset(self.checks):
             return list(range(len(sources)))
-        lines = [
-            side
-            if max(map(len, side), default=0) <= _LONGEST
-            else [line if len(line) <= _LONGEST else "" for line in side]
-            for side in (sources, targets)
-        ]
-        return np.flatnonzero(self._examined(*lines)).tolist()
-
-    def _examined(self, source_lines: Sequence[str], target_lines: Sequence[str]) -> Bools:
-        """Return for each pair (L,) whether it is examined."""
-        source, target = _Lines(source_lines, self.source), _Lines(target_lines, self.target)
-        if not len(source.ends) == len(target.ends) == len(source_lines):  # a line break in a line
-            return np.ones(len(source_lines), dtype=np.bool_)
         mask = _by_characters(source, self.source) | _by_characters(target, self.target)
         if self.lengths is not None:
             mask |= ~self.lengths.is_usual(source.utf8_lengths(), target.utf8_lengths())
         for rule, candidates in self._candidates(source, target).items():
             if check := self.checks.get(rule):
                 for index in np.flatnonzero(candidates & ~mask).tolist():
-                    mask[index] = check(source_lines[index], target_lines[index]) is not None
-        return mask
+                    mask[index] = check(both[0][index], both[1][index]) is not None
+        return np.flatnonzero(mask).tolist()
 
     def _candidates(self, source: _Lines, target: _Lines) -> dict[str, Bools]:
         """Return the pairs (L,) that rules may remove whose checks, without the others, decide on normalized pairs."""
         source_words, target_words = _Words(source), _Words(target)
         source_own, source_others = self._word_sets[0].counts(source_words)
-        own, learned, foreign, others = self._word_sets[1].counts(target_words)
-        language = np.zeros(len(own), dtype=np.bool_)
-        if self.source.identified is not None:
-            language |= _is_suspicious(source, source_own, source_others, source_words.counts)
-        if self.target.identified is not None:
-            language |= _is_suspicious(target, own + learned, foreign + others, target_words.counts)
+        target_own, target_others, translated, untranslated = self._word_sets[1].counts(target_words)
         # a target that contains its source has all words of it, but perhaps the first and the last one
         contained = (source.lengths <= target.lengths) & (source.spaces >= LEAST_SPACES)
         contained &= target_words.include(source_words.second())
@@ -139,34 +142,35 @@ class Prefilter:
             "copy": source.lengths == target.lengths,
             "mismatch": source.present & target.present & tables.DIGIT != 0,
             "leak": self._ends.may_contain(source),
-            "untranslated": contained | (own == 0) & (foreign >= LEAST_FREQUENT),
-            "language": language,
+            "untranslated": contained | (translated == 0) & (untranslated >= LEAST_FREQUENT),
+            "language": _is_suspicious(self.source, source, source_words, source_own, source_others)
+            | _is_suspicious(self.target, target, target_words, target_own, target_others),
         }
 
     @cached_property
     def _word_sets(self) -> tuple["_WordSets", "_WordSets"]:
         """The words by which the languages of a source and of a target are recognized."""
-        sides = [side.identified for side in (self.source, self.target)]
-        source, learned = (frozenset[str]() if side is None else side.own_words for side in sides)
-        every = frozenset().union(*FREQUENT_WORDS.values())
-        own, foreign = self.untranslated.target_words, self.untranslated.source_words
-        return (
-            _WordSets([source, every - source]),
-            _WordSets([own, learned - own, foreign, every - own - foreign - learned]),
+        of_source, of_target = (
+            [frozenset[str](), frozenset[str]()] if one is None else [one.own_words, one.other_words]
+            for one in (self.source.identified, self.target.identified)
         )
+        of_pair = [self.untranslated.target_words, self.untranslated.source_words]
+        return _WordSets(of_source), _WordSets(of_target + of_pair)
 
     @cached_property
     def _ends(self) -> "_SentenceEnds":
         return _SentenceEnds(() if self.held_out is None else self.held_out.sentences)
 
 
-def _is_suspicious(lines: _Lines, own: Integers, others: Integers, words: Integers) -> Bools:
+def _is_suspicious(side: SideRules, lines: _Lines, words: "_Words", own: Integers, others: Integers) -> Bools:
     """Return which lines (L,) have fewer frequent words of their language than of others, or none and many words."""
-    suspicious: Bools = (lines.lengths >= LEAST_LETTERS) & ((others > own) | (own == 0) & (words >= MANY_WORDS))
+    if side.identified is None:
+        return np.zeros(len(own), dtype=np.bool_)
+    suspicious: Bools = (lines.lengths >= LEAST_LETTERS) & ((others > own) | (own == 0) & (words.counts >= MANY_WORDS))
     return suspicious
 
 
-def _by_characters(lines: _Lines, side: SideChecks) -> Bools:
+def _by_characters(lines: _Lines, side: SideRules) -> Bools:
     """Return which lines (L,) are not normalized, or have characters that a rule removes lines for."""
     pairs = tables.adjacent().take(lines.points)
     pairs[:-1] &= pairs[1:] >> tables.SECOND
@@ -179,7 +183,7 @@ def _by_characters(lines: _Lines, side: SideChecks) -> Bools:
     if script_of(side.language) in ("Han", "Japanese"):
         mask |= lines.between(" ", f"[{UNSPACED_TEXT}]") >= LEAST_SPACES_BETWEEN
     symbols = lines.count(lines.properties & tables.SYMBOL != 0)
-    mask |= (symbols >= LEAST_NUMBER) & (symbols > LEAST_SHARE * (lines.lengths - lines.spaces))
+    mask |= (symbols >= LEAST_SYMBOLS) & (symbols > LEAST_SYMBOL_SHARE * (lines.lengths - lines.spaces))
     return mask
 
 
@@ -204,14 +208,17 @@ class _Words:
 
 
 class _WordSets:
-    """Sets of words in lower case, of at most 16 characters; no word is in two of them."""
+    """Sets of words in lower case, of at most 16 characters."""
 
     def __init__(self, sets: Sequence[Collection[str]]) -> None:
-        words = [word.encode("utf-16-le") for own in sets for word in own]
-        sizes = np.array([len(word) for word in words], dtype=np.int64)
+        bits = Counter[str]()  # of each word, one for each set that has it
+        for number, own in enumerate(sets):
+            bits.update(dict.fromkeys(own, 1 << number))
+        words = [word.encode("utf-16-le") for word in bits]
+        sizes = np.fromiter(map(len, words), dtype=np.int64)
         keys = passage_keys(b"".join(words), np.cumsum(sizes) - sizes, sizes, _WORD_PARTS)
         self._count, self._sets = len(sets), KeyTable(_WORD_SLOTS)
-        self._sets.add(keys, np.repeat([1 << number for number in range(len(sets))], [len(own) for own in sets]))
+        self._sets.add(keys, np.fromiter(bits.values(), dtype=np.int64))
 
     def counts(self, words: _Words) -> list[Integers]:
         """Return how many words of each set each line has (L,)."""

@@ -1,11 +1,18 @@
-"""Text that is not in the script of its language."""
+"""Lines that are not in the script of their language, or in the other variant of Chinese than the rest of the text."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
+from nmt.config import HanVariants
+from nmt.errors import ConfigError
+from nmt.text.han_variants import Variant, check_converter, convert, simplified_only, traditional_only, variant_of
 from nmt.text.languages import SCRIPTS, script_of
 
 _LEAST_FOREIGN = 5  # letters; a few may be symbols, as in `α e β`
+_LEAST_MIXED, _LEAST_SHARE = 2, 0.2
+"""A line with so many characters of the other variant, and this share of all that are of one, is in it, or mixed."""
 
 
 @dataclass(frozen=True)
@@ -42,3 +49,53 @@ class ScriptCheck:
             if foreign > own and foreign >= _LEAST_FOREIGN:
                 return f"{foreign} letters of other scripts, {own} {self.script} ones"
         return None
+
+
+@dataclass(frozen=True)
+class HanCheck:
+    """The variant that one side is in, and what happens to lines in the other one."""
+
+    language: str
+    variant: Variant
+    action: Literal["drop", "convert"]
+
+    @classmethod
+    def of(cls, language: str, action: HanVariants, sample: Iterable[str]) -> "HanCheck | None":
+        """Return the check of a side with normalized lines; None for other languages and where all lines are kept.
+
+        With `tag`, only lines that may be in the variant of the language are read, so it removes mixed ones. Raises
+        ConfigError if that language states no variant, and if lines are to be converted, without OpenCC.
+        """
+        if action == "keep" or script_of(language) != "Han":
+            return None
+        if action == "convert":
+            check_converter()
+        if action == "tag" and variant_of(language, ()) is None:
+            raise ConfigError(
+                f"data.filters.han_variants: tag needs target languages that state the variant, found {language}: set "
+                "`languages.target` to [zh-Hans, zh-Hant], and name each text once with each `target_language`"
+            )
+        variant = variant_of(language, sample)
+        return None if variant is None else cls(language, variant, "convert" if action == "convert" else "drop")
+
+    def converted(self, text: str) -> str:
+        """Return a line in the variant of the text, if lines are converted."""
+        if self.action == "drop" or not other_variant(text, self.variant):
+            return text
+        return convert(text, self.language, self.variant)
+
+    def wrong(self, text: str) -> str | None:
+        """Return the characters that show that a line is in the other variant, or mixed."""
+        other = other_variant(text, self.variant) if self.action == "drop" else ""
+        return f"not {self.variant}: {other}" if other and is_other_variant(text, self.variant) else None
+
+
+def other_variant(text: str, variant: Variant) -> str:
+    """Return the characters of a text that only the other variant has."""
+    return traditional_only(text) if variant == "Simplified" else simplified_only(text)
+
+
+def is_other_variant(text: str, variant: Variant) -> bool:
+    """Whether a line is in the other variant, or mixed: a single character may be part of a name."""
+    other, both = len(other_variant(text, variant)), len(simplified_only(text)) + len(traditional_only(text))
+    return other > both / 2 or (other >= _LEAST_MIXED and other >= _LEAST_SHARE * both)

@@ -1,4 +1,4 @@
-"""Lines in another language than the stated one, by py3langid (the extra `filters`).
+"""Lines in another language than the stated one: untranslated targets, and others by py3langid (the extra `filters`).
 
 py3langid is langid.py (Lui & Baldwin 2012, "langid.py: An Off-the-shelf Language Identification Tool") with a newer
 model, which it contains. It takes some 50 µs for a sentence, so it reads only lines without frequent words of the
@@ -16,6 +16,11 @@ from typing import Any
 from nmt.text.identification import FREQUENT_WORDS, languages_of, listed_code
 from nmt.text.languages import SOLE_LANGUAGES, primary_code, script_of
 
+_LEAST_CHARACTERS, LEAST_SPACES = 20, 3
+"""Of a source that a target may not contain; a shorter one may be a name."""
+LEAST_FREQUENT = 2
+_LEAST_COMMON = 0.8
+
 LIBRARY = "py3langid"
 LEAST_LETTERS = 20
 _LEAST_CONFIDENCE = 0.8
@@ -29,6 +34,42 @@ _RELATED = ({"nn", "no", "da"}, {"hr", "bs", "sr", "sh", "cnr"}, {"id", "ms"}, {
 """Languages that the library does not distinguish reliably."""
 _LIBRARY_CODES = {"nb": "no"}
 _NO_LANGUAGE = "zxx"
+
+
+@dataclass(frozen=True)
+class UntranslatedCheck:
+    """The frequent words of the source language that the target language does not have, and those of the target."""
+
+    source_words: frozenset[str]
+    target_words: frozenset[str]
+
+    @classmethod
+    def of(cls, source: str, target: str) -> "UntranslatedCheck":
+        """Return the check of a pair of languages; without lists of both, no word is evidence."""
+        words, own = (FREQUENT_WORDS.get(listed_code(code), frozenset()) for code in (source, target))
+        return cls(words - own if own else frozenset(), own)
+
+    def found(self, source: str, target: str) -> str | None:
+        """Return what of a normalized source is in its target; None if it is translated."""
+        if len(source) <= len(target) and len(source) >= _LEAST_CHARACTERS and source.count(" ") >= LEAST_SPACES:
+            passage = source.rstrip(".?!:;")
+            if passage.lower() in target.lower():
+                return "contains the source"
+        words = target.lower().split()
+        frequent = self.source_words.intersection(words)
+        if len(frequent) < LEAST_FREQUENT or not self.target_words.isdisjoint(words):
+            return None
+        in_source = set(source.lower().split())
+        if sum(word in in_source for word in words) < _LEAST_COMMON * len(words):
+            return None
+        return f"words of the source language: {', '.join(sorted(frequent))}"
+
+
+def copy(source: str, target: str) -> str | None:
+    """Return a word for it if a target is the source, apart from case."""
+    if len(source) != len(target) or source.casefold() != target.casefold():
+        return None
+    return "identical" if source == target else "identical apart from case"
 
 
 def is_available() -> bool:
