@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, BinaryIO, Literal, NamedTuple, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 from nmt.errors import ConfigError
 from nmt.system.files import (
@@ -35,29 +35,9 @@ from nmt.system.files import (
 _LARGEST_MARKER = 2**26  # bytes; a larger file is not a marker that nmt wrote, and is not read
 
 
-class Entry(NamedTuple):
-    """A file, an empty folder, a symbolic link or a special file, by its path below a directory."""
-
-    path: str  # that of an empty folder ends in `/`
-    type: Literal["file", "folder", "link", "special"]
-
-    def __str__(self) -> str:
-        return self.path + {"link": "@", "special": "|"}.get(self.type, "")
-
-
-class Names(NamedTuple):
-    """Regular expressions for the paths of entries."""
-
-    files: str  # and of empty folders
-    links: str = ""
-
-    def have(self, entry: Entry) -> bool:
-        """Return whether the path of an entry is one of these."""
-        pattern = self.links if entry.type == "link" else self.files
-        return entry.type != "special" and re.fullmatch(pattern, entry.path) is not None
-
-
-NO_NAMES = Names("")
+_LINK, _SPECIAL = "//link", "//special"
+"""Ends of entries. An entry is the path of a file below a directory; that of an empty folder ends in `/`, that of a
+symbolic link or a special file in one of these, which no path does."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +50,7 @@ class DirectoryKind(ABC):
     identity: Mapping[str, str]  # entries by which a marker differs from a foreign file of this name
     keys: tuple[str, ...] = ()  # of entries that every marker has; they distinguish it where `identity` is empty
     in_run: bool = False  # whether it may lie inside a run
-    unmarked: Names = NO_NAMES  # of entries that exist before the marker is written, or after it is removed
+    unmarked: str = ""  # a pattern for entries that exist before the marker is written, or after it is removed
     linked: tuple[str, ...] = ()  # folders that may be links to a larger disk: nmt writes and removes what is in them
 
     @property
@@ -84,7 +64,7 @@ class DirectoryKind(ABC):
         return is_versioned and self.identity.items() <= content.items() and content.keys() >= set(self.keys)
 
     @abstractmethod
-    def owns(self, directory: Path, entry: Entry, marker: Mapping[str, Any]) -> bool:
+    def owns(self, directory: Path, entry: str, marker: Mapping[str, Any]) -> bool:
         """Return whether an entry of a directory is as nmt wrote it."""
 
 
@@ -97,22 +77,23 @@ class SealedKind(DirectoryKind):
         is_sealed = isinstance(files, dict) and bool(files) and content.get("digest", own_digest) == own_digest
         return is_sealed and super().is_marker(content)
 
-    def owns(self, directory: Path, entry: Entry, marker: Mapping[str, Any]) -> bool:
+    def owns(self, directory: Path, entry: str, marker: Mapping[str, Any]) -> bool:
         """Return whether an entry is the marker, or a file with the digest that the marker has."""
-        is_file, recorded = entry.type == "file", marker["files"].get(entry.path)
-        return is_file and (entry.path == self.marker or digest_of(directory / entry.path) == recorded)
+        files = marker["files"]
+        return entry == self.marker or (entry in files and digest_of(directory / entry) == files[entry])
 
 
 @dataclass(frozen=True, kw_only=True)
 class GrowingKind(DirectoryKind):
-    """A directory in which files are written one after the other: nmt owns entries of certain names."""
+    """A directory in which files are written one after the other: nmt owns the entries that match a pattern."""
 
-    names: Names
+    names: str
 
-    def owns(self, directory: Path, entry: Entry, marker: Mapping[str, Any]) -> bool:
+    def owns(self, directory: Path, entry: str, marker: Mapping[str, Any]) -> bool:
         """Return whether an entry has a name that nmt writes, and a digest that the marker has for it, if any."""
-        digests = _written(marker).get(entry.path)
-        return self.names.have(entry) and (digests is None or digest_of(directory / entry.path) in digests)
+        digests = _written(marker).get(entry)
+        is_named = re.fullmatch(self.names, entry) is not None
+        return is_named and (digests is None or digest_of(directory / entry) in digests)
 
 
 _TOKENIZERS = r"tokenizer(\.(source|target))?\.model"
@@ -126,16 +107,16 @@ _WORK = (
     rf"(train|valid)/(buckets-\w+/\d*|\d+\.chunks|{_CHUNK}|\.{_CHUNK}\.[0-9a-f]{{16}}\.partial)?"
 )
 _CHECKPOINT = rf"((config|progress)\.json|\.config\.json\.partial|\w+\.safetensors|{_TOKENIZERS})?"
-_PREPARATION_OF_RUN = Names(
-    rf"(prepared|\.prepared\.{STAGING})/((train|valid)/|{_PREPARED})?|\.prepared\.lock|\.prepared\.work/({_WORK})?",
-    links="prepared",
+_PREPARATION_OF_RUN = (
+    rf"(prepared|\.prepared\.{STAGING})/((train|valid)/|{_PREPARED})?|\.prepared\.lock|\.prepared\.work/({_WORK})?|"
+    rf"prepared{_LINK}"
 )
-_RUN = Names(
+_RUN = (
     r"run\.json|recipe\.yaml|metrics\.jsonl|test\.(txt|json)|lock|\.[\w.]+\.partial|"
     rf"checkpoints/(((damaged-|\.gone-)?step-\d{{8}}|\.step-\d{{8}}\.{STAGING})/{_CHECKPOINT})?|"
     r"skipped(-\d+)?/(step-\d{8}\.json|\.step-\d{8}\.json\.partial)?|"
-    rf"tensorboard/(events\.out\.tfevents\.[^/]*)?|{_PREPARATION_OF_RUN.files}",
-    links=rf"best|last|checkpoints|tensorboard|\.(best|last)\.\w+|{_PREPARATION_OF_RUN.links}",
+    rf"tensorboard/(events\.out\.tfevents\.[^/]*)?|{_PREPARATION_OF_RUN}|"
+    rf"(best|last|checkpoints|tensorboard|\.(best|last)\.\w+){_LINK}"
 )
 
 # version 1 allowed config.json without its own digest, and had other names for position vectors
@@ -144,7 +125,7 @@ EXPORT = SealedKind("an exported model", "nmt.json", 2, {}, keys=("languages", "
 FIGURES = SealedKind("a folder of figures", "figures.json", 1, {"format": "nmt figures"})
 SPLIT = SealedKind("a division of a text", "split.json", 1, {"format": "nmt split"})
 PREPARED = GrowingKind(
-    "a prepared corpus", "manifest.json", 3, {"format": "nmt prepared corpus"}, in_run=True, names=Names(_PREPARED)
+    "a prepared corpus", "manifest.json", 3, {"format": "nmt prepared corpus"}, in_run=True, names=_PREPARED
 )
 PREPARATION = GrowingKind(
     "an unfinished preparation",
@@ -152,8 +133,8 @@ PREPARATION = GrowingKind(
     1,
     {"format": "nmt preparation"},
     in_run=True,
-    names=Names(_WORK),
-    unmarked=Names(_WORK),
+    names=_WORK,
+    unmarked=_WORK,
 )
 RUN = GrowingKind(
     "a run",
@@ -161,7 +142,7 @@ RUN = GrowingKind(
     2,
     {"format": "nmt run"},
     names=_RUN,
-    unmarked=_PREPARATION_OF_RUN._replace(files=rf"{_PREPARATION_OF_RUN.files}|lock|\.run\.json\.partial"),
+    unmarked=rf"{_PREPARATION_OF_RUN}|lock|\.run\.json\.partial",
     linked=("checkpoints", "tensorboard"),
 )
 
@@ -293,10 +274,9 @@ def check_run_format(run: Path) -> None:
 
 
 def mark_directory(directory: Path, kind: GrowingKind, content: dict[str, Any] | None = None) -> None:
-    """Write the marker of a growing directory, with further content, unless it is there with this content."""
+    """Write the marker of a growing directory, with content beside what it has, unless it has this content."""
     before = read_marker(directory, kind)
-    kept = {"written": _written(before)} if "written" in before else {}
-    marker = {**kind.header, **kept, **(content or {})}
+    marker = {**before, **kind.header, **(content or {})}
     if before != marker:
         replace_text(directory / kind.marker, json.dumps(marker, indent=2) + "\n")
 
@@ -309,7 +289,7 @@ def write_recorded(directory: Path, kind: GrowingKind, name: str, text: str) -> 
     file, marker = directory / name, read_marker(directory, kind)
     digests = {digest_of(file)} if file.is_file() else set()
     digests.add(hashlib.sha256(text.encode()).hexdigest())
-    mark_directory(directory, kind, {**marker, "written": {**_written(marker), name: sorted(digests)}})
+    mark_directory(directory, kind, {"written": {**_written(marker), name: sorted(digests)}})
     replace_text(file, text)
 
 
@@ -342,15 +322,15 @@ def _is_run_without_marker(directory: Path) -> bool:
 def _why_not_owned(directory: Path, kind: DirectoryKind) -> str | None:
     """Return why nmt may not replace a directory; None if it may, or if there is nothing in it."""
     entries = list(_entries(directory, kind.linked)) if directory.exists() else []
-    if all(map(kind.unmarked.have, entries)):
+    if all(re.fullmatch(kind.unmarked, entry) for entry in entries):
         return None
     if not is_directory_of(directory, kind):
         if kind is RUN and _is_run_without_marker(directory):
             return f"it holds checkpoints but no {RUN.marker}: only the nmt that began such a run can finish it"
-        return f"it holds files, such as {entries[0]}, but is not {kind.name} that nmt wrote"
+        return f"it holds files, such as {_shown(entries[0])}, but is not {kind.name} that nmt wrote"
     marker = read_marker(directory, kind)
-    foreign = next((entry for entry in entries if not kind.owns(directory, entry, marker)), None)
-    return None if foreign is None else f"it holds {foreign}, which nmt did not write or which was changed since"
+    foreign = (_shown(entry) for entry in entries if not kind.owns(directory, entry, marker))
+    return next((f"it holds {one}, which nmt did not write or which was changed since" for one in foreign), None)
 
 
 def read_marker(directory: Path, kind: DirectoryKind) -> dict[str, Any]:
@@ -366,21 +346,21 @@ def read_marker(directory: Path, kind: DirectoryKind) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _entries(directory: Path, linked: Sequence[str] = ()) -> Iterator[Entry]:
+def _entries(directory: Path, linked: Sequence[str] = ()) -> Iterator[str]:
     """Yield what is in a directory and below it, sorted. Raises OSError for a folder that cannot be listed.
 
     Of symbolic links in it, only those whose names are `linked` are followed.
     """
     for path in sorted(directory.iterdir()):
         if path.is_symlink():
-            yield Entry(path.name, "link")
+            yield path.name + _LINK
             if path.name in linked and path.is_dir():
-                yield from (entry._replace(path=f"{path.name}/{entry.path}") for entry in _entries(path))
-        elif path.is_file():
-            yield Entry(path.name, "file")
-        elif not path.is_dir():
-            yield Entry(path.name, "special")
-        elif below := list(_entries(path)):
-            yield from (entry._replace(path=f"{path.name}/{entry.path}") for entry in below)
+                yield from (f"{path.name}/{entry}" for entry in _entries(path))
+        elif path.is_dir():
+            yield from [f"{path.name}/{entry}" for entry in _entries(path)] or [f"{path.name}/"]
         else:
-            yield Entry(f"{path.name}/", "folder")
+            yield path.name if path.is_file() else path.name + _SPECIAL
+
+
+def _shown(entry: str) -> str:
+    return entry.replace(_LINK, "@").replace(_SPECIAL, "|")

@@ -116,37 +116,32 @@ class WorkerPool(Generic[Context]):
     def _results(self, tasks: Iterator[bytes]) -> Iterator[Any]:
         """Yield the results of pickled tasks, in order."""
         ahead: bytes | None = None
-        sent = 0
+        index = sent = 0
+        idle = [worker.pipe for worker in self._workers]
         running: dict[Connection, int] = {}
         finished: dict[int, bytes] = {}
-
-        def send_next(pipe: Connection) -> None:
-            nonlocal ahead, sent
-            task = ahead or next(tasks, None)
-            ahead = None
-            if task is not None:
+        while True:
+            while idle and (task := ahead or next(tasks, None)) is not None:
+                pipe, ahead = idle.pop(), None
                 with self._death_explained():
                     pipe.send_bytes(task)
                 running[pipe] = sent
                 sent += 1
-
-        for worker in self._workers:
-            send_next(worker.pipe)
-        index = 0
-        while running or finished:
             if index in finished:
                 result, error = pickle.loads(finished.pop(index))
                 if error is not None:
                     raise error
                 yield result
                 index += 1
-                continue
-            ahead = ahead or next(tasks, None)
-            ready = wait(list(running))
-            for pipe in [pipe for pipe in running if pipe in ready]:
-                with self._death_explained():
-                    finished[running.pop(pipe)] = pipe.recv_bytes()
-                send_next(pipe)
+            elif running:
+                ahead = ahead or next(tasks, None)
+                ready = wait(list(running))
+                for pipe in [pipe for pipe in running if pipe in ready]:
+                    with self._death_explained():
+                        finished[running.pop(pipe)] = pipe.recv_bytes()
+                    idle.append(pipe)
+            else:
+                return
 
     def _fork(self) -> None:
         """Start the workers. SIGINT is blocked until all are in the list of those to kill; they inherit that."""
