@@ -37,7 +37,7 @@ from nmt.model.transformer import Transformer
 from nmt.system.console import Console
 from nmt.system.device import choose_device
 from nmt.text.tokenizer import BOS, EOS
-from nmt.training.cost import matrix_rate, operations, utilization
+from nmt.training.cost import matrix_rate, operations
 from nmt.training.step import DispatchedUpdate, Updater
 
 SHAPES = {
@@ -229,9 +229,8 @@ def training_speed(setup: Setup) -> list[Row]:
     source, target = (sum(getattr(batch, f"{side}_tokens") for batch in batches) for side in ("source", "target"))
     waiting = waits(trained, batches[:2])
     rate, nominal = product_rate(setup), nominal_rate(setup.device)
-    share = utilization(
-        operations(trained.model.settings, trained.model.output.weight.size(0)), (source, target), seconds, rate
-    )
+    vocabulary = trained.model.output.weight.size(0)
+    share = operations(trained.model.settings, vocabulary, source, target) / seconds / rate
     return [
         Row("update, ms", round(seconds / len(batches) * 1e3, 1)),
         Row("of it the host's part, ms", round(host * 1e3, 1)),

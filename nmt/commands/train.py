@@ -1,5 +1,6 @@
 """`nmt train`: from a recipe to a run with checkpoints, and at the end to scores on the test text."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -7,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from nmt.commands.prepare import prepare
-from nmt.config import Recipe, TrainSettings
+from nmt.config import Recipe
 from nmt.config.schedules import Falling
 from nmt.decoding.alignment_heads import best_heads
 from nmt.decoding.models import BatchRunner
@@ -22,15 +23,14 @@ from nmt.system.workers import reuse_freed_ram
 from nmt.text.corpus import read_pairs
 from nmt.text.prepared import PreparedCorpus
 from nmt.text.preparing.provenance import why_stale
-from nmt.training.auto_batch import choose_batch_tokens
-from nmt.training.auto_precision import choose_precision
-from nmt.training.dry_run import estimate, render
+from nmt.training.auto_settings import choose_settings
 from nmt.training.initialization import check_compiler, check_freeze, initial_model
 from nmt.training.loop import open_training
 from nmt.training.resume import check_may_continue, check_run_directory
 from nmt.training.run import RunDirectory
 from nmt.training.run_log import check_tensorboard
 from nmt.training.signals import Interruption, handled_signals
+from nmt.training.trial import estimate, render
 from nmt.training.validation import Evaluation, ScoredText, evaluate, validation_texts
 
 LATEST = Path("runs/latest")
@@ -161,48 +161,52 @@ def prepared_corpus(recipe: Recipe, run: RunDirectory, console: Console, restart
 def with_measured_settings(
     recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory, console: Console, restart: bool
 ) -> Recipe:
-    """Return the recipe with the precision and the batch size of the run; warn of a model too large for the text.
+    """Return the recipe with the precision and the batch size of the run; warn of doubtful settings.
 
     Starts torch's threads: before, the preparation of a large text forks processes.
     """
     set_threads(recipe.runtime)
     reuse_freed_ram()
-    recipe = choose_precision(recipe, run, restart, console.info)
-    recipe = choose_batch_tokens(recipe, corpus, run, restart, console.info)
-    for warning in (disproportion(recipe, corpus), unreached_fall(recipe.train)):
-        if warning is not None:
-            console.warn(warning)
+    recipe = choose_settings(recipe, corpus, run, restart, console.info)
+    for warning in doubtful_settings(recipe, corpus):
+        console.warn(warning)
     return recipe
 
 
-def disproportion(recipe: Recipe, corpus: PreparedCorpus) -> str | None:
-    """Return why a model or its training is far too large for the amount of text; None if it is not."""
-    tokens, train = corpus.manifest.train.target.tokens, recipe.train
-    problems = []
-    weights = recipe.model.weight_count(len(corpus.tokenizers.source), len(corpus.tokenizers.target))
+def doubtful_settings(recipe: Recipe, corpus: PreparedCorpus) -> Iterator[str]:
+    """Yield a warning for each setting that probably does not fit the amount of text, the other settings, or a GPU."""
+    tokens, train, stop = corpus.manifest.train.target.tokens, recipe.train, recipe.train.stop
+    vocabularies = len(corpus.tokenizers.source), len(corpus.tokenizers.target)
+    too_large = []
+    weights = recipe.model.weight_count(*vocabularies)
     if train.init_from is None and weights > max(_FEW_WEIGHTS, _MOST_WEIGHTS * tokens):
-        problems.append(f"the model has {weights / 1e6:,.1f} million weights (section model)")
-    passes = (train.stop.steps or 0) * train.accumulate * train.budget / tokens
-    if train.stop.patience is train.stop.hours is train.stop.epochs is None and passes > _MOST_PASSES:
-        problems.append(f"{train.stop.steps:,} steps read the text {passes:,.0f} times (train.stop)")
-    if not problems:
-        return None
-    return (
-        f"the training text has only {tokens:,} target tokens, but {', and '.join(problems)}. `nmt init` writes a "
-        "recipe with settings that fit the text"
-    )
-
-
-def unreached_fall(train: TrainSettings) -> str | None:
-    """Return why the learning rate probably does not fall before another limit ends training; None if it may."""
-    limits = [name for name in ("hours", "epochs") if getattr(train.stop, name) is not None]
-    if not limits or not isinstance(train.schedule, Falling) or "steps" in train.stop.model_fields_set:
-        return None
-    return (
-        f"train.schedule {train.schedule.name} falls until train.stop.steps, which is not given and therefore "
-        f"{train.stop.steps:,}, so train.stop.{limits[0]} may end training before the rate falls. Give as "
-        f"train.stop.steps the updates that nmt train --dry-run shows for train.stop.{limits[0]}"
-    )
+        too_large.append(f"the model has {weights / 1e6:,.1f} million weights (section model)")
+    passes = (stop.steps or 0) * train.accumulate * train.budget / tokens
+    if stop.patience is stop.hours is stop.epochs is None and passes > _MOST_PASSES:
+        too_large.append(f"{stop.steps:,} steps read the text {passes:,.0f} times (train.stop)")
+    if too_large:
+        yield (
+            f"the training text has only {tokens:,} target tokens, but {', and '.join(too_large)}. `nmt init` writes a "
+            "recipe with settings that fit the text"
+        )
+    if isinstance(train.schedule, Falling) and stop.steps is not None:
+        limit = next((name for name in ("hours", "epochs") if getattr(stop, name) is not None), None)
+        if limit is not None and "steps" not in stop.model_fields_set:
+            yield (
+                f"train.schedule {train.schedule.name} falls until train.stop.steps, which is not given and therefore "
+                f"{stop.steps:,}, so train.stop.{limit} may end training before the rate falls. Give as "
+                f"train.stop.steps the updates that nmt train --dry-run shows for train.stop.{limit}"
+            )
+        if train.schedule.warmup >= stop.steps:
+            yield (
+                f"train.schedule.warmup: {counted(train.schedule.warmup, 'step')} of warm-up leave none of the "
+                f"{counted(stop.steps, 'step')} of train.stop.steps for the rate to fall; set it lower"
+            )
+    if choose_device(recipe.runtime).type == "cuda" and vocabularies[1] % 8:
+        yield (
+            f"tokenizer.vocab_size: {vocabularies[1]:,} is not a multiple of 8, so that a GPU computes the loss "
+            f"several times as slowly as with {math.ceil(vocabularies[1] / 64) * 64:,}"
+        )
 
 
 def with_max_length(recipe: Recipe, corpus: PreparedCorpus) -> Recipe:

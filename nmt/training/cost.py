@@ -44,27 +44,20 @@ def cost(propose_for: Callable[[str], Proposal]) -> Cost:
     device = choose_device(runtime)
     set_threads(runtime)
     proposal = propose_for(device.type)
-    (source, target), tokens = operations(proposal.model, proposal.vocabulary), proposal.trained_tokens
-    seconds = (source * tokens[0] + target * tokens[1]) / matrix_rate(device, runtime)
+    seconds = operations(proposal.model, proposal.vocabulary, *proposal.trained_tokens) / matrix_rate(device, runtime)
     low, high = _UTILIZATION[device.type]
     process = _PROCESS_BYTES if device.type == "cpu" else (0, 0)
     least, most = ((fixed + factor * proposal.ram) / 2**30 for fixed, factor in zip(process, _RAM, strict=True))
     return Cost(proposal, device.type, (seconds / high / 60, seconds / low / 60), (least, most))
 
 
-def operations(model: ModelSettings, vocabulary: int) -> tuple[int, int]:
-    """Return the floating-point operations of a training step per source token and per target token."""
-    encoder, decoder = model.layer_weights
-    return 6 * encoder, 6 * (decoder + vocabulary * model.dim)
+def operations(model: ModelSettings, vocabulary: int, source_tokens: float, target_tokens: float) -> float:
+    """Return the floating-point operations of training on so many tokens.
 
-
-def utilization(operations_each: tuple[int, int], tokens: tuple[int, int], seconds: float, rate: float) -> float:
-    """Return the share of `rate` (operations a second) for training on (source, target) tokens in some seconds.
-
-    This is the model FLOP utilization of Chowdhery et al. 2022.
+    Per second and as a share of `matrix_rate`, this is the model FLOP utilization of Chowdhery et al. 2022.
     """
-    (source, target), (source_tokens, target_tokens) = operations_each, tokens
-    return (source * source_tokens + target * target_tokens) / seconds / rate
+    encoder, decoder = model.layer_weights
+    return 6 * (encoder * source_tokens + (decoder + vocabulary * model.dim) * target_tokens)
 
 
 def matrix_rate(

@@ -12,14 +12,13 @@ import torch
 from nmt.batching.batch import Batch
 from nmt.batching.batch_stream import BatchStream, DataPosition, Prefetcher, padding_share
 from nmt.config import DecodeSettings, Recipe
-from nmt.config.schedules import Falling
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
 from nmt.system import distributed
 from nmt.system.console import Console, counted
 from nmt.system.device import choose_device, computes_in_bf16
 from nmt.text.prepared import PreparedCorpus, PreparedSplit
-from nmt.training.cost import matrix_rate, operations, utilization
+from nmt.training.cost import matrix_rate, operations
 from nmt.training.display import TrainingDisplay
 from nmt.training.divergence import (
     MAX_SKIPPED,
@@ -68,7 +67,6 @@ class Training:
         self.epochs_read = self.stream.epochs_read  # of the training; the stream itself reads ahead
         self.display = TrainingDisplay(console, self.recipe.train)
         self.monitor = DivergenceMonitor(len(corpus.tokenizers.target))
-        self._operations = operations(self.model.settings, len(corpus.tokenizers.target))
         self._machine_rate = distributed.world_size() * matrix_rate(updater.device, self.recipe.runtime)
         self._pending: tuple[DispatchedUpdate, Sequence[Batch]] | None = None  # whose results have not been read yet
 
@@ -92,17 +90,6 @@ class Training:
             ("run", f"{self.run.path}{resumed}"),
         )  # fmt: skip
         self.console.info("\n".join(f"{name:<10}{value}" for name, value in rows))
-        if device.type == "cuda" and vocabulary % 8:
-            self.console.warn(
-                f"tokenizer.vocab_size: {vocabulary:,} is not a multiple of 8, so that a GPU computes the loss several "
-                f"times as slowly as with {math.ceil(vocabulary / 64) * 64:,}"
-            )
-        schedule, steps = settings.schedule, settings.stop.steps
-        if isinstance(schedule, Falling) and steps is not None and schedule.warmup >= steps:
-            self.console.warn(
-                f"train.schedule.warmup: {counted(schedule.warmup, 'step')} of warm-up leave none of the "
-                f"{counted(steps, 'step')} of train.stop.steps for the rate to fall; set it lower"
-            )
 
     def train(self, interruption: Interruption) -> str:
         """Update until a limit is reached or a signal comes; write a checkpoint; return the reason."""
@@ -212,9 +199,9 @@ class Training:
     def _report(self, rate: float, at_log: bool) -> None:
         """Show the means of the interval, and log them at its end."""
         progress, interval = self.progress, self.progress.interval
-        tokens = interval.source_tokens, interval.target_tokens
-        share = round(utilization(self._operations, tokens, interval.seconds, self._machine_rate), 4)
-        record = self._record("train", {**interval.means(), "rate": rate, "utilization": share})
+        vocabulary, tokens = len(self.corpus.tokenizers.target), (interval.source_tokens, interval.target_tokens)
+        share = operations(self.model.settings, vocabulary, *tokens) / interval.seconds / self._machine_rate
+        record = self._record("train", {**interval.means(), "rate": rate, "utilization": round(share, 4)})
         if not at_log:
             self.display.update(record)
         else:

@@ -10,7 +10,7 @@ from nmt.config import ModelSettings, RuntimeSettings
 from nmt.model.transformer import Transformer
 from nmt.text.proposing.proposal import propose
 from nmt.training import cost as module
-from nmt.training.cost import cost, matrix_rate, operations, utilization
+from nmt.training.cost import cost, matrix_rate, operations
 
 CPU = torch.device("cpu")
 
@@ -21,10 +21,8 @@ def test_operations_by_hand() -> None:
     In the decoder, one attention of 80 and one norm of 8 more: 260. The output has 11·4 = 44.
     """
     settings = ModelSettings(encoder_layers=2, decoder_layers=3, dim=4, feed_forward=8, heads=2)
-    counted = operations(settings, 11)
-    assert counted == (6 * 2 * 172, 6 * (3 * 260 + 44))
-    expected = 6 * (2 * 172 * 10 + (3 * 260 + 44) * 20)
-    assert utilization(counted, (10, 20), seconds=2.0, rate=1e6) == pytest.approx(expected / 2.0 / 1e6)
+    assert (operations(settings, 11, 1, 0), operations(settings, 11, 0, 1)) == (6 * 2 * 172, 6 * (3 * 260 + 44))
+    assert operations(settings, 11, 10, 20) == 6 * (2 * 172 * 10 + (3 * 260 + 44) * 20)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +32,8 @@ def test_operations_are_those_of_the_weights_of_the_model(changes: dict[str, str
     settings = ModelSettings.model_validate({"encoder_layers": 2, "decoder_layers": 3, "dim": 8, "heads": 2, **changes})
     model = Transformer(settings, 11, 13)
     encoder, decoder = (sum(one.numel() for one in side.parameters()) for side in (model.encoder, model.decoder))
-    assert operations(settings, 13) == (6 * encoder, 6 * (decoder + model.output.weight.numel()))
+    assert operations(settings, 13, 1, 0) == 6 * encoder
+    assert operations(settings, 13, 0, 1) == 6 * (decoder + model.output.weight.numel())
 
 
 def test_minutes_and_memory_follow_from_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,7 +89,7 @@ def test_auto_batch_tokens_are_recorded_and_reused(
     train_run(texts, tmp_path / "auto", "train.batch_tokens=auto", "train.stop.steps=1")
     found = load_recipe(tmp_path / "auto" / "recipe.yaml").train.budget
     train_run(texts, tmp_path / "given", f"train.batch_tokens={found}", "train.stop.steps=2")
-    monkeypatch.setattr("nmt.training.auto_batch.find_batch_tokens", None)
+    monkeypatch.setattr("nmt.training.auto_settings.find_batch_tokens", None)
     train_run(texts, tmp_path / "auto", "train.batch_tokens=auto", "train.stop.steps=2")
     assert same_tensors(tmp_path / "auto", tmp_path / "given")
 

@@ -16,7 +16,7 @@ from nmt.config import Recipe, Stop, load_recipe
 from nmt.model.transformer import Transformer
 from nmt.system.console import Console
 from nmt.text.prepared import PreparedCorpus
-from nmt.training.dry_run import DeviceMemory, Estimate, estimate, render
+from nmt.training.trial import Estimate, estimate, render
 
 CPU = torch.device("cpu")
 QUIET = Console(quiet=True)
@@ -66,22 +66,22 @@ def test_estimate_counts_parameters_updates_and_pairs(recipe: Recipe, corpus: Pr
     model = Transformer(recipe.model, 500, 500)
     assert result.parameters == sum(weight.numel() for weight in model.parameters())
     # weight, gradient and two moments, four bytes each
-    assert result.device_memory.state == 4 * 4 * result.parameters
+    assert result.state_bytes == 4 * 4 * result.parameters
     groups = plan_epoch(SentenceLengths.of(corpus.train), 256 // 4, recipe.seed, 0)
     assert result.updates_an_epoch == len(groups) / 4 / 2
     assert result.pairs == len(corpus.train)
     assert result.target_tokens_per_second > 0
-    assert (result.device_memory.free, result.device_memory.peak) == (None, None)  # measured on CUDA only
+    assert (result.free_bytes, result.peak_bytes) == (None, None)  # measured on CUDA only
 
 
-def estimate_with(recipe: Recipe, stop: Stop, memory: DeviceMemory) -> Estimate:
+def estimate_with(recipe: Recipe, stop: Stop, *device_memory: float) -> Estimate:
     chosen = recipe.model_copy(update={"train": recipe.train.model_copy(update={"stop": stop})})
-    return Estimate(chosen, CPU, 1_000, memory, 400, 25.0, (0.1, 0.2), 1500.0, 0.5)
+    return Estimate(chosen, CPU, 1_000, 400, 25.0, (0.1, 0.2), 1500.0, 0.5, *device_memory)  # type: ignore[arg-type]
 
 
 def test_times_to_each_limit_equal_those_by_hand(recipe: Recipe) -> None:
     stop = Stop(steps=1000, epochs=4, hours=0.25, patience=3)
-    result = estimate_with(recipe, stop, DeviceMemory(2**30, 3 * 2**30, 4 * 2**30))
+    result = estimate_with(recipe, stop, 2**30, 3 * 2**30, 4 * 2**30)
     assert result.times() == {"steps": (1000, 500), "epochs": (100, 50), "hours": (1800, 900)}
     text = render(result).splitlines()
     row_of = {line.split("  ")[0]: line for line in text}
@@ -96,9 +96,9 @@ def test_times_to_each_limit_equal_those_by_hand(recipe: Recipe) -> None:
 
 
 def test_largest_batches_that_do_not_fit_are_reported(recipe: Recipe) -> None:
-    text = render(estimate_with(recipe, Stop(), DeviceMemory(2**20, float("inf"), 2**30)))
+    text = render(estimate_with(recipe, Stop(), 2**20, float("inf"), 2**30))
     assert "memory                    the largest batches do not fit; 1.00 GiB are free" in text
-    assert "largest batches" not in render(estimate_with(recipe, Stop(), DeviceMemory(2**20)))
+    assert "largest batches" not in render(estimate_with(recipe, Stop(), 2**20))
 
 
 def test_dry_run_writes_nothing(file: Path, recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
