@@ -9,7 +9,6 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 
 from nmt.text.languages import SCRIPTS, SOLE_LANGUAGES, detect_language, primary_code, script_of
 
@@ -142,12 +141,6 @@ def _frequent_words(text: str, script: str | None) -> dict[str, float]:
         for code, words in FREQUENT_WORDS.items()
         if script is None or script_of(code) == script
     }
-
-
-@cache
-def languages_of(word: str) -> tuple[str, ...]:
-    """Return the languages that have a word among their frequent ones."""
-    return tuple(code for code, words in FREQUENT_WORDS.items() if word in words)
 
 
 def listed_code(code: str) -> str:

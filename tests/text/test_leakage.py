@@ -12,9 +12,7 @@ SHORT = "Thank you."
 
 
 def index(*sources: str, target: str = "Grazie.") -> HeldOutIndex:
-    made = HeldOutIndex.of([HeldOutText("test", [SentencePair(source, target) for source in sources])])
-    assert made is not None
-    return made
+    return HeldOutIndex([HeldOutText("test", [SentencePair(source, target) for source in sources])])
 
 
 @pytest.mark.parametrize(
@@ -58,16 +56,17 @@ def test_chinese_sentence_is_found_with_other_punctuation() -> None:
 
 
 def test_texts_are_named() -> None:
-    made = HeldOutIndex.of(
+    made = HeldOutIndex(
         [HeldOutText("validation", [SentencePair("", "")]), HeldOutText("test", [SentencePair(LONG, "x")] * 2)]
     )
-    assert made is not None
     assert made.find(LONG, "y") == f"test sentence 1: {LONG}"
 
 
-def test_empty_texts_have_no_index() -> None:
-    assert HeldOutIndex.of([]) is None
-    assert HeldOutIndex.of([HeldOutText("test", [SentencePair("", ""), SentencePair("?", "!")])]) is None
+@pytest.mark.parametrize("source", ["", "?", LONG])
+def test_in_empty_texts_nothing_is_found(source: str) -> None:
+    for made in (HeldOutIndex([]), HeldOutIndex([HeldOutText("test", [SentencePair("", ""), SentencePair("?", "!")])])):
+        assert made.sentences == {}
+        assert made.find(source, "") is None
 
 
 def edit_distance(one: str, other: str) -> int:

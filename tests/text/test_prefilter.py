@@ -62,9 +62,7 @@ def test_a_held_out_sentence_with_a_changed_letter_is_examined(data: st.DataObje
     place, length = data.draw(st.integers(0, len(held_out))), data.draw(st.sampled_from([0, 1]))
     changed = held_out[:place] + data.draw(st.sampled_from(["", "x", "书", "X", ",", " "])) + held_out[place + length :]
     rules = FILTERS[("de", "fr")]
-    index = rules.prefilter.held_out
-    assert index is not None
-    if index.find(changed, "la vecchia casa") is not None:
+    if rules.prefilter.held_out.find(changed, "la vecchia casa") is not None:
         assert passed_over(rules, [(changed, "la vecchia casa")]) == []
 
 

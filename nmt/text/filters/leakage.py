@@ -7,8 +7,9 @@ the second half of the one is the beginning or the end of the other one. So each
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from nmt.text.corpus import SentencePair
 
@@ -29,43 +30,32 @@ class HeldOutText:
     pairs: Sequence[SentencePair]
 
 
-@dataclass(frozen=True)
-class _HeldOut:
-    place: str  # `validation sentence 12: …`
-    target: str
-
-
-@dataclass(frozen=True)
 class HeldOutIndex:
-    """The sentences of held-out texts by their letters."""
+    """The sentences of held-out texts, whose pairs are normalized, by their letters."""
 
-    sentences: dict[str, tuple[_HeldOut, ...]] = field(default_factory=dict)
-    halves: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """The longer sentences by their first half, with a prefix `<`, and by their second half, with `>`."""
-
-    @classmethod
-    def of(cls, texts: Sequence[HeldOutText]) -> "HeldOutIndex | None":
-        """Return the index of texts whose pairs are normalized; None if they are empty."""
-        sentences: dict[str, tuple[_HeldOut, ...]] = {}
-        halves: dict[str, tuple[str, ...]] = {}
+    def __init__(self, texts: Sequence[HeldOutText]) -> None:
+        self.sentences: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
+        """The place of each sentence (`validation sentence 12: …`), and the letters of its translation."""
+        self._halves: defaultdict[str, list[str]] = defaultdict(list)
+        """The longer sentences by their first half, with a prefix `<`, and by their second half, with `>`."""
         for text in texts:
             for number, pair in enumerate(text.pairs, start=1):
                 if key := letters(pair.source):
-                    held_out = _HeldOut(f"{text.name} sentence {number}: {pair.source}", letters(pair.target))
-                    sentences[key] = (*sentences.get(key, ()), held_out)
-        for key in filter(lambda key: _size(key) >= LEAST_WITH_EDIT, sentences):
+                    place = f"{text.name} sentence {number}: {pair.source}"
+                    self.sentences[key].append((place, letters(pair.target)))
+        for key in filter(lambda key: _size(key) >= LEAST_WITH_EDIT, self.sentences):
             for half in _halves(key, len(key)):
-                halves[half] = (*halves.get(half, ()), key)
-        return cls(sentences, halves) if sentences else None
+                self._halves[half].append(key)
 
     def find(self, source: str, target: str) -> str | None:
         """Return the held-out sentence that a normalized training pair has as its source, or None."""
         key = letters(source)
-        if key in self.sentences:
-            return self._place(key, key, target)
-        for other in self._candidates(key):
-            if differ_by_one(key, other):
-                return self._place(other, key, target)
+        found: str | None = key
+        if key not in self.sentences:
+            found = next((other for other in self._candidates(key) if differ_by_one(key, other)), None)
+        for place, translation in () if found is None else self.sentences[found]:
+            if _size(key) > _SHORT or translation == letters(target):
+                return place
         return None
 
     def _candidates(self, key: str) -> Iterator[str]:
@@ -74,13 +64,7 @@ class HeldOutIndex:
             return
         for length in (len(key) - 1, len(key), len(key) + 1):
             for half in _halves(key, length):
-                yield from (other for other in self.halves.get(half, ()) if len(other) == length)
-
-    def _place(self, key: str, found: str, target: str) -> str | None:
-        for held_out in self.sentences[key]:
-            if _size(found) > _SHORT or held_out.target == letters(target):
-                return held_out.place
-        return None
+                yield from (other for other in self._halves.get(half, ()) if len(other) == length)
 
 
 def letters(text: str) -> str:

@@ -71,7 +71,7 @@ class PairFilter:
 
         # once more, since Chinese loses the spaces of a tokenizer
         lengths = LengthRatio.learn(normalized(sample))
-        index = HeldOutIndex.of([HeldOutText(text.name, normalized(text.pairs)) for text in held_out])
+        index = HeldOutIndex([HeldOutText(text.name, normalized(text.pairs)) for text in held_out])
         untranslated = UntranslatedCheck.of(languages.source, languages.target)
         checks: dict[str, Check | None] = {
             "copy": copy,
@@ -80,7 +80,7 @@ class PairFilter:
             "length": None if lengths is None else lengths.unusual,
             "mismatch": mismatch,
             "han": _either_side(source.han, target.han),
-            "leak": None if index is None else index.find,
+            "leak": index.find if index.sentences else None,
             "untranslated": untranslated.found,
             "language": _either_side(source.identified, target.identified),
         }

@@ -109,7 +109,7 @@ class Prefilter:
     source: SideRules
     target: SideRules
     lengths: LengthRatio | None
-    held_out: HeldOutIndex | None
+    held_out: HeldOutIndex
     untranslated: UntranslatedCheck
     checks: Mapping[str, Callable[[str, str], str | None]]
     """The checks of pairs that are applied, by rule."""
@@ -159,7 +159,7 @@ class Prefilter:
 
     @cached_property
     def _ends(self) -> "_SentenceEnds":
-        return _SentenceEnds(() if self.held_out is None else self.held_out.sentences)
+        return _SentenceEnds(self.held_out.sentences)
 
 
 def _is_suspicious(side: SideRules, lines: _Lines, words: "_Words", own: Integers, others: Integers) -> Bools:

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from itertools import chain, islice
 from typing import Any
 
-from nmt.text.identification import FREQUENT_WORDS, languages_of, listed_code
+from nmt.text.identification import FREQUENT_WORDS, listed_code
 from nmt.text.languages import SOLE_LANGUAGES, primary_code, script_of
 
 _LEAST_CHARACTERS, LEAST_SPACES = 20, 3
@@ -119,10 +119,8 @@ class LanguageCheck:
         own = _count(words, self.own_words)
         if own == 0 and len(words) >= MANY_WORDS:
             return True
-        if _count(words, self.other_words) <= own:
-            return False
-        others = Counter(chain.from_iterable(map(languages_of, filter(self.other_words.__contains__, words))))
-        return max(others.values()) > own
+        others = [word for word in words if word in self.other_words]
+        return len(others) > own and max(_count(others, listed) for listed in FREQUENT_WORDS.values()) > own
 
 
 def _frequent_words(lines: Sequence[str], own: Collection[str], others: Collection[str]) -> frozenset[str]:
