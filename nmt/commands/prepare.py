@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -12,12 +12,11 @@ from nmt.config import Recipe
 from nmt.errors import ConfigError, DataError, NMTError
 from nmt.system.console import Console
 from nmt.system.files import lock_file, real_path, remove_leftovers, staged_directory
-from nmt.system.ownership import PREPARED, check_directory, check_file, check_output
+from nmt.system.ownership import PREPARED, check_directory, check_file, check_output, output_file
 from nmt.text.auditing.audit import Audit
 from nmt.text.auditing.audit_report import count_rows
-from nmt.text.auditing.rejected_pairs import rejected_pairs, write_rejected
 from nmt.text.auditing.text_audit import audit_text
-from nmt.text.filters import RULES
+from nmt.text.filters import RULES, Rejected
 from nmt.text.manifest import REMEDY, Manifest
 from nmt.text.prepared import PreparedCorpus
 from nmt.text.preparing import provenance
@@ -143,7 +142,7 @@ def dry_run(recipe: Recipe, console: Console, rejected: Path | None = None) -> A
         show_audit(audit, console)
         _warn_of_overlaps(audit.overlaps, console)
         if rejected is not None:
-            console.info(f"{rejected}: {write_rejected(rejected, removed):,} pairs")
+            _write_rejected(rejected, removed, console)
     return audit
 
 
@@ -159,15 +158,27 @@ def _check_rejected(recipe: Recipe, rejected: Path | None) -> None:
         check_output(rejected, list(provenance.all_files(recipe).values()))
 
 
+def _write_rejected(file: Path, rejected: Iterable[Rejected], console: Console) -> None:
+    """Write removed pairs as tab-separated lines of rule, file, line, source, target.
+
+    Raises ConfigError if the file must not be replaced, DataError for an error of the file system.
+    """
+    count = 0
+    with output_file(file) as output:
+        for one in rejected:
+            pair, count = one.pair, count + 1
+            output.write(f"{one.rule}\t{pair.file}\t{pair.line}\t{pair.source}\t{pair.target}\n".encode())
+    console.info(f"{file}: {count:,} pairs")
+
+
 def _prepare(recipe: Recipe, console: Console, rejected: Path | None) -> PreparedCorpus:
     started = time.perf_counter()
     directory = recipe.prepared_directory
     with work_directory(recipe, console) as work, staged_directory(directory) as staging:
-        manifest = write_corpus(recipe, work, staging, console)
+        manifest, removed = write_corpus(recipe, work, staging, console)
         check_directory(directory, PREPARED)  # again, since it took a while
         if rejected is not None:
-            count = write_rejected(rejected, rejected_pairs(work / "train", {}))
-            console.info(f"{rejected}: {count:,} pairs")
+            _write_rejected(rejected, removed, console)
     show_audit(Audit.read(directory), console)
     _report(manifest, console)
     if rows := coverage_rows(recipe, manifest):

@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.config import Filters, LanguagePair
-from nmt.text.filters import PairFilter
+from nmt.config import CorpusFile, Filters, LanguagePair
+from nmt.system.console import Console
+from nmt.text.corpus import SentencePair
+from nmt.text.filters import HeldOutText, PairFilter
 from nmt.text.preparing import chunks
 from nmt.text.preparing.chunk_files import KeptChunk, is_whole, kept_file
-from nmt.text.preparing.chunks import RawChunk, TextRules, filter_chunk
+from nmt.text.preparing.chunks import RawChunk, Text, filter_chunk
 from nmt.text.text_lines import TextLines
 
 RULES = PairFilter.learn(Filters(), LanguagePair("en", "it"))
@@ -24,12 +26,15 @@ PAIRS = [(f"The house  number {n}.", f"La casa numero {n}." if n % 5 else "") fo
 def raw_chunk(pairs: list[tuple[str, str]], block: int) -> RawChunk:
     blocks = [pairs[start : start + block] for start in range(0, len(pairs), block)]
     sources, targets = (["\n".join(pair[side] for pair in own) for own in blocks] for side in (0, 1))
-    return RawChunk(0, 0, "a.tsv", 1, np.arange(1, len(pairs) + 1), sources, targets, [(0, "a.tsv")])
+    return RawChunk(0, 0, 1, np.arange(1, len(pairs) + 1), sources, targets, [(0, "a.tsv")])
 
 
 def filtered(folder: Path, rules: PairFilter, chunk: RawChunk) -> KeptChunk:
     folder.mkdir()
-    filter_chunk(TextRules(folder, (rules,), frozenset({"The house number 7."}), ("it",)), chunk)
+    corpora = (CorpusFile(tsv=Path("a.tsv")),)
+    held_out = (HeldOutText("test", [SentencePair("The house number 7.", "")]),)
+    recipe: Any = SimpleNamespace(target_of=lambda corpus: "it")
+    filter_chunk(Text(folder, corpora, (rules,), held_out, recipe, Console(quiet=True)), chunk)
     return KeptChunk(folder, 0)
 
 
@@ -52,16 +57,16 @@ def test_pairs_are_filtered_in_blocks(tmp_path: Path, monkeypatch: pytest.Monkey
     sources, targets = lines_of(whole.source), lines_of(whole.target)
     assert sources == [source.replace("  ", " ") for source, target in PAIRS if target]
     assert targets == [target for _, target in PAIRS if target]
-    assert whole.positions.tolist() == [index for index, (_, target) in enumerate(PAIRS) if target]
-    assert [rejected.pair.line for rejected in whole.removed] == [5, 10, 15, 20]
+    assert whole["positions"].tolist() == [index for index, (_, target) in enumerate(PAIRS) if target]
+    assert [rejected.pair.line for rejected in whole.removed(np.zeros(len(sources), dtype=np.uint8))] == [5, 10, 15, 20]
     assert whole.record.characters == (len("".join(sources)), len("".join(targets)))
     assert whole.record.held_out == [("The house number 7.", "La casa numero 7.")]
-    assert len(set(whole.digests("digests").tolist())) == len(sources)
+    assert len(set(whole["digests"].tolist())) == len(sources)
     for block in (1, 4, 5):
         parts = filtered(tmp_path / str(block), RULES, raw_chunk(PAIRS, block))
         assert parts.record == whole.record
         assert (lines_of(parts.source), lines_of(parts.target)) == (sources, targets)
-        assert parts.digests("digests").tolist() == whole.digests("digests").tolist()
+        assert parts["digests"].tolist() == whole["digests"].tolist()
 
 
 def test_damaged_file_is_not_whole(tmp_path: Path) -> None:
@@ -80,7 +85,7 @@ def test_damaged_file_is_not_whole(tmp_path: Path) -> None:
 
 def test_chunk_without_pairs_that_are_kept(tmp_path: Path) -> None:
     empty = filtered(tmp_path / "empty", RULES, raw_chunk([("a", ""), ("", "b")], 1))
-    assert (len(empty.source), len(empty.digests("digests")), empty.record.characters) == (0, 0, (0, 0))
+    assert (len(empty.source), len(empty["digests"]), empty.record.characters) == (0, 0, (0, 0))
 
 
 @pytest.mark.parametrize(("pairs", "calls"), [(4_999, 0), (5_000, 2)])

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,20 +24,18 @@ from nmt.system.files import atomic_file
 from nmt.text.corpus import SentencePair
 from nmt.text.filters import RULES, Rejected, RuleCounts
 from nmt.text.filters.rule_counts import EXAMPLES
-from nmt.text.preparing.duplicates import Digests
 from nmt.text.text_lines import TextLines
 
-CHUNK_FORMAT = 2
+CHUNK_FORMAT = 3
 """Files of another format are not used."""
 RULE_NUMBERS = {rule: number for number, rule in enumerate(RULES, start=1)}
-_RULES = tuple(RULES)
+_RULES = ("", *RULES)
 _RECORD = "record"
 """The array of a file with its record as JSON: unlike the metadata, which safetensors limits, it may be of any size."""
 _CHECKSUM = "checksum"
 """The array of a file with the CRC-32 of all others."""
 
 Arrays = dict[str, npt.NDArray[Any]]
-DigestsOf = Literal["digests", "source_digests", "target_digests"]
 RuleNumbers = npt.NDArray[np.uint8]
 """The number of the rule that removes each pair; 0 if none does."""
 
@@ -46,114 +44,94 @@ RuleNumbers = npt.NDArray[np.uint8]
 class KeptRecord:
     """What is known of a chunk after the rules on text."""
 
-    number: int
     corpus: int
     first: int
     files: list[tuple[int, str]]
     counts: RuleCounts
-    kept: int
     characters: tuple[int, int]
     """Characters of the pairs kept, of the source and the target side."""
     held_out: list[tuple[str, str]]
     """Pairs whose source is that of a held-out text, except those that the rule `leak` removes."""
 
 
-@dataclass(frozen=True)
-class EncodedRecord:
-    """What is known of a chunk after the rules on tokens."""
-
-    counts: RuleCounts
-    """Pairs removed since the rules on text; `read` is 0."""
-    kept: int
-    sides: tuple[tuple[int, int, int], tuple[int, int, int]]
-    """Tokens, characters, and characters without a piece of the source and the target side."""
+_KEPT, _COUNTS, _REJECTED = TypeAdapter(KeptRecord), TypeAdapter(RuleCounts), TypeAdapter(list[Rejected])
 
 
-_KEPT, _ENCODED, _REJECTED = TypeAdapter(KeptRecord), TypeAdapter(EncodedRecord), TypeAdapter(list[Rejected])
+class ChunkFile:
+    """The arrays of a file of a chunk, each read on access."""
+
+    def __init__(self, path: Path) -> None:
+        self._file: Any = safe_open(path, framework="numpy")
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        array: npt.NDArray[Any] = self._file.get_tensor(name)
+        return array
 
 
-class KeptChunk:
-    """The pairs of a chunk that the rules on text keep, read on access."""
+class KeptChunk(ChunkFile):
+    """The pairs of a chunk that the rules on text keep.
+
+    Its arrays are `source` and `target`, their text; `positions`, the indices of the pairs in the chunk as it was read;
+    `lines`, their lines in the files; `digests` of the pairs, `source_digests` and `target_digests` of the sides if the
+    pairs with equal ones are limited; `rejected`, the pairs that the rules on text remove.
+    """
 
     def __init__(self, folder: Path, number: int) -> None:
-        self._file = _open(kept_file(folder, number))
+        super().__init__(kept_file(folder, number))
 
     @cached_property
     def record(self) -> KeptRecord:
         """What is known of it."""
-        return _KEPT.validate_json(self._file.get_tensor(_RECORD).tobytes())
-
-    def digests(self, of: DigestsOf) -> Digests:
-        """Return the digests of the pairs, or those of a side if the pairs with equal ones are limited."""
-        digests: Digests = self._file.get_tensor(of)
-        return digests
-
-    @property
-    def removed(self) -> list[Rejected]:
-        """The pairs that the rules on text remove."""
-        return _REJECTED.validate_json(self._file.get_tensor("rejected").tobytes())
-
-    @cached_property
-    def positions(self) -> npt.NDArray[np.int64]:
-        """The indices of the pairs in the chunk as it was read."""
-        positions: npt.NDArray[np.int64] = self._file.get_tensor("positions").astype(np.int64)
-        return positions
-
-    @cached_property
-    def _lines(self) -> npt.NDArray[np.int64]:
-        lines: npt.NDArray[np.int64] = self._file.get_tensor("lines")
-        return lines
+        return _KEPT.validate_json(self[_RECORD].tobytes())
 
     @cached_property
     def source(self) -> TextLines:
         """The source sentences, normalized."""
-        return TextLines(self._file.get_tensor("source"))
+        return TextLines(self["source"])
 
     @cached_property
     def target(self) -> TextLines:
         """The target sentences, normalized."""
-        return TextLines(self._file.get_tensor("target"))
+        return TextLines(self["target"])
 
-    def removed_by(self, rule_of: RuleNumbers) -> list[Rejected]:
-        """Return the pairs that later rules remove, for the rule of each pair."""
-        return [self._rejected(number, index) for index, number in enumerate(rule_of.tolist()) if number]
+    def removed(self, rule_of: RuleNumbers) -> list[Rejected]:
+        """Return all removed pairs in order; `rule_of` has the later rule that removes each of the pairs."""
+        later = self._removed_later(rule_of, np.flatnonzero(rule_of))
+        return sorted([*_REJECTED.validate_json(self["rejected"].tobytes()), *later], key=lambda pair: pair.number)
 
     def counts_of(self, rule_of: RuleNumbers) -> RuleCounts:
-        """Return the counts of the pairs that later rules remove."""
+        """Return the counts of the pairs that later rules remove; `read` is 0."""
         counts = RuleCounts(self.record.counts.file)
         for number in np.unique(rule_of[rule_of > 0]).tolist():
-            indices, rule = np.flatnonzero(rule_of == number), _RULES[number - 1]
-            counts.removed[rule] = len(indices)
-            counts.examples[rule] = [self._rejected(number, index) for index in indices[:EXAMPLES].tolist()]
+            indices = np.flatnonzero(rule_of == number)
+            counts.removed[_RULES[number]] = len(indices)
+            counts.examples[_RULES[number]] = self._removed_later(rule_of, indices[:EXAMPLES])
         return counts
 
-    def _rejected(self, number: int, index: int) -> Rejected:
-        record, position = self.record, int(self.positions[index])
-        place = (file_of(record.files, position), int(self._lines[index]))
-        pair = SentencePair(self.source[index], self.target[index], *place)
-        return Rejected(_RULES[number - 1], record.first + position, pair)
+    def _removed_later(self, rule_of: RuleNumbers, indices: npt.NDArray[np.int64]) -> list[Rejected]:
+        record, places, lines = self.record, self["positions"][indices], self["lines"][indices]
+        removed = []
+        for index, place, line in zip(indices.tolist(), places.tolist(), lines.tolist(), strict=True):
+            pair = SentencePair(self.source[index], self.target[index], file_of(record.files, place), line)
+            removed.append(Rejected(_RULES[rule_of[index]], record.first + place, pair))
+        return removed
 
 
-class EncodedChunk:
-    """The token ids of a chunk, read on access."""
+class EncodedChunk(ChunkFile):
+    """The token ids of a chunk.
+
+    Its arrays are `rules`, the rule on repetitions or tokens that removes each of the pairs that the rules on text
+    keep; `source.tokens` and `target.tokens`, the ids of the others end to end; `source.lengths` and `target.lengths`
+    of each sentence; `sides` (2, 3): tokens, characters, and characters without a piece of each side.
+    """
 
     def __init__(self, folder: Path, number: int) -> None:
-        self._file = _open(encoded_file(folder, number))
-
-    @cached_property
-    def record(self) -> EncodedRecord:
-        """What is known of it."""
-        return _ENCODED.validate_json(self._file.get_tensor(_RECORD).tobytes())
+        super().__init__(encoded_file(folder, number))
 
     @property
-    def rules(self) -> RuleNumbers:
-        """The rule on repetitions or tokens that removes each of the pairs that the rules on text keep."""
-        rules: RuleNumbers = self._file.get_tensor("rules")
-        return rules
-
-    def side(self, side: str) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-        """Return the ids of all sentences of a side end to end, and the length of each."""
-        return self._file.get_tensor(f"{side}.tokens"), self._file.get_tensor(f"{side}.lengths")
+    def counts(self) -> RuleCounts:
+        """The counts of the pairs removed since the rules on text; `read` is 0."""
+        return _COUNTS.validate_json(self[_RECORD].tobytes())
 
 
 def kept_file(folder: Path, number: int) -> Path:
@@ -176,24 +154,20 @@ def is_whole(file: Path) -> bool:
     return found is not None and found.tolist() == [_checksum(arrays)]
 
 
-def write_kept(folder: Path, record: KeptRecord, rejected: list[Rejected], arrays: Arrays) -> None:
+def write_kept(folder: Path, number: int, record: KeptRecord, rejected: list[Rejected], arrays: Arrays) -> None:
     """Write the file that `KeptChunk` reads."""
     removed = np.frombuffer(_REJECTED.dump_json(rejected), dtype=np.uint8)
-    _write(kept_file(folder, record.number), _KEPT.dump_json(record), {"rejected": removed, **arrays})
+    _write(kept_file(folder, number), _KEPT.dump_json(record), {"rejected": removed, **arrays})
 
 
-def write_encoded(folder: Path, number: int, record: EncodedRecord, arrays: Arrays) -> None:
+def write_encoded(folder: Path, number: int, counts: RuleCounts, arrays: Arrays) -> None:
     """Write the file that `EncodedChunk` reads."""
-    _write(encoded_file(folder, number), _ENCODED.dump_json(record), arrays)
+    _write(encoded_file(folder, number), _COUNTS.dump_json(counts), arrays)
 
 
 def file_of(files: Sequence[tuple[int, str]], position: int) -> str:
     """Return the file of a pair of a chunk, from `RawChunk.files`."""
     return files[bisect_right(files, position, key=lambda entry: entry[0]) - 1][1]
-
-
-def _open(file: Path) -> Any:
-    return safe_open(file, framework="numpy")
 
 
 def _write(path: Path, record: bytes, arrays: Arrays) -> None:

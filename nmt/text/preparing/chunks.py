@@ -4,10 +4,10 @@ The results of a chunk depend on its pairs and the settings alone, not on the nu
 """
 
 from array import array
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import compress, islice
+from itertools import accumulate, compress, islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,21 +15,25 @@ import numpy as np
 import numpy.typing as npt
 
 from nmt.config import CorpusFile, Filters, Recipe
+from nmt.system.console import Console
 from nmt.text.corpus import SentencePair, read_rows
-from nmt.text.filters import PairFilter, Rejected, RuleCounts
+from nmt.text.filters import HeldOutText, PairFilter, Rejected, RuleCounts
+from nmt.text.normalize import normalize
 from nmt.text.prepared import smallest_type
 from nmt.text.preparing.chunk_files import (
     RULE_NUMBERS,
     Arrays,
-    EncodedRecord,
+    EncodedChunk,
     KeptChunk,
     KeptRecord,
     RuleNumbers,
+    encoded_file,
     file_of,
     write_encoded,
     write_kept,
 )
 from nmt.text.preparing.duplicates import BitSet, combined, digests_of
+from nmt.text.preparing.tokenizer_training import is_sampled
 from nmt.text.readers import Row
 from nmt.text.text_lines import TextLines
 from nmt.text.tokenizer import Tokenizers
@@ -39,6 +43,31 @@ _BLOCK_LINES = 4_096  # that are filtered at a time: they fit in the cache of a 
 _LEAST_PREFILTERED = 5_000  # pairs; for fewer, the tables of the prefilter take more time than the checks
 
 
+@dataclass(frozen=True)
+class Text:
+    """The training or the validation text, and how it is prepared."""
+
+    folder: Path
+    """The files of its chunks, in the work directory."""
+    corpora: tuple[CorpusFile, ...]
+    rules: tuple[PairFilter, ...]
+    """Of each corpus."""
+    held_out: tuple[HeldOutText, ...]
+    """The texts with which it is compared."""
+    recipe: Recipe
+    console: Console
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the corpora in messages."""
+        return [" + ".join(map(str, corpus.files.values())) for corpus in self.corpora]
+
+    @cached_property
+    def held_out_sources(self) -> frozenset[str]:
+        """The normalized sources of the texts with which it is compared."""
+        return frozenset(normalize(pair.source) for text in self.held_out for pair in text.pairs)
+
+
 class RawChunk(NamedTuple):
     """Consecutive pairs of one corpus, each side as texts of many lines, which are pickled faster than single lines."""
 
@@ -46,8 +75,6 @@ class RawChunk(NamedTuple):
     """The number of the chunk in its text, over all corpora."""
     corpus: int
     """The index of its corpus."""
-    name: str
-    """The name of its corpus in messages."""
     first: int
     """The number of its first pair in its corpus, from 1."""
     lines: npt.NDArray[np.int64]
@@ -58,20 +85,18 @@ class RawChunk(NamedTuple):
     """Indices of pairs in the chunk, and the file from which the pairs from there on were read."""
 
 
-def raw_chunks(
-    recipe: Recipe, corpora: Sequence[CorpusFile], names: Sequence[str], needed: Callable[[int], bool]
-) -> Generator[RawChunk, None, int]:
-    """Yield the chunks of corpora whose numbers are `needed`; return the number of all.
+def raw_chunks(text: Text, needed: Callable[[int], bool]) -> Generator[RawChunk, None, int]:
+    """Yield the chunks of a text whose numbers are `needed`; return the number of all.
 
     The pairs of the others are only counted. A corpus without pairs has no chunk. Raises
     DataError as `read_rows` does.
     """
     chunks = 0
-    for index, (corpus, name) in enumerate(zip(corpora, names, strict=True)):
+    for index, corpus in enumerate(text.corpora):
         first = 1
-        for count, pairs, files in _grouped(read_rows(corpus, recipe.languages_of(corpus)), chunks, needed):
+        for count, pairs, files in _grouped(read_rows(corpus, text.recipe.languages_of(corpus)), chunks, needed):
             if pairs.lines:
-                yield RawChunk(chunks, index, name, first, *pairs.joined(), files)
+                yield RawChunk(chunks, index, first, *pairs.joined(), files)
             chunks, first = chunks + 1, first + count
     return chunks
 
@@ -120,22 +145,9 @@ def _read(rows: Iterable[Row], pairs: _Columns | None) -> int:
     return len(pairs.lines) - before
 
 
-@dataclass(frozen=True)
-class TextRules:
-    """What worker processes need for the rules on text."""
-
-    folder: Path
-    rules: tuple[PairFilter, ...]
-    """Of each corpus."""
-    held_out: frozenset[str]
-    """Normalized sources of the validation and the test text."""
-    target_languages: tuple[str, ...]
-    """Of each corpus. Pairs repeat only pairs of the same language."""
-
-
-def filter_chunk(context: TextRules, chunk: RawChunk) -> KeptRecord:
+def filter_chunk(text: Text, chunk: RawChunk) -> KeptRecord:
     """Normalize the pairs of a chunk, apply the rules on text, and write those that are kept."""
-    rules, start = context.rules[chunk.corpus], 0
+    rules, start = text.rules[chunk.corpus], 0
     keep = np.ones(len(chunk.lines), dtype=np.bool_)
     rejected, in_held_out = list[Rejected](), list[tuple[str, str]]()
     kept: tuple[list[str], list[str]] = ([], [])
@@ -150,26 +162,25 @@ def filter_chunk(context: TextRules, chunk: RawChunk) -> KeptRecord:
                 keep[index] = False
                 pair = SentencePair(source, target, file_of(chunk.files, index), int(chunk.lines[index]))
                 rejected.append(Rejected(rule, chunk.first + index, pair, found))
-        if shared := context.held_out.intersection(sources):
+        if shared := text.held_out_sources.intersection(sources):
             in_held_out += [pair for pair in zip(sources, targets, strict=True) if pair[0] in shared]
         for side, lines in zip(kept, (sources, targets), strict=True):
             side += compress(lines, keep[start : start + len(lines)])
         start += len(sources)
     leaked = {(one.pair.source, one.pair.target) for one in rejected if one.rule == "leak"}
     held_out = [pair for pair in dict.fromkeys(in_held_out) if pair not in leaked]
-    counts = RuleCounts.of(chunk.name, len(chunk.lines), rejected)
+    counts = RuleCounts.of(text.names[chunk.corpus], len(chunk.lines), rejected)
     characters = (sum(map(len, kept[0])), sum(map(len, kept[1])))
-    place = (chunk.number, chunk.corpus, chunk.first, chunk.files)
-    record = KeptRecord(*place, counts, len(kept[0]), characters, held_out)
+    record = KeptRecord(chunk.corpus, chunk.first, chunk.files, counts, characters, held_out)
     source_lines, target_lines = map(TextLines.of, kept)
     arrays: Arrays = {
         "source": source_lines.content,
         "target": target_lines.content,
         "positions": np.flatnonzero(keep).astype(np.int32),
         "lines": chunk.lines[keep],
-        **_digests(source_lines, target_lines, context.target_languages[chunk.corpus], rules.settings),
+        **_digests(source_lines, target_lines, text.recipe.target_of(text.corpora[chunk.corpus]), rules.settings),
     }
-    write_kept(context.folder, record, rejected, arrays)
+    write_kept(text.folder, chunk.number, record, rejected, arrays)
     return record
 
 
@@ -193,15 +204,69 @@ def _digests(source: TextLines, target: TextLines, target_language: str, filters
 
 
 @dataclass(frozen=True)
+class FilteredText:
+    """A text after the rules on text and on repetitions."""
+
+    text: Text
+    records: list[KeptRecord]
+    """Of each chunk."""
+    repeated: dict[str, BitSet]
+    """The pairs that each rule on repetitions removes, by their index among the pairs that the rules on text keep."""
+
+    @cached_property
+    def starts(self) -> list[int]:
+        """The index of the first pair of each chunk among those that the rules on text keep, and their number."""
+        return list(accumulate((record.counts.kept for record in self.records), initial=0))
+
+    @property
+    def characters(self) -> tuple[int, int]:
+        """Characters of the pairs that the rules on text keep, of each side."""
+        return sum(record.characters[0] for record in self.records), sum(
+            record.characters[1] for record in self.records
+        )
+
+    @property
+    def counts(self) -> list[RuleCounts]:
+        """The counts of the rules on text for each corpus."""
+        counts = [RuleCounts(name) for name in self.text.names]
+        for record in self.records:
+            counts[record.corpus].merge(record.counts)
+        return counts
+
+    def chunks(self) -> Iterator[tuple[KeptChunk, RuleNumbers]]:
+        """Yield the chunks in order, each with the first rule on repetitions that removes each of its pairs."""
+        for number in range(len(self.records)):
+            yield KeptChunk(self.text.folder, number), self.repeated_in(number)
+
+    def repeated_in(self, number: int) -> RuleNumbers:
+        """Return for each pair of a chunk the first rule on repetitions that removes it."""
+        start, end = self.starts[number : number + 2]
+        rule_of = np.zeros(end - start, dtype=np.uint8)
+        for rule, pairs in self.repeated.items():
+            rule_of[(rule_of == 0) & pairs.range(start, end - start)] = RULE_NUMBERS[rule]
+        return rule_of
+
+    def sample(self, share: float) -> Iterator[tuple[str, str]]:
+        """Yield the pairs of a sample of the text, in order."""
+        first = 0
+        for record, (chunk, rule_of) in zip(self.records, self.chunks(), strict=True):
+            chosen = is_sampled(first + chunk["positions"].astype(np.int64), share) & (rule_of == 0)
+            yield from ((chunk.source[index], chunk.target[index]) for index in np.flatnonzero(chosen).tolist())
+            first += record.counts.read
+
+    def removed(self) -> Iterator[Rejected]:
+        """Yield the removed pairs in order; those of the rules on tokens only if the chunks are encoded."""
+        for number, (chunk, repeated) in enumerate(self.chunks()):
+            is_encoded = encoded_file(self.text.folder, number).exists()
+            yield from chunk.removed(EncodedChunk(self.text.folder, number)["rules"] if is_encoded else repeated)
+
+
+@dataclass(frozen=True)
 class Encoding:
     """What worker processes need to encode chunks."""
 
-    folder: Path
-    rules: tuple[PairFilter, ...]
-    """Of each corpus."""
+    filtered: FilteredText
     tokenizers: Tokenizers
-    repeated: dict[str, BitSet]
-    """The pairs that each rule on repetitions removes, by their index in the text after the rules on text."""
     threads: int | None
 
     @cached_property
@@ -210,20 +275,16 @@ class Encoding:
         return self.tokenizers.source.spelled(), self.tokenizers.target.spelled()
 
 
-def encode_chunk(context: Encoding, task: tuple[int, int]) -> EncodedRecord:
-    """Encode the pairs of a chunk that are not repeated, apply the rules on tokens, and write those that are kept.
-
-    `task` is the number of the chunk and the index of its first pair in the text after the rules on text.
-    """
-    number, start = task
-    chunk = KeptChunk(context.folder, number)
-    rules, rule_of = context.rules[chunk.record.corpus], repeated_in(chunk, start, context.repeated)
+def encode_chunk(context: Encoding, number: int) -> None:
+    """Encode the pairs of a chunk that are not repeated, apply the rules on tokens, and write those that are kept."""
+    text, rule_of = context.filtered.text, context.filtered.repeated_in(number)
+    chunk = KeptChunk(text.folder, number)
     lines, tokenizers = (chunk.source, chunk.target), (context.tokenizers.source, context.tokenizers.target)
     ids = [
         tokenizer.encode_lines(own_lines.content.tobytes(), context.threads)
         for tokenizer, own_lines in zip(tokenizers, lines, strict=True)
     ]
-    for index, rule in rules.removed_by_length(ids[0][1], ids[1][1]):
+    for index, rule in text.rules[chunk.record.corpus].removed_by_length(ids[0][1], ids[1][1]):
         rule_of[index] = rule_of[index] or RULE_NUMBERS[rule]
     keep = rule_of == 0
     arrays: Arrays = {"rules": rule_of}
@@ -234,19 +295,6 @@ def encode_chunk(context: Encoding, task: tuple[int, int]) -> EncodedRecord:
         kept = tokens[np.repeat(keep, lengths)]
         arrays[f"{side}.tokens"] = kept.astype(smallest_type(len(spelled)))
         arrays[f"{side}.lengths"] = lengths[keep]
-        characters = int(own_lines.characters[keep].sum())
-        sides.append((len(kept), characters, int(np.count_nonzero(spelled[kept]))))
-    record = EncodedRecord(chunk.counts_of(rule_of), int(keep.sum()), (sides[0], sides[1]))
-    write_encoded(context.folder, number, record, arrays)
-    return record
-
-
-def repeated_in(chunk: KeptChunk, start: int, repeated: Mapping[str, BitSet]) -> RuleNumbers:
-    """Return for each pair of a chunk the first rule on repetitions that removes it.
-
-    `start` is the index of the first pair of the chunk in the text after the rules on text.
-    """
-    rule_of = np.zeros(chunk.record.kept, dtype=np.uint8)
-    for rule, pairs in repeated.items():
-        rule_of[(rule_of == 0) & pairs.range(start, chunk.record.kept)] = RULE_NUMBERS[rule]
-    return rule_of
+        sides.append((len(kept), own_lines.characters[keep].sum(), np.count_nonzero(spelled[kept])))
+    arrays["sides"] = np.array(sides, dtype=np.int64)
+    write_encoded(text.folder, number, chunk.counts_of(rule_of), arrays)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from nmt.text.corpus import SentencePair
+from nmt.text.filters import HeldOutText
 from nmt.text.normalize import normalize
 
 _EXAMPLES = 5
@@ -34,31 +34,22 @@ class Overlap:
         ]
         return "\n  ".join(lines)
 
-
-class OverlapCounter:
-    """Counts the sentences of a held-out text that occur in the pairs it is given."""
-
-    def __init__(self, text: str, within: str, held_out: Iterable[SentencePair]) -> None:
-        self._text, self._within = text, within
-        self._targets: dict[str, list[str]] = {}
-        for pair in held_out:
-            source = normalize(pair.source)
-            if source:
-                self._targets.setdefault(source, []).append(normalize(pair.target))
-        self._found: dict[str, set[str]] = {}
-
-    def add(self, source: str, target: str) -> None:
-        """Compare a normalized pair of the other text."""
-        if source in self._targets:
-            self._found.setdefault(source, set()).add(target)
-
-    def overlap(self) -> Overlap:
-        """Return the counts over all pairs so far."""
-        return Overlap(
-            self._text,
-            self._within,
-            sentences=sum(map(len, self._targets.values())),
-            sources=sum(len(self._targets[source]) for source in self._found),
-            pairs=sum(target in found for source, found in self._found.items() for target in self._targets[source]),
-            examples=tuple(self._found)[:_EXAMPLES],
+    @classmethod
+    def of(cls, text: HeldOutText, within: str, pairs: Iterable[tuple[str, str]]) -> "Overlap":
+        """Compare a held-out text with the normalized pairs of the text `within`."""
+        targets: dict[str, list[str]] = {}
+        for pair in text.pairs:
+            if source := normalize(pair.source):
+                targets.setdefault(source, []).append(normalize(pair.target))
+        found: dict[str, set[str]] = {}
+        for source, target in pairs:
+            if source in targets:
+                found.setdefault(source, set()).add(target)
+        return cls(
+            text.name,
+            within,
+            sentences=sum(map(len, targets.values())),
+            sources=sum(len(targets[source]) for source in found),
+            pairs=sum(target in found[source] for source in found for target in targets[source]),
+            examples=tuple(found)[:_EXAMPLES],
         )

@@ -11,96 +11,113 @@ lets an interrupted preparation continue, and several machines share it. Nothing
 give the same corpus for any number of processes and machines, so runs with different seeds can share one.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from itertools import chain, islice
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import get_args
 
 from nmt.config import CorpusFile, Filters, LanguagePair, Recipe, RuleName
 from nmt.system.console import Console
-from nmt.text.auditing.audit import make_audit, recipe_findings
+from nmt.text.auditing.audit import Audit, make_audit, recipe_findings
 from nmt.text.auditing.audit_report import settings_shown, write_report
+from nmt.text.auditing.corpus_findings import Finding
 from nmt.text.corpus import SentencePair, pairs_of, read_pairs
-from nmt.text.filters import HeldOutText, PairFilter
+from nmt.text.filters import HeldOutText, PairFilter, Rejected, RuleCounts
 from nmt.text.manifest import FileDigest, Manifest
 from nmt.text.normalize import normalize
-from nmt.text.prepared import write_valid_texts
+from nmt.text.prepared import TokenStore, write_valid_texts
 from nmt.text.preparing import provenance
 from nmt.text.preparing.chunk_files import is_whole, kept_file
-from nmt.text.preparing.length_limit import length_limit
-from nmt.text.preparing.overlap import Overlap, OverlapCounter
-from nmt.text.preparing.stages import (
-    Filtered,
-    Shard,
-    Text,
-    encode_chunks,
-    filter_chunks,
-    find_repetitions,
-    join_chunks,
-    make_tokenizers,
-    summary,
-)
+from nmt.text.preparing.chunks import FilteredText, Text
+from nmt.text.preparing.length_limit import SAMPLED_PAIRS, length_limit
+from nmt.text.preparing.overlap import Overlap
+from nmt.text.preparing.stages import Shard, encode_chunks, filter_chunks, filtered_text, join_chunks, make_tokenizers
 
 _NO_FILTERS = Filters(max_ratio=1e9, keep=get_args(RuleName))
 """For the validation text, which must be like what users send: only pairs without a loss are left out."""
-_LEARNED_FROM, _FIRST_PAIRS = (
-    20_000,
-    400_000,
-)  # pairs from which the rules learn at least, and among how many first ones
+_LEARNED_FROM = 20_000  # pairs from which the rules learn at least
+_FIRST_PAIRS = 400_000  # among which they are
 
 
-def write_corpus(recipe: Recipe, work: Path, directory: Path, console: Console) -> Manifest:
-    """Write the prepared corpus of a recipe into an empty directory.
+@dataclass(frozen=True)
+class FilteredTexts:
+    """The texts of a recipe after the rules on text and on repetitions, and what is known of them."""
+
+    recipe: Recipe
+    splits: dict[str, FilteredText]
+    """`train` and, if the recipe names a validation text, `valid`."""
+    overlaps: tuple[Overlap, ...]
+    findings: list[Finding]
+
+    def audit(self, counts: Sequence[RuleCounts]) -> Audit:
+        """Return the audit of the texts from the counts of each corpus."""
+        return make_audit(self.recipe, counts, self.findings, self.overlaps, self.splits["train"].text.rules)
+
+
+def filter_texts(recipe: Recipe, work: Path, console: Console) -> FilteredTexts:
+    """Apply the rules on text and on repetitions; the files of chunks are in `work`.
+
+    Raises DataError with file and line for text that cannot be read.
+    """
+    held_out = held_out_texts(recipe)
+    text = training_text(recipe, work, held_out, console)
+    splits = {"train": filtered_text(text, filter_chunks(text))}
+    if recipe.data.valid:
+        text = validation_text(recipe, work, held_out[1:], console)
+        splits["valid"] = filtered_text(text, filter_chunks(text))
+    overlaps = [
+        Overlap.of(other, within, [pair for record in filtered.records for pair in record.held_out])
+        for within, filtered in zip(("training", "validation"), splits.values(), strict=False)
+        for other in filtered.text.held_out
+        if other.pairs
+    ]
+    return FilteredTexts(recipe, splits, tuple(overlaps), recipe_findings(recipe, held_out))
+
+
+def write_corpus(recipe: Recipe, work: Path, directory: Path, console: Console) -> tuple[Manifest, Iterator[Rejected]]:
+    """Write the prepared corpus of a recipe into an empty directory; return its manifest and the removed pairs.
 
     `work` is a directory for temporary files; what an interrupted preparation left there is used. Raises DataError with
     file and line for text that cannot be read, ConfigError for a tokenizer that cannot be made.
     """
     inputs = provenance.record(provenance.input_files(recipe))
     test_inputs = provenance.record(provenance.files_of_test_text(recipe))
-    valid_texts = [pairs_of(recipe, [corpus]) for corpus in recipe.data.valid]
-    valid_pairs, test_pairs = list(chain.from_iterable(valid_texts)), pairs_of(recipe, recipe.data.test)
-    text = training_text(recipe, work, valid_pairs, test_pairs, console)
-
-    filtered = summary(text, filter_chunks(text))
-    repeated = find_repetitions(text, filtered)
-    tokenizers = make_tokenizers(text, work, filtered, repeated)
-    encode_chunks(text, filtered, repeated, tokenizers)
+    texts = filter_texts(recipe, work, console)
+    tokenizers = make_tokenizers(texts.splits["train"], work)
     tokenizers.save(directory)
-    train, lengths = join_chunks(text, filtered, tokenizers, directory / "train")
-
-    overlaps = find_overlaps(filtered, valid_pairs, test_pairs, "training")
-    valid, counts = None, filtered.counts
+    splits, counts = {}, list[RuleCounts]()
+    for name, filtered in texts.splits.items():
+        encode_chunks(filtered, tokenizers)
+        splits[name], own = join_chunks(filtered, tokenizers, directory / name)
+        counts += own
     if recipe.data.valid:
-        write_valid_texts(directory, valid_texts)
-        valid_text = validation_text(recipe, work, test_pairs, console)
-        valid_filtered = summary(valid_text, filter_chunks(valid_text))
-        encode_chunks(valid_text, valid_filtered, {}, tokenizers)
-        valid, _ = join_chunks(valid_text, valid_filtered, tokenizers, directory / "valid")
-        overlaps += find_overlaps(valid_filtered, [], test_pairs, "validation")
-        counts = [*counts, *valid_filtered.counts]
+        write_valid_texts(directory, [pairs_of(recipe, [corpus]) for corpus in recipe.data.valid])
     provenance.check_unchanged((*inputs.values(), *test_inputs.values()))
 
-    found = recipe_findings(recipe, (HeldOutText("validation", valid_pairs), HeldOutText("test", test_pairs)))
-    audit = make_audit(recipe, counts, found, overlaps, text.rules)
+    audit = texts.audit(counts)
     audit.write(directory)
     write_report(audit, directory, settings_shown(recipe))
+    stride = -(-texts.splits["train"].starts[-1] // SAMPLED_PAIRS)
+    offsets = [TokenStore.open(directory / "train", side).offsets for side in ("source", "target")]
+    lengths = [own[1::stride] - own[:-1:stride] for own in offsets]
     written = [path for path in sorted(directory.rglob("*")) if path.is_file()]
     manifest = Manifest(
         provenance.recorded_settings(recipe),
         provenance.digests(inputs),
         (len(tokenizers.source), len(tokenizers.target)),
-        train,
-        valid,
-        length_limit(*lengths),
+        splits["train"],
+        splits.get("valid"),
+        length_limit(lengths[0], lengths[1]),
         provenance.digests(test_inputs),
-        overlaps,
+        texts.overlaps,
         {str(path.relative_to(directory)): FileDigest.of(path) for path in written},
         provenance.versions(),
     )
     provenance.write_inputs(directory, {**inputs, **test_inputs})
     manifest.write(directory)
-    return manifest
+    return manifest, texts.splits["train"].removed()
 
 
 def prepare_shard(
@@ -111,24 +128,25 @@ def prepare_shard(
     They are not if other shards have not applied the rules on text yet: repetitions and the tokenizer depend on the
     whole text. Then the same call, made later, continues. Within `alone()` no other process works on the corpus.
     """
-    valid, test = pairs_of(recipe, recipe.data.valid), pairs_of(recipe, recipe.data.test)
-    text = training_text(recipe, work, valid, test, console)
+    text = training_text(recipe, work, held_out_texts(recipe), console)
     chunks = filter_chunks(text, shard)
     if not all(is_whole(kept_file(text.folder, number)) for number in range(chunks)):
         return False
-    filtered = summary(text, chunks)
-    repeated = find_repetitions(text, filtered)
+    filtered = filtered_text(text, chunks)
     with alone():
-        tokenizers = make_tokenizers(text, work, filtered, repeated)
-    encode_chunks(text, filtered, repeated, tokenizers, shard)
+        tokenizers = make_tokenizers(filtered, work)
+    encode_chunks(filtered, tokenizers, shard)
     return True
 
 
-def training_text(
-    recipe: Recipe, work: Path, valid: Sequence[SentencePair], test: Sequence[SentencePair], console: Console
-) -> Text:
+def held_out_texts(recipe: Recipe) -> tuple[HeldOutText, HeldOutText]:
+    """Return the validation and the test text of a recipe, which may be empty."""
+    valid, test = pairs_of(recipe, recipe.data.valid), pairs_of(recipe, recipe.data.test)
+    return HeldOutText("validation", valid), HeldOutText("test", test)
+
+
+def training_text(recipe: Recipe, work: Path, held_out: tuple[HeldOutText, ...], console: Console) -> Text:
     """Return the training text with its rules."""
-    held_out = (HeldOutText("validation", valid), HeldOutText("test", test))
     corpora_of: dict[LanguagePair, list[CorpusFile]] = {}
     for corpus in recipe.data.train:
         corpora_of.setdefault(recipe.languages_of(corpus), []).append(corpus)
@@ -137,16 +155,14 @@ def training_text(
         for languages, corpora in corpora_of.items()
     }
     rules = tuple(learned[recipe.languages_of(corpus)] for corpus in recipe.data.train)
-    sources = frozenset(normalize(pair.source) for text in held_out for pair in text.pairs)
-    return Text(work / "train", recipe.data.train, rules, sources, recipe, console)
+    return Text(work / "train", recipe.data.train, rules, held_out, recipe, console)
 
 
-def validation_text(recipe: Recipe, work: Path, test: Sequence[SentencePair], console: Console) -> Text:
+def validation_text(recipe: Recipe, work: Path, held_out: tuple[HeldOutText, ...], console: Console) -> Text:
     """Return the validation text, of which only pairs without a loss are left out."""
     filters = _NO_FILTERS.model_copy(update={"max_tokens": recipe.data.filters.max_tokens})
-    sources = frozenset(normalize(pair.source) for pair in test)
     rules = tuple(PairFilter.learn(filters, recipe.languages_of(corpus)) for corpus in recipe.data.valid)
-    return Text(work / "valid", recipe.data.valid, rules, sources, recipe, console)
+    return Text(work / "valid", recipe.data.valid, rules, held_out, recipe, console)
 
 
 def _first_pairs(recipe: Recipe, corpora: Sequence[CorpusFile]) -> list[SentencePair]:
@@ -165,34 +181,19 @@ def _first_pairs(recipe: Recipe, corpora: Sequence[CorpusFile]) -> list[Sentence
     return sample
 
 
-def find_overlaps(
-    filtered: Filtered, valid: Sequence[SentencePair], test: Sequence[SentencePair], within: str
-) -> tuple[Overlap, ...]:
-    """Return how many sentences of the held-out texts occur in a text."""
-    return _overlaps(filtered.held_out, {"validation": valid, "test": test}, within)
-
-
-def _overlaps(
-    pairs: Iterable[tuple[str, str]], held_out: dict[str, Sequence[SentencePair]], within: str
-) -> tuple[Overlap, ...]:
-    counters = [OverlapCounter(name, within, text) for name, text in held_out.items() if text]
-    for source, target in pairs:
-        for counter in counters:
-            counter.add(source, target)
-    return tuple(counter.overlap() for counter in counters)
-
-
 def count_overlaps(recipe: Recipe, console: Console) -> tuple[Overlap, ...]:
     """Return the overlaps of all texts of a recipe, read for that alone."""
-    valid, test = pairs_of(recipe, recipe.data.valid), pairs_of(recipe, recipe.data.test)
+    valid, test = held_out = held_out_texts(recipe)
+    sources = {normalize(pair.source) for text in held_out for pair in text.pairs}
+    shared = []
     with console.progress("comparing the texts", None, "pairs") as advance:
-
-        def training() -> Iterator[tuple[str, str]]:
-            for corpus in recipe.data.train:
-                for pair in read_pairs(corpus, recipe.languages_of(corpus)):
-                    advance(1)
-                    yield normalize(pair.source), normalize(pair.target)
-
-        found = _overlaps(training(), {"validation": valid, "test": test}, "training")
-    own = ((normalize(pair.source), normalize(pair.target)) for pair in valid)
-    return found + (_overlaps(own, {"test": test}, "validation") if valid else ())
+        for corpus in recipe.data.train:
+            for pair in read_pairs(corpus, recipe.languages_of(corpus)):
+                advance(1)
+                if (source := normalize(pair.source)) in sources:
+                    shared.append((source, normalize(pair.target)))
+    overlaps = [Overlap.of(text, "training", shared) for text in held_out if text.pairs]
+    if valid.pairs and test.pairs:
+        own = ((normalize(pair.source), normalize(pair.target)) for pair in valid.pairs)
+        overlaps.append(Overlap.of(test, "validation", own))
+    return tuple(overlaps)
