@@ -17,7 +17,7 @@ from nmt.text.auditing.audit import Audit
 from nmt.text.auditing.audit_report import count_rows
 from nmt.text.auditing.text_audit import audit_text
 from nmt.text.filters import RULES, Rejected
-from nmt.text.manifest import REMEDY, Manifest
+from nmt.text.manifest import Manifest, UnusableCorpusError
 from nmt.text.prepared import PreparedCorpus
 from nmt.text.preparing import provenance
 from nmt.text.preparing.coverage import coverage_rows, misfits
@@ -68,7 +68,7 @@ def prepare(
             if not force:  # another process may have prepared it meanwhile
                 found = _current_corpus(recipe, verify)
             if isinstance(found, str):
-                console.info(f"preparing {directory} ({found.removesuffix(f'; {REMEDY}')})")
+                console.info(f"preparing {directory} ({found})")
                 return _prepare(recipe, console, rejected)
     if rejected is not None:
         raise ConfigError(
@@ -101,8 +101,8 @@ def _current_corpus(recipe: Recipe, verify: bool) -> PreparedCorpus | str:
         return reason
     try:
         return PreparedCorpus.open(recipe.prepared_directory, recipe, verify)
-    except DataError as error:
-        return str(error)
+    except UnusableCorpusError as error:
+        return error.reason
 
 
 @contextmanager

@@ -15,7 +15,13 @@ from nmt.system.ownership import PREPARED
 from nmt.system.sealing import text_with_digest
 from nmt.text.preparing.overlap import Overlap
 
-REMEDY = "prepare it again with nmt prepare --force"
+
+class UnusableCorpusError(DataError):
+    """Raised for a prepared corpus that must be prepared again; `reason` is the message without this advice."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"{reason}; prepare it again with nmt prepare --force")
+        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -34,7 +40,7 @@ class FileDigest:
         """Raise DataError for a file of another size or, if it is to be read, of another content."""
         size = path.stat().st_size if path.is_file() else None
         if size != self.size or (read and digest_of(path) != self.sha256):
-            raise DataError(f"{path}: damaged: not the file that was written; {REMEDY}")
+            raise UnusableCorpusError(f"{path}: damaged: not the file that was written")
 
 
 @dataclass(frozen=True)
@@ -123,13 +129,13 @@ class Manifest:
         if not isinstance(version, int):
             raise DataError(f"{path}: not the manifest of a prepared corpus, or a damaged one")
         if version != PREPARED.version:
-            raise DataError(f"{path}: found format version {version}, expected {PREPARED.version}; {REMEDY}")
+            raise UnusableCorpusError(f"{path}: found format version {version}, expected {PREPARED.version}")
         if content.get("digest") != content_digest(content):
-            raise DataError(f"{path}: damaged; {REMEDY}")
+            raise UnusableCorpusError(f"{path}: damaged")
         try:
             return _MANIFEST.validate_python(content)
         except ValidationError:
-            raise DataError(f"{path}: damaged; {REMEDY}") from None
+            raise UnusableCorpusError(f"{path}: damaged") from None
 
 
 _MANIFEST = TypeAdapter(Manifest)

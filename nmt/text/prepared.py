@@ -27,9 +27,9 @@ import numpy as np
 import numpy.typing as npt
 
 from nmt.config import CorpusFile, Recipe
-from nmt.errors import DataError, ModelError
+from nmt.errors import ModelError
 from nmt.text.corpus import SentencePair
-from nmt.text.manifest import REMEDY, Manifest
+from nmt.text.manifest import Manifest, UnusableCorpusError
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 
 _SMALL_FILE = 2**20  # bytes; the digest of such a file is compared whenever the corpus is opened
@@ -71,7 +71,7 @@ class TokenStore(Sequence[Ids]):
         tokens = _load_array(directory / f"{side}.tokens.npy")
         offsets = _load_array(directory / f"{side}.offsets.npy")
         if len(offsets) == 0 or offsets[-1] != len(tokens):
-            raise DataError(f"{directory}: tokens and offsets of the {side} do not belong together; {REMEDY}")
+            raise UnusableCorpusError(f"{directory}: tokens and offsets of the {side} do not belong together")
         return cls(tokens, offsets)
 
     def __len__(self) -> int:
@@ -135,7 +135,7 @@ class PreparedSplit:
         source, target = TokenStore.open(directory, "source"), TokenStore.open(directory, "target")
         if not len(source) == len(target) == sum(corpora):
             found = f"{len(source):,} sources and {len(target):,} targets"
-            raise DataError(f"{directory}: holds {found}, but its manifest {sum(corpora):,} pairs; {REMEDY}")
+            raise UnusableCorpusError(f"{directory}: holds {found}, but its manifest {sum(corpora):,} pairs")
         return cls(source, target, tuple(map(CorpusPart, corpora)))
 
     def with_settings(self, recipe: Recipe, texts: Sequence[CorpusFile], tokenizer: Tokenizer) -> "PreparedSplit":
@@ -233,7 +233,7 @@ class PreparedCorpus:
         try:
             tokenizers = Tokenizers.load(directory)
         except ModelError as error:
-            raise DataError(f"{error}; {REMEDY}") from None
+            raise UnusableCorpusError(str(error)) from None
         train = PreparedSplit.open(directory / "train", manifest.train.corpora)
         valid = None
         if manifest.valid is not None:
@@ -261,7 +261,7 @@ class PreparedCorpus:
                 try:
                     getattr(split, side).check(len(getattr(self.tokenizers, side)))
                 except ValueError as error:
-                    raise DataError(f"{directory / name}: damaged: the {side} holds {error}; {REMEDY}") from None
+                    raise UnusableCorpusError(f"{directory / name}: damaged: the {side} holds {error}") from None
 
 
 class SplitWriter(contextlib.ExitStack):
@@ -348,7 +348,7 @@ def _read_valid_texts(directory: Path) -> list[tuple[list[str], list[str]]]:
         ends = list(accumulate(content.get("lines", [len(sources)])))
         return [(sources[start:end], references[start:end]) for start, end in pairwise([0, *ends])]
     except (OSError, ValueError, KeyError, TypeError):
-        raise DataError(f"{path}: missing or damaged; {REMEDY}") from None
+        raise UnusableCorpusError(f"{path}: missing or damaged") from None
 
 
 def _load_array(path: Path) -> npt.NDArray[Any]:
@@ -356,4 +356,4 @@ def _load_array(path: Path) -> npt.NDArray[Any]:
         # a plain array over the map: slicing a memmap object is slow
         return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
     except (OSError, ValueError, EOFError):
-        raise DataError(f"{path}: missing or damaged; {REMEDY}") from None
+        raise UnusableCorpusError(f"{path}: missing or damaged") from None

@@ -12,12 +12,11 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from nmt.config import CorpusFile, Recipe
-from nmt.errors import DataError
 from nmt.text.auditing.corpus_findings import Beginning, Finding, findings, rule_findings
 from nmt.text.corpus import read_pairs
 from nmt.text.filters import RULES, HeldOutText, PairFilter, RuleCounts
 from nmt.text.filters.wrong_language import LIBRARY, is_available
-from nmt.text.manifest import REMEDY
+from nmt.text.manifest import UnusableCorpusError
 from nmt.text.preparing.overlap import Overlap
 
 FILE = "audit.json"
@@ -83,7 +82,7 @@ class Audit:
         try:
             return _AUDIT.validate_json((directory / FILE).read_bytes())
         except (OSError, ValidationError):
-            raise DataError(f"{directory / FILE}: missing or damaged; {REMEDY}") from None
+            raise UnusableCorpusError(f"{directory / FILE}: missing or damaged") from None
 
 
 _AUDIT = TypeAdapter(Audit)

@@ -21,7 +21,7 @@ from nmt.config.recorded import differences
 from nmt.errors import DataError
 from nmt.system.ownership import PREPARED, is_directory_of
 from nmt.text.corpus import text_files, way_of_reading
-from nmt.text.manifest import FileDigest, Manifest
+from nmt.text.manifest import FileDigest, Manifest, UnusableCorpusError
 from nmt.text.readers.opening import open_file
 from nmt.text.tokenizer import tokenizer_files
 
@@ -37,8 +37,8 @@ def why_stale(recipe: Recipe) -> str | None:
         return "there is none yet"
     try:
         manifest = Manifest.read(directory)
-    except DataError as error:
-        return str(error)
+    except UnusableCorpusError as error:
+        return error.reason
     before, now = manifest.settings, recorded_settings(recipe)
     for key, corpus in recipe.data.prepared_texts.items():
         if corpus.tag is not None and corpus.tag not in before["tags"] and recipe.train.init_from is None:
