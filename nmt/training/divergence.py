@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
@@ -13,7 +14,6 @@ from nmt.errors import ModelError
 from nmt.system.files import replace_text
 from nmt.text.tokenizer import PAD, Tokenizers
 from nmt.training.progress import Progress
-from nmt.training.step import Update
 
 # updates skipped in a row, after which training returns to the last checkpoint and continues at half the rate
 MAX_SKIPPED = 5
@@ -46,9 +46,9 @@ class DivergenceMonitor:
         )
 
 
-def write_batches(folder: Path, update: Update, batches: Sequence[Batch], tokenizers: Tokenizers) -> Path:
-    """Write the sentence pairs of a skipped update, ids and texts, into a folder unless it is full; return the file."""
-    file = folder / f"step-{update.step:08d}.json"
+def write_batches(folder: Path, results: dict[str, Any], batches: Sequence[Batch], tokenizers: Tokenizers) -> Path:
+    """Write a skipped update's results and pairs, ids and texts, into a folder unless it is full; return the file."""
+    file = folder / f"step-{results['step']:08d}.json"
     folder.mkdir(exist_ok=True)
     if len(list(folder.glob("step-*.json"))) < _MAX_KEPT:
         pairs = []
@@ -56,9 +56,7 @@ def write_batches(folder: Path, update: Update, batches: Sequence[Batch], tokeni
             for source, target in zip(_unpadded(group.source), _unpadded(group.target_out), strict=True):
                 texts = {"source": tokenizers.source.decode(source), "target": tokenizers.target.decode(target)}
                 pairs.append({**texts, "source_ids": source, "target_ids": target})
-        results = {"loss": str(update.loss), "gradient_norm": str(update.gradient_norm)}
-        content = {"step": update.step, **results, "pairs": pairs}
-        replace_text(file, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+        replace_text(file, json.dumps({**results, "pairs": pairs}, indent=1, ensure_ascii=False) + "\n")
     return file
 
 

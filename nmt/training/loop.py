@@ -42,10 +42,9 @@ def open_training(recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory, con
 
     Damaged checkpoints are renamed and superfluous ones removed; the speed of matrix products is measured.
     """
-    device = choose_device(recipe.runtime)
     model = initial_model(recipe, corpus.tokenizers, pretrained=not run.saved())
-    updater = Updater(model, recipe, device)
-    progress = resume(run, model, updater.optimizer, updater.average, console.warn)
+    updater = Updater(model, recipe, choose_device(recipe.runtime))
+    progress = resume(run, updater, console.warn)
     progress.corpus = corpus.manifest.training_fingerprint(recipe.data)
     if progress.step:
         # in case the process was killed between saving and pruning
@@ -188,9 +187,9 @@ class Training:
         progress = self.progress
         progress.skipped += 1
         progress.skipped_in_a_row += 1
-        results = {"loss": str(update.loss), "gradient_norm": str(update.gradient_norm)}
-        file = write_batches(self.run.skipped, update, batches, self.corpus.tokenizers)
-        self.run.log({"type": "skipped", "step": update.step, **results})
+        results = {"step": update.step, "loss": str(update.loss), "gradient_norm": str(update.gradient_norm)}
+        file = write_batches(self.run.skipped, results, batches, self.corpus.tokenizers)
+        self.run.log({"type": "skipped", **results})
         message = f"step {update.step:,}: loss {update.loss:g}, gradient norm {update.gradient_norm:g}"
         self.console.warn(f"{message}: skipped; its batch is in {file}")
         if progress.skipped_in_a_row >= MAX_SKIPPED:
@@ -227,7 +226,7 @@ class Training:
         before = self.progress
         self._pending = None  # computed from weights that are discarded
         check_rollback(before, reason, self.run.skipped)
-        checkpoint = self.run.roll_back(before.validated_at, self.model, self.updater.optimizer, self.updater.average)
+        checkpoint = self.run.roll_back(before.validated_at, self.updater)
         self.progress = rolled_back(before, checkpoint)
         self.stream = self._open_stream()
         self.epochs_read = self.stream.epochs_read
@@ -288,8 +287,7 @@ class Training:
     def save(self) -> None:
         """Write the checkpoint of the current step."""
         if self.progress.step:
-            loaded = self.loaded(self.model, self.recipe.decode)
-            self.run.save(loaded, self.updater.optimizer, self.progress, self.updater.average)
+            self.run.save(self.loaded(self.model, self.recipe.decode), self.updater, self.progress)
 
     def loaded(self, model: Transformer, decode: DecodeSettings) -> LoadedModel:
         """Return a model with all that it needs to translate."""

@@ -3,13 +3,10 @@
 import shutil
 from pathlib import Path
 
-from torch.optim import Optimizer
-
 from nmt.config import Recipe, load_recipe
 from nmt.config.recorded import differences
 from nmt.config.schedules import Falling
 from nmt.errors import ConfigError, DamagedError, DataError, ModelError
-from nmt.model.transformer import Transformer
 from nmt.system import distributed
 from nmt.system.files import Report
 from nmt.system.ownership import RUN, check_directory, check_run_format
@@ -17,6 +14,7 @@ from nmt.text.corpus import text_files
 from nmt.text.manifest import Manifest
 from nmt.training.progress import Progress, read_progress
 from nmt.training.run import RunDirectory, check_whole, ignore
+from nmt.training.step import Updater
 
 # keys, with all below them, that do not change any update; train.stop.steps does under a schedule that ends there
 _FREE_TO_CHANGE = (
@@ -102,21 +100,15 @@ def with_batch_tokens(recipe: Recipe, tokens: int) -> Recipe:
     return recipe.model_copy(update={"train": recipe.train.model_copy(update={"batch_tokens": tokens})})
 
 
-def resume(
-    run: RunDirectory,
-    model: Transformer,
-    optimizer: Optimizer,
-    average: Transformer | None = None,
-    warn: Report = ignore,
-) -> Progress:
-    """Load the newest whole checkpoint into model, optimizer and average; without checkpoints return a new Progress.
+def resume(run: RunDirectory, updater: Updater, warn: Report = ignore) -> Progress:
+    """Load the newest whole checkpoint into an updater; without checkpoints return a new Progress.
 
     Rank 0 renames damaged checkpoints, with a warning, before the others load. Raises DamagedError if all are damaged,
     ModelError if the ranks find different checkpoints.
     """
     distributed.on_rank_zero(lambda: _set_damaged_aside(run, warn))
     if saved := run.saved():
-        progress = run.load(saved[-1], model, optimizer, average)
+        progress = run.load(saved[-1], updater)
     else:
         progress = Progress()
         run.truncate_log(progress)

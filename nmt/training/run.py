@@ -23,8 +23,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from torch.optim import Optimizer
-
 from nmt.config import Recipe, recipe_to_yaml
 from nmt.errors import DamagedError, DataError, ModelError
 from nmt.model.checkpoint import (
@@ -35,7 +33,6 @@ from nmt.model.checkpoint import (
     weights_of,
     write_model_files,
 )
-from nmt.model.transformer import Transformer
 from nmt.system import distributed
 from nmt.system.device import environment
 from nmt.system.files import Report, lock_file, replace_link, staged_directory
@@ -44,6 +41,7 @@ from nmt.system.sealing import seal
 from nmt.training.optimizer import load_optimizer, optimizer_tensors
 from nmt.training.progress import PROGRESS_FILE, Progress, read_progress
 from nmt.training.run_log import MetricsLog, TensorBoard
+from nmt.training.step import Updater
 
 OPTIMIZER_FILE = "optimizer.safetensors"
 TRAINING_FILE = "training.safetensors"
@@ -134,22 +132,20 @@ class RunDirectory:
             except (ModelError, OSError):  # incomplete, or the checkpoint exists
                 shutil.rmtree(leftover)
 
-    def save(
-        self, loaded: LoadedModel, optimizer: Optimizer, progress: Progress, average: Transformer | None = None
-    ) -> Path:
+    def save(self, loaded: LoadedModel, updater: Updater, progress: Progress) -> Path:
         """Write the checkpoint of the current step unless it exists, and update the links. Collective.
 
-        With an average, that is the model of the checkpoint, and the trained weights are stored beside it.
+        With a moving average, that is the model of the checkpoint, and the trained weights are stored beside it.
         """
         directory = self.checkpoint(progress.step)
         outdated = not self.rank and (not directory.exists() or read_progress(directory) != progress)
         if distributed.all_reduce_max(int(outdated))[0]:
             # gathering shards is collective, so that all ranks do it; rank 0 writes
-            tensors = {OPTIMIZER_FILE: optimizer_tensors(optimizer, loaded.model)}
-            tensors[WEIGHTS_FILE] = weights_of(loaded.model)
-            if average is not None:
+            tensors = {OPTIMIZER_FILE: optimizer_tensors(updater.optimizer, updater.model)}
+            tensors[WEIGHTS_FILE] = weights_of(updater.model)
+            if updater.average is not None:
                 tensors[TRAINING_FILE] = tensors[WEIGHTS_FILE]
-                tensors[WEIGHTS_FILE] = weights_of(average)
+                tensors[WEIGHTS_FILE] = weights_of(updater.average)
             if not self.rank:
                 self.metrics.sync()
                 with staged_directory(directory) as staging:
@@ -160,22 +156,21 @@ class RunDirectory:
         self._update_links(progress)
         return directory
 
-    def load(
-        self, directory: Path, model: Transformer, optimizer: Optimizer, average: Transformer | None = None
-    ) -> Progress:
-        """Load a checkpoint into model, optimizer and average, and truncate the log to it."""
+    def load(self, directory: Path, updater: Updater) -> Progress:
+        """Load a checkpoint into model, optimizer and moving average, and truncate the log to it."""
         progress = read_progress(directory)
-        load_weights(model, directory / (WEIGHTS_FILE if average is None else TRAINING_FILE))
-        if average is not None:
-            load_weights(average, directory / WEIGHTS_FILE)
-        load_optimizer(optimizer, model, directory / OPTIMIZER_FILE, progress.step - progress.skipped)
+        if updater.average is None:
+            load_weights(updater.model, directory / WEIGHTS_FILE)
+        else:
+            load_weights(updater.model, directory / TRAINING_FILE)
+            load_weights(updater.average, directory / WEIGHTS_FILE)
+        applied = progress.step - progress.skipped
+        load_optimizer(updater.optimizer, updater.model, directory / OPTIMIZER_FILE, applied)
         self.truncate_log(progress)
         self._update_links(progress)
         return progress
 
-    def roll_back(
-        self, step: int, model: Transformer, optimizer: Optimizer, average: Transformer | None = None
-    ) -> Progress:
+    def roll_back(self, step: int, updater: Updater) -> Progress:
         """Load an earlier checkpoint and remove all later ones. Raises DamagedError if it is damaged."""
         directory = self.checkpoint(step)
         check_whole(directory)
@@ -183,7 +178,7 @@ class RunDirectory:
             if later > directory:
                 self._remove(later)
         # a process killed here leaves a run that can resume, with all its metrics
-        return self.load(directory, model, optimizer, average)
+        return self.load(directory, updater)
 
     def prune(self, keep_best: int, keep_last: int, progress: Progress) -> None:
         """Remove all checkpoints except the newest, the best few, and the last few that were validated."""

@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -41,27 +40,23 @@ class MetricsLog:
 
         Raises ModelError for a line that training did not write.
         """
-        if self.file.exists():
-            kept = 0
-            for size, line_step, is_validation in self._lines():
-                if line_step > (validated_at if is_validation else step):
-                    break
-                kept += size
-            os.truncate(self.file, kept)
-
-    def _lines(self) -> Iterator[tuple[int, int, bool]]:
-        """Yield for each line its size in bytes, its step, and whether it is of a validation."""
+        if not self.file.exists():
+            return
+        kept = 0
         with self.file.open("rb") as stream:
             for number, line in enumerate(stream, start=1):
                 if not line.endswith(b"\n"):
-                    return  # of a killed process; no checkpoint can have followed it
+                    break  # of a killed process; no checkpoint can have followed it
                 record = _record(line)
                 if record is None:
                     raise ModelError(
                         f"{self.file}:{number}: expected a JSON object with a step, as training logs it, found "
                         f"{line[:60].decode(errors='replace').strip()!r}; correct the line or remove it"
                     )
-                yield len(line), record["step"], record.get("type") == "validation"
+                if record["step"] > (validated_at if record.get("type") == "validation" else step):
+                    break
+                kept += len(line)
+        os.truncate(self.file, kept)
 
 
 def _record(line: bytes) -> dict[str, Any] | None:

@@ -17,6 +17,7 @@ from nmt.system.console import Console
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 from nmt.training.progress import Progress
 from nmt.training.run import RunDirectory
+from nmt.training.step import Updater
 from tests.builders import save_model
 
 QUIET = Console(quiet=True)
@@ -45,12 +46,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("runs") / "run"
     directory = RunDirectory(path)
     data = Data(train=(CorpusFile(tsv=Path("/text/train.tsv")),))
-    directory.open(Recipe(name="x", languages=Languages(source="en", target="it"), data=data, run=path))
+    recipe = Recipe(name="x", languages=Languages(source="en", target="it"), data=data, run=path)
+    directory.open(recipe)
     best = [(0.9, 2), (0.8, 5), (0.7, 1)]
     for step in range(1, 6):
         loaded = model(step)
-        optimizer = torch.optim.Adam(loaded.model.parameters())
-        directory.save(loaded, optimizer, Progress(step=step, best=best, validated_at=3 if step == 4 else step))
+        progress = Progress(step=step, best=best, validated_at=3 if step == 4 else step)
+        directory.save(loaded, Updater(loaded.model, recipe, CPU), progress)
     return path
 
 

@@ -37,6 +37,7 @@ from nmt.training.optimizer import optimizer_tensors
 from nmt.training.progress import Adjustments, IntervalSums, Progress, read_progress
 from nmt.training.resume import check_may_continue, resume
 from nmt.training.run import RunDirectory
+from nmt.training.step import Updater
 from tests.builders import seal_again
 
 LINES = ["il gatto dorme", "la casa è rossa", "the cat sleeps", "the house is red"] * 5
@@ -72,18 +73,18 @@ def open_run(run: RunDirectory, recipe: Recipe) -> None:
     run.open(recipe)
 
 
-def trained(tokenizers: Tokenizers, steps: int = 3, seed: int = 1) -> tuple[LoadedModel, torch.optim.Adam]:
-    """Return a model and an optimizer after some steps on random data."""
+def trained(tokenizers: Tokenizers, steps: int = 3, seed: int = 1) -> tuple[LoadedModel, Updater]:
+    """Return a model and its updater after some steps on random data."""
     torch.manual_seed(seed)
     model = Transformer(SHAPE, 40, 40)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01, fused=True)
+    updater = Updater(model, recipe(Path("run"), model=SHAPE), torch.device("cpu"))
     for _ in range(steps):
         model.logits(model([torch.randint(4, 40, (2, 5))], [None], [torch.randint(4, 40, (2, 4))])).pow(
             2
         ).sum().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-    return LoadedModel(model, tokenizers, Languages(source="en", target="it"), DecodeSettings()), optimizer
+        updater.apply_gradients(0.01, 1)
+        updater.optimizer.zero_grad()
+    return LoadedModel(model, tokenizers, Languages(source="en", target="it"), DecodeSettings()), updater
 
 
 def links(run: RunDirectory) -> dict[str, str]:
@@ -91,31 +92,34 @@ def links(run: RunDirectory) -> dict[str, str]:
 
 
 def test_saved_state_is_resumed_exactly(run: RunDirectory, tokenizers: Tokenizers) -> None:
-    loaded, optimizer = trained(tokenizers)
+    loaded, updater = trained(tokenizers)
     interval = IntervalSums(
         loss=1 / 3, likelihood=0.1, gradient_norm=2.5, steps=2, target_tokens=9, padded_target_tokens=11, seconds=0.7
     )
     progress = Progress(
         3, 1, 2, 7, 1234, 5.25, 2, 1, [(20.1, 2), (1 / 7, 3)], interval, "x", Adjustments(0.5, 99), 0, 3, 2, 1, 0.7
     )
-    directory = run.save(loaded, optimizer, progress)
+    directory = run.save(loaded, updater, progress)
     assert directory == run.path / "checkpoints" / "step-00000003"
 
     other, fresh = trained(tokenizers, steps=0, seed=2)
-    assert resume(run, other.model, fresh) == progress
+    assert resume(run, fresh) == progress
     ours, theirs = dict(loaded.model.named_parameters()), dict(other.model.named_parameters())
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
     assert other.model.output.weight is other.model.source_embedding.tokens.weight
-    assert optimizer_tensors(optimizer, loaded.model).keys() == optimizer_tensors(fresh, other.model).keys()
+    assert (
+        optimizer_tensors(updater.optimizer, loaded.model).keys()
+        == optimizer_tensors(fresh.optimizer, other.model).keys()
+    )
     for name, parameter in ours.items():
-        before, after = optimizer.state[parameter], fresh.state[theirs[name]]
+        before, after = updater.optimizer.state[parameter], fresh.optimizer.state[theirs[name]]
         assert before.keys() == after.keys()
         assert all(torch.equal(before[key], after[key]) and before[key].dtype == after[key].dtype for key in before)
 
 
 def test_checkpoint_is_a_model_directory(run: RunDirectory, tokenizers: Tokenizers) -> None:
-    loaded, optimizer = trained(tokenizers)
-    directory = run.save(loaded, optimizer, Progress(step=3))
+    loaded, updater = trained(tokenizers)
+    directory = run.save(loaded, updater, Progress(step=3))
     opened = load_model(directory, torch.device("cpu"))
     assert torch.equal(opened.model.output.weight, loaded.model.output.weight)
     assert links(run) == {"last": "checkpoints/step-00000003"}
@@ -133,86 +137,86 @@ def test_marker_records_the_environment_of_the_last_start(run: RunDirectory) -> 
 
 
 def test_moved_run_keeps_its_links(run: RunDirectory, tokenizers: Tokenizers, tmp_path: Path) -> None:
-    loaded, optimizer = trained(tokenizers)
-    run.save(loaded, optimizer, Progress(step=3, best=[(1.0, 3)]))
+    loaded, updater = trained(tokenizers)
+    run.save(loaded, updater, Progress(step=3, best=[(1.0, 3)]))
     moved = RunDirectory(run.path.rename(tmp_path / "elsewhere"))
     assert (moved.path / "best" / "config.json").is_file()
     assert (moved.path / "last" / "config.json").is_file()
 
 
 def test_run_without_checkpoints_starts_with_an_empty_log(run: RunDirectory, tokenizers: Tokenizers) -> None:
-    loaded, optimizer = trained(tokenizers, steps=0)
+    _, updater = trained(tokenizers, steps=0)
     run.log({"type": "train", "step": 5})
-    assert resume(run, loaded.model, optimizer) == Progress()
+    assert resume(run, updater) == Progress()
     assert run.metrics.file.read_text() == ""
 
 
 def test_newest_checkpoint_is_resumed(run: RunDirectory, tokenizers: Tokenizers) -> None:
-    loaded, optimizer = trained(tokenizers)
+    loaded, updater = trained(tokenizers)
     for step in (2, 10, 9):
-        run.save(loaded, optimizer, Progress(step=step))
-    assert resume(run, loaded.model, optimizer).step == 10
+        run.save(loaded, updater, Progress(step=step))
+    assert resume(run, updater).step == 10
 
 
 def test_checkpoint_is_rewritten_only_if_progress_changed(run: RunDirectory, tokenizers: Tokenizers) -> None:
-    loaded, optimizer = trained(tokenizers)
-    directory = run.save(loaded, optimizer, Progress(step=3, seconds=0.1, best=[(0.3, 2)]))
+    loaded, updater = trained(tokenizers)
+    directory = run.save(loaded, updater, Progress(step=3, seconds=0.1, best=[(0.3, 2)]))
     inode = directory.stat().st_ino
-    run.save(loaded, optimizer, Progress(step=3, seconds=0.1, best=[(0.3, 2)]))
+    run.save(loaded, updater, Progress(step=3, seconds=0.1, best=[(0.3, 2)]))
     assert directory.stat().st_ino == inode
-    run.save(loaded, optimizer, Progress(step=3, seconds=0.1, best=[(0.4, 3), (0.3, 2)], validated_at=3))
+    run.save(loaded, updater, Progress(step=3, seconds=0.1, best=[(0.4, 3), (0.3, 2)], validated_at=3))
     assert directory.stat().st_ino != inode
-    assert resume(run, loaded.model, optimizer).best == [(0.4, 3), (0.3, 2)]
+    assert resume(run, updater).best == [(0.4, 3), (0.3, 2)]
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "progress.json", "tokenizer.model"])
 def test_damaged_only_checkpoint_is_an_error(run: RunDirectory, tokenizers: Tokenizers, name: str) -> None:
-    loaded, optimizer = trained(tokenizers)
-    file = run.save(loaded, optimizer, Progress(step=3)) / name
+    loaded, updater = trained(tokenizers)
+    file = run.save(loaded, updater, Progress(step=3)) / name
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
     with pytest.raises(DamagedError, match=f"{file}: damaged.*start over with --restart"):
-        resume(run, loaded.model, optimizer)
+        resume(run, updater)
 
 
 def test_damaged_checkpoints_are_set_aside_and_an_older_one_resumed(run: RunDirectory, tokenizers: Tokenizers) -> None:
-    loaded, optimizer = trained(tokenizers)
+    loaded, updater = trained(tokenizers)
     for step in (2, 4, 6):
-        run.save(loaded, optimizer, Progress(step=step))
+        run.save(loaded, updater, Progress(step=step))
     (run.checkpoint(6) / "progress.json").write_text("{")
     (run.checkpoint(4) / "config.json").unlink()
     warnings: list[str] = []
-    progress = resume(run, loaded.model, optimizer, None, warnings.append)
+    progress = resume(run, updater, warnings.append)
     assert progress.step == 2
     assert len(warnings) == 2
     assert f"{run.checkpoint(6)}/progress.json: damaged" in warnings[0]
     assert warnings[0].endswith("set aside as damaged-step-00000006, resuming from step-00000002")
     assert [path.name for path in run.saved()] == ["step-00000002"]
-    run.save(loaded, optimizer, Progress(step=6))
-    assert resume(run, loaded.model, optimizer).step == 6
+    run.save(loaded, updater, Progress(step=6))
+    assert resume(run, updater).step == 6
 
 
 def test_checkpoint_of_a_newer_format_is_an_error(run: RunDirectory, tokenizers: Tokenizers) -> None:
-    loaded, optimizer = trained(tokenizers)
+    loaded, updater = trained(tokenizers)
     for step in (2, 4):
-        run.save(loaded, optimizer, Progress(step=step))
+        run.save(loaded, updater, Progress(step=step))
     file = run.checkpoint(4) / "config.json"
     file.write_text(file.read_text().replace('"format_version": 2', '"format_version": 3'))
     with pytest.raises(ModelError, match="update nmt"):
-        resume(run, loaded.model, optimizer)
+        resume(run, updater)
 
 
 def test_full_disk_keeps_the_last_checkpoint(run: RunDirectory, tokenizers: Tokenizers) -> None:
     """Where the disk is full, a file may not grow; here, no file may grow beyond 2,000 bytes."""
-    loaded, optimizer = trained(tokenizers)
-    run.save(loaded, optimizer, Progress(step=1))
+    loaded, updater = trained(tokenizers)
+    run.save(loaded, updater, Progress(step=1))
     message = f"{run.checkpoint(2)}: cannot write it: File too large; name another folder"
     limit, largest = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2000, largest))
     try:
         with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
-            run.save(loaded, optimizer, Progress(step=2))
+            run.save(loaded, updater, Progress(step=2))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, largest))
     assert [path.name for path in run.checkpoints.iterdir()] == ["step-00000001"]
@@ -222,14 +226,14 @@ def test_full_disk_keeps_the_last_checkpoint(run: RunDirectory, tokenizers: Toke
 def test_full_disk_while_saving_moments_leaves_no_checkpoint(
     run: RunDirectory, tokenizers: Tokenizers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loaded, optimizer = trained(tokenizers)
+    loaded, updater = trained(tokenizers)
 
     def no_space(*_arguments: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("nmt.model.checkpoint.write_tensors", no_space)
     with pytest.raises(DataError, match="cannot write it: No space left on device"):
-        run.save(loaded, optimizer, Progress(step=2))
+        run.save(loaded, updater, Progress(step=2))
     assert list(run.checkpoints.iterdir()) == []
     assert links(run) == {}
 
@@ -251,20 +255,20 @@ def test_full_file_system_keeps_the_last_checkpoint(run: RunDirectory, tokenizer
     try:
         full = RunDirectory(disk / "run")
         open_run(full, recipe(full.path))
-        loaded, optimizer = trained(tokenizers)
-        full.save(loaded, optimizer, Progress(step=1))
+        loaded, updater = trained(tokenizers)
+        full.save(loaded, updater, Progress(step=1))
         while shutil.disk_usage(disk).free > 12_000:
             full.log({"type": "train", "step": 1})
         message = f"{full.checkpoint(2)}: cannot write it: No space left on device; free some space, or name another"
         with pytest.raises(DataError, match=re.escape(message)):
-            full.save(loaded, optimizer, Progress(step=2))
+            full.save(loaded, updater, Progress(step=2))
         assert [path.name for path in full.checkpoints.iterdir()] == ["step-00000001"]
         with pytest.raises(DataError, match=re.escape(f"{full.metrics.file}: cannot write it: No space left")):
             full.log({"type": "train", "step": 1, "much": "x" * 20_000})
         with pytest.raises(DataError, match=re.escape(f"{full.recipe}: cannot write it: No space left on device")):
             open_run(full, recipe(full.path, name="x" * 20_000))
         assert "name: test" in full.recipe.read_text()
-        assert resume(full, loaded.model, optimizer).step == 1
+        assert resume(full, updater).step == 1
         assert set(full.metrics.file.read_text().splitlines()) == {'{"type": "train", "step": 1}'}
     finally:
         subprocess.run(["umount", "-l", str(disk)], check=True)
@@ -272,27 +276,27 @@ def test_full_file_system_keeps_the_last_checkpoint(run: RunDirectory, tokenizer
 
 def test_an_older_damaged_checkpoint_is_set_aside_too(run: RunDirectory, tokenizers: Tokenizers) -> None:
     """Also the checkpoint that `best` links to; the link then names the best remaining one."""
-    loaded, optimizer = trained(tokenizers)
+    loaded, updater = trained(tokenizers)
     best = [(0.9, 2), (0.8, 4), (0.7, 6)]
     for step in (2, 4, 6):
-        run.save(loaded, optimizer, Progress(step=step, best=best))
+        run.save(loaded, updater, Progress(step=step, best=best))
     assert links(run)["best"] == "checkpoints/step-00000002"
     with (run.checkpoint(2) / "model.safetensors").open("r+b") as stream:
         stream.truncate(1000)
     warnings: list[str] = []
-    assert resume(run, loaded.model, optimizer, None, warnings.append) == Progress(step=6, best=best)
+    assert resume(run, updater, warnings.append) == Progress(step=6, best=best)
     assert len(warnings) == 1
     assert "model.safetensors: damaged" in warnings[0]
     assert "set aside as damaged-step-00000002" in warnings[0]
     assert links(run) == {"best": "checkpoints/step-00000004", "last": "checkpoints/step-00000006"}
-    run.save(loaded, optimizer, Progress(step=8, best=best))
+    run.save(loaded, updater, Progress(step=8, best=best))
     assert links(run)["best"] == "checkpoints/step-00000004"
     assert load_model(run.path / "best", torch.device("cpu"))
 
 
 def test_progress_of_another_version_is_read(run: RunDirectory, tokenizers: Tokenizers) -> None:
-    loaded, optimizer = trained(tokenizers)
-    directory = run.save(loaded, optimizer, Progress(step=3, best=[(9.5, 3)]))
+    loaded, updater = trained(tokenizers)
+    directory = run.save(loaded, updater, Progress(step=3, best=[(9.5, 3)]))
     content = json.loads((directory / "progress.json").read_text())
     renamed = {"window" if key == "interval" else key: value for key, value in content.items() if key != "adjustments"}
     write_progress(directory, renamed)
@@ -301,10 +305,10 @@ def test_progress_of_another_version_is_read(run: RunDirectory, tokenizers: Toke
 
 @pytest.mark.parametrize("changed", [[], {}, {"best": 1}, {"best": [], "interval": {"window": 1}}])
 def test_damaged_progress_is_refused(run: RunDirectory, tokenizers: Tokenizers, changed: object) -> None:
-    loaded, optimizer = trained(tokenizers)
-    write_progress(run.save(loaded, optimizer, Progress(step=3)), changed)
+    loaded, updater = trained(tokenizers)
+    write_progress(run.save(loaded, updater, Progress(step=3)), changed)
     with pytest.raises(DamagedError, match=r"progress\.json: damaged"):
-        resume(run, loaded.model, optimizer)
+        resume(run, updater)
 
 
 @pytest.mark.parametrize("name", [".last.partial", ".best.partial"])
@@ -331,9 +335,9 @@ def test_kill_while_a_checkpoint_is_replaced_keeps_it(
     run: RunDirectory, tokenizers: Tokenizers, monkeypatch: pytest.MonkeyPatch, when: int
 ) -> None:
     """A later validation rewrites the checkpoint of the same step; the kill comes at any call within."""
-    loaded, optimizer = trained(tokenizers)
+    loaded, updater = trained(tokenizers)
     before, after = Progress(step=3), Progress(step=3, validated_at=3)
-    run.save(loaded, optimizer, before)
+    run.save(loaded, updater, before)
     calls = 0
 
     def mortal(plain: Callable[..., object]) -> Callable[..., object]:
@@ -351,17 +355,17 @@ def test_kill_while_a_checkpoint_is_replaced_keeps_it(
             for name in names:
                 patch.setattr(owner, name, mortal(getattr(owner, name)))
         with contextlib.suppress(Killed):
-            run.save(loaded, optimizer, after)
+            run.save(loaded, updater, after)
     assert calls > when, "the kill came after the end"
     open_run(run, recipe(run.path))
-    assert resume(run, loaded.model, optimizer) in (before, after)
+    assert resume(run, updater) in (before, after)
     assert [path.name for path in run.checkpoints.iterdir()] == ["step-00000003"]
 
 
 def test_leftovers_of_a_killed_removal_are_removed(run: RunDirectory, tokenizers: Tokenizers) -> None:
-    loaded, optimizer = trained(tokenizers)
+    loaded, updater = trained(tokenizers)
     for step in (2, 4):
-        run.save(loaded, optimizer, Progress(step=step))
+        run.save(loaded, updater, Progress(step=step))
     run.checkpoint(2).rename(run.checkpoints / ".gone-step-00000002")
     open_run(run, recipe(run.path))
     assert [path.name for path in run.checkpoints.iterdir()] == ["step-00000004"]
@@ -370,14 +374,14 @@ def test_leftovers_of_a_killed_removal_are_removed(run: RunDirectory, tokenizers
 def test_roll_back_removes_later_checkpoints_and_log_lines(run: RunDirectory, tokenizers: Tokenizers) -> None:
     saved = {}
     for step in (2, 4, 5):
-        loaded, optimizer = trained(tokenizers, steps=step, seed=step)
+        loaded, updater = trained(tokenizers, steps=step, seed=step)
         saved[step] = {name: p.detach().clone() for name, p in loaded.model.named_parameters()}
-        run.save(loaded, optimizer, Progress(step=step, validated_at=step, skipped=1))
+        run.save(loaded, updater, Progress(step=step, validated_at=step, skipped=1))
         run.log({"type": "train", "step": step})
-    progress = run.roll_back(4, loaded.model, optimizer)
+    progress = run.roll_back(4, updater)
     assert progress == Progress(step=4, validated_at=4, skipped=1)
     assert all(torch.equal(p, saved[4][name]) for name, p in loaded.model.named_parameters())
-    assert {int(state["step"]) for state in optimizer.state.values()} == {3}
+    assert {int(state["step"]) for state in updater.optimizer.state.values()} == {3}
     assert [path.name for path in run.saved()] == ["step-00000002", "step-00000004"]
     assert links(run) == {"last": "checkpoints/step-00000004"}
     assert [record["step"] for record in logged(run)] == [2, 4]
@@ -391,17 +395,17 @@ def test_roll_back_removes_later_checkpoints_and_log_lines(run: RunDirectory, to
     [('{"type": "train", "st', '\'{"type": "train", "st\''), ("[1]", "'[1]'"), ('{"step": "2"}', "step"), ("", "''")],
 )
 def test_damaged_line_of_metrics_is_refused(run: RunDirectory, tokenizers: Tokenizers, line: str, shown: str) -> None:
-    loaded, optimizer = trained(tokenizers)
+    loaded, updater = trained(tokenizers)
     run.log({"type": "train", "step": 1})
     with run.metrics.file.open("a") as stream:
         stream.write(line + "\n")
     run.log({"type": "train", "step": 3})
-    run.save(loaded, optimizer, Progress(step=3))
+    run.save(loaded, updater, Progress(step=3))
     before = run.metrics.file.read_text()
     with pytest.raises(
         ModelError, match=rf"metrics.jsonl:2: expected a JSON object with a step.*{re.escape(shown)}.*correct the line"
     ):
-        resume(run, loaded.model, optimizer)
+        resume(run, updater)
     assert run.metrics.file.read_text() == before
 
 
@@ -423,7 +427,7 @@ def logged(run: RunDirectory) -> list[dict[str, object]]:
 
 
 def test_metrics_after_the_checkpoint_are_dropped(run: RunDirectory, tokenizers: Tokenizers) -> None:
-    loaded, optimizer = trained(tokenizers)
+    loaded, updater = trained(tokenizers)
     records = [
         {"type": "train", "step": 1, "loss": 2.5},
         {"type": "train", "step": 2},
@@ -433,8 +437,8 @@ def test_metrics_after_the_checkpoint_are_dropped(run: RunDirectory, tokenizers:
         run.log(record)
     with run.metrics.file.open("a") as stream:
         stream.write('{"type": "train", "step"')
-    run.save(loaded, optimizer, Progress(step=2, validated_at=2))
-    resume(run, loaded.model, optimizer)
+    run.save(loaded, updater, Progress(step=2, validated_at=2))
+    resume(run, updater)
     assert logged(run) == records
     assert run.metrics.file.read_text().endswith("}\n")
     run.log({"type": "train", "step": 3})
@@ -442,11 +446,11 @@ def test_metrics_after_the_checkpoint_are_dropped(run: RunDirectory, tokenizers:
 
 
 def test_validation_after_the_checkpoint_is_dropped(run: RunDirectory, tokenizers: Tokenizers) -> None:
-    loaded, optimizer = trained(tokenizers)
+    loaded, updater = trained(tokenizers)
     for record in ({"type": "train", "step": 2}, {"type": "validation", "step": 2}):
         run.log(record)
-    run.save(loaded, optimizer, Progress(step=2, validated_at=1))  # by a signal, before the validation was over
-    resume(run, loaded.model, optimizer)
+    run.save(loaded, updater, Progress(step=2, validated_at=1))  # by a signal, before the validation was over
+    resume(run, updater)
     assert logged(run) == [{"type": "train", "step": 2}]
 
 
@@ -457,13 +461,13 @@ def test_restart_empties_linked_checkpoints(run: RunDirectory, tokenizers: Token
     if run.checkpoints.exists():
         run.checkpoints.rmdir()
     run.checkpoints.symlink_to(elsewhere)
-    loaded, optimizer = trained(tokenizers)
+    loaded, updater = trained(tokenizers)
     open_run(run, recipe(run.path))
-    run.save(loaded, optimizer, Progress(step=1))
+    run.save(loaded, updater, Progress(step=1))
     run.open(recipe(run.path), restart=True)
     assert not run.saved()
     assert run.checkpoints.is_symlink()
-    assert resume(run, loaded.model, optimizer).step == 0
+    assert resume(run, updater).step == 0
 
 
 # the recipe
@@ -545,8 +549,8 @@ def test_last_step_of_a_falling_schedule_may_not_change(tmp_path: Path, name: st
 
 
 def test_restart_removes_the_files_of_training(run: RunDirectory, tokenizers: Tokenizers) -> None:
-    loaded, optimizer = trained(tokenizers)
-    run.save(loaded, optimizer, Progress(step=3, best=[(1.0, 3)]))
+    loaded, updater = trained(tokenizers)
+    run.save(loaded, updater, Progress(step=3, best=[(1.0, 3)]))
     run.log({"type": "train", "step": 3})
     for name in ("test.txt", "test.json", "notes.txt"):
         (run.path / name).write_text("x")
@@ -562,19 +566,19 @@ def test_restart_removes_the_files_of_training(run: RunDirectory, tokenizers: To
 
 
 def test_pruning_keeps_the_best_and_the_last(run: RunDirectory, tokenizers: Tokenizers) -> None:
-    loaded, optimizer = trained(tokenizers)
+    loaded, updater = trained(tokenizers)
     best = [(0.9, 2), (0.8, 4), (0.7, 1)]
     for step in range(1, 7):
-        run.save(loaded, optimizer, Progress(step=step, best=best))
+        run.save(loaded, updater, Progress(step=step, best=best))
     run.prune(2, 1, Progress(step=6, best=best))
     assert [directory.name for directory in run.saved()] == ["step-00000002", "step-00000004", "step-00000006"]
     assert links(run) == {"best": "checkpoints/step-00000002", "last": "checkpoints/step-00000006"}
 
 
 def test_file_of_the_user_in_a_checkpoint_that_is_removed_is_kept(run: RunDirectory, tokenizers: Tokenizers) -> None:
-    loaded, optimizer = trained(tokenizers)
+    loaded, updater = trained(tokenizers)
     for step in (1, 2):
-        run.save(loaded, optimizer, Progress(step=step))
+        run.save(loaded, updater, Progress(step=step))
     (run.checkpoint(1) / "notes.txt").write_text("mine")
     run.prune(1, 1, Progress(step=2))
     assert run.saved() == [run.checkpoint(2)]
@@ -605,6 +609,7 @@ HOLD = """
 import os, sys, time
 from pathlib import Path
 from nmt.training.run import RunDirectory
+from nmt.training.step import Updater
 with RunDirectory(Path(sys.argv[1])).locked():
     print(os.getpid(), flush=True)
     time.sleep(10**6)
