@@ -82,11 +82,16 @@ class TranslateRequest:
     prefixes: Annotated[
         Path | None, search(metavar="FILE", help="Required starts of the translations, line by line.")
     ] = None
-    device: Annotated[str, computation(metavar="DEVICE", help="auto, cuda, mps or cpu.")] = "auto"
+    device: Annotated[
+        Literal["auto", "cuda", "mps", "cpu"], computation(metavar="DEVICE", help="auto, cuda, mps or cpu.")
+    ] = "auto"
     threads: Annotated[
         int | None, computation(min=1, max=1024, metavar="N", help="CPU threads; default: one for each core.")
     ] = None
-    precision: Annotated[str, computation(metavar="TYPE", help="auto, fp32, bf16, or on CPUs int8.")] = "auto"
+    precision: Annotated[
+        Literal["auto", "fp32", "bf16", "int8"],
+        computation(metavar="TYPE", help="auto, fp32, bf16, or on CPUs int8."),
+    ] = "auto"
     engine: Annotated[
         Literal["torch", "ct2"] | None,
         computation(metavar="torch|ct2", help="Default: the one that the model was exported for, else torch."),

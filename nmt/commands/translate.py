@@ -8,11 +8,12 @@ from pathlib import Path
 
 from nmt import __version__
 from nmt.commands.requests import TranslateRequest
+from nmt.config import RuntimeSettings
 from nmt.errors import ConfigError, ModelError
 from nmt.export.exported import EXPORT_FILE, is_export
 from nmt.model.checkpoint import CONFIG_FILE, resolve_model
 from nmt.system.console import Console, printable
-from nmt.system.device import runtime_settings, set_threads, thread_count
+from nmt.system.device import set_threads, thread_count
 from nmt.system.distributed import connect, rank
 from nmt.system.files import digest_of
 from nmt.system.ownership import check_output
@@ -35,7 +36,7 @@ _IGNORED = {"--verify": ("--reference", "--output", "--json"), "--reference": ("
 
 def translate(request: TranslateRequest, console: Console) -> None:
     """Run a request, together with the other processes of torchrun. Raises NMTError."""
-    runtime = runtime_settings(request.device, request.threads, request.precision)
+    runtime = RuntimeSettings(device=request.device, threads=request.threads, precision=request.precision)
     if request.output == Path("-"):
         request = replace(request, output=None)
     check(request)

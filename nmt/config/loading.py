@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, get_args
 
 from pydantic import ValidationError
 
@@ -17,8 +17,6 @@ from nmt.config.schedules import Falling, Schedule
 from nmt.config.section import Section, SettingError
 from nmt.config.train_section import DEFAULT_PATIENCE, Stop
 from nmt.errors import ConfigError
-
-SectionType = TypeVar("SectionType", bound=Section)
 
 
 def load_recipe(path: Path, overrides: Sequence[str] = (), check: Callable[[Recipe], object] | None = None) -> Recipe:
@@ -33,7 +31,7 @@ def load_recipe(path: Path, overrides: Sequence[str] = (), check: Callable[[Reci
         document.override(override)
     _drop_keys_of_other_schedule(document)
     try:
-        recipe = _absolute_paths(Recipe.model_validate(document.data), document, ())
+        recipe: Recipe = _absolute_paths(Recipe.model_validate(document.data), document, ())
         if recipe.train.init_from is not None:
             recipe = _with_initial_model(recipe, recipe.train.init_from, document)
     except ValidationError as error:
@@ -125,17 +123,14 @@ def _with_initial_model(recipe: Recipe, path: Path, document: strict_yaml.Docume
     return Recipe.model_validate(recipe.model_dump(exclude_unset=True))
 
 
-def _absolute_paths(section: SectionType, document: strict_yaml.Document, at: strict_yaml.Location) -> SectionType:
-    """Return the section with every relative path in it, at any depth, made absolute."""
-
-    def absolute(value: Any, location: strict_yaml.Location) -> Any:
-        if isinstance(value, Path):
-            return Path(os.path.abspath(document.folder(location) / os.path.expanduser(value)))
-        if isinstance(value, Section):
-            return _absolute_paths(value, document, location)
-        if isinstance(value, tuple):
-            return tuple(absolute(item, (*location, i)) for i, item in enumerate(value))
-        return value
-
-    changed = {name: absolute(getattr(section, name), (*at, name)) for name in section.model_fields_set}
-    return section.model_copy(update=changed)
+def _absolute_paths(value: Any, document: strict_yaml.Document, location: strict_yaml.Location) -> Any:
+    """Return a value of the recipe with every relative path in it, at any depth, made absolute."""
+    if isinstance(value, Path):
+        return Path(os.path.abspath(document.folder(location) / os.path.expanduser(value)))
+    if isinstance(value, tuple):
+        return tuple(_absolute_paths(item, document, (*location, number)) for number, item in enumerate(value))
+    if isinstance(value, Section):
+        changed = {name: getattr(value, name) for name in value.model_fields_set}
+        changed = {name: _absolute_paths(each, document, (*location, name)) for name, each in changed.items()}
+        return value.model_copy(update=changed)
+    return value

@@ -32,11 +32,13 @@ MOST_VALUES = 10_000  # values in a recipe, with each use of an alias counted: a
 _LONGEST_NUMBER = 100  # digits; Python refuses to convert thousands of them
 _LONGEST_SHOWN = 60  # characters
 
-_NULL = re.compile(r"^(~|null|Null|NULL|)$")
-_BOOL = re.compile(r"^(true|True|TRUE|false|False|FALSE)$")
-_INT = re.compile(r"^[-+]?[0-9][0-9_]*$")
-_FLOAT = re.compile(r"^[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9]*)?)([eE][-+]?[0-9]+)?$")
-_SPECIAL_FLOAT = re.compile(r"^[-+]?(\.inf|\.Inf|\.INF)$|^(\.nan|\.NaN|\.NAN)$")
+_WORDS = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+_INT = re.compile(r"[-+]?[0-9][0-9_]*")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 _TAGS = ("null", "bool", "int", "float", "str", "timestamp", "merge", "value", "seq", "map")
 
 
@@ -223,15 +225,11 @@ class _Builder:
 
 def _plain(text: str) -> Any:
     """Return the value of an unquoted scalar."""
-    if len(text) > _LONGEST_NUMBER:
-        return text
-    if _NULL.match(text):
-        return None
-    if _BOOL.match(text):
-        return text.lower() == "true"
-    if _INT.match(text):
+    if text in _WORDS:
+        return _WORDS[text]
+    if len(text) <= _LONGEST_NUMBER and _INT.fullmatch(text):
         return int(text.replace("_", ""))
-    if _FLOAT.match(text) or _SPECIAL_FLOAT.match(text):
+    if len(text) <= _LONGEST_NUMBER and _FLOAT.fullmatch(text):
         return float(text.lower().replace("_", "").replace(".inf", "inf").replace(".nan", "nan"))
     return text
 

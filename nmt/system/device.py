@@ -8,7 +8,6 @@ import platform
 import sys
 from collections.abc import Iterator
 from importlib.metadata import version
-from typing import get_args
 
 import torch
 
@@ -17,15 +16,6 @@ from nmt.config import Recipe, RuntimeSettings
 from nmt.config.section import SettingError
 from nmt.errors import ConfigError
 from nmt.system.workers import available_cores
-
-
-def runtime_settings(device: str, threads: int | None, precision: str = "auto") -> RuntimeSettings:
-    """Return the settings for options of the command line. Raises ConfigError for an unknown name."""
-    for name, value in (("device", device), ("precision", precision)):
-        known = get_args(RuntimeSettings.model_fields[name].annotation)
-        if value not in known:
-            raise ConfigError(f"--{name} {value}: expected one of {', '.join(known)}")
-    return RuntimeSettings.model_validate({"device": device, "threads": threads, "precision": precision})
 
 
 def choose_device(settings: RuntimeSettings) -> torch.device:

@@ -158,16 +158,14 @@ def scatter_map(items: Iterable[Item], work: Callable[[Item], Result]) -> Iterat
     if world_size() == 1:
         yield from map(work, items)
         return
-    remaining = iter(items)
+    remaining = iter(items if rank() == 0 else ())
     with _long_timeout_group() as group:
         while True:
-            next_items = list(islice(remaining, world_size())) if rank() == 0 else []
-            parts = [next_items[i : i + 1] if next_items else None for i in range(world_size())]
-            received: list[list[Item] | None] = [None]
-            dist.scatter_object_list(received, parts if rank() == 0 else None, group=group)
-            if received[0] is None:
+            batch = [list(islice(remaining, world_size()))]
+            dist.broadcast_object_list(batch, src=0, group=group)
+            if not batch[0]:
                 break
-            done = [work(item) for item in received[0]]
+            done = [work(item) for item in batch[0][rank() : rank() + 1]]
             results: list[list[Result]] = [[] for _ in range(world_size())]
             dist.gather_object(done, results if rank() == 0 else None, group=group)
             for result in results:

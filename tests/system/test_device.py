@@ -177,19 +177,6 @@ def test_seeds_are_functions_of_their_purpose(a: list[int | str], b: list[int | 
 
 
 @pytest.mark.parametrize(
-    ("device", "precision", "message"),
-    [
-        ("gpu", "auto", "--device gpu: expected one of auto, cuda, mps, cpu"),
-        ("auto", "fp16", "--precision fp16: expected one of auto, fp32, bf16, int8"),
-    ],
-)
-def test_unknown_names_on_the_command_line_are_refused(device: str, precision: str, message: str) -> None:
-    with pytest.raises(ConfigError) as error:
-        device_module.runtime_settings(device, None, precision)
-    assert str(error.value) == message
-
-
-@pytest.mark.parametrize(
     "error",
     [
         MemoryError(),

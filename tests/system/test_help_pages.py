@@ -31,8 +31,21 @@ def test_help_pages_have_no_ranges_of_numbers() -> None:
         assert not re.search(r"x[<>]=", page), name
 
 
-def test_message_about_a_choice_names_no_library() -> None:
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("export model out --to onnx", "Invalid value for '--to': 'onnx' is not one of 'ctranslate2', 'hf'."),
+        (
+            "translate --device gpu",
+            "Invalid value for '--device': 'gpu' is not one of 'auto', 'cuda', 'mps', 'cpu'.",
+        ),
+        (
+            "translate --precision fp16",
+            "Invalid value for '--precision': 'fp16' is not one of 'auto', 'fp32', 'bf16', 'int8'.",
+        ),
+    ],
+)
+def test_message_about_a_choice_names_no_library(arguments: str, message: str) -> None:
     with pytest.raises(BadParameter.__mro__[1]) as caught:
-        get_command(app).main(["export", "model", "out", "--to", "onnx"], standalone_mode=False)
-    message = caught.value.format_message()  # type: ignore[attr-defined]
-    assert message == "Invalid value for '--to': 'onnx' is not one of 'ctranslate2', 'hf'."
+        get_command(app).main(arguments.split(), standalone_mode=False)
+    assert caught.value.format_message() == message  # type: ignore[attr-defined]
