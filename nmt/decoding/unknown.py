@@ -29,18 +29,19 @@ def words_for_unknown(
     pairs: Sequence[tuple[str, Sequence[int]]],
     budget: int,
     tags: Sequence[int] = (),
-) -> list[list[str]]:
+) -> list[list[str] | None]:
     """Return the source word for each `<unk>` in translations, for pairs of sentence and target ids.
 
-    `tags` are the ids that precede each sentence.
+    None for a translation without any. `tags` are the ids that precede each sentence.
     """
     source = models[0].tokenizers.source
-    encoded = [([*tags, *source.encode(line)], ids) for line, ids in pairs]
-    weights_of = token_alignments(runner, alignment_heads_of(models), encoded, budget)
-    words_of = []
-    for weights, (line, ids) in zip(weights_of, pairs, strict=True):
+    encoded = [([*tags, *source.encode(line)], ids) for line, ids in pairs if UNK in ids]
+    weights_of = iter(token_alignments(runner, alignment_heads_of(models), encoded, budget))
+    words_of: list[list[str] | None] = []
+    for line, ids in pairs:
         places = [place for place, token in enumerate(ids) if token == UNK]
-        words_of.append(words_attended(weights[places, len(tags) :], source.spell_text(line)))
+        words = words_attended(next(weights_of)[places, len(tags) :], source.spell_text(line)) if places else None
+        words_of.append(words)
     return words_of
 
 

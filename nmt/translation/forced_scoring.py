@@ -12,7 +12,7 @@ from nmt.decoding.models import OnProgress
 from nmt.errors import DataError
 from nmt.text.normalize import normalize
 from nmt.text.tokenizer import EOS
-from nmt.translation.pipeline import BatchResult, LineBatch
+from nmt.translation.pipeline import LineBatch, Remarks
 from nmt.translation.result import plain_json
 from nmt.translation.translator import TranslateOptions, Translator
 
@@ -82,7 +82,7 @@ def score_given(
 
 def score_batch(
     translator: Translator, options: TranslateOptions, as_json: bool, batch: LineBatch, on_progress: OnProgress
-) -> BatchResult:
+) -> tuple[str, Remarks]:
     """Return a row, or with `as_json` a JSON object, for each line and its parallel line, as `score_given` does."""
     scored = score_given(translator, batch.texts, batch.parallel, options, on_progress)
-    return BatchResult("".join((one.as_json() if as_json else one.as_text()) + "\n" for one in scored))
+    return "".join((one.as_json() if as_json else one.as_text()) + "\n" for one in scored), Remarks()

@@ -15,7 +15,7 @@ from typing import BinaryIO, NamedTuple
 
 from nmt.decoding.models import OnProgress
 from nmt.errors import ConfigError, DataError
-from nmt.system.console import AdvanceTo, Console, counted
+from nmt.system.console import Console, counted
 from nmt.system.distributed import rank, scatter_map
 from nmt.text.identification import Line, found_instead
 from nmt.text.readers.opening import (
@@ -84,11 +84,8 @@ class Remarks(NamedTuple):
     improbable: Sequence[tuple[int, float]] = ()  # with the cost
 
 
-class BatchResult(NamedTuple):
-    """The output of a line batch, and the remarks on its lines."""
-
-    text: str
-    remarks: Remarks = Remarks()
+Process = Callable[[LineBatch, OnProgress], tuple[str, Remarks]]
+"""Returns the output of a line batch, and the remarks on its lines."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +185,7 @@ def process_lines(
     label: str,
     source: LineInput,
     output: StreamOutput,
-    process: Callable[[LineBatch, OnProgress], BatchResult],
+    process: Process,
     console: Console,
 ) -> Remarks:
     """Write the result of each line batch, in order; torchrun's processes share the batches. Returns all remarks.
@@ -208,18 +205,25 @@ def process_lines(
     remaining = output.remaining(read_batches(source.stream, source.scale))
     batches = source.batches(remaining, output.lines)
     try:
-        with nullcontext() if hidden else console.progress_through(label, source.size, "lines") as show:
-            progress = _Progress(show)
+        with nullcontext(_show_nothing) if hidden else console.progress_through(label, source.size, "lines") as show:
+            done = 0, 0
 
-            def work(batch: LineBatch) -> tuple[LineBatch, BatchResult]:
-                return batch, process(batch, partial(progress.update, batch))
+            def update(batch: LineBatch, share: float) -> None:
+                nonlocal done
+                lines = batch.first - 1 + int(share * len(batch.lines))
+                # never backwards: some lines are searched twice
+                done = max(done, (lines, batch.start + int(share * (batch.end - batch.start))))
+                show(*done)
 
-            for batch, result in scatter_map(batches, work):
-                output.write(batch.lines, result.text)
-                differing += result.remarks.differing
-                improbable += result.remarks.improbable
+            def work(batch: LineBatch) -> tuple[LineBatch, str, Remarks]:
+                return batch, *process(batch, partial(update, batch))
+
+            for batch, text, remarks in scatter_map(batches, work):
+                output.write(batch.lines, text)
+                differing += remarks.differing
+                improbable += remarks.improbable
                 invalid += [number for number, line in enumerate(batch.lines, batch.first) if not is_utf8(line)]
-                progress.update(batch, 1.0)
+                update(batch, 1.0)
     except KeyboardInterrupt:
         if isinstance(output, ResumableFile):
             console.info(f"{counted(output.lines, 'line')} done; the same command continues after them")
@@ -232,18 +236,8 @@ def process_lines(
     return Remarks(differing, improbable)
 
 
-class _Progress:
-    """Reports lines and bytes done, within line batches too; never backwards, as some lines are searched twice."""
-
-    def __init__(self, show: AdvanceTo | None) -> None:
-        self._show = show
-        self._done = 0, 0
-
-    def update(self, batch: LineBatch, fraction: float) -> None:
-        lines = batch.first - 1 + int(fraction * len(batch.lines))
-        self._done = max(self._done, (lines, batch.start + int(fraction * (batch.end - batch.start))))
-        if self._show is not None:
-            self._show(*self._done)
+def _show_nothing(lines: int, position: int) -> None:
+    """Stand for the progress that is hidden."""
 
 
 def translate_stream(
@@ -263,7 +257,7 @@ def translate_stream(
         raise ConfigError("--alignment: a table of the n best has no column for it; add --json, which has it")
     started, before = time.monotonic(), output.lines
 
-    def process(batch: LineBatch, on_progress: OnProgress) -> BatchResult:
+    def process(batch: LineBatch, on_progress: OnProgress) -> tuple[str, Remarks]:
         if batch.first == before + 1 and (warning := foreign_input(batch.texts, translator.languages.source)):
             console.warn(warning)
         return translate_batch(translator, options, as_json, batch, on_progress)
@@ -282,7 +276,7 @@ def translate_stream(
 
 def translate_batch(
     translator: Translator, options: TranslateOptions, as_json: bool, batch: LineBatch, on_progress: OnProgress
-) -> BatchResult:
+) -> tuple[str, Remarks]:
     """Translate a line batch; return its output and the remarks on its lines."""
     translations = translator.translate_lines(batch.texts, options, batch.parallel, on_progress)
     numbered = list(enumerate(translations, start=batch.first))
@@ -294,7 +288,7 @@ def translate_batch(
         [number for number, one in numbered if any(one.diff)],
         [(number, one.constraint_cost or 0.0) for number, one in numbered if one.is_improbable],
     )
-    return BatchResult("".join(f"{row}\n" for row in rows), remarks)
+    return "".join(f"{row}\n" for row in rows), remarks
 
 
 def foreign_input(texts: Sequence[str], language: str) -> str | None:

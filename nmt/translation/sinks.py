@@ -174,17 +174,17 @@ def resumable_file(file: Path, fingerprint: Fingerprint) -> Iterator[ResumableFi
             raise ConfigError(f"{partial}: another process is writing it; wait for its end, or name another output")
         if not has_name(stream.fileno(), partial):
             raise ConfigError(f"{partial}: another process has just finished it")
-        output = None
+        own = [partial]
         try:
             done = _read_journal(partial, journal_path, fingerprint)
             journal = files.enter_context(_open_beside(file, journal_path))
             output = ResumableFile(partial, stream, journal, done, fingerprint)
+            own.append(journal_path)
             yield output
         except BaseException:
-            if not os.fstat(stream.fileno()).st_size:  # nothing to resume
-                partial.unlink()
-                if output is not None:
-                    journal_path.unlink()
+            has_output = os.fstat(stream.fileno()).st_size > 0
+            for path in [] if has_output else own:  # nothing to resume
+                path.unlink()
             raise
         with _disk_errors():
             os.fsync(stream.fileno())

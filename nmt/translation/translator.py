@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 from nmt.config import RuntimeSettings, Sampling, override_decode
 from nmt.decoding.alignment import Links, align, joined_links
-from nmt.decoding.beam import Hypothesis
 from nmt.decoding.engine import TorchEngine
 from nmt.decoding.mbr import ranked_by_utility
 from nmt.decoding.models import BatchRunner, OnProgress, check_same_vocabulary
@@ -41,7 +40,7 @@ _SECOND_SEARCH, _ALIGNMENT = 3.0, 0.5
 """The time that a line takes in a search with constraints, and to be aligned, as a multiple of the first search."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TranslateOptions:
     """How to translate. `Translator.options` returns those that the model's recipe sets."""
 
@@ -49,10 +48,10 @@ class TranslateOptions:
     n_best: int  # the number of translations of each line: with minimum Bayes risk, fewer than the search returns
     longest_source: int
     """Lines of more tokens are split into segments: models translate longer input than in their training badly."""
-    to: str  # the target language
     glossary: Glossary | None = None
     alignment: bool = False  # whether to align words of source and translation
     tag: str | None = None  # a tag of the training text to put before each segment, such as `backtranslated`
+    to: str  # the target language
 
     def __post_init__(self) -> None:
         if self.longest_source < 1:
@@ -60,15 +59,9 @@ class TranslateOptions:
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the value of every option, as JSON, by its name in recipes and options."""
-        return {
-            **self.search.model_dump(mode="json"),
-            "n_best": self.n_best,
-            "longest_source": self.longest_source,
-            "glossary": None if self.glossary is None else self.glossary.fingerprint(),
-            "alignment": self.alignment,
-            "tag": self.tag,
-            "to": self.to,
-        }
+        own = {key: value for key, value in vars(self).items() if key != "search"}
+        glossary = None if self.glossary is None else self.glossary.fingerprint()
+        return {**self.search.model_dump(mode="json"), **own, "glossary": glossary}
 
 
 @dataclass(frozen=True)
@@ -191,7 +184,7 @@ class Translator:
         search = SearchOptions.from_settings(decode, samples)
         if decode.batch_tokens is None:
             search = search.model_copy(update={"batch_tokens": search.batch_tokens * self.scale})
-        return TranslateOptions(search, n_best, self._longest_source, to)
+        return TranslateOptions(search=search, n_best=n_best, longest_source=self._longest_source, to=to)
 
     def translate(
         self, lines: Iterable[str], options: TranslateOptions | None = None, to: str | None = None
@@ -222,8 +215,7 @@ class Translator:
         segments_of = {line: self._split(*line, options) for line in dict.fromkeys(prefixed)}
         segments = list(chain.from_iterable(segments_of.values()))
         constraints = self._output_constraints(options)
-        with_phrases = sum(constraints.has_phrases(segment.text) for segment in segments)
-        searched_again = with_phrases if self._can_repair(options) else 0
+        searched_again = sum(constraints.has_phrases(one.text) for one in segments) * self._can_repair(options)
         costs = len(segments), _SECOND_SEARCH * searched_again, _ALIGNMENT * len(segments) * options.alignment
         task = _Task(options, constraints, [None] * 3 if on_progress is None else shares_of(on_progress, costs))
         found = self._search(segments, task)
@@ -342,34 +334,17 @@ class Translator:
     ) -> AlternativesOf:
         """Search under constraints; returns the translations of each segment as text, best first."""
         sentences = [segment.ids for segment in required]
-        constraints_of = list(required.values())
-        hypotheses_of = self.engine.search(sentences, search, constraints_of, on_progress)
-        found = dict(zip(required, hypotheses_of, strict=True))
-        copied = {} if UNK in search.forbidden else self._copied_words(required, found, task.options)
-
-        def text(segment: Segment, rank: int) -> str:
-            ids = found[segment][rank].tokens[len(required[segment].prefix) :]
-            return task.constraints.text(segment.text, ids, segment.prefix, copied.get((segment, rank)))
-
-        return {
-            segment: [Alternative(text(segment, rank), one.log_prob) for rank, one in enumerate(hypotheses)]
-            for segment, hypotheses in found.items()
-        }
-
-    def _copied_words(
-        self,
-        required: Mapping[Segment, Constraints],
-        found: Mapping[Segment, Sequence[Hypothesis]],
-        options: TranslateOptions,
-    ) -> dict[tuple[Segment, int], list[str]]:
-        """Return the source words that replace the `<unk>` after the prefix, for each segment and rank that has any."""
-        tokens_of = {(segment, rank): one.tokens for segment in found for rank, one in enumerate(found[segment])}
-        with_unk = {place: tokens for place, tokens in tokens_of.items() if UNK in tokens}
-        pairs = [(segment.text, tokens) for (segment, _), tokens in with_unk.items()]
-        runner = self.require_torch("decode.unknown: copy")
-        budget, tags = options.search.batch_tokens, self.tag_ids(options)
-        words_of = words_for_unknown(runner, self.models, pairs, budget, tags)
-        return {
-            (segment, rank): words[required[segment].prefix.count(UNK) :]
-            for (segment, rank), words in zip(with_unk, words_of, strict=True)
-        }
+        found = self.engine.search(sentences, search, list(required.values()), on_progress)
+        ranked = [(segment, one) for segment, of_one in zip(required, found, strict=True) for one in of_one]
+        words_of: Sequence[list[str] | None] = [None] * len(ranked)
+        if UNK not in search.forbidden:
+            runner, tags = self.require_torch("decode.unknown: copy"), self.tag_ids(task.options)
+            pairs = [(segment.text, one.tokens) for segment, one in ranked]
+            words_of = words_for_unknown(runner, self.models, pairs, search.batch_tokens, tags)
+        alternatives: AlternativesOf = {segment: [] for segment in required}
+        for (segment, one), words in zip(ranked, words_of, strict=True):
+            prefix = required[segment].prefix
+            words = words and words[prefix.count(UNK) :]
+            text = task.constraints.text(segment.text, one.tokens[len(prefix) :], segment.prefix, words)
+            alternatives[segment].append(Alternative(text, one.log_prob))
+        return alternatives

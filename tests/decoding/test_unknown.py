@@ -150,7 +150,7 @@ def test_words_for_unknown_use_token_alignments(translator: Translator) -> None:
     (table,) = unknown.token_alignments(runner, heads, [(model.tokenizers.source.encode(line), ids)], 10)
     spelled = model.tokenizers.source.spell_text(line)
     assert words_for_unknown(runner, [model], [("", []), (line, ids)], 10) == [
-        [],
+        None,
         words_attended(table[[0, 2]], spelled),
     ]
 
