@@ -8,7 +8,7 @@ import codecs
 import io
 import sys
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain, pairwise
 from lzma import LZMAError
@@ -89,27 +89,33 @@ def read_lines(path: Path, read_once: bool = False) -> Iterator[str]:
     """
     name = input_name(path)
     with open_content(path, read_once) as file:
-        chunks = _with_limited_lines(_text_chunks(file, name), name)
-        stream = io.BufferedReader(_ChunkStream(file, chunks), _CHUNK_BYTES)
-        number = 1
-        while raw := stream.readlines(_CHUNK_BYTES):
-            yield from _decoded_lines(raw, name, number)
-            number += len(raw)
+        number, begun = 1, bytearray()  # the line that has not ended
+        for chunk in _text_chunks(file, name):
+            ended, newline, rest = chunk.rpartition(b"\n")
+            if newline:
+                lines = begun + ended
+                yield from _decoded_lines(lines, name, number)
+                number, begun = number + lines.count(b"\n") + 1, bytearray()
+            begun += rest
+            if len(begun) > _LONGEST_LINE:
+                raise DataError(f"{name}:{number}: a line of more than 64 MiB; expected one sentence per line")
+        if begun:
+            yield from _decoded_lines(begun, name, number)
 
 
-def _decoded_lines(raw: Sequence[bytes], name: str, first: int) -> Iterable[str]:
+def _decoded_lines(raw: bytearray, name: str, first: int) -> Iterable[str]:
     """Return lines as text; `first` is the number of the first one. Many are decoded at once: half the time."""
     try:
-        text = b"".join(raw).decode("utf-8")
+        text = raw.decode("utf-8")
     except UnicodeDecodeError:
-        return (_decoded_line(line, f"{name}:{number}") for number, line in enumerate(raw, first))
-    lines = text.removesuffix("\n").split("\n")
+        return (_decoded_line(line, f"{name}:{number}") for number, line in enumerate(raw.split(b"\n"), first))
+    lines = text.split("\n")
     return lines if "\r" not in text else (line.removesuffix("\r") for line in lines)
 
 
-def _decoded_line(raw: bytes, place: str) -> str:
+def _decoded_line(raw: bytearray, place: str) -> str:
     try:
-        return raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
+        return raw.removesuffix(b"\r").decode("utf-8")
     except UnicodeDecodeError as error:
         raise DataError(
             f"{place}: not UTF-8: found the byte 0x{raw[error.start]:02X} at byte {error.start + 1} of the line. "
@@ -123,7 +129,7 @@ def read_chunks(path: Path) -> Iterator[bytes]:
     Raises DataError as `open_content` does, and for damaged compressed data.
     """
     with open_content(path) as file:
-        yield from _errors_explained(_unpacked_chunks(file, input_name(path)), input_name(path))
+        yield from _unpacked_chunks(file, input_name(path))
 
 
 @contextmanager
@@ -202,7 +208,7 @@ class _ChunkStream(io.RawIOBase):
 
 def _text_chunks(stream: BinaryIO, name: str) -> Iterator[bytes]:
     """Yield the bytes of a text as they arrive, unpacked and checked."""
-    chunks = _errors_explained(_unpacked_chunks(stream, name), name)
+    chunks = _unpacked_chunks(stream, name)
     first = _first_block(chunks)
     inner = compression_of(first)
     refusal = _other_content(first) if inner is None else f"{inner.name} data inside compressed data; unpack it once"
@@ -213,41 +219,21 @@ def _text_chunks(stream: BinaryIO, name: str) -> Iterator[bytes]:
 
 
 def _unpacked_chunks(stream: BinaryIO, name: str) -> Iterator[bytes]:
-    """Yield the bytes of a stream as they arrive, unpacked if they are compressed."""
-    chunks = _available_chunks(stream)
-    first = _first_block(chunks)
-    compression = compression_of(first)
-    chunks = chain([first], chunks)
-    yield from chunks if compression is None else unpacked(chunks, compression, name)
+    """Yield the bytes of a stream as they arrive, unpacked if they are compressed.
 
-
-def _with_limited_lines(chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
-    """Yield the chunks. Raises DataError, with file and line, before an extremely long line fills the RAM."""
-    number, size = 1, 0
-    for chunk in chunks:
-        if ended := chunk.count(b"\n"):
-            number, size = number + ended, -chunk.rfind(b"\n")
-        size += len(chunk)
-        if size > _LONGEST_LINE:
-            raise DataError(f"{name}:{number}: a line of more than 64 MiB; expected one sentence per line")
-        yield chunk
-
-
-def _errors_explained(chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
-    """Yield the chunks. Raises DataError, which begins with `name`, for an error of reading."""
+    Raises DataError, which begins with `name`, for an error of reading and for damaged data.
+    """
+    read = getattr(stream, "read1", stream.read)  # returns what is there instead of waiting for a full chunk
+    chunks = iter(lambda: read(_CHUNK_BYTES) or b"", b"")
     try:
-        yield from chunks
+        first = _first_block(chunks)
+        compression = compression_of(first)
+        arriving = chain([first], chunks)
+        yield from arriving if compression is None else unpacked(arriving, compression, name)
     except OSError as error:
         raise DataError(f"{name}: reading failed: {error.strerror or error}") from None
     except (BadZipFile, zlib.error, LZMAError, EOFError) as error:  # the others are reported by `unpacked`
         raise DataError(f"{name}: damaged zip archive ({error}); copy or download it again") from None
-
-
-def _available_chunks(stream: BinaryIO) -> Iterator[bytes]:
-    """Yield chunks, one system call each: `read1` returns what is there instead of waiting for a full chunk."""
-    read = getattr(stream, "read1", stream.read)
-    while chunk := read(_CHUNK_BYTES):
-        yield chunk
 
 
 def _first_block(chunks: Iterator[bytes]) -> bytes:
