@@ -24,12 +24,12 @@ from nmt.text.proposing.direction import (
     named_direction,
     stated_direction,
     unknown_languages,
+    with_text_columns,
 )
 from nmt.text.proposing.profile import TextProfile
 from nmt.text.proposing.proposal import propose
 from nmt.text.proposing.recipe_text import RecipeContent, recipe_text
 from nmt.text.proposing.split import LEFT_OUT, PARTS, divide
-from nmt.text.proposing.text_columns import with_text_columns
 from nmt.text.readers.opening import STANDARD_INPUT, input_name
 
 if TYPE_CHECKING:

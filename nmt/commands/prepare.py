@@ -20,14 +20,13 @@ from nmt.text.filters import RULES, Rejected
 from nmt.text.manifest import Manifest, UnusableCorpusError
 from nmt.text.prepared import PreparedCorpus
 from nmt.text.preparing import provenance
-from nmt.text.preparing.coverage import coverage_rows, misfits
-from nmt.text.preparing.language_check import check_languages
 from nmt.text.preparing.overlap import Overlap
 from nmt.text.preparing.preparation import count_overlaps, write_corpus
 from nmt.text.preparing.preparation import prepare_shard as write_shard
 from nmt.text.preparing.stages import Shard
-from nmt.text.preparing.tokenizer_training import initial_tokenizers
+from nmt.text.preparing.tokenizer_training import coverage_rows, initial_tokenizers, misfits
 from nmt.text.preparing.work_directory import open_work_directory, remove_work_directory, work_directory, work_path
+from nmt.text.proposing.direction import check_languages
 from nmt.text.readers import shortened
 from nmt.text.tokenizer import Tokenizers
 

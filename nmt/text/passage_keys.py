@@ -1,5 +1,10 @@
-"""Keys of passages of a text, such as its words: 64-bit integers, computed and looked up for many at a time."""
+"""A text of many lines as one array of bytes, its lines and words by their bounds, and keys of its passages.
 
+The keys are 64-bit integers, computed and looked up for many passages at a time.
+"""
+
+from collections.abc import Iterable
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -13,6 +18,50 @@ _HALF = np.uint64(32)
 _BLOCK = 2**17  # bytes; their arrays fit in the cache of a processor
 _FIRST_BYTES = np.array([(1 << 8 * count) - 1 for count in range(9)], dtype=np.uint64)
 """Masks of the first 0 to 8 bytes of an integer."""
+
+
+class TextLines:
+    """Lines of UTF-8 separated by `\\n`; a text without bytes has no lines.
+
+    Legend: L lines, N bytes.
+    """
+
+    def __init__(self, content: npt.NDArray[np.uint8]) -> None:
+        self.content = content  # (N,)
+        breaks = np.flatnonzero(content == ord("\n"))
+        lines = len(breaks) + 1 if len(content) else 0
+        self.starts = np.append(0, breaks + 1)[:lines]  # (L,)
+        self.ends = np.append(breaks, len(content))[:lines]  # (L,), without the `\n`
+
+    @classmethod
+    def of(cls, lines: Iterable[str]) -> "TextLines":
+        """Return the lines of strings."""
+        return cls(np.frombuffer("\n".join(lines).encode(), dtype=np.uint8))
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def __getitem__(self, index: int) -> str:
+        return self.content[self.starts[index] : self.ends[index]].tobytes().decode()
+
+    @cached_property
+    def characters(self) -> Integers:
+        """The number of characters of each line (L,)."""
+        continued = np.flatnonzero((self.content & 0xC0) == 0x80)  # all bytes of a character but the first
+        in_lines = np.searchsorted(continued, self.ends) - np.searchsorted(continued, self.starts)
+        counts: Integers = self.ends - self.starts - in_lines
+        return counts
+
+
+def word_bounds(characters: npt.NDArray[np.integer]) -> tuple[Integers, Integers, Integers]:
+    """Return the start and the size of each word of a text, and the index of the first word of each line.
+
+    Words end at a space or a line break, and the text ends with a line break.
+    """
+    ends = np.flatnonzero((characters == ord(" ")) | (characters == ord("\n")))
+    starts = np.append(0, ends[:-1] + 1)
+    last = np.flatnonzero(characters[ends] == ord("\n"))
+    return starts, ends - starts, np.append(0, last[:-1] + 1)
 
 
 def mixed(bits: Keys) -> Keys:
@@ -95,17 +144,6 @@ class KeyTable:
 
     def _first_slots(self, keys: Keys) -> Integers:
         return (keys % np.uint64(len(self._keys))).astype(np.int64)
-
-
-def word_bounds(characters: npt.NDArray[np.integer]) -> tuple[Integers, Integers, Integers]:
-    """Return the start and the size of each word of a text, and the index of the first word of each line.
-
-    Words end at a space or a line break, and the text ends with a line break.
-    """
-    ends = np.flatnonzero((characters == ord(" ")) | (characters == ord("\n")))
-    starts = np.append(0, ends[:-1] + 1)
-    last = np.flatnonzero(characters[ends] == ord("\n"))
-    return starts, ends - starts, np.append(0, last[:-1] + 1)
 
 
 def _integers(padded: bytes) -> Keys:

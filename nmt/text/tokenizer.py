@@ -61,7 +61,7 @@ class Tokenizer:
         """Train on raw or normalized lines; the same lines give the same tokenizer, byte for byte.
 
         Raises VocabularySizeError if `tokenizer.vocab_size` is too large or too small for the text, ConfigError if it
-        is auto (`nmt.text.preparing.vocabulary` has a number for it), DataError if there is no text.
+        is auto (`nmt.text.preparing.tokenizer_training` has a number for it), DataError if there is no text.
         """
         if settings.vocab_size == "auto":
             raise ConfigError("tokenizer.vocab_size: a tokenizer is trained with a number of pieces, found auto")

@@ -377,7 +377,7 @@ def test_automatic_vocabulary_of_each_side_and_its_fingerprint(folder: Path, mon
     assert first.manifest.vocabulary == (source, target)
     again = prepare(recipe_in(folder, *apart), QUIET, force=True)
     assert again.manifest == first.manifest
-    monkeypatch.setattr(tokenizer_training, "vocabulary_for", lambda *_: 280)
+    monkeypatch.setattr(tokenizer_training, "proposed_size", lambda *_: 280)
     other = prepare(recipe_in(folder, *apart), QUIET, force=True)
     assert other.manifest.settings == first.manifest.settings
     assert other.manifest.fingerprint != first.manifest.fingerprint

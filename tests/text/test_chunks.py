@@ -14,10 +14,10 @@ from nmt.config import CorpusFile, Filters, LanguagePair
 from nmt.system.console import Console
 from nmt.text.corpus import SentencePair
 from nmt.text.filters import HeldOutText, PairFilter
+from nmt.text.passage_keys import TextLines
 from nmt.text.preparing import chunks
 from nmt.text.preparing.chunk_files import KeptChunk, is_whole, kept_file
 from nmt.text.preparing.chunks import RawChunk, Text, filter_chunk
-from nmt.text.text_lines import TextLines
 
 RULES = PairFilter.learn(Filters(), LanguagePair("en", "it"))
 PAIRS = [(f"The house  number {n}.", f"La casa numero {n}." if n % 5 else "") for n in range(1, 24)]

@@ -5,9 +5,11 @@ import re
 from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nmt.config import LanguagePair
-from nmt.text.auditing.corpus_findings import Beginning, Finding, findings, rule_findings
+from nmt.text.auditing.corpus_findings import Beginning, Finding, NearDuplicates, findings, rule_findings
 from nmt.text.corpus import SentencePair
 from nmt.text.filters import HeldOutText, RuleCounts
 
@@ -117,3 +119,29 @@ def test_sample_is_spread_over_the_text() -> None:
     assert 10_000 <= len(lines) < 20_000
     assert {after - before for before, after in pairwise(lines)} == {4}
     assert lines[-1] > 49_990
+
+
+WORDS = st.lists(st.sampled_from(["alpha", "beta", "gamma", "delta", "omega"]), min_size=1, max_size=8).map(" ".join)
+
+
+def similarity(one: str, other: str) -> float:
+    sets = []
+    for text in (one, other):
+        letters = "".join(filter(str.isalnum, text))
+        sets.append({letters[i : i + 4] for i in range(max(1, len(letters) - 3))})
+    return len(sets[0] & sets[1]) / len(sets[0] | sets[1])
+
+
+@given(st.lists(WORDS, min_size=1, max_size=6), WORDS)
+def test_most_similar_sentence_is_that_of_all_comparisons(sentences: list[str], sentence: str) -> None:
+    best = max(similarity(sentence, other) for other in sentences)
+    found = NearDuplicates(sentences).most_similar(sentence)
+    assert (found is None) == (best < 0.7)
+    assert found is None or similarity(sentence, found) == best
+
+
+def test_case_and_punctuation_do_not_count() -> None:
+    index = NearDuplicates(["The doors are open!", "", "??"])
+    assert index.most_similar("the doors are open") == "The doors are open!"
+    assert index.most_similar("") is None
+    assert index.most_similar("...") is None

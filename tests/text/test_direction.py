@@ -1,14 +1,16 @@
-"""The languages of a parallel text."""
+"""The languages of a parallel text, and recipes whose texts are in other ones."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from nmt.errors import ConfigError
+from nmt.config import load_recipe
+from nmt.errors import ConfigError, DataError
 from nmt.text.corpus import SentencePair
-from nmt.text.proposing.direction import checked_direction, named_direction, stated_direction
+from nmt.text.proposing.direction import check_languages, checked_direction, named_direction, stated_direction
 from nmt.text.proposing.profile import TextProfile
+from tests.builders import write_lines, write_tsv
 
 ENGLISH = "It is not the first time that they have seen him in this house."
 ITALIAN = "Non è la prima volta che lo hanno visto in questa casa."
@@ -103,3 +105,60 @@ def test_languages_are_detected_where_names_have_none() -> None:
 def test_files_of_one_language_on_both_sides_have_different_names() -> None:
     assert stated_direction("en-en").suffixes == ("source", "target")
     assert stated_direction("en-it").suffixes == ("en", "it")
+
+
+PAIRS = [
+    (f"The house number {n} is near the sea, and it was not there before.", f"La casa numero {n} è vicino al mare.")
+    for n in range(200)
+]
+SWAPPED = [(target, source) for source, target in PAIRS]
+RECIPE = "name: a\nlanguages: {{source: en, target: it}}\ndata:\n  train: [{{tsv: train.tsv}}]\n  {more}\nrun: run\n"
+
+
+def check(folder: Path, more: str = "") -> None:
+    path = folder / "recipe.yaml"
+    path.write_text(RECIPE.format(more=more), encoding="utf-8")
+    check_languages(load_recipe(path))
+
+
+def test_text_in_its_languages_is_accepted(tmp_path: Path) -> None:
+    write_tsv(tmp_path / "train.tsv", PAIRS)
+    write_tsv(tmp_path / "few.tsv", SWAPPED[:2])
+    check(tmp_path, "test: {tsv: few.tsv}")
+
+
+def test_swapped_columns_are_refused_unless_any_language_is_accepted(tmp_path: Path) -> None:
+    write_tsv(tmp_path / "train.tsv", SWAPPED)
+    with pytest.raises(DataError) as caught:
+        check(tmp_path)
+    message = str(caught.value)
+    assert message.startswith("data.train.0: the text is not in its languages:\n")
+    assert "train.tsv, source: expected en (`languages`), found it:\n    line 1: La casa numero 0" in message
+    assert "train.tsv, target: expected it (`languages`), found en:\n    line 1: The house number" in message
+    assert "The sides are swapped: exchange the two `columns` of this text" in message
+    check(tmp_path, "accept_any_language: true")
+
+
+def test_swapped_files_of_the_validation_text_are_refused(tmp_path: Path) -> None:
+    write_tsv(tmp_path / "train.tsv", PAIRS)
+    write_lines(tmp_path / "v.en", *(target for _, target in PAIRS))
+    write_lines(tmp_path / "v.it", *(source for source, _ in PAIRS))
+    with pytest.raises(DataError, match=r"data\.valid: (.|\n)*v\.en: expected en(.|\n)*exchange `source` and `target`"):
+        check(tmp_path, "valid: {source: v.en, target: v.it}")
+
+
+def test_one_wrong_side_is_refused(tmp_path: Path) -> None:
+    write_tsv(tmp_path / "train.tsv", [(source, source) for source, _ in PAIRS])
+    with pytest.raises(
+        DataError, match=r"target: expected it (.|\n)*Name other files, set its `columns`, or change `languages`; or"
+    ):
+        check(tmp_path)
+
+
+def test_text_whose_start_is_unlike_the_rest_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nmt.text.proposing.direction._FIRST_PAIRS", 50)
+    write_tsv(tmp_path / "train.tsv", [(source, source) for source, _ in PAIRS[:50]] + PAIRS * 2)
+    check(tmp_path)
+    write_tsv(tmp_path / "train.tsv", [(source, source) for source, _ in PAIRS[:50]] * 8)
+    with pytest.raises(DataError, match="target: expected it"):
+        check(tmp_path)

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
+from nmt.text.passage_keys import TextLines
 from nmt.text.preparing import duplicates
 from nmt.text.preparing.duplicates import BitSet, Digests, digests_of, find_repeated
-from nmt.text.text_lines import TextLines
 
 
 def repeated_by_counting(texts: Sequence[bytes], most: int, without: set[int]) -> list[int]:

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.text import passage_keys
-from nmt.text.passage_keys import Keys, KeyTable, mixed, passage_digests, word_bounds
+from nmt.text.passage_keys import Keys, KeyTable, TextLines, mixed, passage_digests, word_bounds
 from nmt.text.preparing.duplicates import combined, digests_of
-from nmt.text.text_lines import TextLines
 
 WORDS = st.text(st.characters(exclude_characters=" \n\0", exclude_categories=["Cs"]), max_size=30)
 LINES = st.lists(st.lists(WORDS, min_size=1, max_size=5).map(" ".join), min_size=1, max_size=8)

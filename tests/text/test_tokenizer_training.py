@@ -1,9 +1,20 @@
-"""The sample of the text on which a tokenizer is trained."""
+"""The tokenizers of a corpus: the sample and the number of pieces, and characters without a piece."""
+
+import math
+from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
-from nmt.text.preparing.tokenizer_training import is_sampled
+from nmt.config import TokenizerSettings
+from nmt.text.preparing.tokenizer_training import is_sampled, proposed_size
+from tests.builders import SENTENCES, TINY_SHAPE, run_command, save_model, tiny_loaded_model, write_tsv
+
+PLAIN = TokenizerSettings(byte_fallback=False)
+LATIN = [(f"the cat sleeps {n}", f"il gatto dorme {n}") for n in "abcdegin"]
+CHINESE = [(f"the cat sleeps {n}", f"猫睡觉猫{n}") for n in "abcdegin"]
 
 
 def test_share_of_the_sample_is_the_given_one() -> None:
@@ -24,3 +35,85 @@ def test_hash_is_that_of_splitmix64() -> None:
     first = 0xE220A8397B1DCDAF / 2.0**64
     assert is_sampled(np.zeros(1, dtype=np.int64), first + 1e-9).all()
     assert not is_sampled(np.zeros(1, dtype=np.int64), first - 1e-9).any()
+
+
+def test_size_is_the_symbols_the_alphabet_and_the_root_of_the_text() -> None:
+    counts = Counter("ababab c")
+    assert proposed_size(8, counts, PLAIN) == 4 + 4 + round(1.8 * math.sqrt(8))
+    assert proposed_size(8, counts, TokenizerSettings(), tags=2) == 4 + 2 + 256 + 4 + round(1.8 * math.sqrt(8))
+
+
+def test_rare_characters_beyond_the_coverage_are_not_in_the_alphabet() -> None:
+    counts = Counter({"a": 900, "b": 99, "c": 1})
+    sizes = {coverage: proposed_size(0, counts, PLAIN.model_copy(update={"coverage": coverage})) for coverage in
+             (0.95, 0.999, 1.0)}  # fmt: skip
+    assert sizes == {0.95: 4 + 2, 0.999: 4 + 2, 1.0: 4 + 3}
+
+
+@pytest.mark.parametrize(
+    ("pairs", "characters_a_pair", "alphabet", "low", "high"),
+    [
+        (500, 60, 70, 500, 1000),
+        (5_000, 220, 80, 2_000, 2_500),  # 2,000: Sennrich & Zhang 2019
+        (24_000, 40, 2_700, 4_500, 5_500),  # 5,000: recipes/tatoeba-en-zh-cpu.yaml
+        (306_000, 63, 90, 7_500, 9_000),  # 8,000: recipes/tatoeba-en-it-cpu.yaml
+        (5_000_000, 250, 300, 32_000, 32_000),  # the bound
+    ],
+)
+def test_size_for_corpora_of_all_sizes(pairs: int, characters_a_pair: int, alphabet: int, low: int, high: int) -> None:
+    counts = Counter({chr(0x4E00 + number): 1000 for number in range(alphabet)})
+    size = proposed_size(pairs * characters_a_pair, counts, TokenizerSettings())
+    assert low <= size <= high
+    assert size % 64 == 0
+
+
+def prepared(folder: Path, **changes: object) -> str:
+    """Prepare a recipe with several texts; return what is printed."""
+    content = {
+        "name": "coverage",
+        "languages": {"source": "en", "target": ["it", "zh"]},
+        "data": {
+            "train": [
+                {"tsv": str(write_tsv(folder / "it.tsv", LATIN)), "target_language": "it"},
+                {"tsv": str(write_tsv(folder / "zh.tsv", CHINESE)), "target_language": "zh"},
+            ]
+        },
+        "model": TINY_SHAPE,
+        "run": str(folder / "run"),
+        **changes,
+    }
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+    result = run_command("prepare", "-c", folder / "recipe.yaml")
+    assert result.exit_code == 0, result.stderr
+    return result.stderr
+
+
+def test_shares_are_shown_by_text(tmp_path: Path) -> None:
+    printed = prepared(tmp_path, tokenizer={"vocab_size": 285, "coverage": 0.98, "type": "bpe"})
+    shares = {line.split()[0]: line.split()[2:] for line in printed.splitlines() if line.startswith("data.train.")}
+    assert list(shares) == ["data.train.0", "data.train.1"]
+    assert "\ncharacters without a piece" in printed
+    latin, chinese = (float(shares[key][1].rstrip("%")) for key in shares)
+    assert chinese > latin
+
+
+@pytest.mark.parametrize(("code", "pairs", "warned"), [("it", LATIN, False), ("zh", CHINESE, True)])
+def test_initial_tokenizer_that_does_not_fit_is_warned_about(
+    tmp_path: Path, code: str, pairs: list[tuple[str, str]], warned: bool
+) -> None:
+    save_model(tmp_path / "model", tiny_loaded_model())
+    data = {"train": [{"tsv": str(write_tsv(tmp_path / "own.tsv", pairs))}]}
+    printed = prepared(
+        tmp_path,
+        languages={"source": "en", "target": code},
+        data=data,
+        model={},
+        train={"init_from": str(tmp_path / "model")},
+    )
+    assert "。" in SENTENCES[-1]
+    assert "\ncharacters without a piece" not in printed, "the table of several texts"
+    assert ("warning: train.init_from: its tokenizer has no piece for" in printed) == warned
+    if warned:
+        # four of the five characters of each line are 猫, 睡 or 觉, which the tokenizer was not trained on
+        assert "80.0% of the characters of the target text; they become bytes" in printed
+        assert "3 different ones in the first pairs, most often 猫 睡 觉." in printed

@@ -4,6 +4,7 @@ The evidence is a sample of its first lines; counts over all pairs are those of 
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -12,9 +13,8 @@ from typing import Literal
 from nmt.config import LanguagePair
 from nmt.system.console import counted
 from nmt.text.auditing.drift import find_drift
-from nmt.text.auditing.near_duplicates import NearDuplicates
 from nmt.text.corpus import SentencePair
-from nmt.text.filters.leakage import HeldOutText
+from nmt.text.filters.leakage import HeldOutText, letters
 from nmt.text.filters.rule_counts import RULES, RuleCounts
 from nmt.text.filters.script import is_other_variant
 from nmt.text.han_variants import simplified_only, traditional_only, variant_of
@@ -36,6 +36,7 @@ _LEAST_SHARE = 0.2
 """Share of the lines of a sample that have a property, from which it is one of the corpus."""
 _LEAST_VARIANT = 0.02  # the same for lines in the other variant of Chinese
 _LEAST_REMOVED = 0.01  # share of the pairs that a rule removes
+_NGRAM = 4
 
 
 @dataclass(frozen=True)
@@ -200,3 +201,50 @@ def _is_tokenized(line: str) -> bool:
 
 def _has_tokenizer_spaces(line: str) -> bool:
     return join_unspaced(line) != line
+
+
+class NearDuplicates:
+    """An index of sentences, by the Jaccard similarity of their character n-grams (Broder 1997).
+
+    Two sets of n-grams with a similarity of at least t share an n-gram among the rarest (1 - t) · n + 1 ones of either,
+    the prefix filter of Chaudhuri, Ganti & Kaushik (2006), so only those are looked up.
+    """
+
+    def __init__(self, sentences: Iterable[str], threshold: float = 0.7) -> None:
+        self.threshold = threshold
+        self._sentences = list(dict.fromkeys(sentences))
+        self._ngrams = [_ngrams(sentence) for sentence in self._sentences]
+        frequency = Counter(ngram for own in self._ngrams for ngram in own)
+        # by frequency; the n-gram itself decides ties, since all sentences must use one order
+        ordered = sorted(frequency, key=lambda ngram: (frequency[ngram], ngram))
+        self._rank = {ngram: rank for rank, ngram in enumerate(ordered)}
+        self._postings: dict[int, list[int]] = {}
+        for number, own in enumerate(self._ngrams):
+            for rank in self._rarest(own):
+                self._postings.setdefault(rank, []).append(number)
+
+    def most_similar(self, sentence: str) -> str | None:
+        """Return the sentence that is most similar to another one, and as similar as the threshold; None if none is."""
+        ngrams = _ngrams(sentence)
+        candidates = {number for rank in self._rarest(ngrams) for number in self._postings.get(rank, ())}
+        similarity = {number: _jaccard(ngrams, self._ngrams[number]) for number in sorted(candidates)}
+        best = max(similarity, key=lambda number: similarity[number], default=None)
+        return None if best is None or similarity[best] < self.threshold else self._sentences[best]
+
+    def _rarest(self, ngrams: frozenset[str]) -> list[int]:
+        """Return the ranks of those among the rarest n-grams of a sentence that occur in the index."""
+        ranks = [self._rank[ngram] for ngram in ngrams if ngram in self._rank]
+        rarest = int((1 - self.threshold) * len(ngrams) + 1e-9) + 1
+        absent = len(ngrams) - len(ranks)  # rarer than all others
+        return sorted(ranks)[: max(0, rarest - absent)]
+
+
+def _ngrams(sentence: str) -> frozenset[str]:
+    text = letters(sentence)
+    starts = range(max(1, len(text) - _NGRAM + 1)) if text else ()
+    return frozenset(text[start : start + _NGRAM] for start in starts)
+
+
+def _jaccard(one: frozenset[str], other: frozenset[str]) -> float:
+    common = len(one & other)
+    return common / (len(one) + len(other) - common)

@@ -13,7 +13,7 @@ from nmt.text.auditing.audit import Audit
 from nmt.text.filters import Rejected
 from nmt.text.preparing.chunks import FilteredText
 from nmt.text.preparing.preparation import filter_texts
-from nmt.text.preparing.vocabulary import proposed_size
+from nmt.text.preparing.tokenizer_training import proposed_size
 from nmt.text.proposing.profile import characters_in_a_token
 
 _SAMPLE = 5_000  # pairs of each corpus that show how many characters a token has

@@ -24,7 +24,7 @@ from nmt.system.files import atomic_file
 from nmt.text.corpus import SentencePair
 from nmt.text.filters import RULES, Rejected, RuleCounts
 from nmt.text.filters.rule_counts import EXAMPLES
-from nmt.text.text_lines import TextLines
+from nmt.text.passage_keys import TextLines
 
 CHUNK_FORMAT = 3
 """Files of another format are not used."""

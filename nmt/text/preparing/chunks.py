@@ -19,6 +19,7 @@ from nmt.system.console import Console
 from nmt.text.corpus import SentencePair, read_rows
 from nmt.text.filters import HeldOutText, PairFilter, Rejected, RuleCounts
 from nmt.text.normalize import normalize
+from nmt.text.passage_keys import TextLines
 from nmt.text.prepared import smallest_type
 from nmt.text.preparing.chunk_files import (
     RULE_NUMBERS,
@@ -35,7 +36,6 @@ from nmt.text.preparing.chunk_files import (
 from nmt.text.preparing.duplicates import BitSet, combined, digests_of
 from nmt.text.preparing.tokenizer_training import is_sampled
 from nmt.text.readers import Row
-from nmt.text.text_lines import TextLines
 from nmt.text.tokenizer import Tokenizers
 
 CHUNK_PAIRS = 50_000

@@ -11,8 +11,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import numpy.typing as npt
 
-from nmt.text.passage_keys import mixed, passage_digests
-from nmt.text.text_lines import TextLines
+from nmt.text.passage_keys import TextLines, mixed, passage_digests
 
 Digests = npt.NDArray[np.uint64]
 Mask = npt.NDArray[np.bool_]

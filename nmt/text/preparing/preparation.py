@@ -31,9 +31,17 @@ from nmt.text.prepared import TokenStore, write_valid_texts
 from nmt.text.preparing import provenance
 from nmt.text.preparing.chunk_files import is_whole, kept_file
 from nmt.text.preparing.chunks import FilteredText, Text
-from nmt.text.preparing.length_limit import SAMPLED_PAIRS, length_limit
 from nmt.text.preparing.overlap import Overlap
-from nmt.text.preparing.stages import Shard, encode_chunks, filter_chunks, filtered_text, join_chunks, make_tokenizers
+from nmt.text.preparing.stages import (
+    SAMPLED_PAIRS,
+    Shard,
+    encode_chunks,
+    filter_chunks,
+    filtered_text,
+    join_chunks,
+    length_limit,
+    make_tokenizers,
+)
 
 _NO_FILTERS = Filters(max_ratio=1e9, keep=get_args(RuleName))
 """For the validation text, which must be like what users send: only pairs without a loss are left out."""

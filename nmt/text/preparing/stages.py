@@ -1,5 +1,6 @@
 """The stages of the preparation of one text, training or validation, from chunks of files to chunks of token ids."""
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -9,7 +10,9 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
+from nmt.config import MaxLength
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import counted
 from nmt.system.files import atomic_directory
@@ -29,6 +32,12 @@ from nmt.text.tokenizer import Tokenizers
 _CHUNK_COUNT = ".chunks"
 _SHARED_BYTES = 2**23  # a text of fewer bytes is prepared sooner without worker processes
 _UNPACKED = 3  # the size of usual text, relative to its size in a compressed file
+SAMPLED_PAIRS = 1_000_000
+"""Pairs, spread over the text, whose lengths suffice for the limit on the length of translations."""
+_FACTORS = np.arange(1.0, 6.05, 0.1)
+_COVERAGE, _MARGIN = 0.9999, 1.1
+"""Share of the pairs below the line, and the factor between the line and the limit."""
+_LEAST_EXTRA = 5
 
 Context = TypeVar("Context")
 Task = TypeVar("Task")
@@ -207,3 +216,17 @@ def join_chunks(
     ]
     read = sum(of_corpus.read for of_corpus in counts)
     return SplitCounts(read, sum(kept), total_removed(counts), *total, kept, tuple(of_corpora)), counts
+
+
+def length_limit(source_lengths: npt.NDArray[np.int64], target_lengths: npt.NDArray[np.int64]) -> MaxLength:
+    """Return a limit on target tokens for S source tokens, both with `</s>`, that truncates no text like this.
+
+    The lengths are those of pairs, without `</s>`. Of all bounds factor · S + extra that hold for 99.99 % of the pairs,
+    it is the one with the lowest mean, raised by 10 %. The factor is at least 1, the extra at least 5. A low limit
+    makes the search fast: the best score that a hypothesis can still reach depends on its longest possible length.
+    """
+    source, target = source_lengths + 1, target_lengths + 1
+    extras = [max(0.0, float(np.quantile(target - factor * source, _COVERAGE))) for factor in _FACTORS]
+    lowest = int(np.argmin(_FACTORS * source.mean() + extras))
+    extra = max(_LEAST_EXTRA, math.ceil(_MARGIN * extras[lowest]))
+    return MaxLength(factor=round(_MARGIN * _FACTORS[lowest], 2), extra=extra)

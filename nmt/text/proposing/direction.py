@@ -1,22 +1,34 @@
-"""The languages of a parallel text: as stated, as in the names of its files, or as the text shows them."""
+"""The languages of a parallel text: as stated, as in the names of its files, or as the text shows them.
+
+In a table, they show which columns hold the text: exports have numbers, ids, codes and addresses beside it. Training on
+swapped sides would go unnoticed until the end, so `nmt prepare` checks the texts of a recipe.
+"""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from nmt.errors import ConfigError
+from nmt.config import CorpusFile, LanguagePair, Recipe
+from nmt.errors import ConfigError, DataError
+from nmt.text.corpus import first_cells, read_pairs, way_of_reading
 from nmt.text.han_variants import is_traditional
-from nmt.text.identification import detected, examples, found_instead
-from nmt.text.languages import is_language, primary_code
+from nmt.text.identification import Line, detected, examples, found_instead
+from nmt.text.languages import is_language, language_code, primary_code
 from nmt.text.proposing.profile import TextProfile
 from nmt.text.readers import shortened
+from nmt.text.readers.opening import STANDARD_INPUT
 
 _CODE = r"[A-Za-z]{2,3}(?:_[A-Za-z0-9]{2,8})?"
 _EXTENSIONS = ("gz", "bz2", "xz", "zst", "zip", "txt", "tsv", "csv")
 _SHOWN = 100  # characters of an example
 _OPTION = "--languages"
+_FIRST_PAIRS = 5_000
+_SEED = 1
+_LEAST_TEXT = 0.5  # share of the cells of a column of text that are text
+_ID = re.compile(r"\S*(\d|://)\S*")
 
 
 @dataclass(frozen=True)
@@ -174,3 +186,80 @@ def _shown_direction(profile: TextProfile) -> Direction | None:
 def _short(code: str) -> str:
     """Return a code in the form of recipes: without script and region, except for Traditional Chinese."""
     return "zh-Hant" if primary_code(code) == "zh" and is_traditional(code) else primary_code(code)
+
+
+def check_languages(recipe: Recipe) -> None:
+    """Raise DataError, with lines of the text, if a text is certainly not in the languages of the recipe.
+
+    A text whose first pairs are wrong is read as a whole: its start may be unlike the rest. Texts of fewer than some
+    hundred words, and languages that nmt has no words of, are not checked.
+    """
+    if recipe.data.accept_any_language:
+        return
+    for key, corpus in {**recipe.data.prepared_texts, **recipe.data.test_texts}.items():
+        problem = _problem(recipe, corpus, _FIRST_PAIRS)
+        problem = problem and _problem(recipe, corpus, None)
+        if problem is not None:
+            raise DataError(
+                f"{key}: the text is not in its languages:\n{problem.evidence}\n{_advice(corpus, problem)}; or, if the "
+                "text is right, set data.accept_any_language: true"
+            )
+
+
+def _problem(recipe: Recipe, corpus: CorpusFile, most: int | None) -> Mismatch | None:
+    languages = recipe.languages_of(corpus)
+    profile = TextProfile(_SEED)
+    for pair in islice(read_pairs(corpus, languages), most):
+        profile.add(pair)
+    return mismatch(
+        Direction(languages.source, languages.target, "`languages`"), places_of(list(corpus.files.values())), profile
+    )
+
+
+def _advice(corpus: CorpusFile, problem: Mismatch) -> str:
+    if not problem.swapped:
+        columns = "set its `columns`, " if way_of_reading(corpus).split()[0] in ("tsv", "csv") else ""
+        return f"Name other files, {columns}or change `languages`"
+    exchange = "`source` and `target` of this text" if corpus.source is not None else "the two `columns` of this text"
+    return f"The sides are swapped: exchange {exchange}, or source and target of `languages`"
+
+
+def with_text_columns(corpus: CorpusFile, languages: LanguagePair | None) -> CorpusFile:
+    """Return a corpus with the columns that hold its text, in the first lines of its file.
+
+    They are the first two with text; of more columns, those in the languages, if these are known and found. A corpus
+    with fewer such columns, with a line that names them, or in another format is returned as it is.
+    """
+    if corpus.file in (None, STANDARD_INPUT):
+        return corpus
+    records = first_cells(corpus, languages)
+    if _has_header(records):
+        return corpus
+    columns = [column for column in range(max(map(len, records), default=0)) if _is_text(_cells(records, column))]
+    if len(columns) > 2 and languages is not None:
+        lines = {column: [Line(*cell) for cell in enumerate(_cells(records, column), start=1)] for column in columns}
+        codes = {detected(lines[column]): column for column in reversed(columns)}
+        sides = [codes.get(primary_code(code)) for code in (languages.source, languages.target)]
+        columns = [side for side in sides if side is not None] if None not in sides else columns
+    if len(columns) < 2:
+        return corpus
+    return corpus.model_copy(update={"columns": (columns[0] + 1, columns[1] + 1)})
+
+
+def _has_header(records: Sequence[Sequence[str]]) -> bool:
+    """Whether the first line names the columns of the text; language codes that all lines have are no names."""
+    if not records:
+        return False
+    names = [language_code(cell) for cell in records[0]]
+    of_languages = [cell for cell, name in zip(records[0], names, strict=True) if is_language(name)]
+    everywhere = len(records) > 1 and {*of_languages} <= {*records[1]}
+    return {"source", "target"} <= {*names} or (len(of_languages) > 1 and not everywhere)
+
+
+def _cells(records: Sequence[Sequence[str]], column: int) -> list[str]:
+    return [cells[column] for cells in records if len(cells) > column and cells[column]]
+
+
+def _is_text(cells: Sequence[str]) -> bool:
+    text = sum(any(map(str.isalpha, cell)) and not _ID.fullmatch(cell) and not is_language(cell) for cell in cells)
+    return text > _LEAST_TEXT * len(cells)

@@ -9,7 +9,7 @@ from nmt.config import TokenizerSettings
 from nmt.text.corpus import SentencePair
 from nmt.text.identification import Line
 from nmt.text.languages import UNSPACED
-from nmt.text.preparing.vocabulary import proposed_size
+from nmt.text.preparing.tokenizer_training import proposed_size
 
 _SAMPLE = 5_000  # pairs
 _LONGEST = 1_000  # characters of a line of the sample
