@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from nmt.config import ModelSettings
-from nmt.decoding.forced_decoding import Head, Pair, force_all
+from nmt.decoding.forced_decoding import Pair, force_all
 from nmt.decoding.models import BatchRunner, Ensemble, OnProgress
 from nmt.model.attention_weights import AttentionWeights, attention_weights
 from nmt.model.checkpoint import AlignmentHeads, LoadedModel
@@ -46,11 +46,6 @@ def attention(loaded: LoadedModel, source: str, target: str, tags: Sequence[int]
     )
     source_pieces, target_pieces = tokenizers.source.pieces, tokenizers.target.pieces
     return Attention(weights, [source_pieces[i] for i in source_ids], [target_pieces[i] for i in target_ids])
-
-
-def all_heads(settings: ModelSettings) -> list[Head]:
-    """Return every head of the attention to the source, layer by layer."""
-    return [(layer, head) for layer in range(settings.decoder_layers) for head in range(settings.heads)]
 
 
 def default_heads(settings: ModelSettings) -> AlignmentHeads:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from nmt.decoding.alignment import all_heads, rows_of_tokens
+from nmt.decoding.alignment import rows_of_tokens
 from nmt.decoding.forced_decoding import Pair, force_all
 from nmt.decoding.models import BatchRunner
 from nmt.model.checkpoint import AlignmentHeads
@@ -46,7 +46,7 @@ def best_heads(runner: BatchRunner, pairs: Sequence[Pair], budget: int, tags: in
     kinds = Counter(anchor.kind for _, of_pair in chosen for anchor in of_pair)
     if len(kinds) < _MIN_KINDS:
         return None
-    heads = all_heads(model.settings)
+    heads = [(layer, head) for layer in range(model.settings.decoder_layers) for head in range(model.settings.heads)]
     forced = force_all(runner, [pair for pair, _ in chosen], budget, [heads])
     places = torch.tensor([tags + anchor.source for _, of_pair in chosen for anchor in of_pair])
     shares = torch.tensor([1 / kinds[anchor.kind] for _, of_pair in chosen for anchor in of_pair]) / len(kinds)

@@ -56,15 +56,14 @@ class BeamTree:
             if total == float("-inf"):
                 continue
             outcome: Outcome = "pruned"
-            if token == EOS:
-                outcome = "finished" if rank < self.beam else "pruned"
-            else:
-                # the K best that do not end are extended, unless they are dropped
-                outcome = "pruned" if unfinished >= self.beam else "dropped"
-                unfinished += 1
-                if (row, token) in chosen:
-                    outcome = "active"
-                    new_nodes[row, token] = len(self.nodes)
+            if (row, token) in chosen:
+                outcome = "active"
+                new_nodes[row, token] = len(self.nodes)
+            elif token == EOS and rank < self.beam:
+                outcome = "finished"
+            elif token != EOS and unfinished < self.beam:  # the K best that do not end are extended, unless dropped
+                outcome = "dropped"
+            unfinished += token != EOS
             self.nodes.append(Node(self._row_nodes[row], step, token, total - before[row], total, outcome))
         self._row_nodes = [new_nodes[one] for one in chosen]
 

@@ -5,7 +5,7 @@ https://www.gnu.org/software/gettext/manual/html_node/PO-Files.html
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 from nmt.translation.documents.document import Content, Document, Edit, Line, Slot
@@ -25,28 +25,11 @@ class _Field:
     keyword: str
     text: str
     start: int
-    end: int
+    end: int = 0
 
 
-@dataclass
-class _Entry:
-    """The fields of a message."""
-
-    fields: list[_Field] = field(default_factory=list)
-
-    def texts(self, keyword: str) -> list[str]:
-        """Return the string of a keyword in a list, which is empty without it."""
-        return [one.text for one in self.fields if one.keyword == keyword]
-
-    @property
-    def translations(self) -> list[_Field]:
-        """The fields `msgstr`, or `msgstr[0]` and those that follow."""
-        return [one for one in self.fields if one.keyword.startswith("msgstr")]
-
-    @property
-    def is_header(self) -> bool:
-        """Whether it describes the file: it has the empty text and no context."""
-        return self.texts("msgid") == [""] and not self.texts("msgctxt")
+_Entry = list[_Field]
+"""The fields of a message."""
 
 
 def declared_charset(data: bytes) -> str | None:
@@ -62,25 +45,26 @@ def read_po(content: Content) -> Document:
     first form is the translation of the singular if there are several, the others are that of the plural.
     """
     entries = list(_entries(content))
-    header = next((one.translations[0].text for one in entries if one.is_header), "")
+    header = next((_translations(one)[0].text for one in entries if _is_header(one)), "")
     stated = _PLURAL_FORMS.search(header)
     slots: list[Slot] = []
     edits: list[Edit] = []
     write = partial(_quoted, content.line_end)
     for entry in entries:
-        translations = entry.translations
-        if entry.is_header or any(one.text for one in translations):
+        translations = _translations(entry)
+        if _is_header(entry) or any(one.text for one in translations):
             continue
-        singular, plural = entry.texts("msgid")[0], next(iter(entry.texts("msgid_plural")), None)
+        text_of = {one.keyword: one.text for one in entry}
+        singular = text_of["msgid"]
+        plural = text_of.get("msgid_plural", singular)
         forms = len(translations)
-        if plural is not None and stated is not None:
+        if "msgid_plural" in text_of and stated is not None:
             forms = max(1, int(stated[1]))
-        place = f"line {content.line_number(entry.fields[0].start):,}"
+        place = f"line {content.line_number(entry[0].start):,}"
         for index in range(forms):
-            text = singular if plural is None or (index == 0 and forms > 1) else plural
-            before = ""
+            text = singular if index == 0 and forms > 1 else plural
             if index < len(translations):
-                start, end = translations[index].start, translations[index].end
+                start, end, before = translations[index].start, translations[index].end, ""
             else:
                 start = end = translations[-1].end
                 before = f"{content.line_end}msgstr[{index}] "
@@ -90,43 +74,46 @@ def read_po(content: Content) -> Document:
     return Document(content, slots, edits, "all messages have a translation already, which is kept")
 
 
+def _translations(entry: _Entry) -> list[_Field]:
+    """Return the fields `msgstr`, or `msgstr[0]` and those that follow."""
+    return [one for one in entry if one.keyword.startswith("msgstr")]
+
+
+def _is_header(entry: _Entry) -> bool:
+    """Whether a message describes the file: it has the empty text and no context."""
+    return entry[0].keyword == "msgid" and not entry[0].text
+
+
 def _entries(content: Content) -> Iterator[_Entry]:
     """Yield the messages. Raises DataError for lines that belong to none, and for incomplete ones."""
-    entry = _Entry()
+    entry: _Entry = []
     for line in content.lines:
-        text = line.text.strip()
-        if not text or text.startswith("#"):
-            if entry.translations:
-                yield _complete(content, entry)
-                entry = _Entry()
+        text, keyword = line.text.strip(), _KEYWORD.match(line.text)
+        is_blank = not text or text.startswith("#")
+        if _translations(entry) and (is_blank or (keyword and not keyword[1].startswith("msgstr"))):
+            yield _complete(content, entry)
+            entry = []
+        if is_blank:
             continue
-        keyword = _KEYWORD.match(line.text)
         start = keyword.end() if keyword else 0
         string = _STRING.match(line.text, start)
-        if string is None or (keyword is None and not entry.fields):
+        if string is None or (keyword is None and not entry):
             raise content.error(line.start, f'found {text[:60]!r}, expected msgid, msgstr, a string in " or a comment')
-        value = _unescaped(content, line, string[1])
-        end = line.start + len(line.text.rstrip())
-        if keyword is None:
-            entry.fields[-1].text += value
-            entry.fields[-1].end = end
-            continue
-        if entry.translations and not keyword[1].startswith("msgstr"):
-            yield _complete(content, entry)
-            entry = _Entry()
-        entry.fields.append(_Field(keyword[1], value, line.start + start, end))
-    if entry.fields:
+        if keyword is not None:
+            entry.append(_Field(keyword[1], "", line.start + start))
+        entry[-1].text += _unescaped(content, line, string[1])
+        entry[-1].end = line.start + len(line.text.rstrip())
+    if entry:
         yield _complete(content, entry)
 
 
 def _complete(content: Content, entry: _Entry) -> _Entry:
     """Return an entry that has a text, and a translation of each of its forms. Raises DataError for another one."""
-    keywords = [one.keyword for one in entry.fields if one.keyword != "msgctxt"]
-    count = len(entry.translations)
-    plural = ["msgid", "msgid_plural", *(f"msgstr[{index}]" for index in range(count))]
-    if count == 0 or keywords not in (["msgid", "msgstr"], plural):
+    keywords = [one.keyword for one in entry if one.keyword != "msgctxt"]
+    plural = ["msgid", "msgid_plural", *(f"msgstr[{index}]" for index in range(max(1, len(keywords) - 2)))]
+    if keywords not in (["msgid", "msgstr"], plural):
         raise content.error(
-            entry.fields[0].start,
+            entry[0].start,
             f"found a message of {', '.join(keywords)}; expected msgid and msgstr, or msgid, msgid_plural, msgstr[0] …",
         )
     return entry

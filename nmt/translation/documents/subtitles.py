@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from nmt.text.languages import UNSPACED, UNSPACED_TEXT
 from nmt.translation.documents.document import Content, Document, Line, Slot
@@ -98,19 +98,16 @@ def _blocks(lines: Sequence[Line]) -> Iterator[list[Line]]:
 def _slots(content: Content, lines: Sequence[Line]) -> Iterator[Slot]:
     """Yield a slot for the text of each speaker."""
     for block in _blocks(lines):
-        first = 0
-        for index in range(1, len(block) + 1):
-            if index < len(block) and not _SPEAKER.match(block[index].text.lstrip()):
-                continue
-            own = block[first:index]
+        starts = [0, *(index for index in range(1, len(block)) if _SPEAKER.match(block[index].text.lstrip()))]
+        for first, end in pairwise([*starts, len(block)]):
+            own = block[first:end]
             dash = _LEADING_DASH.match(own[0].text)  # it is no part of the sentence
             before = len(dash[0]) if dash else len(own[0].text) - len(own[0].text.lstrip())
             texts = [own[0].text[before:].rstrip(), *(line.text.strip() for line in own[1:])]
             write = partial(wrap, count=len(own), widest=max(map(_width, texts)), line_end=content.line_end)
-            start, end = own[0].start + before, own[-1].start + len(own[-1].text.rstrip())
+            start, stop = own[0].start + before, own[-1].start + len(own[-1].text.rstrip())
             text = _BREAK_BETWEEN.sub("", "\n".join(texts)).replace("\n", " ")
-            yield Slot(text, f"line {content.line_number(start):,}", start, end, write)
-            first = index
+            yield Slot(text, f"line {content.line_number(start):,}", start, stop, write)
 
 
 def wrap(text: str, count: int, widest: int, line_end: str = "\n") -> str:

@@ -82,29 +82,27 @@ def _index(option: str, column: str, names: Sequence[str]) -> int:
 
 def _rows(content: Content, separator: str, has_quotes: bool) -> Iterator[list[_Field]]:
     """Yield the rows of a table without empty lines. Raises DataError for quotes that are not closed."""
+    end = re.escape(separator)
+    quoted = r'"(?P<quoted>(?:[^"]++|"")*+)"|(?!")' if has_quotes else ""
+    pattern = re.compile(rf"(?:{quoted}(?P<bare>[^{end}\r\n]*))(?P<end>{end}|\r\n|\r|\n|\Z)")
     text, position, row = content.text, 0, list[_Field]()
-    bare = re.compile(rf"[^{re.escape(separator)}\r\n]*")
     while position < len(text) or row:
-        if has_quotes and text.startswith('"', position):
-            found = _QUOTED.match(text, position)
-            if found is None:
+        found = pattern.match(text, position)
+        if found is None:
+            complete = _QUOTED.match(text, position)
+            if complete is None:
                 raise content.error(position, 'a field begins with " and has no closing one')
-            field = _Field(found[0][1:-1].replace('""', '"'), *found.span(), quoted=True)
-        else:
-            found = bare.match(text, position)
-            assert found is not None
-            field = _Field(found[0], *found.span())
-        row.append(field)
-        if text.startswith(separator, field.end):
-            position = field.end + 1
+            after = complete.end()
+            raise content.error(after, f"found {text[after : after + 20]!r} after a closing quote")
+        is_quoted = found["bare"] is None
+        value = found["quoted"].replace('""', '"') if is_quoted else found["bare"]
+        row.append(_Field(value, position, found.start("end"), is_quoted))
+        position = found.end()
+        if found["end"] == separator:
             continue
-        position = field.end
-        if position < len(text) and text[position] not in "\r\n":
-            raise content.error(position, f"found {text[position : position + 20]!r} after a closing quote")
         if len(row) > 1 or row[0].end > row[0].start:
             yield row
         row = []
-        position += len(re.match(r"\r\n|\r|\n|", text[position : position + 2])[0])  # type: ignore[index]
 
 
 def _separator(text: str) -> str:

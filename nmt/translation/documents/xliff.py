@@ -6,7 +6,7 @@ The file is checked by expat, and then read by its tags, whose positions are nee
 
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from xml.parsers import expat
 
@@ -19,11 +19,9 @@ _MARKUP = re.compile(
     r"<(?P<closing>/?)(?P<name>[^\s/>!?]+)(?P<attributes>(?:[^>\"']|\"[^\"]*\"|'[^']*')*?)(?P<empty>/?)>",
     re.DOTALL,
 )
-_ATTRIBUTE = re.compile(r"([^\s=]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)')")
+_ATTRIBUTE = re.compile(r"([^\s=]+)\s*=\s*([\"'])(.*?)\2", re.DOTALL)
 _PAIRS = {"g", "mrk", "pc"}
-"""Inline elements around text."""
-_CODES = {"bpt", "ept", "ph", "it", "x", "bx", "ex", "sc", "ec", "cp", "sm", "em"}
-"""Inline elements without text; what is inside is code of the original format."""
+"""Inline elements around text; what is inside others is code of the original format."""
 _OPENING, _CLOSING = {"bpt", "bx", "sc", "sm"}, {"ept", "ex", "ec", "em"}
 """Codes that open and close a pair."""
 _UNTRANSLATED = {None, "new", "needs-translation", "initial"}
@@ -122,10 +120,7 @@ def _elements(content: Content) -> list[_Element]:
             opened[-1].inner_end, opened.pop().end = tag.start(), tag.end()
             continue
         prefix, _, name = tag["name"].rpartition(":")
-        attributes = {
-            one[1]: html.unescape(one[2] if one[2] is not None else one[3])
-            for one in _ATTRIBUTE.finditer(tag["attributes"])
-        }
+        attributes = {one[1]: html.unescape(one[3]) for one in _ATTRIBUTE.finditer(tag["attributes"])}
         parent = opened[-1] if opened else None
         element = _Element(name, prefix and f"{prefix}:", attributes, tag.start(), tag.end(), parent)
         found.append(element)
@@ -209,26 +204,12 @@ class InlineCodes:
 
     def _plain(self, text: str, element: _Element) -> str:
         """Return the content of an element as text with codes; spaces are single where they are not preserved."""
-        parts: list[str] = []
-        position = element.inner_start
-
-        def add(children: Sequence[_Element], end: int) -> None:
-            nonlocal position
-            for child in children:
-                parts.append(_unescaped(text[position : child.start]))
-                if child.name in _PAIRS and child.inner_end < child.end:
-                    number = len(self._raw)
-                    parts.append(self._code(f"<{self._name}-{number}>", text[child.start : child.inner_start]))
-                    position = child.inner_start
-                    add(child.children, child.inner_end)
-                    parts.append(self._code(f"</{self._name}-{number}>", text[child.inner_end : child.end]))
-                else:
-                    parts.append(self._standalone(child, text[child.start : child.end]))
-                position = child.end
-            parts.append(_unescaped(text[position:end]))
+        parts, position = list[str](), element.inner_start
+        for start, end, code in self._codes(element):
+            self._raw[code] = text[start:end]
+            parts += [_unescaped(text[position:start]), code]
             position = end
-
-        add(element.children, element.inner_end)
+        parts.append(_unescaped(text[position : element.inner_end]))
         joined = "".join(parts)
         if self._preserved:
             return joined
@@ -236,19 +217,25 @@ class InlineCodes:
         start = joined.find(bare)
         return joined[:start] + re.sub(r"\s+", " ", bare) + joined[start + len(bare) :]
 
-    def _standalone(self, element: _Element, raw: str) -> str:
-        """Return the code of an element without text; those that open or close the same pair are a pair."""
-        pair = element.attributes.get("startRef") or element.attributes.get("rid") or element.attributes.get("id", "")
-        if element.name in _OPENING:
-            self._numbers[pair] = number = len(self._raw)
-            return self._code(f"<{self._name}-{number}>", raw)
-        if element.name in _CLOSING and pair in self._numbers:
-            return self._code(f"</{self._name}-{self._numbers.pop(pair)}>", raw)
-        return self._code(f"<{self._name}-{len(self._raw)}/>", raw)
+    def _codes(self, element: _Element) -> Iterator[tuple[int, int, str]]:
+        """Yield the spans of the tags around text in an element, and of elements without text, each with its code.
 
-    def _code(self, code: str, raw: str) -> str:
-        self._raw[code] = raw
-        return code
+        Elements without text that open or close the same pair are a pair.
+        """
+        for child in element.children:
+            name, number = self._name, len(self._raw)
+            pair = child.attributes.get("startRef") or child.attributes.get("rid") or child.attributes.get("id", "")
+            if child.name in _PAIRS and child.inner_end < child.end:
+                yield child.start, child.inner_start, f"<{name}-{number}>"
+                yield from self._codes(child)
+                yield child.inner_end, child.end, f"</{name}-{number}>"
+            elif child.name in _OPENING:
+                self._numbers[pair] = number
+                yield child.start, child.end, f"<{name}-{number}>"
+            elif child.name in _CLOSING and pair in self._numbers:
+                yield child.start, child.end, f"</{name}-{self._numbers.pop(pair)}>"
+            else:
+                yield child.start, child.end, f"<{name}-{number}/>"
 
 
 def _descendants(element: _Element) -> Iterator[_Element]:
