@@ -128,13 +128,11 @@ def _mark(piece: dict[str, Any]) -> str:
 def _neighbours(loaded: LoadedModel, word: str) -> dict[str, Any]:
     """Return the nearest pieces in each embedding that has the word as a piece. Raises ConfigError if none has."""
     model, both = loaded.model, loaded.tokenizers
-    embeddings = [("source", both.source, model.source_embedding.tokens.weight)]
-    if model.source_embedding.tokens is model.target_embedding.tokens:
-        embeddings = [("shared", *embeddings[0][1:])]
-    else:
-        embeddings.append(("target", both.target, model.target_embedding.tokens.weight))
+    source, target = model.source_embedding.tokens, model.target_embedding.tokens
+    both_sides = {"source": (both.source, source.weight), "target": (both.target, target.weight)}
+    embeddings = {"shared": both_sides["source"]} if source is target else both_sides
     found: dict[str, Any] = {}
-    for side, tokenizer, weights in embeddings:
+    for side, (tokenizer, weights) in embeddings.items():
         ids = {name: i for i, name in enumerate(tokenizer.pieces) if i not in tokenizer.table.controls}
         piece = next((name for name in (f"▁{word}", word) if name in ids), None)
         if piece is not None:

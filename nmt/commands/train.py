@@ -96,7 +96,6 @@ def dry_run(recipe: Recipe, console: Console) -> str:
     run = RunDirectory(recipe.run)
     check_recipe(recipe, run, restart=False)
     if why_stale(recipe) is None:  # also while a training holds the run
-        check_may_continue(recipe, run)
         corpus = PreparedCorpus.open(recipe.prepared_directory, recipe)
     else:
         with run.locked():

@@ -121,28 +121,23 @@ def load_model(directory: Path, device: torch.device) -> LoadedModel:
             file = directory / CONFIG_FILE
             raise ModelError(f"{file}: alignment: layer {layer}, head {head}: the model has no such head")
     tokenizers = Tokenizers.load(directory)
-    model = _build(directory, sections.model, tokenizers, device)
-    return LoadedModel(
-        model, tokenizers, sections.languages, sections.decode, sections.alignment, sections.longest_source
-    )
-
-
-def _build(directory: Path, settings: ModelSettings, tokenizers: Tokenizers, device: torch.device) -> Transformer:
-    """Return a directory's model. Raises ModelError if its settings need more weights than it has, or more memory."""
     vocabularies = len(tokenizers.source), len(tokenizers.target)
-    check_weight_count(directory, settings, vocabularies)
+    check_weight_count(directory, sections.model, vocabularies)
     try:
-        model = Transformer(settings, *vocabularies, initialized=False)
+        model = Transformer(sections.model, *vocabularies, initialized=False)
         load_weights(model, directory / WEIGHTS_FILE)
-        return model.to(device).eval()
+        model = model.to(device).eval()
     except (MemoryError, RuntimeError) as error:
         if not is_oom(error):
             raise
-        size = 4 * settings.weight_count(*vocabularies) / 2**20
+        size = 4 * sections.model.weight_count(*vocabularies) / 2**20
         raise ModelError(
             f"{directory}: not enough memory on this machine for a model of {size:,.0f} MiB; close other programs, or "
             "take a smaller model"
         ) from None
+    return LoadedModel(
+        model, tokenizers, sections.languages, sections.decode, sections.alignment, sections.longest_source
+    )
 
 
 def check_weight_count(directory: Path, settings: ModelSettings, vocabularies: tuple[int, int]) -> None:

@@ -19,8 +19,6 @@ from nmt.text.proposing.proposal import Proposal
 _UTILIZATION = {"cpu": (0.2, 1.0), "cuda": (0.05, 0.4), "mps": (0.05, 0.4)}
 """Least and largest share of the rate that trainings reach: on a CPU 28 % for the demo, 54 % for dim 256 and 4,096
 tokens (benchmarks/RESULTS.md), 80 % of the rate in fp32 where a trial chooses bf16; on GPUs it is not measured yet."""
-_PRODUCTS = {"cpu": 24, "cuda": 6}
-"""Measured products: with other programs on all cores, the fastest of 24 varies by 3 %, of 6 larger ones by 60 %."""
 _FEW_THREADS = 4
 _RAM = (0.8, 2.2)
 """Factors on the computed memory: 3+3 layers of dim 256 took 0.8 GiB in fp32 and 1.4 GiB in bf16 with 1,024 tokens."""
@@ -72,13 +70,15 @@ def matrix_rate(
     short products are seldom interrupted by other programs. They hold random numbers, since GPUs multiply constants
     faster, and are of the final type, so that no conversion is measured.
     """
-    on_cpu = device.type == "cpu"
-    size = small * (1 + (torch.get_num_threads() > _FEW_THREADS)) if on_cpu else 8192
+    size, products = 8192, 6
+    if device.type == "cpu":
+        # with other programs on all cores, the fastest of 24 varies by 3 %, of 6 larger ones by 60 %
+        size, products = (2 * small if torch.get_num_threads() > _FEW_THREADS else small), 24
     dtype = torch.bfloat16 if computes_in_bf16(runtime, device) else torch.float32
     a = torch.randn(size, size, device=device, dtype=dtype, generator=torch.Generator(device).manual_seed(0))
     fastest = float("inf")
     with torch.no_grad():
-        for _ in range(_PRODUCTS["cpu" if on_cpu else "cuda"]):  # the first ones are slow
+        for _ in range(products):  # the first ones are slow
             started = time.perf_counter()
             multiply(a, a)
             if device.type == "cuda":

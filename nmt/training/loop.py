@@ -13,7 +13,6 @@ from nmt.batching.batch import Batch
 from nmt.batching.batch_stream import BatchStream, DataPosition, Prefetcher, padding_share
 from nmt.config import DecodeSettings, Recipe
 from nmt.model.checkpoint import LoadedModel
-from nmt.model.transformer import Transformer
 from nmt.system import distributed
 from nmt.system.console import Console, counted
 from nmt.system.device import choose_device, computes_in_bf16
@@ -61,6 +60,8 @@ class Training:
         self.recipe: Recipe = updater.recipe
         self.updater, self.corpus, self.run, self.console = updater, corpus, run, console
         self.model = updater.model
+        languages, decode, longest = self.recipe.languages, self.recipe.decode, self.recipe.data.filters.max_tokens
+        self.loaded = LoadedModel(self.model, corpus.tokenizers, languages, decode, longest_source=longest)
         self.progress = progress
         self.stream = self._open_stream()
         self.epochs_read = self.stream.epochs_read  # of the training; the stream itself reads ahead
@@ -265,7 +266,7 @@ class Training:
             raise DivergedError(f"step {self.progress.step:,}: the loss on the validation text is {loss:g}")
         kept = {name: getattr(recipe.decode, name) for name in ("max_length", "protect", "typography", "batch_tokens")}
         greedy = DecodeSettings(beam=1, **kept)
-        loaded = self.loaded(sharing_weights(objective.model), greedy)
+        loaded = replace(self.loaded, model=sharing_weights(objective.model), decode=greedy)
         texts = validation_texts(recipe, corpus)
         with self.display.validating(sum(len(text.sources) for text in texts)) as show:
             return replace(evaluate(loaded, recipe.runtime, texts, show), loss=loss)
@@ -287,12 +288,7 @@ class Training:
     def save(self) -> None:
         """Write the checkpoint of the current step."""
         if self.progress.step:
-            self.run.save(self.loaded(self.model, self.recipe.decode), self.updater, self.progress)
-
-    def loaded(self, model: Transformer, decode: DecodeSettings) -> LoadedModel:
-        """Return a model with all that it needs to translate."""
-        longest = self.recipe.data.filters.max_tokens
-        return LoadedModel(model, self.corpus.tokenizers, self.recipe.languages, decode, longest_source=longest)
+            self.run.save(self.loaded, self.updater, self.progress)
 
     def stop_reason(self, interruption: Interruption) -> str | None:
         """Return why training ends now, None if it does not."""

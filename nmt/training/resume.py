@@ -1,7 +1,6 @@
 """Whether a run may continue with a recipe, and how it continues: from its newest checkpoint that is not damaged."""
 
 import shutil
-from pathlib import Path
 
 from nmt.config import Recipe, load_recipe
 from nmt.config.recorded import differences
@@ -118,17 +117,16 @@ def resume(run: RunDirectory, updater: Updater, warn: Report = ignore) -> Progre
 
 def _set_damaged_aside(run: RunDirectory, warn: Report) -> None:
     """Rename the checkpoints that are not whole. Raises DamagedError if none is."""
-    damaged: dict[Path, DamagedError] = {}
+    whole, damaged = [], []
     for directory in run.saved():
         try:
             check_whole(directory)
+            whole.append(directory)
         except DamagedError as error:
-            damaged[directory] = error
-    whole = [directory for directory in run.saved() if directory not in damaged]
+            damaged.append((directory, error))
     if damaged and not whole:
-        newest = damaged[max(damaged)]
-        raise DamagedError(f"{newest}; no checkpoint here is whole: start over with --restart")
-    for broken, damage in sorted(damaged.items(), reverse=True):
+        raise DamagedError(f"{damaged[-1][1]}; no checkpoint here is whole: start over with --restart")
+    for broken, damage in reversed(damaged):
         aside = broken.with_name(f"damaged-{broken.name}")
         shutil.rmtree(aside, ignore_errors=True)
         broken.rename(aside)

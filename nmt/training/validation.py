@@ -135,10 +135,9 @@ def evaluate(
     """
     translator = Translator(loaded, runtime.model_copy(update={"precision": "auto"}))
     evaluations: list[TextEvaluation] = []
-    done = 0
     for text in texts:
+        done = sum(len(evaluation.translations) for evaluation in evaluations)
         evaluations.append(_evaluate_text(translator, text, done, show))
-        done += len(text.sources)
     return Evaluation(tuple(evaluations))
 
 
