@@ -15,8 +15,8 @@ from nmt.decoding.models import BatchRunner, Ensemble, OnProgress
 from nmt.model.attention_weights import AttentionWeights, attention_weights
 from nmt.model.checkpoint import AlignmentHeads, LoadedModel
 from nmt.text.normalize import normalize
+from nmt.text.segment import is_punctuation, words, words_of_pieces
 from nmt.text.tokenizer import BOS, EOS
-from nmt.text.words import is_punctuation, words, words_of_pieces
 
 Links = list[tuple[int, int]]
 """Pairs of a source word and a target word, both counted from 0, in the order of the target."""
@@ -94,8 +94,8 @@ def align(
 ) -> list[Links]:
     """Return the links between the words of sentences and of given translations, by the models of the runner.
 
-    The words are those of `nmt.text.words`. Tokens beyond the longest input of the models have no links. `tags` are the
-    ids that precede each sentence.
+    The words are those of `nmt.text.segment`. Tokens beyond the longest input of the models have no links. `tags` are
+    the ids that precede each sentence.
     """
     longest = Ensemble(runner.models).longest
     limit = None if longest is None else longest - 1

@@ -11,7 +11,7 @@ from nmt.text.glossary import Glossary
 from nmt.text.languages import detect_language
 from nmt.text.normalize import normalize
 from nmt.text.protection import items
-from nmt.text.words import words
+from nmt.text.segment import words
 
 LENGTHS = (5, 10, 20, 30, 40, 60)
 """The longest lines of each bucket but the last, in words."""

@@ -17,7 +17,7 @@ from nmt.text.languages import HAN, KANA, SCRIPTS, TargetLanguage, script_of
 from nmt.text.normalize import normalize
 from nmt.text.numerals import lost_numbers
 from nmt.text.protection import compare, without_items
-from nmt.text.words import words
+from nmt.text.segment import words
 
 Kind = Literal["empty", "copy", "repetition", "script", "variant", "number", "placeholder", "punctuation"]
 

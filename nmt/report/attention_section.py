@@ -16,7 +16,7 @@ from nmt.decoding.alignment import Attention
 from nmt.report.page import Section, paragraphs, table
 from nmt.report.sentences import DrawnSentence
 from nmt.text.normalize import normalize
-from nmt.text.words import words
+from nmt.text.segment import words
 
 TITLES = {"encoder": "Encoder self-attention", "decoder": "Decoder self-attention", "cross": "Attention to the source"}
 _MEANINGS = {

@@ -18,8 +18,8 @@ from nmt.text.languages import target_language
 from nmt.text.manifest import Manifest
 from nmt.text.prepared import PreparedCorpus, Sentences, TokenStore
 from nmt.text.readers import shortened
+from nmt.text.segment import words
 from nmt.text.tokenizer import Tokenizer
-from nmt.text.words import words
 
 PAIRS_MEASURED = 200_000
 """Sentence pairs whose lengths and pieces are counted; a larger corpus is sampled, always in the same way."""

@@ -33,7 +33,7 @@ class DrawnSentence:
     translation: str
     attention: Attention
     links: Links
-    """Between the words of `nmt.text.words`."""
+    """Between the words of `nmt.text.segment`."""
     pieces: list[str]
     """All pieces of the target vocabulary."""
     options: SearchOptions

@@ -43,7 +43,7 @@ class Translation:
     diff: ContentDiff = NO_DIFF  # required content that is missing, and content that occurs too often
     constraint_cost: float | None = None
     """The cost of required phrases, summed over the segments that were searched for them; None if there are none."""
-    alignment: Links | None = None  # pairs of aligned words if requested; `nmt.text.words` defines a word
+    alignment: Links | None = None  # pairs of aligned words if requested; `nmt.text.segment` defines a word
 
     @property
     def is_improbable(self) -> bool:

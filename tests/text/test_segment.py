@@ -1,15 +1,21 @@
-"""Splitting long lines into segments and joining the translations of the segments."""
+"""Splitting long lines into segments and joining their translations; words.
+
+Words and their pieces are compared with the words of text that the tokenizer decodes.
+"""
 
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.text.segment import join_segments, split_line
+from nmt.config import TokenizerSettings
+from nmt.text.normalize import normalize
+from nmt.text.segment import is_punctuation, join_segments, split_line, words, words_of_pieces
+from nmt.text.tokenizer import UNK, Tokenizer
 
 
-def words(text: str) -> int:
+def count_words(text: str) -> int:
     return len(text.split())
 
 
@@ -32,9 +38,9 @@ def test_line_within_the_limit_is_one_segment(text: str) -> None:
 
 @given(st.text(st.sampled_from("aB .!?,;\"'")), st.integers(1, 5))
 def test_segments_do_not_split_words(text: str, limit: int) -> None:
-    segments = split_line(text, limit, words)
+    segments = split_line(text, limit, count_words)
     assert [word for segment in segments for word in segment.split()] == text.split()
-    assert all(words(segment) <= limit for segment in segments)
+    assert all(count_words(segment) <= limit for segment in segments)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +61,7 @@ def test_segments_do_not_split_words(text: str, limit: int) -> None:
     ],
 )
 def test_split_of_western_text(text: str, limit: int, expected: list[str]) -> None:
-    assert split_line(text, limit, words) == expected
+    assert split_line(text, limit, count_words) == expected
 
 
 @pytest.mark.parametrize(
@@ -99,7 +105,7 @@ def test_join_segments_follows_the_spacing_of_both_languages(
 @given(st.lists(st.text(st.sampled_from("abc"), min_size=1, max_size=5), min_size=1), st.integers(1, 4))
 def test_join_of_unchanged_segments_is_the_text(parts: list[str], limit: int) -> None:
     text = " ".join(parts)
-    segments = split_line(text, limit, words)
+    segments = split_line(text, limit, count_words)
     assert join_segments(segments, [segment.strip() for segment in segments]) == text
 
 
@@ -111,3 +117,59 @@ def test_split_of_repeated_characters_takes_linear_time(unit: str) -> None:
     started = time.process_time()
     assert "".join(split_line(text, 200, len)) == text
     assert time.process_time() - started < 3
+
+
+LINES = ["The cat sleeps on the mat, of course.", "我喜欢 New York。", "今天下雨，我们在家。", "ガラス か\u3099 1,5 km"]
+TOKENIZER = Tokenizer.train(LINES * 20, TokenizerSettings(vocab_size=304))
+BARE = Tokenizer.train(LINES * 20, TokenizerSettings(vocab_size=46, byte_fallback=False))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", []),
+        ("It's 9.30, isn't it?", ["It's", "9.30,", "isn't", "it?"]),
+        ("他住在New York，对吗？", ["他", "住", "在", "New", "York", "，", "对", "吗", "？"]),
+        ("か\u3099く 葛\U000e0100", ["か\u3099", "く", "葛\U000e0100"]),
+        ("안녕하세요 친구", ["안녕하세요", "친구"]),
+    ],
+)
+def test_words_equal_those_by_hand(text: str, expected: list[str]) -> None:
+    assert words(text) == expected
+
+
+def test_pieces_by_hand() -> None:
+    pieces = [b" Hel", b"lo", b" ", b" wor", b"ld", "你好".encode(), "吗".encode()[:1], "吗".encode()[1:], b""]
+    count, touched = words_of_pieces(pieces)
+    assert count == 5
+    assert [list(each) for each in touched] == [[0], [0], [], [1], [1], [2, 3], [4], [4], []]
+
+
+@pytest.mark.parametrize(
+    ("piece", "expected"),
+    [("?", True), (" '", True), ("。", True), ("—", True), ("l'", False), ("5", False), ("€", False), (" ", False)],
+)
+def test_punctuation_is_recognised(piece: str, expected: bool) -> None:
+    assert is_punctuation(piece.encode()) is expected
+    assert not is_punctuation("。".encode()[:2]), "a part of a character"
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(max_size=20) | st.text("ab ▁\u200b你か\u3099\u3000。\u0301𠀀", max_size=12))
+def test_text_has_the_words_of_its_pieces(text: str) -> None:
+    for tokenizer in (TOKENIZER, BARE):
+        pieces = tokenizer.spell_text(text)
+        assert len(pieces) == len(tokenizer.encode(text))
+        assert b"".join(pieces).decode().strip() == normalize(text)
+        count, touched = words_of_pieces(pieces)
+        assert count == len(words(normalize(text)))
+        assert {word for each in touched for word in each} == set(range(count)), "every word is written by a piece"
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.integers(0, len(TOKENIZER) - 1), max_size=12))
+def test_text_of_any_ids_has_the_words_of_its_pieces(ids: list[int]) -> None:
+    ids = [i for i in ids if i != UNK]  # which no translation holds
+    count, touched = words_of_pieces(TOKENIZER.spell(ids))
+    assert len(touched) == len(ids)
+    assert count == len(words(TOKENIZER.decode(ids)))

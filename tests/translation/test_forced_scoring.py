@@ -21,8 +21,8 @@ from nmt.model.checkpoint import CONFIG_FILE, AlignmentHeads, LoadedModel, load_
 from nmt.system.console import Console
 from nmt.system.device import choose_device
 from nmt.text.normalize import normalize
+from nmt.text.segment import words
 from nmt.text.tokenizer import EOS
-from nmt.text.words import words
 from nmt.translation.forced_scoring import score_batch, score_given
 from nmt.translation.pipeline import LineInput, ParallelLines, process_lines
 from nmt.translation.sinks import StreamOutput

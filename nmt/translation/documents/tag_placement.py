@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from nmt.decoding.alignment import Links
-from nmt.text.words import word_spans
+from nmt.text.segment import word_spans
 
 
 class Tag(NamedTuple):
