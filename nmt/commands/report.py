@@ -10,9 +10,10 @@ from nmt.report.charts import chart_script
 from nmt.report.comparison_section import comparison_section
 from nmt.report.corpus_section import corpus_section
 from nmt.report.page import Section, render_page
-from nmt.report.quality_section import METRICS, TranslatedText, quality_section
+from nmt.report.quality_section import quality_section
 from nmt.report.run_records import RunRecords, read_run
 from nmt.report.run_texts import common_texts, run_texts, training_frequencies
+from nmt.report.translated_text import METRICS, TranslatedText
 from nmt.system.console import Console
 from nmt.system.ownership import check_output, write_output
 from nmt.text.glossary import Glossary

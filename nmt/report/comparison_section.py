@@ -18,7 +18,7 @@ from nmt.evaluation.word_counts import count_words, distinctive_ngrams, word_acc
 from nmt.report.charts import Chart, bar_chart, histogram
 from nmt.report.line_view import lines_html
 from nmt.report.page import Section, chart_places, definitions, folded, paragraphs, table
-from nmt.report.quality_section import TranslatedText, bucket_scores, length_chart, shown_lines, signatures
+from nmt.report.translated_text import TranslatedText, bucket_scores, length_chart, signatures
 from nmt.text.glossary import Glossary, missing_terms
 from nmt.text.normalize import normalize
 
@@ -221,12 +221,12 @@ def _sentences_html(text: TranslatedText) -> str:
     )
     for title, indices in ((f"{first} is better", better), (f"{second} is better", worse)):
         if indices:
-            lines = shown_lines(text, list(text.systems), indices[:_SHOWN], scores)
-            count = f"{len(lines)} of {len(indices):,}" if len(lines) < len(indices) else f"{len(lines)}"
-            html += folded(f"{title} ({count})", lines_html(lines, text.languages), is_open=True)
+            count = f"{_SHOWN} of {len(indices):,}" if len(indices) > _SHOWN else f"{len(indices)}"
+            lines = lines_html(text, list(text.systems), indices[:_SHOWN], scores)
+            html += folded(f"{title} ({count})", lines, is_open=True)
     if changed:
-        lines = shown_lines(text, list(text.systems), changed, scores)
-        html += folded(f"Most changed words ({len(lines)})", lines_html(lines, text.languages))
+        lines = lines_html(text, list(text.systems), changed, scores)
+        html += folded(f"Most changed words ({len(changed)})", lines)
     return html if better or worse or changed else f"{html}<p>The outputs are equally good.</p>"
 
 

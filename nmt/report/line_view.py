@@ -1,12 +1,12 @@
 """Sentences of the page: source, reference and outputs below each other, with the differences of words marked."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 from html import escape
 
 from nmt.evaluation.findings import Finding
+from nmt.report.translated_text import TranslatedText
 from nmt.text.languages import UNSPACED
 from nmt.text.readers import shortened
 
@@ -18,21 +18,6 @@ LEGEND = (
     '<p class="muted">In the output, <del>words that the reference lacks</del>; in the reference, <ins>words that '
     "the output lacks</ins>. In Chinese and Japanese, single characters are compared.</p>"
 )
-
-
-@dataclass(frozen=True)
-class LineTexts:
-    """What is shown of one line."""
-
-    number: int
-    """From 1."""
-    reference: str
-    outputs: tuple[tuple[str, str], ...]
-    """The name of each system with its output."""
-    source: str | None = None
-    scores: str = ""
-    """Such as `chrF 34.1`."""
-    findings: Sequence[Finding] = ()
 
 
 def marked(text: str, other: str, element: str) -> str:
@@ -50,27 +35,34 @@ def marked(text: str, other: str, element: str) -> str:
     return html + ("…" if len(text) > _LONGEST else "")
 
 
-def line_html(line: LineTexts, languages: tuple[str, str]) -> str:
-    """Return one line; `languages` are the codes of source and target.
+def lines_html(
+    text: TranslatedText,
+    names: Sequence[str],
+    indices: Iterable[int],
+    scores: Sequence[str],
+    findings: Sequence[Finding] = (),
+) -> str:
+    """Return the lines with these indices, one after the other, as one or two systems translated them.
 
-    A single output is compared with the reference, two outputs with each other.
+    `scores` has an entry for each line of the text, such as `chrF 34.1`.
     """
-    source, target = (f' lang="{escape(code)}"' if code else "" for code in languages)
-    rows = [] if line.source is None else [("source", source, escape(shortened(line.source, _LONGEST)))]
-    if len(line.outputs) == 1:
-        ((name, output),) = line.outputs
-        rows.append(("reference", target, marked(line.reference, output, "ins")))
-        rows.append((name, target, marked(output, line.reference, "del")))
+    lines = (_line_html(text, names, index, scores[index], findings) for index in indices)
+    return f'<div class="lines">{"".join(lines)}</div>'
+
+
+def _line_html(text: TranslatedText, names: Sequence[str], index: int, score: str, findings: Sequence[Finding]) -> str:
+    """Return one line. A single output is compared with the reference, two outputs with each other."""
+    source, target = (f' lang="{escape(code)}"' if code else "" for code in text.languages)
+    reference, outputs = text.reference[index], [text.systems[name][index] for name in names]
+    rows = [] if text.source is None else [("source", source, escape(shortened(text.source[index], _LONGEST)))]
+    if len(names) == 1:
+        rows.append(("reference", target, marked(reference, outputs[0], "ins")))
+        rows.append((names[0], target, marked(outputs[0], reference, "del")))
     else:
-        (first, before), (second, after) = line.outputs
-        rows.append(("reference", target, escape(shortened(line.reference, _LONGEST))))
-        rows += [(first, target, marked(before, after, "del")), (second, target, marked(after, before, "ins"))]
-    facts = [f"line {line.number:,}", *([line.scores] if line.scores else [])]
-    facts += [f"{one.kind}: {one.detail}" if one.detail else one.kind for one in line.findings]
-    texts = "".join(f"<dt>{escape(name)}</dt><dd{code}>{text or '<em>empty</em>'}</dd>" for name, code, text in rows)
+        rows.append(("reference", target, escape(shortened(reference, _LONGEST))))
+        before, after = outputs
+        rows += [(names[0], target, marked(before, after, "del")), (names[1], target, marked(after, before, "ins"))]
+    facts = [f"line {index + 1:,}", score]
+    facts += [f"{one.kind}: {one.detail}" if one.detail else one.kind for one in findings if one.line == index + 1]
+    texts = "".join(f"<dt>{escape(name)}</dt><dd{code}>{html or '<em>empty</em>'}</dd>" for name, code, html in rows)
     return f'<div class="line"><p class="muted">{escape(" · ".join(facts))}</p><dl>{texts}</dl></div>'
-
-
-def lines_html(lines: Sequence[LineTexts], languages: tuple[str, str]) -> str:
-    """Return lines one after the other."""
-    return f'<div class="lines">{"".join(line_html(line, languages) for line in lines)}</div>'

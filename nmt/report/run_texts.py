@@ -7,8 +7,8 @@ from itertools import islice
 from nmt.config import CorpusFile, Recipe, RuntimeSettings
 from nmt.errors import DataError, NMTError
 from nmt.evaluation.word_counts import count_words
-from nmt.report.quality_section import TranslatedText
 from nmt.report.run_records import RunRecords
+from nmt.report.translated_text import TranslatedText
 from nmt.system.console import Console, counted
 from nmt.system.ownership import RUN, is_as_recorded
 from nmt.text.corpus import SentencePair, read_pairs

@@ -8,7 +8,7 @@ import pytest
 
 from nmt.evaluation.metrics import measure
 from nmt.report.comparison_section import comparison_section
-from nmt.report.quality_section import TranslatedText
+from nmt.report.translated_text import TranslatedText
 from nmt.text.glossary import Glossary
 from nmt.text.languages import target_language
 

@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.evaluation.findings import Finding
-from nmt.report.line_view import LineTexts, line_html, marked
+from nmt.report.line_view import lines_html, marked
+from nmt.report.translated_text import TranslatedText
+from nmt.text.languages import target_language
 
 
 @pytest.mark.parametrize(
@@ -42,16 +44,19 @@ def test_long_sentences_are_cut() -> None:
 
 
 def test_a_line_shows_its_texts_languages_and_faults() -> None:
-    line = LineTexts(1234, "Il gatto", (("run", ""),), "The <cat>", "chrF2 0.0", [Finding(1234, "empty", "")])
-    html = line_html(line, ("en", "it"))
-    assert "line 1,234 · chrF2 0.0 · empty" in html
+    systems, sources = {"run": [""] * 1234}, ["The <cat>"] * 1234
+    text = TranslatedText("id", "Title", ("en", "it"), target_language("it"), ["Il gatto"] * 1234, systems, sources)
+    html = lines_html(text, ["run"], [1233], ["chrF2 0.0"] * 1234, [Finding(1234, "empty", ""), Finding(1, "copy", "")])
+    assert "line 1,234 · chrF2 0.0 · empty</p>" in html
     assert '<dt>source</dt><dd lang="en">The &lt;cat&gt;</dd>' in html
     assert '<dd lang="it"><ins>Il gatto</ins></dd>' in html
     assert "<em>empty</em>" in html
 
 
 def test_two_outputs_are_compared_with_each_other() -> None:
-    html = line_html(LineTexts(1, "il gatto", (("a", "un gatto"), ("b", "il cane"))), ("", ""))
+    systems = {"a": ["un gatto"], "b": ["il cane"]}
+    text = TranslatedText("id", "Title", ("", ""), target_language("it"), ["il gatto"], systems)
+    html = lines_html(text, ["a", "b"], [0], ["chrF 1.0 and 2.0"])
     assert "<dt>reference</dt><dd>il gatto</dd>" in html
     assert "<dt>a</dt><dd><del>un</del> <del>gatto</del></dd>" in html
     assert "<dt>b</dt><dd><ins>il</ins> <ins>cane</ins></dd>" in html

@@ -8,7 +8,8 @@ import pytest
 
 from nmt.evaluation.metrics import measure
 from nmt.report import quality_section as module
-from nmt.report.quality_section import TranslatedText, quality_section
+from nmt.report.quality_section import quality_section
+from nmt.report.translated_text import TranslatedText
 from nmt.text.languages import target_language
 
 ITALIAN = target_language("it")

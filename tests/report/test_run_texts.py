@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from nmt.config import recipe_to_yaml
-from nmt.report.quality_section import TranslatedText
 from nmt.report.run_records import read_run
 from nmt.report.run_texts import common_texts, run_texts, training_frequencies
+from nmt.report.translated_text import TranslatedText
 from nmt.system.console import Console
 from nmt.system.ownership import RUN, write_recorded
 from nmt.text.languages import target_language

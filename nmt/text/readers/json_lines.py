@@ -19,32 +19,31 @@ def read_json_lines(path: Path, keys: Keys | None, languages: LanguagePair | Non
 
     Raises DataError with file and line for invalid JSON, a missing key and a value that is no text.
     """
-    for number, line in enumerate(read_lines(path), start=1):
-        if line.strip():
-            found = _object(path, number, line)
-            keys = keys or _language_keys(path, number, found, languages)
-            source, target = (_text(path, number, found, key) for key in keys)
-            yield number, one_line(source), one_line(target)
+    for number, found in _objects(path):
+        keys = keys or _language_keys(path, number, found, languages)
+        source, target = (_text(path, number, found, key) for key in keys)
+        yield number, one_line(source), one_line(target)
 
 
 def language_keys(path: Path) -> list[str]:
     """Return the keys of the first object that are language codes, at its top or below one key."""
-    for number, line in enumerate(read_lines(path), start=1):
-        if line.strip():
-            return _codes(_object(path, number, line))
-    return []
+    return next((_codes(found) for _, found in _objects(path)), [])
 
 
-def _object(path: Path, number: int, line: str) -> dict[str, Any]:
+def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the object of each line that is not blank, with the number of the line."""
     array = "; in a file that is one JSON array, write one object per line: jq -c '.[]' FILE > FILE.jsonl"
-    advice = array if line.lstrip().startswith("[") else ""
-    try:
-        found = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}:{number}: not a JSON object: {error}{advice}") from None
-    if not isinstance(found, dict):
-        raise DataError(f"{path}:{number}: expected a JSON object in each line, found {shortened(line)}{advice}")
-    return found
+    for number, line in enumerate(read_lines(path), start=1):
+        if not line.strip():
+            continue
+        advice = array if line.lstrip().startswith("[") else ""
+        try:
+            found = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{path}:{number}: not a JSON object: {error}{advice}") from None
+        if not isinstance(found, dict):
+            raise DataError(f"{path}:{number}: expected a JSON object in each line, found {shortened(line)}{advice}")
+        yield number, found
 
 
 def _codes(found: dict[str, Any]) -> list[str]:
