@@ -25,7 +25,7 @@ from nmt.text.prepared import PreparedCorpus
 from nmt.text.preparing.provenance import why_stale
 from nmt.training.auto_settings import choose_settings
 from nmt.training.initialization import check_compiler, check_freeze, initial_model
-from nmt.training.loop import open_training
+from nmt.training.loop import Training, open_training
 from nmt.training.resume import check_may_continue, check_run_directory
 from nmt.training.run import RunDirectory
 from nmt.training.run_log import check_tensorboard
@@ -73,10 +73,10 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> Outcome:
             recipe = with_measured_settings(recipe, corpus, run, console, restart)
             distributed.on_rank_zero(lambda: run.open(recipe, restart))
             with console.status("building the model, measuring the speed of this machine"):
-                training = open_training(with_max_length(recipe, corpus), corpus, run, console)
+                training = open_training(recipe, corpus, run, console)
             training.print_sizes()
             reason = training.train(interruption)
-            test = finish(training.recipe, corpus, run, console, interruption, tests)
+            test = finish(training, interruption, tests)
         return Outcome(training.progress.step, reason, interruption.signal, test)
 
 
@@ -208,12 +208,6 @@ def doubtful_settings(recipe: Recipe, corpus: PreparedCorpus) -> Iterator[str]:
         )
 
 
-def with_max_length(recipe: Recipe, corpus: PreparedCorpus) -> Recipe:
-    """Return the recipe with `decode.max_length`: unless it is set, a limit derived from the training text."""
-    longest = recipe.decode.max_length or corpus.manifest.max_length
-    return recipe.model_copy(update={"decode": recipe.decode.model_copy(update={"max_length": longest})})
-
-
 def read_tests(recipe: Recipe) -> list[ScoredText]:
     """Return the test texts: faults in them are reported before hours of training, not after."""
     texts = []
@@ -227,15 +221,9 @@ def read_tests(recipe: Recipe) -> list[ScoredText]:
     return texts
 
 
-def finish(
-    recipe: Recipe,
-    corpus: PreparedCorpus,
-    run: RunDirectory,
-    console: Console,
-    interruption: Interruption,
-    tests: list[ScoredText],
-) -> Evaluation | None:
+def finish(training: Training, interruption: Interruption, tests: list[ScoredText]) -> Evaluation | None:
     """Link the run as the latest one, choose alignment heads, and evaluate on the test texts, unless interrupted."""
+    recipe, corpus, run, console = training.recipe, training.corpus, training.run, training.console
     if distributed.rank() == 0:
         link_latest(run.path, console)
     interruption.synchronize()  # also waits until the last checkpoint is on the disk

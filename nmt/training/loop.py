@@ -60,7 +60,9 @@ class Training:
         self.recipe: Recipe = updater.recipe
         self.updater, self.corpus, self.run, self.console = updater, corpus, run, console
         self.model = updater.model
-        languages, decode, longest = self.recipe.languages, self.recipe.decode, self.recipe.data.filters.max_tokens
+        max_length = self.recipe.decode.max_length or corpus.manifest.max_length  # derived from the training text
+        decode = self.recipe.decode.model_copy(update={"max_length": max_length})
+        languages, longest = self.recipe.languages, self.recipe.data.filters.max_tokens
         self.loaded = LoadedModel(self.model, corpus.tokenizers, languages, decode, longest_source=longest)
         self.progress = progress
         self.stream = self._open_stream()
@@ -259,15 +261,15 @@ class Training:
 
     def _measure(self, valid: PreparedSplit) -> Evaluation:
         """Compute the loss, and the scores of greedy translations."""
-        recipe, corpus = self.recipe, self.corpus
+        recipe, decode = self.recipe, self.loaded.decode
         objective = self.updater.validation_objective()
         loss = mean_loss(objective, valid, recipe.train.budget, recipe.runtime)
         if not math.isfinite(loss):
             raise DivergedError(f"step {self.progress.step:,}: the loss on the validation text is {loss:g}")
-        kept = {name: getattr(recipe.decode, name) for name in ("max_length", "protect", "typography", "batch_tokens")}
+        kept = {name: getattr(decode, name) for name in ("max_length", "protect", "typography", "batch_tokens")}
         greedy = DecodeSettings(beam=1, **kept)
         loaded = replace(self.loaded, model=sharing_weights(objective.model), decode=greedy)
-        texts = validation_texts(recipe, corpus)
+        texts = validation_texts(recipe, self.corpus)
         with self.display.validating(sum(len(text.sources) for text in texts)) as show:
             return replace(evaluate(loaded, recipe.runtime, texts, show), loss=loss)
 
