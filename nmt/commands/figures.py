@@ -13,7 +13,7 @@ from nmt.report.fonts import LabelFonts, fonts_for
 from nmt.report.formula_figures import formula_drawings
 from nmt.report.model_figures import attention_drawings, training_curves
 from nmt.report.plotting import Drawing, drawing_style, write_drawing
-from nmt.report.run_records import RunRecords, read_run
+from nmt.report.run_records import RunRecords
 from nmt.system.console import Console
 from nmt.system.ownership import FIGURES, replace_directory
 from nmt.system.sealing import seal
@@ -136,7 +136,7 @@ def _sentence(lines: Sequence[str]) -> str | None:
 def _records(run: Path) -> RunRecords | None:
     """Return the log of a run, None if there is none."""
     try:
-        return read_run(run)
+        return RunRecords(run)
     except ModelError:  # a model directory beside a recipe, or a run without a logged step
         return None
 

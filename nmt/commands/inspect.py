@@ -14,7 +14,7 @@ from nmt.errors import ConfigError, NMTError
 from nmt.model.cache import bytes_to_decode
 from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
 from nmt.model.transformer import Transformer
-from nmt.report.run_records import read_run
+from nmt.report.run_records import RunRecords
 from nmt.system.console import counted, printable, with_relative_paths
 from nmt.system.ownership import RUN, is_directory_of
 from nmt.text.manifest import Manifest
@@ -99,7 +99,7 @@ def _training(path: Path, directory: Path) -> dict[str, Any] | None:
     if is_directory_of(path, RUN):
         directory = path / "last"
         with suppress(NMTError):  # a run may be incomplete, and its text may be gone
-            run = read_run(path)
+            run = RunRecords(path)
             record |= {"validation": run.best, "test": {one["name"]: one["value"] for one in run.test_scores}}
             record["pairs"] = Manifest.read(load_recipe(path / "recipe.yaml").prepared_directory).train.kept
     if not (directory / PROGRESS_FILE).exists():

@@ -11,7 +11,7 @@ from nmt.report.comparison_section import comparison_section
 from nmt.report.corpus_section import corpus_section
 from nmt.report.page import Section, render_page
 from nmt.report.quality_section import quality_section
-from nmt.report.run_records import RunRecords, read_run
+from nmt.report.run_records import RunRecords
 from nmt.report.run_texts import common_texts, run_texts, training_frequencies
 from nmt.report.translated_text import METRICS, TranslatedText
 from nmt.system.console import Console
@@ -35,7 +35,7 @@ def report(request: ReportRequest, console: Console) -> None:
             sections = [] if request.compare is None else [comparison_section([text], glossary=glossary)]
             sections.append(quality_section([text]))
     else:
-        run = read_run(request.run)
+        run = RunRecords(request.run)
         title, sections = run.name, _sections(request, run, glossary, console)
     with console.status("writing the page"):
         write_output(request.output, render_page(title, sections, console.warn))
@@ -61,7 +61,7 @@ def check(request: ReportRequest) -> None:
 
 
 def _sections(request: ReportRequest, run: RunRecords, glossary: Glossary | None, console: Console) -> list[Section]:
-    other = None if request.compare is None else read_run(request.compare)
+    other = None if request.compare is None else RunRecords(request.compare)
     if other is not None and other.path.resolve() == run.path.resolve():
         raise ConfigError(f"--compare {request.compare}: it is the same run; name another one")
     with console.status("reading the run and its corpus"):

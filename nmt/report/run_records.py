@@ -3,9 +3,7 @@
 import contextlib
 import json
 import math
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,29 +17,45 @@ from nmt.training.progress import Progress, read_progress
 Record = dict[str, Any]
 
 
-@dataclass(frozen=True)
 class RunRecords:
-    """The log, the recipe and the results of a run; what is missing or damaged is named in `problems`."""
+    """The log, the recipe and the results of a run directory; what is missing or damaged is named in `problems`.
 
-    path: Path
-    train: list[Record]
-    """Lines of the log of type train, one for each logging interval, in the order of steps; likewise those below."""
-    validations: list[Record]
-    skipped: list[Record]
-    recipe: Recipe | None
-    recipe_text: str
-    progress: Progress | None
-    """Of the newest checkpoint."""
-    environment: dict[str, Any]
-    """Versions and device, as far as the run records them."""
-    best_step: int | None
-    """Of the checkpoint to which the link `best` leads."""
-    model_digest: str
-    """Of the best checkpoint, or the last one; empty if it records none."""
-    test_scores: list[Record]
-    holder: str
-    """The process that trains now, empty if none does."""
-    problems: tuple[str, ...]
+    Raises ModelError if the directory is no run or nothing is logged, ConfigError if its format version is not the
+    present one.
+    """
+
+    def __init__(self, path: Path) -> None:
+        if not is_directory_of(path, RUN):
+            is_folder = path.is_dir()
+            found = f"this folder is not a run, or has no {RUN.marker}" if is_folder else "no folder of this name"
+            raise ModelError(
+                f"{path}: {found}; expected the folder that 'run' in a recipe names, such as runs/demo-en-it"
+            )
+        check_run_format(path)
+        self.path, self.problems = path, list[str]()
+        records = _read_log(path / "metrics.jsonl", self.problems)
+        if not records:
+            raise ModelError(
+                f"{path}: nothing is logged yet; a report needs the first line of metrics.jsonl, which nmt train "
+                "writes after train.log_every steps"
+            )
+        self.recipe, self.recipe_text = _read_recipe(path / "recipe.yaml", self.problems)
+        records += _read_skipped(path)
+        # one record for each logging interval, validation and skipped update, in the order of steps
+        self.train, self.validations, self.skipped = (
+            _ordered(records, kind) for kind in ("train", "validation", "skipped")
+        )
+        self.progress = _read_last_progress(path)
+        """Of the newest checkpoint."""
+        environment = read_marker(path, RUN).get("environment")
+        self.environment: dict[str, Any] = environment if isinstance(environment, dict) else {}
+        """Versions and device, as far as the run records them."""
+        best = path / ("best" if (path / "best").exists() else "last")
+        self.model_digest = str(read_marker(best, MODEL).get("digest", ""))
+        """Of the best checkpoint, or the last one; empty if it records none."""
+        self.test_scores = _read_test_scores(path / "test.json", self.problems)
+        self.holder = _holder(path / "lock")
+        """The process that trains now, empty if none does."""
 
     @property
     def name(self) -> str:
@@ -80,40 +94,11 @@ class RunRecords:
     @property
     def best(self) -> Record | None:
         """The validation of the best checkpoint; without that link, the best by `train.best_metric`."""
-        linked = [record for record in self.validations if self.best_step == record["step"]]
+        target = (self.path / "best").resolve().name
+        linked = [record for record in self.validations if target == f"step-{record['step']:08d}"]
         metric = "bleu" if self.recipe is None else self.recipe.train.best_metric
         sign = -1 if metric == "loss" else 1
         return max(linked or self.validations[::-1], key=lambda record: sign * record[metric], default=None)
-
-
-def read_run(path: Path) -> RunRecords:
-    """Read a run directory.
-
-    Raises ModelError if it is none or nothing is logged, ConfigError if its format version is not the present one.
-    """
-    if not is_directory_of(path, RUN):
-        found = "no folder of this name" if not path.is_dir() else f"this folder is not a run, or has no {RUN.marker}"
-        raise ModelError(f"{path}: {found}; expected the folder that 'run' in a recipe names, such as runs/demo-en-it")
-    check_run_format(path)
-    problems: list[str] = []
-    records = _read_log(path / "metrics.jsonl", problems)
-    if not records:
-        raise ModelError(
-            f"{path}: nothing is logged yet; a report needs the first line of metrics.jsonl, which nmt train writes "
-            "after train.log_every steps"
-        )
-    recipe, text = _read_recipe(path / "recipe.yaml", problems)
-    records += _read_skipped(path)
-    environment = read_marker(path, RUN).get("environment")
-    best = path / ("best" if (path / "best").exists() else "last")
-    train, validations, skipped = (_ordered(records, kind) for kind in ("train", "validation", "skipped"))
-    return RunRecords(
-        path, train, validations, skipped, recipe, text,
-        _read_last_progress(path), environment if isinstance(environment, dict) else {}, _best_step(path),
-        str(read_marker(best, MODEL).get("digest", "")),
-        _read_test_scores(path / "test.json", problems),
-        _holder(path / "lock"), tuple(problems),
-    )  # fmt: skip
 
 
 def mean(records: Sequence[Record], key: str) -> float:
@@ -186,11 +171,6 @@ def _read_last_progress(path: Path) -> Progress | None:
         with contextlib.suppress(NMTError):
             return read_progress(checkpoint)
     return None
-
-
-def _best_step(path: Path) -> int | None:
-    found = re.fullmatch(r"step-(\d{8})", (path / "best").resolve().name)
-    return int(found[1]) if found else None
 
 
 def _read_test_scores(file: Path, problems: list[str]) -> list[Record]:

@@ -13,7 +13,7 @@ import pytest
 
 from nmt.report import corpus_section as module
 from nmt.report.corpus_section import corpus_section, filter_tables
-from nmt.report.run_records import RunRecords, read_run
+from nmt.report.run_records import RunRecords
 from nmt.text.auditing.audit import Audit, CorpusAudit, Example
 from nmt.text.auditing.corpus_findings import Finding
 from nmt.text.manifest import Manifest
@@ -27,7 +27,7 @@ def run(texts: Path, tmp_path: Path) -> RunRecords:
     """A run with a copy of the prepared reversal task."""
     path = write_run(tmp_path / "run", [train_line(10, 3.0)])
     shutil.copytree(texts / "prepared", path / "prepared")
-    return read_run(path)
+    return RunRecords(path)
 
 
 def cells(html: str, name: str) -> list[str]:
@@ -134,7 +134,7 @@ def test_corpus_beside_the_run_is_found_when_the_run_was_moved(run: RunRecords, 
     """The recipe of a run holds absolute paths of the machine on which it was trained."""
     moved = tmp_path / "elsewhere"
     run.path.rename(moved)
-    assert "Pairs kept" in corpus_section(read_run(moved)).html
+    assert "Pairs kept" in corpus_section(RunRecords(moved)).html
 
 
 def test_audit_is_shown_escaped_with_examples_of_each_rule() -> None:

@@ -13,7 +13,7 @@ import pytest
 from nmt.report.charts import Series, bar_chart, line_chart
 from nmt.report.corpus_section import corpus_section
 from nmt.report.page import Section, definitions, json_for_script, render_page, table
-from nmt.report.run_records import read_run
+from nmt.report.run_records import RunRecords
 from nmt.report.run_section import run_section
 from tests.builders import run_command
 from tests.report.run_files import train_line, validation_line, write_run
@@ -127,7 +127,7 @@ def test_page_of_a_run_with_a_hostile_name_and_hostile_texts_is_valid(tmp_path: 
     recipe = path / "recipe.yaml"
     recipe.write_text(recipe.read_text().replace("name: test", f"name: {json.dumps('</title><script>x()</script>')}"))
     (path / "test.json").write_text(json.dumps([{"name": "<u>", "value": 1.5, "signature": "<s>"}]))
-    run = read_run(path)
+    run = RunRecords(path)
     reader = read(render_page(run.name, [run_section(run), corpus_section(run)]))
     assert not [tag for tag, _ in reader.elements if tag in ("b", "i", "u", "s")]
     assert "</title><script>x()</script>" in reader.text

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from nmt.config import load_recipe
-from nmt.report.run_records import read_run
+from nmt.report.run_records import RunRecords
 from nmt.report.run_section import changed_settings, run_section
 from tests.builders import run_command
 from tests.report.run_files import train_line, validation_line, write_run
 
 
 def section_of(path: Path, *lines: dict[str, object]) -> str:
-    return unescape(run_section(read_run(write_run(path, list(lines)))).html)
+    return unescape(run_section(RunRecords(write_run(path, list(lines)))).html)
 
 
 def test_changed_settings_are_those_of_the_recipe_as_it_was_written(repository: Path) -> None:
@@ -39,17 +39,17 @@ def test_changed_settings_are_those_of_the_recipe_as_it_was_written(repository: 
 
 
 def test_charts_are_those_for_which_the_log_has_numbers(tmp_path: Path) -> None:
-    run = read_run(write_run(tmp_path / "run", [train_line(10, 3.0), validation_line(10, 2.0, 5.0)]))
+    run = RunRecords(write_run(tmp_path / "run", [train_line(10, 3.0), validation_line(10, 2.0, 5.0)]))
     assert set(run_section(run).charts) == {"loss", "scores", "perplexity", "rate", "speed", "shares", "gradient"}
-    run = read_run(write_run(tmp_path / "no-validation", [train_line(10, 3.0)]))
+    run = RunRecords(write_run(tmp_path / "no-validation", [train_line(10, 3.0)]))
     assert set(run_section(run).charts) == {"loss", "perplexity", "rate", "speed", "shares", "gradient"}
-    run = read_run(write_run(tmp_path / "no-training", [validation_line(10, 2.0, 5.0)]))
+    run = RunRecords(write_run(tmp_path / "no-training", [validation_line(10, 2.0, 5.0)]))
     assert set(run_section(run).charts) == {"loss", "scores", "perplexity"}
 
 
 def test_loss_is_without_label_smoothing(tmp_path: Path) -> None:
     lines = [train_line(10, 3.0, objective=4.2), train_line(20, 2.0, objective=3.1)]
-    chart = run_section(read_run(write_run(tmp_path / "run", lines))).charts["loss"]
+    chart = run_section(RunRecords(write_run(tmp_path / "run", lines))).charts["loss"]
     assert chart.columns == ("step", "training")
     assert chart.rows == ((10, 3.0), (20, 2.0))
     assert "without label smoothing" in chart.summary
@@ -57,14 +57,14 @@ def test_loss_is_without_label_smoothing(tmp_path: Path) -> None:
 
 def test_curve_of_one_point_has_one_value(tmp_path: Path) -> None:
     lines = [train_line(10, 3.0), train_line(20, 2.0), validation_line(20, 2.5, 5.0)]
-    charts = run_section(read_run(write_run(tmp_path / "run", lines))).charts
+    charts = run_section(RunRecords(write_run(tmp_path / "run", lines))).charts
     assert charts["loss"].summary.startswith("Training from 3.000 to 2.000; validation 2.500. ")
     assert charts["speed"].summary.startswith("Target tokens per second: between ")
 
 
 def test_best_validation_is_marked(tmp_path: Path) -> None:
     lines = [validation_line(10, 3.0, 5.0), validation_line(20, 2.0, 9.0), validation_line(30, 2.5, 8.0)]
-    charts = run_section(read_run(write_run(tmp_path / "run", lines))).charts
+    charts = run_section(RunRecords(write_run(tmp_path / "run", lines))).charts
     assert charts["scores"].summary.startswith("Best at step 20: BLEU 9.00, chrF 19.00.")
     star = charts["scores"].specification["data"][-1]
     assert (star["name"], star["x"], star["y"]) == ("best (step 20)", [20], [9.0])
@@ -118,23 +118,23 @@ def test_rollbacks_are_counted_from_the_rate_of_the_newest_checkpoint(uninterrup
     shutil.copytree(uninterrupted, copy, symlinks=True)
     progress = sorted(copy.glob("checkpoints/*/progress.json"))[-1]
     progress.write_text(progress.read_text().replace('"rate": 1.0', '"rate": 0.25'))
-    text = run_section(read_run(copy)).html
+    text = run_section(RunRecords(copy)).html
     assert "0 updates skipped; 2 rollbacks to an earlier checkpoint" in text
     assert "0.25 of the learning rate" in text
 
 
 def test_environment_is_shown(uninterrupted: Path) -> None:
-    assert re.search(r"<td>torch</td><td>\d+\.\d+", run_section(read_run(uninterrupted)).html)
+    assert re.search(r"<td>torch</td><td>\d+\.\d+", run_section(RunRecords(uninterrupted)).html)
 
 
 def test_shown_command_trains_the_run_again(uninterrupted: Path, tmp_path: Path) -> None:
     copy = tmp_path / "my run's"
     shutil.copytree(uninterrupted, copy, symlinks=True)
-    (command,) = re.findall(r"<pre[^>]*>(nmt train[^<]*)</pre>", run_section(read_run(copy)).html)
+    (command,) = re.findall(r"<pre[^>]*>(nmt train[^<]*)</pre>", run_section(RunRecords(copy)).html)
     words = shlex.split(unescape(command))
     result = run_command(*words[1:], "--quiet")
     assert result.exit_code == 0, result.output
-    assert read_run(tmp_path / "my run's-again").train[-1]["loss"] == read_run(uninterrupted).train[-1]["loss"]
+    assert RunRecords(tmp_path / "my run's-again").train[-1]["loss"] == RunRecords(uninterrupted).train[-1]["loss"]
 
 
 def test_missing_texts_are_named(tmp_path: Path) -> None:
@@ -143,4 +143,4 @@ def test_missing_texts_are_named(tmp_path: Path) -> None:
 
 def test_problems_stand_first(tmp_path: Path) -> None:
     path = write_run(tmp_path / "run", [train_line(10, 3.0)], recipe="name: [")
-    assert run_section(read_run(path)).html.startswith('<p class="warning">The recipe cannot be read')
+    assert run_section(RunRecords(path)).html.startswith('<p class="warning">The recipe cannot be read')

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nmt.config import recipe_to_yaml
-from nmt.report.run_records import read_run
+from nmt.report.run_records import RunRecords
 from nmt.report.run_texts import common_texts, run_texts, training_frequencies
 from nmt.report.translated_text import TranslatedText
 from nmt.system.console import Console
@@ -37,7 +37,7 @@ def text(lines: list[str], source: list[str] | None = None) -> TranslatedText:
 
 
 def test_test_text_of_a_run(tmp_path: Path) -> None:
-    run = read_run(run_with_test(tmp_path, ["un gatto", "due cani", "cane"]))
+    run = RunRecords(run_with_test(tmp_path, ["un gatto", "due cani", "cane"]))
     (found,), problems = run_texts(run, 0, Console(quiet=True))
     assert problems == []
     assert found.systems == {run.name: ["un gatto", "due cani", "cane"]}
@@ -48,7 +48,7 @@ def test_test_text_of_a_run(tmp_path: Path) -> None:
 
 
 def test_missing_and_changed_texts_are_explained(tmp_path: Path) -> None:
-    run = read_run(run_with_test(tmp_path, ["un gatto"]))
+    run = RunRecords(run_with_test(tmp_path, ["un gatto"]))
     texts, (problem,) = run_texts(run, 0, Console(quiet=True))
     assert texts == []
     assert "test.txt has 1 line, but the test text has 3; it has changed since" in problem
@@ -84,7 +84,7 @@ def test_common_lines_of_two_runs_are_compared() -> None:
 
 @pytest.mark.slow
 def test_page_of_a_run_translates_its_validation_text(uninterrupted: Path, tmp_path: Path) -> None:
-    run = read_run(uninterrupted)
+    run = RunRecords(uninterrupted)
     texts, problems = run_texts(run, 3, Console(quiet=True))
     assert problems in ([], [problems[0]] if problems else [])
     validation = texts[-1]
