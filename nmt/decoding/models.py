@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -206,3 +206,20 @@ def in_order(batches: Sequence[Sequence[int]], found: Sequence[Sequence[Result]]
     """Return the results of all sentences in their order, for the results of batches of their indices."""
     results = dict(zip(chain.from_iterable(batches), chain.from_iterable(found), strict=True))
     return [results[i] for i in range(len(results))]
+
+
+def shares_of(on_progress: OnProgress | None, costs: Sequence[float]) -> list[OnProgress | None]:
+    """Return a function for each of successive parts of a task that reports its progress as that of the whole task.
+
+    >>> shown = []
+    >>> first, second = shares_of(shown.append, [1, 3])
+    >>> first(0.5), second(0.5), shown
+    (None, None, [0.125, 0.625])
+    """
+    if on_progress is None:
+        return [None] * len(costs)
+    starts, whole = accumulate(costs, initial=0.0), sum(costs) or 1.0
+    return [
+        lambda share, start=start, cost=cost: on_progress((start + share * cost) / whole)  # type: ignore[misc]
+        for start, cost in zip(starts, costs, strict=False)
+    ]

@@ -13,8 +13,7 @@ from nmt.errors import DataError
 from nmt.text.normalize import normalize
 from nmt.text.tokenizer import EOS
 from nmt.translation.pipeline import LineBatch, Remarks
-from nmt.translation.result import plain_json
-from nmt.translation.translator import TranslateOptions, Translator
+from nmt.translation.translator import TranslateOptions, Translator, plain_json
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,8 @@ from nmt.text.readers.opening import (
     open_text,
     read_lines,
 )
-from nmt.translation.result import IMPROBABLE_COST
 from nmt.translation.sinks import Fingerprint, ResumableFile, StreamOutput
-from nmt.translation.translator import LINE_BATCH_SIZE, TranslateOptions, Translator
+from nmt.translation.translator import IMPROBABLE_COST, LINE_BATCH_SIZE, TranslateOptions, Translator
 
 LINE_BATCH_BYTES = 1 << 20  # a line batch also ends after so many bytes: lines may be long
 _CHUNK_BYTES = 1 << 16

@@ -5,17 +5,19 @@
 ['Buongiorno.']
 """
 
+import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, chain, islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal
 
 from nmt.config import RuntimeSettings, Sampling, override_decode
-from nmt.decoding.alignment import Links, align, joined_links
+from nmt.decoding.alignment import Links, align, joined_links, pharaoh
 from nmt.decoding.engine import TorchEngine
 from nmt.decoding.mbr import ranked_by_utility
-from nmt.decoding.models import BatchRunner, OnProgress, check_same_vocabulary
+from nmt.decoding.models import BatchRunner, OnProgress, check_same_vocabulary, shares_of
 from nmt.decoding.options import Constraints, SearchOptions
 from nmt.decoding.unknown import words_for_unknown
 from nmt.errors import ConfigError
@@ -25,10 +27,10 @@ from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
 from nmt.system.device import choose_device
 from nmt.text.glossary import Glossary
 from nmt.text.normalize import normalize, normalizer_of
-from nmt.text.segment import split_line
+from nmt.text.protection import NO_DIFF, ContentDiff
+from nmt.text.segment import join_segments, split_line
 from nmt.text.tokenizer import UNK
 from nmt.translation.constraints import OutputConstraints
-from nmt.translation.result import Alternative, Translation, join_alternatives
 
 LINE_BATCH_SIZE = 2048
 """Lines read before any is translated: enough to sort by length, few enough to need little RAM."""
@@ -38,6 +40,11 @@ _LONGEST_SOURCE = 200  # the longest source, in tokens, of models that do not re
 
 _SECOND_SEARCH, _ALIGNMENT = 3.0, 0.5
 """The time that a line takes in a search with constraints, and to be aligned, as a multiple of the first search."""
+
+IMPROBABLE_COST = 10.0
+"""The cost of required phrases, in nats, above which a line is marked; benchmarks/RESULTS.md has the measurement."""
+# valid in JSON strings, but line ends to some readers, or impossible in UTF-8
+_ESCAPED_IN_JSON = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +72,67 @@ class TranslateOptions:
 
 
 @dataclass(frozen=True)
+class Alternative:
+    """A possible translation and its log-probability."""
+
+    text: str
+    log_prob: float
+    constraint_cost: float | None = None
+    """By how much `log_prob` is lower than without constraints; None if the text was found without them."""
+
+
+@dataclass(frozen=True)
+class Translation:
+    """The translation of one line. `text` is a single line of valid UTF-8 without tabs.
+
+    `log_prob` is the natural logarithm of the probability of the tokens, summed over segments; 0 for a blank line.
+    `alternatives` are the next best, with texts different from this one and from each other.
+    """
+
+    source: str
+    text: str
+    log_prob: float
+    alternatives: tuple[Alternative, ...] = ()
+    segments: int = 1  # the number of segments that a long line was split into
+    diff: ContentDiff = NO_DIFF  # required content that is missing, and content that occurs too often
+    constraint_cost: float | None = None
+    """The cost of required phrases, summed over the segments that were searched for them; None if there are none."""
+    alignment: Links | None = None  # pairs of aligned words if requested; `nmt.text.segment` defines a word
+
+    @property
+    def is_improbable(self) -> bool:
+        """Whether the required phrases cost more than `IMPROBABLE_COST`."""
+        return self.constraint_cost is not None and self.constraint_cost > IMPROBABLE_COST
+
+    def as_json(self) -> str:
+        """Return one line: {"source", "text", "log_prob", "alternatives": [{"text", "log_prob"}, …]}.
+
+        If content is missing or occurs too often, also "missing" and "surplus", lists of strings; if requested,
+        "alignment", a list of [source word, target word], both from 0. If the line was searched for required phrases,
+        "constraint_cost", and "improbable": whether it is above `IMPROBABLE_COST`.
+        """
+        alternatives = [{"text": other.text, "log_prob": round(other.log_prob, 4)} for other in self.alternatives]
+        content: dict[str, Any] = {"source": self.source, "text": self.text, "log_prob": round(self.log_prob, 4)}
+        content["alternatives"] = alternatives
+        if any(self.diff):
+            content |= self.diff._asdict()
+        if self.constraint_cost is not None:
+            content |= {"constraint_cost": round(self.constraint_cost, 4), "improbable": self.is_improbable}
+        if self.alignment is not None:
+            content["alignment"] = self.alignment
+        return plain_json(content)
+
+    def as_text(self) -> str:
+        """Return the text, followed by a tab and the alignment, as in `0-0 1-2`, if requested."""
+        return self.text if self.alignment is None else f"{self.text}\t{pharaoh(self.alignment)}"
+
+    def as_table(self, line: int) -> str:
+        """Return the n best as tab-separated rows of line number, rank (from 1), log_prob and text."""
+        ranked = [Alternative(self.text, self.log_prob), *self.alternatives]
+        return "\n".join(f"{line}\t{rank}\t{one.log_prob:.4f}\t{one.text}" for rank, one in enumerate(ranked, start=1))
+
+
+@dataclass(frozen=True)
 class Segment:
     """A line, or a part of a long one, and the required start of its translation."""
 
@@ -89,21 +157,6 @@ class _Task:
     def errors(self, segment: Segment, translation: Alternative) -> int:
         """Return how often required content is missing or surplus."""
         return sum(map(len, self.constraints.diff(segment.text, translation.text)))
-
-
-def shares_of(on_progress: OnProgress, costs: Sequence[float]) -> list[OnProgress | None]:
-    """Return a function for each of successive parts of a task that reports its progress as that of the whole task.
-
-    >>> shown = []
-    >>> first, second = shares_of(shown.append, [1, 3])
-    >>> first(0.5), second(0.5), shown
-    (None, None, [0.125, 0.625])
-    """
-    starts, whole = accumulate(costs, initial=0.0), sum(costs) or 1.0
-    return [
-        lambda share, start=start, cost=cost: on_progress((start + share * cost) / whole)  # type: ignore[misc]
-        for start, cost in zip(starts, costs, strict=False)
-    ]
 
 
 class Translator:
@@ -215,11 +268,14 @@ class Translator:
         segments_of = {line: self._split(*line, options) for line in dict.fromkeys(prefixed)}
         segments = list(chain.from_iterable(segments_of.values()))
         constraints = self._output_constraints(options)
-        searched_again = sum(constraints.has_phrases(one.text) for one in segments) * self._can_repair(options)
+        # CTranslate2 and sampling support no constraints
+        can_repair = bool(self.models) and options.search.sampling is None
+        searched_again = sum(constraints.has_phrases(one.text) for one in segments) if can_repair else 0
         costs = len(segments), _SECOND_SEARCH * searched_again, _ALIGNMENT * len(segments) * options.alignment
-        task = _Task(options, constraints, [None] * 3 if on_progress is None else shares_of(on_progress, costs))
+        task = _Task(options, constraints, shares_of(on_progress, costs))
         found = self._search(segments, task)
-        found |= self._repair(found, task)
+        if can_repair:
+            found |= self._repair(found, task)
         translations = self._assemble(segments_of, found, task)
         return [translations[line] for line in prefixed]
 
@@ -290,23 +346,17 @@ class Translator:
 
         In this search `<unk>` represents a required phrase and nothing else.
         """
-        search = task.options.search
-        if not self._can_repair(task.options):
-            return {}
-        errors = {segment: [task.errors(segment, one) for one in found[segment]] for segment in found}
-        constraints_of = {one: task.constraints.phrases(one.text, one.prefix) for one in found if any(errors[one])}
+        damaged = [one for one in found if any(task.errors(one, translation) for translation in found[one])]
+        constraints_of = {one: task.constraints.phrases(one.text, one.prefix) for one in damaged}
         required = {segment: constraints for segment, constraints in constraints_of.items() if constraints.phrases}
+        search = task.options.search
         search = search.model_copy(update={"forbidden": (*search.forbidden, UNK)})
         repaired = self._alternatives(required, search, task, task.on_progress[1])
         return {
             one: [replace(each, constraint_cost=found[one][0].log_prob - each.log_prob) for each in alternatives]
             for one, alternatives in repaired.items()
-            if task.errors(one, alternatives[0]) < errors[one][0]
+            if task.errors(one, alternatives[0]) < task.errors(one, found[one][0])
         }
-
-    def _can_repair(self, options: TranslateOptions) -> bool:
-        """Whether lines can be searched again: CTranslate2 and sampling support no constraints."""
-        return bool(self.models) and options.search.sampling is None
 
     def _assemble(
         self, segments_of: Mapping[PrefixedLine, Sequence[Segment]], found: AlternativesOf, task: _Task
@@ -348,3 +398,21 @@ class Translator:
             text = task.constraints.text(segment.text, one.tokens[len(prefix) :], segment.prefix, words)
             alternatives[segment].append(Alternative(text, one.log_prob))
         return alternatives
+
+
+def join_alternatives(line: str, segments: Sequence[str], found: Sequence[Sequence[Alternative]]) -> Translation:
+    """Join the best alternatives of all segments, then the second best, and so on; equal texts are left out."""
+    joined: dict[str, float] = {}
+    for rank in range(max(map(len, found))):
+        chosen = [alternatives[min(rank, len(alternatives) - 1)] for alternatives in found]
+        text = join_segments(segments, [one.text for one in chosen])
+        joined.setdefault(text, sum(one.log_prob for one in chosen))
+    best, *others = [Alternative(text, log_prob) for text, log_prob in joined.items()]
+    costs = [alternatives[0].constraint_cost for alternatives in found]
+    cost = None if all(one is None for one in costs) else sum(one or 0.0 for one in costs)
+    return Translation(line, best.text, best.log_prob, tuple(others), len(segments), constraint_cost=cost)
+
+
+def plain_json(content: dict[str, Any]) -> str:
+    """Return one line of JSON in UTF-8."""
+    return _ESCAPED_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(content, ensure_ascii=False))

@@ -9,8 +9,7 @@ from operator import itemgetter
 from nmt.errors import DataError, ModelError
 from nmt.system.console import Console, counted
 from nmt.text.readers.opening import decode_line
-from nmt.translation.result import Translation
-from nmt.translation.translator import TranslateOptions, Translator
+from nmt.translation.translator import TranslateOptions, Translation, Translator
 
 SAMPLE_LINES = 500  # the number of different lines, sampled from the whole input, that are translated three times
 

@@ -19,9 +19,8 @@ from nmt.text.protection import NO_DIFF, compare
 from nmt.text.tokenizer import UNK, Tokenizer
 from nmt.translation.constraints import LONGEST_PHRASE, OutputConstraints
 from nmt.translation.pipeline import LineInput, translate_stream
-from nmt.translation.result import IMPROBABLE_COST, Alternative, join_alternatives
 from nmt.translation.sinks import StreamOutput
-from nmt.translation.translator import TranslateOptions, Translator
+from nmt.translation.translator import IMPROBABLE_COST, Alternative, TranslateOptions, Translator, join_alternatives
 from tests.builders import LINES_WITH_ITEMS, spelling_model, tiny_tokenizers
 
 

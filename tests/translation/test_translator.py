@@ -21,8 +21,7 @@ from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
 from nmt.text.normalize import normalize
 from nmt.translation import translator as translator_module
-from nmt.translation.result import Alternative, Translation
-from nmt.translation.translator import Translator
+from nmt.translation.translator import Alternative, Translation, Translator
 from tests.builders import (
     SENTENCES,
     SHORT_OUTPUT,

@@ -6,8 +6,7 @@ import pytest
 
 from nmt.errors import DataError, ModelError
 from nmt.system.console import Console
-from nmt.translation.result import Translation
-from nmt.translation.translator import TranslateOptions, Translator
+from nmt.translation.translator import TranslateOptions, Translation, Translator
 from nmt.translation.verify import SAMPLE_LINES, _sample, verify_lines
 from tests.builders import SENTENCES
 

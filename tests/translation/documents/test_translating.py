@@ -9,8 +9,7 @@ import pytest
 
 from nmt.text.protection import compare
 from nmt.translation import pipeline
-from nmt.translation.result import Translation
-from nmt.translation.translator import TranslateOptions, Translator
+from nmt.translation.translator import TranslateOptions, Translation, Translator
 from tests.builders import run_command, save_model, tiny_loaded_model
 
 SRT = "1\r\n00:00:01,000 --> 00:00:02,000\r\nThe <b>cat</b>\r\nsleeps.\r\n"
