@@ -6,7 +6,6 @@ functions, so that `--help` does not import torch.
 
 import signal
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -44,18 +43,17 @@ Debug = Annotated[bool, Option("--debug", help="Show the traceback of an error."
 def command(epilog: str) -> Callable[[Callable[..., None]], None]:
     """Return a decorator that adds a function to the commands: its first parameter is the console of the command.
 
-    The others are its arguments and options; one whose type is a dataclass stands for the fields of that class.
+    The others are its arguments and options; one whose type is a NamedTuple stands for the fields of that type.
     """
 
     def add(function: Callable[..., None]) -> None:
         own = list(signature(function).parameters.values())[1:]
-        types = {one.name: one.annotation for one in own if isinstance(one.annotation, type)}
-        requests = {name: each for name, each in types.items() if is_dataclass(each)}
+        requests = {one.name: one.annotation for one in own if hasattr(one.annotation, "_fields")}
 
         def run(quiet: Quiet = False, debug: Debug = False, **values: Any) -> None:
             with errors_explained(debug, quiet) as console:
                 for name, request in requests.items():
-                    values[name] = request(**{option.name: values.pop(option.name) for option in fields(request)})
+                    values[name] = request(*[values.pop(field) for field in request._fields])
                 function(console, **values)
 
         options: list[Parameter] = []

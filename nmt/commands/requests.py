@@ -3,18 +3,16 @@
 Typer reads them as it reads the parameters of a function (`nmt.cli.command`). A file that is None is stdin or stdout.
 """
 
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from typer import Argument, Option
 
 file = partial(Option, metavar="FILE")
 
 
-@dataclass(frozen=True)
-class InitRequest:
+class InitRequest(NamedTuple):
     """The options of `nmt init`. A text is a file of sources and a file of targets, or files with both languages."""
 
     text: Annotated[list[Path], Argument(metavar="SOURCE TARGET", help="The text; - reads TSV from standard input.")]
@@ -43,8 +41,7 @@ computation = partial(Option, rich_help_panel="Computation")
 instead = partial(Option, rich_help_panel="In place of translating")
 
 
-@dataclass(frozen=True)
-class TranslateRequest:
+class TranslateRequest(NamedTuple):
     """The options of `nmt translate`."""
 
     models: Annotated[
@@ -102,8 +99,7 @@ class TranslateRequest:
     verify: Annotated[bool, instead("--verify", help="Check that no translation depends on the other lines.")] = False
 
 
-@dataclass(frozen=True)
-class ScoreOptions:
+class ScoreOptions(NamedTuple):
     """What `nmt score` computes and writes."""
 
     source: Annotated[Path | None, file(help="The source text of the translations; needed by comet.")] = None
@@ -137,8 +133,7 @@ of_run = partial(Option, rich_help_panel="For runs")
 beside_files = partial(file, rich_help_panel="For files of translations")
 
 
-@dataclass(frozen=True)
-class ReportRequest:
+class ReportRequest(NamedTuple):
     """The options of `nmt report`."""
 
     run: Annotated[Path, Argument(metavar="RUN", help="A run, or with --reference a file of translations.")]

@@ -38,7 +38,7 @@ def translate(request: TranslateRequest, console: Console) -> None:
     """Run a request, together with the other processes of torchrun. Raises NMTError."""
     runtime = RuntimeSettings(device=request.device, threads=request.threads, precision=request.precision)
     if request.output == Path("-"):
-        request = replace(request, output=None)
+        request = request._replace(output=None)
     check(request)
     models = request.models or [default_model()]
     glossary = None if request.glossary is None else Glossary.read(request.glossary)

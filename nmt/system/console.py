@@ -149,7 +149,7 @@ class Console:
         terminal, a line is printed now and then.
         """
         if not self.live:
-            yield _PlainProgress(self, label, size, unit).advance_to
+            yield self._plain_progress(label, size, unit)
             return
         amount_done = TextColumn("{task.fields[amount]:,} " + unit)
         columns = (TextColumn("{task.description}", markup=False), BarColumn(_BAR_WIDTH), amount_done)
@@ -158,29 +158,26 @@ class Console:
             task = bars.add_task(printable(label), total=size, amount=0)
             yield lambda amount, position: bars.update(task, completed=position, amount=amount)
 
+    def _plain_progress(self, label: str, size: int | None, unit: str) -> AdvanceTo:
+        """Return a function that prints the progress as a line now and then, for logs and pipes."""
+        due, first = time.monotonic() + _PLAIN_SECONDS, None
+
+        def advance_to(amount: int, position: int) -> None:
+            nonlocal due, first
+            now = time.monotonic()
+            first = first or (now, position)
+            since, start = first
+            if now < due:
+                return
+            due = now + _PLAIN_SECONDS
+            share = f", {position / size:.0%}" if size else ""
+            if size and position > start:
+                share += f", {(now - since) * (size - position) / (position - start) / 60:,.0f} min left"
+            self.info(f"{label}: {amount:,} {unit}".rstrip() + share)
+
+        return advance_to
+
 
 def counted(count: int, noun: str) -> str:
     """Return `1 line`, `2,048 lines`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
-class _PlainProgress:
-    """Progress as a line now and then, for logs and pipes."""
-
-    def __init__(self, console: Console, label: str, size: int | None, unit: str) -> None:
-        self._console, self._label, self._size, self._unit = console, label, size, unit
-        self._next = time.monotonic() + _PLAIN_SECONDS
-        self._first: tuple[float, int] | None = None
-
-    def advance_to(self, amount: int, position: int) -> None:
-        now = time.monotonic()
-        if self._first is None:
-            self._first = now, position
-        if now < self._next:
-            return
-        self._next = now + _PLAIN_SECONDS
-        since, start = self._first
-        share = f", {position / self._size:.0%}" if self._size else ""
-        if self._size and position > start:
-            share += f", {(now - since) * (self._size - position) / (position - start) / 60:,.0f} min left"
-        self._console.info(f"{self._label}: {amount:,} {self._unit}".rstrip() + share)
