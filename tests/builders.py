@@ -40,7 +40,7 @@ from nmt.system.console import Console
 from nmt.system.files import staged_directory
 from nmt.system.ownership import MODEL
 from nmt.system.sealing import seal
-from nmt.text.prepared import Sentences, TokenStore
+from nmt.text.prepared import CorpusPart, PreparedSplit, Sentences, TokenStore
 from nmt.text.tokenizer import BOS, EOS, PAD, Tokenizer, Tokenizers
 from nmt.translation.pipeline import LineInput, translate_stream
 from nmt.translation.sinks import StreamOutput
@@ -85,6 +85,12 @@ def token_store(sentences: Sequence[Sequence[int]]) -> TokenStore:
     """Return token ids of sentences as a store in memory."""
     stored = Sentences.of(sentences)
     return TokenStore(stored.ids, np.concatenate([[0], np.cumsum(stored.lengths)]))
+
+
+def split_of_sizes(sizes: Sequence[tuple[int, int]], weights: Sequence[float] | None = None) -> PreparedSplit:
+    """Return sentence pairs of these numbers of source and target tokens, `</s>` included, each with its weight."""
+    source, target = (token_store([[0] * (size - 1) for size in side]) for side in zip(*sizes, strict=True))
+    return PreparedSplit(source, target, tuple(CorpusPart(1, weight) for weight in weights or [1.0] * len(sizes)))
 
 
 def tiny_model(seed: int, vocabulary: int = 6, sharpness: float = 3.0, **settings: object) -> Transformer:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from nmt.batching.batch import Batch, Indices, Pairs, assemble, dummy_batch
 from nmt.batching.resegmentation import Resegmentation
 from nmt.config import Recipe
-from nmt.text.prepared import ByCorpus, PreparedCorpus, PreparedSplit
+from nmt.text.prepared import PreparedCorpus, PreparedSplit
 
 EpochPlan = list[Indices]  # the length groups of an epoch, or of a part of it, in order
 
@@ -32,73 +32,40 @@ _GROUPS_MEASURED = 5_000
 _AHEAD = 2  # updates read in advance: one is being copied to the device, one is in reserve
 
 
-@dataclass(frozen=True)
-class StoredLengths:
-    """The lengths of one side of the token store in tokens, `</s>` included, computed from its mapped offsets.
-
-    `prefixes` are the numbers of tokens that are put before the stored ones.
-    """
-
-    offsets: NDArray[np.int64]
-    prefixes: ByCorpus | None = None
-
-    def __getitem__(self, pairs: Indices) -> NDArray[np.int64]:
-        lengths = self.offsets[pairs + 1] - self.offsets[pairs] + 1
-        return lengths if self.prefixes is None else lengths + self.prefixes[pairs]
+def parts_of(split: PreparedSplit) -> int:
+    """Return the number of parts of an epoch: one, unless the corpus is huge."""
+    return math.ceil(len(split) / _PAIRS_IN_PART)
 
 
-@dataclass(frozen=True)
-class SentenceLengths:
-    """The lengths of all pairs in tokens, `</s>` included, and their number of repetitions in an epoch."""
-
-    source: StoredLengths | NDArray[np.int64]
-    target: StoredLengths | NDArray[np.int64]
-    weights: ByCorpus | NDArray[np.float32]
-
-    @classmethod
-    def of(cls, split: PreparedSplit) -> "SentenceLengths":
-        """Return the lengths and weights of a split's pairs, still on disk."""
-        source = StoredLengths(split.source.offsets, split.prefix_lengths)
-        return cls(source, StoredLengths(split.target.offsets), split.weights)
-
-    def __len__(self) -> int:
-        return len(self.weights)
-
-    @property
-    def parts(self) -> int:
-        """Return the number of parts of an epoch: one, unless the corpus is huge."""
-        return math.ceil(len(self) / _PAIRS_IN_PART)
-
-
-def plan_epoch(lengths: SentenceLengths, budget: int, seed: int, epoch: int, part: int = 0) -> EpochPlan:
+def plan_epoch(split: PreparedSplit, budget: int, seed: int, epoch: int, part: int = 0) -> EpochPlan:
     """Divide the corpus into groups of at most `budget` padded target tokens (sentences × longest).
 
     A pair longer than the budget is a group by itself. The same arguments give the same plan. The parts of an epoch,
-    `lengths.parts` of them, together contain each pair as often as its weight states.
+    `parts_of(split)` of them, together contain each pair as often as its weight states.
     """
-    pairs, random = _pairs_of_part(lengths, seed, epoch, part)
-    pairs = _repeated(pairs, lengths.weights[pairs], random)
+    pairs, random = _pairs_of_part(split, seed, epoch, part)
+    pairs = _repeated(pairs, split.weights(pairs), random)
     random.shuffle(pairs)
     # by target length, then by source length, ascending and descending in turn: source lengths stay similar where one
     # target length ends and the next begins; pairs of equal lengths keep their random order, since the sort is stable
-    source, target = lengths.source[pairs], lengths.target[pairs]
+    source, target = split.lengths(pairs)
     ordered = pairs[np.lexsort((np.where(target % 2 == 0, source, -source), target))]
-    groups = cut_into_groups(ordered, lengths, budget)
+    groups = cut_into_groups(ordered, split, budget)
     return [groups[i] for i in random.permutation(len(groups))]
 
 
-def padding_share(plan: EpochPlan, lengths: SentenceLengths) -> tuple[float, float]:
+def padding_share(plan: EpochPlan, split: PreparedSplit) -> tuple[float, float]:
     """Return the share of padding on the source and on the target side, in the first few thousand (random) groups."""
-    shares = []
-    for side in (lengths.source, lengths.target):
-        sizes = [side[group] for group in plan[:_GROUPS_MEASURED]]
-        shares.append(1 - sum(int(size.sum()) for size in sizes) / sum(int(size.max()) * len(size) for size in sizes))
-    return shares[0], shares[1]
+    source, target = (
+        1 - sum(int(size.sum()) for size in sizes) / sum(int(size.max()) * len(size) for size in sizes)
+        for sizes in zip(*map(split.lengths, plan[:_GROUPS_MEASURED]), strict=True)
+    )
+    return source, target
 
 
-def cut_into_groups(ordered: Indices, lengths: SentenceLengths, budget: int) -> list[Indices]:
+def cut_into_groups(ordered: Indices, split: PreparedSplit, budget: int) -> list[Indices]:
     """Divide pairs, ordered by target length, into consecutive groups as large as the budget permits."""
-    source, target = lengths.source[ordered], lengths.target[ordered]
+    source, target = split.lengths(ordered)
     groups = []
     start = 0
     while start < len(ordered):
@@ -112,15 +79,15 @@ def cut_into_groups(ordered: Indices, lengths: SentenceLengths, budget: int) -> 
     return groups
 
 
-def _pairs_of_part(lengths: SentenceLengths, seed: int, epoch: int, part: int) -> tuple[Indices, np.random.Generator]:
+def _pairs_of_part(split: PreparedSplit, seed: int, epoch: int, part: int) -> tuple[Indices, np.random.Generator]:
     """Return the pairs of a part of an epoch and its random generator."""
     random = np.random.default_rng([seed, epoch])
-    if lengths.parts == 1:
-        return np.arange(len(lengths), dtype=np.int64), random
-    starts = random.permutation(np.arange(0, len(lengths), _PAIRS_IN_BLOCK))
+    if parts_of(split) == 1:
+        return np.arange(len(split), dtype=np.int64), random
+    starts = random.permutation(np.arange(0, len(split), _PAIRS_IN_BLOCK))
     blocks = [
-        np.arange(start, min(start + _PAIRS_IN_BLOCK, len(lengths)))
-        for start in np.array_split(starts, lengths.parts)[part]
+        np.arange(start, min(start + _PAIRS_IN_BLOCK, len(split)))
+        for start in np.array_split(starts, parts_of(split))[part]
     ]
     return np.concatenate(blocks), np.random.default_rng([seed, epoch, 1 + part])
 
@@ -161,12 +128,8 @@ class BatchStream:
     rank: int = 0
     world_size: int = 1
     planner: Executor | None = None
-    lengths: SentenceLengths = field(init=False)
     _current: tuple[DataPosition, EpochPlan] | None = field(default=None, init=False)
     _planned: tuple[DataPosition, "Future[EpochPlan]"] | None = field(default=None, init=False)
-
-    def __post_init__(self) -> None:
-        self.lengths = SentenceLengths.of(self.split)
 
     @classmethod
     def of_recipe(cls, recipe: Recipe, corpus: PreparedCorpus) -> Self:
@@ -206,26 +169,26 @@ class BatchStream:
     def epochs_read(self) -> float:
         """Return the number of epochs read, with the fraction of the current one."""
         part = self.position.part + self.position.group / len(self.plan())
-        return self.position.epoch + part / self.lengths.parts
+        return self.position.epoch + part / parts_of(self.split)
 
     @property
     def batches_an_epoch(self) -> float:
         """Return the number of batches in an epoch, estimated from the current part of it."""
-        return len(self.plan()) * self.lengths.parts / self.groups
+        return len(self.plan()) * parts_of(self.split) / self.groups
 
     def _read(self, indices: Indices, group: Indices) -> Pairs:
         """Return the pairs at `indices`, which are all of a group, or the share of this rank."""
         pairs = self.split.gather(indices)
         if self.resegmentation is None:
             return pairs
-        longest = int(self.lengths.source[group].max()), int(self.lengths.target[group].max())
-        return self.resegmentation.sample(pairs, indices, longest, self.position.epoch)
+        source, target = (int(lengths.max()) for lengths in self.split.lengths(group))
+        return self.resegmentation.sample(pairs, indices, (source, target), self.position.epoch)
 
     def _plan(self, position: DataPosition) -> EpochPlan:
-        return plan_epoch(self.lengths, self.budget, self.seed, position.epoch, position.part)
+        return plan_epoch(self.split, self.budget, self.seed, position.epoch, position.part)
 
     def _next_part(self, position: DataPosition) -> DataPosition:
-        if position.part + 1 < self.lengths.parts:
+        if position.part + 1 < parts_of(self.split):
             return DataPosition(position.epoch, position.part + 1)
         return DataPosition(position.epoch + 1)
 

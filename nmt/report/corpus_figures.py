@@ -7,12 +7,12 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from nmt.batching.batch import Group, Indices, collate
-from nmt.batching.batch_stream import EpochPlan, SentenceLengths, padding_share, plan_epoch
+from nmt.batching.batch_stream import EpochPlan, padding_share, plan_epoch
 from nmt.config import ModelSettings
 from nmt.model.attention import MultiHeadAttention
 from nmt.report.fonts import LabelFonts
 from nmt.report.plotting import COLOURS, Drawing, Matrix, heat_map, horizontal_grid, new_figure
-from nmt.text.prepared import PreparedCorpus
+from nmt.text.prepared import PreparedCorpus, PreparedSplit
 
 _SENTENCES, _MOST_TOKENS = 8, 14
 """A batch small enough that its tokens can be read."""
@@ -24,7 +24,7 @@ def corpus_drawings(corpus: PreparedCorpus, budget: int, fonts: LabelFonts) -> l
     """Return the figures of a corpus; `budget` is the number of padded target tokens in a length group."""
     batches = batches_of_short_pairs(corpus)
     drawings = [] if batches is None else [masks(corpus, batches, fonts)]
-    return [*drawings, padding_of_batches(SentenceLengths.of(corpus.train), budget)]
+    return [*drawings, padding_of_batches(corpus.train, budget)]
 
 
 def pieces_of_masks(corpus: PreparedCorpus) -> list[str]:
@@ -37,15 +37,15 @@ def pieces_of_masks(corpus: PreparedCorpus) -> list[str]:
 
 def batches_of_short_pairs(corpus: PreparedCorpus) -> tuple[Group, Group] | None:
     """Return a few random short pairs and a few of a length group, padded as in training; None if there are too few."""
-    lengths, everything = SentenceLengths.of(corpus.train), np.arange(len(corpus.train))
-    short = everything[np.maximum(lengths.source[everything], lengths.target[everything]) <= _MOST_TOKENS]
+    source, target = corpus.train.lengths(np.arange(len(corpus.train)))
+    short = np.flatnonzero(np.maximum(source, target) <= _MOST_TOKENS)
     if len(short) < _SENTENCES:
         return None
     chosen = np.random.default_rng(_SEED).choice(short, _SENTENCES, replace=False)
-    longest = int(lengths.target[chosen].max())
-    groups = plan_epoch(lengths, _SENTENCES * longest, _SEED, epoch=0)
+    longest = int(target[chosen].max())
+    groups = plan_epoch(corpus.train, _SENTENCES * longest, _SEED, epoch=0)
     # one of the usual size, with targets as long as the longest of the others
-    like = min(groups, key=lambda group: (abs(len(group) - _SENTENCES), -int(lengths.target[group].max())))
+    like = min(groups, key=lambda group: (abs(len(group) - _SENTENCES), -int(target[group].max())))
     one, other = (collate(corpus.train, [pairs]).groups[0] for pairs in (chosen, like))
     return one, other
 
@@ -106,11 +106,11 @@ def _attention() -> MultiHeadAttention:
     return MultiHeadAttention(ModelSettings(dim=2, heads=1), "decoder").requires_grad_(False).eval()
 
 
-def padding_of_batches(lengths: SentenceLengths, budget: int) -> Drawing:
+def padding_of_batches(split: PreparedSplit, budget: int) -> Drawing:
     """Draw the share of padding and the sizes of batches that are cut in three ways."""
-    plans = batch_plans(lengths, budget)
-    shares = {name: padding_share(plan, lengths) for name, plan in plans.items()}
-    sizes = [[int(lengths.target[group].max()) * len(group) for group in plan] for plan in plans.values()]
+    plans = batch_plans(split, budget)
+    shares = {name: padding_share(plan, split) for name, plan in plans.items()}
+    sizes = [[int(split.lengths(group)[1].max()) * len(group) for group in plan] for plan in plans.values()]
     figure = new_figure(3.9)
     left, right = figure.subplots(1, 2)
     places = np.arange(len(plans))
@@ -136,12 +136,12 @@ def padding_of_batches(lengths: SentenceLengths, budget: int) -> Drawing:
     return Drawing("padding", "Padding", caption, "nmt.batching.batch_stream.plan_epoch", figure)
 
 
-def batch_plans(lengths: SentenceLengths, budget: int) -> dict[str, EpochPlan]:
+def batch_plans(split: PreparedSplit, budget: int) -> dict[str, EpochPlan]:
     """Return the batches of an epoch, cut in three ways, with about the same mean size."""
-    ours = plan_epoch(lengths, budget, _SEED, epoch=0)
-    order = np.random.default_rng(_SEED).permutation(len(lengths))
-    by_length = order[np.lexsort((lengths.source[order], lengths.target[order]))]
-    count = max(1, round(len(lengths) / len(ours)))
+    ours = plan_epoch(split, budget, _SEED, epoch=0)
+    order = np.random.default_rng(_SEED).permutation(len(split))
+    by_length = order[np.lexsort(split.lengths(order))]
+    count = max(1, round(len(split) / len(ours)))
     return {
         f"random,\n{count} sentences": _cut(order, count),
         f"by length,\n{count} sentences": _cut(by_length, count),

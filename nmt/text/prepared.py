@@ -150,28 +150,29 @@ class PreparedSplit:
     def __len__(self) -> int:
         return len(self.source)
 
-    @property
-    def weights(self) -> "ByCorpus":
-        """How often each pair occurs in an epoch."""
-        return self._by_corpus([part.weight for part in self.corpora], np.float32)
+    def corpora_at(self, indices: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the index of the corpus of each pair."""
+        ends = np.cumsum([part.pairs for part in self.corpora])
+        return np.searchsorted(ends, indices, side="right")
 
-    @property
-    def prefix_lengths(self) -> "ByCorpus":
-        """The tokens before each source."""
-        return self._by_corpus([len(part.prefix) for part in self.corpora], np.int64)
+    def weights(self, indices: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+        """Return how often each pair occurs in an epoch."""
+        return np.array([part.weight for part in self.corpora], dtype=np.float32)[self.corpora_at(indices)]
+
+    def lengths(self, indices: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return the tokens of the sources, with their prefixes, and of the targets, `</s>` included."""
+        source, target = (side.offsets[indices + 1] - side.offsets[indices] + 1 for side in (self.source, self.target))
+        if any(part.prefix for part in self.corpora):
+            source += np.array([len(part.prefix) for part in self.corpora])[self.corpora_at(indices)]
+        return source, target
 
     def gather(self, indices: npt.NDArray[np.int64]) -> tuple[Sentences, Sentences]:
         """Return the sources, each behind the prefix of its corpus, and the targets at some indices."""
         sources, targets = self.source.gather(indices), self.target.gather(indices)
         if any(part.prefix for part in self.corpora):
-            corpora = self._by_corpus(list(range(len(self.corpora))), np.int64)[indices].tolist()
-            prefixes = [self.corpora[corpus].prefix for corpus in corpora]
+            prefixes = [self.corpora[corpus].prefix for corpus in self.corpora_at(indices).tolist()]
             sources = Sentences.of([[*prefix, *ids] for prefix, ids in zip(prefixes, sources.split(), strict=True)])
         return sources, targets
-
-    def _by_corpus(self, values: Sequence[float], dtype: npt.DTypeLike) -> "ByCorpus":
-        ends = np.cumsum([part.pairs for part in self.corpora], dtype=np.int64)
-        return ByCorpus(ends, np.array(values, dtype=dtype))
 
 
 def balancing_weights(pairs: Sequence[int], temperature: float) -> list[float]:
@@ -186,23 +187,6 @@ def balancing_weights(pairs: Sequence[int], temperature: float) -> list[float]:
         return [1.0] * len(pairs)
     shares = [n ** (1 / temperature) for n in pairs]
     return [sum(pairs) * share / (sum(shares) * n) if n else 1.0 for share, n in zip(shares, pairs, strict=True)]
-
-
-@dataclass(frozen=True)
-class ByCorpus:
-    """One value for all pairs of a corpus, read by the indices of pairs; corpus `i` ends before pair `ends[i]`."""
-
-    ends: npt.NDArray[np.int64]
-    values: npt.NDArray[Any]
-
-    def __getitem__(self, pairs: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-        if len(self.values) == 1:
-            return np.broadcast_to(self.values, pairs.shape)
-        values: npt.NDArray[Any] = self.values[np.searchsorted(self.ends, pairs, side="right")]
-        return values
-
-    def __len__(self) -> int:
-        return int(self.ends[-1])
 
 
 @dataclass(frozen=True)

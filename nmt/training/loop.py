@@ -75,7 +75,7 @@ class Training:
     def print_sizes(self) -> None:
         """Print what is about to be trained, on what, and where it is written."""
         recipe, settings, model = self.recipe, self.recipe.train, self.recipe.model
-        source_padding, target_padding = padding_share(self.stream.plan(), self.stream.lengths)
+        source_padding, target_padding = padding_share(self.stream.plan(), self.stream.split)
         updates = self.stream.batches_an_epoch / settings.accumulate
         device = self.updater.device
         threads = f" ({counted(torch.get_num_threads(), 'thread')})" if device.type == "cpu" else ""
@@ -87,7 +87,7 @@ class Training:
             ("model", f"{self.model.parameter_count():,} parameters: {model.encoder_layers} + {model.decoder_layers} "
                       f"layers, dim {model.dim}, {vocabulary:,} pieces"),
             ("device", f"{ranks}{device}{threads}, {'bf16' if computes_in_bf16(recipe.runtime, device) else 'fp32'}"),
-            ("text", f"{counted(len(self.stream.lengths), 'pair')} in {updates:,.0f} updates per epoch, "
+            ("text", f"{counted(len(self.stream.split), 'pair')} in {updates:,.0f} updates per epoch, "
                      f"padding {source_padding:.1%} and {target_padding:.1%}"),
             ("run", f"{self.run.path}{resumed}"),
         )  # fmt: skip

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from nmt.batching.batch import Batch, collate
-from nmt.batching.batch_stream import BatchStream, SentenceLengths, padding_share, plan_epoch
+from nmt.batching.batch_stream import BatchStream, padding_share, plan_epoch
 from nmt.config import Recipe
 from nmt.system.device import is_oom, release_cached_blocks
 from nmt.text.prepared import PreparedCorpus
@@ -72,11 +72,10 @@ def worst_batches(recipe: Recipe, corpus: PreparedCorpus, size: int) -> list[Bat
 
     Any adjacent groups of the plan count as a batch, as other epochs combine them differently.
     """
-    lengths = SentenceLengths.of(corpus.train)
     count = recipe.train.length_groups
-    groups = plan_epoch(lengths, max(1, size // count), recipe.seed, epoch=0)[:_MAX_GROUPS]
+    groups = plan_epoch(corpus.train, max(1, size // count), recipe.seed, epoch=0)[:_MAX_GROUPS]
     groups += list(islice(cycle(groups), count - 1))  # after the last one comes the next epoch
-    shapes = [(len(group), int(lengths.source[group].max()), int(lengths.target[group].max())) for group in groups]
+    shapes = [(len(group), *(int(side.max()) for side in corpus.train.lengths(group))) for group in groups]
     sentences, source, target = np.array(shapes).T
     tokens = sentences * (source + target)
     attention = sentences * (source**2 + source * target + target**2)
@@ -120,7 +119,7 @@ class Estimate:
 def estimate(recipe: Recipe, corpus: PreparedCorpus, device: torch.device) -> Estimate:
     """Make a few trial updates with a model that is discarded. `train.batch_tokens` must be a number."""
     stream, accumulate = BatchStream.of_recipe(recipe, corpus), recipe.train.accumulate
-    padding, updates_an_epoch = padding_share(stream.plan(), stream.lengths), stream.batches_an_epoch / accumulate
+    padding, updates_an_epoch = padding_share(stream.plan(), stream.split), stream.batches_an_epoch / accumulate
     trial = Trial(recipe, corpus, device)
     weights = list(trial.updater.model.parameters())
     copies = 1 if trial.updater.average is None else 2
@@ -139,7 +138,7 @@ def estimate(recipe: Recipe, corpus: PreparedCorpus, device: torch.device) -> Es
             tokens += sum(batch.target_tokens for batch in batches)
     seconds = time.perf_counter() - started
     trial.close()
-    speed, pairs = (tokens / seconds, seconds / _TIMED_UPDATES), len(stream.lengths)
+    speed, pairs = (tokens / seconds, seconds / _TIMED_UPDATES), len(stream.split)
     return Estimate(recipe, device, parameters, pairs, updates_an_epoch, padding, *speed, state, peak, free)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from nmt.batching.batch import collate
-from nmt.batching.batch_stream import SentenceLengths, cut_into_groups
+from nmt.batching.batch_stream import cut_into_groups
 from nmt.config import Recipe, RuntimeSettings
 from nmt.evaluation.metrics import Score, measure
 from nmt.model.checkpoint import LoadedModel
@@ -185,15 +185,14 @@ def degeneration(translations: Sequence[str]) -> str | None:
 
 def mean_loss(objective: Objective, split: PreparedSplit, budget: int, runtime: RuntimeSettings) -> float:
     """Return the mean negative log-likelihood per target token, in nats. Collective."""
-    lengths, indices = SentenceLengths.of(split), np.arange(len(split))
-    by_length = np.lexsort((lengths.source[indices], lengths.target[indices]))
+    by_length = np.lexsort(split.lengths(np.arange(len(split))))
     device = next(objective.parameters()).device
     objective.eval()
     sums: list[tuple[float, int]] = []
     # without gradients the layers would be compiled once more
     eager = torch.compiler.set_stance("force_eager") if runtime.compile else nullcontext()
     with torch.no_grad(), autocast(runtime, device), eager:
-        for batch_indices in distributed.shard(cut_into_groups(by_length, lengths, budget)):
+        for batch_indices in distributed.shard(cut_into_groups(by_length, split, budget)):
             batch = collate(split, [batch_indices])
             _, likelihood = objective(batch.to(device))
             sums.append((likelihood.item(), batch.target_tokens))

@@ -89,7 +89,7 @@ def test_to_the_same_device_returns_the_same_batch() -> None:
 def test_stream_equals_the_plans() -> None:
     stream = stream_of(40)
     for epoch in range(3):
-        groups = plan_epoch(stream.lengths, stream.budget, stream.seed, epoch)
+        groups = plan_epoch(stream.split, stream.budget, stream.seed, epoch)
         for number, indices in enumerate(groups):
             assert stream.position == DataPosition(epoch, 0, number)
             assert stream.epochs_read == pytest.approx(epoch + number / len(groups))
@@ -119,7 +119,7 @@ def test_large_corpus_is_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "_PAIRS_IN_PART", 16)
     monkeypatch.setattr(streams, "_PAIRS_IN_BLOCK", 4)
     stream, seen, positions = stream_of(40), Counter[int](), []
-    assert stream.lengths.parts == 3
+    assert streams.parts_of(stream.split) == 3
     read = []
     while stream.position.epoch == 0:
         positions.append(stream.position)

@@ -14,20 +14,13 @@ from hypothesis import strategies as st
 from nmt.batching import batch_stream
 from nmt.batching.batch_stream import (
     EpochPlan,
-    SentenceLengths,
-    StoredLengths,
     cut_into_groups,
     padding_share,
     plan_epoch,
 )
+from tests.builders import split_of_sizes
 
 SIZES = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=120)
-
-
-def lengths_of(sizes: list[tuple[int, int]], weights: list[float] | None = None) -> SentenceLengths:
-    source, target = np.array(sizes, dtype=np.int64).T
-    chosen = np.ones(len(sizes)) if weights is None else np.array(weights)
-    return SentenceLengths(source.copy(), target.copy(), chosen.astype(np.float32))
 
 
 def shown(plan: EpochPlan) -> Counter[int]:
@@ -43,21 +36,21 @@ def same(a: EpochPlan, b: EpochPlan) -> bool:
 def test_epoch_contains_each_pair_once_within_the_budget(
     sizes: list[tuple[int, int]], budget: int, seed: int, epoch: int
 ) -> None:
-    lengths = lengths_of(sizes)
-    plan = plan_epoch(lengths, budget, seed, epoch)
+    split = split_of_sizes(sizes)
+    plan = plan_epoch(split, budget, seed, epoch)
     assert shown(plan) == Counter(range(len(sizes)))
     for batch in plan:
         assert len(batch) >= 1
         if len(batch) > 1:
-            assert len(batch) * lengths.target[batch].max() <= budget
-            assert len(batch) * lengths.source[batch].max() <= 2 * budget
+            assert len(batch) * split.lengths(batch)[1].max() <= budget
+            assert len(batch) * split.lengths(batch)[0].max() <= 2 * budget
 
 
 @examples(max_examples=40, deadline=None)
 @given(st.lists(st.floats(0.0078125, 4.5, width=32), min_size=1, max_size=60), st.integers(0, 1000), st.integers(0, 5))
 def test_pair_counts_are_floor_or_ceiling_of_the_weights(weights: list[float], seed: int, epoch: int) -> None:
-    lengths = lengths_of([(5, 5)] * len(weights), weights)
-    counts = shown(plan_epoch(lengths, 50, seed, epoch))
+    split = split_of_sizes([(5, 5)] * len(weights), weights)
+    counts = shown(plan_epoch(split, 50, seed, epoch))
     for i, weight in enumerate(weights):
         assert np.floor(weight) <= counts[i] <= np.ceil(weight)
     assert counts.total() > 0
@@ -65,10 +58,10 @@ def test_pair_counts_are_floor_or_ceiling_of_the_weights(weights: list[float], s
 
 def test_pair_counts_equal_the_weights_on_average() -> None:
     weights = [0.25] * 400 + [1.5] * 400 + [3.0] * 10
-    lengths = lengths_of([(5, 5)] * len(weights), weights)
+    split = split_of_sizes([(5, 5)] * len(weights), weights)
     total: Counter[int] = Counter()
     for epoch in range(20):
-        total += shown(plan_epoch(lengths, 50, 1, epoch))
+        total += shown(plan_epoch(split, 50, 1, epoch))
     for part, weight in ((range(400), 0.25), (range(400, 800), 1.5)):
         share = sum(total[i] for i in part) / (20 * 400)
         # four standard deviations of a mean of 8,000 draws with p (1 - p) <= 1/4
@@ -78,38 +71,38 @@ def test_pair_counts_equal_the_weights_on_average() -> None:
 
 def test_epoch_is_never_empty() -> None:
     """With few pairs of small weight, independent draws would leave some epochs empty."""
-    lengths = lengths_of([(3, 3), (4, 4)], [0.01, 0.02])
-    assert all(shown(plan_epoch(lengths, 16, 1, epoch)).total() >= 1 for epoch in range(50))
+    split = split_of_sizes([(3, 3), (4, 4)], [0.01, 0.02])
+    assert all(shown(plan_epoch(split, 16, 1, epoch)).total() >= 1 for epoch in range(50))
 
 
 def test_plan_is_a_function_of_seed_and_epoch() -> None:
     sizes = [(1 + i % 17, 1 + i % 23) for i in range(500)]
-    lengths = lengths_of(sizes)
-    first = plan_epoch(lengths, 60, seed=1, epoch=3)
+    split = split_of_sizes(sizes)
+    first = plan_epoch(split, 60, seed=1, epoch=3)
     np.random.seed(0)
-    assert same(first, plan_epoch(lengths, 60, seed=1, epoch=3))
-    assert not same(first, plan_epoch(lengths, 60, seed=1, epoch=4))
-    assert not same(first, plan_epoch(lengths, 60, seed=2, epoch=3))
-    assert not same(plan_epoch(lengths, 60, 0, 1), plan_epoch(lengths, 60, 1, 0))
+    assert same(first, plan_epoch(split, 60, seed=1, epoch=3))
+    assert not same(first, plan_epoch(split, 60, seed=1, epoch=4))
+    assert not same(first, plan_epoch(split, 60, seed=2, epoch=3))
+    assert not same(plan_epoch(split, 60, 0, 1), plan_epoch(split, 60, 1, 0))
 
 
 def test_epochs_have_different_batches() -> None:
-    lengths = lengths_of([(5, 5)] * 200)
-    first, second = (plan_epoch(lengths, 50, 1, epoch) for epoch in (0, 1))
+    split = split_of_sizes([(5, 5)] * 200)
+    first, second = (plan_epoch(split, 50, 1, epoch) for epoch in (0, 1))
     assert {frozenset(batch.tolist()) for batch in first} != {frozenset(batch.tolist()) for batch in second}
 
 
 def test_batches_are_not_sorted_by_length() -> None:
-    lengths = lengths_of([(n, n) for n in range(1, 41) for _ in range(20)])
-    longest = [int(lengths.target[batch].max()) for batch in plan_epoch(lengths, 80, 1, 0)]
+    split = split_of_sizes([(n, n) for n in range(1, 41) for _ in range(20)])
+    longest = [int(split.lengths(batch)[1].max()) for batch in plan_epoch(split, 80, 1, 0)]
     rises = sum(a < b for a, b in pairwise(longest))
     assert 0.3 < rises / len(longest) < 0.7
 
 
 def test_cut_into_groups_by_hand() -> None:
     # a budget of 12 holds 4 targets of 3, or 3 of 4, or 2 of 5 or 6, or 1 of 7 and more
-    lengths = lengths_of([(1, 3), (1, 3), (1, 4), (1, 4), (1, 5), (1, 6), (1, 7), (1, 30)])
-    assert [batch.tolist() for batch in cut_into_groups(np.arange(8), lengths, 12)] == [
+    split = split_of_sizes([(1, 3), (1, 3), (1, 4), (1, 4), (1, 5), (1, 6), (1, 7), (1, 30)])
+    assert [batch.tolist() for batch in cut_into_groups(np.arange(8), split, 12)] == [
         [0, 1, 2],
         [3, 4],
         [5],
@@ -120,29 +113,29 @@ def test_cut_into_groups_by_hand() -> None:
 
 def test_cut_into_groups_limits_long_sources() -> None:
     # sources of 10 with targets of 2: the budget of 12 would hold 6 targets, but 24 source tokens only 2 sources
-    lengths = lengths_of([(10, 2)] * 5)
-    assert [len(batch) for batch in cut_into_groups(np.arange(5), lengths, 12)] == [2, 2, 1]
+    split = split_of_sizes([(10, 2)] * 5)
+    assert [len(batch) for batch in cut_into_groups(np.arange(5), split, 12)] == [2, 2, 1]
 
 
 @examples(max_examples=40, deadline=None)
 @given(SIZES, st.integers(1, 200))
 def test_cut_into_groups_fills_the_budget(sizes: list[tuple[int, int]], budget: int) -> None:
     """No batch has space for the first pair of the next one."""
-    lengths = lengths_of(sizes)
-    ordered = np.lexsort((lengths.source, lengths.target))
-    batches = cut_into_groups(ordered, lengths, budget)
+    split = split_of_sizes(sizes)
+    source, target = split.lengths(np.arange(len(sizes)))
+    ordered = np.lexsort((source, target))
+    batches = cut_into_groups(ordered, split, budget)
     assert np.concatenate(batches).tolist() == ordered.tolist()
     for batch, following in pairwise(batches):
         more = [*batch, following[0]]
-        target, source = len(more) * lengths.target[more].max(), len(more) * lengths.source[more].max()
-        assert target > budget or source > 2 * budget
+        assert len(more) * target[more].max() > budget or len(more) * source[more].max() > 2 * budget
 
 
 def test_padding_share_by_hand() -> None:
-    lengths = lengths_of([(1, 2), (3, 2), (4, 8), (4, 8)])
+    split = split_of_sizes([(1, 2), (3, 2), (4, 8), (4, 8)])
     plan = [np.array([0, 1]), np.array([2, 3])]
     # source: 1 + 3 of 2 · 3 and 8 of 8; target: nothing padded
-    assert padding_share(plan, lengths) == (pytest.approx(1 - 12 / 14), 0.0)
+    assert padding_share(plan, split) == (pytest.approx(1 - 12 / 14), 0.0)
 
 
 def test_padding_of_a_real_corpus_is_small(shared_data: Path) -> None:
@@ -155,8 +148,8 @@ def test_padding_of_a_real_corpus_is_small(shared_data: Path) -> None:
             source, target = line.split("\t")[:2]
             # some words are two pieces; one more for the end symbol
             sizes.append((len(source) // 4 + 2, len(target) // 4 + 2))
-    lengths = lengths_of(sizes)
-    source, target = padding_share(plan_epoch(lengths, 4096, 1, 0), lengths)
+    split = split_of_sizes(sizes)
+    source, target = padding_share(plan_epoch(split, 4096, 1, 0), split)
     assert source < 0.10
     assert target < 0.10
 
@@ -166,27 +159,22 @@ def test_padding_of_a_real_corpus_is_small(shared_data: Path) -> None:
 def test_parts_of_an_epoch_contain_each_pair_once(
     sizes: list[tuple[int, int]], budget: int, block: int, blocks: int
 ) -> None:
-    lengths = lengths_of(sizes)
+    split = split_of_sizes(sizes)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batch_stream, "_PAIRS_IN_BLOCK", block)
         patch.setattr(batch_stream, "_PAIRS_IN_PART", block * blocks)
-        parts = [plan_epoch(lengths, budget, 1, 0, part) for part in range(lengths.parts)]
+        parts = [plan_epoch(split, budget, 1, 0, part) for part in range(batch_stream.parts_of(split))]
         assert sum(map(shown, parts), Counter()) == Counter(range(len(sizes)))
         assert all(sum(map(len, part)) <= block * (blocks + 1) for part in parts)
-        assert same(parts[-1], plan_epoch(lengths, budget, 1, 0, lengths.parts - 1))
+        assert same(parts[-1], plan_epoch(split, budget, 1, 0, batch_stream.parts_of(split) - 1))
 
 
 def test_epochs_have_different_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_stream, "_PAIRS_IN_BLOCK", 4)
     monkeypatch.setattr(batch_stream, "_PAIRS_IN_PART", 16)
-    lengths = lengths_of([(5, 5)] * 160)
-    first, second = (set(shown(plan_epoch(lengths, 50, 1, epoch, 0))) for epoch in (0, 1))
+    split = split_of_sizes([(5, 5)] * 160)
+    first, second = (set(shown(plan_epoch(split, 50, 1, epoch, 0))) for epoch in (0, 1))
     assert len(first) == 16
     assert first != second
     # neighbouring pairs are in the same part
     assert {i // 4 * 4 for i in first} <= first
-
-
-def test_lengths_on_disk_equal_those_in_memory() -> None:
-    stored = StoredLengths(np.array([0, 3, 3, 10]))
-    assert stored[np.array([2, 0, 1, 2])].tolist() == [8, 4, 1, 8]

@@ -4,15 +4,16 @@ import numpy as np
 import pytest
 import torch
 
-from nmt.batching.batch_stream import EpochPlan, SentenceLengths, padding_share
+from nmt.batching.batch_stream import EpochPlan, padding_share
 from nmt.report.corpus_figures import batch_plans, visible_source, visible_target
-from tests.builders import batch_of
+from nmt.text.prepared import PreparedSplit
+from tests.builders import batch_of, split_of_sizes
 
 
-def random_lengths(count: int) -> SentenceLengths:
+def random_split(count: int) -> PreparedSplit:
     random = np.random.default_rng(3)
     source = random.integers(3, 40, count)
-    return SentenceLengths(source, source + random.integers(0, 5, count), np.ones(count, dtype=np.float32))
+    return split_of_sizes(list(zip(source.tolist(), (source + random.integers(0, 5, count)).tolist(), strict=True)))
 
 
 def test_masks_hide_padding_and_later_tokens() -> None:
@@ -22,21 +23,22 @@ def test_masks_hide_padding_and_later_tokens() -> None:
 
 
 def test_each_way_to_cut_batches_uses_every_pair_once() -> None:
-    for plan in batch_plans(random_lengths(500), 400).values():
+    for plan in batch_plans(random_split(500), 400).values():
         assert sorted(np.concatenate(plan).tolist()) == list(range(500))
 
 
 def test_shares_of_padding_are_counted_and_fall_from_left_to_right() -> None:
-    lengths = random_lengths(500)
-    plans = batch_plans(lengths, 400)
+    split = random_split(500)
+    targets = split.lengths(np.arange(500))[1]
+    plans = batch_plans(split, 400)
 
     def counted(plan: EpochPlan) -> float:
-        padded = [max(lengths.target[pair] for pair in group) * len(group) for group in plan]
-        return float(1 - np.asarray(lengths.target[np.arange(500)]).sum() / sum(padded))
+        padded = [max(targets[pair] for pair in group) * len(group) for group in plan]
+        return float(1 - targets.sum() / sum(padded))
 
-    shares = [padding_share(plan, lengths)[1] for plan in plans.values()]
+    shares = [padding_share(plan, split)[1] for plan in plans.values()]
     assert shares == pytest.approx([counted(plan) for plan in plans.values()])
     assert shares[0] > 0.3
     assert max(shares[1:]) < 0.1
     *_, ours = plans.values()
-    assert max(lengths.target[group].max() * len(group) for group in ours) <= 400
+    assert max(targets[group].max() * len(group) for group in ours) <= 400

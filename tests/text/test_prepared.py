@@ -135,6 +135,8 @@ def test_pairs_of_a_corpus_have_its_weight_and_its_prefix() -> None:
     assert found[0].split() == [[8, 9, 14], [11, 12], [7, 13]]
     assert found[0].lengths.tolist() == [3, 2, 2]
     assert found[1].split() == [[23], [21], [22]]
-    assert split.weights[chosen].tolist() == [3.0, 1.0, 0.5]
-    assert split.prefix_lengths[chosen].tolist() == [2, 0, 1]
-    assert len(split.weights) == len(split) == 4
+    assert split.weights(chosen).tolist() == [3.0, 1.0, 0.5]
+    source_lengths, target_lengths = split.lengths(np.array([2, 0, 1, 2]))
+    assert source_lengths.tolist() == [3, 2, 3, 3]
+    assert target_lengths.tolist() == [2, 2, 2, 2]
+    assert len(split) == 4
