@@ -15,9 +15,8 @@ and the tag before its sources, are settings of training and not stored: the pai
 order of the recipe, and the manifest has their number.
 """
 
-import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
@@ -36,6 +35,7 @@ _SMALL_FILE = 2**20  # bytes; the digest of such a file is compared whenever the
 _CHECKED_AT_ONCE = 2**22  # tokens
 
 Ids = npt.NDArray[np.int32]
+Arrays = Callable[[str], Iterable[npt.NDArray[Any]]]
 
 
 @dataclass(frozen=True)
@@ -248,70 +248,35 @@ class PreparedCorpus:
                     raise UnusableCorpusError(f"{directory / name}: damaged: the {side} holds {error}") from None
 
 
-class SplitWriter(contextlib.ExitStack):
-    """Appends pairs to the files of a split, of which nothing is held in RAM.
-
-    Used as a context manager, on whose exit the files are complete.
-    """
-
-    def __init__(self, directory: Path, tokenizers: Tokenizers) -> None:
-        super().__init__()
-        directory.mkdir()
-        self._source = _SideWriter(self, directory, "source", len(tokenizers.source))
-        self._target = _SideWriter(self, directory, "target", len(tokenizers.target))
-
-    def extend(self, source: "Encoded", target: "Encoded") -> None:
-        """Add pairs."""
-        self._source.extend(*source)
-        self._target.extend(*target)
-
-
-Encoded = tuple[npt.NDArray[np.integer[Any]], npt.NDArray[np.int64]]
-"""The ids of sentences end to end, and the length of each sentence."""
-
-
 def smallest_type(vocabulary: int) -> np.dtype[Any]:
     """Return the type in which ids are stored."""
     return np.dtype(np.uint16 if vocabulary <= 1 << 16 else np.int32)
 
 
-class _SideWriter:
-    """Writes the tokens and the offsets of a side."""
+def write_side(directory: Path, side: str, vocabulary: int, size: tuple[int, int], arrays: Arrays) -> None:
+    """Write the sentences of a side; `size` is their number, and that of their tokens.
 
-    def __init__(self, stack: contextlib.ExitStack, directory: Path, side: str, vocabulary: int) -> None:
-        self._tokens = stack.enter_context(_ArrayWriter(directory / f"{side}.tokens.npy", smallest_type(vocabulary)))
-        self._offsets = stack.enter_context(_ArrayWriter(directory / f"{side}.offsets.npy", np.dtype(np.int64)))
-        self._offsets.extend(np.zeros(1))
+    `arrays("source.tokens")` yields the ids of sources end to end, `arrays("source.lengths")` the length of each, in
+    arrays of any size, of which one at a time is in RAM.
+    """
+    sentences, tokens = size
 
-    def extend(self, tokens: npt.NDArray[np.integer[Any]], lengths: npt.NDArray[np.int64]) -> None:
-        self._offsets.extend(self._tokens.length + np.cumsum(lengths))
-        self._tokens.extend(tokens)
+    def offsets() -> Iterator[npt.NDArray[np.int64]]:
+        start = 0
+        for lengths in arrays(f"{side}.lengths"):
+            yield start + np.cumsum(lengths)
+            start += int(lengths.sum())
+
+    _write_array(directory / f"{side}.tokens.npy", smallest_type(vocabulary), tokens, arrays(f"{side}.tokens"))
+    _write_array(directory / f"{side}.offsets.npy", np.dtype(np.int64), sentences + 1, chain([np.zeros(1)], offsets()))
 
 
-class _ArrayWriter(contextlib.AbstractContextManager["_ArrayWriter"]):
-    """Writes an array in npy format whose length is known only at the end."""
-
-    def __init__(self, path: Path, dtype: np.dtype[Any]) -> None:
-        self._dtype = dtype
-        self.length = 0
-        self._file = path.open("wb")
-        self._write_header()
-        self._start = self._file.tell()
-
-    def extend(self, values: npt.NDArray[Any]) -> None:
-        self.length += len(values)
-        self._file.write(values.astype(self._dtype).tobytes())
-
-    def __exit__(self, *error: object) -> None:
-        with self._file:
-            self._file.seek(0)
-            self._write_header()
-            # numpy pads headers so that an array can grow
-            assert self._file.tell() == self._start
-
-    def _write_header(self) -> None:
-        header = {"descr": self._dtype.str, "fortran_order": False, "shape": (self.length,)}
-        np.lib.format.write_array_header_1_0(self._file, header)
+def _write_array(path: Path, dtype: np.dtype[Any], length: int, parts: Iterable[npt.NDArray[Any]]) -> None:
+    with path.open("wb") as file:
+        header = {"descr": dtype.str, "fortran_order": False, "shape": (length,)}
+        np.lib.format.write_array_header_1_0(file, header)
+        for part in parts:
+            file.write(part.astype(dtype).tobytes())
 
 
 def write_valid_texts(directory: Path, texts: Sequence[Sequence[SentencePair]]) -> None:

@@ -71,7 +71,7 @@ def test_corpus_contains_the_text(folder: Path) -> None:
     for split, rows in ((corpus.train, pairs(300)), (corpus.valid, pairs(20, seed=2))):
         assert [tokenizer.decode(ids) for ids in split.source] == [source for source, _ in rows]
         assert [tokenizer.decode(ids) for ids in split.target] == [target for _, target in rows]
-        assert np.array_equal(split.weights[np.arange(len(rows))], np.ones(len(rows)))
+        assert np.array_equal(split.weights(np.arange(len(rows))), np.ones(len(rows)))
     assert corpus.valid_texts == [tuple(map(list, zip(*pairs(20, seed=2), strict=True)))]
 
 
@@ -349,7 +349,7 @@ def test_full_disk_leaves_no_corpus(folder: Path, monkeypatch: pytest.MonkeyPatc
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("nmt.text.prepared._SideWriter.extend", full)
+    monkeypatch.setattr("nmt.text.prepared._write_array", full)
     with pytest.raises(DataError, match=r"prepared: cannot write it: No space left on device; free some space"):
         prepare(recipe_in(folder), QUIET)
     assert not (folder / "run").exists()

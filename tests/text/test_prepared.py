@@ -10,36 +10,19 @@ from hypothesis import strategies as st
 
 from nmt.errors import DataError
 from nmt.text.manifest import Manifest, SideCounts, SplitCounts
-from nmt.text.prepared import CorpusPart, Encoded, PreparedCorpus, PreparedSplit, Sentences, SplitWriter
-from nmt.text.tokenizer import Tokenizers
+from nmt.text.prepared import CorpusPart, PreparedCorpus, PreparedSplit, Sentences, write_side
 from tests.builders import tiny_tokenizers, token_store
 
 IDS = st.lists(st.integers(0, 65_535), max_size=8)
 
 
-class VocabularyOf:
-    """A substitute for a tokenizer that has only a size."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-
-    def __len__(self) -> int:
-        return self._size
-
-
-def tokenizers_of(source: int, target: int) -> Any:
-    return Tokenizers(VocabularyOf(source), VocabularyOf(target))  # type: ignore[arg-type]
-
-
-def encoded(sentences: list[list[int]]) -> Encoded:
-    stored = Sentences.of(sentences)
-    return stored.ids, stored.lengths
-
-
-def write_split(directory: Path, batches: list[list[tuple[list[int], list[int]]]]) -> None:
-    with SplitWriter(directory, tokenizers_of(65_536, 65_537)) as writer:
-        for batch in batches:
-            writer.extend(*(encoded([pair[side] for pair in batch]) for side in (0, 1)))
+def write_split(directory: Path, batches: list[list[tuple[list[int], list[int]]]], *vocabulary: int) -> None:
+    directory.mkdir()
+    for side, (name, size) in enumerate(zip(("source", "target"), vocabulary or (65_536, 65_537), strict=True)):
+        parts = [Sentences.of([pair[side] for pair in batch]) for batch in batches]
+        arrays = {f"{name}.tokens": [part.ids for part in parts], f"{name}.lengths": [part.lengths for part in parts]}
+        total = (sum(len(part.lengths) for part in parts), sum(len(part.ids) for part in parts))
+        write_side(directory, name, size, total, arrays.__getitem__)
 
 
 @given(st.lists(st.lists(st.tuples(IDS, IDS), max_size=4), max_size=4))
@@ -73,9 +56,8 @@ def test_ids_outside_the_vocabulary_and_wrong_offsets_are_data_errors(tmp_path: 
     lines = ["the cat sleeps .", "a dog barks ."]
     tokenizers = tiny_tokenizers()
     tokenizers.save(tmp_path)
-    ids = encoded([tokenizers.source.encode(line) for line in lines])
-    with SplitWriter(tmp_path / "train", tokenizers) as writer:
-        writer.extend(ids, ids)
+    ids = [tokenizers.source.encode(line) for line in lines]
+    write_split(tmp_path / "train", [list(zip(ids, ids, strict=True))], 300, 300)
     side = SideCounts(5, 20, 0)
     Manifest({}, {}, (300, 300), SplitCounts(2, 2, {}, side, side, (2,)), None).write(tmp_path)
     assert len(PreparedCorpus.open(tmp_path, verify=True).train) == 2

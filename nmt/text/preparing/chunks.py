@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, compress, islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -253,6 +253,10 @@ class FilteredText:
             chosen = is_sampled(first + chunk["positions"].astype(np.int64), share) & (rule_of == 0)
             yield from ((chunk.source[index], chunk.target[index]) for index in np.flatnonzero(chosen).tolist())
             first += record.counts.read
+
+    def encoded(self, array: str) -> Iterator[npt.NDArray[Any]]:
+        """Yield an array of each chunk of token ids."""
+        return (EncodedChunk(self.text.folder, number)[array] for number in range(len(self.records)))
 
     def removed(self) -> Iterator[Rejected]:
         """Yield the removed pairs in order; those of the rules on tokens only if the chunks are encoded."""

@@ -21,7 +21,7 @@ from nmt.text.corpus import text_files
 from nmt.text.filters import RULES, RuleCounts
 from nmt.text.filters.rule_counts import total_removed
 from nmt.text.manifest import SideCounts, SplitCounts
-from nmt.text.prepared import SplitWriter
+from nmt.text.prepared import write_side
 from nmt.text.preparing.chunk_files import EncodedChunk, KeptChunk, encoded_file, is_whole, kept_file
 from nmt.text.preparing.chunks import Encoding, FilteredText, RawChunk, Text, encode_chunk, filter_chunk, raw_chunks
 from nmt.text.preparing.duplicates import BitSet, find_repeated
@@ -202,18 +202,19 @@ def join_chunks(
     """Write the chunks into a split; return its counts, and those of all rules on each corpus."""
     text, counts = filtered.text, filtered.counts
     sides = np.zeros((len(text.corpora), 2, 3), dtype=np.int64)
-    with SplitWriter(directory, tokenizers) as writer:
-        for number, record in enumerate(filtered.records):
-            chunk = EncodedChunk(text.folder, number)
-            source, target = ((chunk[f"{side}.tokens"], chunk[f"{side}.lengths"]) for side in ("source", "target"))
-            writer.extend(source, target)
-            sides[record.corpus] += chunk["sides"]
-            counts[record.corpus].merge(chunk.counts)
+    for number, record in enumerate(filtered.records):
+        chunk = EncodedChunk(text.folder, number)
+        sides[record.corpus] += chunk["sides"]
+        counts[record.corpus].merge(chunk.counts)
     check_any_kept(text, counts)
     kept = tuple(of_corpus.kept for of_corpus in counts)
     total, *of_corpora = [
         (SideCounts(*source), SideCounts(*target)) for source, target in (sides.sum(0).tolist(), *sides.tolist())
     ]
+    directory.mkdir()
+    own = (tokenizers.source, tokenizers.target)
+    for side, tokenizer, side_counts in zip(("source", "target"), own, total, strict=True):
+        write_side(directory, side, len(tokenizer), (sum(kept), side_counts.tokens), filtered.encoded)
     read = sum(of_corpus.read for of_corpus in counts)
     return SplitCounts(read, sum(kept), total_removed(counts), *total, kept, tuple(of_corpora)), counts
 
