@@ -1,10 +1,9 @@
 """Signals: the first one requests to save and stop, a second Ctrl-C stops at once; SIGUSR1 requests to save."""
 
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import FrameType
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from nmt.system.distributed import all_reduce_max, world_size
 
@@ -15,15 +14,15 @@ Result = TypeVar("Result")
 
 
 class Interruption:
-    """The requests that this process received by signals, and those that all ranks have agreed on."""
+    """The requests that this process received by signals, and those that all ranks have agreed on.
 
-    def __init__(
-        self,
-        notify: Callable[[str], None] = lambda message: None,
-        stop_at_once: Callable[[int, FrameType | None], object] = signal.default_int_handler,
-    ) -> None:
-        """Take a function that prints a message in a signal handler, and the handler of a second Ctrl-C."""
-        self._notify, self._stop_at_once = notify, stop_at_once
+    A block handles SIGINT, SIGTERM, SIGHUP and SIGUSR1, except those that are ignored. The first of them that stops is
+    reported to `notify`. A second Ctrl-C is left to the previous handler.
+    """
+
+    def __init__(self, notify: Callable[[str], None] = lambda message: None) -> None:
+        """Take a function that prints a message in a signal handler."""
+        self._notify = notify
         self.signal: int | None = None
         """The signal to stop for, the same on all ranks."""
         self.save_requested = False
@@ -31,6 +30,18 @@ class Interruption:
         self._received: int | None = None
         self._received_saving = False
         self._cancellable = False
+
+    def __enter__(self) -> Self:
+        self._previous = {number: signal.getsignal(number) for number in (*_STOPPING, _SAVING)}
+        for number, handler in self._previous.items():
+            if handler != signal.SIG_IGN:  # nohup and shell scripts ignore some for their background processes
+                signal.signal(number, self.receive)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for number, handler in self._previous.items():
+            if signal.getsignal(number) == self.receive:  # the previous handler may have changed it
+                signal.signal(number, handler)
 
     def receive(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal. Ctrl-C after a first stopping signal raises KeyboardInterrupt."""
@@ -42,7 +53,8 @@ class Interruption:
             doing = "stopping and saving" if self._cancellable else "saving after this step"
             self._notify(f"{name}{doing}; press Ctrl-C{'' if name else ' again'} to stop at once")
         elif number == signal.SIGINT:
-            self._stop_at_once(number, frame)
+            previous = self._previous[signal.SIGINT]
+            (previous if callable(previous) else signal.default_int_handler)(number, frame)
         if world_size() == 1:
             self.synchronize()
         if self._cancellable and self._received is not None:
@@ -71,24 +83,3 @@ class Interruption:
 
 class _CancelledError(BaseException):
     """Not an Exception, which the cancelled work might catch."""
-
-
-@contextmanager
-def handled_signals(notify: Callable[[str], None] = lambda message: None) -> Iterator[Interruption]:
-    """Handle SIGINT, SIGTERM, SIGHUP and SIGUSR1 within the block, except those that are ignored.
-
-    The first of them that stops is reported to `notify`. A second Ctrl-C is left to the previous handler.
-    """
-    before = {number: signal.getsignal(number) for number in (*_STOPPING, _SAVING)}
-    previous = before[signal.SIGINT]
-    interruption = Interruption(notify, previous if callable(previous) else signal.default_int_handler)
-    # nohup and shell scripts ignore some for their background processes
-    handled = {number: handler for number, handler in before.items() if handler != signal.SIG_IGN}
-    for number in handled:
-        signal.signal(number, interruption.receive)
-    try:
-        yield interruption
-    finally:
-        for number, handler in handled.items():
-            if signal.getsignal(number) == interruption.receive:  # the previous handler may have changed it
-                signal.signal(number, handler)

@@ -6,7 +6,7 @@ from types import FrameType
 
 import pytest
 
-from nmt.training.signals import Interruption, handled_signals
+from nmt.training.signals import Interruption
 
 STOPPING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
@@ -14,7 +14,7 @@ STOPPING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 @pytest.mark.parametrize("number", STOPPING)
 def test_first_signal_is_recorded_and_second_interrupt_raises(number: signal.Signals) -> None:
     before = signal.getsignal(number)
-    with handled_signals() as interruption:
+    with Interruption() as interruption:
         assert interruption.signal is None
         os.kill(os.getpid(), number)
         assert interruption.signal == number
@@ -40,7 +40,7 @@ def test_second_interrupt_has_the_previous_handler() -> None:
 
     before = signal.signal(signal.SIGINT, previous)
     try:
-        with handled_signals():
+        with Interruption():
             for _ in range(3):
                 signal.raise_signal(signal.SIGINT)
         assert signal.getsignal(signal.SIGINT) is third
@@ -51,13 +51,13 @@ def test_second_interrupt_has_the_previous_handler() -> None:
 
 def test_handlers_are_restored_after_an_exception() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(ZeroDivisionError), handled_signals():
+    with pytest.raises(ZeroDivisionError), Interruption():
         raise ZeroDivisionError
     assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_sigusr1_requests_saving_only() -> None:
-    with handled_signals() as interruption:
+    with Interruption() as interruption:
         signal.raise_signal(signal.SIGUSR1)
         signal.raise_signal(signal.SIGUSR1)
         assert interruption.save_requested
@@ -68,7 +68,7 @@ def test_ignored_signals_stay_ignored() -> None:
     """As under nohup, which ignores SIGHUP for the program that it starts."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with handled_signals() as interruption:
+        with Interruption() as interruption:
             signal.raise_signal(signal.SIGHUP)
             assert interruption.signal is None
         assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
@@ -85,7 +85,7 @@ def test_signal_cancels_long_work() -> None:
         done.append(2)
         return "result"
 
-    with handled_signals() as interruption:
+    with Interruption() as interruption:
         assert interruption.unless_stopped(lambda: work(interruption, signal.SIGUSR1)) == "result"
         assert interruption.unless_stopped(lambda: work(interruption, signal.SIGTERM)) is None
         assert done == [1, 2, 1]
@@ -104,13 +104,13 @@ def test_signal_cancels_long_work() -> None:
 )
 def test_first_signal_is_answered_at_once(number: signal.Signals, message: str) -> None:
     messages: list[str] = []
-    with handled_signals(messages.append):
+    with Interruption(messages.append):
         signal.raise_signal(signal.SIGUSR1)
         assert messages == []
         signal.raise_signal(number)
         assert messages == [message]
         signal.raise_signal(signal.SIGTERM)
         assert messages == [message]
-    with handled_signals(messages.append) as interruption:
+    with Interruption(messages.append) as interruption:
         interruption.unless_stopped(lambda: signal.raise_signal(number))
     assert "stopping and saving; press Ctrl-C" in messages[1]
