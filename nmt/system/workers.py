@@ -133,15 +133,15 @@ class WorkerPool(Generic[Context]):
                     raise error
                 yield result
                 index += 1
-            elif running:
-                ahead = ahead or next(tasks, None)
-                ready = wait(list(running))
-                for pipe in [pipe for pipe in running if pipe in ready]:
-                    with self._death_explained():
-                        finished[running.pop(pipe)] = pipe.recv_bytes()
-                    idle.append(pipe)
-            else:
+                continue
+            if not running:
                 return
+            ahead = ahead or next(tasks, None)
+            ready = wait(list(running))
+            for pipe in [pipe for pipe in running if pipe in ready]:
+                with self._death_explained():
+                    finished[running.pop(pipe)] = pipe.recv_bytes()
+                idle.append(pipe)
 
     def _fork(self) -> None:
         """Start the workers. SIGINT is blocked until all are in the list of those to kill; they inherit that."""
