@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from nmt.config import Recipe, load_recipe
 from nmt.decoding.alignment import Attention, attention
@@ -27,16 +26,6 @@ _WORDS = range(4, 10)
 """Words in the sentence that is chosen for the attention."""
 
 
-class Inputs(NamedTuple):
-    """What there is to draw; a key of `left_out` names figures, its value is the reason why they cannot be drawn."""
-
-    recipe: Recipe | None
-    corpus: PreparedCorpus | None
-    attention: Attention | None
-    records: RunRecords | None
-    left_out: dict[str, str]
-
-
 def figures(output: Path, recipe: Path | None, model: Path | None, text: str | None, console: Console) -> None:
     """Write each figure as PNG and SVG, and `figures.json` with their titles and captions.
 
@@ -45,10 +34,10 @@ def figures(output: Path, recipe: Path | None, model: Path | None, text: str | N
     if text is not None and model is None:
         raise ConfigError("--text: it is the sentence whose attention a model has; add --model MODEL")
     with replace_directory(output, FIGURES, [path for path in (recipe, model) if path is not None]) as staging:
-        inputs = read_inputs(recipe, model, text)
-        fonts = fonts_for(_labels(inputs))
+        inputs = _Inputs(recipe, model, text)
+        fonts = fonts_for(inputs.labels)
         with drawing_style(fonts):
-            drawings = draw(inputs, fonts)
+            drawings = inputs.drawings(fonts)
             for drawing in drawings:
                 write_drawing(drawing, staging)
         content = {
@@ -63,45 +52,52 @@ def figures(output: Path, recipe: Path | None, model: Path | None, text: str | N
         console.warn(warning)
 
 
-def read_inputs(recipe_file: Path | None, model: Path | None, text: str | None) -> Inputs:
-    """Return what the options name, and what is left out. Raises NMTError for a recipe or a model that is no such."""
-    left_out: dict[str, str] = {}
-    run = model if model is not None and (model / "recipe.yaml").is_file() else None
-    records = None if run is None else _records(run)
-    path = recipe_file or (run and run / "recipe.yaml")
-    recipe = None if path is None else load_recipe(path)
-    corpus = found = None
-    if recipe is None:
-        left_out["masks, padding, the schedule of the recipe"] = "no recipe; add --recipe RECIPE"
-    else:
-        prepared = recipe.prepared_directory if recipe_file is not None or records is None else records.prepared
-        try:
-            corpus = PreparedCorpus.open(prepared)
-        except DataError as error:
-            left_out["masks, padding"] = str(error)
-    if model is None:
-        left_out["attention"] = "no model; add --model MODEL"
-    elif (sentence := _sentence(_sources(recipe, corpus)) if text is None else text) is not None:
-        found = _attention(model, sentence)
-    else:
-        left_out["attention"] = "no validation or test text to take a sentence from; add --text SENTENCE"
-    if records is None:
-        left_out["training"] = "no run; add --model RUN"
-    return Inputs(recipe, corpus, found, records, left_out)
+class _Inputs:
+    """What the options name, as far as it can be drawn. Raises NMTError for a recipe or a model that is no such."""
 
+    def __init__(self, recipe_file: Path | None, model: Path | None, text: str | None) -> None:
+        self.left_out: dict[str, str] = {}
+        """Why figures cannot be drawn, by their names."""
+        run = model if model is not None and (model / "recipe.yaml").is_file() else None
+        path = recipe_file or (run and run / "recipe.yaml")
+        self.records = None if run is None else _records(run)
+        self.recipe = None if path is None else load_recipe(path)
+        self.corpus = self.attention = None
+        if self.recipe is None:
+            self.left_out["masks, padding, the schedule of the recipe"] = "no recipe; add --recipe RECIPE"
+        else:
+            of_run = None if recipe_file is not None or self.records is None else self.records.prepared
+            try:
+                self.corpus = PreparedCorpus.open(of_run or self.recipe.prepared_directory)
+            except DataError as error:
+                self.left_out["masks, padding"] = str(error)
+        if model is None:
+            self.left_out["attention"] = "no model; add --model MODEL"
+        elif (sentence := _sentence(_sources(self.recipe, self.corpus)) if text is None else text) is not None:
+            self.attention = _attention(model, sentence)
+        else:
+            self.left_out["attention"] = "no validation or test text to take a sentence from; add --text SENTENCE"
+        if self.records is None:
+            self.left_out["training"] = "no run; add --model RUN"
 
-def draw(inputs: Inputs, fonts: LabelFonts) -> list[Drawing]:
-    """Return all figures that the inputs suffice for."""
-    train = None if inputs.recipe is None else inputs.recipe.train
-    drawings = formula_drawings(inputs.recipe)
-    if inputs.corpus is not None and train is not None:
-        budget = _BUDGET if train.batch_tokens == "auto" else train.group_budget
-        drawings += corpus_drawings(inputs.corpus, budget, fonts)
-    if inputs.attention is not None:
-        drawings += attention_drawings(inputs.attention, fonts)
-    if inputs.records is not None:
-        drawings.append(training_curves(inputs.records.train, inputs.records.validations))
-    return drawings
+    @property
+    def labels(self) -> list[str]:
+        """The texts that figures show."""
+        tokens = [] if self.attention is None else [*self.attention.source, *self.attention.target]
+        return tokens if self.corpus is None else [*tokens, *pieces_of_masks(self.corpus)]
+
+    def drawings(self, fonts: LabelFonts) -> list[Drawing]:
+        """Return all figures that the inputs suffice for."""
+        drawings = formula_drawings(self.recipe)
+        if self.corpus is not None and self.recipe is not None:
+            train = self.recipe.train
+            budget = _BUDGET if train.batch_tokens == "auto" else train.group_budget
+            drawings += corpus_drawings(self.corpus, budget, fonts)
+        if self.attention is not None:
+            drawings += attention_drawings(self.attention, fonts)
+        if self.records is not None:
+            drawings.append(training_curves(self.records.train, self.records.validations))
+        return drawings
 
 
 def _attention(model: Path, text: str) -> Attention:
@@ -139,9 +135,3 @@ def _records(run: Path) -> RunRecords | None:
         return RunRecords(run)
     except ModelError:  # a model directory beside a recipe, or a run without a logged step
         return None
-
-
-def _labels(inputs: Inputs) -> list[str]:
-    """Return the texts that figures show."""
-    texts = [] if inputs.attention is None else [*inputs.attention.source, *inputs.attention.target]
-    return texts if inputs.corpus is None else [*texts, *pieces_of_masks(inputs.corpus)]

@@ -9,7 +9,7 @@ chrF2  30.02  nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:2.6.0
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from nmt.commands.requests import ScoreOptions
@@ -21,22 +21,33 @@ from nmt.evaluation.metrics import METRICS, RESAMPLES, Measurement, compare, mea
 from nmt.evaluation.score_report import BucketScores, ScoreReport, SystemScores
 from nmt.system.console import Console, counted
 from nmt.system.ownership import check_output, write_output
-from nmt.text.languages import TargetLanguage, detect_language, known_language
+from nmt.text.languages import detect_language, known_language
 from nmt.text.readers.opening import STANDARD_INPUT, input_name, read_lines
 
 _METRICS = ("bleu", "chrf")
 _DEFAULTS, _SILENT = ScoreOptions(), Console(silent=True)
 
 
-@dataclass(frozen=True, slots=True)
 class _Texts:
-    """The lines of all files."""
+    """The lines of all files, which are read after the names and the language are checked."""
 
-    hypotheses: dict[Path, list[str]]
-    """The texts of the systems and of the baseline."""
-    references: list[list[str]]
-    source: list[str] | None
-    language: TargetLanguage
+    def __init__(self, hypothesis: Path, references: Sequence[Path], options: ScoreOptions) -> None:
+        given = options.target_language
+        language = None if given is None else known_language(given, "--target-lang")
+        files = [*references, *options.others, *([] if options.source is None else [options.source])]
+        if [hypothesis, *files].count(STANDARD_INPUT) > 1:
+            raise ConfigError("standard input can be read only once, but - names two texts; name a file for one")
+        for output in (options.sentences, options.findings):
+            if output is not None:
+                check_output(output, [path for path in (hypothesis, *files) if path != STANDARD_INPUT])
+        translations = read_text(hypothesis)
+        lines = {path: read_parallel(path, hypothesis, translations) for path in dict.fromkeys(files)}
+        lines[hypothesis] = translations
+        self.hypotheses = {path: lines[path] for path in (hypothesis, *options.others)}
+        """The texts of the systems and of the baseline."""
+        self.references = [lines[path] for path in references]
+        self.source = None if options.source is None else lines[options.source]
+        self.language = language or detect_language(self.references[0])
 
 
 def score(
@@ -48,7 +59,7 @@ def score(
     ConfigError for an unknown metric or language, or for a tokenizer or model that is not installed.
     """
     metrics = _known_metrics(options.metrics or _METRICS)
-    texts = _read_texts(hypothesis, references, options)
+    texts = _Texts(hypothesis, references, options)
     measured = _measure(texts, metrics, console)
     findings = {
         path: tuple(diagnose(own, texts.language, texts.references, texts.source))
@@ -93,26 +104,6 @@ def _scored_systems(
         for place, path in enumerate((hypothesis, *(options.systems or ()))):
             systems[place] = replace(systems[place], comparisons=tuple(map(compare, measured[path], base)))
     return systems
-
-
-def _read_texts(hypothesis: Path, references: Sequence[Path], options: ScoreOptions) -> _Texts:
-    """Read all files after the names and the language are checked."""
-    language = None if options.target_language is None else known_language(options.target_language, "--target-lang")
-    files = [*references, *options.others, *([] if options.source is None else [options.source])]
-    if [hypothesis, *files].count(STANDARD_INPUT) > 1:
-        raise ConfigError("standard input can be read only once, but - names two texts; name a file for one")
-    for output in (options.sentences, options.findings):
-        if output is not None:
-            check_output(output, [path for path in (hypothesis, *files) if path != STANDARD_INPUT])
-    hypotheses = read_text(hypothesis)
-    lines = {path: read_parallel(path, hypothesis, hypotheses) for path in dict.fromkeys(files)}
-    lines[hypothesis] = hypotheses
-    return _Texts(
-        {path: lines[path] for path in (hypothesis, *options.others)},
-        [lines[path] for path in references],
-        None if options.source is None else lines[options.source],
-        language or detect_language(lines[references[0]]),
-    )
 
 
 def _measure(texts: _Texts, metrics: Sequence[str], console: Console) -> dict[Path, list[Measurement]]:

@@ -213,8 +213,6 @@ def _number(line: _Line) -> str:
     if not re.search(r"\d", "".join((line.text, *line.others))):
         return ""
     missing = _in_all([Counter(lost_numbers(other, line.text)) for other in line.others])
-    if line.source is not None:
-        missing = _in_all([missing, Counter(lost_numbers(line.source, line.text))])
     added = _in_all([Counter(lost_numbers(line.text, other)) for other in line.others])
     return _difference(missing, added)
 
