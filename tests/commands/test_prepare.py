@@ -129,7 +129,7 @@ def test_corpora_with_weight_tag_columns_and_gzip_are_combined(folder: Path) -> 
     (folder / "recipe.yaml").write_text(yaml.safe_dump(content))
     corpus = prepare(recipe_in(folder), QUIET)
     tokenizer = corpus.tokenizers.source
-    assert corpus.train.weights[np.arange(342)].tolist() == [1.0] * 300 + [0.5] * 40 + [1.0] * 2
+    assert corpus.train.weights(np.arange(342)).tolist() == [1.0] * 300 + [0.5] * 40 + [1.0] * 2
     assert tokenizer.decode(corpus.train.source[300]) == rows[0][0]
     assert tokenizer.decode(corpus.train.source[-1]) == "second sentence"
     sources = corpus.train.gather(np.arange(342))[0].split()
@@ -187,7 +187,7 @@ def test_changed_weights_and_known_tags_need_no_new_preparation(folder: Path) ->
     chosen = np.array([299, 300])
     assert first.train.gather(chosen)[0].split() == [list(corpus.train.source[299]), [tag, *corpus.train.source[300]]]
     assert corpus.train.gather(chosen)[0].split() == [[tag, *corpus.train.source[299]], list(corpus.train.source[300])]
-    assert corpus.train.weights[chosen].tolist() == [2.5, 1.0]
+    assert corpus.train.weights(chosen).tolist() == [2.5, 1.0]
 
 
 def stamp(directory: Path) -> int:
