@@ -104,8 +104,11 @@ def test_largest_batches_that_do_not_fit_are_reported(recipe: Recipe) -> None:
 def test_dry_run_writes_nothing(file: Path, recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     before = contents(file.parent)
-    result = CliRunner().invoke(app, ["train", "-c", str(file), "--dry-run", "--set", "train.batch_tokens=auto"])
+    changes = ("train.batch_tokens=auto", "train.schedule={name: linear, warmup: 2}")
+    overrides = [argument for change in changes for argument in ("--set", change)]
+    result = CliRunner().invoke(app, ["train", "-c", str(file), "--dry-run", *overrides])
     assert result.exit_code == 0, result.output
+    assert "2 steps of warm-up leave none of the 2 steps" in " ".join(result.stderr.split())
     assert "train.stop.epochs 3" in result.stdout
     assert "tokens/s" in result.stdout
     assert "auto is" in result.stderr
