@@ -1,5 +1,6 @@
 """`nmt init`: from a parallel text to a recipe with settings that fit it, and a division into three texts."""
 
+import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,8 +28,7 @@ from nmt.text.proposing.direction import (
     with_text_columns,
 )
 from nmt.text.proposing.profile import TextProfile
-from nmt.text.proposing.proposal import propose
-from nmt.text.proposing.recipe_text import RecipeContent, recipe_text
+from nmt.text.proposing.proposal import Proposal, Setting, propose, recipe_text
 from nmt.text.proposing.split import LEFT_OUT, PARTS, divide
 from nmt.text.readers.opening import STANDARD_INPUT, input_name
 
@@ -84,16 +84,9 @@ def init(request: InitRequest, console: Console) -> None:
     comments = [*_about_text(request, corpora[0], profile, counts), _about_cost(expected)]
     if profile.tokens()[1] < _LITTLE_TEXT:
         comments.append(_OF_LITTLE_TEXT)
-    content = RecipeContent(
-        request.output.stem if request.prefix else request.output.absolute().parent.name or "translator",
-        direction,
-        _parts(request, given, direction),
-        f"{request.prefix}run",
-        warning is not None,
-        comments,
-    )
+    settings = _settings(request, given, (direction, warning), profile, expected.proposal)
     _check_is_new(request.output, named_inputs)  # again, since it took a while
-    write_output(request.output, recipe_text(content, profile, expected.proposal))
+    write_output(request.output, recipe_text(comments, settings))
     for line in (f"{direction.source} → {direction.target}, by {direction.origin}", *comments):
         console.info(line)
     console.info(f"wrote {request.output} and {request.folder}/; next: nmt train --config {quote(str(request.output))}")
@@ -212,17 +205,47 @@ def _finish_folder(folder: Path, direction: Direction, counts: Mapping[str, int]
     seal(folder, SPLIT, {"seed": _SEED, "pairs": {part: counts.get(part, 0) for part in PARTS}})
 
 
-def _parts(request: InitRequest, given: Mapping[str, CorpusFile], direction: Direction) -> dict[str, dict[str, object]]:
-    """Return the settings of each part; paths are relative to the recipe."""
-    ends = dict(zip(_SIDES, direction.suffixes, strict=True))
-    parts: dict[str, dict[str, object]] = {
-        part: {side: f"{request.folder.name}/{part}.{end}" for side, end in ends.items()} for part in PARTS
+def _settings(
+    request: InitRequest,
+    given: Mapping[str, CorpusFile],
+    checked: tuple[Direction, str | None],
+    profile: TextProfile,
+    proposal: Proposal,
+) -> dict[str, Setting]:
+    """Return the settings of the recipe, in its order."""
+    direction, warning = checked
+    name = request.output.stem if request.prefix else request.output.absolute().parent.name or "translator"
+    vocabulary = (
+        f"about {proposal.vocabulary:,} pieces for this text: the characters and bytes, and 1.8 times the square root "
+        f"of {sum(profile.characters):,} characters; little text needs few pieces (Sennrich & Zhang 2019)"
+    )
+    return {
+        "name": Setting(_quoted(name)),
+        "languages": Setting(f"{{source: {direction.source}, target: {direction.target}}}"),
+        **{f"data.{part}": _text_setting(request, part, given.get(part), direction) for part in PARTS},
+        **({} if warning is None else {"data.accept_any_language": Setting("true")}),
+        "tokenizer": Setting("{vocab_size: auto}", vocabulary),
+        **proposal.settings,
+        "decode": Setting("{beam: 4}"),
+        "run": Setting(_quoted(f"{request.prefix}run")),
     }
-    for name, corpus in given.items():
-        parts[name] = {key: os.path.relpath(path, request.output.parent) for key, path in corpus.files.items()}
-        if corpus.columns != (1, 2):
-            parts[name]["columns"] = corpus.columns
-    return parts
+
+
+def _text_setting(request: InitRequest, part: str, given: CorpusFile | None, direction: Direction) -> Setting:
+    """Return the setting of a text: the given one, or a part of the divided text. Paths are relative to the recipe."""
+    if given is None:
+        ends = zip(_SIDES, direction.suffixes, strict=True)
+        text: dict[str, object] = {side: f"{request.folder.name}/{part}.{end}" for side, end in ends}
+    else:
+        text = {key: os.path.relpath(path, request.output.parent) for key, path in given.files.items()}
+        if given.columns != (1, 2):
+            text["columns"] = given.columns
+    mapping = "{" + ", ".join(f"{key}: {_quoted(value)}" for key, value in text.items()) + "}"
+    return Setting(f"[{mapping}]" if part == "train" else mapping)
+
+
+def _quoted(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _about_text(

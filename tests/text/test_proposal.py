@@ -37,11 +37,14 @@ def test_settings_agree_with_the_recipes_that_were_measured() -> None:
     assert (chinese.model.dim, chinese.model.dropout, chinese.batch_tokens) == (256, 0.3, 2048)
     assert (italian.model.dim, italian.model.dropout, italian.batch_tokens) == (256, 0.1, 4096)
     for proposal in (chinese, italian):
-        assert "rate: 0.0015, warmup: 400, decay: 0.7, floor: 0.05" in proposal.settings["schedule"].value
+        assert "rate: 0.0015, warmup: 400, decay: 0.7, floor: 0.05" in proposal.settings["train.schedule"].value
 
 
 def test_every_setting_has_a_reason() -> None:
     for tokens in SIZES.values():
         settings = propose((tokens, tokens), 4000, "cpu").settings
         assert all(len(setting.reason) > 20 for setting in settings.values())
-        assert settings.keys() == {"model", "batch_tokens", "schedule", "stop", "validate_every"}
+        assert settings.keys() == {
+            "model",
+            *(f"train.{key}" for key in ("batch_tokens", "schedule", "stop", "validate_every")),
+        }

@@ -7,7 +7,10 @@ paper, 3+3 layers of dim 256 are better than 2+2 of dim 128 with 2,000 pairs too
 """
 
 import math
+import textwrap
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from nmt.config import ModelSettings
 
@@ -32,14 +35,14 @@ _GPU_PASSES = 2.0  # factor: a GPU makes more passes in the same time, and patie
 _FULL = 0.93  # share of a batch that is no padding
 _VALIDATIONS = 15
 _PATIENCE = 5
+_WIDTH = 100  # of a comment
 
 
-@dataclass(frozen=True)
-class Setting:
-    """A value of the recipe, as YAML, and the reason for it."""
+class Setting(NamedTuple):
+    """A value of the recipe, as YAML, and the reason for it, if there is one: paragraphs of a comment."""
 
     value: str
-    reason: str
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class Proposal:
     batch_tokens: int
     steps: int
     settings: dict[str, Setting]
-    """By section or key: `model`, `dropout`, `batch_tokens`, `schedule`, `stop`, `validate_every`, …"""
+    """By the key in the recipe, such as `train.schedule`."""
 
     @property
     def weights(self) -> int:
@@ -98,18 +101,20 @@ def propose(tokens: tuple[int, int], vocabulary: int, device: str) -> Proposal:
             f"{model.weight_count(vocabulary, vocabulary) / 1e6:.1f} million weights for {target:,} target "
             f"tokens; {_MODEL_REASONS[name]}. {reason_of_dropout}",
         ),
-        "batch_tokens": Setting(str(batch), reason_of_batch),
-        "schedule": Setting(
+        "train.batch_tokens": Setting(
+            str(batch), f"{target:,} target tokens are a pass over the text\n{reason_of_batch}"
+        ),
+        "train.schedule": Setting(
             f"{{name: wsd, rate: {rate:.2g}, warmup: {warmup}, decay: 0.7, floor: 0.05}}",
             "the rate rises during the first fifth of the steps (at most 400, or 4,000 for the base model) and falls "
             "over the last 70 %: in our measurements 11 BLEU better at step 1,200 than the schedule of the paper",
         ),
-        "stop": Setting(
+        "train.stop": Setting(
             f"{{steps: {steps}, patience: {_PATIENCE}}}",
             f"about {passes:.0f} passes over the text: a small text needs more of them. Patience ends it after "
             f"{_PATIENCE} validations without a better BLEU",
         ),
-        "validate_every": Setting(str(every), f"about {steps // every} validations; the best checkpoint is kept"),
+        "train.validate_every": Setting(str(every), f"about {steps // every} validations; the best checkpoint is kept"),
     }
     return Proposal(vocabulary, tokens, model, batch, steps, settings)
 
@@ -144,3 +149,21 @@ def _round(number: float) -> int:
     """Return a number rounded to two digits."""
     scale: int = 10 ** max(0, int(math.log10(max(1, number))) - 1)
     return max(1, round(number / scale) * scale)
+
+
+def recipe_text(comments: Iterable[str], settings: Mapping[str, Setting]) -> str:
+    """Return a recipe as YAML: comments at its head, and the settings by their keys, with their reasons as comments."""
+    lines, section = ["# Written by nmt init. docs/recipe.md explains all keys."], ""
+    lines += [line for comment in comments for line in _comment(comment, "")]
+    for key, setting in settings.items():
+        before, (section, _, name) = section, key.rpartition(".")
+        if section not in ("", before):
+            lines.append(f"{section}:")
+        indent = "  " if section else ""
+        lines += [*_comment(setting.reason, indent), f"{indent}{name}: {setting.value}"]
+    return "\n".join(lines) + "\n"
+
+
+def _comment(text: str, indent: str) -> list[str]:
+    wrapped = (textwrap.wrap(part, _WIDTH, break_long_words=False, break_on_hyphens=False) for part in text.split("\n"))
+    return [f"{indent}# {line}" for lines in wrapped for line in lines]

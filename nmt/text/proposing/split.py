@@ -71,38 +71,28 @@ class _Candidates:
 
     def __init__(self, seed: int) -> None:
         self._key = seed.to_bytes(8, "little")
-        self._sources: dict[int, _Source] = {}
+        self._pairs: dict[int, list[SentencePair] | None] = {}
+        """None for a source that is not held out, since one of its pairs is unsuitable or they are too many."""
         self._negated: list[int] = []  # a heap of the negated numbers: the highest number is first
 
     def offer(self, source: str, pair: SentencePair, suits: bool) -> list[SentencePair]:
         """Add a pair of a normalized source, which may be unsuitable; return the pairs to train on instead."""
         digest = blake2b(source.casefold().encode(), digest_size=8, key=self._key).digest()
         number = int.from_bytes(digest, "little")
-        if number not in self._sources:
-            self._sources[number] = _Source()
+        if number not in self._pairs:
+            self._pairs[number] = []
             heapq.heappush(self._negated, -number)
-        released = self._sources[number].add(pair, suits)
-        if len(self._sources) > _CANDIDATES:
-            released = self._sources.pop(-heapq.heappop(self._negated)).pairs + released
+        pairs, released = self._pairs[number], list[SentencePair]()
+        if pairs is None:
+            released = [pair]
+        else:
+            pairs.append(pair)
+            if not suits or len(pairs) > _MOST_TRANSLATIONS:
+                released, self._pairs[number] = pairs, None
+        if len(self._pairs) > _CANDIDATES:
+            released = (self._pairs.pop(-heapq.heappop(self._negated)) or []) + released
         return released
 
     def by_number(self) -> list[list[SentencePair]]:
         """Return the pairs of each source that may be held out."""
-        return [source.pairs for _, source in sorted(self._sources.items(), key=itemgetter(0)) if source.pairs]
-
-
-class _Source:
-    """The pairs of a source sentence; none, if one of them is unsuitable or they are too many."""
-
-    def __init__(self) -> None:
-        self.pairs: list[SentencePair] = []
-        self._suits = True
-
-    def add(self, pair: SentencePair, suits: bool) -> list[SentencePair]:
-        """Add a pair; return the pairs to train on instead, which are all pairs of a source that is not held out."""
-        self.pairs.append(pair)
-        self._suits = self._suits and suits and len(self.pairs) <= _MOST_TRANSLATIONS
-        if self._suits:
-            return []
-        released, self.pairs = self.pairs, []
-        return released
+        return [pairs for _, pairs in sorted(self._pairs.items(), key=itemgetter(0)) if pairs]
