@@ -9,7 +9,6 @@ chrF2  30.02  nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:2.6.0
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from nmt.commands.requests import ScoreOptions
@@ -71,11 +70,7 @@ def score(
     if options.findings is not None:
         found = ((one.line, path, [one.kind, one.detail]) for path, own in findings.items() for one in own)
         _write_lines(options.findings, ["kind", "detail"], found, texts)
-    warnings = [
-        *_reference_warnings(references, texts),
-        *_hypothesis_warnings(texts, findings, options.findings),
-        *_zero_warnings(hypothesis, texts, systems[0]),
-    ]
+    warnings = _warnings(references, texts, findings, systems[0], options.findings)
     side, lines = ("reference", texts.references[0]) if texts.source is None else ("source", texts.source)
     length_of = f"{length_unit(lines)} of the {side}"
     return ScoreReport(len(lines), texts.language, tuple(systems), tuple(warnings), length_of)
@@ -90,19 +85,17 @@ def _scored_systems(
 ) -> list[SystemScores]:
     """Return the scores of all systems, the baseline last, and the comparisons of all others with it."""
     buckets = length_buckets(texts.source or texts.references[0]) if options.by == "length" else []
-    systems, names = [], short_names(texts.hypotheses)
-    for path in (hypothesis, *options.others):
-        own = measured[path]
+    baseline = None if options.baseline is None else measured[options.baseline]
+    systems, names, paths = [], short_names(texts.hypotheses), (hypothesis, *options.others)
+    for place, path in enumerate(paths):
+        own, is_last = measured[path], place == len(paths) - 1
         total = tuple(measurement.score(RESAMPLES if options.confidence else 0) for measurement in own)
         by_length = tuple(
             BucketScores(bucket.name, len(bucket.lines), tuple(one.score_of(bucket.lines) for one in own))
             for bucket in buckets
         )
-        systems.append(SystemScores(names[path], total, (), findings[path], by_length))
-    if options.baseline is not None:
-        base = measured[options.baseline]
-        for place, path in enumerate((hypothesis, *(options.systems or ()))):
-            systems[place] = replace(systems[place], comparisons=tuple(map(compare, measured[path], base)))
+        comparisons = () if baseline is None or is_last else tuple(map(compare, own, baseline))
+        systems.append(SystemScores(names[path], total, comparisons, findings[path], by_length))
     return systems
 
 
@@ -116,25 +109,28 @@ def _measure(texts: _Texts, metrics: Sequence[str], console: Console) -> dict[Pa
         }
 
 
-def _reference_warnings(references: Sequence[Path], texts: _Texts) -> Iterator[str]:
+def _warnings(
+    references: Sequence[Path],
+    texts: _Texts,
+    findings: Mapping[Path, Sequence[Finding]],
+    first: SystemScores,
+    listed: Path | None,
+) -> Iterator[str]:
+    """Yield why the scores, of which those of the `first` system may be 0, may not be meaningful.
+
+    `listed` is the file with the findings, None if there is none.
+    """
     for path, reference in zip(references, texts.references, strict=True):
         yield from empty_line_warnings(str(path), reference)
     yield from language_warnings(str(references[0]), texts.references[0], texts.language)
-
-
-def _hypothesis_warnings(
-    texts: _Texts, findings: Mapping[Path, Sequence[Finding]], listed: Path | None
-) -> Iterator[str]:
     for path, own in texts.hypotheses.items():
         yield from hypothesis_warnings(input_name(path), own, texts.references, texts.source)
         yield from (f"{input_name(path)}: {fault}" for fault in frequent_faults(findings[path], len(own)))
         if counts := summary(findings[path]):
             place = f"see {listed}" if listed else "--diagnose FILE lists them"
             yield f"{input_name(path)}: faults in {counts}; {place}"
-
-
-def _zero_warnings(hypothesis: Path, texts: _Texts, system: SystemScores) -> Iterator[str]:
-    if any(texts.hypotheses[hypothesis]) and any(one.name == "BLEU" and one.value == 0 for one in system.scores):
+    hypothesis, lines = next(iter(texts.hypotheses.items()))
+    if any(lines) and any(one.name == "BLEU" and one.value == 0 for one in first.scores):
         yield (
             f"BLEU is 0: no line of {input_name(hypothesis)} has four words in a row, or no word is the reference's; "
             "BLEU counts runs of one to four words, so lines as short as that need chrF"
