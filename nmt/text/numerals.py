@@ -9,6 +9,7 @@
 import re
 import unicodedata
 from collections import Counter
+from collections.abc import Collection
 from decimal import Decimal
 
 from nmt.text.normalize import normalize
@@ -56,27 +57,30 @@ def lost_numbers(source: str, text: str) -> list[str]:
     if not required:
         return []
     text = without_items(text, " ; ")
-    found, lost = Counter(map(_digits, _NUMBER.findall(text))), []
+    unmatched, lost = Counter(map(_digits, _NUMBER.findall(text))), []
+    in_line, in_text = _scaled(line), {value: _digits(found) for found, value in _scaled(text)}
     for number in required:
         digits = _digits(number)
-        if found[digits]:
-            found[digits] -= 1
-            if _has_other_magnitude(number, line, text):
-                lost.append(number)
-        elif _is_large(digits) and (len(digits) > _LONGEST or not _is_written_otherwise(number, line, text)):
+        scaled = {value for found, value in in_line if found == number}
+        if unmatched[digits]:
+            unmatched[digits] -= 1
+            # 20 billion and 20亿
+            is_lost = bool(scaled) and digits in in_text.values() and scaled.isdisjoint(in_text)
+        else:
+            is_short = len(digits) <= _LONGEST
+            is_lost = _is_large(digits) and not (is_short and _is_written_otherwise(digits, scaled, text, in_text))
+        if is_lost:
             lost.append(number)
     return lost
 
 
-def _is_written_otherwise(number: str, line: str, text: str) -> bool:
-    """Return whether a number of a line is in the text in one of the ways that `lost_numbers` accepts."""
-    digits = _digits(number)
-    scaled = {value for original, value in _scaled(line) if original == number}
+def _is_written_otherwise(digits: str, scaled: set[str], text: str, in_text: Collection[str]) -> bool:
+    """Return whether a number is in the text in one of the ways that `lost_numbers` accepts.
+
+    `scaled` are its products with the magnitude after it, and `in_text` those of the numbers of the text.
+    """
     han = [one for one in _HAN_NUMBER.findall(text) if len(one) <= _LONGEST and not _NUMBER.fullmatch(one.strip())]
-    if ({digits} | scaled) & {
-        *(value for _, value in _scaled(text)),
-        *(reading for one in han for reading in _read_han(one)),
-    }:
+    if not {digits, *scaled}.isdisjoint([*in_text, *(reading for one in han for reading in _read_han(one))]):
         return True
     others = set(map(_digits, _NUMBER.findall(text)))
     # 1984 and '84; the minutes of 10:30 and 10.30
@@ -85,14 +89,6 @@ def _is_written_otherwise(number: str, line: str, text: str) -> bool:
     if len(digits) == 2 and any(len(other) in (3, 4) and other.endswith(digits) for other in others):
         return True
     return _is_in_words(int(digits), text)
-
-
-def _has_other_magnitude(number: str, line: str, text: str) -> bool:
-    """Return whether a number of a line is in the text with another magnitude, such as 20 billion and 20亿."""
-    digits = _digits(number)
-    required = {value for original, value in _scaled(line) if original == number}
-    found = {value: _digits(original) for original, value in _scaled(text)}
-    return bool(required) and digits in found.values() and required.isdisjoint(found)
 
 
 def _scaled(line: str) -> list[tuple[str, str]]:
