@@ -3,7 +3,7 @@
 import glob
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ from nmt.config import CorpusFile, FileFormat, LanguagePair, Recipe
 from nmt.errors import DataError
 from nmt.text.han_variants import may_be, variant_of
 from nmt.text.languages import is_language, language_code, primary_code
+from nmt.text.normalize import normalize
 from nmt.text.readers import Row
 from nmt.text.readers.archive import split_member, text_members
 from nmt.text.readers.columns import first_records, read_csv, read_tsv
@@ -39,6 +40,10 @@ class SentencePair:
     """Where it was read: the file of the source sentence, or the member of an archive."""
     line: int = field(default=0, compare=False)
     """The line of that file, from 1, at which it begins."""
+
+    def normalized(self) -> "SentencePair":
+        """Return the pair with normalized sentences."""
+        return replace(self, source=normalize(self.source), target=normalize(self.target))
 
 
 class _Text(NamedTuple):
@@ -81,6 +86,18 @@ def read_pairs(corpus: CorpusFile, languages: LanguagePair | None) -> Iterator[S
 def pairs_of(recipe: Recipe, corpora: Iterable[CorpusFile]) -> list[SentencePair]:
     """Return the pairs of small texts."""
     return [pair for corpus in corpora for pair in read_pairs(corpus, recipe.languages_of(corpus))]
+
+
+def evenly_spread(pairs: Iterable[SentencePair], most: int) -> list[SentencePair]:
+    """Return a sample of pairs with equal distances: at most so many, and at least half as many, if there are."""
+    sample: list[SentencePair] = []
+    step = 1
+    for number, pair in enumerate(pairs):
+        if number % step == 0:
+            sample.append(pair)
+            if len(sample) > most:
+                sample, step = sample[::2], 2 * step
+    return sample
 
 
 def read_rows(corpus: CorpusFile, languages: LanguagePair | None) -> Iterator[tuple[str, Iterator[Row]]]:

@@ -5,13 +5,22 @@ import os
 import random
 import re
 import zipfile
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from nmt.config import CorpusFile, LanguagePair
 from nmt.errors import DataError
-from nmt.text.corpus import SentencePair, format_named, named_languages, read_pairs, text_files, way_of_reading
+from nmt.text.corpus import (
+    SentencePair,
+    evenly_spread,
+    format_named,
+    named_languages,
+    read_pairs,
+    text_files,
+    way_of_reading,
+)
 
 
 def write(path: Path, content: str) -> Path:
@@ -229,3 +238,11 @@ def test_files_of_unequal_length_name_the_line_where_they_part(tmp_path: Path, r
     assert abs(int(place[1]) - 401) <= 5
     assert shown[1].startswith(f"    {target}:{place[1]}: ")
     assert last.startswith("The two files must hold")
+
+
+def test_sample_is_spread_over_the_text() -> None:
+    pairs = [SentencePair("a", "b", "train.tsv", number) for number in range(1, 50_001)]
+    lines = [pair.line for pair in evenly_spread(pairs, 19_999)]
+    assert 10_000 <= len(lines) < 20_000
+    assert {after - before for before, after in pairwise(lines)} == {4}
+    assert lines[-1] > 49_990

@@ -2,14 +2,13 @@
 
 import random
 import re
-from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.config import LanguagePair
-from nmt.text.auditing.corpus_findings import Beginning, Finding, NearDuplicates, findings, rule_findings
+from nmt.text.auditing.corpus_findings import Finding, NearDuplicates, findings, rule_findings
 from nmt.text.corpus import SentencePair
 from nmt.text.filters import HeldOutText, RuleCounts
 
@@ -34,7 +33,7 @@ def found(sources: list[str], targets: list[str], target: str = "it", held_out: 
         for number, line in enumerate(lines, start=1)
     ]
     texts = [HeldOutText("test", [SentencePair(held_out, "x")])]
-    return findings("train.tsv", LanguagePair("en", target), Beginning.of(pairs), texts)
+    return findings("train.tsv", LanguagePair("en", target), pairs, texts)
 
 
 @pytest.mark.parametrize(("target", "lines"), [("it", ITALIAN), ("zh", CHINESE), ("zh-Hant", TRADITIONAL)])
@@ -100,7 +99,7 @@ def test_lines_that_stop_corresponding_are_found() -> None:
         SentencePair("A" * source, "B" * target, "train.tsv", number)
         for number, (source, target) in enumerate(zip(lengths, targets, strict=False), start=1)
     ]
-    texts = [finding.text for finding in findings("x", LanguagePair("en", "it"), Beginning.of(pairs))]
+    texts = [finding.text for finding in findings("x", LanguagePair("en", "it"), pairs)]
     assert any(text.startswith("the lengths of both sides stop corresponding at about pair 30") for text in texts)
 
 
@@ -109,16 +108,6 @@ def test_rules_that_remove_many_pairs_are_found() -> None:
     counts.removed.update({"script": 134, "copy": 9})
     (finding,) = rule_findings("train.tsv", counts)
     assert finding.text == "13.4% of the pairs: not in the script of its language (rule script)"
-
-
-def test_sample_is_spread_over_the_text() -> None:
-    pairs = [SentencePair("a", "b", "train.tsv", number) for number in range(1, 50_001)]
-    beginning = Beginning.of(pairs)
-    assert len(beginning.lengths[0]) == 50_000
-    lines = [pair.line for pair in beginning.sample]
-    assert 10_000 <= len(lines) < 20_000
-    assert {after - before for before, after in pairwise(lines)} == {4}
-    assert lines[-1] > 49_990
 
 
 WORDS = st.lists(st.sampled_from(["alpha", "beta", "gamma", "delta", "omega"]), min_size=1, max_size=8).map(" ".join)

@@ -5,18 +5,19 @@ the same wherever the text is: files have their names without folders.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from nmt.config import CorpusFile, Recipe
-from nmt.text.auditing.corpus_findings import Beginning, Finding, findings, rule_findings
+from nmt.config import CorpusFile
+from nmt.text.auditing.corpus_findings import Finding, findings, rule_findings
 from nmt.text.corpus import read_pairs
-from nmt.text.filters import RULES, HeldOutText, PairFilter, RuleCounts
+from nmt.text.filters import RULES, RuleCounts
 from nmt.text.filters.wrong_language import LIBRARY, is_available
 from nmt.text.manifest import UnusableCorpusError
+from nmt.text.preparing.chunks import Text
 from nmt.text.preparing.overlap import Overlap
 
 FILE = "audit.json"
@@ -88,45 +89,29 @@ class Audit:
 _AUDIT = TypeAdapter(Audit)
 
 
-def recipe_findings(recipe: Recipe, held_out: Sequence[HeldOutText]) -> list[Finding]:
-    """Return what is unusual about the corpora of a recipe, from their first lines; held-out text is for training."""
-    found = []
-    for key, corpus in recipe.data.prepared_texts.items():
-        languages = recipe.languages_of(corpus)
-        beginning = Beginning.of(read_pairs(corpus, languages))
-        found += findings(corpus_name(key, corpus), languages, beginning, held_out if "train" in key else ())
-    return found
-
-
-def make_audit(
-    recipe: Recipe,
-    counts: Iterable[RuleCounts],
-    found: Sequence[Finding],
-    overlaps: Iterable[Overlap],
-    rules: Sequence[PairFilter],
-) -> Audit:
-    """Return the audit of a recipe from the counts of its training and validation texts, in this order.
-
-    `rules` are those of the training texts.
-    """
-    texts = recipe.data.prepared_texts
-    named = [(corpus_name(key, corpus), own) for (key, corpus), own in zip(texts.items(), counts, strict=True)]
-    of_rules = [finding for name, own in named if "train" in name for finding in rule_findings(name, own)]
-    corpora = tuple(CorpusAudit.of(name, own) for name, own in named)
+def make_audit(train: Text, counts: Iterable[RuleCounts], overlaps: Iterable[Overlap]) -> Audit:
+    """Return the audit of a recipe: counts of its training and validation texts, in this order, and their findings."""
+    recipe, corpora = train.recipe, list[CorpusAudit]()
+    found, of_rules = list[Finding](), list[Finding]()
+    for (key, corpus), own in zip(recipe.data.prepared_texts.items(), counts, strict=True):
+        name, languages, is_train = _name(key, corpus), recipe.languages_of(corpus), "train" in key
+        found += findings(name, languages, read_pairs(corpus, languages), train.held_out if is_train else ())
+        of_rules += rule_findings(name, own) if is_train else ()
+        corpora.append(CorpusAudit.of(name, own))
     common = tuple(overlap for overlap in overlaps if overlap.sources)
-    return Audit(corpora, (*found, *of_rules), common, _not_applied(recipe, rules))
+    return Audit(tuple(corpora), (*found, *of_rules), common, _not_applied(train))
 
 
-def corpus_name(key: str, corpus: CorpusFile) -> str:
+def _name(key: str, corpus: CorpusFile) -> str:
     """Return the name of a corpus in reports, which does not depend on its folder."""
     language = "" if corpus.target_language is None else f" ({corpus.target_language})"
     return f"{key}: {' + '.join(path.name for path in corpus.files.values())}{language}"
 
 
-def _not_applied(recipe: Recipe, rules: Sequence[PairFilter]) -> dict[str, str]:
+def _not_applied(train: Text) -> dict[str, str]:
     reasons = {}
-    if not all("length" in own.checks for own in rules):
+    if not all("length" in own.checks for own in train.rules):
         reasons["length"] = "there are too few pairs to learn the usual ratio"
     if not is_available():
         reasons["language"] = f"{LIBRARY} is not installed: pip install '.[filters]'"
-    return {rule: reason for rule, reason in reasons.items() if rule not in recipe.data.filters.keep}
+    return {rule: reason for rule, reason in reasons.items() if rule not in train.recipe.data.filters.keep}

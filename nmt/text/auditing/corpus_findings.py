@@ -5,15 +5,15 @@ The evidence is a sample of its first lines; counts over all pairs are those of 
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from nmt.config import LanguagePair
 from nmt.system.console import counted
 from nmt.text.auditing.drift import find_drift
-from nmt.text.corpus import SentencePair
+from nmt.text.corpus import SentencePair, evenly_spread
 from nmt.text.filters.leakage import HeldOutText, letters
 from nmt.text.filters.rule_counts import RULES, RuleCounts
 from nmt.text.filters.script import is_other_variant
@@ -50,45 +50,51 @@ class Finding:
     """A note needs nothing to be done."""
 
 
-@dataclass(frozen=True)
-class Beginning:
-    """The first pairs of a corpus: the lengths of all, and an evenly spread sample, normalized."""
+_Found = tuple[str, tuple[str, ...], Severity]
+"""A finding about a corpus that is not named yet."""
 
-    lengths: tuple[list[int], list[int]]
-    sample: list[SentencePair]
 
-    @classmethod
-    def of(cls, pairs: Iterable[SentencePair]) -> "Beginning":
-        """Read the beginning of a corpus."""
-        lengths: tuple[list[int], list[int]] = ([], [])
-        sample: list[SentencePair] = []
-        step = 1
-        for number, pair in enumerate(islice(pairs, _PAIRS_READ)):
-            lengths[0].append(len(pair.source))
-            lengths[1].append(len(pair.target))
-            if number % step == 0:
-                source, target = normalize(pair.source), normalize(pair.target)
-                sample.append(SentencePair(source, target, pair.file, pair.line))
-                if len(sample) == 2 * _SAMPLE:
-                    sample, step = sample[::2], 2 * step
-        return cls(lengths, sample)
+class _Side(NamedTuple):
+    name: str
+    code: str
+    lines: list[Line]
+
+    def share(self, shows: Callable[[str], bool]) -> float:
+        """Return the share of the lines that show something."""
+        return sum(shows(line.text) for line in self.lines) / len(self.lines)
+
+    def found(self, text: str, shows: Callable[[str], bool], severity: Severity = "warning") -> _Found:
+        """Return a finding with the first lines that show it."""
+        shown = _examples(line for line in self.lines if shows(line.text))
+        return f"the {self.name} ({self.code}) {text}", shown, severity
 
 
 def findings(
-    corpus: str, languages: LanguagePair, beginning: Beginning, held_out: Sequence[HeldOutText] = ()
+    corpus: str, languages: LanguagePair, pairs: Iterable[SentencePair], held_out: Sequence[HeldOutText] = ()
 ) -> list[Finding]:
-    """Return all findings about a corpus, of which `corpus` is the name in the report."""
-    sample = [pair for pair in beginning.sample if pair.source and pair.target]
+    """Return all findings about a corpus, of which `corpus` is the name in the report, from its first pairs."""
+    lengths: tuple[list[int], list[int]] = ([], [])
+
+    def measured() -> Iterator[SentencePair]:
+        for pair in islice(pairs, _PAIRS_READ):
+            lengths[0].append(len(pair.source))
+            lengths[1].append(len(pair.target))
+            yield pair
+
+    sample = [pair.normalized() for pair in evenly_spread(measured(), 2 * _SAMPLE - 1)]
+    sample = [pair for pair in sample if pair.source and pair.target]
     if len(sample) < _LEAST_LINES:
         return []
-    found = [*_language_findings(corpus, languages, sample), *_drift(corpus, beginning)]
-    for name, code, lines in (
-        ("source", languages.source, [pair.source for pair in sample]),
-        ("target", languages.target, [pair.target for pair in sample]),
-    ):
-        places = [_place(pair) for pair in sample]
-        found += _side_findings(_Side(corpus, f"the {name} ({code})", code, lines, places))
-    return found + _near_duplicates(corpus, sample, held_out)
+    source = _Side("source", languages.source, [Line(pair.line, pair.source) for pair in sample])
+    target = _Side("target", languages.target, [Line(pair.line, pair.target) for pair in sample])
+    found = [
+        *_language_findings(source, target),
+        *_drift(*lengths),
+        *_side_findings(source),
+        *_side_findings(target),
+        *_near_duplicates(source, held_out),
+    ]
+    return [Finding(corpus, *one) for one in found]
 
 
 def rule_findings(corpus: str, counts: RuleCounts) -> list[Finding]:
@@ -101,94 +107,70 @@ def rule_findings(corpus: str, counts: RuleCounts) -> list[Finding]:
     ]
 
 
-def _place(pair: SentencePair) -> str:
-    return f"line {pair.line}"
+def _examples(lines: Iterable[Line]) -> tuple[str, ...]:
+    return tuple(f"line {line.number}: {line.text}" for line in islice(lines, _EXAMPLES))
 
 
-@dataclass(frozen=True)
-class _Side:
-    corpus: str
-    name: str
-    code: str
-    lines: list[str]
-    places: list[str]
-
-    def finding(self, text: str, shows: Callable[[str], bool], severity: Severity = "warning") -> Finding:
-        """Return a finding with the first lines that show it."""
-        shown = (f"{at}: {line}" for at, line in zip(self.places, self.lines, strict=True) if shows(line))
-        return Finding(self.corpus, f"{self.name} {text}", tuple(islice(shown, _EXAMPLES)), severity)
-
-    def share(self, shows: Callable[[str], bool]) -> float:
-        """Return the share of the lines that show something."""
-        return sum(map(shows, self.lines)) / len(self.lines)
-
-
-def _side_findings(side: _Side) -> list[Finding]:
-    found = []
+def _side_findings(side: _Side) -> Iterator[_Found]:
     script = script_of(side.code)
     if script in _CASED and side.share(_has_capital) < _LEAST_CAPITALS:
-        advice = "a model trained on it outputs small letters only"
-        found.append(side.finding(f"has no capital letters: {advice}", lambda line: not _has_capital(line)))
+        text = "has no capital letters: a model trained on it outputs small letters only"
+        yield side.found(text, lambda line: not _has_capital(line))
     if script not in ("Han", "Japanese") and (share := side.share(_is_tokenized)) > _LEAST_SHARE:
         advice = "a tokenizer put spaces before punctuation; detokenize it, or users' text differs from it"
-        found.append(side.finding(f"is tokenized in {share:.0%} of the lines: {advice}", _is_tokenized))
+        yield side.found(f"is tokenized in {share:.0%} of the lines: {advice}", _is_tokenized)
     if script in ("Han", "Japanese") and (share := side.share(_has_tokenizer_spaces)) > _LEAST_SHARE:
         text = f"has spaces between its characters or words in {share:.0%} of the lines: they are removed"
-        found.append(side.finding(text, _has_tokenizer_spaces, "note"))
-    return found + (_variant_findings(side) if script == "Han" else [])
+        yield side.found(text, _has_tokenizer_spaces, "note")
+    if script == "Han":
+        yield from _variant_findings(side)
 
 
-def _variant_findings(side: _Side) -> list[Finding]:
+def _variant_findings(side: _Side) -> Iterator[_Found]:
     expected = variant_of(side.code, ()) or "Simplified"
-    decided = [line for line in side.lines if simplified_only(line) or traditional_only(line)]
-    other = [line for line in decided if is_other_variant(line, expected)]
-    if len(other) < max(_LEAST_VARIANT * len(decided), _EXAMPLES):
-        return []
-    variant, code = ("Traditional", "zh-Hant") if expected == "Simplified" else ("Simplified", "zh-Hans")
-    text = (
-        f"is {variant} Chinese in {len(other) / len(decided):.0%} of the lines: data.filters.han_variants drops, "
-        f"converts or tags such lines; if all of the text is meant to be in it, set the language to {code}"
-    )
-    return [side.finding(text, set(other).__contains__)]
+    decided = [line.text for line in side.lines if simplified_only(line.text) or traditional_only(line.text)]
+    other = {line for line in decided if is_other_variant(line, expected)}
+    count = sum(line in other for line in decided)
+    if count >= max(_LEAST_VARIANT * len(decided), _EXAMPLES):
+        variant, code = ("Traditional", "zh-Hant") if expected == "Simplified" else ("Simplified", "zh-Hans")
+        text = (
+            f"is {variant} Chinese in {count / len(decided):.0%} of the lines: data.filters.han_variants drops, "
+            f"converts or tags such lines; if all of the text is meant to be in it, set the language to {code}"
+        )
+        yield side.found(text, other.__contains__)
 
 
-def _language_findings(corpus: str, languages: LanguagePair, sample: list[SentencePair]) -> list[Finding]:
-    codes = (languages.source, languages.target)
-    sides = ([pair.source for pair in sample], [pair.target for pair in sample])
-    texts = [[Line(pair.line, line) for pair, line in zip(sample, side, strict=True)] for side in sides]
-    other = [found_instead(lines, code) for lines, code in zip(texts, codes, strict=True)]
-    examples = tuple(f"{_place(pair)}: {pair.source} | {pair.target}" for pair in sample[:_EXAMPLES])
-    if [code and primary_code(code) for code in other] == [primary_code(code) for code in reversed(codes)]:
+def _language_findings(source: _Side, target: _Side) -> Iterator[_Found]:
+    other = [found_instead(side.lines, side.code) for side in (source, target)]
+    pairs = zip(source.lines, target.lines, strict=True)
+    examples = _examples(Line(one.number, f"{one.text} | {translation.text}") for one, translation in pairs)
+    if [code and primary_code(code) for code in other] == [primary_code(side.code) for side in (target, source)]:
         text = f"the sides are swapped: the source is {other[0]}, the target {other[1]}"
-        return [Finding(corpus, f"{text}; exchange the columns or files", examples)]
-    return [
-        Finding(corpus, f"the {name} ({code}) is in another language: {found}", examples)
-        for name, code, found in zip(("source", "target"), codes, other, strict=True)
-        if found is not None
-    ]
+        yield f"{text}; exchange the columns or files", examples, "warning"
+        return
+    for side, code in zip((source, target), other, strict=True):
+        if code is not None:
+            yield f"the {side.name} ({side.code}) is in another language: {code}", examples, "warning"
 
 
-def _drift(corpus: str, beginning: Beginning) -> list[Finding]:
-    drift = find_drift(*beginning.lengths)
-    if drift is None:
-        return []
-    text = f"the lengths of both sides stop corresponding at about pair {drift.line:,}"
-    if drift.extra is not None:
-        text += f": the {'source' if drift.extra > 0 else 'target'} has {counted(abs(drift.extra), 'line')} more there"
-    return [Finding(corpus, text)]
+def _drift(sources: list[int], targets: list[int]) -> Iterator[_Found]:
+    if drift := find_drift(sources, targets):
+        text = f"the lengths of both sides stop corresponding at about pair {drift.line:,}"
+        if drift.extra is not None:
+            side = "source" if drift.extra > 0 else "target"
+            text += f": the {side} has {counted(abs(drift.extra), 'line')} more there"
+        yield text, (), "warning"
 
 
-def _near_duplicates(corpus: str, sample: list[SentencePair], held_out: Sequence[HeldOutText]) -> list[Finding]:
+def _near_duplicates(source: _Side, held_out: Sequence[HeldOutText]) -> Iterator[_Found]:
     index = NearDuplicates(normalize(pair.source) for text in held_out for pair in text.pairs)
-    similar = [(pair, other) for pair in sample if (other := index.most_similar(pair.source)) is not None]
-    if not similar:
-        return []
-    text = (
-        f"{len(similar) / len(sample):.2%} of the sources resemble a validation or test sentence (Jaccard similarity "
-        f"of their 4-grams at least {index.threshold:g}); only trivial variants are removed"
-    )
-    shown = (f"{_place(pair)}: {pair.source} | {other}" for pair, other in similar[:_EXAMPLES])
-    return [Finding(corpus, text, tuple(shown), "note")]
+    similar = [(line, other) for line in source.lines if (other := index.most_similar(line.text)) is not None]
+    if similar:
+        text = (
+            f"{len(similar) / len(source.lines):.2%} of the sources resemble a validation or test sentence (Jaccard "
+            f"similarity of their 4-grams at least {index.threshold:g}); only trivial variants are removed"
+        )
+        yield text, _examples(Line(line.number, f"{line.text} | {other}") for line, other in similar), "note"
 
 
 def _has_capital(line: str) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 
 from nmt.config import Recipe
 from nmt.system.console import Console, counted
-from nmt.text.auditing.audit import Audit
+from nmt.text.auditing.audit import Audit, make_audit
 from nmt.text.filters import Rejected
 from nmt.text.preparing.chunks import FilteredText
 from nmt.text.preparing.preparation import filter_texts
@@ -25,14 +25,14 @@ def audit_text(recipe: Recipe, work: Path, console: Console) -> tuple[Audit, Ite
 
     `work` is an empty directory for temporary files. Raises DataError for text that cannot be read.
     """
-    texts = filter_texts(recipe, work, console)
-    counts = []
-    for filtered in texts.splits.values():
+    texts, overlaps = filter_texts(recipe, work, console)
+    counts, train = [], texts["train"]
+    for filtered in texts.values():
         own = filtered.counts
         for chunk, rule_of in filtered.chunks():
             own[chunk.record.corpus].merge(chunk.counts_of(rule_of))
         counts += own
-    audit, train = texts.audit(counts), texts.splits["train"]
+    audit = make_audit(train.text, counts, overlaps)
     without = {rule: _ESTIMATED.format(counted(count, "pair")) for rule, count in _estimated_removals(train).items()}
     return replace(audit, not_applied=audit.not_applied | without), train.removed()
 

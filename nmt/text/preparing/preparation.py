@@ -13,17 +13,15 @@ give the same corpus for any number of processes and machines, so runs with diff
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import get_args
 
 from nmt.config import CorpusFile, Filters, LanguagePair, Recipe, RuleName
 from nmt.system.console import Console
-from nmt.text.auditing.audit import Audit, make_audit, recipe_findings
+from nmt.text.auditing.audit import make_audit
 from nmt.text.auditing.audit_report import settings_shown, write_report
-from nmt.text.auditing.corpus_findings import Finding
-from nmt.text.corpus import SentencePair, pairs_of, read_pairs
+from nmt.text.corpus import SentencePair, evenly_spread, pairs_of, read_pairs
 from nmt.text.filters import HeldOutText, PairFilter, Rejected, RuleCounts
 from nmt.text.manifest import FileDigest, Manifest
 from nmt.text.normalize import normalize
@@ -49,25 +47,10 @@ _LEARNED_FROM = 20_000  # pairs from which the rules learn at least
 _FIRST_PAIRS = 400_000  # among which they are
 
 
-@dataclass(frozen=True)
-class FilteredTexts:
-    """The texts of a recipe after the rules on text and on repetitions, and what is known of them."""
+def filter_texts(recipe: Recipe, work: Path, console: Console) -> tuple[dict[str, FilteredText], tuple[Overlap, ...]]:
+    """Apply the rules on text and on repetitions; return `train`, `valid` if the recipe names it, and their overlaps.
 
-    recipe: Recipe
-    splits: dict[str, FilteredText]
-    """`train` and, if the recipe names a validation text, `valid`."""
-    overlaps: tuple[Overlap, ...]
-    findings: list[Finding]
-
-    def audit(self, counts: Sequence[RuleCounts]) -> Audit:
-        """Return the audit of the texts from the counts of each corpus."""
-        return make_audit(self.recipe, counts, self.findings, self.overlaps, self.splits["train"].text.rules)
-
-
-def filter_texts(recipe: Recipe, work: Path, console: Console) -> FilteredTexts:
-    """Apply the rules on text and on repetitions; the files of chunks are in `work`.
-
-    Raises DataError with file and line for text that cannot be read.
+    The files of chunks are in `work`. Raises DataError with file and line for text that cannot be read.
     """
     held_out = held_out_texts(recipe)
     text = training_text(recipe, work, held_out, console)
@@ -81,7 +64,7 @@ def filter_texts(recipe: Recipe, work: Path, console: Console) -> FilteredTexts:
         for other in filtered.text.held_out
         if other.pairs
     ]
-    return FilteredTexts(recipe, splits, tuple(overlaps), recipe_findings(recipe, held_out))
+    return splits, tuple(overlaps)
 
 
 def write_corpus(recipe: Recipe, work: Path, directory: Path, console: Console) -> tuple[Manifest, Iterator[Rejected]]:
@@ -92,11 +75,11 @@ def write_corpus(recipe: Recipe, work: Path, directory: Path, console: Console) 
     """
     inputs = provenance.record(provenance.input_files(recipe))
     test_inputs = provenance.record(provenance.files_of_test_text(recipe))
-    texts = filter_texts(recipe, work, console)
-    tokenizers = make_tokenizers(texts.splits["train"], work)
+    texts, overlaps = filter_texts(recipe, work, console)
+    tokenizers = make_tokenizers(texts["train"], work)
     tokenizers.save(directory)
     splits, counts = {}, list[RuleCounts]()
-    for name, filtered in texts.splits.items():
+    for name, filtered in texts.items():
         encode_chunks(filtered, tokenizers)
         splits[name], own = join_chunks(filtered, tokenizers, directory / name)
         counts += own
@@ -104,10 +87,10 @@ def write_corpus(recipe: Recipe, work: Path, directory: Path, console: Console) 
         write_valid_texts(directory, [pairs_of(recipe, [corpus]) for corpus in recipe.data.valid])
     provenance.check_unchanged((*inputs.values(), *test_inputs.values()))
 
-    audit = texts.audit(counts)
+    audit = make_audit(texts["train"].text, counts, overlaps)
     audit.write(directory)
     write_report(audit, directory, settings_shown(recipe))
-    stride = -(-texts.splits["train"].starts[-1] // SAMPLED_PAIRS)
+    stride = -(-texts["train"].starts[-1] // SAMPLED_PAIRS)
     offsets = [TokenStore.open(directory / "train", side).offsets for side in ("source", "target")]
     lengths = [own[1::stride] - own[:-1:stride] for own in offsets]
     written = [path for path in sorted(directory.rglob("*")) if path.is_file()]
@@ -119,13 +102,13 @@ def write_corpus(recipe: Recipe, work: Path, directory: Path, console: Console) 
         splits.get("valid"),
         length_limit(lengths[0], lengths[1]),
         provenance.digests(test_inputs),
-        texts.overlaps,
+        overlaps,
         {str(path.relative_to(directory)): FileDigest.of(path) for path in written},
         provenance.versions(),
     )
     provenance.write_inputs(directory, {**inputs, **test_inputs})
     manifest.write(directory)
-    return manifest, texts.splits["train"].removed()
+    return manifest, texts["train"].removed()
 
 
 def prepare_shard(
@@ -177,15 +160,8 @@ def _first_pairs(recipe: Recipe, corpora: Sequence[CorpusFile]) -> list[Sentence
     """Return normalized pairs from which the rules learn, evenly spread over the first ones of each corpus."""
     sample = []
     for corpus in corpora:
-        chosen: list[SentencePair] = []
-        step = 1
         first = islice(read_pairs(corpus, recipe.languages_of(corpus)), _FIRST_PAIRS // len(corpora))
-        for number, pair in enumerate(first):
-            if number % step == 0:
-                chosen.append(pair)
-            if len(chosen) * len(corpora) > 2 * _LEARNED_FROM:
-                chosen, step = chosen[::2], 2 * step
-        sample += [SentencePair(normalize(pair.source), normalize(pair.target)) for pair in chosen]
+        sample += [pair.normalized() for pair in evenly_spread(first, 2 * _LEARNED_FROM // len(corpora))]
     return sample
 
 
@@ -202,6 +178,6 @@ def count_overlaps(recipe: Recipe, console: Console) -> tuple[Overlap, ...]:
                     shared.append((source, normalize(pair.target)))
     overlaps = [Overlap.of(text, "training", shared) for text in held_out if text.pairs]
     if valid.pairs and test.pairs:
-        own = ((normalize(pair.source), normalize(pair.target)) for pair in valid.pairs)
-        overlaps.append(Overlap.of(test, "validation", own))
+        own = (pair.normalized() for pair in valid.pairs)
+        overlaps.append(Overlap.of(test, "validation", ((pair.source, pair.target) for pair in own)))
     return tuple(overlaps)
