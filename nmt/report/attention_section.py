@@ -8,6 +8,7 @@ import base64
 import unicodedata
 from collections.abc import Sequence
 from html import escape
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -88,18 +89,17 @@ def _strongest(one: DrawnSentence, kind: str) -> str:
 def alignment_drawing(one: DrawnSentence) -> str:
     """Return an SVG with the words of both sides and lines between those that are aligned, and the same as text."""
     source, target = words(normalize(one.source)), words(normalize(one.translation))
-    places = [_centres(side) for side in (source, target)]
-    width = round(max(end for _, end in places))
-    above, below = 24, _HEIGHT - 14
+    (centres, width), (target_centres, target_width) = map(_centres, (source, target))
+    width, middle, above, below = round(max(width, target_width)), f"{_HEIGHT / 2:.0f}", 24, _HEIGHT - 14
     lines = "".join(
-        f'<path d="M{places[0][0][i]:.0f} {above + 8}C{places[0][0][i]:.0f} {_HEIGHT / 2:.0f} '
-        f'{places[1][0][j]:.0f} {_HEIGHT / 2:.0f} {places[1][0][j]:.0f} {below - _SIZE - 2}"/>'
+        f'<path d="M{centres[i]:.0f} {above + 8}C{centres[i]:.0f} {middle} '
+        f'{target_centres[j]:.0f} {middle} {target_centres[j]:.0f} {below - _SIZE - 2}"/>'
         for i, j in one.links
     )
     text = "".join(
         f'<text x="{x:.0f}" y="{y}">{escape(word)}</text>'
-        for y, side, (centres, _) in ((above, source, places[0]), (below, target, places[1]))
-        for word, x in zip(side, centres, strict=True)
+        for y, side, places in ((above, source, centres), (below, target, target_centres))
+        for word, x in zip(side, places, strict=True)
     )
     pairs = ", ".join(f"{source[i]} – {target[j]}" for i, j in one.links) or "none"
     return (
@@ -111,12 +111,9 @@ def alignment_drawing(one: DrawnSentence) -> str:
 
 def _centres(side: Sequence[str]) -> tuple[list[float], float]:
     """Return the horizontal centre of each word, and the width of all."""
-    centres, end = [], float(_GAP)
-    for word in side:
-        size = text_width(word, _SIZE)
-        centres.append(end + size / 2)
-        end += size + _GAP
-    return centres, end
+    widths = [text_width(word, _SIZE) for word in side]
+    *starts, end = accumulate((width + _GAP for width in widths), initial=float(_GAP))
+    return [start + width / 2 for start, width in zip(starts, widths, strict=True)], end
 
 
 def text_width(text: str, size: float) -> float:

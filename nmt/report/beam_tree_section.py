@@ -5,8 +5,9 @@ The drawing is an SVG; `beam_tree.js` only shows the path to the node at the poi
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
+from itertools import count
 
 from nmt.decoding.beam_tree import BeamTree
 from nmt.report.attention_section import text_width
@@ -98,12 +99,8 @@ def tree_drawing(one: DrawnSentence, best: int) -> str:
 
 def _places(tree: BeamTree) -> list[tuple[int, int]]:
     """Return the left upper corner of each node: columns are steps, rows are ranks."""
-    count: dict[int, int] = defaultdict(int)
-    places = []
-    for node in tree.nodes:
-        places.append((16 + (node.step - 1) * _COLUMN, _TOP + count[node.step] * _ROW))
-        count[node.step] += 1
-    return places
+    ranks: defaultdict[int, Iterator[int]] = defaultdict(count)  # of the next node of each step
+    return [(16 + (node.step - 1) * _COLUMN, _TOP + next(ranks[node.step]) * _ROW) for node in tree.nodes]
 
 
 def _box(one: DrawnSentence, number: int, place: tuple[int, int], style: str) -> str:
@@ -123,43 +120,34 @@ def _box(one: DrawnSentence, number: int, place: tuple[int, int], style: str) ->
 def nested_text(one: DrawnSentence) -> str:
     """Return the tree as nested lists; tokens without another branch that continues share a line."""
     tree = one.tree
-    children: dict[int, list[int]] = defaultdict(list)
+    continued, ended = defaultdict[int, list[int]](list), defaultdict[int, list[int]](list)  # children by their parent
     for number, node in enumerate(tree.nodes):
-        children[node.parent].append(number)
+        (continued if node.outcome in ("active", "finished") else ended)[node.parent].append(number)
     ranks = {number: rank for rank, (number, _) in enumerate(ranked(one), start=1)}
 
     def piece(number: int) -> str:
         node = tree.nodes[number]
         return f"{escape(one.pieces[node.token])} <small>{percent(node.log_prob)}</small>"
 
-    def ends(numbers: Sequence[int]) -> str:
+    def ends(parent: int) -> str:
         """Return the children that are not extended, in brackets."""
-        texts = [f"{tree.nodes[number].outcome}: {piece(number)}" for number in numbers]
+        texts = [f"{tree.nodes[number].outcome}: {piece(number)}" for number in ended[parent]]
         return f" <span>[{'; '.join(texts)}]</span>" if texts else ""
 
     def branches(parent: int) -> str:
         """Return a list with an entry for each child that is extended or finished."""
         entries = []
-        for number in _continued(tree, children[parent]):
-            line = piece(number)
-            while True:
-                continued = _continued(tree, children[number])
-                line += ends([other for other in children[number] if other not in continued])
-                if len(continued) != 1:
-                    break
-                (number,) = continued
-                line += f" {piece(number)}"
+        for number in continued[parent]:
+            line = f"{piece(number)}{ends(number)}"
+            while len(continued[number]) == 1:
+                (number,) = continued[number]
+                line += f" {piece(number)}{ends(number)}"
             if number in ranks:
                 line += f" <strong>rank {ranks[number]}, {tree.nodes[number].total:.2f}</strong>"
             entries.append(f"<li>{line}{branches(number)}</li>")
         return f"<ul>{''.join(entries)}</ul>" if entries else ""
 
-    first = [number for number in children[-1] if number not in _continued(tree, children[-1])]
-    return f"{branches(-1)}<p>{ends(first)}</p>"
-
-
-def _continued(tree: BeamTree, numbers: Sequence[int]) -> list[int]:
-    return [number for number in numbers if tree.nodes[number].outcome in ("active", "finished")]
+    return f"{branches(-1)}<p>{ends(-1)}</p>"
 
 
 def _text_of(one: DrawnSentence, number: int) -> str:

@@ -1,9 +1,9 @@
 """The section Data: what the rules removed, and the lengths and pieces of the prepared corpus."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +25,6 @@ PAIRS_MEASURED = 200_000
 """Sentence pairs whose lengths and pieces are counted; a larger corpus is sampled, always in the same way."""
 SENTENCES_READ = 5_000
 """Sentences of each side whose words are counted."""
-_Values = Sequence[tuple[str, npt.NDArray[np.float64] | npt.NDArray[np.int64]]]
-"""Named series."""
 _LONGEST = 300  # characters of an example of a rule
 _RARE = 10
 """A piece that occurs less often is hardly trained."""
@@ -45,41 +43,31 @@ def corpus_section(run: RunRecords) -> Section:
     return Section("data", "Data", _html(corpus.manifest, sides, charts, filter_tables(audit)), charts)
 
 
-@dataclass(frozen=True)
 class _Side:
-    """Measurements of one side of the training text."""
+    """Measurements of one side of a sample of the training text. Raises DataError for a damaged corpus."""
 
-    name: str
-    """Such as `source (en)`."""
-    unit: str
-    """`word`, or `character` for languages without spaces between words."""
-    lengths: npt.NDArray[np.int64]
-    """Pieces in each sentence of the sample."""
-    pieces_per_unit: npt.NDArray[np.float64]
-    """Of each sentence that was read."""
-    counts: npt.NDArray[np.int64]
-    """(V,) occurrences of each piece in the sample, most frequent first."""
+    def __init__(self, side: str, corpus: PreparedCorpus, sample: npt.NDArray[np.int64], directory: Path) -> None:
+        codes = corpus.manifest.settings["languages"].get(side, "")
+        code = ", ".join(codes) if isinstance(codes, list) else str(codes)
+        tokenizer: Tokenizer = getattr(corpus.tokenizers, side)
+        sentences = _gather(getattr(corpus.train, side), sample, len(tokenizer), directory)
+        self.name = f"{side} ({code})"
+        self.unit = "character" if target_language(code).unspaced else "word"
+        """`character` for languages without spaces between words."""
+        self.lengths = sentences.lengths
+        """Pieces in each sentence of the sample."""
+        self.pieces_per_unit = _pieces_per_word(sentences, tokenizer)
+        """Of each sentence that was read."""
+        self.counts = np.sort(np.bincount(sentences.ids, minlength=len(tokenizer)))[::-1]
+        """(V,) occurrences of each piece in the sample, most frequent first."""
 
 
 def _measure(corpus: PreparedCorpus, directory: Path) -> list[_Side]:
-    """Count lengths and pieces in a sample. Raises DataError for a damaged corpus."""
-    split, languages = corpus.train, corpus.manifest.settings["languages"]
-    total = len(split)
-    sample = np.arange(total)
-    if total > PAIRS_MEASURED:
-        sample = np.sort(np.random.default_rng(0).choice(total, PAIRS_MEASURED, replace=False))
-
-    sides = []
-    for side in ("source", "target"):
-        tokenizer: Tokenizer = getattr(corpus.tokenizers, side)
-        codes = languages.get(side, "")
-        code = ", ".join(codes) if isinstance(codes, list) else str(codes)
-        sentences = _gather(getattr(split, side), sample, len(tokenizer), directory)
-        unit = "character" if target_language(code).unspaced else "word"
-        counts = np.sort(np.bincount(sentences.ids, minlength=len(tokenizer)))[::-1]
-        ratios = _pieces_per_word(sentences, tokenizer)
-        sides.append(_Side(f"{side} ({code})", unit, sentences.lengths, ratios, counts))
-    return sides
+    """Return both sides. Raises DataError for a damaged corpus."""
+    sample = np.arange(len(corpus.train))
+    if len(sample) > PAIRS_MEASURED:
+        sample = np.sort(np.random.default_rng(0).choice(len(sample), PAIRS_MEASURED, replace=False))
+    return [_Side(side, corpus, sample, directory) for side in ("source", "target")]
 
 
 def _gather(store: TokenStore, sample: npt.NDArray[np.int64], vocabulary: int, directory: Path) -> Sentences:
@@ -150,20 +138,20 @@ def _charts(manifest: Manifest, sides: Sequence[_Side]) -> dict[str, Chart]:
         most = max(dropped, key=lambda rule: dropped[rule])
         summary = f"{sum(dropped.values()):,} of {manifest.train.read:,}; most by the rule {most} ({dropped[most]:,})."
         charts["dropped"] = bar_chart("Training pairs dropped", summary, ("rule", "pairs"), [("", dropped)])
-    lengths: _Values = [(side.name, side.lengths) for side in sides]
+    lengths = [(side.name, side.lengths) for side in sides]
     axes = ("pieces in a sentence", "% of sentences")
     charts["lengths"] = histogram("Sentence length", _quantiles(lengths, "pieces"), axes, lengths)
-    ratio: _Values = [("target/source", sides[1].lengths / np.maximum(sides[0].lengths, 1))]
+    ratio = [("target/source", sides[1].lengths / np.maximum(sides[0].lengths, 1))]
     axes = ("target pieces / source pieces", "% of pairs")
     charts["ratio"] = histogram("Length ratio", _quantiles(ratio, ""), axes, ratio)
-    pieces: _Values = [(f"{side.name}, a {side.unit}", side.pieces_per_unit) for side in sides]
+    pieces = [(f"{side.name}, a {side.unit}", side.pieces_per_unit) for side in sides]
     axes = ("pieces", "% of sentences")
     charts["pieces"] = histogram("Pieces for each word", _quantiles(pieces, "pieces"), axes, pieces)
     charts["coverage"] = _coverage(sides)
     return charts
 
 
-def _quantiles(series: _Values, unit: str) -> str:
+def _quantiles(series: Sequence[tuple[str, npt.NDArray[Any]]], unit: str) -> str:
     parts = []
     for name, values in series:
         if len(values):
