@@ -188,16 +188,15 @@ def search(
     rules = rules_for(options, constraints_of, limits, shortest)
     with_phrases = any(constraints.phrases for constraints in constraints_of)
     assert observer is None or (options.sampling is None and not with_phrases), "no beam search"
+    if options.sampling is not None and with_phrases:
+        raise ConfigError("decode.sampling: samples cannot contain required phrases; set it to null to search")
+    width = options.width if options.sampling is not None else beam_width(constraints_of, options)
+    state = model.start(source, source_mask, width)
     if options.sampling is not None:
-        if with_phrases:
-            raise ConfigError("decode.sampling: samples cannot contain required phrases; set it to null to search")
         sentences = [row[:length] for row, length in zip(source.tolist(), lengths, strict=True)]
-        noise = noise_for(sentences, limits, options)
-        return sample_search(model.start(source, source_mask, options.width), model.device, noise, rules, options)
+        return sample_search(state, model.device, noise_for(sentences, limits, options), rules, options)
     if with_phrases:
-        state = model.start(source, source_mask, beam_width(constraints_of, options))
         return constrained_search(state, model.device, limits, rules, constraints_of, options)
-    state = model.start(source, source_mask, options.beam)
     if options.beam == 1 and observer is None:
         return greedy_search(state, model.device, limits, rules, options)
     return beam_search(state, model.device, limits, rules, options, observer)

@@ -24,6 +24,8 @@ _PAIRS = {"g", "mrk", "pc"}
 """Inline elements around text; what is inside others is code of the original format."""
 _OPENING, _CLOSING = {"bpt", "bx", "sc", "sm"}, {"ept", "ex", "ec", "em"}
 """Codes that open and close a pair."""
+_STATE = re.compile(r"\sstate\s*=\s*[\"']([^\"']*)")
+_INDENT = re.compile(r"(?:\r\n|[\r\n])[ \t]*\Z")
 _UNTRANSLATED = {None, "new", "needs-translation", "initial"}
 _DEEPEST, _WIDEST_INDENT = 200, 200
 _DECLARED = re.compile(rb"<\?xml[^>]*?encoding\s*=\s*[\"']([\w.:-]+)")
@@ -151,21 +153,19 @@ def _slots(content: Content, unit: _Element, edits: list[Edit]) -> Iterator[Slot
         return
     identified = unit if "id" in unit.attributes or unit.parent is None else unit.parent
     place = f"unit {identified.attributes.get('id', '?')} (line {content.line_number(unit.start):,})"
+    start, end, before = source.end, source.end, ""
+    after = f"</{(target or source).prefix}target>"
     if target is None:
-        indent = re.search(
-            r"(?:\r\n|[\r\n])[ \t]*\Z", content.text[max(0, source.start - _WIDEST_INDENT) : source.start]
-        )
-        tag, start, end = f"{indent[0] if indent else ''}<{source.prefix}target>", source.end, source.end
+        indent = _INDENT.search(content.text, max(0, source.start - _WIDEST_INDENT), source.start)
+        before = f"{indent[0] if indent else ''}<{source.prefix}target>"
+    elif target.inner_end == target.end:  # <target/>
+        tag = content.text[target.start : target.end].removesuffix("/>").rstrip()
+        start, end, before = target.start + len(tag), target.end, ">"
     else:
-        tag, start, end = content.text[target.start : target.inner_start], target.start, target.end
-        if target.inner_end == target.end:  # <target/>
-            tag = f"{tag[:-2].rstrip()}>"
-        if unit.name == "trans-unit" and state is not None:
-            tag = re.sub(r"(\sstate\s*=\s*[\"'])[^\"']*", r"\1translated", tag)
-    closing = f"</{(target or source).prefix}target>"
-    yield Slot(codes.text, place, start, end, codes.write, in_place=False, before=tag, after=closing)
-    if unit.name == "segment" and state is not None:
-        found = re.compile(r"\sstate\s*=\s*[\"']([^\"']*)").search(content.text, unit.start)
+        start, end, after = target.inner_start, target.inner_end, ""
+    yield Slot(codes.text, place, start, end, codes.write, in_place=False, before=before, after=after)
+    if holder is not None and state is not None:
+        found = _STATE.search(content.text, holder.start)
         assert found is not None
         edits.append(Edit(*found.span(1), "translated"))
 
