@@ -17,13 +17,11 @@ from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console, counted, printable
 from nmt.system.ownership import SPLIT, check_file, replace_directory, write_output
 from nmt.system.sealing import seal
-from nmt.text.corpus import SentencePair, format_named, named_languages, read_pairs, text_files
+from nmt.text.corpus import SentencePair, format_named, read_pairs, text_files
 from nmt.text.proposing.direction import (
     Direction,
     checked_direction,
-    direction_in_file,
-    named_direction,
-    stated_direction,
+    known_direction,
     unknown_languages,
     with_text_columns,
 )
@@ -54,16 +52,13 @@ def init(request: InitRequest, console: Console) -> None:
     Raises ConfigError for an existing recipe and for languages that the text is not in, DataError for text that cannot
     be read or is too small; then no file is written.
     """
-    stated = None if request.languages is None else stated_direction(request.languages)
     corpora = _corpora(request.text, "the text")
     options = {"valid": request.valid, "test": request.test}
     given = {name: _corpus_of_recipe(paths, f"--{name}") for name, paths in options.items() if paths}
     inputs = [path for each in (*corpora, *given.values()) for path in text_files(each).values()]
     named_inputs = [path for path in inputs if path != STANDARD_INPUT]
     _check_is_new(request.output, named_inputs)
-    files = request.text[: len(corpora[0].files)]
-    codes = [] if stated is not None or STANDARD_INPUT in files else named_languages(corpora[0])
-    known = stated or direction_in_file(files[0], codes) or named_direction(files)
+    known = known_direction(request.languages, corpora[0])
     languages = None if known is None else LanguagePair(known.source, known.target)
     corpora = [with_text_columns(each, languages) for each in corpora]
     given = {name: with_text_columns(each, languages) for name, each in given.items()}
@@ -73,7 +68,7 @@ def init(request: InitRequest, console: Console) -> None:
         others = (pair for each in given.values() for pair in read_pairs(each, languages))
         counts = _divide(pairs, [part for part in PARTS[1:] if part not in given], others, staging)
         _check_size(request, profile, counts)
-        direction, warning = checked_direction(known, files, profile)
+        direction, warning = checked_direction(known, list(corpora[0].files.values()), profile)
         _finish_folder(staging, direction, counts)
     for shown in filter(None, (warning, unknown_languages(direction))):
         console.warn(shown)

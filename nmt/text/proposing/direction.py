@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from nmt.config import CorpusFile, LanguagePair, Recipe
 from nmt.errors import ConfigError, DataError
-from nmt.text.corpus import first_cells, read_pairs, way_of_reading
+from nmt.text.corpus import first_cells, named_languages, read_pairs, way_of_reading
 from nmt.text.han_variants import is_traditional
 from nmt.text.identification import Line, detected, examples, found_instead
 from nmt.text.languages import is_language, language_code, primary_code
@@ -54,6 +54,20 @@ def stated_direction(option: str) -> Direction:
     return Direction(match[1], match[2], _OPTION)
 
 
+def known_direction(option: str | None, corpus: CorpusFile) -> Direction | None:
+    """Return the languages of a text as stated, as in its file, such as TMX, or as in the names of its files, or None.
+
+    Raises ConfigError for an option of another form, and for a file in more than two languages.
+    """
+    if option is not None:
+        return stated_direction(option)
+    files = list(corpus.files.values())
+    codes = [] if STANDARD_INPUT in files else named_languages(corpus)
+    if len(codes) > 2:
+        raise ConfigError(f"{files[0]}: found the languages {', '.join(codes)}; state two: --languages en-it")
+    return Direction(_short(codes[0]), _short(codes[1]), "the file") if len(codes) == 2 else named_direction(files)
+
+
 def unknown_languages(direction: Direction) -> str | None:
     """Return a warning about languages that are in no table of nmt, None if there are none."""
     unknown = [code for code in (direction.source, direction.target) if not is_language(code)]
@@ -63,16 +77,6 @@ def unknown_languages(direction: Direction) -> str | None:
         f"{direction.origin}: nmt has no words and no script of {' and '.join(unknown)}, so the text is not compared "
         "with them; codes are those of ISO 639, such as en, it and zh"
     )
-
-
-def direction_in_file(file: Path, codes: Sequence[str]) -> Direction | None:
-    """Return the languages whose codes a file states in itself, as TMX does; None for fewer than two.
-
-    Raises ConfigError for more than two.
-    """
-    if len(codes) > 2:
-        raise ConfigError(f"{file}: found the languages {', '.join(codes)}; state two: --languages en-it")
-    return Direction(_short(codes[0]), _short(codes[1]), "the file") if len(codes) == 2 else None
 
 
 def named_direction(files: Sequence[Path]) -> Direction | None:
@@ -106,7 +110,7 @@ def checked_direction(
         raise ConfigError(
             f"{files[0]}: neither the names of the files nor the text show the languages; state them: --languages en-it"
         )
-    problem = mismatch(direction, places_of(files), profile)
+    problem = mismatch(direction, files, profile)
     if problem is None:
         return direction, None
     if primary_code(direction.source) == primary_code(direction.target):
@@ -132,33 +136,20 @@ class Mismatch(NamedTuple):
     """Whether each side is in the language of the other."""
 
 
-def mismatch(direction: Direction, places: Sequence[str], profile: TextProfile) -> Mismatch | None:
-    """Return what shows that a text is not in its languages, None if nothing does. `places` name its two sides."""
-    codes = (direction.source, direction.target)
-    sides = [profile.lines(0), profile.lines(1)]
-    found = [found_instead(lines, code) for lines, code in zip(sides, codes, strict=True)]
-    if found == [None, None]:
-        return None
-    parts = []
-    for lines, place, code, other in zip(sides, places, codes, found, strict=True):
+def mismatch(direction: Direction, files: Sequence[Path], profile: TextProfile) -> Mismatch | None:
+    """Return what shows that a text is not in its languages, None if nothing does."""
+    codes, found, evidence = (direction.source, direction.target), list[str](), list[str]()
+    for side, code in enumerate(codes):
+        lines = profile.lines(side)
+        other = found_instead(lines, code)
+        found.append(other or code)
         if other is not None:
-            shown = [
-                f"    line {line.number}: {shortened(' '.join(line.text.split()), _SHOWN)}"
-                for line in examples(lines, code)
-            ]
-            parts.append("\n".join([f"  {place}: expected {code} ({direction.origin}), found {other}:", *shown]))
-    swapped = all(
-        other is not None and primary_code(other) == primary_code(code)
-        for other, code in zip(found, reversed(codes), strict=True)
-    )
-    return Mismatch("\n".join(parts), (found[0] or codes[0], found[1] or codes[1]), swapped)
-
-
-def places_of(files: Sequence[Path]) -> tuple[str, str]:
-    """Return the names of the sides of a text for messages."""
-    if len(files) == 2:
-        return str(files[0]), str(files[1])
-    return f"{files[0]}, source", f"{files[0]}, target"
+            place = files[side] if len(files) == 2 else f"{files[0]}, {('source', 'target')[side]}"
+            evidence.append(f"  {place}: expected {code} ({direction.origin}), found {other}:")
+            for line in examples(lines, code):
+                evidence.append(f"    line {line.number}: {shortened(' '.join(line.text.split()), _SHOWN)}")
+    swapped = list(map(primary_code, found)) == list(map(primary_code, reversed(codes)))
+    return Mismatch("\n".join(evidence), (found[0], found[1]), swapped) if evidence else None
 
 
 def _explained(problem: Mismatch, direction: Direction, files: Sequence[Path]) -> str:
@@ -207,13 +198,11 @@ def check_languages(recipe: Recipe) -> None:
 
 
 def _problem(recipe: Recipe, corpus: CorpusFile, most: int | None) -> Mismatch | None:
-    languages = recipe.languages_of(corpus)
-    profile = TextProfile(_SEED)
+    languages, profile = recipe.languages_of(corpus), TextProfile(_SEED)
     for pair in islice(read_pairs(corpus, languages), most):
         profile.add(pair)
-    return mismatch(
-        Direction(languages.source, languages.target, "`languages`"), places_of(list(corpus.files.values())), profile
-    )
+    direction = Direction(languages.source, languages.target, "`languages`")
+    return mismatch(direction, list(corpus.files.values()), profile)
 
 
 def _advice(corpus: CorpusFile, problem: Mismatch) -> str:
