@@ -11,7 +11,7 @@ from nmt.batching.batch_stream import EpochPlan, padding_share, plan_epoch
 from nmt.config import ModelSettings
 from nmt.model.attention import MultiHeadAttention
 from nmt.report.fonts import LabelFonts
-from nmt.report.plotting import COLOURS, Drawing, Matrix, heat_map, horizontal_grid, new_figure
+from nmt.report.plotting import COLOURS, Drawing, Matrix, heat_map, new_figure
 from nmt.text.prepared import PreparedCorpus, PreparedSplit
 
 _SENTENCES, _MOST_TOKENS = 8, 14
@@ -61,6 +61,7 @@ def masks(corpus: PreparedCorpus, batches: tuple[Group, Group], fonts: LabelFont
     for name, batch in zip(("random", "group"), batches, strict=True):
         visible = visible_source(batch)
         panels[name].imshow(visible, cmap=_VISIBLE, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+        panels[name].grid(visible=False)
         panels[name].set(xlabel="position (source tokens)", ylabel="sentence")
         share = 1 - float(visible.mean())
         of_what = "random sentences" if name == "random" else "a length group"
@@ -128,7 +129,6 @@ def padding_of_batches(split: PreparedSplit, budget: int) -> Drawing:
     right.set(title="Size of a batch", ylabel="padded target tokens", ylim=(0, None))
     for axes, start in ((left, 0), (right, 1)):
         axes.set_xticks(places + start, list(plans))
-        horizontal_grid(axes)
     caption = (
         "Batches of random sentences and of as many sentences of similar length, beside the length groups of training, "
         "which have at most a number of padded tokens. Boxes show the quartiles, lines the smallest and the largest."

@@ -12,7 +12,7 @@ from matplotlib.ticker import EngFormatter, PercentFormatter
 
 from nmt.config import ModelSettings, Recipe, TrainSettings
 from nmt.model.positions import position_encoding
-from nmt.report.plotting import COLOURS, Drawing, Matrix, heat_map, horizontal_grid, new_figure
+from nmt.report.plotting import COLOURS, Drawing, Matrix, heat_map, new_figure
 from nmt.text.tokenizer import PAD
 from nmt.training.loss import smoothed_cross_entropy
 from nmt.training.optimizer import learning_rate
@@ -44,6 +44,7 @@ def positions_heat_map() -> Drawing:
     """Draw the sinusoids of all positions and dimensions."""
     figure = new_figure()
     axes = figure.subplots()
+    axes.grid(visible=False)
     image = axes.imshow(sinusoidal_table(), vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
     axes.set(title="Sinusoidal position encoding", xlabel="dimension of the embedding", ylabel="position (tokens)")
     figure.colorbar(image, ax=axes, label="value added to the embedding", ticks=(-1, 0, 1))
@@ -65,7 +66,6 @@ def positions_curves() -> Drawing:
     axes.set(title="Sinusoidal position encoding, single dimensions", xlabel="position (tokens)", ylabel="value")
     axes.set(xlim=(0, _LENGTH - 1), ylim=(-1.1, 1.1))
     axes.legend(title=f"dimension of {_DIM}", loc="center left", bbox_to_anchor=(1, 0.5), title_fontsize=9)
-    horizontal_grid(axes)
     caption = (
         "A column of the heat-map is a sine or a cosine of the position; a pair 2i, 2i + 1 has one wavelength. The "
         "vector of position p + k is a rotation of that of p by an angle that depends on k only."
@@ -156,7 +156,6 @@ def smoothed_loss() -> Drawing:
     axes.set(xlabel="probability of the reference token", ylabel="loss (nats)")
     axes.xaxis.set_major_formatter(PercentFormatter(1.0))
     axes.legend(loc="upper center", ncols=4)
-    horizontal_grid(axes)
     caption = (
         "The rest of the probability is shared equally among the other pieces; a dot marks the lowest loss. Without "
         "smoothing more confidence is always better, with it the lowest loss is at 1 − ε."
@@ -190,5 +189,4 @@ def _rate_drawing(name: str, title: str, curves: dict[str, Matrix], caption: str
     axes.ticklabel_format(axis="y", style="sci", scilimits=(0, 0), useMathText=True)
     if len(curves) > 1:
         axes.legend()
-    horizontal_grid(axes)
     return Drawing(name, title, caption, "nmt.training.optimizer.learning_rate", figure)

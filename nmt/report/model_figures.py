@@ -9,7 +9,7 @@ from torch import Tensor
 from nmt.decoding.alignment import Attention
 from nmt.report.attention_section import TITLES, tokens_of
 from nmt.report.fonts import LabelFonts
-from nmt.report.plotting import COLOURS, Drawing, heat_map, horizontal_grid, new_figure
+from nmt.report.plotting import COLOURS, Drawing, heat_map, new_figure
 from nmt.report.run_records import Record, number
 
 _CAPTIONS = {
@@ -78,8 +78,6 @@ def training_curves(train: Sequence[Record], validations: Sequence[Record]) -> D
         right.annotate(f"best {values[best]:.1f}", place, (0, 6), textcoords="offset points", ha="right")
     right.set(title="Validation BLEU (greedy)", xlabel="step (updates)", ylabel="BLEU", ylim=(0, 100))
     right.set_xlim(left.get_xlim())
-    for axes in (left, right):
-        horizontal_grid(axes)
     caption = (
         "Loss on the training and on the validation text, both without label smoothing, and BLEU of the validation "
         "text, translated greedily. When the validation loss rises while the training loss falls, the model overfits."

@@ -54,7 +54,9 @@ def drawing_style(fonts: LabelFonts | None = None) -> Iterator[None]:
         "axes.spines.top": False,
         "axes.spines.right": False,
         "axes.prop_cycle": cycler(color=COLOURS),
-        "axes.grid": False,
+        "axes.grid": True,
+        "axes.grid.axis": "y",
+        "axes.axisbelow": True,
         "grid.color": "#d9d9d9",
         "grid.linewidth": 0.6,
         "lines.linewidth": 1.8,
@@ -102,11 +104,6 @@ def heat_map(axes: Axes, values: Matrix, rows: Sequence[str], columns: Sequence[
     axes.set_xticks(range(len(columns)), columns, rotation=90)
     axes.set_yticks(range(len(rows)), rows)
     axes.tick_params(length=0)
+    axes.grid(visible=False)
     axes.spines[:].set_visible(False)
     return image
-
-
-def horizontal_grid(axes: Axes) -> None:
-    """Draw thin lines at the ticks of the vertical axis, behind the data."""
-    axes.grid(axis="y")
-    axes.set_axisbelow(True)
