@@ -125,6 +125,20 @@ def test_only_targets_and_states_differ(text: str, encoding: str, line_end: str)
     ElementTree.fromstring(document.with_translations(hostile))
 
 
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("<target  state='new' >old</target >", "<target  state='translated' >ONE</target >"),
+        ('<target state = "new" />', '<target state = "translated">ONE</target>'),
+        ("<target ></target >", "<target >ONE</target >"),
+    ],
+)
+def test_tags_of_an_existing_target_stay(target: str, expected: str) -> None:
+    text = OLD.replace("<source>empty</source>\n     <target/>", f"<source>one</source>{target}")
+    assert text != OLD
+    assert f"<source>one</source>{expected}</trans-unit>" in translated(read(text))
+
+
 def test_lost_elements_are_put_back() -> None:
     document = read(OLD)
     slot = document.slots[1]
