@@ -91,58 +91,33 @@ def raw_chunks(text: Text, needed: Callable[[int], bool]) -> Generator[RawChunk,
     The pairs of the others are only counted. A corpus without pairs has no chunk. Raises
     DataError as `read_rows` does.
     """
-    chunks = 0
+    number = 0
     for index, corpus in enumerate(text.corpora):
-        first = 1
-        for count, pairs, files in _grouped(read_rows(corpus, text.recipe.languages_of(corpus)), chunks, needed):
-            if pairs.lines:
-                yield RawChunk(chunks, index, first, *pairs.joined(), files)
-            chunks, first = chunks + 1, first + count
-    return chunks
+        files = read_rows(corpus, text.recipe.languages_of(corpus))
+        rows, first = ((file, row) for file, of_file in files for row in of_file), 1
+        while True:
+            own = islice(rows, CHUNK_PAIRS)
+            chunk = _raw_chunk(number, index, first, own) if needed(number) else None
+            count = sum(1 for _ in own) if chunk is None else len(chunk.lines)
+            if not count:
+                break
+            if chunk is not None:
+                yield chunk
+            number, first = number + 1, first + count
+    return number
 
 
-def _grouped(
-    texts: Iterable[tuple[str, Iterator[Row]]], number: int, needed: Callable[[int], bool]
-) -> Iterator[tuple[int, "_Columns", list[tuple[int, str]]]]:
-    """Yield for each chunk of the files of a corpus its number of pairs, the pairs if it is needed, and its files.
-
-    `number` is that of the first chunk.
-    """
-    count, pairs, files = 0, _Columns(), list[tuple[int, str]]()
-    for file, rows in texts:
-        files.append((count, file))
-        while more := _read(islice(rows, CHUNK_PAIRS - count), pairs if needed(number) else None):
-            count += more
-            if count == CHUNK_PAIRS:
-                yield count, pairs, files
-                number, count, pairs, files = number + 1, 0, _Columns(), [(0, file)]
-    if count:
-        yield count, pairs, files
-
-
-class _Columns:
-    """The line numbers, the sources and the targets of rows."""
-
-    def __init__(self) -> None:
-        self.lines, self.sources, self.targets = array("q"), list[str](), list[str]()
-
-    def joined(self) -> tuple[npt.NDArray[np.int64], list[str], list[str]]:
-        """Return the numbers, and each side as blocks of lines."""
-        blocks = [slice(start, start + _BLOCK_LINES) for start in range(0, len(self.lines), _BLOCK_LINES)]
-        sources, targets = (["\n".join(side[block]) for block in blocks] for side in (self.sources, self.targets))
-        return np.array(self.lines), sources, targets
-
-
-def _read(rows: Iterable[Row], pairs: _Columns | None) -> int:
-    """Append rows to `pairs` if it is given; return their number."""
-    if pairs is None:
-        return sum(1 for _ in rows)
-    before = len(pairs.lines)
-    for line, source, target in rows:  # lists of strings, unlike one of rows, take no time of the garbage collector
-        pairs.lines.append(line)
-        pairs.sources.append(source)
-        pairs.targets.append(target)
-    return len(pairs.lines) - before
+def _raw_chunk(number: int, corpus: int, first: int, rows: Iterable[tuple[str, Row]]) -> RawChunk:
+    lines, sources, targets, files = array("q"), list[str](), list[str](), list[tuple[int, str]]()
+    for file, (line, source, target) in rows:  # lists of strings, unlike one of rows, take no time of the GC
+        if not files or file != files[-1][1]:
+            files.append((len(lines), file))
+        lines.append(line)
+        sources.append(source)
+        targets.append(target)
+    blocks = [slice(start, start + _BLOCK_LINES) for start in range(0, len(lines), _BLOCK_LINES)]
+    joined = [["\n".join(side[block]) for block in blocks] for side in (sources, targets)]
+    return RawChunk(number, corpus, first, np.array(lines), joined[0], joined[1], files)
 
 
 def filter_chunk(text: Text, chunk: RawChunk) -> KeptRecord:
