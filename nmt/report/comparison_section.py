@@ -18,7 +18,7 @@ from nmt.evaluation.word_counts import count_words, distinctive_ngrams, word_acc
 from nmt.report.charts import Chart, bar_chart, histogram
 from nmt.report.line_view import lines_html
 from nmt.report.page import Section, chart_places, definitions, folded, paragraphs, table
-from nmt.report.translated_text import TranslatedText, bucket_scores, length_chart, signatures
+from nmt.report.translated_text import TranslatedText, bucket_chart, length_chart, signatures
 from nmt.text.glossary import Glossary, missing_terms
 from nmt.text.normalize import normalize
 
@@ -170,8 +170,7 @@ def _content_chart(text: TranslatedText, glossary: Glossary | None) -> dict[str,
     summary = (
         "Lines whose source has such content, in brackets their number. Names are capitalized words in a sentence."
     )
-    series = bucket_scores(text, text.systems, buckets)
-    return {"content": bar_chart("chrF by content", summary, ("content (lines)", "chrF2"), series)}
+    return {"content": bucket_chart(text, list(text.systems), buckets, ("chrF by content", summary), "content")}
 
 
 def _frequency_charts(text: TranslatedText, frequencies: Frequencies | None) -> dict[str, Chart]:
@@ -182,8 +181,8 @@ def _frequency_charts(text: TranslatedText, frequencies: Frequencies | None) -> 
         counts = count_words(text.source) if frequencies is None else frequencies[0]
         buckets = rarity_buckets(text.source, counts)
         summary = f"How often the rarest word of the source occurs in {place}; in brackets the number of lines."
-        series = bucket_scores(text, text.systems, buckets)
-        charts["rarity"] = bar_chart("chrF by the rarest source word", summary, ("frequency (lines)", "chrF2"), series)
+        titles = "chrF by the rarest source word", summary
+        charts["rarity"] = bucket_chart(text, list(text.systems), buckets, titles, "frequency")
     counts = count_words(text.reference) if frequencies is None else frequencies[1]
     accuracies = {name: word_accuracy(lines, text.reference, counts) for name, lines in text.systems.items()}
     # words that the reference lacks are never right

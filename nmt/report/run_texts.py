@@ -114,12 +114,11 @@ def _validation_texts(run: RunRecords, recipe: Recipe, most: int, console: Conso
     corpus = PreparedCorpus.open(run.prepared)
     if corpus.valid is None:
         return []
-    from nmt.model.checkpoint import load_model
+    from nmt.model.checkpoint import load_model, resolve_model
     from nmt.system.device import choose_device
     from nmt.training.validation import evaluate, validation_texts
 
-    runtime = RuntimeSettings()
-    best = run.path / ("best" if (run.path / "best").exists() else "last")
+    runtime, best = RuntimeSettings(), resolve_model(run.path)
     loaded = load_model(best, choose_device(runtime))
     whole = validation_texts(recipe, corpus)
     first = [text._replace(sources=text.sources[:most], references=text.references[:most]) for text in whole]

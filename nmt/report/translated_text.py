@@ -57,26 +57,24 @@ class TranslatedText:
         return self.findings[name]
 
 
-def bucket_scores(
-    text: TranslatedText, names: Iterable[str], buckets: Sequence[Bucket]
-) -> list[tuple[str, dict[str, float]]]:
-    """Return the chrF of each system in each bucket, by the name and the number of lines of the bucket."""
-    measured = [(name, text.measured(name)[-1]) for name in names]
-    return [
+def bucket_chart(
+    text: TranslatedText, names: Sequence[str], buckets: Sequence[Bucket], titles: tuple[str, str], label: str
+) -> Chart:
+    """Return the chrF of systems in each bucket; `titles` are the title and the summary, `label` is of the buckets."""
+    measured = {name: text.measured(name)[-1] for name in names}
+    series = [
         (name, {f"{bucket.name} ({len(bucket.lines):,})": one.score_of(bucket.lines) for bucket in buckets})
-        for name, one in measured
+        for name, one in measured.items()
     ]
+    return bar_chart(*titles, (f"{label} (lines)", measured[names[0]].name), series)
 
 
 def length_chart(text: TranslatedText, names: Sequence[str]) -> Chart:
     """Return the chrF of systems by the length of lines."""
     side, lines = ("reference", text.reference) if text.source is None else ("source", text.source)
-    buckets = length_buckets(lines)
-    series = bucket_scores(text, names, buckets)
-    metric_name, unit = text.measured(names[0])[-1].name, length_unit(lines)
-    labels = (f"{unit} of the {side} (lines)", metric_name)
-    summary = f"By {unit} of the {side}; in brackets the number of lines."
-    return bar_chart(f"{metric_name} by length", summary, labels, series)
+    metric, label = text.measured(names[0])[-1].name, f"{length_unit(lines)} of the {side}"
+    titles = (f"{metric} by length", f"By {label}; in brackets the number of lines.")
+    return bucket_chart(text, names, length_buckets(lines), titles, label)
 
 
 def signatures(scores: Iterable[Score | Comparison]) -> str:
