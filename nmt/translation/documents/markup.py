@@ -2,7 +2,7 @@
 
 1. Pairs such as `<b>…</b>` are taken out, since a model translates a line better without them.
 2. Single tags such as `<br/>` are numbered: the line to translate has codes, `<x1/>` and so on, which are protected.
-3. In the translation, pairs are placed around the words that are aligned with those inside (`tag_placement.py`).
+3. In the translation, pairs are placed around the words that are aligned with those inside.
 4. The codes are replaced by their tags. Those that the translation lost are placed after the same share of the text.
 
 >>> line = MarkedLine.of('<i>See <a href="x">the page</a>.</i>')
@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 from nmt.decoding.alignment import Links
 from nmt.text.normalize import normalize
+from nmt.text.segment import word_spans
 from nmt.translation.documents.document import Edit, edited
-from nmt.translation.documents.tag_placement import Tag, placed_by_links, placed_by_share
 
 _TAG = re.compile(
     r"<(?P<closing>/?)(?P<name>[A-Za-z][\w-]*)(?:[^<>\"']|\"[^\"<]*\"|'[^'<]*')*>|<\d[\d:.]*>|\{\\[^{}]*\}"
@@ -28,6 +28,20 @@ _TAG = re.compile(
 """A tag of XML, HTML or subtitles, a time within a cue (`<00:01.500>`), and a style override (`{\\an8}`)."""
 _CODE = re.compile(r"<x\d+/>")
 """What represents a single tag in the line to translate."""
+
+
+class Tag(NamedTuple):
+    """A tag, its place in a text without it, and the number of its pair, 0 for a single tag."""
+
+    raw: str
+    position: int
+    pair: int = 0
+    opens: bool = False
+
+    @property
+    def closes(self) -> bool:
+        """Whether it is the second of its pair."""
+        return self.pair > 0 and not self.opens
 
 
 class RestoredLine(NamedTuple):
@@ -131,3 +145,84 @@ def _masked(text: str) -> str:
 def _inserted(text: str, tags: Sequence[Tag]) -> str:
     """Insert tags, which are in order, at their positions."""
     return edited(text, [Edit(tag.position, tag.position, tag.raw) for tag in tags])
+
+
+def placed_by_links(source: str, tags: Sequence[Tag], text: str, links: Links) -> list[Tag] | None:
+    """Place pairs around the words that are linked with those inside; None if pairs would be broken or empty."""
+    source_words, words = word_spans(source), word_spans(text)
+    end_of = {tag.pair: tag.position for tag in tags if tag.closes}
+    positions: dict[tuple[int, bool], int] = {}
+    for tag in tags:
+        if not tag.opens:
+            continue
+        start, end = tag.position, end_of[tag.pair]
+        inside = {i for i, word in enumerate(source_words) if word[0] < end and word[1] > start}
+        run = _best_run(len(words), links, inside)
+        if run is None:
+            return None
+        first, last = words[run[0]], words[run[1]]
+        # punctuation beside a word is inside only if it is so in the source
+        left = first if not source[start : start + 1].isalnum() else _bare(text, *first)
+        right = last if not source[max(end - 1, 0) : end].isalnum() else _bare(text, *last)
+        positions[tag.pair, True], positions[tag.pair, False] = left[0], right[1]
+    placed = [tag._replace(position=positions[tag.pair, tag.opens]) for tag in tags]
+    placed.sort(key=lambda tag: (tag.position, tag.opens))
+    return placed if _is_nested(placed) else None
+
+
+def placed_by_share(source: str, tags: Sequence[Tag], text: str) -> list[Tag]:
+    """Place tags after the same share of the text as in the source, and in the order of the source.
+
+    Opening and single tags stand before a word, closing ones after a word; no pair is empty where there is a word.
+    """
+    words = [_bare(text, *span) for span in word_spans(text)]
+    placed: list[Tag] = []
+    opened: dict[int, int] = {}
+    count = 0  # words before the tag
+    for tag in tags:
+        share = tag.position / max(1, len(source)) * len(text)
+        count = max(count, sum(start + end <= 2 * share for start, end in words))
+        if tag.opens:
+            count = opened[tag.pair] = max(0, min(count, len(words) - 1))
+        elif tag.closes:
+            count = min(len(words), max(count, opened[tag.pair] + 1))
+        after = tag.closes or count == len(words)
+        place = (words[count - 1][1] if count else len(text)) if after else words[count][0]
+        placed.append(tag._replace(position=max([place, *(one.position for one in placed[-1:])])))
+    return placed
+
+
+def _best_run(count: int, links: Links, inside: set[int]) -> tuple[int, int] | None:
+    """Return the first and last target word of the run with most links to the words inside and fewest to others.
+
+    It is the run with the greatest sum (Kadane), where a link inside counts 1 and another one -1; None if no sum is
+    positive.
+    """
+    gain = [0] * count
+    for i, j in links:
+        if j < count:
+            gain[j] += 1 if i in inside else -1
+    best, run, total, first = 0, None, 0, 0
+    for j in range(count):
+        if total <= 0:
+            total, first = 0, j
+        total += gain[j]
+        if total > best:
+            best, run = total, (first, j)
+    return run
+
+
+def _is_nested(tags: Sequence[Tag]) -> bool:
+    opened: list[int] = []
+    for tag in tags:
+        if tag.opens:
+            opened.append(tag.pair)
+        elif not opened or opened.pop() != tag.pair:
+            return False
+    return True
+
+
+def _bare(text: str, start: int, end: int) -> tuple[int, int]:
+    """Return the span of a word without the punctuation around it; all of it if there is nothing else."""
+    letters = [position for position in range(start, end) if text[position].isalnum()]
+    return (letters[0], letters[-1] + 1) if letters else (start, end)

@@ -2,8 +2,7 @@
 
 import pytest
 
-from nmt.translation.documents.icu import Branch, message_parts
-from nmt.translation.documents.passage import Passage, TranslatedLine
+from nmt.translation.documents.passage import Branch, Passage, TranslatedLine, message_parts
 
 
 @pytest.mark.parametrize(
