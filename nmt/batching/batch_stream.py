@@ -6,6 +6,7 @@ planned while the part before it is read, so that the size of a plan in RAM is b
 """
 
 import math
+import random
 import time
 from collections import deque
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -16,9 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.batching.batch import Batch, Indices, Pairs, assemble, dummy_batch
-from nmt.batching.resegmentation import Resegmentation
 from nmt.config import Recipe
-from nmt.text.prepared import PreparedCorpus, PreparedSplit
+from nmt.errors import ConfigError
+from nmt.system.device import seed_for
+from nmt.text.prepared import PreparedCorpus, PreparedSplit, Sentences
+from nmt.text.subword_sampling import SegmentationSampler
+from nmt.text.tokenizer import Tokenizers
 
 EpochPlan = list[Indices]  # the length groups of an epoch, or of a part of it, in order
 
@@ -30,6 +34,7 @@ _PAIRS_IN_BLOCK = 2**16
 _SOURCE_ALLOWANCE = 2
 _GROUPS_MEASURED = 5_000
 _AHEAD = 2  # updates read in advance: one is being copied to the device, one is in reserve
+GROWTH = 1.5  # limit on the padded length of a group, as a multiple of its longest stored sentence
 
 
 def parts_of(split: PreparedSplit) -> int:
@@ -98,6 +103,54 @@ def _repeated(pairs: Indices, weights: NDArray[np.float32], random: np.random.Ge
         return pairs
     drawn = np.repeat(pairs, np.floor(weights + random.random(len(weights))).astype(np.int64))
     return drawn if len(drawn) else random.choice(pairs, 1)
+
+
+@dataclass(frozen=True)
+class Resegmentation:
+    """Samples segmentations of both sides, subword regularization: each a function of (seed, epoch, pair, side) alone.
+
+    Groups are planned by the lengths in the token store, and their size must be bounded: a sentence whose sample is
+    longer than `GROWTH` times the longest of its group, or than `longest` tokens (with `</s>`), is used as stored.
+    """
+
+    source: SegmentationSampler
+    target: SegmentationSampler
+    seed: int
+    longest: int
+
+    @classmethod
+    def of_recipe(cls, recipe: Recipe, tokenizers: Tokenizers) -> "Resegmentation | None":
+        """Return the sampler for `train.subword_sampling`, or None. Raises ConfigError for a value too large."""
+        amount = recipe.train.subword_sampling
+        if amount is None:
+            return None
+        # the recipe need not state the type of the initial model's tokenizer
+        if amount >= 1 and (tokenizers.source.merges or tokenizers.target.merges):
+            raise ConfigError(
+                f"train.subword_sampling: found {amount:g}, expected less than 1: with a bpe "
+                "tokenizer, which this is, it is the share of merges that are left out"
+            )
+        source = SegmentationSampler(tokenizers.source, amount)
+        target = source if tokenizers.shared else SegmentationSampler(tokenizers.target, amount)
+        return cls(source, target, recipe.seed, recipe.data.filters.max_tokens + 1)
+
+    def sample(self, pairs: Pairs, indices: Indices, stored: tuple[int, int], epoch: int) -> Pairs:
+        """Return the pairs at `indices` with the segmentations of this epoch.
+
+        `stored` are the lengths, with `</s>`, of the longest stored source and target of the whole group, of which a
+        rank may have only some pairs: so the samples do not depend on the number of ranks.
+        """
+        source = self._side(pairs[0], indices, stored[0], epoch, "source")
+        return source, self._side(pairs[1], indices, stored[1], epoch, "target")
+
+    def _side(self, sentences: Sentences, indices: Indices, stored: int, epoch: int, side: str) -> Sentences:
+        sampler = self.source if side == "source" else self.target
+        most = max(stored, min(int(GROWTH * stored), self.longest)) - 1
+        chosen = []
+        for ids, index in zip(sentences.split(), indices.tolist(), strict=True):
+            sampled = sampler.sample(ids, random.Random(seed_for("segmentation", self.seed, epoch, index, side)))
+            chosen.append(sampled if len(sampled) <= most else ids)
+        return Sentences.of(chosen)
 
 
 @dataclass(frozen=True)

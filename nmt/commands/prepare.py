@@ -13,15 +13,13 @@ from nmt.errors import ConfigError, DataError, NMTError
 from nmt.system.console import Console
 from nmt.system.files import lock_file, real_path, remove_leftovers, staged_directory
 from nmt.system.ownership import PREPARED, check_directory, check_file, check_output, output_file
-from nmt.text.auditing.audit import Audit
-from nmt.text.auditing.audit_report import count_rows
-from nmt.text.auditing.text_audit import audit_text
+from nmt.text.auditing.audit import Audit, count_rows
 from nmt.text.filters import RULES, Rejected
 from nmt.text.manifest import Manifest, UnusableCorpusError
 from nmt.text.prepared import PreparedCorpus
 from nmt.text.preparing import provenance
 from nmt.text.preparing.overlap import Overlap
-from nmt.text.preparing.preparation import count_overlaps, write_corpus
+from nmt.text.preparing.preparation import audit_text, count_overlaps, write_corpus
 from nmt.text.preparing.preparation import prepare_shard as write_shard
 from nmt.text.preparing.stages import Shard
 from nmt.text.preparing.tokenizer_training import coverage_rows, initial_tokenizers, misfits

@@ -14,7 +14,7 @@ from itertools import product
 
 import torch
 
-from nmt.batching.resegmentation import GROWTH
+from nmt.batching.batch_stream import GROWTH
 from nmt.config import ModelSettings, Recipe, RuntimeSettings, load_recipe
 from nmt.errors import ConfigError
 from nmt.model.kernels import kernels

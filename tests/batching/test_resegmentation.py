@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from nmt.batching.batch import Pairs
-from nmt.batching.batch_stream import BatchStream
-from nmt.batching.resegmentation import GROWTH, Resegmentation
+from nmt.batching.batch_stream import GROWTH, BatchStream, Resegmentation
 from nmt.config import CorpusFile, Data, Filters, Languages, Recipe, TokenizerSettings, TrainSettings
 from nmt.errors import ConfigError
 from nmt.text.prepared import PreparedSplit
