@@ -49,6 +49,11 @@ class Score:
     confidence: Confidence | None = None
 
     @property
+    def text(self) -> str:
+        """The value, with its interval if there is one: `34.21 ± 1.05`."""
+        return f"{self.value:.2f}" + (f" ± {self.confidence.margin:.2f}" if self.confidence else "")
+
+    @property
     def lower_is_better(self) -> bool:
         """Whether it counts errors."""
         return self.name == "TER"

@@ -163,12 +163,11 @@ def _one_system(scores: Sequence[Score]) -> str:
 
 
 def _value(score: Score) -> str:
-    return f"{score.value:.2f}" + (f" ± {score.confidence.margin:.2f} (95 %)" if score.confidence else "")
+    return score.text + (" (95 %)" if score.confidence else "")
 
 
 def _value_and_verdict(system: SystemScores, index: int) -> list[str]:
-    score = system.scores[index]
-    value = f"{score.value:.2f}" + (f" ± {score.confidence.margin:.2f}" if score.confidence else "")
+    value = system.scores[index].text
     if not system.comparisons:
         return [value, "", ""]
     comparison = system.comparisons[index]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from html import escape
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -51,8 +51,8 @@ class Series:
     name: str
     x: Sequence[Number]
     y: Sequence[Number | None]
-    style: Literal["line", "points", "best"] = "line"
-    """`best` marks its points with stars."""
+    is_best: bool = False
+    """Whether its points are stars, without a line."""
 
 
 def chart_script() -> str:
@@ -79,12 +79,11 @@ def line_chart(
     for index, one in enumerate(series):
         x, y = thinned(one.x, one.y)
         trace: dict[str, Any] = {"type": "scatter", "name": escape(one.name), "x": x, "y": y}
-        if one.style == "line":
+        if one.is_best:
+            trace |= {"mode": "markers", "marker": {"symbol": "star", "size": 14}}
+        else:
             # a single point has no line
             trace |= {"mode": "lines" if len(x) > 30 else "lines+markers", "line": {"dash": _DASHES[index % 4]}}
-        else:
-            marker = {"symbol": "star", "size": 14} if one.style == "best" else {"size": 8}
-            trace |= {"mode": "markers", "marker": marker}
         traces.append(trace)
     layout = _layout(axes)
     layout["xaxis"]["rangemode"] = "tozero"
@@ -92,7 +91,7 @@ def line_chart(
         # plotly.js itself labels the places between powers of ten with one digit
         ticks = [digit * 10.0**power for power in range(-3, 10) for digit in (1, 2, 5)]
         layout["yaxis"] |= {"type": "log", "tickvals": ticks, "ticktext": [f"{tick:,g}" for tick in ticks]}
-    lines = [one for one in series if one.style != "best"]
+    lines = [one for one in series if not one.is_best]
     steps = sorted({x for one in lines for x in one.x})
     shown = [steps[round(place)] for place in np.linspace(0, len(steps) - 1, min(len(steps), MOST_ROWS))]
     values = [dict(zip(one.x, one.y, strict=True)) for one in lines]

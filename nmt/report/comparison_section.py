@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from nmt.evaluation.buckets import content_buckets, rarity_buckets
 from nmt.evaluation.findings import KINDS
-from nmt.evaluation.metrics import RESAMPLES, Comparison, Score, compare
+from nmt.evaluation.metrics import RESAMPLES, Comparison, compare
 from nmt.evaluation.word_counts import count_words, distinctive_ngrams, word_accuracy, word_list
 from nmt.report.charts import Chart, bar_chart, histogram
 from nmt.report.line_view import lines_html
@@ -63,7 +63,7 @@ def _scores_html(text: TranslatedText) -> str:
     """Return the scores with their significance, the number of lines won, and the faults of both systems."""
     first, second = text.systems
     comparisons = list(map(compare, text.measured(first), text.measured(second)))
-    scores = [[_with_interval(one.score(RESAMPLES)) for one in text.measured(name)] for name in text.systems]
+    scores = [[one.score(RESAMPLES).text for one in text.measured(name)] for name in text.systems]
     rows = [
         (one.name, *values, f"{one.difference:+.2f}", f"{one.p_value:.3f}")
         for one, *values in zip(comparisons, *scores, strict=True)
@@ -98,10 +98,6 @@ def _verdicts_html(comparisons: Sequence[Comparison], first: str, second: str) -
         f"<strong>{escape(text)}</strong> in {escape(' and '.join(names))}." for text, names in metrics.items()
     )
     return f"<p>{' '.join(sentences)}</p>"
-
-
-def _with_interval(score: Score) -> str:
-    return f"{score.value:.2f}" + (f" ± {score.confidence.margin:.2f}" if score.confidence else "")
 
 
 def _line_differences(text: TranslatedText) -> npt.NDArray[np.float64]:

@@ -101,7 +101,7 @@ def _with_best(
     """Return a chart of the lines that have points, with a star at the best validation."""
     drawn, best = _drawn(lines), run.best
     if best is not None and number(best, key) is not None:
-        drawn.append(Series(f"best (step {best['step']:,})", [best["step"]], [number(best, key)], "best"))
+        drawn.append(Series(f"best (step {best['step']:,})", [best["step"]], [number(best, key)], is_best=True))
     return line_chart(title, summary, ("step", label), drawn, key == "perplexity") if drawn else None
 
 

@@ -54,7 +54,11 @@ def test_long_series_is_thinned_and_its_table_is_short() -> None:
 
 
 def test_table_of_lines_has_a_row_for_each_x_and_a_column_for_each_line() -> None:
-    lines = [Series("a", [1, 3], [0.5, math.inf]), Series("b", [2, 3], [None, 4]), Series("best", [3], [4], "best")]
+    lines = [
+        Series("a", [1, 3], [0.5, math.inf]),
+        Series("b", [2, 3], [None, 4]),
+        Series("best", [3], [4], is_best=True),
+    ]
     chart = line_chart("t", "s", ("step", "loss"), lines)
     assert chart.columns == ("step", "a", "b")
     assert chart.rows == ((1, 0.5, None), (2, None, None), (3, None, 4))
