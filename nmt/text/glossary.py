@@ -14,7 +14,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 
 from nmt.errors import DataError
@@ -33,6 +32,7 @@ class Glossary:
     def __init__(self, terms: Mapping[str, str]) -> None:
         self.terms = {normalize(source): normalize(target) for source, target in terms.items()}
         self._by_words = {tuple(_WORD.findall(source)): target for source, target in self.terms.items()}
+        self._longest = max(map(len, self._by_words), default=0)
 
     def fingerprint(self) -> str:
         """Return the number of terms and a digest of them."""
@@ -89,10 +89,6 @@ class Glossary:
                 targets.append(self._term(words, start, size))
             start += size or 1
         return targets
-
-    @cached_property
-    def _longest(self) -> int:
-        return max(map(len, self._by_words), default=0)
 
     def _term(self, words: Sequence[str], start: int, size: int) -> str:
         """Return the target of the term made of these words, "" if there is none."""

@@ -13,23 +13,21 @@ word. Numbers are only compared (`nmt.text.numerals`).
 
 import re
 from collections import Counter
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from nmt.text.normalize import normalize
 
-Kind = Literal["url", "email", "tag", "placeholder"]
-
-_KINDS: dict[Kind, str] = {
-    "url": r"(?:https?://|ftp://|www\.)[^\s<>\"“”«»{}|\\^`]*[\w/#=&%~+-]",
-    # ASCII, since Chinese may be adjacent; from the start of a run and with `++`, or long runs take quadratic time
-    "email": r"(?<![A-Za-z0-9_.+-])[A-Za-z0-9_.+-]++@[A-Za-z0-9-]++(?:\.[A-Za-z0-9-]++)+",
-    "tag": r"</?[A-Za-z][^<>]*>",
-    # in this order: { -brand }, {0:X}, {{name}} · ${name}, $name · %(name)s · %s, %1$d, %.2f · &amp;
-    "placeholder": r"\{\{?\s?[-$]?\w[\w.:,+-]*\s?\}?\}|\$\{\w+\}|\$[A-Za-z_][A-Za-z0-9_]+|%\(\w+\)[sdif]"
+_URL = r"(?:https?://|ftp://|www\.)[^\s<>\"“”«»{}|\\^`]*[\w/#=&%~+-]"
+# ASCII, since Chinese may be adjacent; from the start of a run and with `++`, or long runs take quadratic time
+_EMAIL = r"(?<![A-Za-z0-9_.+-])[A-Za-z0-9_.+-]++@[A-Za-z0-9-]++(?:\.[A-Za-z0-9-]++)+"
+_TAG = r"</?[A-Za-z][^<>]*>"
+# in this order: { -brand }, {0:X}, {{name}} · ${name}, $name · %(name)s · %s, %1$d, %.2f · &amp;
+_PLACEHOLDER = (
+    r"\{\{?\s?[-$]?\w[\w.:,+-]*\s?\}?\}|\$\{\w+\}|\$[A-Za-z_][A-Za-z0-9_]+|%\(\w+\)[sdif]"
     r"|(?<!\d)%(?:\d+\$)?[-+#0]?\d*(?:\.\d+)?(?:hh?|ll?|[zjt])?[sdiufeEgGxXc@](?![A-Za-z0-9_])"
-    r"|&(?:[A-Za-z]\w*|#\d+|#x[\dA-Fa-f]+);",
-}
-_ITEM = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in _KINDS.items()))
+    r"|&(?:[A-Za-z]\w*|#\d+|#x[\dA-Fa-f]+);"
+)
+_ITEM = re.compile(f"{_URL}|{_EMAIL}|{_TAG}|{_PLACEHOLDER}")
 _MARK = re.compile(r"[:@<{$%&]|www\.")
 """A match in every protected item, but in few lines."""
 
@@ -38,7 +36,6 @@ class Item(NamedTuple):
     """A protected part of a line with its span."""
 
     text: str
-    kind: Kind
     start: int
     end: int
 
@@ -57,7 +54,7 @@ def items(line: str) -> list[Item]:
     """Return the protected items of a normalized line, in order and without overlap."""
     if not _MARK.search(line):
         return []
-    return [Item(found[0], found.lastgroup, *found.span()) for found in _ITEM.finditer(line)]  # type: ignore[arg-type]
+    return [Item(found[0], *found.span()) for found in _ITEM.finditer(line)]
 
 
 def without_items(line: str, substitute: str = " ") -> str:
@@ -108,7 +105,7 @@ def _restored(source: str, text: str, item: str) -> str:
 def _near_match(item: str) -> re.Pattern[str]:
     """Match the item with other spaces and capitals; "100 % sure" does not contain "%s"."""
     pattern = r"\s*".join(re.escape(character) for character in item if not character.isspace())
-    address = re.fullmatch(f"{_KINDS['url']}|{_KINDS['email']}", item)
+    address = re.fullmatch(f"{_URL}|{_EMAIL}", item)
     after = r"(?!\w)" if item[-1].isalnum() and not address else ""
     return re.compile(pattern + after, re.IGNORECASE)
 
@@ -116,12 +113,10 @@ def _near_match(item: str) -> re.Pattern[str]:
 def _without_spaces_in_tags(source: str, text: str) -> str:
     """Remove spaces after an opening and before a closing tag where the source has none."""
     for item in items(source):
-        if item.kind != "tag":
-            continue
         tag = re.escape(item.text)
         if item.text.startswith("</"):
             if item.start and source[item.start - 1] != " ":
                 text = re.sub(rf"(?<=\S) (?={tag})", "", text)
-        elif source[item.end : item.end + 1].strip():
+        elif item.text.startswith("<") and source[item.end : item.end + 1].strip():
             text = re.sub(rf"(?<={tag}) (?=\S)", "", text)
     return text

@@ -39,6 +39,7 @@ _UNACCENTED = re.compile(
 _OPENING_QUOTE = re.compile(r"(?<![\w'’])['’‘](?=\w)")
 _NAME_BETWEEN_COLONS = r"(?::[a-z][\w+-]*)+:"  # markup: `:smile:`, or `:py:class:` of reStructuredText
 _SPACE_BEFORE_MARK = re.compile(r"(?<=[^\s.,;:!?]) +([,.;:!?]+)(?=\s|$|[\"»”])")
+_PLACEHOLDER = "\ue000"  # private use; a model may generate one, but not two around a number
 
 
 def apply_typography(language: str, text: str, kept: Iterable[str] = ()) -> str:
@@ -53,18 +54,10 @@ def apply_typography(language: str, text: str, kept: Iterable[str] = ()) -> str:
         originals.append(match[0])
         return f"{_PLACEHOLDER}{len(originals) - 1}{_PLACEHOLDER}"
 
-    typeset = _apply_until_stable(rules, re.sub("|".join([*unchanged, _NAME_BETWEEN_COLONS]), replace, text))
+    typeset, before = re.sub("|".join([*unchanged, _NAME_BETWEEN_COLONS]), replace, text), ""
+    while typeset != before:  # in "他,,", the second comma changes after the first one
+        typeset, before = rules(typeset), typeset
     return re.sub(f"{_PLACEHOLDER}(\\d+){_PLACEHOLDER}", lambda match: originals[int(match[1])], typeset)
-
-
-def _apply_until_stable(rules: Callable[[str], str], text: str) -> str:
-    """Apply rules until nothing changes: in "他,,", the second comma changes after the first one."""
-    while (again := rules(text)) != text:
-        text = again
-    return text
-
-
-_PLACEHOLDER = "\ue000"  # private use; a model may generate one, but not two around a number
 
 
 def _chinese(text: str) -> str:

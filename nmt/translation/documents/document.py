@@ -28,11 +28,10 @@ _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 class Line(NamedTuple):
-    """A line of a document without its line end, and its span."""
+    """A line of a document without its line end, and its position."""
 
     text: str
     start: int
-    end: int
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ class Content:
     @cached_property
     def lines(self) -> list[Line]:
         """The lines, which end at `\\n`, `\\r\\n` or `\\r`."""
-        return [Line(found[1], *found.span(1)) for found in _LINE.finditer(self.text)]
+        return [Line(found[1], found.start()) for found in _LINE.finditer(self.text)]
 
     @cached_property
     def line_end(self) -> str:
