@@ -6,11 +6,11 @@ planned while the part before it is read, so that the size of a plan in RAM is b
 """
 
 import math
-import random
 import time
 from collections import deque
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from random import Random
 from typing import Self
 
 import numpy as np
@@ -148,7 +148,7 @@ class Resegmentation:
         most = max(stored, min(int(GROWTH * stored), self.longest)) - 1
         chosen = []
         for ids, index in zip(sentences.split(), indices.tolist(), strict=True):
-            sampled = sampler.sample(ids, random.Random(seed_for("segmentation", self.seed, epoch, index, side)))
+            sampled = sampler.sample(ids, Random(seed_for("segmentation", self.seed, epoch, index, side)))
             chosen.append(sampled if len(sampled) <= most else ids)
         return Sentences.of(chosen)
 

@@ -27,7 +27,7 @@ from nmt.text.proposing.direction import (
 )
 from nmt.text.proposing.profile import TextProfile
 from nmt.text.proposing.proposal import Proposal, Setting, propose, recipe_text
-from nmt.text.proposing.split import LEFT_OUT, PARTS, divide
+from nmt.text.proposing.split import PARTS, divide
 from nmt.text.readers.opening import STANDARD_INPUT, input_name
 
 if TYPE_CHECKING:
@@ -141,20 +141,19 @@ def _divide(
 ) -> Counter[str]:
     """Write the parts of the text into a folder as `train.source`, `train.target`, …; return the pairs of each.
 
-    The parts are in the order of `PARTS`, and the pairs that are left out come last.
+    The parts are in the order of `PARTS`.
     """
-    counts = Counter(dict.fromkeys(("train", *held_out, LEFT_OUT), 0))
+    counts = Counter(dict.fromkeys(("train", *held_out), 0))
     with ExitStack() as stack:
         files = {
             (part, side): stack.enter_context((folder / f"{part}.{side}").open("w", encoding="utf-8", newline="\n"))
-            for part in ("train", *held_out)
+            for part in counts
             for side in _SIDES
         }
         for part, pair in divide(pairs, held_out, others, _SEED):
             counts[part] += 1
-            if part != LEFT_OUT:
-                files[part, "source"].write(f"{pair.source}\n")
-                files[part, "target"].write(f"{pair.target}\n")
+            files[part, "source"].write(f"{pair.source}\n")
+            files[part, "target"].write(f"{pair.target}\n")
     return counts
 
 
@@ -170,7 +169,7 @@ def _counted(
             yield pair
 
 
-def _check_size(request: InitRequest, profile: TextProfile, counts: Mapping[str, int]) -> None:
+def _check_size(request: InitRequest, profile: TextProfile, counts: Counter[str]) -> None:
     """Raise DataError if there is too little to train on, or nothing to validate on."""
     names, pairs = _names(request), profile.pairs - profile.empty
     if pairs < _LEAST_PAIRS:
@@ -179,13 +178,12 @@ def _check_size(request: InitRequest, profile: TextProfile, counts: Mapping[str,
             f"{names}: found {counted(pairs, 'sentence pair')}{empty}; at least {_LEAST_PAIRS} are needed, and "
             "thousands for a useful translator"
         )
-    left_out = counts[LEFT_OUT]
-    if left_out and left_out == sum(counts.values()):
+    if not counts.total():
         raise DataError(
-            f"{names}: nothing is left to train on: all {left_out:,} pairs have source sentences of the texts "
+            f"{names}: nothing is left to train on: all {profile.pairs:,} pairs have source sentences of the texts "
             "of --valid or --test; name texts that are not part of the training text, or leave these options out"
         )
-    if not all(counts[part] for part in counts if part != LEFT_OUT):
+    if not all(counts.values()):
         raise DataError(
             f"{names}: {pairs:,} sentence pairs, but too few different sources of at most 1,000 characters to hold out "
             "validation and test text; remove repeated lines, or give these texts with --valid and --test"
@@ -243,9 +241,7 @@ def _quoted(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _about_text(
-    request: InitRequest, corpus: CorpusFile, profile: TextProfile, counts: Mapping[str, int]
-) -> Iterator[str]:
+def _about_text(request: InitRequest, corpus: CorpusFile, profile: TextProfile, counts: Counter[str]) -> Iterator[str]:
     """Yield what was read and how it is divided."""
     names = _names(request)
     if corpus.columns != (1, 2):
@@ -253,10 +249,11 @@ def _about_text(
     empty = f", {profile.empty:,} of them with an empty side, which are not trained on" if profile.empty else ""
     source, target = profile.tokens()
     yield f"{names}: {profile.pairs:,} sentence pairs{empty}, about {source:,} source and {target:,} target tokens."
-    parts = ", ".join(f"{count:,} {part}" for part, count in counts.items() if part != LEFT_OUT)
-    left_out = f"; {counts[LEFT_OUT]:,} pairs of the given texts are left out" if counts[LEFT_OUT] else ""
+    parts = ", ".join(f"{count:,} {part}" for part, count in counts.items())
+    left_out = profile.pairs - counts.total()
+    given = f"; {left_out:,} pairs of the given texts are left out" if left_out else ""
     yield (
-        f"{request.folder.name}/ holds these pairs: {parts}{left_out}. They are divided by source sentence (seed "
+        f"{request.folder.name}/ holds these pairs: {parts}{given}. They are divided by source sentence (seed "
         f"{_SEED}): all pairs of a source sentence are in one part. The text itself is not changed."
     )
 

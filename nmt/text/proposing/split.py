@@ -14,7 +14,6 @@ from nmt.text.corpus import SentencePair
 from nmt.text.normalize import normalize
 
 PARTS = ("train", "valid", "test")
-LEFT_OUT = "left out"
 SHARE = 20
 """A held-out text has at most one in so many pairs."""
 LARGEST, LARGEST_OF_MILLIONS = 1_000, 2_000
@@ -40,7 +39,7 @@ def divide(
 ) -> Iterator[tuple[str, SentencePair]]:
     """Yield the pairs of a text, each with its part: `train`, or one of `held_out`, which are `valid`, `test` or both.
 
-    Pairs whose source sentence is in `others`, which are held out already, belong to `LEFT_OUT`.
+    Pairs whose source sentence is in `others`, which are held out already, are left out.
     """
     held_out_already = {normalize(pair.source).casefold() for pair in others}
     candidates = _Candidates(seed)
@@ -48,7 +47,6 @@ def divide(
     for pair in pairs:
         source, target = normalize(pair.source), normalize(pair.target)
         if source.casefold() in held_out_already:
-            yield LEFT_OUT, pair
             continue
         count += bool(source and target)
         if held_out and 0 < len(source) <= _LONGEST:
