@@ -8,11 +8,12 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import itemgetter
+from functools import reduce
+from operator import and_, itemgetter
 from typing import Literal, get_args
 
 from nmt.system.console import counted
-from nmt.text.han_variants import simplified_only, traditional_only
+from nmt.text.han_variants import Variant, other_variant, variant_of
 from nmt.text.languages import HAN, KANA, SCRIPTS, TargetLanguage, script_of
 from nmt.text.normalize import normalize
 from nmt.text.numerals import lost_numbers
@@ -63,7 +64,9 @@ def diagnose(
 
     Without a source, numbers and placeholders are compared with the references.
     """
-    traditional, script = _is_traditional(references), _script_of_text(language, references)
+    script = _script_of_text(language, references)
+    sample = (line for lines in references for line in lines[:2000])
+    variant = variant_of("zh", sample) if language.code == "zh" else None
     findings: list[Finding] = []
     for index, text in enumerate(hypotheses):
         line = _Line(
@@ -79,7 +82,7 @@ def diagnose(
             ("copy", _copy(line)),
             ("repetition", _repetition(line)),
             ("script", _script(line, script)),
-            ("variant", _variant(line, traditional) if language.code == "zh" else ""),
+            ("variant", _variant(line, variant)),
             ("number", _number(line)),
             ("placeholder", _placeholder(line)),
             ("punctuation", _punctuation(line) if language.code == "zh" else ""),
@@ -192,20 +195,13 @@ def _script_of_text(language: TargetLanguage, references: Sequence[Sequence[str]
     return name if count > 0.9 * sum(counts.values()) and name in SCRIPTS else None
 
 
-def _variant(line: _Line, traditional: bool | None) -> str:
-    if traditional is None:
+def _variant(line: _Line, usual: Variant | None) -> str:
+    """Characters of the other variant than the usual one, None if it is unknown, that no reference has."""
+    if usual is None:
         return ""
-    known = set("".join(line.references))
-    found = simplified_only(line.text) if traditional else traditional_only(line.text)
-    wrong = "".join(dict.fromkeys(character for character in found if character not in known))
-    return f"{'Simplified' if traditional else 'Traditional'}: {wrong[:10]}" if wrong else ""
-
-
-def _is_traditional(references: Sequence[Sequence[str]]) -> bool | None:
-    """Return whether Chinese references are in Traditional characters, None without evidence."""
-    text = "".join(line for lines in references for line in lines[:2000])
-    traditional, simplified = len(traditional_only(text)), len(simplified_only(text))
-    return None if traditional == simplified else traditional > simplified
+    known, other = set("".join(line.references)), "Simplified" if usual == "Traditional" else "Traditional"
+    wrong = dict.fromkeys(character for character in other_variant(line.text, usual) if character not in known)
+    return f"{other}: {''.join(wrong)[:10]}" if wrong else ""
 
 
 def _number(line: _Line) -> str:
@@ -224,10 +220,7 @@ def _placeholder(line: _Line) -> str:
 
 
 def _in_all(counters: Sequence[Counter[str]]) -> Counter[str]:
-    common = Counter(counters[0]) if counters else Counter()
-    for counter in counters[1:]:
-        common &= counter
-    return common
+    return reduce(and_, counters) if counters else Counter()
 
 
 def _difference(missing: Counter[str], added: Counter[str]) -> str:

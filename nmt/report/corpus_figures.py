@@ -13,6 +13,7 @@ from nmt.model.attention import MultiHeadAttention
 from nmt.report.fonts import LabelFonts
 from nmt.report.plotting import COLOURS, Drawing, Matrix, heat_map, new_figure
 from nmt.text.prepared import PreparedCorpus, PreparedSplit
+from nmt.text.tokenizer import PAD
 
 _SENTENCES, _MOST_TOKENS = 8, 14
 """A batch small enough that its tokens can be read."""
@@ -53,9 +54,8 @@ def batches_of_short_pairs(corpus: PreparedCorpus) -> tuple[Group, Group] | None
 def masks(corpus: PreparedCorpus, batches: tuple[Group, Group], fonts: LabelFonts) -> Drawing:
     """Draw which tokens of two batches are padding, and which target tokens each target token attends to."""
     source_pieces, target_pieces = corpus.tokenizers.source.pieces, corpus.tokenizers.target.pieces
-    padding = corpus.tokenizers.target.pad_id
-    longest = max(batches[0].target_in.tolist(), key=lambda ids: sum(token != padding for token in ids))
-    pieces = [fonts.label(target_pieces[token]) for token in longest if token != padding]
+    longest = max(batches[0].target_in.tolist(), key=lambda ids: sum(token != PAD for token in ids))
+    pieces = [fonts.label(target_pieces[token]) for token in longest if token != PAD]
     figure = new_figure(7.2)
     panels = figure.subplot_mosaic([["random", "random"], ["group", "causal"]], width_ratios=(1.25, 1))
     for name, batch in zip(("random", "group"), batches, strict=True):
@@ -70,7 +70,7 @@ def masks(corpus: PreparedCorpus, batches: tuple[Group, Group], fonts: LabelFont
         panels[name].xaxis.set_major_locator(MaxNLocator(integer=True))
     for row, sentence in enumerate(batches[0].source.tolist()):
         for column, token in enumerate(sentence):
-            if token != padding:
+            if token != PAD:
                 label = fonts.label(source_pieces[token].replace("▁", ""))
                 panels["random"].text(column, row, label, ha="center", va="center", color="white", fontsize=7)
     heat_map(panels["causal"], visible_target(len(pieces)), pieces, pieces).set_cmap(_VISIBLE)

@@ -34,6 +34,11 @@ def traditional_only(text: str) -> str:
     return "".join(_patterns()[1].findall(text))
 
 
+def other_variant(text: str, variant: Variant) -> str:
+    """Return the characters of a text that only the other variant has."""
+    return traditional_only(text) if variant == "Simplified" else simplified_only(text)
+
+
 def variant_of(language: str, lines: Iterable[str]) -> Variant | None:
     """Return what a Chinese text is in: as its language code states (zh-Hant, zh_TW), else as most of its lines are."""
     if (conversion := _stated_conversion(language)) is not None:

@@ -131,11 +131,6 @@ class Tokenizer:
         """Return the tokenizer as a SentencePiece model, the format of `tokenizer.model`."""
         return bytes(self._processor.serialized_model_proto())
 
-    @property
-    def pad_id(self) -> int:
-        """The id of `<pad>`, which is in no sentence."""
-        return PAD
-
     def __len__(self) -> int:
         return int(self._processor.get_piece_size())
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from nmt.config import TokenizerSettings
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.text.normalize import normalize
-from nmt.text.tokenizer import BOS, EOS, UNK, Tokenizer, Tokenizers
+from nmt.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers
 
 SYMBOLS = ["<s>", "</s>", "<pad>", "<unk>", "<0x41>", "<back>", "▁", "▁▁ a", "▅", "⁇", "\ufdd0", "a ▁ b", "<s>x</s>"]
 
@@ -64,7 +64,7 @@ def test_decoding_any_ids_gives_one_clean_line(tokenizer: Tokenizer, data: st.Da
 
 def test_special_symbols_and_tags_are_not_decoded(tokenizer: Tokenizer) -> None:
     ids = tokenizer.encode("gatto vede")
-    tagged = [BOS, tokenizer.tag_id("back"), *ids, UNK, EOS, tokenizer.pad_id]
+    tagged = [BOS, tokenizer.tag_id("back"), *ids, UNK, EOS, PAD]
     assert tokenizer.decode(tagged) == "gatto vede"
     assert tokenizer.decode(np.array(ids, dtype=np.uint16)) == "gatto vede"
 

@@ -20,7 +20,8 @@ import numpy.typing as npt
 
 from nmt.text.filters.damage import CONTINUATION, MISREAD_RUN, MISREAD_START, MISREAD_UNKNOWN, TEXT_BYTES
 from nmt.text.filters.leakage import letters
-from nmt.text.filters.script import HanCheck, ScriptCheck, other_variant
+from nmt.text.filters.script import HanCheck, ScriptCheck
+from nmt.text.han_variants import other_variant
 
 PLANE = 0x10000
 

@@ -7,7 +7,15 @@ from typing import Literal
 
 from nmt.config import HanVariants
 from nmt.errors import ConfigError
-from nmt.text.han_variants import Variant, check_converter, convert, simplified_only, traditional_only, variant_of
+from nmt.text.han_variants import (
+    Variant,
+    check_converter,
+    convert,
+    other_variant,
+    simplified_only,
+    traditional_only,
+    variant_of,
+)
 from nmt.text.languages import SCRIPTS, script_of
 
 _LEAST_FOREIGN = 5  # letters; a few may be symbols, as in `α e β`
@@ -88,11 +96,6 @@ class HanCheck:
         """Return the characters that show that a line is in the other variant, or mixed."""
         other = other_variant(text, self.variant) if self.action == "drop" else ""
         return f"not {self.variant}: {other}" if other and is_other_variant(text, self.variant) else None
-
-
-def other_variant(text: str, variant: Variant) -> str:
-    """Return the characters of a text that only the other variant has."""
-    return traditional_only(text) if variant == "Simplified" else simplified_only(text)
 
 
 def is_other_variant(text: str, variant: Variant) -> bool:
