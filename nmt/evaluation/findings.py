@@ -9,11 +9,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from operator import and_, itemgetter
+from operator import and_
 from typing import Literal, get_args
 
 from nmt.system.console import counted
 from nmt.text.han_variants import Variant, other_variant, variant_of
+from nmt.text.identification import script_shares
 from nmt.text.languages import HAN, KANA, SCRIPTS, TargetLanguage, script_of
 from nmt.text.normalize import normalize
 from nmt.text.numerals import lost_numbers
@@ -189,10 +190,8 @@ def _script_of_text(language: TargetLanguage, references: Sequence[Sequence[str]
     """Return the script of a language, of an unknown one that of most letters of the references."""
     if (script := script_of(language.code)) is not None or not references:
         return script
-    text = "".join(references[0][:2000])
-    counts = {name: len(re.findall(f"[{letters}]", text)) for name, letters in _LETTERS.items()}
-    name, count = max(counts.items(), key=itemgetter(1))
-    return name if count > 0.9 * sum(counts.values()) and name in SCRIPTS else None
+    shares = script_shares("".join(references[0][:2000]))
+    return next((name for name, share in shares.items() if share > 0.9), None)
 
 
 def _variant(line: _Line, usual: Variant | None) -> str:

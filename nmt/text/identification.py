@@ -70,7 +70,7 @@ def found_instead(lines: Sequence[Line], code: str) -> str | None:
     'it'
     """
     text = "\n".join(line.text for line in lines)
-    expected, share = script_of(code), _letters(text)
+    expected, share = script_of(code), script_shares(text)
     if not share:
         return None
     if expected is not None and share.get(expected, 0) < (_LATIN_SCRIPT if expected == "Latin" else _OWN_SCRIPT):
@@ -88,7 +88,7 @@ def found_instead(lines: Sequence[Line], code: str) -> str | None:
 def detected(lines: Sequence[Line]) -> str | None:
     """Return the language of a sample of a text, None if it is not certain."""
     text = "\n".join(line.text for line in lines)
-    share = _letters(text)
+    share = script_shares(text)
     if not share:
         return None
     if east_asian := detect_language([text]).code:
@@ -118,7 +118,7 @@ def _is_foreign(text: str, script: str | None, words: frozenset[str]) -> bool:
     return len(found) > 2 and not words.intersection(found)
 
 
-def _letters(text: str) -> dict[str, float]:
+def script_shares(text: str) -> dict[str, float]:
     """Return the share of the letters of a text that are in each script."""
     counts = Counter(text)
     distinct = "".join(counts)
