@@ -111,12 +111,11 @@ def _batches(
     runner: BatchRunner,
 ) -> list[list[int]]:
     """Cut sentences into batches; those with required phrases, whose search is slower and wider, among themselves."""
-    plain = [i for i, constraints in enumerate(constraints_of) if not constraints.phrases]
-    constrained = [i for i, constraints in enumerate(constraints_of) if constraints.phrases]
-    widths = (options.width, beam_width([constraints_of[i] for i in constrained], options))
     max_hypotheses = _CPU_HYPOTHESES if runner.device.type == "cpu" else options.batch_tokens
     batches = []
-    for indices, width in zip((plain, constrained), widths, strict=True):
+    for with_phrases in (False, True):
+        indices = [i for i, constraints in enumerate(constraints_of) if bool(constraints.phrases) is with_phrases]
+        width = beam_width([constraints_of[i] for i in indices], options) if with_phrases else options.width
         lengths = [len(sentences[i]) + 1 for i in indices]
         cut = balanced_batches(lengths, width, options.batch_tokens, max_hypotheses, runner.processes)
         batches += [[indices[i] for i in batch] for batch in cut]

@@ -51,17 +51,16 @@ def words_attended(weights: Tensor, source: Sequence[bytes]) -> list[str]:
     Source holds the bytes of its tokens. In scripts without spaces, and for punctuation, each token is a word.
     """
     text = b"".join(source).decode("utf-8", "replace")
-    begins, ends = list(range(len(text))), list(range(1, len(text) + 1))
+    span_of = [(place, place + 1) for place in range(len(text))]  # the span of the word that a character belongs to
     for word in _WORD.finditer(text):
-        start, end = word.span()
-        begins[start:end], ends[start:end] = [start] * len(word[0]), [end] * len(word[0])
+        span_of[slice(*word.span())] = [word.span()] * len(word[0])
     words = []
     # the bounds of the tokens in characters; the bytes of a character may be several tokens
     bounds = [0, *(len(beginning.decode("utf-8", "ignore")) for beginning in accumulate(source))]
     for start, end in pairwise(bounds):
         start += text.startswith(" ", start)  # a token that only begins a word counts for that word
         last = min(max(start, end - 1), len(text) - 1)
-        words.append(text[begins[start] : ends[last]] if start < len(text) else "")
+        words.append(text[span_of[start][0] : span_of[last][1]] if start < len(text) else "")
     return [_heaviest(words, row) for row in weights[:, :-1].tolist()]
 
 

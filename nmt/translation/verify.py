@@ -2,9 +2,10 @@
 
 import heapq
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from operator import itemgetter
+from typing import NamedTuple
 
 from nmt.errors import DataError, ModelError
 from nmt.system.console import Console, counted
@@ -14,30 +15,40 @@ from nmt.translation.translator import TranslateOptions, Translation, Translator
 SAMPLE_LINES = 500  # the number of different lines, sampled from the whole input, that are translated three times
 
 
-@dataclass(frozen=True)
-class Trial:
-    """A comparison of translations in other batches with those in the usual batches."""
+Pair = tuple[Translation, Translation]
+"""The translation of a line in the usual batches, and in others."""
+
+
+class Comparison(NamedTuple):
+    """Translations in other batches, beside those in the usual batches."""
 
     batches: str  # the other batches, as a phrase of the report
-    lines: int
-    different: tuple[tuple[Translation, Translation], ...]
-    """The usual and the other translation of each line whose texts differ."""
-    largest: float  # the largest difference of log_prob between translations of the same text, in nats
+    pairs: list[Pair]
+
+    @property
+    def different(self) -> list[Pair]:
+        """The pairs whose texts differ."""
+        return [pair for pair in self.pairs if pair[0].text != pair[1].text]
+
+    @property
+    def largest(self) -> float:
+        """The largest difference of log_prob between translations of the same text, in nats."""
+        return max((abs(one.log_prob - two.log_prob) for one, two in self.pairs if one.text == two.text), default=0.0)
 
 
 @dataclass(frozen=True)
 class Verification:
-    """The result of all trials."""
+    """The result of all comparisons."""
 
     lines: int  # the number of different nonblank lines in the sample
     computed_by: str
     is_fp32: bool  # whether rounding explains no more than a tie
-    trials: tuple[Trial, ...]
+    comparisons: tuple[Comparison, ...]
 
     @property
-    def different(self) -> list[tuple[Translation, Translation]]:
-        """The usual and the other translation where texts differ, of all trials."""
-        return [pair for trial in self.trials for pair in trial.different]
+    def different(self) -> list[Pair]:
+        """The pairs whose texts differ, of all comparisons."""
+        return [pair for comparison in self.comparisons for pair in comparison.different]
 
     def check(self) -> None:
         """Raise ModelError if texts differ in fp32."""
@@ -48,13 +59,13 @@ class Verification:
             )
 
     def as_text(self) -> str:
-        """Return the report: a line for each trial, then the first difference."""
+        """Return the report: a line for each comparison, then the first difference."""
         rows = [f"{counted(self.lines, 'line')} in the usual batches ({self.computed_by}), and again:"]
-        for trial in self.trials:
-            same = trial.lines - len(trial.different)
+        for one in self.comparisons:
+            same = len(one.pairs) - len(one.different)
             rows.append(
-                f"  {trial.batches}: the same text for {same:,} of {trial.lines:,} ({same / trial.lines:.1%}), "
-                f"log_prob within {trial.largest:.1e}"
+                f"  {one.batches}: the same text for {same:,} of {len(one.pairs):,} ({same / len(one.pairs):.1%}), "
+                f"log_prob within {one.largest:.1e}"
             )
         for usual, other in self.different[:1]:
             rows += [f"  for example: {usual.source}"]
@@ -85,18 +96,11 @@ def verify_lines(
         shuffled = translator.translate_lines([sample[i] for i in order], smaller)
         advance(len(sample))
     restored = dict(zip(order, shuffled, strict=True))
-    trials = (
-        _compare("each alone", usual, alone),
-        _compare("in another order, in smaller batches", usual, [restored[i] for i in range(len(sample))]),
+    comparisons = (
+        Comparison("each alone", list(zip(usual, alone, strict=True))),
+        Comparison("in another order, in smaller batches", [(one, restored[i]) for i, one in enumerate(usual)]),
     )
-    return Verification(len(sample), translator.engine.description, translator.engine.precision == "fp32", trials)
-
-
-def _compare(batches: str, usual: Sequence[Translation], other: Sequence[Translation]) -> Trial:
-    pairs = list(zip(usual, other, strict=True))
-    different = tuple(pair for pair in pairs if pair[0].text != pair[1].text)
-    same = [abs(one.log_prob - two.log_prob) for one, two in pairs if one.text == two.text]
-    return Trial(batches, len(pairs), different, max(same, default=0.0))
+    return Verification(len(sample), translator.engine.description, translator.engine.precision == "fp32", comparisons)
 
 
 def _sample(lines: Iterable[bytes], count: int) -> list[bytes]:

@@ -18,8 +18,8 @@ def test_translations_do_not_depend_on_batches(translator: Translator) -> None:
     found = verify_lines(translator, [*LINES, *LINES, b" "], translator.options(), QUIET)
     found.check()
     assert found.lines == len({line for line in LINES if line})
-    assert [trial.lines for trial in found.trials] == [found.lines] * 2
-    assert all(trial.largest < 1e-4 for trial in found.trials)
+    assert [len(one.pairs) for one in found.comparisons] == [found.lines] * 2
+    assert all(one.largest < 1e-4 for one in found.comparisons)
     assert f"each alone: the same text for {found.lines} of {found.lines} (100.0%)" in found.as_text()
     assert found.as_text().startswith(f"{found.lines} lines in the usual batches (torch, cpu, fp32)")
 
@@ -37,7 +37,7 @@ def test_differences_are_reported_and_refused_in_fp32(
     found = verify_lines(
         translator, [b"one", b"two", b"three"], translator.options(overrides=["decode.batch_tokens=3"]), QUIET
     )
-    assert [(len(trial.different), trial.largest) for trial in found.trials] == [(1, 0.25), (1, 0.25)]
+    assert [(len(one.different), one.largest) for one in found.comparisons] == [(1, 0.25), (1, 0.25)]
     assert found.as_text().endswith("  for example: three\n    -1.250000\tthr\n    -1.000000\tthree")
     assert "the same text for 2 of 3 (66.7%), log_prob within 2.5e-01" in found.as_text()
     if precision == "fp32":
