@@ -26,7 +26,6 @@ from nmt.text.preparing.tokenizer_training import coverage_rows, initial_tokeniz
 from nmt.text.preparing.work_directory import open_work_directory, remove_work_directory, work_directory, work_path
 from nmt.text.proposing.direction import check_languages
 from nmt.text.readers import shortened
-from nmt.text.tokenizer import Tokenizers
 
 _WIDE_COLUMNS, _COLUMNS = 2, 4
 """Corpora in a table of 80 characters: with the meanings of the rules, and with their names only."""
@@ -58,8 +57,7 @@ def prepare(
     with console.status("checking the texts and the prepared corpus"):
         found = "--force" if force else _current_corpus(recipe, verify)
         if isinstance(found, str):
-            _check_rejected(recipe, rejected)
-            _check_texts(recipe)
+            _check_files(recipe, rejected)
     if isinstance(found, str):
         with _sole_writer(directory, console):
             if not force:  # another process may have prepared it meanwhile
@@ -131,8 +129,7 @@ def dry_run(recipe: Recipe, console: Console, rejected: Path | None = None) -> A
     The rules on tokens need a tokenizer: they are not applied, and what they would remove is estimated. Raises as
     `prepare` does for the text.
     """
-    _check_rejected(recipe, rejected)
-    _check_texts(recipe)
+    _check_files(recipe, rejected)
     with TemporaryDirectory() as folder:
         audit, removed = audit_text(recipe, Path(folder), console)
         _show_examples(audit, console)
@@ -143,16 +140,17 @@ def dry_run(recipe: Recipe, console: Console, rejected: Path | None = None) -> A
     return audit
 
 
-def _check_texts(recipe: Recipe) -> None:
-    """Raise DataError for a text that cannot be read, or that is not in its languages."""
-    provenance.check_readable(provenance.all_files(recipe))
-    check_languages(recipe)
+def _check_files(recipe: Recipe, rejected: Path | None = None) -> None:
+    """Raise what is known before the hours of a preparation.
 
-
-def _check_rejected(recipe: Recipe, rejected: Path | None) -> None:
-    """Raise ConfigError if `rejected` cannot be written, which is known before the hours of a preparation."""
+    This is ConfigError if `rejected` cannot be written, DataError for a text that cannot be read, or that is not in its
+    languages.
+    """
+    files = provenance.all_files(recipe)
     if rejected is not None:
-        check_output(rejected, list(provenance.all_files(recipe).values()))
+        check_output(rejected, list(files.values()))
+    provenance.check_readable(files)
+    check_languages(recipe)
 
 
 def _write_rejected(file: Path, rejected: Iterable[Rejected], console: Console) -> None:
@@ -172,22 +170,23 @@ def _prepare(recipe: Recipe, console: Console, rejected: Path | None) -> Prepare
     started = time.perf_counter()
     directory = recipe.prepared_directory
     with work_directory(recipe, console) as work, staged_directory(directory) as staging:
-        manifest, removed = write_corpus(recipe, work, staging, console)
+        removed = write_corpus(recipe, work, staging, console)
         check_directory(directory, PREPARED)  # again, since it took a while
         if rejected is not None:
             _write_rejected(rejected, removed, console)
+    corpus = PreparedCorpus.open(directory, recipe)
     show_audit(Audit.read(directory), console)
-    _report(manifest, console)
-    if rows := coverage_rows(recipe, manifest):
+    _report(corpus.manifest, console)
+    if rows := coverage_rows(recipe, corpus.manifest):
         console.table("characters without a piece", ["", "source", "target"], rows)
-    _warn_of_overlaps(manifest.overlaps, console)
+    _warn_of_overlaps(corpus.manifest.overlaps, console)
     if recipe.train.init_from is not None:
-        for warning in misfits(recipe, manifest, Tokenizers.load(directory)):
+        for warning in misfits(recipe, corpus):
             console.warn(warning)
     console.info(
         f"prepared {directory} in {time.perf_counter() - started:.0f} s; report.md in it has examples of each rule"
     )
-    return PreparedCorpus.open(directory, recipe)
+    return corpus
 
 
 def prepare_shard(recipe: Recipe, console: Console, shard: Shard) -> None:
@@ -199,7 +198,7 @@ def prepare_shard(recipe: Recipe, console: Console, shard: Shard) -> None:
     if isinstance(_current_corpus(recipe, verify=False), PreparedCorpus):
         console.info(f"{directory}: the prepared corpus is current")
         return
-    _check_texts(recipe)
+    _check_files(recipe)
     alone = partial(_sole_writer, directory, console)
     with alone():
         work = open_work_directory(recipe)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from nmt.commands.prepare import prepare, prepare_shard
 from nmt.config import MaxLength
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console
 from nmt.system.files import lock_file
 from nmt.text.preparing import chunks, preparation, stages, work_directory
@@ -280,6 +280,15 @@ def test_full_disk_leaves_a_clear_error_and_the_work_continues(
     assert not (folder / "prepared").exists()
     prepare(recipe_in(folder), QUIET)
     assert contents(folder / "prepared") == expected
+
+
+def test_unusable_validation_text_is_found_before_the_tokenizer_is_trained(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_tsv(folder / "valid.tsv", [("", "x"), ("y", "")])
+    monkeypatch.setattr(stages, "train_tokenizers", lambda *_: pytest.fail("a tokenizer was trained"))
+    with pytest.raises(DataError, match=r"valid\.tsv: 2 pairs read, none kept\. empty"):
+        prepare(recipe_in(folder), QUIET)
 
 
 def test_foreign_work_directory_is_not_touched(folder: Path) -> None:

@@ -74,8 +74,8 @@ def filter_texts(recipe: Recipe, work: Path, console: Console) -> tuple[dict[str
     return splits, tuple(overlaps)
 
 
-def write_corpus(recipe: Recipe, work: Path, directory: Path, console: Console) -> tuple[Manifest, Iterator[Rejected]]:
-    """Write the prepared corpus of a recipe into an empty directory; return its manifest and the removed pairs.
+def write_corpus(recipe: Recipe, work: Path, directory: Path, console: Console) -> Iterator[Rejected]:
+    """Write the prepared corpus of a recipe into an empty directory; return the pairs that the rules remove.
 
     `work` is a directory for temporary files; what an interrupted preparation left there is used. Raises DataError with
     file and line for text that cannot be read, ConfigError for a tokenizer that cannot be made.
@@ -115,7 +115,7 @@ def write_corpus(recipe: Recipe, work: Path, directory: Path, console: Console) 
     )
     provenance.write_inputs(directory, {**inputs, **test_inputs})
     manifest.write(directory)
-    return manifest, texts["train"].removed()
+    return texts["train"].removed()
 
 
 def audit_text(recipe: Recipe, work: Path, console: Console) -> tuple[Audit, Iterator[Rejected]]:

@@ -24,6 +24,7 @@ from nmt.text.corpus import read_pairs
 from nmt.text.languages import is_language
 from nmt.text.manifest import Manifest
 from nmt.text.passage_keys import mixed
+from nmt.text.prepared import PreparedCorpus
 from nmt.text.tokenizer import Tokenizer, Tokenizers, VocabularySizeError
 
 SAMPLED_CHARACTERS = 30_000_000
@@ -156,16 +157,16 @@ def coverage_rows(recipe: Recipe, manifest: Manifest) -> list[list[str]]:
     ]
 
 
-def misfits(recipe: Recipe, manifest: Manifest, tokenizers: Tokenizers) -> Iterator[str]:
+def misfits(recipe: Recipe, corpus: PreparedCorpus) -> Iterator[str]:
     """Yield a warning for each side that the tokenizer of the initial model does not fit, with missing characters."""
-    train = manifest.train
+    train, tokenizers = corpus.manifest.train, corpus.tokenizers
     sides = (("source", train.source, tokenizers.source), ("target", train.target, tokenizers.target))
     for index, (name, counts, tokenizer) in enumerate(sides):
         if counts.missing_share <= _MOST_MISSING:
             continue
         missing = Counter[str]()
-        for corpus in recipe.data.train:
-            pairs = read_pairs(corpus, recipe.languages_of(corpus))
+        for text in recipe.data.train:
+            pairs = read_pairs(text, recipe.languages_of(text))
             for pair in islice(pairs, _PAIRS_READ // len(recipe.data.train)):
                 missing.update(tokenizer.missing_characters((pair.source, pair.target)[index]))
         shown = " ".join(character for character, _ in missing.most_common(_CHARACTERS_SHOWN))
