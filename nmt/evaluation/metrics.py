@@ -16,7 +16,6 @@ if TYPE_CHECKING:  # importing these is slow, and `nmt score --help` does not ne
     import numpy as np
     import numpy.typing as npt
     from sacrebleu.metrics.base import Metric
-    from sacrebleu.metrics.bleu import BLEU
 
 METRICS = ("bleu", "chrf", "chrf++", "ter", "comet")
 RESAMPLES = 1000
@@ -154,36 +153,28 @@ def measure(
 
 def make_scorer(metric: str, language: TargetLanguage, effective_order: bool = False) -> "Metric":
     """Return the sacreBLEU metric for the target language, BLEU optionally with the effective n-gram order."""
-    from sacrebleu.metrics.chrf import CHRF
+    from sacrebleu.metrics import BLEU, CHRF, TER
 
     match metric.lower():
         case "bleu":
-            return _make_bleu(language, effective_order)
+            try:
+                # force: no warning of tokenized text, for which `diagnosis` has a better one
+                return BLEU(tokenize=language.tokenizer, force=True, effective_order=effective_order)
+            except RuntimeError:
+                name, package = _EXTRA_PACKAGES[language.tokenizer]
+                raise ConfigError(
+                    f"BLEU for {name} needs the tokenizer {language.tokenizer}, which is not installed; "
+                    f"run: pip install '{package}' (or choose --metric chrf, which needs none)"
+                ) from None
         case "chrf" | "chrf2":
             return CHRF()
         case "chrf++" | "chrf2++":
             return CHRF(word_order=2)
         case "ter":
-            from sacrebleu.metrics.ter import TER
-
             # Tercom splits Han into characters only when it also normalizes
             return TER(normalized=language.unspaced, asian_support=language.unspaced)
         case _:
             raise ConfigError(f"unknown metric '{metric}'; known: {', '.join(METRICS)}")
-
-
-def _make_bleu(language: TargetLanguage, effective_order: bool) -> "BLEU":
-    from sacrebleu.metrics.bleu import BLEU
-
-    try:
-        # force: no warning of tokenized text, for which `diagnosis` has a better one
-        return BLEU(tokenize=language.tokenizer, force=True, effective_order=effective_order)
-    except RuntimeError:
-        name, package = _EXTRA_PACKAGES[language.tokenizer]
-        raise ConfigError(
-            f"BLEU for {name} needs the tokenizer {language.tokenizer}, which is not installed; "
-            f"run: pip install '{package}' (or choose --metric chrf, which needs none)"
-        ) from None
 
 
 @dataclass(frozen=True, slots=True)
