@@ -25,7 +25,7 @@ from nmt.text.prepared import PreparedCorpus
 from nmt.text.preparing.provenance import why_stale
 from nmt.training.auto_settings import choose_settings
 from nmt.training.initialization import check_compiler, check_freeze, initial_model
-from nmt.training.loop import Training
+from nmt.training.loop import Training, open_training
 from nmt.training.resume import check_may_continue, check_run_directory
 from nmt.training.run import RunDirectory
 from nmt.training.run_log import check_tensorboard
@@ -73,7 +73,7 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> Outcome:
             recipe = with_measured_settings(recipe, corpus, run, console, restart)
             distributed.on_rank_zero(lambda: run.open(recipe, restart))
             with console.status("building the model, measuring the speed of this machine"):
-                training = Training(recipe, corpus, run, console)
+                training = open_training(recipe, corpus, run, console)
             training.print_sizes()
             reason = training.train(interruption)
             test = finish(training, interruption, tests)

@@ -28,7 +28,7 @@ from nmt.training.divergence import (
     write_batches,
 )
 from nmt.training.initialization import initial_model
-from nmt.training.progress import IntervalSums
+from nmt.training.progress import IntervalSums, Progress
 from nmt.training.resume import resume
 from nmt.training.run import RunDirectory
 from nmt.training.signals import Interruption
@@ -36,30 +36,38 @@ from nmt.training.step import DispatchedUpdate, Update, Updater
 from nmt.training.validation import Evaluation, degeneration, evaluate, mean_loss, sharing_weights, validation_texts
 
 
+def open_training(recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory, console: Console) -> "Training":
+    """Return a training of a new model, or of the newest checkpoint of the run.
+
+    Damaged checkpoints are renamed and superfluous ones removed; the speed of matrix products is measured.
+    """
+    model = initial_model(recipe, corpus.tokenizers, pretrained=not run.saved())
+    updater = Updater(model, recipe, choose_device(recipe.runtime))
+    progress = resume(run, updater, console.warn)
+    progress.corpus = corpus.manifest.training_fingerprint(recipe.data)
+    if progress.step:
+        # in case the process was killed between saving and pruning
+        run.prune(recipe.train.keep_best, recipe.train.keep_last, progress)
+    return Training(updater, corpus, run, console, progress)
+
+
 class Training:
     """A run in memory: the model, its optimizer, and the position in the corpus."""
 
-    def __init__(self, recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory, console: Console) -> None:
-        """Build a new model, or load the newest checkpoint of the run; measure the speed of matrix products.
-
-        Damaged checkpoints are renamed and superfluous ones removed.
-        """
-        self.recipe, self.corpus, self.run, self.console = recipe, corpus, run, console
-        self.model = initial_model(recipe, corpus.tokenizers, pretrained=not run.saved())
-        self.updater = Updater(self.model, recipe, choose_device(recipe.runtime))
+    def __init__(
+        self, updater: Updater, corpus: PreparedCorpus, run: RunDirectory, console: Console, progress: Progress
+    ) -> None:
+        self.updater, self.corpus, self.run, self.console, self.progress = updater, corpus, run, console, progress
+        self.model = updater.model
+        self.recipe = recipe = updater.recipe
         max_length = recipe.decode.max_length or corpus.manifest.max_length  # derived from the training text
         decode, longest = recipe.decode.model_copy(update={"max_length": max_length}), recipe.data.filters.max_tokens
         self.loaded = LoadedModel(self.model, corpus.tokenizers, recipe.languages, decode, longest_source=longest)
-        self.progress = resume(run, self.updater, console.warn)
-        self.progress.corpus = corpus.manifest.training_fingerprint(recipe.data)
-        if self.progress.step:
-            # in case the process was killed between saving and pruning
-            run.prune(recipe.train.keep_best, recipe.train.keep_last, self.progress)
         self.stream = self._open_stream()
         self.epochs_read = self.stream.epochs_read  # of the training; the stream itself reads ahead
         self.display = TrainingDisplay(console, recipe.train)
         self.monitor = DivergenceMonitor(len(corpus.tokenizers.target))
-        self._machine_rate = distributed.world_size() * matrix_rate(self.updater.device, recipe.runtime)
+        self._machine_rate = distributed.world_size() * matrix_rate(updater.device, recipe.runtime)
         self._pending: tuple[DispatchedUpdate, Sequence[Batch]] | None = None  # whose results have not been read yet
 
     def print_sizes(self) -> None:
