@@ -153,7 +153,9 @@ def measure(
 
 def make_scorer(metric: str, language: TargetLanguage, effective_order: bool = False) -> "Metric":
     """Return the sacreBLEU metric for the target language, BLEU optionally with the effective n-gram order."""
-    from sacrebleu.metrics import BLEU, CHRF, TER
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
+    from sacrebleu.metrics.ter import TER
 
     match metric.lower():
         case "bleu":
