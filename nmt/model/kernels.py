@@ -9,13 +9,16 @@ N rows, I inputs, O outputs; B sentences, T queries, S keys, H heads, d = D/H.
 
 import os
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmt.model.cpu import CPUKernels
 from nmt.model.packing import Packing
+
+if TYPE_CHECKING:
+    from nmt.model.cpu import CPUKernels
 
 Product = Callable[[Tensor], Tensor]  # x (..., I) to x W^T + b (..., O) for a constant weight and bias
 
@@ -67,9 +70,13 @@ class PlainKernels:
         return rows
 
 
-def choose_kernels() -> PlainKernels | CPUKernels:
-    """Return the kernels that NMT_CPU_KERNELS selects."""
-    return PlainKernels() if os.environ.get("NMT_CPU_KERNELS", "on") == "off" else CPUKernels()
+def choose_kernels() -> "PlainKernels | CPUKernels":
+    """Return the kernels that NMT_CPU_KERNELS selects; `nmt.model.cpu` is imported only for its own."""
+    if os.environ.get("NMT_CPU_KERNELS", "on") == "off":
+        return PlainKernels()
+    from nmt.model.cpu import CPUKernels
+
+    return CPUKernels()
 
 
 kernels = choose_kernels()
