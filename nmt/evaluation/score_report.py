@@ -83,12 +83,9 @@ class ScoreReport:
     def as_markdown(self) -> str:
         """Return a table with one row per system, then the signatures."""
         head = ["system", *(f"{score.name} ↓" if score.lower_is_better else score.name for score in self.scores)]
-        rows = [head, *([_cell(system.name), *map(_cell, _values(system))] for system in self.systems)]
+        rows = [head, *([system.name, *_values(system)] for system in self.systems)]
         signatures = [f"* {score.name}: `{self._signature(index)}`" for index, score in enumerate(self.scores)]
-        tables = [
-            f"{title}:\n\n{_markdown([[_cell(cell) for cell in row] for row in rows])}"
-            for title, rows in self._by_length()
-        ]
+        tables = [f"{title}:\n\n{_markdown(rows)}" for title, rows in self._by_length()]
         return "\n\n".join([_markdown(rows), "\n".join(signatures), *tables])
 
     def as_tsv(self) -> str:
@@ -184,13 +181,9 @@ def _values(system: SystemScores) -> list[str]:
 
 
 def _markdown(rows: Sequence[Sequence[str]]) -> str:
-    head, *body = rows
+    head, *body = ([" ".join(cell.split()).replace("|", "\\|") for cell in row] for row in rows)
     rule = ["---", *["--:"] * (len(head) - 1)]
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *body))
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
 
 
 def _system_as_json(system: SystemScores) -> dict[str, object]:
