@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, compress, islice
+from itertools import compress, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -183,34 +183,37 @@ class FilteredText:
     """A text after the rules on text and on repetitions."""
 
     text: Text
-    records: list[KeptRecord]
-    """Of each chunk."""
+    starts: list[int]
+    """The index of the first pair of each chunk among the pairs that the rules on text keep, and their number."""
     repeated: dict[str, BitSet]
-    """The pairs that each rule on repetitions removes, by their index among the pairs that the rules on text keep."""
+    """The pairs that each rule on repetitions removes, by these indices."""
 
-    @cached_property
-    def starts(self) -> list[int]:
-        """The index of the first pair of each chunk among those that the rules on text keep, and their number."""
-        return list(accumulate((record.counts.kept for record in self.records), initial=0))
+    def records(self) -> Iterator[KeptRecord]:
+        """Yield what is known of the chunks; all records at once would take RAM."""
+        return (KeptChunk(self.text.folder, number).record for number in self.numbers)
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of the chunks."""
+        return range(len(self.starts) - 1)
 
     @property
     def characters(self) -> tuple[int, int]:
         """Characters of the pairs that the rules on text keep, of each side."""
-        return sum(record.characters[0] for record in self.records), sum(
-            record.characters[1] for record in self.records
-        )
+        source, target = np.sum([record.characters for record in self.records()], axis=0).tolist()
+        return source, target
 
     @property
     def counts(self) -> list[RuleCounts]:
         """The counts of the rules on text for each corpus."""
         counts = [RuleCounts(name) for name in self.text.names]
-        for record in self.records:
+        for record in self.records():
             counts[record.corpus].merge(record.counts)
         return counts
 
     def chunks(self) -> Iterator[tuple[KeptChunk, RuleNumbers]]:
         """Yield the chunks in order, each with the first rule on repetitions that removes each of its pairs."""
-        for number in range(len(self.records)):
+        for number in self.numbers:
             yield KeptChunk(self.text.folder, number), self.repeated_in(number)
 
     def repeated_in(self, number: int) -> RuleNumbers:
@@ -224,14 +227,14 @@ class FilteredText:
     def sample(self, share: float) -> Iterator[tuple[str, str]]:
         """Yield the pairs of a sample of the text, in order."""
         first = 0
-        for record, (chunk, rule_of) in zip(self.records, self.chunks(), strict=True):
+        for chunk, rule_of in self.chunks():
             chosen = is_sampled(first + chunk["positions"].astype(np.int64), share) & (rule_of == 0)
             yield from ((chunk.source[index], chunk.target[index]) for index in np.flatnonzero(chosen).tolist())
-            first += record.counts.read
+            first += chunk.record.counts.read
 
     def encoded(self, array: str) -> Iterator[npt.NDArray[Any]]:
         """Yield an array of each chunk of token ids."""
-        return (EncodedChunk(self.text.folder, number)[array] for number in range(len(self.records)))
+        return (EncodedChunk(self.text.folder, number)[array] for number in self.numbers)
 
     def removed(self) -> Iterator[Rejected]:
         """Yield the removed pairs in order; those of the rules on tokens only if the chunks are encoded."""

@@ -66,7 +66,7 @@ def filter_texts(recipe: Recipe, work: Path, console: Console) -> tuple[dict[str
         text = validation_text(recipe, work, held_out[1:], console)
         splits["valid"] = filtered_text(text, filter_chunks(text))
     overlaps = [
-        Overlap.of(other, within, [pair for record in filtered.records for pair in record.held_out])
+        Overlap.of(other, within, [pair for record in filtered.records() for pair in record.held_out])
         for within, filtered in zip(("training", "validation"), splits.values(), strict=False)
         for other in filtered.text.held_out
         if other.pairs

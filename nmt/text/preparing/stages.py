@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 from typing import TypeVar
 
@@ -125,7 +126,8 @@ def filter_chunks(text: Text, shard: Shard = WHOLE) -> int:
 
 def filtered_text(text: Text, chunks: int) -> FilteredText:
     """Return a text of so many filtered chunks, with its repetitions. Raises DataError if nothing is kept."""
-    filtered = FilteredText(text, [KeptChunk(text.folder, number).record for number in range(chunks)], {})
+    kept = (KeptChunk(text.folder, number).record.counts.kept for number in range(chunks))
+    filtered = FilteredText(text, list(accumulate(kept, initial=0)), {})
     check_any_kept(text, filtered.counts)
     return replace(filtered, repeated=_repetitions(filtered))
 
@@ -156,7 +158,7 @@ def _repetitions(filtered: FilteredText) -> dict[str, BitSet]:
         ("same_target", "target_digests", filters.max_same_target),
     ):
         if most is not None:
-            digests = (KeptChunk(text.folder, number)[digests_of] for number in range(len(filtered.records)))
+            digests = (KeptChunk(text.folder, number)[digests_of] for number in filtered.numbers)
             repeated[rule] = find_repeated(digests, filtered.starts[-1], most, text.folder, list(repeated.values()))
     return repeated
 
@@ -186,9 +188,9 @@ def _train_tokenizers(filtered: FilteredText, directory: Path) -> None:
 
 def encode_chunks(filtered: FilteredText, tokenizers: Tokenizers, shard: Shard = WHOLE) -> None:
     """Encode the chunks of a shard that are not done."""
-    text, read = filtered.text, [record.counts.read for record in filtered.records]
+    text, read = filtered.text, [record.counts.read for record in filtered.records()]
     encoding = Encoding(filtered, tokenizers, text.recipe.runtime.threads if _processes(text) == 1 else 1)
-    own = [number for number in range(len(read)) if shard.has(number)]
+    own = [number for number in filtered.numbers if shard.has(number)]
     remaining = [number for number in own if not is_whole(encoded_file(text.folder, number))]
     with text.console.progress(f"encoding {text.folder.name}", sum(read), "pairs") as advance:
         advance(sum(read[number] for number in set(own) - set(remaining)))
@@ -202,7 +204,7 @@ def join_chunks(
     """Write the chunks into a split; return its counts, and those of all rules on each corpus."""
     text, counts = filtered.text, filtered.counts
     sides = np.zeros((len(text.corpora), 2, 3), dtype=np.int64)
-    for number, record in enumerate(filtered.records):
+    for number, record in enumerate(filtered.records()):
         chunk = EncodedChunk(text.folder, number)
         sides[record.corpus] += chunk["sides"]
         counts[record.corpus].merge(chunk.counts)
