@@ -1,5 +1,9 @@
 """The choice of kernels, and plain torch as the fallback for operators that a build of torch lacks."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -39,6 +43,14 @@ def test_environment_variable_selects_plain_torch(
 ) -> None:
     monkeypatch.setenv("NMT_CPU_KERNELS", value)
     assert type(choose_kernels()) is expected
+
+
+def test_everything_is_imported_without_the_folder_of_cpu_kernels_if_plain_torch_is_selected() -> None:
+    program = "import sys; sys.modules['nmt.model.cpu'] = None; import nmt.commands.train, nmt.commands.translate"
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, "NMT_CPU_KERNELS": "off"}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(("namespace", "operator", "lost"), OPERATORS)
