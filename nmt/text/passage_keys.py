@@ -96,7 +96,7 @@ def passage_digests(text: bytes, starts: Integers, sizes: Integers) -> Keys:
     integers = _integers(text + bytes(8))
     digests = np.zeros(len(starts), dtype=np.uint64)
     ends = np.cumsum(sizes)
-    edges = np.searchsorted(ends, np.arange(0, ends[-1] + 1, _BLOCK))
+    edges = np.searchsorted(ends, np.arange(0, sizes.sum() + 1, _BLOCK))
     for start, end in pairwise(np.unique(np.append(edges, len(starts))).tolist()):
         block = slice(start, end)
         counts = np.maximum(1, (sizes[block] + 7) >> 3)  # parts of 8 bytes

@@ -125,11 +125,6 @@ class PreparedSplit:
     corpora: tuple[CorpusPart, ...]
 
     @classmethod
-    def of(cls, source: TokenStore, target: TokenStore) -> "PreparedSplit":
-        """Return a split of one corpus."""
-        return cls(source, target, (CorpusPart(len(source)),))
-
-    @classmethod
     def open(cls, directory: Path, corpora: Sequence[int]) -> "PreparedSplit":
         """Map the files of a split with the pairs of each corpus. Raises DataError if they are damaged."""
         source, target = TokenStore.open(directory, "source"), TokenStore.open(directory, "target")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from nmt.batching import batch_stream as streams
 from nmt.batching.batch import Batch, collate, pad
 from nmt.batching.batch_stream import BatchStream, DataPosition, EpochPlan, plan_epoch
-from nmt.text.prepared import PreparedSplit
+from nmt.text.prepared import CorpusPart, PreparedSplit
 from nmt.text.tokenizer import BOS, EOS, PAD, Tokenizer, Tokenizers
 from tests.builders import token_store
 
@@ -29,7 +29,7 @@ def tokenizers() -> Tokenizers:
 
 def split_of(pairs: Sequence[tuple[list[int], list[int]]]) -> PreparedSplit:
     source, target = (token_store(side) for side in zip(*pairs, strict=True))
-    return PreparedSplit.of(source, target)
+    return PreparedSplit(source, target, (CorpusPart(len(source)),))
 
 
 def stream_of(count: int, position: DataPosition = START, budget: int = 24) -> BatchStream:

@@ -14,7 +14,7 @@ import pytest
 from nmt.batching.batch import Batch
 from nmt.batching.batch_stream import BatchStream, DataPosition, Prefetcher
 from nmt.errors import DataError
-from nmt.text.prepared import PreparedSplit
+from nmt.text.prepared import CorpusPart, PreparedSplit
 from tests.builders import token_store
 
 START = DataPosition()
@@ -23,7 +23,7 @@ START = DataPosition()
 def stream_of(count: int, position: DataPosition = START) -> BatchStream:
     random = np.random.default_rng(5)
     source, target = (token_store([[4 + i] * int(random.integers(1, 6)) for i in range(count)]) for _ in range(2))
-    split = PreparedSplit.of(source, target)
+    split = PreparedSplit(source, target, (CorpusPart(len(source)),))
     return BatchStream(split, 24, 7, groups=2, position=position)
 
 

@@ -9,7 +9,7 @@ from nmt.batching.batch import Pairs
 from nmt.batching.batch_stream import GROWTH, BatchStream, Resegmentation
 from nmt.config import CorpusFile, Data, Filters, Languages, Recipe, TokenizerSettings, TrainSettings
 from nmt.errors import ConfigError
-from nmt.text.prepared import PreparedSplit
+from nmt.text.prepared import CorpusPart, PreparedSplit
 from nmt.text.subword_sampling import SegmentationSampler
 from nmt.text.tokenizer import PAD, Tokenizer, Tokenizers
 from tests.builders import token_store
@@ -30,7 +30,7 @@ def tokenizers(rows: list[list[str]]) -> Tokenizers:
 @pytest.fixture(scope="module")
 def split(rows: list[list[str]], tokenizers: Tokenizers) -> PreparedSplit:
     source, target = (token_store([tokenizers.source.encode(row[i]) for row in rows]) for i in (0, 1))
-    return PreparedSplit.of(source, target)
+    return PreparedSplit(source, target, (CorpusPart(len(source)),))
 
 
 def resegmentation_of(tokenizers: Tokenizers, amount: float = 0.2, seed: int = 1, longest: int = 100) -> Resegmentation:

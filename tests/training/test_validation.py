@@ -19,7 +19,7 @@ from nmt.config import (
 )
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
-from nmt.text.prepared import PreparedSplit
+from nmt.text.prepared import CorpusPart, PreparedSplit
 from nmt.text.tokenizer import BOS, EOS, Tokenizer, Tokenizers
 from nmt.training.step import Updater
 from nmt.training.validation import ScoredText, degeneration, evaluate, mean_loss
@@ -52,7 +52,7 @@ def updater() -> Updater:
 
 def split_of(tokenizers: Tokenizers) -> PreparedSplit:
     source, target = (token_store([tokenizers.source.encode(line) for line in side]) for side in (SOURCES, REFERENCES))
-    return PreparedSplit.of(source, target)
+    return PreparedSplit(source, target, (CorpusPart(len(source)),))
 
 
 @pytest.mark.parametrize("budget", [1, 16, 1000])
