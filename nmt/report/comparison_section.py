@@ -16,9 +16,8 @@ from nmt.evaluation.findings import KINDS
 from nmt.evaluation.metrics import RESAMPLES, Comparison, compare
 from nmt.evaluation.word_counts import count_words, distinctive_ngrams, word_accuracy, word_list
 from nmt.report.charts import Chart, bar_chart, histogram
-from nmt.report.line_view import lines_html
 from nmt.report.page import Section, chart_places, definitions, folded, paragraphs, table
-from nmt.report.translated_text import TranslatedText, bucket_chart, length_chart, signatures
+from nmt.report.translated_text import TranslatedText, bucket_chart, length_chart, lines_html, signatures
 from nmt.text.glossary import Glossary, missing_terms
 from nmt.text.normalize import normalize
 

@@ -7,9 +7,8 @@ from itertools import accumulate, islice
 from nmt.evaluation.findings import KINDS
 from nmt.evaluation.metrics import RESAMPLES
 from nmt.report.charts import Chart
-from nmt.report.line_view import LEGEND, lines_html
 from nmt.report.page import Section, definitions, folded, paragraphs, table
-from nmt.report.translated_text import TranslatedText, length_chart, signatures
+from nmt.report.translated_text import LEGEND, TranslatedText, length_chart, lines_html, signatures
 from nmt.system.console import counted
 
 _SHOWN = 10

@@ -1,4 +1,4 @@
-"""Sentences of the page: marked differences, escaped text."""
+"""Lines of a text on the page: marked differences, escaped text."""
 
 import re
 from html import unescape
@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.evaluation.findings import Finding
-from nmt.report.line_view import lines_html, marked
-from nmt.report.translated_text import TranslatedText
+from nmt.report.translated_text import TranslatedText, lines_html, marked
 from nmt.text.languages import target_language
 
 
