@@ -32,10 +32,11 @@ def run_section(run: RunRecords) -> Section:
 
 def run_charts(run: RunRecords) -> dict[str, Chart]:
     """Return the charts for which the log has numbers, by name."""
+    note = " Both are without label smoothing; only the training loss is computed with dropout."
     charts = {
-        "loss": _loss(run),
+        "loss": _curves(run, "Loss", "loss", "nats per target token", ".3f", note),
         "scores": _scores(run),
-        "perplexity": _perplexity(run),
+        "perplexity": _curves(run, "Perplexity", "perplexity", "perplexity", ".2f"),
         "rate": _single(run, "rate", "Learning rate", "learning rate"),
         "speed": _single(run, "target_tokens_per_second", "Speed", "target tokens per second"),
         "shares": _shares(run),
@@ -44,17 +45,10 @@ def run_charts(run: RunRecords) -> dict[str, Chart]:
     return {name: chart for name, chart in charts.items() if chart is not None}
 
 
-def _loss(run: RunRecords) -> Chart | None:
-    lines = [_series("training", run.train, "loss"), _series("validation", run.validations, "loss")]
-    summary = (
-        f"{_from_to(lines, '.3f')} Both are without label smoothing; only the training loss is computed with dropout."
-    )
-    return _with_best(run, "Loss", summary, "nats per target token", lines, "loss")
-
-
-def _perplexity(run: RunRecords) -> Chart | None:
-    lines = [_series("training", run.train, "perplexity"), _series("validation", run.validations, "perplexity")]
-    return _with_best(run, "Perplexity", _from_to(lines, ".2f"), "perplexity", lines, "perplexity")
+def _curves(run: RunRecords, title: str, key: str, label: str, form: str, note: str = "") -> Chart | None:
+    """Return the values of training and validation under a key."""
+    lines = [_series("training", run.train, key), _series("validation", run.validations, key)]
+    return _with_best(run, title, f"{_from_to(lines, form)}{note}", label, lines, key)
 
 
 def _scores(run: RunRecords) -> Chart | None:
