@@ -8,10 +8,10 @@ words, and before the final punctuation: otherwise many hypotheses are the usual
 B sentences, N rows: all active hypotheses of these sentences. L length of the prefix with `<s>`, V vocabulary.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 from typing import NamedTuple
 
 import torch
@@ -99,18 +99,12 @@ class _Partial(NamedTuple):
         """Whether the next token follows from the prefix, or from the limit."""
         return len(self.tokens) < len(self.search.constraints.prefix) or self.free < 0
 
-    def extended(self, row: int, token: int, log_prob: float) -> "_Partial":
+    def extended(self, row: int, token: int, log_prob: float, progress: PhraseProgress) -> "_Partial":
         """Return the extension by a token of this log-probability; this is the translation of a row."""
         constraints, length = self.search.constraints, len(self.tokens)
-        ends = token in constraints.final_punctuation and length >= len(constraints.prefix)
-        return _Partial(
-            self.search,
-            self.progress.after(token),
-            (*self.tokens, token),
-            self.log_prob + log_prob,
-            self.final_punctuation + ends,
-            row,
-        )
+        stops = self.final_punctuation
+        stops += token in constraints.final_punctuation and length >= len(constraints.prefix)
+        return _Partial(self.search, progress, (*self.tokens, token), self.log_prob + log_prob, stops, row)
 
     def advancing_tokens(self, most_probable: int) -> list[int]:
         """Return the tokens that advance a phrase, if one may begin or continue before the most probable next token.
@@ -127,23 +121,41 @@ class _Partial(NamedTuple):
                 return []
         return sorted(self.progress.advancing_tokens)
 
-    def allows(self, extension: "_Partial") -> bool:
-        """Return whether the missing phrases still fit after an extension; at the limit, `</s>` is allowed without."""
-        token = extension.tokens[-1]
-        if self.is_bound:
-            return True
+    def advanced(self, row: int, required: Mapping[int, float]) -> Iterator[tuple["_Partial", bool]]:
+        """Yield the extensions by required tokens, all of which are well placed."""
+        for token, log_prob in required.items():
+            if log_prob > -torch.inf:
+                yield self.extended(row, token, log_prob, self.progress.after(token)), True
+
+    def allowed(
+        self, row: int, best: Iterable[tuple[float, int]], required: Container[int]
+    ) -> Iterator[tuple["_Partial", bool]]:
+        """Yield the extensions by the best tokens other than required ones, and whether each is well placed."""
+        is_bound = self.is_bound
+        for log_prob, token in best:
+            if token not in required and log_prob > -torch.inf:
+                progress = self.progress.after(token)
+                if is_bound or self._fits(token, progress):
+                    extension = self.extended(row, token, log_prob, progress)
+                    yield extension, self._is_placed(token, extension)
+
+    def _fits(self, token: int, progress: PhraseProgress) -> bool:
+        """Return whether the missing phrases still fit after a token: `</s>` only if there are none.
+
+        A token that would continue the last word of a phrase does not follow it.
+        """
         if token == EOS:
-            return not extension.progress.missing
+            return not progress.missing
         if self.progress.phrase_ended and token in self.search.constraints.word_continuations:
             return False
-        return extension.progress.remaining <= self.free
+        return progress.remaining <= self.free
 
-    def places(self, extension: "_Partial") -> bool:
-        """Return whether an extension neither begins a phrase where none may begin nor ends the sentence before one.
+    def _is_placed(self, token: int, extension: "_Partial") -> bool:
+        """Return whether a token neither begins a phrase where none may begin nor ends the sentence before one.
 
         Where a phrase may begin, its tokens are among those that are required.
         """
-        token, constraints = extension.tokens[-1], self.search.constraints
+        constraints = self.search.constraints
         if token in self.progress.advancing_tokens:
             return False
         ended = token in constraints.final_punctuation and bool(extension.progress.missing)
@@ -212,31 +224,28 @@ def constrained_search(
         for rule in rules:
             rule.apply(logits, prefixes, sentences)
         values, tokens = largest(logits, min(2 * options.beam, logits.size(-1)))  # (N, 2·beam)
-        best = zip((values - normalizer).tolist(), tokens.tolist(), strict=True)
-        others = {
-            (row, token): log_prob
-            for row, of_row in enumerate(best)
-            for log_prob, token in zip(*of_row, strict=True)
-            if (row, token) not in required
-        }
-        extensions_of = {one.search: list[tuple[_Partial, bool]]() for one in active}
-        for (row, token), log_prob in (required | others).items():
-            one, is_required = active[row], (row, token) in required
-            extension = one.extended(row, token, log_prob)
-            if log_prob > -torch.inf and (is_required or one.allows(extension)):
-                extensions_of[one.search].append((extension, is_required or one.places(extension)))
-        active = [one for search, extensions in extensions_of.items() for one in search.best(extensions)]
+        best = list(zip((values - normalizer).tolist(), tokens.tolist(), strict=True))
+        extended: list[_Partial] = []
+        for one, group in groupby(enumerate(active), key=lambda numbered: numbered[1].search):
+            rows = list(group)
+            extensions = [pair for row, partial in rows for pair in partial.advanced(row, required[row])]
+            for row, partial in rows:
+                extensions += partial.allowed(row, zip(*best[row], strict=True), required[row])
+            extended += one.best(extensions)
+        active = extended
         if active:
             state.select(torch.tensor([one.parent for one in active], device=device))
     return [one.finished.result() for one in searches]
 
 
-def _required_tokens(active: Sequence[_Partial], logits: Tensor, normalizer: Tensor) -> dict[tuple[int, int], float]:
-    """Return the log-probabilities of the tokens that advance a phrase, by row and token."""
+def _required_tokens(active: Sequence[_Partial], logits: Tensor, normalizer: Tensor) -> list[dict[int, float]]:
+    """Return for each row the tokens that advance a phrase, with their log-probabilities."""
     most_probable = logits.argmax(-1).tolist()
-    places = [(row, token) for row, one in enumerate(active) for token in one.advancing_tokens(most_probable[row])]
+    tokens_of = [one.advancing_tokens(token) for one, token in zip(active, most_probable, strict=True)]
+    places = [(row, token) for row, of_row in enumerate(tokens_of) for token in of_row]
     rows, tokens = torch.tensor(places, dtype=torch.long, device=logits.device).view(-1, 2).unbind(1)
-    return dict(zip(places, (logits[rows, tokens] - normalizer[rows, 0]).tolist(), strict=True))
+    log_probs = iter((logits[rows, tokens] - normalizer[rows, 0]).tolist())
+    return [{token: next(log_probs) for token in of_row} for of_row in tokens_of]
 
 
 def _allocated(candidates: Sequence[_Partial]) -> Iterator[_Partial]:
