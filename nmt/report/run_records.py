@@ -3,7 +3,7 @@
 import contextlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -141,15 +141,13 @@ def _is_complete(record: Record) -> bool:
     return isinstance(record.get("step"), int) and all(number(record, key) is not None for key in needed)
 
 
-def _read_skipped(path: Path) -> list[Record]:
-    """Return the updates whose batches are kept; a rollback removes their lines from the log."""
-    records = []
+def _read_skipped(path: Path) -> Iterator[Record]:
+    """Yield the updates whose batches are kept; a rollback removes their lines from the log."""
     for file in path.glob("skipped*/step-*.json"):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             content = json.loads(file.read_bytes())
             record = {"type": "skipped", "step": int(content["step"])}
-            records.append(record | {key: content.get(key) for key in ("loss", "gradient_norm")})
-    return records
+            yield record | {key: content.get(key) for key in ("loss", "gradient_norm")}
 
 
 def _ordered(records: Sequence[Record], kind: str) -> list[Record]:

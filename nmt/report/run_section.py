@@ -3,7 +3,7 @@
 import json
 import math
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 
@@ -128,46 +128,42 @@ def _remarks(run: RunRecords) -> str:
     return bullets(map(escape, found)) or "<p>Nothing in the log is unusual.</p>"
 
 
-def _stability(run: RunRecords) -> list[str]:
-    remarks = []
+def _stability(run: RunRecords) -> Iterator[str]:
     if run.skipped:
-        remarks.append(f"{counted(len(run.skipped), 'update')} skipped, because the loss or gradient was not finite.")
+        yield f"{counted(len(run.skipped), 'update')} skipped, because the loss or gradient was not finite."
     adjustments = Adjustments() if run.progress is None else run.progress.adjustments
     if adjustments.rate < 1:
-        remarks.append(f"After divergence the training continued with {adjustments.rate:g} of the learning rate.")
+        yield f"After divergence the training continued with {adjustments.rate:g} of the learning rate."
     if (largest := adjustments.largest_batch) is not None:
-        remarks.append(f"Batches of more than {largest:,} tokens did not fit in memory and were processed in parts.")
+        yield f"Batches of more than {largest:,} tokens did not fit in memory and were processed in parts."
     losses = [loss for record in run.train if (loss := number(record, "loss")) is not None]
     if losses and losses[-1] > 1.2 * min(losses) + 0.1:
-        remarks.append(f"The training loss rose from {min(losses):.3f} to {losses[-1]:.3f} at the end: it diverges.")
-    return remarks
+        yield f"The training loss rose from {min(losses):.3f} to {losses[-1]:.3f} at the end: it diverges."
 
 
-def _fit(run: RunRecords) -> list[str]:
+def _fit(run: RunRecords) -> Iterator[str]:
     if not run.validations:
-        return ["There is no validation, so the log does not show how well the model translates other text."]
+        yield "There is no validation, so the log does not show how well the model translates other text."
+        return
     best, last = run.best, run.validations[-1]
     losses = [(record["loss"], record["step"]) for record in run.validations]
     lowest, step = min(losses)
     latest, _ = min(losses[-3:])  # of three, since one may be chance
     if latest > 1.02 * lowest + 0.01:
-        return [
+        yield (
             f"The validation loss is lowest at step {step:,} ({lowest:.3f}) and rises to {losses[-1][0]:.3f}: the "
             "model overfits; more text, more dropout or fewer steps help."
-        ]
-    if best is not None and best["step"] == last["step"] and len(run.validations) > 1:
-        return ["The last validation is the best one: with more steps the model may still improve."]
-    return []
+        )
+    elif best is not None and best["step"] == last["step"] and len(run.validations) > 1:
+        yield "The last validation is the best one: with more steps the model may still improve."
 
 
-def _speed(run: RunRecords) -> list[str]:
-    remarks = []
+def _speed(run: RunRecords) -> Iterator[str]:
     padding, waiting = (mean(run.train, key) for key in ("padding", "loader_wait"))
     if padding > 0.3:
-        remarks.append(f"{padding:.0%} of the target tokens in batches are padding; more length groups have less.")
+        yield f"{padding:.0%} of the target tokens in batches are padding; more length groups have less."
     if waiting > 0.1:
-        remarks.append(f"In {waiting:.0%} of the time no batch was ready: reading the corpus is slower than the model.")
-    return remarks
+        yield f"In {waiting:.0%} of the time no batch was ready: reading the corpus is slower than the model."
 
 
 def _interventions(run: RunRecords) -> str:

@@ -1,7 +1,7 @@
 """The texts of a run with its translations: the test text as the run wrote it, the validation text translated now."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from nmt.config import CorpusFile, Recipe, RuntimeSettings
@@ -26,7 +26,7 @@ def run_texts(run: RunRecords, validation_lines: int, console: Console) -> tuple
     So many lines of each validation text are translated with the best checkpoint; nothing is translated for 0, and
     torch is not imported.
     """
-    texts, problems = [], []
+    texts, problems = list[TranslatedText](), list[str]()
     if run.recipe is None:
         return [], ["The recipe of the run cannot be read, so its texts are not known."]
     try:
@@ -84,10 +84,10 @@ def training_frequencies(recipe: Recipe | None) -> tuple[Counter[str], Counter[s
     return count_words(pair.source for pair in pairs), count_words(pair.target for pair in pairs)
 
 
-def _test_texts(run: RunRecords, recipe: Recipe) -> list[TranslatedText]:
-    """Return the test texts with the translations in `test.txt`. Raises DataError if they do not belong together."""
+def _test_texts(run: RunRecords, recipe: Recipe) -> Iterator[TranslatedText]:
+    """Yield the test texts with the translations in `test.txt`. Raises DataError if they do not belong together."""
     if not recipe.data.test:
-        return []
+        return
     file = run.path / "test.txt"
     if not file.exists():
         raise DataError(f"{file} does not exist; nmt train writes it when training ends.")
@@ -101,19 +101,17 @@ def _test_texts(run: RunRecords, recipe: Recipe) -> list[TranslatedText]:
         raise DataError(
             f"{file} has {counted(len(translations), 'line')}, but the test text has {lines:,}; it has changed since."
         )
-    remaining, texts = iter(translations), []
+    remaining = iter(translations)
     for corpus, pairs in zip(recipe.data.test, pairs_of, strict=True):
         own = list(islice(remaining, len(pairs)))
-        note = "translated at the end of training"
-        texts.append(_text("Test text", recipe, corpus, pairs, own, note))
-    return texts
+        yield _text("Test text", recipe, corpus, pairs, own, "translated at the end of training")
 
 
-def _validation_texts(run: RunRecords, recipe: Recipe, most: int, console: Console) -> list[TranslatedText]:
+def _validation_texts(run: RunRecords, recipe: Recipe, most: int, console: Console) -> Iterator[TranslatedText]:
     """Translate the first lines of each validation text with the best checkpoint."""
     corpus = PreparedCorpus.open(run.prepared)
     if corpus.valid is None:
-        return []
+        return
     from nmt.model.checkpoint import load_model, resolve_model
     from nmt.system.device import choose_device
     from nmt.training.validation import evaluate, validation_texts
@@ -125,13 +123,12 @@ def _validation_texts(run: RunRecords, recipe: Recipe, most: int, console: Conso
     count = sum(len(text.sources) for text in first)
     console.info(f"translating {counted(count, 'validation sentence')} with {best} …")
     with console.progress_through("translating", count, "sentences") as show:
-        result, texts = evaluate(loaded, runtime, first, show), []
+        result = evaluate(loaded, runtime, first, show)
     for settings, text, part, evaluated in zip(recipe.data.valid, whole, first, result.texts, strict=True):
         beginning = "" if len(part.sources) == len(text.sources) else f"the first of {len(text.sources):,}, "
         note = f"{beginning}translated for this page by the best checkpoint"
         pairs = [SentencePair(*pair) for pair in zip(part.sources, part.references, strict=True)]
-        texts.append(_text("Validation text", recipe, settings, pairs, evaluated.translations, note))
-    return texts
+        yield _text("Validation text", recipe, settings, pairs, evaluated.translations, note)
 
 
 def _text(
