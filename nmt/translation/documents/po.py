@@ -90,7 +90,7 @@ def _entries(content: Content) -> Iterator[_Entry]:
     for line in content.lines:
         text, keyword = line.text.strip(), _KEYWORD.match(line.text)
         is_blank = not text or text.startswith("#")
-        if _translations(entry) and (is_blank or (keyword and not keyword[1].startswith("msgstr"))):
+        if _translations(entry[-1:]) and (is_blank or (keyword and not keyword[1].startswith("msgstr"))):
             yield _complete(content, entry)
             entry = []
         if is_blank:
