@@ -197,6 +197,20 @@ def tiny_recipe(run: Path = Path("run"), dropout: float = 0.0, **train: object) 
     )
 
 
+def write_recipe(folder: Path, **sections: object) -> Path:
+    """Write recipe.yaml with these sections and return its path; without `data` it names train.tsv."""
+    content = {
+        "name": "test",
+        "languages": {"source": "en", "target": "it"},
+        "data": {"train": [{"tsv": "train.tsv"}]},
+        "run": "run",
+        **sections,
+    }
+    path = folder / "recipe.yaml"
+    path.write_text(yaml.safe_dump(content), encoding="utf-8")
+    return path
+
+
 def recipe_in(folder: Path, *overrides: str) -> Recipe:
     """Return the recipe of `recipe.yaml` in a folder, with overrides of the form `section.key=value`."""
     return load_recipe(folder / "recipe.yaml", overrides)
@@ -222,8 +236,6 @@ def write_reversal_task(
     for number, (name, count) in enumerate((("train", training), ("valid", held_out), ("test", held_out)), start=1):
         write_tsv(folder / f"{name}.tsv", reversal_pairs(count, number))
     content: dict[str, Any] = {
-        "name": "reversal",
-        "languages": {"source": "en", "target": "it"},
         "data": {"train": [{"tsv": "train.tsv"}], "valid": {"tsv": "valid.tsv"}},
         "tokenizer": {"vocab_size": 80, "byte_fallback": False, "type": "bpe"},
         "model": {**TINY_SHAPE, "dropout": 0.1},
@@ -235,12 +247,9 @@ def write_reversal_task(
             "log_every": 3,
         },
         "runtime": {"device": "cpu", "precision": "fp32", "threads": 1},
-        "run": "run",
         "prepared": "prepared",
     }
-    recipe = folder / "recipe.yaml"
-    recipe.write_text(yaml.safe_dump({**content, **(changes or {})}), encoding="utf-8")
-    return recipe
+    return write_recipe(folder, **{**content, **(changes or {})})
 
 
 def padded(sentences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:

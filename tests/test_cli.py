@@ -28,7 +28,7 @@ from nmt.cli import app
 from nmt.config import load_recipe
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.system.help_pages import HelpPages
-from tests.builders import PLAIN_TERMINAL, run_command, write_lines, write_reversal_task
+from tests.builders import PLAIN_TERMINAL, run_command, write_lines, write_recipe, write_reversal_task
 
 COMMANDS = sorted(command.name or command.callback.__name__ for command in app.registered_commands if command.callback)
 
@@ -38,14 +38,12 @@ def recipe(tmp_path: Path) -> Path:
     sentences = [f"Uno{i % 7} due{i % 11} tre{i}\tOne{i % 7} two{i % 11} three{i}" for i in range(120)]
     write_lines(tmp_path / "train.tsv", *sentences[:-20])
     write_lines(tmp_path / "valid.tsv", *sentences[-20:])
-    content = {
-        "name": "test",
-        "languages": {"source": "it", "target": "en"},
-        "data": {"train": [{"tsv": "train.tsv"}], "valid": {"tsv": "valid.tsv"}},
-        "tokenizer": {"vocab_size": 60, "byte_fallback": False, "type": "bpe"},
-        "run": "run",
-    }
-    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(content))
+    write_recipe(
+        tmp_path,
+        languages={"source": "it", "target": "en"},
+        data={"train": [{"tsv": "train.tsv"}], "valid": {"tsv": "valid.tsv"}},
+        tokenizer={"vocab_size": 60, "byte_fallback": False, "type": "bpe"},
+    )
     return tmp_path / "recipe.yaml"
 
 

@@ -27,7 +27,7 @@ from nmt.text.prepared import PreparedCorpus, write_valid_texts
 from nmt.text.preparing import preparation, provenance, tokenizer_training
 from nmt.text.preparing.overlap import Overlap
 from nmt.text.preparing.provenance import why_stale
-from tests.builders import recipe_in
+from tests.builders import recipe_in, write_recipe
 
 QUIET = Console(quiet=True)
 REPOSITORY = Path(__file__).parents[2]
@@ -52,14 +52,9 @@ def write_tsv(path: Path, rows: list[tuple[str, str]]) -> None:
 def folder(tmp_path: Path) -> Path:
     write_tsv(tmp_path / "train.tsv", pairs(300))
     write_tsv(tmp_path / "valid.tsv", pairs(20, seed=2))
-    content = {
-        "name": "test",
-        "languages": {"source": "en", "target": "it"},
-        "data": {"train": [{"tsv": "train.tsv"}], "valid": {"tsv": "valid.tsv"}},
-        "tokenizer": {"vocab_size": 340},
-        "run": "run",
-    }
-    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(content))
+    write_recipe(
+        tmp_path, data={"train": [{"tsv": "train.tsv"}], "valid": {"tsv": "valid.tsv"}}, tokenizer={"vocab_size": 340}
+    )
     return tmp_path
 
 

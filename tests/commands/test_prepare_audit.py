@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-import yaml
 
 from nmt.commands.prepare import dry_run, prepare, show_audit
 from nmt.errors import ConfigError, DataError
@@ -18,7 +17,7 @@ from nmt.system.console import Console
 from nmt.text.auditing.audit import Audit, CorpusAudit
 from nmt.text.filters import RULES, wrong_language
 from nmt.text.preparing import chunks
-from tests.builders import recipe_in, run_command, write_tsv
+from tests.builders import recipe_in, run_command, write_recipe, write_tsv
 
 QUIET = Console(quiet=True)
 ENGLISH = ("The old man", "My sister", "The tall woman", "Our teacher", "Your friend", "The young doctor")
@@ -82,19 +81,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_tsv(folder / "train.tsv", rows)
     write_tsv(folder / "valid.tsv", HELD_OUT[:10])
     write_tsv(folder / "test.tsv", HELD_OUT[10:])
-    content = {
-        "name": "audit",
-        "languages": {"source": "en", "target": "it"},
-        "data": {
+    write_recipe(
+        folder,
+        data={
             "train": [{"tsv": "train.tsv"}],
             "valid": {"tsv": "valid.tsv"},
             "test": {"tsv": "test.tsv"},
             "filters": {"max_tokens": 60},
         },
-        "tokenizer": {"vocab_size": 340},
-        "run": "run",
-    }
-    (folder / "recipe.yaml").write_text(yaml.safe_dump(content))
+        tokenizer={"vocab_size": 340},
+    )
     return folder
 
 
@@ -164,11 +160,12 @@ def test_lengths_are_estimated_from_the_first_pairs_that_are_kept(
     monkeypatch.setattr(chunks, "CHUNK_PAIRS", 40)
     lines = ["".join(chr(0x4E00 + place * 7 % 900 + number) for place in range(100)) for number in range(60)]
     write_tsv(tmp_path / "train.tsv", [*[("", "x")] * 40, *((f"the old house {line[:2]}", line) for line in lines)])
-    content = {
-        "name": "first", "run": "run", "tokenizer": {"vocab_size": 4000}, "languages": {"source": "en", "target": "zh"},
-        "data": {"train": [{"tsv": "train.tsv"}], "filters": {"max_tokens": 50}, "accept_any_language": True},
-    }  # fmt: skip
-    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(content))
+    write_recipe(
+        tmp_path,
+        tokenizer={"vocab_size": 4000},
+        languages={"source": "en", "target": "zh"},
+        data={"train": [{"tsv": "train.tsv"}], "filters": {"max_tokens": 50}, "accept_any_language": True},
+    )
     audit = dry_run(recipe_in(tmp_path), QUIET)
     assert audit.not_applied["too_long"].endswith("about 60 pairs")
 
@@ -240,9 +237,7 @@ def test_command_line_has_dry_run_and_rejected(folder: Path, tmp_path: Path) -> 
 
 def test_swapped_sides_are_a_finding_with_examples(tmp_path: Path) -> None:
     write_tsv(tmp_path / "train.tsv", [(target, source) for source, target in CLEAN])
-    content = {"name": "x", "languages": {"source": "en", "target": "it"}, "run": "run"}
-    content["data"] = {"train": [{"tsv": "train.tsv"}]}
-    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(content))
+    write_recipe(tmp_path)
     found = dry_run(recipe_in(tmp_path, "data.accept_any_language=true"), QUIET).findings[0]
     assert found.corpus == "data.train.0: train.tsv"
     assert found.text == "the sides are swapped: the source is it, the target en; exchange the columns or files"

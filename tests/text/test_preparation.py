@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,7 +22,7 @@ from nmt.system.console import Console
 from nmt.system.files import lock_file
 from nmt.text.preparing import chunks, preparation, stages, work_directory
 from nmt.text.preparing.stages import Shard, length_limit
-from tests.builders import recipe_in, write_tsv
+from tests.builders import recipe_in, write_recipe, write_tsv
 
 QUIET = Console(quiet=True)
 
@@ -45,20 +44,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_tsv(tmp_path / "a.tsv", pairs(300, 0))
     write_tsv(tmp_path / "b.tsv", [*pairs(20, 1000), *pairs(300, 0)[20:30]])
     write_tsv(tmp_path / "valid.tsv", pairs(20, 2000))
-    content = {
-        "name": "test",
-        "languages": {"source": "en", "target": "it"},
-        "data": {
+    write_recipe(
+        tmp_path,
+        data={
             "train": [{"tsv": "a.tsv"}, {"tsv": "b.tsv"}],
             "valid": {"tsv": "valid.tsv"},
             "filters": {"keep": ["leak"]},
         },
-        "tokenizer": {"vocab_size": 340},
-        "runtime": {"threads": 1},
-        "run": "run",
-        "prepared": "prepared",
-    }
-    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(content))
+        tokenizer={"vocab_size": 340},
+        runtime={"threads": 1},
+        prepared="prepared",
+    )
     return tmp_path
 
 
@@ -310,13 +306,11 @@ def test_variants_of_chinese_are_learned_with_the_tag_of_their_language(tmp_path
         name: [{"tsv": f"{name}.tsv", "target_language": code} for code in ("zh-Hans", "zh-Hant")]
         for name in ("mixed", "valid")
     }
-    content = {
-        "name": "test",
-        "languages": {"source": "en", "target": ["zh-Hans", "zh-Hant"]},
-        "data": {"train": texts["mixed"], "valid": texts["valid"], "filters": {"han_variants": "tag"}},
-        "run": "run",
-    }
-    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(content))
+    write_recipe(
+        tmp_path,
+        languages={"source": "en", "target": ["zh-Hans", "zh-Hant"]},
+        data={"train": texts["mixed"], "valid": texts["valid"], "filters": {"han_variants": "tag"}},
+    )
     corpus = prepare(recipe_in(tmp_path), QUIET)
 
     sources, targets = corpus.train.gather(np.arange(len(corpus.train)))

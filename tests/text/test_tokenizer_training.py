@@ -6,11 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
 
 from nmt.config import TokenizerSettings
 from nmt.text.preparing.tokenizer_training import is_sampled, proposed_size
-from tests.builders import SENTENCES, TINY_SHAPE, run_command, save_model, tiny_loaded_model, write_tsv
+from tests.builders import SENTENCES, TINY_SHAPE, run_command, save_model, tiny_loaded_model, write_recipe, write_tsv
 
 PLAIN = TokenizerSettings(byte_fallback=False)
 LATIN = [(f"the cat sleeps {n}", f"il gatto dorme {n}") for n in "abcdegin"]
@@ -69,20 +68,12 @@ def test_size_for_corpora_of_all_sizes(pairs: int, characters_a_pair: int, alpha
 
 def prepared(folder: Path, **changes: object) -> str:
     """Prepare a recipe with several texts; return what is printed."""
-    content = {
-        "name": "coverage",
-        "languages": {"source": "en", "target": ["it", "zh"]},
-        "data": {
-            "train": [
-                {"tsv": str(write_tsv(folder / "it.tsv", LATIN)), "target_language": "it"},
-                {"tsv": str(write_tsv(folder / "zh.tsv", CHINESE)), "target_language": "zh"},
-            ]
-        },
-        "model": TINY_SHAPE,
-        "run": str(folder / "run"),
-        **changes,
-    }
-    (folder / "recipe.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+    train = [
+        {"tsv": str(write_tsv(folder / "it.tsv", LATIN)), "target_language": "it"},
+        {"tsv": str(write_tsv(folder / "zh.tsv", CHINESE)), "target_language": "zh"},
+    ]
+    languages = {"source": "en", "target": ["it", "zh"]}
+    write_recipe(folder, **{"languages": languages, "data": {"train": train}, "model": TINY_SHAPE, **changes})
     result = run_command("prepare", "-c", folder / "recipe.yaml")
     assert result.exit_code == 0, result.stderr
     return result.stderr

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-import yaml
 
 from nmt.batching.batch import Batch
 from nmt.batching.batch_stream import BatchStream
@@ -24,7 +23,7 @@ from nmt.training.run import RunDirectory
 from nmt.training.step import Updater
 from nmt.training.trial import Trial, worst_batches
 from nmt.translation.translator import Translator
-from tests.builders import batch_of, tiny_recipe, write_reversal_task
+from tests.builders import batch_of, tiny_recipe, write_recipe, write_reversal_task
 from tests.training.runs import CPU, QUIET, interrupt_at, same_tensors
 
 RUNTIME = {"device": "cpu", "threads": 1}
@@ -38,18 +37,14 @@ def recipe(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Recipe
     rows = [row.split("\t")[:2] for row in rows]
     rows += [[" ".join(source for source, _ in rows[i : i + 8]), rows[i][1]] for i in range(0, 80, 8)]
     (folder / "train.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in rows), encoding="utf-8")
-    content = {
-        "name": "auto",
-        "languages": {"source": "en", "target": "it"},
-        "data": {"train": [{"tsv": "train.tsv"}]},
-        "tokenizer": {"vocab_size": 600},
-        "model": {"encoder_layers": 2, "decoder_layers": 2, "dim": 32, "feed_forward": 128, "heads": 2},
-        "train": {"batch_tokens": "auto", "stop": {"steps": 2}},
-        "runtime": {"device": "cpu", "precision": "fp32", "threads": 1},
-        "run": "run",
-        "prepared": "prepared",
-    }
-    (folder / "recipe.yaml").write_text(yaml.safe_dump(content))
+    write_recipe(
+        folder,
+        tokenizer={"vocab_size": 600},
+        model={"encoder_layers": 2, "decoder_layers": 2, "dim": 32, "feed_forward": 128, "heads": 2},
+        train={"batch_tokens": "auto", "stop": {"steps": 2}},
+        runtime={"device": "cpu", "precision": "fp32", "threads": 1},
+        prepared="prepared",
+    )
     chosen = load_recipe(folder / "recipe.yaml")
     prepare(chosen, QUIET)
     return chosen

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import yaml
 from safetensors.torch import load_file
 
 from nmt.batching.batch import Indices, Pairs, dummy_batch
@@ -32,6 +31,7 @@ from nmt.training.progress import Adjustments, Progress
 from nmt.training.resume import check_same_step
 from nmt.training.run import RunDirectory
 from nmt.training.step import sync_adjustments
+from tests.builders import write_recipe
 
 QUIET = Console(quiet=True)
 WORDS = ["ba", "ce", "di", "fo", "gu", "la", "me", "ni", "po", "ru"]
@@ -46,13 +46,12 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
         sentences = [choose.choices(WORDS, k=choose.randint(1, 6)) for _ in range(count)]
         lines = [" ".join(words) + "\t" + " ".join(reversed(words)).upper() + "\n" for words in sentences]
         (folder / f"{name}.tsv").write_text("".join(lines))
-    content: dict[str, Any] = {
-        "name": "reversal",
-        "languages": {"source": "en", "target": "it"},
-        "data": {"train": [{"tsv": "train.tsv"}], "valid": {"tsv": "valid.tsv"}, "test": {"tsv": "test.tsv"}},
-        "tokenizer": {"vocab_size": 80, "byte_fallback": False, "type": "bpe"},
-        "model": {"encoder_layers": 1, "decoder_layers": 1, "dim": 16, "feed_forward": 32, "heads": 2, "dropout": 0.0},
-        "train": {
+    write_recipe(
+        folder,
+        data={"train": [{"tsv": "train.tsv"}], "valid": {"tsv": "valid.tsv"}, "test": {"tsv": "test.tsv"}},
+        tokenizer={"vocab_size": 80, "byte_fallback": False, "type": "bpe"},
+        model={"encoder_layers": 1, "decoder_layers": 1, "dim": 16, "feed_forward": 32, "heads": 2, "dropout": 0.0},
+        train={
             "batch_tokens": 64,
             "accumulate": 2,
             "schedule": {"name": "constant", "rate": 0.003},
@@ -62,12 +61,10 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "validate_every": 4,
             "log_every": 1,
         },
-        "decode": {"batch_tokens": 60},
-        "runtime": {"device": "cpu", "precision": "fp32", "threads": 1},
-        "run": "run",
-        "prepared": "prepared",
-    }
-    (folder / "recipe.yaml").write_text(yaml.safe_dump(content))
+        decode={"batch_tokens": 60},
+        runtime={"device": "cpu", "precision": "fp32", "threads": 1},
+        prepared="prepared",
+    )
     prepare(load_recipe(folder / "recipe.yaml"), QUIET)
     return folder
 

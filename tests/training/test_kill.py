@@ -2,14 +2,12 @@
 
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from nmt.commands.prepare import prepare
 from nmt.config import load_recipe
-from tests.builders import reversal_pairs, write_tsv
+from tests.builders import reversal_pairs, write_recipe, write_tsv
 from tests.training.runs import QUIET, assert_same_run, train_run
 
 DRIVER = """
@@ -36,7 +34,7 @@ def lines():
 
 
 POINTS = {
-    "while starting": (20_000, (nmt.commands.train, "Training"), [1]),
+    "while starting": (20_000, (nmt.commands.train, "open_training"), [1]),
     "while training": (20_000, (nmt.training.loop.Training, "step"), range(5, 8)),
     "while saving": (400, (nmt.system.files, "_new_sibling"), [1, 2, 2]),
 }
@@ -55,22 +53,21 @@ for kind in [*kinds, None]:
 """
 
 
-def write_recipe(folder: Path) -> Path:
+def write_task(folder: Path) -> Path:
     """Write texts and a recipe that enables every setting on which the next update depends."""
     for name, count, seed in (("train", 300, 1), ("valid", 4, 2), ("test", 6, 3)):
         write_tsv(folder / f"{name}.tsv", reversal_pairs(count, seed))
     dropout = {"dropout": 0.1, "attention_dropout": 0.1, "feed_forward_dropout": 0.1}
-    content: dict[str, Any] = {
-        "name": "mortal",
-        "languages": {"source": "en", "target": "it"},
-        "data": {
+    return write_recipe(
+        folder,
+        data={
             "train": [{"tsv": "train.tsv", "oversample": 1.5}],
             "valid": {"tsv": "valid.tsv"},
             "test": {"tsv": "test.tsv"},
         },
-        "tokenizer": {"vocab_size": 80, "byte_fallback": False, "type": "bpe"},
-        "model": {"encoder_layers": 1, "decoder_layers": 1, "dim": 16, "feed_forward": 32, "heads": 2, **dropout},
-        "train": {
+        tokenizer={"vocab_size": 80, "byte_fallback": False, "type": "bpe"},
+        model={"encoder_layers": 1, "decoder_layers": 1, "dim": 16, "feed_forward": 32, "heads": 2, **dropout},
+        train={
             "batch_tokens": 128,
             "length_groups": 3,
             "accumulate": 2,
@@ -85,13 +82,10 @@ def write_recipe(folder: Path) -> Path:
             "keep_best": 2,
             "keep_last": 2,
         },
-        "decode": {"beam": 1, "max_length": {"factor": 1, "extra": 5}},
-        "runtime": {"device": "cpu", "precision": "fp32", "threads": 1},
-        "run": "run",
-        "prepared": "prepared",
-    }
-    (folder / "recipe.yaml").write_text(yaml.safe_dump(content))
-    return folder / "recipe.yaml"
+        decode={"beam": 1, "max_length": {"factor": 1, "extra": 5}},
+        runtime={"device": "cpu", "precision": "fp32", "threads": 1},
+        prepared="prepared",
+    )
 
 
 @pytest.mark.slow
@@ -99,7 +93,7 @@ def test_run_killed_at_random_equals_uninterrupted_run(
     warm_python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    chosen = write_recipe(tmp_path)
+    chosen = write_task(tmp_path)
     prepare(load_recipe(chosen), QUIET)
     uninterrupted = tmp_path / "uninterrupted"
     train_run(tmp_path, uninterrupted)

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-import yaml
 from typer.testing import CliRunner
 
 from nmt.batching.batch_stream import plan_epoch
@@ -17,6 +16,7 @@ from nmt.model.transformer import Transformer
 from nmt.system.console import Console
 from nmt.text.prepared import PreparedCorpus
 from nmt.training.trial import Estimate, estimate, render
+from tests.builders import write_recipe
 
 CPU = torch.device("cpu")
 QUIET = Console(quiet=True)
@@ -27,18 +27,14 @@ def file(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
     folder = tmp_path_factory.mktemp("estimate")
     rows = (repository / "data" / "demo" / "train.tsv").read_text(encoding="utf-8").splitlines()[:400]
     (folder / "train.tsv").write_text("".join(row + "\n" for row in rows), encoding="utf-8")
-    content = {
-        "name": "estimate",
-        "languages": {"source": "en", "target": "it"},
-        "data": {"train": [{"tsv": "train.tsv"}]},
-        "tokenizer": {"vocab_size": 500},
-        "model": {"encoder_layers": 1, "decoder_layers": 1, "dim": 16, "feed_forward": 32, "heads": 2},
-        "train": {"batch_tokens": 256, "accumulate": 2, "stop": {"steps": 2, "epochs": 3}},
-        "runtime": {"device": "cpu", "precision": "fp32", "threads": 1},
-        "run": "run",
-        "prepared": "prepared",
-    }
-    (folder / "recipe.yaml").write_text(yaml.safe_dump(content))
+    write_recipe(
+        folder,
+        tokenizer={"vocab_size": 500},
+        model={"encoder_layers": 1, "decoder_layers": 1, "dim": 16, "feed_forward": 32, "heads": 2},
+        train={"batch_tokens": 256, "accumulate": 2, "stop": {"steps": 2, "epochs": 3}},
+        runtime={"device": "cpu", "precision": "fp32", "threads": 1},
+        prepared="prepared",
+    )
     prepare(load_recipe(folder / "recipe.yaml"), QUIET)
     return folder / "recipe.yaml"
 
