@@ -236,6 +236,7 @@ def write_reversal_task(
     for number, (name, count) in enumerate((("train", training), ("valid", held_out), ("test", held_out)), start=1):
         write_tsv(folder / f"{name}.tsv", reversal_pairs(count, number))
     content: dict[str, Any] = {
+        "name": "reversal",
         "data": {"train": [{"tsv": "train.tsv"}], "valid": {"tsv": "valid.tsv"}},
         "tokenizer": {"vocab_size": 80, "byte_fallback": False, "type": "bpe"},
         "model": {**TINY_SHAPE, "dropout": 0.1},
