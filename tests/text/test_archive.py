@@ -75,7 +75,7 @@ def test_name_that_leads_out_of_the_archive_is_only_a_name(tmp_path: Path) -> No
 def test_damaged_archive_is_refused(tmp_path: Path, method: int) -> None:
     path = archive(tmp_path / "a.zip", method, **{"a.en": "".join(f"line {n}\n" for n in range(9999))})
     whole = path.read_bytes()
-    for content in (whole[:-30], whole[:100] + bytes(40) + whole[140:], whole[:20]):
+    for content in (whole[:-30], whole[:100] + bytes(40) + whole[140:], whole[:20], whole[:30] + b"b" + whole[31:]):
         path.write_bytes(content)
         with pytest.raises(DataError, match=r"a\.zip: (damaged zip archive|reading failed: Invalid data stream)"):
             list(read_lines(path))

@@ -59,6 +59,8 @@ def open_member(file: BinaryIO, archive: Path, name: str | None) -> Iterator[Bin
             content = members.open(name)
         except KeyError:
             raise DataError(f"{archive}: no member {name}{_shown(texts)}") from None
+        except BadZipFile as error:
+            raise _damaged(archive, error) from None
         except (RuntimeError, NotImplementedError) as error:  # encrypted, or compressed in a rare way
             raise DataError(f"{archive}: cannot read {name}: {error}; extract it with another program") from None
         with content:
@@ -73,7 +75,11 @@ def _opened(file: BinaryIO, archive: Path) -> ZipFile:
     try:
         return ZipFile(file)
     except BadZipFile as error:
-        raise DataError(f"{archive}: damaged zip archive ({error}); copy or download it again") from None
+        raise _damaged(archive, error) from None
+
+
+def _damaged(archive: Path, error: BadZipFile) -> DataError:
+    return DataError(f"{archive}: damaged zip archive ({error}); copy or download it again")
 
 
 def _shown(names: Sequence[str]) -> str:

@@ -3,6 +3,7 @@
 import csv
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
 
@@ -111,7 +112,9 @@ def _delimiter(lines: Sequence[str]) -> str:
     """Return the delimiter that gives most lines the same number of cells, more than one."""
 
     def regular(delimiter: str) -> int:
-        widths = Counter(len(cells) for cells in csv.reader(lines, delimiter=delimiter) if len(cells) > 1)
+        widths = Counter[int]()
+        with suppress(csv.Error):  # `_csv_records` reports it
+            widths.update(len(cells) for cells in csv.reader(lines, delimiter=delimiter) if len(cells) > 1)
         return max(widths.values(), default=0)
 
     return max(_DELIMITERS, key=regular)

@@ -99,6 +99,11 @@ def test_csv_reader_inverts_the_writer(tmp_path_factory: pytest.TempPathFactory,
     assert [tuple(row[1:]) for row in csv_rows(folder, text.getvalue(), ("Source", "Target"))] == pairs
 
 
+def test_carriage_return_within_a_csv_line_is_an_error_with_its_place(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"a\.csv:2: new-line character .* in quotes"):
+        csv_rows(tmp_path, "one,uno\ntwo\rtre,due\n")
+
+
 def test_empty_file_has_no_records(tmp_path: Path) -> None:
     path = write(tmp_path / "a", "")
     assert first_records(path, True) == []
