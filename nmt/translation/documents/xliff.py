@@ -138,7 +138,7 @@ def _elements(content: Content) -> list[_Element]:
 
 
 def _slots(content: Content, unit: _Element, edits: list[Edit]) -> Iterator[Slot]:
-    """Yield the slot of a unit if it has text and no translation."""
+    """Yield the slots of a unit, one for each segment in `<seg-source>`, if it has text and no translation."""
     source, target = unit.child("source"), unit.child("target")
     if source is None:
         raise content.error(unit.start, f"<{unit.name}> has no source")
@@ -148,8 +148,9 @@ def _slots(content: Content, unit: _Element, edits: list[Edit]) -> Iterator[Slot
     if state not in _UNTRANSLATED or (translated and state is None) or unit.attributes.get("approved") == "yes":
         return
     source = unit.child("seg-source") or source
-    codes = InlineCodes(content.text, source)
-    if not codes.text.strip():
+    segments = list(_segments(source)) if source.name == "seg-source" else []
+    codes = [InlineCodes(content.text, one) for one in segments or [source]]
+    if not any(one.text.strip() for one in codes):
         return
     identified = unit if "id" in unit.attributes or unit.parent is None else unit.parent
     place = f"unit {identified.attributes.get('id', '?')} (line {content.line_number(unit.start):,})"
@@ -163,7 +164,15 @@ def _slots(content: Content, unit: _Element, edits: list[Edit]) -> Iterator[Slot
         start, end, before = target.start + len(tag), target.end, ">"
     else:
         start, end, after = target.inner_start, target.inner_end, ""
-    yield Slot(codes.text, place, start, end, codes.write, in_place=False, before=before, after=after)
+    # what is around the segments, which are translated one by one
+    starts = [source.inner_start, *(one.inner_end for one in segments)]
+    ends = [*(one.inner_start for one in segments), source.inner_end]
+    around = [content.text[one:other] for one, other in zip(starts, ends, strict=True)] if segments else ["", ""]
+    around[0], around[-1] = f"{before}{around[0]}", f"{around[-1]}{after}"
+    for number, one in enumerate(codes, 1):
+        after = around[-1] if number == len(codes) else ""
+        yield Slot(one.text, place, start, end, one.write, in_place=False, before=around[number - 1], after=after)
+        start = end
     if holder is not None and state is not None:
         found = _STATE.search(content.text, holder.start)
         assert found is not None
@@ -171,10 +180,7 @@ def _slots(content: Content, unit: _Element, edits: list[Edit]) -> Iterator[Slot
 
 
 class InlineCodes:
-    """The text of a `<source>` with a tag in place of each inline element; `write` puts the elements back.
-
-    Segments, `<mrk mtype="seg">` in `<seg-source>`, are lines of the text, so that each is translated by itself.
-    """
+    """The text of a `<source>` or a segment with a tag in place of each inline element; `write` puts them back."""
 
     def __init__(self, text: str, source: _Element) -> None:
         self._name = "code"
@@ -183,24 +189,12 @@ class InlineCodes:
         self._raw: dict[str, str] = {}
         self._numbers: dict[str, int] = {}
         self._preserved = source.inherited("xml:space") == "preserve"
-        segments = [one for one in _descendants(source) if one.attributes.get("mtype") == "seg"]
-        if source.name == "seg-source" and segments:
-            starts = [source.inner_start, *(one.inner_end for one in segments)]
-            ends = [*(one.inner_start for one in segments), source.inner_end]
-            self._between = [text[start:end] for start, end in zip(starts, ends, strict=True)]
-            self.text = "\n".join(self._plain(text, one).replace("\n", " ") for one in segments)
-        else:
-            self._between = []
-            self.text = self._plain(text, source)
+        self.text = self._plain(text, source)
 
     def write(self, translation: str) -> str:
         """Return the translation as XML."""
         parts = re.split(rf"(</?{self._name}-\d+/?>)", translation)
-        escaped = "".join(self._raw[part] if part in self._raw else html.escape(part, quote=False) for part in parts)
-        if not self._between:
-            return escaped
-        lines = [*escaped.split("\n"), ""]
-        return "".join(part for pair in zip(self._between, lines, strict=True) for part in pair)
+        return "".join(self._raw[part] if part in self._raw else html.escape(part, quote=False) for part in parts)
 
     def _plain(self, text: str, element: _Element) -> str:
         """Return the content of an element as text with codes; spaces are single where they are not preserved."""
@@ -238,10 +232,13 @@ class InlineCodes:
                 yield child.start, child.end, f"<{name}-{number}/>"
 
 
-def _descendants(element: _Element) -> Iterator[_Element]:
+def _segments(element: _Element) -> Iterator[_Element]:
+    """Yield the elements `<mrk mtype="seg">`, which are not inside each other."""
     for child in element.children:
-        yield child
-        yield from _descendants(child)
+        if child.attributes.get("mtype") == "seg":
+            yield child
+        else:
+            yield from _segments(child)
 
 
 def _unescaped(raw: str) -> str:

@@ -76,7 +76,8 @@ def translated(document: Document) -> str:
 def test_units_without_translation_get_a_target() -> None:
     document = read(OLD)
     assert [slot.place.split(" (")[0] for slot in document.slots] == [
-        "unit new", "unit inline", "unit state", "unit empty", "unit blank", "unit segments", "unit cdata",
+        "unit new", "unit inline", "unit state", "unit empty", "unit blank", "unit segments",
+        "unit segments", "unit cdata",
     ]  # fmt: skip
     assert document.slots[0].place == "unit new (line 6)"
     expected = OLD
@@ -99,6 +100,14 @@ def test_units_without_translation_get_a_target() -> None:
     again = read(translated(document))
     assert again.texts == []
     assert again.with_translations([]).decode() == translated(document)
+
+
+def test_a_plural_in_a_segment_leaves_the_other_segments() -> None:
+    plural = "{n, plural, one {# file} other {# files}}"
+    text = OLD.replace('mid="0">One.</mrk>', f'mid="0">{plural}</mrk>')
+    assert f'<target><mrk mtype="seg" mid="0">{plural.replace("file", "FILE").replace("s}}", "S}}")}</mrk> <mrk' in (
+        translated(read(text))
+    )
 
 
 def test_segments_of_version_2_get_a_target() -> None:
