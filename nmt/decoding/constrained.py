@@ -140,15 +140,8 @@ class _Partial(NamedTuple):
                     yield extension, self._is_placed(token, extension)
 
     def _fits(self, token: int, progress: PhraseProgress) -> bool:
-        """Return whether the missing phrases still fit after a token: `</s>` only if there are none.
-
-        A token that would continue the last word of a phrase does not follow it.
-        """
-        if token == EOS:
-            return not progress.missing
-        if self.progress.phrase_ended and token in self.search.constraints.word_continuations:
-            return False
-        return progress.remaining <= self.free
+        """Return whether the missing phrases still fit after a token: `</s>` only if there are none."""
+        return not progress.missing if token == EOS else progress.remaining <= self.free
 
     def _is_placed(self, token: int, extension: "_Partial") -> bool:
         """Return whether a token neither begins a phrase where none may begin nor ends the sentence before one.
@@ -171,6 +164,11 @@ class _SentenceSearch:
     limit: int
     options: SearchOptions
     finished: BestFinished
+
+    @cached_property
+    def never_after_phrase(self) -> Tensor:
+        """Ids that would continue the last word of a phrase; among the best tokens they would displace all others."""
+        return torch.tensor(sorted(self.constraints.word_continuations), dtype=torch.long)
 
     def best(self, extensions: Sequence[tuple[_Partial, bool]]) -> list[_Partial]:
         """Return the extensions that stay active; those that end are added to `finished`.
@@ -223,6 +221,9 @@ def constrained_search(
         required = _required_tokens(active, logits, normalizer)  # before the rules, which do not apply to them
         for rule in rules:
             rule.apply(logits, prefixes, sentences)
+        for row, one in enumerate(active):
+            if one.progress.phrase_ended and not one.is_bound:
+                logits[row, one.search.never_after_phrase.to(device)] = -torch.inf
         values, tokens = largest(logits, min(2 * options.beam, logits.size(-1)))  # (N, 2·beam)
         best = list(zip((values - normalizer).tolist(), tokens.tolist(), strict=True))
         extended: list[_Partial] = []

@@ -148,6 +148,20 @@ def test_tokens_that_must_stand_apart_do_not_follow_a_phrase() -> None:
     assert {token for glued, token in followers if not glued} & continuations, "no such token ever follows a phrase"
 
 
+def test_search_continues_where_the_most_probable_tokens_cannot_follow_a_phrase() -> None:
+    """Where all hypotheses have just completed one, their best tokens may be continuations of its word, and `</s>`."""
+    options = SearchOptions(beam=1, no_repeat_ngram=2, max_length=MaxLength(factor=2, extra=5))
+    constraints = Constraints(
+        phrases=((6,), (11,), (9, 10)),
+        word_continuations=frozenset({7, 8, 11}),
+        elisions=frozenset({5, 7, 9}),
+        final_punctuation=frozenset({7, 10}),
+        max_final_punctuation=1,
+    )
+    (found,) = constrained(tiny_model(11, vocabulary=12), [10, 3], constraints, options)
+    assert holds(found.tokens, constraints.phrases)
+
+
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 60), beam=st.integers(2, 4), ends_before=st.integers(0, 1), begins_sentence=st.booleans())
 def test_phrases_precede_the_final_punctuation(seed: int, beam: int, ends_before: int, begins_sentence: bool) -> None:
