@@ -124,9 +124,10 @@ def _unescaped(content: Content, line: Line, text: str) -> str:
         code = found[1]
         if code in _ESCAPES:
             return _ESCAPES[code]
-        if code[0] not in "x01234567" or code == "x":
-            raise content.error(line.start, f"found the unknown escape \\{code}")
-        return chr(int(code[1:], 16) if code[0] == "x" else int(code, 8))
+        try:
+            return chr(int(code[1:], 16) if code[0] == "x" else int(code, 8))
+        except (ValueError, OverflowError):
+            raise content.error(line.start, f"found the unknown escape \\{code[:60]}") from None
 
     return _ESCAPE.sub(character, text)
 

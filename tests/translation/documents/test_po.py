@@ -115,6 +115,8 @@ def test_encoding_is_that_of_the_header() -> None:
         ('msgid "a"\nmsgstr[0] ""\n', "a.po:1: found a message of msgid, msgstr[0]; expected"),
         ('msgid "a"\nmsgid_plural "b"\nmsgstr[1] ""\n', "a.po:1: found a message of msgid, msgid_plural, msgstr[1]"),
         ('msgid "a\\q"\nmsgstr ""\n', "a.po:1: found the unknown escape \\q"),
+        ('msgid "a\\x110000"\nmsgstr ""\n', "a.po:1: found the unknown escape \\x110000"),
+        ('msgid "a\\xFFFFFFFFFFFFFFFF"\nmsgstr ""\n', "a.po:1: found the unknown escape \\xFFFFFFFFFFFFFFFF"),
     ],
 )
 def test_damaged_file_is_an_error_with_its_line(text: str, message: str) -> None:
