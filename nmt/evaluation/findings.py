@@ -63,11 +63,12 @@ def diagnose(
 ) -> list[Finding]:
     """Return the findings of all lines, in order; the references and the source are parallel to the hypotheses.
 
-    Without a source, numbers and placeholders are compared with the references.
+    Without a source, numbers and placeholders are compared with the references. The variant of Chinese is the one that
+    the language states, else that of the references.
     """
     script = _script_of_text(language, references)
     sample = (line for lines in references for line in lines[:2000])
-    variant = variant_of("zh", sample) if language.code == "zh" else None
+    variant = variant_of(language.stated, sample) if language.code == "zh" else None
     findings: list[Finding] = []
     for index, text in enumerate(hypotheses):
         line = _Line(

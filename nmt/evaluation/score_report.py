@@ -65,7 +65,7 @@ class ScoreReport:
     def as_json(self) -> str:
         """Return the report as one JSON object: the scores of HYP, then those of all systems."""
         systems = [_system_as_json(system) for system in self.systems]
-        language = asdict(self.language) | {"tokenizer": self.language.tokenizer}
+        language = {name: getattr(self.language, name) for name in ("code", "found", "tokenizer")}
         own = {key: value for key, value in systems[0].items() if key != "name"}
         report = {"lines": self.lines, "language": language, **own, "warnings": self.warnings}
         if len(systems) > 1:

@@ -129,6 +129,8 @@ class TargetLanguage:
     code: str
     """`zh`, `ja`, `ko`, or another code as it was given; empty if none was given and the text is in none of these."""
     found: Literal["given", "detected"] = "given"
+    stated: str = ""
+    """The code with script and region as it was given, such as `zh-Hant`."""
 
     @property
     def tokenizer(self) -> str:
@@ -161,7 +163,7 @@ def target_language(code: str) -> TargetLanguage:
     'zh'
     """
     primary = primary_code(code)
-    return TargetLanguage("zh" if script_of(primary) == "Han" else primary)
+    return TargetLanguage("zh" if script_of(primary) == "Han" else primary, stated=code)
 
 
 def is_language(code: str) -> bool:

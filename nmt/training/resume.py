@@ -87,7 +87,7 @@ def _check_same_recipe(recipe: Recipe, run: RunDirectory) -> None:
 
 def _may_change(key: str, recipe: Recipe) -> bool:
     section, _, last = key.rpartition(".")
-    if section.startswith("data.") and last in ("tsv", "source", "target"):
+    if section.startswith("data.") and last in ("file", "tsv", "source", "target"):
         return True  # the place of a text; the fingerprint of the prepared corpus covers its content
     if key == "train.stop.steps" and isinstance(recipe.train.schedule, Falling):
         return False

@@ -163,7 +163,7 @@ def test_script_of_the_source_or_the_reference_is_no_fault() -> None:
     assert found("Linux", reference="Linux", language="zh") == []
 
 
-def test_simplified_and_traditional_characters_are_distinguished_by_the_references() -> None:
+def test_simplified_and_traditional_characters_are_distinguished_by_the_language_or_the_references() -> None:
     simplified, traditional = ["这个国家很大。", "他说得对。"], ["這個國家很大。", "他說得對。"]
     assert diagnose(traditional, CHINESE, [simplified]) == [
         Finding(1, "variant", "Traditional: 這個國"),
@@ -176,6 +176,9 @@ def test_simplified_and_traditional_characters_are_distinguished_by_the_referenc
     assert diagnose(simplified, CHINESE, [simplified]) == []
     assert diagnose(traditional, CHINESE, [traditional]) == []
     assert diagnose(traditional, CHINESE, [], ["x", "y"]) == []
+    simplified_is_a_fault = [finding.detail for finding in diagnose(simplified, target_language("zh-Hant"))]
+    assert simplified_is_a_fault == ["Simplified: 这个国", "Simplified: 说对"]
+    assert diagnose(simplified, target_language("zh_Hans"), [traditional]) == []
     # 瞭 in a Simplified reference
     assert diagnose(["他们瞭望。", "对。"], CHINESE, [["他们瞭望。", "对。"]]) == []
 

@@ -81,7 +81,8 @@ def _translations(entry: _Entry) -> list[_Field]:
 
 def _is_header(entry: _Entry) -> bool:
     """Whether a message describes the file: it has the empty text and no context."""
-    return entry[0].keyword == "msgid" and not entry[0].text
+    text_of = {one.keyword: one.text for one in entry}
+    return not text_of["msgid"] and "msgctxt" not in text_of
 
 
 def _entries(content: Content) -> Iterator[_Entry]:
