@@ -29,7 +29,7 @@ QUIET = Console(quiet=True)
 
 def pairs(count: int, start: int) -> list[tuple[str, str]]:
     """Return pairs of the demonstration text from a line on, with repetitions, a copy and an empty side."""
-    lines = (Path(__file__).parents[2] / "data" / "demo" / "train.tsv").read_text(encoding="utf-8").splitlines()
+    lines = (Path(__file__).parents[3] / "data" / "demo" / "train.tsv").read_text(encoding="utf-8").splitlines()
     rows = [(columns[0], columns[1]) for columns in (line.split("\t") for line in lines[start : start + count])]
     rows[count // 2 : count // 2 + 5] = rows[:5]
     rows[7], rows[count - 3] = ("", "x"), ("the same thing", "the same thing")
@@ -296,7 +296,7 @@ def test_foreign_work_directory_is_not_touched(folder: Path) -> None:
 
 
 def test_variants_of_chinese_are_learned_with_the_tag_of_their_language(tmp_path: Path) -> None:
-    lines = (Path(__file__).parents[2] / "data" / "demo" / "train.tsv").read_text(encoding="utf-8").splitlines()
+    lines = (Path(__file__).parents[3] / "data" / "demo" / "train.tsv").read_text(encoding="utf-8").splitlines()
     rows = [(columns[0], columns[2]) for columns in (line.split("\t") for line in lines[:200])]
     simplified, traditional = ("This country.", "这个国家的语言"), ("That country.", "這個國家的語言")
     both, mixed = ("Good morning.", "早上好"), ("A mixture.", "这个國家的语言很难學")
