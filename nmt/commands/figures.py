@@ -58,6 +58,8 @@ class _Inputs:
     def __init__(self, recipe_file: Path | None, model: Path | None, text: str | None) -> None:
         self.left_out: dict[str, str] = {}
         """Why figures cannot be drawn, by their names."""
+        if model is not None:
+            resolve_model(model)  # an error also where there is no sentence to translate
         run = model if model is not None and (model / "recipe.yaml").is_file() else None
         path = recipe_file or (run and run / "recipe.yaml")
         self.records = None if run is None else _records(run)

@@ -48,6 +48,13 @@ def test_sentence_without_a_model_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_missing_model_is_an_error(tmp_path: Path) -> None:
+    result = run_command("figures", tmp_path / "figures", "--model", tmp_path / "nope")
+    assert result.exit_code == 2
+    assert "nope: no such directory; give a model directory or a run directory" in " ".join(result.stderr.split())
+    assert not (tmp_path / "figures").exists()
+
+
 def test_run_adds_corpus_attention_and_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     draw_few_formulas(monkeypatch)
     monkeypatch.chdir(tmp_path)
