@@ -94,7 +94,9 @@ def test_sentence_of_the_attention_is_from_the_files_of_a_recipe_without_prepare
 
     monkeypatch.setattr("nmt.commands.figures._attention", record)
     recipe = write_reversal_task(tmp_path)
-    arguments = ("figures", tmp_path / "figures", "--recipe", recipe, "--model", tmp_path)
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").touch()
+    arguments = ("figures", tmp_path / "figures", "--recipe", recipe, "--model", tmp_path / "model")
     result = run_command(*arguments)
     assert result.exit_code == 0, result.output
     assert drawn
