@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import get_args
 
@@ -222,11 +222,10 @@ def count_overlaps(recipe: Recipe, console: Console) -> tuple[Overlap, ...]:
     sources = {normalize(pair.source) for text in held_out for pair in text.pairs}
     shared = []
     with console.progress("comparing the texts", None, "pairs") as advance:
-        for corpus in recipe.data.train:
-            for pair in read_pairs(corpus, recipe.languages_of(corpus)):
-                advance(1)
-                if (source := normalize(pair.source)) in sources:
-                    shared.append((source, normalize(pair.target)))
+        for pair in chain.from_iterable(read_pairs(text, recipe.languages_of(text)) for text in recipe.data.train):
+            advance(1)
+            if (source := normalize(pair.source)) in sources:
+                shared.append((source, normalize(pair.target)))
     overlaps = [Overlap.of(text, "training", shared) for text in held_out if text.pairs]
     if valid.pairs and test.pairs:
         own = (pair.normalized() for pair in valid.pairs)
