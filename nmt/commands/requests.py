@@ -1,6 +1,7 @@
 """The options of commands that have many: a class for each command, whose fields are arguments and options.
 
-Typer reads them as it reads the parameters of a function (`nmt.cli.command`). A file that is None is stdin or stdout.
+Typer reads them as it reads the parameters of a function (`nmt.cli.command`). An input or output that is None is
+standard input or output.
 """
 
 from functools import partial

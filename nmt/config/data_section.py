@@ -210,7 +210,7 @@ class Data(Section):
 
     @property
     def test_texts(self) -> dict[str, CorpusFile]:
-        """The test texts by key: `data.test`, or `data.test.0`, ….."""
+        """The test texts by key: `data.test`, or `data.test.0`, `data.test.1`, and so on."""
         return _by_key("data.test", self.test)
 
     @property

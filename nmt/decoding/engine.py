@@ -154,7 +154,8 @@ def _search_batch(
         if len(sentences) == 1:
             raise ConfigError(
                 f"a sentence of {len(sentences[0][0]) + 1} tokens with a beam of {options.width} does not fit in the "
-                f"memory of {device}; use a narrower beam, cut longer lines sooner, or compute on the CPU"
+                f"memory of {device}; use a smaller --beam, split long lines into sentences, "
+                "or compute with --device cpu"
             ) from None
     # outside the handler, where the traceback no longer holds the tensors of the failed search
     release_cached_blocks(device)

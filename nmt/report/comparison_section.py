@@ -1,4 +1,4 @@
-"""The section Comparison: two systems on the same text; who wins where, and which words and sentences differ.
+"""The section Comparison: two systems on the same text; which is better on which lines, and which words differ.
 
 What compare-mt (Neubig et al. 2019) and MT-Telescope (Rei et al. 2021) show, with the paired bootstrap of sacreBLEU.
 """
@@ -23,7 +23,7 @@ from nmt.text.normalize import normalize
 
 _SHOWN = 10
 _NGRAMS = 15
-_RIGHT = "Right are those that the reference of the same line has too."
+_RIGHT = "A word is right if the reference of the same line has it, too."
 _EQUAL = 0.5
 """Points of chrF: a line of a smaller difference is equally good."""
 

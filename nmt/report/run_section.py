@@ -111,7 +111,7 @@ def _from_to(lines: Sequence[Series], form: str) -> str:
 
 
 def _overview(run: RunRecords) -> str:
-    last = (run.train or run.validations or [{}])[-1]
+    last = max([{}, *run.train, *run.validations], key=lambda record: number(record, "seconds") or 0)
     seconds, best = number(last, "seconds"), run.best
     items = [("State", *run.state), ("Step", f"{run.last_step:,}", f"epoch {number(last, 'epoch') or 0:.2f}")]
     if seconds is not None:

@@ -195,7 +195,7 @@ def on_rank_zero(work: Callable[[], Result]) -> Result:
 
 @contextmanager
 def _long_timeout_group() -> Iterator[dist.ProcessGroup]:
-    """Return a group whose collectives wait until rank 0 has finished work that only it does. Collective."""
+    """Yield a group whose collectives wait until rank 0 has finished work that only it does. Collective."""
     group = dist.new_group(timeout=_LONG_TIMEOUT, backend="gloo")
     yield group
     dist.destroy_process_group(group)

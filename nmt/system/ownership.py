@@ -150,8 +150,8 @@ RUN = GrowingKind(
 def check_directory(directory: Path, kind: DirectoryKind, inputs: Iterable[Path] = ()) -> None:
     """Raise ConfigError unless `directory` is absent, empty, or of this kind with nothing but files that nmt wrote.
 
-    It must also not hold an input or the current directory, nor lie inside a run. Only runs and prepared corpora may be
-    symbolic links, to a larger disk.
+    It must also not hold an input, nor lie inside a run, nor, unless it is a run, hold the current directory. Only runs
+    and prepared corpora may be symbolic links, to a larger disk.
     """
 
     def refuse(reason: str) -> NoReturn:
@@ -190,7 +190,7 @@ def check_file(file: Path, inputs: Iterable[Path] = ()) -> Path:
     """Return the file that a path leads to. Raises ConfigError if it must not be replaced.
 
     That is so for a folder or another special file, a read-only file, a file that is an input, a file in a directory
-    that nmt writes (a run, a model, an export or a prepared corpus), and for `-`, which is standard output elsewhere.
+    that nmt writes (such as a run or a model), and for `-`, which is standard output elsewhere.
     """
 
     def refuse(reason: str) -> NoReturn:

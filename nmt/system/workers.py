@@ -4,9 +4,9 @@ Threads would share Python's interpreter lock, and between two small matrix prod
 with two cores processes are a sixth faster than threads, and the difference grows with the number of cores.
 
 No lock, queue or thread is common to two processes: each worker has a pipe to the first process. It gets one task at a
-time, and only when it is idle. So every write has a reader, which reads all of it or is dead; and a read from a dead
-process ends at once, because no other process holds that end of the pipe. Only the first process waits for several
-pipes, and a signal interrupts that wait. So everything ends, whichever process is killed and whenever.
+time, and only when it is idle. So every write has a reader, which reads all of it or has ended; and a read from an
+ended process returns at once, because no other process holds that end of the pipe. Only the first process waits for
+several pipes, and a signal interrupts that wait. So everything ends, whichever process is killed and whenever.
 """
 
 import ctypes

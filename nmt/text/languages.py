@@ -127,7 +127,7 @@ class TargetLanguage:
     """The language that is scored."""
 
     code: str
-    """`zh`, `ja`, `ko`, or another code as it was given; empty if none was given and the text is in none of these."""
+    """`zh`, `ja`, `ko`, or another primary code; empty if none was given and the text is in none of these."""
     found: Literal["given", "detected"] = "given"
     stated: str = ""
     """The code with script and region as it was given, such as `zh-Hant`."""

@@ -5,6 +5,7 @@
     train/source.tokens.npy                ids of all sentences end to end, uint16 if the vocabulary fits, else int32
     train/source.offsets.npy               (N+1,) int64: sentence i is tokens[offsets[i]:offsets[i+1]]
     train/target.tokens.npy, train/target.offsets.npy
+    audit.json, report.md                  findings about the training text
     inputs.json                            where the inputs were and when they were changed: saves reading them again
     valid/…                                the same; only if the recipe names a validation text
     valid.json                             all validation sentences and references as they were written; with several

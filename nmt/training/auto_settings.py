@@ -63,7 +63,11 @@ def choose_settings(
         if before is None:
             tokens = find_batch_tokens(recipe, corpus, device)
             full = tokens == distributed.world_size() * MAX_BATCH_TOKENS[device.type]
-            reason = f"more make {device.type} no faster" if full else f"as many as fit into the memory of {device}"
+            reason = (
+                f"larger batches are no faster on {device.type}"
+                if full
+                else f"as many as fit into the memory of {device}"
+            )
         else:
             tokens, reason = before.train.budget, f"as recorded in {run.path}"
         info(f"train.batch_tokens: auto is {tokens:,}, {reason}")
@@ -86,7 +90,9 @@ def _with_precision(recipe: Recipe, precision: str) -> Recipe:
 
 
 def find_batch_tokens(recipe: Recipe, corpus: PreparedCorpus, device: torch.device) -> int:
-    """Return the largest `train.batch_tokens` whose shards fit into every rank's memory, within `MAX_BATCH_TOKENS`.
+    """Return the largest `train.batch_tokens` whose shares fit into the memory of the ranks.
+
+    It is at most `MAX_BATCH_TOKENS` for each rank.
 
     Raises ConfigError if not even a small batch fits. Collective.
     """

@@ -12,7 +12,8 @@ best, last                     symbolic links to checkpoints
 test.txt, test.json            translations of the test text by the best checkpoint, and their scores
 lock                           exists while a training runs
 
-Every rank calls the methods of a run together; only rank 0 writes, apart from its own skipped batches.
+Every rank calls `save`, `load`, `roll_back`, `prune` and `log` together, and only rank 0 writes, apart from its own
+skipped batches; `open` and `write` are for rank 0 alone.
 """
 
 import json

@@ -33,7 +33,10 @@ class Trial:
         self.updater = Updater(model, self.recipe, self.device, alone=True)
 
     def update(self, batches: list[Batch]) -> None:
-        """Make one update, with a learning rate of zero. Raises DoesNotFitError, as the allocator, or ConfigError."""
+        """Make one update, with a learning rate of zero.
+
+        Raises DoesNotFitError, ConfigError, or the error of the allocator.
+        """
         self.updater.accumulate_gradients(batches, sum(batch.target_tokens for batch in batches), step=1)
         self.updater.clip_gradients()
         self.updater.apply_gradients(rate=0.0, step=1)

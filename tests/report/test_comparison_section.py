@@ -90,7 +90,7 @@ def test_equal_lines_are_in_the_middle_of_a_bar() -> None:
 
 def test_words_and_sentences_that_differ_are_shown() -> None:
     html = comparison_section([text_of(GOOD, BAD)]).html
-    assert "More often in A. Right are" in html
+    assert "More often in A. A word is right if" in html
     assert "<td>il gatto</td>" in html
     assert "<td>il cane</td>" in html
     assert "A is better (10 of 18)" in html

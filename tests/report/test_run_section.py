@@ -38,6 +38,11 @@ def test_changed_settings_are_those_of_the_recipe_as_it_was_written(repository: 
     assert set(changes) == written
 
 
+def test_training_time_includes_the_last_validation(tmp_path: Path) -> None:
+    lines = [{**train_line(10, 3.0), "seconds": 60}, {**validation_line(10, 2.0, 5.0), "seconds": 64}]
+    assert "0:01:04" in run_section(RunRecords(write_run(tmp_path / "run", lines))).html
+
+
 def test_charts_are_those_for_which_the_log_has_numbers(tmp_path: Path) -> None:
     run = RunRecords(write_run(tmp_path / "run", [train_line(10, 3.0), validation_line(10, 2.0, 5.0)]))
     assert set(run_section(run).charts) == {"loss", "scores", "perplexity", "rate", "speed", "shares", "gradient"}

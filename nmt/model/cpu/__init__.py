@@ -1,4 +1,4 @@
-"""Faster kernels for CPUs: oneDNN products in fp32 and bf16, attention to short sentences, cheap dropout masks.
+"""Faster kernels for CPUs: oneDNN products in fp32 and bf16, attention to short sentences, fast dropout masks.
 
 Each operator of torch that is private, and so may change with any release, is looked up when the kernels are chosen.
 Where one is missing, plain torch computes instead, and the other kernels stay in use.

@@ -57,11 +57,11 @@ class PairFilter:
         sample: Sequence[SentencePair] = (),
         held_out: Sequence[HeldOutText] = (),
     ) -> "PairFilter":
-        """Return the filter for a corpus.
+        """Return the filter for the corpora of a language pair.
 
-        `sample` are normalized pairs spread over the corpus, about 20,000; `held_out` are the texts whose sentences
-        must not occur in it, as they were read. Raises ConfigError for a library that the filters need and that is not
-        installed.
+        `sample` are some 20,000 of their first normalized pairs, evenly spread; `held_out` are the texts whose
+        sentences must not occur in them, as they were read. Raises ConfigError for a library that the filters need and
+        that is not installed.
         """
         source = SideRules.learn(languages.source, [pair.source for pair in sample], filters, is_target=False)
         target = SideRules.learn(languages.target, [pair.target for pair in sample], filters, is_target=True)
