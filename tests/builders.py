@@ -8,6 +8,7 @@ import io
 import json
 import os
 import random
+import shutil
 import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -37,9 +38,7 @@ from nmt.model import checkpoint
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
 from nmt.system.console import Console
-from nmt.system.files import staged_directory
-from nmt.system.ownership import MODEL
-from nmt.system.sealing import seal
+from nmt.system.files import digest_of, new_directory
 from nmt.text.prepared import CorpusPart, PreparedSplit, Sentences, TokenStore
 from nmt.text.tokenizer import BOS, EOS, PAD, Tokenizer, Tokenizers
 from nmt.translation.pipeline import LineInput, translate_stream
@@ -125,9 +124,9 @@ def tiny_loaded_model(tokenizers: Tokenizers | None = None, language: str = "it"
 
 def save_model(directory: Path, loaded: LoadedModel) -> None:
     """Write a model directory in place of an earlier one of this name."""
-    with staged_directory(directory) as staging:
-        checkpoint.write_model_files(staging, loaded)
-        seal(staging, MODEL, loaded.configuration())
+    shutil.rmtree(directory, ignore_errors=True)
+    with new_directory(directory) as staging:
+        checkpoint.write_model(staging, loaded)
 
 
 def snapshot(folder: Path) -> dict[str, object]:
@@ -146,10 +145,12 @@ def snapshot(folder: Path) -> dict[str, object]:
     return found
 
 
-def seal_again(directory: Path) -> None:
+def record_digests(directory: Path) -> None:
     """Record the digests of the changed files of a model directory."""
-    content = json.loads((directory / checkpoint.CONFIG_FILE).read_text(encoding="utf-8"))
-    seal(directory, MODEL, content)
+    file = directory / checkpoint.CONFIG_FILE
+    content = json.loads(file.read_text(encoding="utf-8"))
+    content["files"] = {name: digest_of(directory / name) for name in content["files"]}
+    file.write_text(json.dumps(content), encoding="utf-8")
 
 
 def spelling_model(byte_fallback: bool, language: str = "it") -> LoadedModel:

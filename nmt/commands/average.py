@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 from nmt.errors import ConfigError, ModelError
-from nmt.model.checkpoint import LoadedModel, load_model, resolve_model, write_model_files
+from nmt.model.checkpoint import LoadedModel, load_model, resolve_model, write_model
 from nmt.system.console import Console, counted
-from nmt.system.ownership import MODEL, check_directory, replace_directory
-from nmt.system.sealing import seal
+from nmt.system.files import check_new_directory, new_directory
 from nmt.training.progress import read_progress
 from nmt.training.run import RunDirectory
 
@@ -24,20 +23,18 @@ def average(sources: Sequence[Path], output: Path, console: Console, last: int |
     """Write a model directory with the mean of the weights of a run's checkpoints, or of several models.
 
     Of one run, the `last` or the `best` few checkpoints are averaged, by default all of the best that it keeps; of
-    several runs, the best of each. Raises ConfigError if there are fewer checkpoints than requested, or if `output` is
-    not a directory that nmt may write, ModelError if models differ in settings or tokenizers.
+    several runs, the best of each. Raises ConfigError if there are fewer checkpoints than requested, or if there is
+    something at `output`, ModelError if models differ in settings or tokenizers.
     """
     if len(sources) > 1 and (last is not None or best is not None):
         raise ConfigError("--last and --best choose among the checkpoints of one run; give one run, or neither of them")
     directories = [resolve_model(source) for source in sources]
     if len(sources) == 1:
         directories = checkpoints(RunDirectory(sources[0]), last, best)
-    inputs = [*sources, *directories]
-    check_directory(output, MODEL, inputs)
+    check_new_directory(output)
     model = mean(directories)
-    with replace_directory(output, MODEL, inputs) as staging:
-        write_model_files(staging, model)
-        seal(staging, MODEL, {**model.configuration(), "averaged_from": list(map(str, directories))})
+    with new_directory(output) as staging:
+        write_model(staging, model, averaged_from=list(map(str, directories)))
     console.info(f"averaged {', '.join(str(directory) for directory in directories)} into {output}")
 
 
@@ -51,6 +48,11 @@ def checkpoints(run: RunDirectory, last: int | None, best: int | None) -> list[P
         found, key = run.validated()[-last:], "train.keep_last"
     else:
         ranked = read_progress(run.saved()[-1]).best[:best]
+        if not ranked:
+            raise ConfigError(
+                f"{run.path}: no checkpoint is the best, since none was measured on validation text (data.valid); "
+                "average the last ones with --last N"
+            )
         found, key = [run.checkpoint(step) for _, step in ranked if run.checkpoint(step).exists()], "train.keep_best"
     expected = last or best or 1
     if len(found) < expected:

@@ -1,5 +1,6 @@
 """`nmt figures`: the classic figures of the Transformer, drawn from the code that training uses."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,8 +15,7 @@ from nmt.report.model_figures import attention_drawings, training_curves
 from nmt.report.plotting import Drawing, drawing_style, write_drawing
 from nmt.report.run_records import RunRecords
 from nmt.system.console import Console
-from nmt.system.ownership import FIGURES, replace_directory
-from nmt.system.sealing import seal
+from nmt.system.files import new_directory
 from nmt.text.corpus import pairs_of
 from nmt.text.prepared import PreparedCorpus
 from nmt.translation.translator import Translator
@@ -33,7 +33,7 @@ def figures(output: Path, recipe: Path | None, model: Path | None, text: str | N
     """
     if text is not None and model is None:
         raise ConfigError("--text: it is the sentence whose attention a model has; add --model MODEL")
-    with replace_directory(output, FIGURES, [path for path in (recipe, model) if path is not None]) as staging:
+    with new_directory(output) as staging:
         inputs = _Inputs(recipe, model, text)
         fonts = fonts_for(inputs.labels)
         with drawing_style(fonts):
@@ -44,7 +44,8 @@ def figures(output: Path, recipe: Path | None, model: Path | None, text: str | N
             "figures": [{key: getattr(one, key) for key in ("name", "title", "caption", "code")} for one in drawings],
             "left_out": inputs.left_out,
         }
-        seal(staging, FIGURES, content)
+        text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+        (staging / "figures.json").write_text(text, encoding="utf-8")
     console.info(f"wrote {len(drawings)} figures, as PNG and SVG, to {output}")
     for names, reason in inputs.left_out.items():
         console.info(f"left out: {names}: {reason}")

@@ -15,8 +15,7 @@ from nmt.commands.requests import InitRequest
 from nmt.config import CorpusFile, LanguagePair
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console, counted, printable
-from nmt.system.ownership import SPLIT, check_file, replace_directory, write_output
-from nmt.system.sealing import seal
+from nmt.system.files import check_output, new_directory, write_output
 from nmt.text.corpus import SentencePair, format_named, read_pairs, text_files
 from nmt.text.proposing.direction import (
     Direction,
@@ -63,13 +62,13 @@ def init(request: InitRequest, console: Console) -> None:
     corpora = [with_text_columns(each, languages) for each in corpora]
     given = {name: with_text_columns(each, languages) for name, each in given.items()}
     profile = TextProfile(_SEED)
-    with replace_directory(request.folder, SPLIT, inputs) as staging:
+    with new_directory(request.folder) as staging:
         pairs = _counted(corpora, languages, profile, console)
         others = (pair for each in given.values() for pair in read_pairs(each, languages))
         counts = _divide(pairs, [part for part in PARTS[1:] if part not in given], others, staging)
         _check_size(request, profile, counts)
         direction, warning = checked_direction(known, list(corpora[0].files.values()), profile)
-        _finish_folder(staging, direction, counts)
+        _name_by_language(staging, direction)
     for shown in filter(None, (warning, unknown_languages(direction))):
         console.warn(shown)
     with console.status("measuring the speed of this machine"):
@@ -133,7 +132,7 @@ def _check_is_new(recipe: Path, inputs: list[Path]) -> None:
         raise ConfigError(f"{str(recipe)!r}: a name with unprintable characters; give another one with -o")
     if os.path.lexists(recipe):
         raise ConfigError(f"{recipe}: exists already and is not changed; give another name with -o, or remove it")
-    check_file(recipe, inputs)
+    check_output(recipe, inputs)
 
 
 def _divide(
@@ -190,12 +189,11 @@ def _check_size(request: InitRequest, profile: TextProfile, counts: Counter[str]
         )
 
 
-def _finish_folder(folder: Path, direction: Direction, counts: Mapping[str, int]) -> None:
-    """Name the files by their languages and seal the folder."""
+def _name_by_language(folder: Path, direction: Direction) -> None:
+    """Name the files by their languages."""
     ends = dict(zip(_SIDES, direction.suffixes, strict=True))
     for path in sorted(folder.iterdir()):
         path.rename(path.with_suffix(f".{ends[path.suffix[1:]]}"))
-    seal(folder, SPLIT, {"seed": _SEED, "pairs": {part: counts.get(part, 0) for part in PARTS}})
 
 
 def _settings(

@@ -16,11 +16,10 @@ from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
 from nmt.model.transformer import Transformer
 from nmt.report.run_records import RunRecords
 from nmt.system.console import counted, printable, with_relative_paths
-from nmt.system.ownership import RUN, is_directory_of
 from nmt.text.manifest import Manifest
 from nmt.text.tokenizer import UNK, Tokenizer
 from nmt.training.display import format_seconds
-from nmt.training.progress import PROGRESS_FILE, read_progress
+from nmt.training.progress import PROGRESS_FILE, RUN, read_progress
 
 _NEIGHBOURS = 10
 _TYPICAL_LENGTH = 30
@@ -96,7 +95,7 @@ def parameters_by_part(model: Transformer) -> dict[str, int]:
 def _training(path: Path, directory: Path) -> dict[str, Any] | None:
     """Return what is recorded about the training of a run or a checkpoint; None for other models."""
     record: dict[str, Any] = {}
-    if is_directory_of(path, RUN):
+    if RUN.read(path):
         directory = path / "last"
         with suppress(NMTError):  # a run may be incomplete, and its text may be gone
             run = RunRecords(path)

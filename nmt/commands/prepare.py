@@ -1,21 +1,21 @@
 """`nmt prepare`: make the prepared corpus of a recipe, unless it is current."""
 
 import re
+import shutil
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from nmt.config import Recipe
-from nmt.errors import ConfigError, DataError, NMTError
+from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console
-from nmt.system.files import lock_file, real_path, remove_leftovers, staged_directory
-from nmt.system.ownership import PREPARED, check_directory, check_file, check_output, output_file
+from nmt.system.files import check_output, disk_errors, lock_folder, output_file, settle
 from nmt.text.auditing.audit import Audit, count_rows
 from nmt.text.filters import RULES, Rejected
-from nmt.text.manifest import Manifest, UnusableCorpusError
+from nmt.text.manifest import PREPARED, Manifest, UnusableCorpusError
 from nmt.text.prepared import PreparedCorpus
 from nmt.text.preparing import provenance
 from nmt.text.preparing.overlap import Overlap
@@ -23,10 +23,12 @@ from nmt.text.preparing.preparation import audit_text, count_overlaps, write_cor
 from nmt.text.preparing.preparation import prepare_shard as write_shard
 from nmt.text.preparing.stages import Shard
 from nmt.text.preparing.tokenizer_training import coverage_rows, initial_tokenizers, misfits
-from nmt.text.preparing.work_directory import open_work_directory, remove_work_directory, work_directory, work_path
+from nmt.text.preparing.work_directory import open_work_directory, work_directory
 from nmt.text.proposing.direction import check_languages
 from nmt.text.readers import shortened
 
+_STAGING = ".partial"
+"""The folder inside that of the prepared corpus in which a new one is written."""
 _WIDE_COLUMNS, _COLUMNS = 2, 4
 """Corpora in a table of 80 characters: with the meanings of the rules, and with their names only."""
 
@@ -37,7 +39,7 @@ def check_options(config: Path, force: bool, shard: str | None, dry: bool, rejec
         if shard is not None and given:
             raise ConfigError(f"--shard: {option} would have no effect beside it; leave one out")
     if rejected is not None:
-        check_file(rejected, [config])
+        check_output(rejected, [config])
 
 
 def prepare(
@@ -48,7 +50,7 @@ def prepare(
     A current one is read as a whole and compared with its digests; without `verify` only its small files are. If
     another process is preparing the same directory, waits for its result. The pairs that the rules remove are written
     to the file `rejected`. Raises DataError naming file and line for text that cannot be read, ConfigError for a
-    tokenizer that cannot be made, a directory that is not nmt's, or a current corpus where `rejected` is given.
+    tokenizer that cannot be made, a folder with other files only, or a current corpus where `rejected` is given.
     """
     directory = recipe.prepared_directory
     initial = recipe.train.init_from
@@ -71,22 +73,8 @@ def prepare(
             "--dry-run to filter only"
         )
     console.info(f"{directory}: the prepared corpus is current")
-    _remove_leftovers(recipe, console)
     _warn_of_overlaps(_overlaps(recipe, found.manifest, console), console)
     return found
-
-
-def _remove_leftovers(recipe: Recipe, console: Console) -> None:
-    """Remove what a killed `prepare --force` left beside a current corpus, unless it belongs to others or is in use."""
-    place = real_path(recipe.prepared_directory)
-    remove_leftovers(place)
-    if work_path(recipe).exists():
-
-        def busy(holder: str) -> None:
-            raise DataError(f"{holder} is preparing it")
-
-        with suppress(NMTError, OSError), lock_file(place.with_name(f".{place.name}.lock"), busy, console.warn):
-            remove_work_directory(recipe)
 
 
 def _current_corpus(recipe: Recipe, verify: bool) -> PreparedCorpus | str:
@@ -103,24 +91,15 @@ def _current_corpus(recipe: Recipe, verify: bool) -> PreparedCorpus | str:
 @contextmanager
 def _sole_writer(directory: Path, console: Console) -> Iterator[None]:
     """Hold the lock on a prepared corpus; wait, with a message, while another process holds it."""
-    check_directory(directory, PREPARED)
-    place = real_path(directory)
-    made = [folder for folder in place.parents if not folder.exists()]
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"{directory}: cannot write it: {error.strerror}; name another folder as `prepared`") from None
+    PREPARED.check(directory)
 
     def wait(holder: str) -> None:
         console.info(f"{directory}: {holder} is preparing it; waiting")
 
-    try:
-        with lock_file(place.with_name(f".{place.name}.lock"), wait, console.warn):
-            yield
-    finally:
-        with suppress(OSError):
-            for folder in made:
-                folder.rmdir()  # if it is empty: nothing was written
+    with lock_folder(directory, wait, console.warn):
+        if not PREPARED.read(directory):
+            PREPARED.write(directory)  # without content: the folder belongs to nmt, and holds no corpus yet
+        yield
 
 
 def dry_run(recipe: Recipe, console: Console, rejected: Path | None = None) -> Audit:
@@ -169,11 +148,17 @@ def _write_rejected(file: Path, rejected: Iterable[Rejected], console: Console) 
 def _prepare(recipe: Recipe, console: Console, rejected: Path | None) -> PreparedCorpus:
     started = time.perf_counter()
     directory = recipe.prepared_directory
-    with work_directory(recipe, console) as work, staged_directory(directory) as staging:
-        removed = write_corpus(recipe, work, staging, console)
-        check_directory(directory, PREPARED)  # again, since it took a while
-        if rejected is not None:
-            _write_rejected(rejected, removed, console)
+    staging = directory / _STAGING
+    with disk_errors(directory), work_directory(recipe, console) as work:
+        shutil.rmtree(staging, ignore_errors=True)  # of a process that was killed
+        staging.mkdir()
+        try:
+            removed = write_corpus(recipe, work, staging, console)
+            if rejected is not None:
+                _write_rejected(rejected, removed, console)
+            _move_corpus(staging, directory)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
     corpus = PreparedCorpus.open(directory, recipe)
     show_audit(Audit.read(directory), console)
     _report(corpus.manifest, console)
@@ -187,6 +172,19 @@ def _prepare(recipe: Recipe, console: Console, rejected: Path | None) -> Prepare
         f"prepared {directory} in {time.perf_counter() - started:.0f} s; report.md in it has examples of each rule"
     )
     return corpus
+
+
+def _move_corpus(staging: Path, directory: Path) -> None:
+    """Replace the files of the corpus in a directory by those of a staging folder, the manifest last."""
+    new = sorted(path.relative_to(staging) for path in staging.rglob("*") if path.is_file())
+    settle(staging / name for name in new)
+    before = PREPARED.read(directory).get("files", {})
+    PREPARED.write(directory)  # no corpus until all files are there
+    for name in before:
+        (directory / name).unlink(missing_ok=True)
+    for name in sorted(new, key=lambda name: name.name == PREPARED.name):
+        (directory / name).parent.mkdir(exist_ok=True)
+        (staging / name).replace(directory / name)
 
 
 def prepare_shard(recipe: Recipe, console: Console, shard: Shard) -> None:

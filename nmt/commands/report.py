@@ -15,7 +15,7 @@ from nmt.report.run_records import RunRecords
 from nmt.report.run_texts import common_texts, run_texts, training_frequencies
 from nmt.report.translated_text import METRICS, TranslatedText
 from nmt.system.console import Console
-from nmt.system.ownership import check_output, write_output
+from nmt.system.files import check_output, write_output
 from nmt.text.glossary import Glossary
 from nmt.text.languages import detect_language
 

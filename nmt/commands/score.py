@@ -19,7 +19,7 @@ from nmt.evaluation.findings import Finding, diagnose, frequent_faults, summary
 from nmt.evaluation.metrics import METRICS, RESAMPLES, Measurement, compare, measure
 from nmt.evaluation.score_report import BucketScores, ScoreReport, SystemScores
 from nmt.system.console import Console, counted
-from nmt.system.ownership import check_output, write_output
+from nmt.system.files import check_output, write_output
 from nmt.text.languages import detect_language, known_language
 from nmt.text.readers.opening import STANDARD_INPUT, input_name, read_lines
 

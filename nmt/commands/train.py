@@ -18,7 +18,7 @@ from nmt.model.checkpoint import load_model, read_configuration, write_alignment
 from nmt.system import distributed
 from nmt.system.console import Console, counted
 from nmt.system.device import check_machine, choose_device, oom_explained, set_threads
-from nmt.system.files import replace_link
+from nmt.system.files import replace_link, write_output
 from nmt.system.workers import reuse_freed_ram
 from nmt.text.corpus import read_pairs
 from nmt.text.prepared import PreparedCorpus
@@ -264,8 +264,8 @@ def evaluate_tests(recipe: Recipe, texts: list[ScoredText], run: RunDirectory, c
     with console.progress_through("testing", sentences, "sentences") as show:
         result = evaluate(loaded, recipe.runtime, texts, show)
     if distributed.rank() == 0:
-        run.write("test.txt", result.as_text())
-        run.write("test.json", result.as_json())
+        write_output(run.path / "test.txt", result.as_text())
+        write_output(run.path / "test.json", result.as_json())
     for language, score in result.scores:
         name = f"{language} {score.name}" if result.by_language else score.name
         console.info(f"test {name} {score.value:.2f}  {score.signature}")

@@ -15,8 +15,7 @@ from nmt.model.checkpoint import CONFIG_FILE, resolve_model
 from nmt.system.console import Console, printable
 from nmt.system.device import set_threads, thread_count
 from nmt.system.distributed import connect, rank
-from nmt.system.files import digest_of
-from nmt.system.ownership import check_output
+from nmt.system.files import check_output, digest_of
 from nmt.system.workers import reuse_freed_ram
 from nmt.text.glossary import Glossary
 from nmt.text.readers.archive import split_member

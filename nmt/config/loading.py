@@ -66,12 +66,26 @@ class _TranslateSettings(Section):
     decode: DecodeSettings
 
 
-def recipe_to_yaml(recipe: Recipe) -> str:
-    """Write a recipe as YAML that `load_recipe` reads back to an equal recipe."""
-    content = recipe.model_dump(mode="json")
+def recipe_to_yaml(recipe: Recipe, folder: Path) -> str:
+    """Write a recipe as YAML that `load_recipe` reads back, from a file in `folder`, to an equal recipe.
+
+    Its paths start at the folder: so a copy of a run names itself, and not the run that it was copied from.
+    """
+    content = _relative_paths(recipe.model_dump(), folder)
     if recipe.train.init_from is not None:  # keys that are not set come from the initial model
-        content["tokenizer"] = recipe.tokenizer.model_dump(mode="json", exclude_unset=True)
+        content["tokenizer"] = recipe.tokenizer.model_dump(exclude_unset=True)
     return strict_yaml.write(content)
+
+
+def _relative_paths(value: Any, folder: Path) -> Any:
+    """Return plain data in which every path, at any depth, starts at a folder."""
+    if isinstance(value, Path):
+        return os.path.relpath(value, folder)
+    if isinstance(value, (tuple, list)):
+        return [_relative_paths(item, folder) for item in value]
+    if isinstance(value, dict):
+        return {key: _relative_paths(item, folder) for key, item in value.items()}
+    return value
 
 
 def recipe_schema() -> str:

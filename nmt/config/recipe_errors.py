@@ -8,7 +8,6 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from nmt.config.recorded import new_key, new_value
 from nmt.config.section import SettingError
 from nmt.config.strict_yaml import Document, Location, shown
 
@@ -86,8 +85,7 @@ def _problem(details: dict[str, Any], recipe: type[BaseModel]) -> str:
     if kind == "union_tag_invalid":
         return f"found {context['tag']!r}, expected one of {context['expected_tags']}"
     expected = _EXPECTED.get(kind) or _in_words(details["msg"])
-    renamed = new_value(details["loc"], found)
-    advice = f"{found} is renamed to {renamed}" if renamed else _advice(kind, found)
+    advice = _advice(kind, found)
     return f"found {_show(found)}, expected {expected}{advice and '; '}{advice}"
 
 
@@ -128,10 +126,8 @@ def _advice(kind: str, found: Any) -> str:
 
 
 def _unknown_key(details: dict[str, Any], recipe: type[BaseModel]) -> str:
-    """Return the new name of a renamed key, else the keys most like it, else all keys of the section."""
+    """Return the keys most like an unknown one, else all keys of the section."""
     *above, key = map(str, details["loc"])
-    if renamed := new_key(details["loc"]):
-        return f"renamed to {'.'.join([*above, renamed])}"
     keys = list(_keys(recipe))
     section = ["*" if isinstance(part, int) else part for part in details["branch"][:-1]]
     known = [path[-1] for branch, path in keys if branch == section]

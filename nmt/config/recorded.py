@@ -1,39 +1,12 @@
-"""Settings of another time: names in recipes that have changed, and differences from settings that were recorded.
+"""Differences between settings and those that were recorded.
 
-The program records settings in the recipe of a run directory, in the manifest of a prepared corpus and in the journal
-of an interrupted translation. An old name in a recipe is an error that gives the new one.
+The program records settings in the recipe of a run, in the manifest of a prepared corpus and beside an interrupted
+translation.
 """
 
 import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
-
-from nmt.config.strict_yaml import Location
-
-_KEYS = {
-    "data.train.*.weight": "oversample",
-    "data.valid.weight": "oversample",
-    "data.test.weight": "oversample",
-    "tokenizer.size": "vocab_size",
-    "train.start_from": "init_from",
-}
-_FILTERS = ("data", "filters")
-_RULES = {"duplicates": "duplicate", "copies": "copy", "any_script": "script"}
-"""Former keys of the filters, with or without `keep_` in front; true is now an entry of `keep`."""
-_VALUES = {"runtime.parallel": {"replicate": "ddp", "shard": "fsdp"}}
-
-
-def new_key(location: Location) -> str | None:
-    """Return the new name of the last key of a location; None if it was not renamed."""
-    rule = _RULES.get(str(location[-1]).removeprefix("keep_")) if location else None
-    if rule is not None and location[:-1] == _FILTERS:
-        return f"keep: [{rule}]"
-    return _KEYS.get(_pattern(location))
-
-
-def new_value(location: Location, value: Any) -> str | None:
-    """Return the new name of a value; None if it was not renamed."""
-    return _VALUES.get(_pattern(location), {}).get(value) if isinstance(value, str) else None
 
 
 class Difference(NamedTuple):
@@ -75,7 +48,3 @@ def _entries(value: Any) -> dict[str, Any] | None:
     if isinstance(value, dict):
         return {str(name): entry for name, entry in value.items()}
     return {} if value is None else None
-
-
-def _pattern(location: Location) -> str:
-    return ".".join("*" if str(part).isdecimal() else str(part) for part in location)

@@ -36,8 +36,6 @@ def _without_controls(text: str) -> str:
 
 def _file_name(path: Path) -> Path:
     _without_controls(str(path))
-    if path == Path():
-        raise ValueError("found no name, expected the path of a file, or of a folder of its own")
     return path
 
 

@@ -13,11 +13,11 @@ from pydantic import ValidationError
 from nmt.config import DecodeSettings, Languages
 from nmt.errors import ConfigError, ModelError
 from nmt.model.checkpoint import LoadedModel
-from nmt.system.ownership import EXPORT
-from nmt.system.sealing import read_sealed, seal
+from nmt.system.digests import read_with_digests, write_with_digests
 from nmt.text.tokenizer import Tokenizers
 
-EXPORT_FILE = EXPORT.marker
+EXPORT_FILE = "nmt.json"
+_FORMAT_VERSION = 2
 _EXTRAS = {"ctranslate2": "ct2", "transformers": "hf"}
 
 
@@ -47,13 +47,13 @@ def write_export(directory: Path, loaded: LoadedModel, kind: str, quantization: 
         "longest": longest,
         "longest_source": loaded.longest_source,
     }
-    seal(directory, EXPORT, content)
+    write_with_digests(directory / EXPORT_FILE, _FORMAT_VERSION, content, sorted(directory.iterdir()))
 
 
 def read_export(directory: Path) -> Export:
     """Read an export for CTranslate2. Raises ModelError if it is damaged, too new, or for another program."""
-    content = read_sealed(directory, EXPORT)
     file = directory / EXPORT_FILE
+    content = read_with_digests(file, _FORMAT_VERSION)
     try:
         if content["format"] != "ctranslate2":
             raise ModelError(

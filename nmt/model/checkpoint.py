@@ -1,20 +1,21 @@
 """The model directory: everything that translation needs, and nothing that runs code.
 
     config.json          format version, languages, settings of model and decoding, longest source sentence of training,
-                         attention heads for alignment (measured when training ends), digests of all files and of itself
+                         attention heads for alignment (measured when training ends), digests of all other files
     model.safetensors    the weights, each tied matrix once
     tokenizer.model      or tokenizer.source.model and tokenizer.target.model
 
-It is written to a temporary sibling, synced, and renamed, so that a directory with its final name is complete.
+config.json is written last, when all other files are on the disk, so that a directory with it is complete.
 
 A directory may come from an untrusted source. Reading it runs no code from it, opens only regular files inside it, and
 takes RAM in proportion to their size: the sizes in config.json are compared with model.safetensors first.
 """
 
+import json
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,12 +32,12 @@ from nmt.errors import DamagedError, ModelError
 from nmt.model.transformer import Transformer
 from nmt.system import distributed
 from nmt.system.device import is_oom
-from nmt.system.files import replace_text
-from nmt.system.ownership import MODEL
-from nmt.system.sealing import read_sealed, text_with_digest
+from nmt.system.digests import read_with_digests, write_with_digests
+from nmt.system.files import settle, write_output
 from nmt.text.tokenizer import Tokenizers, tokenizer_files
 
-CONFIG_FILE = MODEL.marker
+CONFIG_FILE = "config.json"
+FORMAT_VERSION = 2
 WEIGHTS_FILE = "model.safetensors"
 _MAX_HEADER = 2**24  # bytes of the header of model.safetensors
 
@@ -75,22 +76,27 @@ class LoadedModel:
     longest_source: int | None = None  # tokens of the longest source sentence in training; None if not recorded
 
     def configuration(self) -> dict[str, Any]:
-        """Return the content of config.json, apart from what `seal` adds."""
+        """Return the content of config.json, apart from what `write_model` adds."""
         described = {name: getattr(self, name) for name in ("languages", "decode", "alignment", "longest_source")}
         sections = _Sections(model=self.model.settings, **described)
         return sections.model_dump()
 
 
-def write_model_files(
-    directory: Path, loaded: LoadedModel, tensors: Mapping[str, dict[str, Tensor]] | None = None
+def write_model(
+    directory: Path,
+    loaded: LoadedModel,
+    tensors: Mapping[str, dict[str, Tensor]] | None = None,
+    averaged_from: Sequence[str] = (),
 ) -> None:
-    """Write tokenizers and files of tensors, by default the weights, into a directory; call `seal` when it is complete.
-
-    The directory is one of `nmt.system.files.staged_directory`, which gives the files the permissions of the umask.
-    """
-    for name, content in (tensors or {WEIGHTS_FILE: weights_of(loaded.model)}).items():
+    """Write files of tensors, by default the weights, the tokenizers, and config.json, by which it becomes a model."""
+    tensors = tensors or {WEIGHTS_FILE: weights_of(loaded.model)}
+    for name, content in tensors.items():
         write_tensors(content, directory / name)
     loaded.tokenizers.save(directory)
+    files = [*(directory / name for name in tensors), *tokenizer_files(directory)]
+    settle(files)
+    content = loaded.configuration() | ({"averaged_from": averaged_from} if averaged_from else {})
+    write_with_digests(directory / CONFIG_FILE, FORMAT_VERSION, content, files)
 
 
 def weights_of(model: Transformer) -> dict[str, Tensor]:
@@ -153,7 +159,7 @@ def check_weight_count(directory: Path, settings: ModelSettings, vocabularies: t
 def write_alignment(directory: Path, alignment: AlignmentHeads) -> None:
     """Record in a model directory which heads align best; an interrupted process leaves the old or the new state."""
     content = {**read_configuration(directory), "alignment": alignment.model_dump()}
-    replace_text(directory / CONFIG_FILE, text_with_digest(content))
+    write_output(directory / CONFIG_FILE, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def load_weights(model: Transformer, file: Path) -> None:
@@ -184,7 +190,7 @@ def laid_out_like(parameter: Tensor, value: Tensor) -> Tensor:
 def read_tensors(file: Path) -> dict[str, Tensor]:
     """Read a safetensors file. Raises ModelError if it is missing or damaged."""
     try:
-        return {_current_name(name): tensor for name, tensor in load_file(file).items()}
+        return load_file(file)
     except (OSError, SafetensorError) as error:
         raise ModelError(f"{file}: cannot read the weights: {error}") from None
 
@@ -202,12 +208,6 @@ def _count_weights(file: Path) -> int:
         raise ModelError(f"{file}: cannot read the weights: {error}") from None
 
 
-def _current_name(name: str) -> str:
-    """Return the name of a weight whose name in format version 1 this is."""
-    name = re.sub(r"_embedding\.positions$", "_embedding.positions.vectors", name)
-    return re.sub(r"\.(key|value)_positions$", r".positions.\1_vectors", name)
-
-
 def write_tensors(tensors: dict[str, Tensor], file: Path) -> None:
     """Write a safetensors file, readable for its owner only. Raises OSError if the disk fails."""
     try:
@@ -220,8 +220,8 @@ def write_tensors(tensors: dict[str, Tensor], file: Path) -> None:
 
 
 def read_configuration(directory: Path) -> dict[str, Any]:
-    """Read and check config.json and the digests of all files. Raises what `read_sealed` does."""
-    configuration = read_sealed(directory, MODEL)
+    """Read and check config.json and the digests of all files. Raises what `read_with_digests` does."""
+    configuration = read_with_digests(directory / CONFIG_FILE, FORMAT_VERSION)
     for file in (directory / WEIGHTS_FILE, *tokenizer_files(directory)):
         if file.name not in configuration["files"]:
             raise DamagedError(f"{directory / CONFIG_FILE}: damaged: it does not list {file.name}; copy it again")

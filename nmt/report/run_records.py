@@ -10,9 +10,8 @@ from typing import Any
 from nmt.config import Recipe, load_recipe
 from nmt.errors import ModelError, NMTError
 from nmt.system.console import counted
-from nmt.system.files import lock
-from nmt.system.ownership import MODEL, RUN, check_run_format, is_directory_of, read_marker
-from nmt.training.progress import Progress, read_progress
+from nmt.system.files import lock_holder
+from nmt.training.progress import RUN, Progress, check_format, read_progress
 
 Record = dict[str, Any]
 
@@ -25,13 +24,14 @@ class RunRecords:
     """
 
     def __init__(self, path: Path) -> None:
-        if not is_directory_of(path, RUN):
+        marker = RUN.read(path)
+        if not marker:
             is_folder = path.is_dir()
-            found = f"this folder is not a run, or has no {RUN.marker}" if is_folder else "no folder of this name"
+            found = f"this folder is not a run, or has no {RUN.name}" if is_folder else "no folder of this name"
             raise ModelError(
                 f"{path}: {found}; expected the folder that 'run' in a recipe names, such as runs/demo-en-it"
             )
-        check_run_format(path)
+        check_format(path)
         self.path, self.problems = path, list[str]()
         records = _read_log(path / "metrics.jsonl", self.problems)
         if not records:
@@ -47,14 +47,13 @@ class RunRecords:
         )
         self.progress = _read_last_progress(path)
         """Of the newest checkpoint."""
-        environment = read_marker(path, RUN).get("environment")
+        environment = marker.get("environment")
         self.environment: dict[str, Any] = environment if isinstance(environment, dict) else {}
         """Versions and device, as far as the run records them."""
-        best = path / ("best" if (path / "best").exists() else "last")
-        self.model_digest = str(read_marker(best, MODEL).get("digest", ""))
-        """Of the best checkpoint, or the last one; empty if it records none."""
+        self.model_digest = _model_digest(path / ("best" if (path / "best").exists() else "last"))
+        """Of the weights of the best checkpoint, or the last one; empty if there is none."""
         self.test_scores = _read_test_scores(path / "test.json", self.problems)
-        self.holder = _holder(path / "lock")
+        self.holder = lock_holder(path)
         """The process that trains now, empty if none does."""
 
     @property
@@ -182,8 +181,7 @@ def _read_test_scores(file: Path, problems: list[str]) -> list[Record]:
         return []
 
 
-def _holder(file: Path) -> str:
-    """Return the process that holds the lock of a training, empty if none does."""
-    with contextlib.suppress(OSError), file.open(encoding="utf-8", errors="replace") as stream:
-        return (stream.read(200) or "a process") if lock(stream.fileno()) == "busy" else ""
+def _model_digest(directory: Path) -> str:
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        return str(json.loads((directory / "config.json").read_bytes())["files"]["model.safetensors"])
     return ""

@@ -10,10 +10,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from nmt.config import Data, MaxLength
 from nmt.errors import DataError
-from nmt.system.files import content_digest, digest_of
-from nmt.system.ownership import PREPARED
-from nmt.system.sealing import text_with_digest
+from nmt.system.files import Marker, digest_of
 from nmt.text.preparing.overlap import Overlap
+
+PREPARED = Marker("manifest.json", "nmt prepared corpus", 3)
+"""The file by which a folder is a prepared corpus."""
 
 
 class UnusableCorpusError(DataError):
@@ -109,33 +110,21 @@ class Manifest:
 
     def write(self, directory: Path) -> None:
         """Write `manifest.json`."""
-        content = {**PREPARED.header, **_MANIFEST.dump_python(self)}
-        (directory / "manifest.json").write_text(text_with_digest(content), encoding="utf-8")
+        PREPARED.write(directory, _MANIFEST.dump_python(self))
 
     @classmethod
     def read(cls, directory: Path) -> "Manifest":
-        """Read `manifest.json`. Raises DataError: absent, damaged, or of another format version."""
-        path = directory / "manifest.json"
-        try:
-            content = json.loads(path.read_bytes())
-        except FileNotFoundError:
-            raise DataError(f"{directory}: no prepared corpus here; make it with nmt prepare") from None
-        except OSError as error:
-            raise DataError(f"{path}: cannot read it: {error.strerror}") from None
-        except ValueError:
-            content = None
-        marked = isinstance(content, dict) and PREPARED.identity.items() <= content.items()
-        version = content.get("format_version") if marked else None
-        if not isinstance(version, int):
-            raise DataError(f"{path}: not the manifest of a prepared corpus, or a damaged one")
-        if version != PREPARED.version:
-            raise UnusableCorpusError(f"{path}: found format version {version}, expected {PREPARED.version}")
-        if content.get("digest") != content_digest(content):
-            raise UnusableCorpusError(f"{path}: damaged")
+        """Read `manifest.json`. Raises DataError: absent, incomplete, or of another format version."""
+        path, content = directory / PREPARED.name, PREPARED.read(directory)
+        if not content:
+            raise DataError(f"{directory}: no prepared corpus here; make it with nmt prepare")
+        if content.get("format_version") != PREPARED.version:
+            found = content.get("format_version")
+            raise UnusableCorpusError(f"{path}: found format version {found}, expected {PREPARED.version}")
         try:
             return _MANIFEST.validate_python(content)
         except ValidationError:
-            raise UnusableCorpusError(f"{path}: damaged") from None
+            raise UnusableCorpusError(f"{path}: incomplete or damaged") from None
 
 
 _MANIFEST = TypeAdapter(Manifest)

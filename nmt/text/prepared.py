@@ -11,9 +11,9 @@
     valid.json                             all validation sentences and references as they were written; with several
                                            texts also the number of lines of each
 
-It is written to a sibling directory and renamed when it is complete. How often the pairs of a corpus occur in an epoch,
-and the tag before its sources, are settings of training and not stored: the pairs of one corpus are contiguous, in the
-order of the recipe, and the manifest has their number.
+It is written in the folder `.partial` in it and moved when it is complete, `manifest.json` last; other files are kept.
+How often the pairs of a corpus occur in an epoch, and the tag before its sources, are settings of training and not
+stored: the pairs of one corpus are contiguous, in the order of the recipe, and the manifest has their number.
 """
 
 import json

@@ -30,6 +30,8 @@ from nmt.text.word_encoding import WordEncoder
 
 PAD, UNK, BOS, EOS = range(4)
 
+TOKENIZER_NAMES = ("tokenizer.model", "tokenizer.source.model", "tokenizer.target.model")
+"""The file of a tokenizer for both sides, or those of each."""
 _SPACE_MARK, _REPLACEMENT = "▁", "\ufdd0"
 _TRAINING_SENTENCES = 2_000_000
 """More text changes the pieces little and needs more RAM; SentencePiece draws a sample, always the same."""
@@ -302,8 +304,8 @@ class Tokenizers:
 
 def tokenizer_files(directory: Path) -> list[Path]:
     """Return the tokenizer files of a directory: one if it is shared, else those of source and target."""
-    shared = directory / "tokenizer.model"
-    return [shared] if shared.exists() else [directory / f"tokenizer.{side}.model" for side in ("source", "target")]
+    shared, *both = (directory / name for name in TOKENIZER_NAMES)
+    return [shared] if shared.exists() else both
 
 
 def _escape(text: str) -> str:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from nmt.batching.batch import Batch
 from nmt.errors import ModelError
-from nmt.system.files import replace_text
+from nmt.system.files import write_output
 from nmt.text.tokenizer import PAD, Tokenizers
 from nmt.training.progress import Progress
 
@@ -56,7 +56,7 @@ def write_batches(folder: Path, results: dict[str, Any], batches: Sequence[Batch
             for source, target in zip(_unpadded(group.source), _unpadded(group.target_out), strict=True):
                 texts = {"source": tokenizers.source.decode(source), "target": tokenizers.target.decode(target)}
                 pairs.append({**texts, "source_ids": source, "target_ids": target})
-        replace_text(file, json.dumps({**results, "pairs": pairs}, indent=1, ensure_ascii=False) + "\n")
+        write_output(file, json.dumps({**results, "pairs": pairs}, indent=1, ensure_ascii=False) + "\n")
     return file
 
 

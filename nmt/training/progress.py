@@ -5,8 +5,11 @@ import math
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-from nmt.errors import DamagedError
+from nmt.errors import ConfigError, DamagedError
+from nmt.system.files import Marker
 
+RUN = Marker("run.json", "nmt run", 2)
+"""The file by which a folder is a run."""
 PROGRESS_FILE = "progress.json"
 _LARGEST_EXPONENT = 700  # exp of more is not a float
 
@@ -85,6 +88,16 @@ class Progress:
         self.best_loss = loss if improved else self.best_loss
         self.validations_without_gain = 0 if improved else self.validations_without_gain + 1
         return improved
+
+
+def check_format(run: Path) -> None:
+    """Raise ConfigError for a run of another format version."""
+    version = RUN.read(run).get("format_version")
+    if version != RUN.version:
+        raise ConfigError(
+            f"{run}: the run has format version {version}, this nmt reads version {RUN.version}: finish it with the "
+            "nmt that began it, or train again, with --restart or in another folder; its checkpoints are still models"
+        )
 
 
 def read_progress(directory: Path) -> Progress:

@@ -1,18 +1,15 @@
 """Whether a run may continue with a recipe, and how it continues: from its newest checkpoint that is not damaged."""
 
-import shutil
-
 from nmt.config import Recipe, load_recipe
 from nmt.config.recorded import differences
 from nmt.config.schedules import Falling
 from nmt.errors import ConfigError, DamagedError, DataError, ModelError
 from nmt.system import distributed
 from nmt.system.files import Report
-from nmt.system.ownership import RUN, check_directory, check_run_format
 from nmt.text.corpus import text_files
 from nmt.text.manifest import Manifest
-from nmt.training.progress import Progress, read_progress
-from nmt.training.run import RunDirectory, check_whole, ignore
+from nmt.training.progress import RUN, Progress, check_format, read_progress
+from nmt.training.run import RunDirectory, check_whole, ignore, remove_checkpoint
 from nmt.training.step import Updater
 
 # keys, with all below them, that do not change any update; train.stop.steps does under a schedule that ends there
@@ -23,12 +20,12 @@ _FREE_TO_CHANGE = (
 
 
 def check_run_directory(recipe: Recipe) -> None:
-    """Raise ConfigError if the run's folder holds anything that nmt did not write, or anything that it reads."""
+    """Raise ConfigError unless the run's folder is absent, empty or a run, or if it holds anything that is read."""
     corpora = (*recipe.data.train, *recipe.data.valid, *recipe.data.test)
     inputs = [path for corpus in corpora for path in text_files(corpus).values()]
     if recipe.train.init_from is not None:
         inputs.append(recipe.train.init_from)
-    check_directory(recipe.run, RUN, inputs)
+    RUN.check(recipe.run, beside=("prepared",), inputs=inputs)
 
 
 def check_may_continue(recipe: Recipe, run: RunDirectory, stale: str | None = None) -> None:
@@ -38,7 +35,7 @@ def check_may_continue(recipe: Recipe, run: RunDirectory, stale: str | None = No
     """
     if not run.saved():
         return
-    check_run_format(run.path)
+    check_format(run.path)
     if run.recipe.exists():
         _check_same_recipe(recipe, run)
     try:
@@ -102,8 +99,8 @@ def with_batch_tokens(recipe: Recipe, tokens: int) -> Recipe:
 def resume(run: RunDirectory, updater: Updater, warn: Report = ignore) -> Progress:
     """Load the newest whole checkpoint into an updater; without checkpoints return a new Progress.
 
-    Rank 0 renames damaged checkpoints, with a warning, before the others load. Raises DamagedError if all are damaged,
-    ModelError if the ranks find different checkpoints.
+    Rank 0 renames damaged checkpoints that are newer, with a warning, before the others load. Raises DamagedError if
+    all are damaged, ModelError if the ranks find different checkpoints.
     """
     distributed.on_rank_zero(lambda: _set_damaged_aside(run, warn))
     if saved := run.saved():
@@ -116,21 +113,22 @@ def resume(run: RunDirectory, updater: Updater, warn: Report = ignore) -> Progre
 
 
 def _set_damaged_aside(run: RunDirectory, warn: Report) -> None:
-    """Rename the checkpoints that are not whole. Raises DamagedError if none is."""
-    whole, damaged = [], []
-    for directory in run.saved():
+    """Rename the checkpoints after the newest whole one. Raises DamagedError, and renames none, if none is whole."""
+    damaged = []
+    for directory in reversed(run.saved()):
         try:
             check_whole(directory)
-            whole.append(directory)
+            break
         except DamagedError as error:
             damaged.append((directory, error))
-    if damaged and not whole:
-        raise DamagedError(f"{damaged[-1][1]}; no checkpoint here is whole: start over with --restart")
-    for broken, damage in reversed(damaged):
+    else:
+        if damaged:
+            raise DamagedError(f"{damaged[0][1]}; no checkpoint here is whole: start over with --restart")
+    for broken, damage in damaged:
         aside = broken.with_name(f"damaged-{broken.name}")
-        shutil.rmtree(aside, ignore_errors=True)
+        remove_checkpoint(aside)
         broken.rename(aside)
-        warn(f"{damage}; set aside as {aside.name}, resuming from {whole[-1].name}")
+        warn(f"{damage}; set aside as {aside.name}, resuming from {directory.name}")
 
 
 def check_same_step(run: RunDirectory, progress: Progress) -> None:

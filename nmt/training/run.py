@@ -1,51 +1,58 @@
 """The run directory: all that a training writes, and all that it needs to resume.
 
-run.json                       the marker: format, version, and the environment in which the run was last opened
-recipe.yaml                    the recipe with all defaults filled in
+run.json                       format, version, and the environment in which the run was last opened; other files in the
+                               folder are ignored and kept
+recipe.yaml                    the recipe with all defaults filled in, and paths that start at the run
 metrics.jsonl                  one JSON object per line: type "train", "validation" or "skipped"
 skipped/step-00000123.json     the batch of an update whose loss or gradient was not finite; skipped-1/… are those of
                                the other ranks
 tensorboard/                   the same numbers for TensorBoard, with train.tensorboard
 checkpoints/step-00001000/     a model directory, with optimizer.safetensors and progress.json; if the model is a moving
-                               average, the trained weights are in training.safetensors
+                               average, the trained weights are in training.safetensors. config.json is written last
+                               and removed first: a folder without it is no checkpoint
 best, last                     symbolic links to checkpoints
 test.txt, test.json            translations of the test text by the best checkpoint, and their scores
-lock                           exists while a training runs
+lock                           held while a training runs
 
 Every rank calls `save`, `load`, `roll_back`, `prune` and `log` together, and only rank 0 writes, apart from its own
-skipped batches; `open` and `write` are for rank 0 alone.
+skipped batches; `open` is for rank 0 alone.
 """
 
 import json
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from nmt.config import Recipe, recipe_to_yaml
-from nmt.errors import DamagedError, DataError, ModelError
+from torch import Tensor
+
+from nmt.config import Recipe, load_recipe, recipe_to_yaml
+from nmt.errors import ConfigError, ModelError
 from nmt.model.checkpoint import (
+    CONFIG_FILE,
     WEIGHTS_FILE,
     LoadedModel,
     load_weights,
     read_configuration,
     weights_of,
-    write_model_files,
+    write_model,
 )
 from nmt.system import distributed
 from nmt.system.device import environment
-from nmt.system.files import Report, lock_file, replace_link, staged_directory
-from nmt.system.ownership import MODEL, RUN, mark_directory, read_marker, write_recorded
-from nmt.system.sealing import seal
+from nmt.system.files import Report, disk_errors, lock_folder, replace_link, write_output
+from nmt.text.tokenizer import TOKENIZER_NAMES
 from nmt.training.optimizer import load_optimizer, optimizer_tensors
-from nmt.training.progress import PROGRESS_FILE, Progress, read_progress
+from nmt.training.progress import PROGRESS_FILE, RUN, Progress, read_progress
 from nmt.training.run_log import MetricsLog, TensorBoard
 from nmt.training.step import Updater
 
 OPTIMIZER_FILE = "optimizer.safetensors"
 TRAINING_FILE = "training.safetensors"
+# in the order in which they are removed
+_CHECKPOINT_FILES = (CONFIG_FILE, PROGRESS_FILE, WEIGHTS_FILE, OPTIMIZER_FILE, TRAINING_FILE, *TOKENIZER_NAMES)
+_STEP = "step-" + 8 * "[0-9]"
+_FILES = ("metrics.jsonl", "best", "last", "test.json", "test.txt")
 
 
 def ignore(message: str) -> None:
@@ -77,61 +84,42 @@ class RunDirectory:
         def refuse(holder: str) -> None:
             raise ModelError(f"{self.path}: {holder} is training here; stop it, or set 'run' to another folder")
 
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except (FileExistsError, NotADirectoryError) as error:
-            raise ModelError(f"run: {error.filename}: expected a folder for the run, found a file") from None
-        except OSError as error:
-            raise DataError(f"run: {self.path}: cannot write it: {error.strerror}; name another folder") from None
-        try:
-            with lock_file(self.path / "lock", refuse, warn):
-                yield
-        finally:
-            with suppress(OSError):
-                self.path.rmdir()  # if it is empty: nothing was written
+        with lock_folder(self.path, refuse, warn):
+            yield
 
     def open(self, recipe: Recipe, restart: bool = False) -> None:
-        """Write marker and recipe, complete or remove what killed processes left, and with `restart` remove all else.
+        """Write run.json and the recipe, and remove what a killed process left; with `restart` remove the run before.
 
-        For rank 0. The caller has checked that the run holds only files of nmt, and that the recipe may continue it.
+        For rank 0. The caller has checked that the folder may be a run, and that the recipe may continue it.
         """
         if recipe.train.tensorboard:
             self._logs.append(TensorBoard(self.path / "tensorboard"))
         self.path.mkdir(parents=True, exist_ok=True)
         machine = {**environment(recipe.runtime), "processes": distributed.world_size()}
         if restart:
-            self._clear()  # first, since a run of another format has another marker
-        mark_directory(self.path, RUN, {"environment": machine})
-        self.checkpoints.resolve().mkdir(parents=True, exist_ok=True)
-        self._clear_leftovers()
-        self.write("recipe.yaml", recipe_to_yaml(recipe))
+            self._clear()
+        RUN.write(self.path, {"environment": machine})
+        self.checkpoints.resolve().mkdir(parents=True, exist_ok=True)  # it may be a link to a larger disk
+        for directory in self.checkpoints.glob(_STEP):
+            if not is_checkpoint(directory):
+                remove_checkpoint(directory)
+        if self._recorded_recipe() != recipe:  # else it stays, with the comments of a user
+            write_output(self.recipe, recipe_to_yaml(recipe, self.path))
 
-    def write(self, name: str, text: str) -> None:
-        """Write a text file of the run, and record its digest: a user's change to it is never overwritten."""
-        write_recorded(self.path, RUN, name, text)
+    def _recorded_recipe(self) -> Recipe | None:
+        """Return the recipe of the run; None if there is none or, before a restart, a damaged one."""
+        try:
+            return load_recipe(self.recipe)
+        except ConfigError:
+            return None
 
     def _clear(self) -> None:
-        """Remove all that training wrote, but not the prepared corpus."""
-        for folder in (self.checkpoints, self.path / "tensorboard", *self.path.glob("skipped*")):
-            # a folder may be a link to a larger disk, and stays one
-            for entry in folder.iterdir() if folder.is_dir() else ():
-                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
-        for name in ("metrics.jsonl", "recipe.yaml", "best", "last", "test.json", "test.txt"):
-            (self.path / name).unlink(missing_ok=True)
-
-    def _clear_leftovers(self) -> None:
-        """Remove what a killed process left, but complete a save that had written all its files."""
-        for leftover in (*self.path.glob(".best.*"), *self.path.glob(".last.*")):
-            leftover.unlink()
-        for leftover in self.checkpoints.glob(".gone-step-*"):
-            shutil.rmtree(leftover)
-        for leftover in self.checkpoints.glob(".step-*"):
-            directory = self.checkpoints / leftover.name[1:].partition(".")[0]
-            try:
-                check_whole(leftover)
-                leftover.rename(directory)
-            except (ModelError, OSError):  # incomplete, or the checkpoint exists
-                shutil.rmtree(leftover)
+        """Remove all that training wrote, but not the prepared corpus, and no other files."""
+        for directory in (*self.checkpoints.glob(_STEP), *self.checkpoints.glob(f"damaged-{_STEP}")):
+            remove_checkpoint(directory)
+        written = (self.path.glob("skipped*/step-*.json"), self.path.glob("tensorboard/events.out.tfevents.*"))
+        for file in (*(self.path / name for name in _FILES), *written[0], *written[1]):
+            file.unlink(missing_ok=True)
 
     def save(self, loaded: LoadedModel, updater: Updater, progress: Progress) -> Path:
         """Write the checkpoint of the current step unless it exists, and update the links. Collective.
@@ -139,7 +127,7 @@ class RunDirectory:
         With a moving average, that is the model of the checkpoint, and the trained weights are stored beside it.
         """
         directory = self.checkpoint(progress.step)
-        outdated = not self.rank and (not directory.exists() or read_progress(directory) != progress)
+        outdated = not self.rank and not (is_checkpoint(directory) and read_progress(directory) == progress)
         if distributed.all_reduce_max(int(outdated))[0]:
             # gathering shards is collective, so that all ranks do it; rank 0 writes
             tensors = {OPTIMIZER_FILE: optimizer_tensors(updater.optimizer, updater.model)}
@@ -149,13 +137,19 @@ class RunDirectory:
                 tensors[WEIGHTS_FILE] = weights_of(updater.average)
             if not self.rank:
                 self.metrics.sync()
-                with staged_directory(directory) as staging:
-                    write_model_files(staging, loaded, tensors)
-                    text = json.dumps(asdict(progress), indent=2) + "\n"
-                    (staging / PROGRESS_FILE).write_text(text, encoding="utf-8")
-                    seal(staging, MODEL, loaded.configuration())
+                self._write_checkpoint(directory, loaded, tensors, progress)
         self._update_links(progress)
         return directory
+
+    def _write_checkpoint(
+        self, directory: Path, loaded: LoadedModel, tensors: dict[str, dict[str, Tensor]], progress: Progress
+    ) -> None:
+        """Write the files of a checkpoint; of one of this step that exists, the progress only."""
+        with disk_errors(directory):
+            directory.mkdir(exist_ok=True)
+            write_output(directory / PROGRESS_FILE, json.dumps(asdict(progress), indent=2) + "\n")
+            if not is_checkpoint(directory):
+                write_model(directory, loaded, tensors)
 
     def load(self, directory: Path, updater: Updater) -> Progress:
         """Load a checkpoint into model, optimizer and moving average, and truncate the log to it."""
@@ -176,8 +170,8 @@ class RunDirectory:
         directory = self.checkpoint(step)
         check_whole(directory)
         for later in self.saved():
-            if later > directory:
-                self._remove(later)
+            if later > directory and not self.rank:
+                remove_checkpoint(later)
         # a process killed here leaves a run that can resume, with all its metrics
         return self.load(directory, updater)
 
@@ -186,23 +180,8 @@ class RunDirectory:
         kept = {self.checkpoint(step) for step in (progress.step, *(step for _, step in progress.best[:keep_best]))}
         kept.update(self.validated()[-keep_last:])
         for directory in self.saved():
-            if directory not in kept:
-                self._remove(directory)
-
-    def _remove(self, directory: Path) -> None:
-        """Remove a checkpoint; a process killed on the way leaves none that seems damaged.
-
-        Files that a user put into it while training ran remain, and the next `nmt train` names them.
-        """
-        if not self.rank:
-            hidden = directory.with_name(f".gone-{directory.name}")
-            directory.rename(hidden)
-            written = {MODEL.marker, *read_marker(hidden, MODEL).get("files", ())}
-            for entry in hidden.iterdir():
-                if entry.name in written:
-                    entry.unlink()
-            with suppress(OSError):  # it is not empty
-                hidden.rmdir()
+            if directory not in kept and not self.rank:
+                remove_checkpoint(directory)
 
     def _update_links(self, progress: Progress) -> None:
         """Point `last` at the checkpoint of a step, and `best` at the best one that exists."""
@@ -229,7 +208,7 @@ class RunDirectory:
 
     def saved(self) -> list[Path]:
         """Return all checkpoints, oldest first."""
-        return sorted(self.checkpoints.glob("step-" + 8 * "[0-9]"))
+        return sorted(filter(is_checkpoint, self.checkpoints.glob(_STEP)))
 
     def validated(self) -> list[Path]:
         """Return the checkpoints that a validation wrote, not an interruption, oldest first."""
@@ -241,10 +220,23 @@ class RunDirectory:
         return self.path / ("best" if (self.path / "best").exists() else "last")
 
 
+def is_checkpoint(directory: Path) -> bool:
+    """Return whether a folder is a complete checkpoint, rather than one that is being written or removed."""
+    return (directory / CONFIG_FILE).is_file()
+
+
 def check_whole(directory: Path) -> None:
     """Raise DamagedError if files of a checkpoint are missing or altered."""
-    if PROGRESS_FILE not in read_configuration(directory).get("files", {}):
-        raise DamagedError(f"{directory}: incomplete: its config.json lists no {PROGRESS_FILE}")
+    read_configuration(directory)
+    read_progress(directory)
+
+
+def remove_checkpoint(directory: Path) -> None:
+    """Remove the files of a checkpoint, and its folder unless a user has put other files into it."""
+    for name in _CHECKPOINT_FILES:
+        (directory / name).unlink(missing_ok=True)
+    with suppress(OSError):  # it is not empty
+        directory.rmdir()
 
 
 def _was_validated(directory: Path) -> bool:

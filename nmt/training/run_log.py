@@ -8,7 +8,6 @@ from typing import Any
 
 from nmt.config.section import SettingError
 from nmt.errors import DataError, ModelError
-from nmt.system.files import sync
 
 
 class MetricsLog:
@@ -33,7 +32,8 @@ class MetricsLog:
     def sync(self) -> None:
         """Wait until all lines are on the disk, so that no checkpoint exists without them."""
         if self.file.exists():
-            sync(self.file)
+            with self.file.open("rb") as stream:
+                os.fsync(stream.fileno())
 
     def truncate(self, step: int, validated_at: int) -> None:
         """Drop the lines of later steps and validations, which will be written again.

@@ -1,32 +1,29 @@
 """Outputs: a stream, or a file that an interrupted process leaves resumable.
 
-    FILE.partial            the output so far; renamed to FILE when complete
-    FILE.partial.journal    a line with the fingerprint of the work, then one for each batch that is on the disk
+    FILE.partial         the output so far; renamed to FILE when complete
+    FILE.partial.json    the fingerprint of the work, and how far it is done: lines, bytes, digest of the input
 
-A batch is written and synced before the journal records it. Resuming truncates FILE.partial to the recorded batches, so
-the complete file equals, byte for byte, that of an uninterrupted process.
+A batch is written before it is recorded. Resuming truncates FILE.partial to the recorded length, so the complete file
+equals, byte for byte, that of an uninterrupted process.
 """
 
-import contextlib
+import fcntl
 import hashlib
 import io
 import json
 import os
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 from nmt.config.recorded import differences
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import counted
 from nmt.system.distributed import rank
-from nmt.system.files import has_name, lock, replace_file
-from nmt.system.ownership import check_file, write_output
-
-_FORMAT_VERSION = 2
+from nmt.system.files import disk_errors, real_path, write_output
 
 Fingerprint = dict[str, Any]
 """Everything apart from the input that determines the output, as JSON, by the names in recipes and options."""
@@ -57,18 +54,12 @@ class StreamOutput:
 class ResumableFile(StreamOutput):
     """A file that is being written by one process. `resumable_file` opens and closes it."""
 
-    def __init__(
-        self, partial: Path, stream: BinaryIO, journal: BinaryIO, done: "_Done", fingerprint: Fingerprint
-    ) -> None:
+    def __init__(self, partial: Path, stream: BinaryIO, record: dict[str, Any]) -> None:
         super().__init__(stream)
-        self._partial, self._journal, self._input = partial, journal, hashlib.sha256()
-        self.lines, self._bytes, self._expected_input = done.lines, done.bytes, done.input
-        stream.truncate(done.bytes)
-        journal.truncate(done.journal_bytes)
-        if not self.lines:
-            journal.truncate(0)
-            self._record({"format_version": _FORMAT_VERSION, "fingerprint": fingerprint})
-        os.fsync(journal.fileno())
+        self._partial, self._record, self._input = partial, record, hashlib.sha256()
+        self.lines = record["lines"]
+        stream.truncate(record["bytes"])
+        self._write_record()
 
     def remaining(self, batches: Iterable[list[bytes]]) -> Iterator[list[bytes]]:
         """Return the batches after the processed lines. Raises ConfigError if those came from another input."""
@@ -77,7 +68,7 @@ class ResumableFile(StreamOutput):
             processed, unprocessed = batch[:left], batch[left:]
             left -= len(processed)
             self._hash(processed)
-            if processed and not left and self._input.hexdigest() != self._expected_input:
+            if processed and not left and self._input.hexdigest() != self._record["input"]:
                 raise ConfigError(
                     f"{self._partial}: its first {counted(self.lines, 'line')} came from another input; "
                     f"give the same input to continue, or remove {self._partial} to start again"
@@ -91,23 +82,21 @@ class ResumableFile(StreamOutput):
             )
 
     def write(self, lines: Sequence[bytes], text: str) -> None:
-        """Write and sync the text, then record it in the journal."""
+        """Write the text, then record how far the file is complete."""
         data = text.encode()
-        _write_all(self._stream, data)
-        with _disk_errors():
-            os.fsync(self._stream.fileno())
+        self.write_bytes(data)
         self._hash(lines)
         self.lines += len(lines)
-        self._bytes += len(data)
-        written = hashlib.sha256(data).hexdigest()
-        self._record({"lines": self.lines, "bytes": self._bytes, "input": self._input.hexdigest(), "output": written})
+        done = {"lines": self.lines, "bytes": self._record["bytes"] + len(data), "input": self._input.hexdigest()}
+        self._record |= done
+        self._write_record()
+
+    def _write_record(self) -> None:
+        write_output(_record_of(self._partial), json.dumps(self._record, ensure_ascii=False))
 
     def _hash(self, lines: Sequence[bytes]) -> None:
         if lines:
             self._input.update(b"\n".join(lines) + b"\n")
-
-    def _record(self, entry: Mapping[str, Any]) -> None:
-        _write_all(self._journal, (json.dumps(entry, ensure_ascii=False) + "\n").encode())
 
 
 @contextmanager
@@ -137,7 +126,7 @@ def open_output(path: Path | None, fingerprint: Fingerprint, resumable: bool = T
 def write_whole(path: Path | None, data: bytes) -> None:
     """Write a complete output: a file atomically, by default to stdout; in the first process only.
 
-    Raises ConfigError if the file must not be replaced, DataError for an error of the file system.
+    Raises DataError for an error of the file system.
     """
     if rank() > 0:
         return
@@ -163,33 +152,43 @@ def is_stream(path: Path) -> bool:
 def resumable_file(file: Path, fingerprint: Fingerprint) -> Iterator[ResumableFile]:
     """Yield the partial file, with the output of the same work so far; renamed to `file` at the end.
 
-    After an exception it stays, unless it is empty. Raises ConfigError if `file` must not be replaced, if the partial
-    file is of other work or is being written by another process; DataError if it cannot be written.
+    After an exception it stays, unless it is empty. Raises ConfigError if the partial file is of other work or is being
+    written by another process; DataError if it cannot be written.
     """
-    file = check_file(file)
-    partial, journal_path = (file.with_name(f"{file.name}.{kind}") for kind in ("partial", "partial.journal"))
-    with contextlib.ExitStack() as files:
-        stream = files.enter_context(_open_beside(file, partial))
-        if lock(stream.fileno()) == "busy":
-            raise ConfigError(f"{partial}: another process is writing it; wait for its end, or name another output")
-        if not has_name(stream.fileno(), partial):
-            raise ConfigError(f"{partial}: another process has just finished it")
-        own = [partial]
+    place = real_path(file)
+    partial = place.with_name(f"{place.name}.partial")
+    with disk_errors(file):
+        stream = partial.open("ab", buffering=0)
+    with stream:
+        _lock(stream, partial)
+        with suppress(FileNotFoundError):
+            partial.chmod(stat.S_IMODE(place.stat().st_mode))
+        output = ResumableFile(partial, stream, _read_record(partial, fingerprint))
         try:
-            done = _read_journal(partial, journal_path, fingerprint)
-            journal = files.enter_context(_open_beside(file, journal_path))
-            output = ResumableFile(partial, stream, journal, done, fingerprint)
-            own.append(journal_path)
             yield output
         except BaseException:
-            has_output = os.fstat(stream.fileno()).st_size > 0
-            for path in [] if has_output else own:  # nothing to resume
-                path.unlink()
+            if not output.lines:  # nothing to resume
+                partial.unlink()
+                _record_of(partial).unlink(missing_ok=True)
             raise
-        with _disk_errors():
+        with disk_errors(file):
             os.fsync(stream.fileno())
-            replace_file(partial, file)
-        journal_path.unlink(missing_ok=True)
+            partial.replace(place)
+            _record_of(partial).unlink(missing_ok=True)
+
+
+def _lock(stream: BinaryIO, partial: Path) -> None:
+    """Raise ConfigError if another process writes a partial file, or has just finished it."""
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ConfigError(
+            f"{partial}: another process is writing it; wait for its end, or name another output"
+        ) from None
+    except OSError:  # a file system without locks
+        return
+    if not (partial.exists() and os.path.samestat(os.fstat(stream.fileno()), partial.stat())):
+        raise ConfigError(f"{partial}: another process has just finished it")
 
 
 def _write_all(stream: BinaryIO, data: bytes) -> None:
@@ -211,59 +210,27 @@ def _disk_errors() -> Iterator[None]:
         raise DataError(f"cannot write the translations: {error.strerror or error}") from None
 
 
-def _open_beside(file: Path, path: Path) -> BinaryIO:
-    """Open or create a file to append to, readable at most by those who may read `file`; no links, no waiting."""
-    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+def _record_of(partial: Path) -> Path:
+    return partial.with_name(f"{partial.name}.json")
+
+
+def _read_record(partial: Path, fingerprint: Fingerprint) -> dict[str, Any]:
+    """Return how far a partial file is complete. Raises ConfigError if it is of other work."""
+    new = {"fingerprint": fingerprint, "lines": 0, "bytes": 0, "input": ""}
+    if not partial.stat().st_size:
+        return new
     try:
-        return open(os.open(path, flags, 0o600 if file.exists() else 0o666), "ab", buffering=0)
-    except OSError as error:
-        raise DataError(f"{file}: cannot write it: {path.name}: {error.strerror}; name another output") from None
-
-
-class _Done(NamedTuple):
-    """The state after the last batch that both files hold."""
-
-    lines: int = 0
-    bytes: int = 0
-    input: str = ""
-    journal_bytes: int = 0
-
-
-def _read_journal(partial: Path, journal: Path, fingerprint: Fingerprint) -> _Done:
-    """Return how much of a partial file is complete. Raises ConfigError if it, or the journal, is of other work."""
-    data, size = journal.read_bytes() if journal.exists() else b"", partial.stat().st_size
-    if not data and not size:
-        return _Done()
-    head, *entries = data.splitlines(keepends=True) or [b""]
-    try:
-        first = json.loads(head)
-        version = first["format_version"]
-        before = dict(first["fingerprint"]) if version == _FORMAT_VERSION else {}
-    except (ValueError, KeyError, TypeError):
+        record = json.loads(_record_of(partial).read_bytes())
+        before = dict(record["fingerprint"])
+        is_whole = record.keys() == new.keys() and 0 <= record["bytes"] <= partial.stat().st_size
+    except (OSError, ValueError, KeyError, TypeError):
+        is_whole = False
+    if not is_whole:
         raise ConfigError(
-            f"{partial}: cannot continue: {journal.name}, the record of its work, is missing or damaged; remove both "
-            "to start again, if nmt wrote them"
-        ) from None
-    if not size:
-        return _Done()
-    if version != _FORMAT_VERSION:
-        raise ConfigError(
-            f"{partial}: written by another version of nmt (format {version}, expected {_FORMAT_VERSION}); finish it "
-            f"with that version, or remove {partial} to start again"
+            f"{partial}: cannot continue: {_record_of(partial).name}, the record of its work, is missing or damaged; "
+            "remove both to start again, if nmt wrote them"
         )
     if before != fingerprint:
         changes = "".join(f"\n  {change}" for change in differences(before, fingerprint))
         raise ConfigError(f"{partial}: begun by another command; repeat that, or remove it to start again{changes}")
-    done = _Done(journal_bytes=len(head))
-    with partial.open("rb") as written:
-        for line in entries:
-            try:
-                entry = json.loads(line)
-                batch = written.read(entry["bytes"] - done.bytes)
-                complete = line.endswith(b"\n") and hashlib.sha256(batch).hexdigest() == entry["output"]
-            except (ValueError, KeyError, TypeError):  # the process ended while it wrote the entry
-                complete = False
-            if not complete:
-                break
-            done = _Done(entry["lines"], entry["bytes"], entry["input"], done.journal_bytes + len(line))
-    return done
+    return dict(record)

@@ -1,6 +1,7 @@
 """`nmt average`: the mean of the weights of the chosen checkpoints, and refusals."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from nmt.text.tokenizer import Tokenizer, Tokenizers
 from nmt.training.progress import Progress
 from nmt.training.run import RunDirectory
 from nmt.training.step import Updater
-from tests.builders import save_model
+from tests.builders import save_model, snapshot
 
 QUIET = Console(quiet=True)
 CPU = torch.device("cpu")
@@ -134,37 +135,24 @@ def test_contradicting_options_are_refused(run: Path, tmp_path: Path) -> None:
         average([run, run], tmp_path / "model", QUIET, 2, None)
 
 
-@pytest.mark.parametrize("marker", [None, "{}", '{"format_version": 1, "files": {}}', '{"model_type": "bert"}'])
-def test_a_foreign_folder_is_not_replaced(run: Path, tmp_path: Path, marker: str | None) -> None:
-    output = tmp_path / "mine"
-    output.mkdir()
-    (output / "notes.txt").write_text("mine")
-    if marker is not None:
-        (output / "config.json").write_text(marker)
-    with pytest.raises(ConfigError, match=r"mine: cannot write a model here: it holds .*; name another folder"):
-        average([run], output, QUIET, 2, None)
-    assert (output / "notes.txt").read_text() == "mine"
-    assert marker is None or (output / "config.json").read_text() == marker
-
-
-@pytest.mark.parametrize("place", ["last", "best", "checkpoints/step-00000005", "checkpoints/mean", "mean", "."])
-def test_an_output_in_a_run_is_refused(run: Path, place: str) -> None:
-    before = sorted(run.rglob("*"))
-    with pytest.raises(ConfigError, match="cannot write a model here"):
-        average([run], run / place, QUIET, 2, None)
-    assert sorted(run.rglob("*")) == before
-
-
-def test_a_model_is_replaced_unless_it_is_averaged(run: Path, tmp_path: Path) -> None:
+def test_existing_folder_is_not_replaced(run: Path, tmp_path: Path) -> None:
     average([run], tmp_path / "model", QUIET, 1, None)
-    average([run], tmp_path / "model", QUIET, 2, None)
+    before = snapshot(tmp_path)
+    for output in (tmp_path / "model", run, run / "last", run / "checkpoints" / "step-00000005"):
+        with pytest.raises(ConfigError, match="expected a new or an empty folder, but it holds"):
+            average([run], output, QUIET, 2, None)
+    assert snapshot(tmp_path) == before
+
+
+def test_run_without_validation_has_no_best_checkpoint(run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy, symlinks=True)
+    for file in copy.glob("checkpoints/*/progress.json"):
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"best": []}))
+    with pytest.raises(ConfigError, match=r"no checkpoint is the best, since .*data\.valid.*--last N"):
+        average([copy], tmp_path / "model", QUIET, None, None)
+    average([copy], tmp_path / "model", QUIET, 2, None)
     assert_mean_of([3, 5], tmp_path / "model")
-    with pytest.raises(ConfigError, match=r"model: cannot write a model here: it holds .*model, which is read"):
-        average([run, tmp_path / "model"], tmp_path / "model", QUIET, None, None)
-    (tmp_path / "model" / "model.safetensors").write_bytes(b"mine")
-    with pytest.raises(ConfigError, match=r"holds model\.safetensors, which nmt did not write or which was changed"):
-        average([run], tmp_path / "model", QUIET, 2, None)
-    assert (tmp_path / "model" / "model.safetensors").read_bytes() == b"mine"
 
 
 def test_the_command_writes_a_model(run: Path, tmp_path: Path) -> None:

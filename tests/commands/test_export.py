@@ -2,7 +2,6 @@
 
 import importlib
 import json
-import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -179,32 +178,13 @@ class TestCTranslate2:
         with pytest.raises(ConfigError, match=message):
             export(saved, tmp_path / "out", *arguments, None, QUIET)  # type: ignore[arg-type]
 
-    def test_other_directories_are_not_replaced(self, saved: Path, exported: Path, tmp_path: Path) -> None:
+    def test_existing_directories_are_not_replaced(self, saved: Path, exported: Path, tmp_path: Path) -> None:
         (tmp_path / "letter").write_text("dear")
-        with pytest.raises(ConfigError, match="is not an exported model that nmt wrote"):
-            export(saved, tmp_path, "ctranslate2", "float32", None, QUIET)
+        for output in (tmp_path, exported):
+            with pytest.raises(ConfigError, match="expected a new or an empty folder, but it holds"):
+                export(saved, output, "ctranslate2", "float32", None, QUIET)
         with pytest.raises(ConfigError, match="is an exported model; give the original model"):
             export(exported, tmp_path / "out", "ctranslate2", "float32", None, QUIET)
-
-    def test_outputs_in_a_run_or_through_a_link_are_refused(self, saved: Path, exported: Path, tmp_path: Path) -> None:
-        run = tmp_path / "run"
-        (run / "checkpoints").mkdir(parents=True)
-        (run / "recipe.yaml").write_text("name: x\n")
-        (tmp_path / "link").symlink_to(exported)
-        (tmp_path / "project").mkdir()
-        (tmp_path / "project" / "nmt.json").write_text('{"name": "a web project"}')
-        changed = shutil.copytree(exported, tmp_path / "changed")
-        (changed / "notes.txt").write_text("mine")
-        for output, reason in (
-            (run / "ct2", "is a run, whose files nmt train keeps"),
-            (tmp_path / "link", "it is a symbolic link"),
-            (tmp_path / "project", "is not an exported model that nmt wrote"),
-            (changed, r"it holds notes\.txt, which nmt did not write"),
-        ):
-            before = sorted(path.stat().st_mtime_ns for path in tmp_path.rglob("*"))
-            with pytest.raises(ConfigError, match=reason):
-                export(saved, output, "ctranslate2", "float32", None, QUIET)
-            assert sorted(path.stat().st_mtime_ns for path in tmp_path.rglob("*")) == before
 
     def test_a_missing_library_is_named(self, saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def missing(name: str) -> object:

@@ -332,7 +332,7 @@ def test_changed_parts_are_not_replaced(folder: Path) -> None:
     with (folder / "split" / "train.en").open("a") as file:
         file.write("my own line\n")
     message = refused("text.en", "text.it")
-    assert "split: cannot write a division of a text here: it holds train.en, which nmt did not write" in message
+    assert "split: expected a new or an empty folder, but it holds" in message
 
 
 def test_errors_do_not_wait_for_torch(folder: Path) -> None:

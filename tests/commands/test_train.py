@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -28,6 +29,7 @@ from tests.training.runs import (
     QUIET,
     assert_same_run,
     progress,
+    same_tensors,
     saved_steps,
     train_run,
 )
@@ -69,13 +71,13 @@ SLOW_TO_SAVE = """
 import time
 import nmt.training.run
 
-def seal_slowly(directory, kind, content, plain=nmt.training.run.seal):
+def write_slowly(directory, loaded, tensors, plain=nmt.training.run.write_model):
     if "00000004" not in directory.name:
         print("saving", flush=True)
         time.sleep(10**6)
-    plain(directory, kind, content)
+    plain(directory, loaded, tensors)
 
-nmt.training.run.seal = seal_slowly
+nmt.training.run.write_model = write_slowly
 """
 
 
@@ -219,7 +221,7 @@ def test_faulty_test_text_is_refused_before_training(
 
 def test_run_that_is_a_file_is_refused(texts: Path, tmp_path: Path) -> None:
     (tmp_path / "run").write_text("x")
-    with pytest.raises(ConfigError, match="run: cannot write a run here: expected a folder, found a file"):
+    with pytest.raises(ConfigError, match="run: not a folder to write in: Not a directory; name another one"):
         train_run(texts, tmp_path / "run")
 
 
@@ -418,7 +420,7 @@ def contents(folder: Path) -> dict[str, bytes | str]:
     ("run", "override", "problem"),
     [
         (".", "name=x", "which is read"),
-        ("mine", "name=x", "it holds files, such as"),
+        ("mine", "name=x", "or one with the run.json of nmt, but it holds recipe.yaml"),
         ("empty", "data.test={tsv: empty/test.txt}", "which is read"),
         ("texts", "name=x", "which is read"),
     ],
@@ -442,15 +444,48 @@ def test_run_folder_with_other_files_is_refused_untouched(
     assert not (tmp_path / "prepared").exists()
 
 
+OTHERS = (".DS_Store", "train.log", "test.out", "checkpoints/notes.txt", "checkpoints/step-00000001/notes.txt",
+          "skipped/notes.txt", "tensorboard/notes.txt", "prepared/notes.txt")  # fmt: skip
+
+
 @pytest.mark.parametrize("restart", [False, True])
-def test_run_with_a_file_of_the_user_is_refused_untouched(texts: Path, tmp_path: Path, restart: bool) -> None:
+def test_other_files_in_a_run_are_kept(texts: Path, uninterrupted: Path, tmp_path: Path, restart: bool) -> None:
+    """Also files in the folder of a checkpoint, which this training removes or writes again."""
     run = tmp_path / "run"
-    train_run(texts, run, "train.stop.steps=1")
-    (run / "checkpoints" / "notes.txt").write_text("keep")
-    before = contents(run)
-    with pytest.raises(ConfigError, match=r"it holds checkpoints/notes\.txt, which nmt did not write"):
-        train(recipe_in(texts, f"run={run}", "train.stop.steps=2"), QUIET, restart)
-    assert contents(run) == before
+    train_run(texts, run, "train.stop.steps=1", f"prepared={run}/prepared")
+    before = {}
+    for name in OTHERS:
+        (run / name).parent.mkdir(exist_ok=True)
+        (run / name).write_text(name)
+        before[run / name] = (run / name).stat().st_mtime_ns
+    train(recipe_in(texts, f"run={run}", f"prepared={run}/prepared"), QUIET, restart)
+    assert {file: file.stat().st_mtime_ns for file in before} == before
+    assert all(file.read_text() == str(file.relative_to(run)) for file in before)
+    assert same_tensors(uninterrupted, run)
+
+
+def test_run_may_have_any_name_and_be_a_link(texts: Path, uninterrupted: Path, tmp_path: Path) -> None:
+    for steps in (4, 12):
+        train_run(texts, tmp_path / "checkpoints", f"train.stop.steps={steps}")
+    assert same_tensors(uninterrupted, tmp_path / "checkpoints")
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "run").symlink_to("disk")
+    train_run(texts, tmp_path / "run", "train.stop.steps=1")
+    assert (tmp_path / "run").is_symlink()
+    assert (tmp_path / "disk" / "run.json").exists()
+
+
+def test_copy_of_a_run_resumes_into_itself(texts: Path, uninterrupted: Path, tmp_path: Path) -> None:
+    """Its recipe names the run as the folder that it lies in. Comments of the user in it remain."""
+    train_run(texts, tmp_path / "run", "train.stop.steps=4", f"prepared={tmp_path}/run/prepared")
+    shutil.copytree(tmp_path / "run", tmp_path / "copy", symlinks=True)
+    before, recipe = contents(tmp_path / "run"), tmp_path / "copy" / "recipe.yaml"
+    assert str(tmp_path) not in recipe.read_text()
+    recipe.write_text("# mine\n" + recipe.read_text().replace("steps: 4", "steps: 12"))
+    train(load_recipe(recipe), QUIET)
+    assert same_tensors(uninterrupted, tmp_path / "copy")
+    assert recipe.read_text().startswith("# mine")
+    assert contents(tmp_path / "run") == before
 
 
 @pytest.mark.parametrize(

@@ -20,12 +20,11 @@ from nmt.model.checkpoint import (
     AlignmentHeads,
     LoadedModel,
     load_model,
-    read_configuration,
     resolve_model,
 )
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import Tokenizer, Tokenizers
-from tests.builders import save_model, seal_again
+from tests.builders import record_digests, save_model
 
 CPU = torch.device("cpu")
 LINES = [
@@ -116,21 +115,6 @@ def test_loaded_model_equals_the_saved_one(tokenizers: Tokenizers, tmp_path: Pat
     assert (output is tokens) == (before.model.settings.tied_embeddings != "none")
 
 
-def test_position_weights_of_format_version_1_are_loaded(tokenizers: Tokenizers, tmp_path: Path) -> None:
-    for changes, new, old in (
-        ({"positions": "learned", "max_positions": 9}, "_embedding.positions.vectors", "_embedding.positions"),
-        ({"positions": "relative"}, ".positions.key_vectors", ".key_positions"),
-        ({"positions": "relative"}, ".positions.value_vectors", ".value_positions"),
-    ):
-        before = build(tokenizers, **changes)
-        tensors = checkpoint.weights_of(before.model)
-        assert any(name.endswith(new) for name in tensors)
-        checkpoint.write_tensors({n.replace(new, old): t for n, t in tensors.items()}, tmp_path / "old.safetensors")
-        after = build(tokenizers, seed=2, **changes)
-        checkpoint.load_weights(after.model, tmp_path / "old.safetensors")
-        assert_same(before, after)
-
-
 @pytest.mark.parametrize("longest", [None, 1, 256])
 def test_longest_source_is_saved_with_the_model(tokenizers: Tokenizers, tmp_path: Path, longest: int | None) -> None:
     save_model(tmp_path / "model", replace(build(tokenizers), longest_source=longest))
@@ -177,13 +161,6 @@ def test_transposed_weight_is_saved_and_loaded(tokenizers: Tokenizers, tmp_path:
     assert_same(before, load_model(tmp_path / "model", CPU))
 
 
-def test_saving_replaces_the_directory(tokenizers: Tokenizers, saved: Path) -> None:
-    newer = build(tokenizers, seed=2)
-    save_model(saved, newer)
-    assert_same(newer, load_model(saved, CPU))
-    assert [path.name for path in saved.parent.iterdir()] == ["model"]
-
-
 def test_loading_runs_no_pickle(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_arguments: object, **_options: object) -> None:
         raise AssertionError("unpickling runs code")
@@ -215,42 +192,11 @@ def test_truncated_or_missing_file_is_refused(saved: Path, name: str) -> None:
         load_model(saved, CPU)
 
 
-def test_flipped_bit_of_the_configuration_is_refused(saved: Path) -> None:
-    file = saved / "config.json"
-    whole = file.read_bytes()
-    content = {key: value for key, value in read_configuration(saved).items() if key != "digest"}
-    for place in range(0, len(whole), 3):
-        file.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])
-        try:
-            found = read_configuration(saved)
-        except ModelError:
-            continue
-        # the bit was in white space or in the key "digest"
-        assert {key: found.get(key) for key in content} == content
-
-
 def test_damaged_weights_with_matching_digests_are_refused(saved: Path) -> None:
     (saved / "model.safetensors").write_bytes(b"\0" * 50)
-    seal_again(saved)
+    record_digests(saved)
     with pytest.raises(ModelError, match=f"{saved / 'model.safetensors'}: cannot read the weights"):
         load_model(saved, CPU)
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_configuration_without_files_is_refused(saved: Path, version: int) -> None:
-    edit_configuration(saved, without=("files",), format_version=version)
-    with pytest.raises(
-        ModelError, match=rf"config\.json: damaged: format version {version} has a 'files', but none is"
-    ):
-        load_model(saved, CPU)
-
-
-def test_configuration_without_digest_is_refused_after_version_1(saved: Path) -> None:
-    edit_configuration(saved, without=("digest",))
-    with pytest.raises(ModelError, match=r"config\.json: damaged: format version 2 has a 'digest', but none is here"):
-        load_model(saved, CPU)
-    edit_configuration(saved, without=("digest",), format_version=1)
-    load_model(saved, CPU)
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.model"])
@@ -275,7 +221,7 @@ def test_paths_in_the_list_of_files_are_refused(saved: Path, name: str) -> None:
 def test_links_out_of_the_directory_are_refused(saved: Path, name: str) -> None:
     (saved / name).rename(saved.parent / name)
     (saved / name).symlink_to(saved.parent / name)
-    with pytest.raises(ModelError, match=rf"{name}: (not a regular file in this directory|damaged: .*no link out)"):
+    with pytest.raises(ModelError, match=rf"{name}: (not a regular file in this directory|damaged, or .*no link out)"):
         load_model(saved, CPU)
 
 
@@ -302,13 +248,13 @@ def test_pipes_and_folders_are_refused_without_waiting(saved: Path, name: str) -
 def test_large_configuration_is_refused_unread(saved: Path) -> None:
     with (saved / "config.json").open("ab") as file:
         file.truncate(2**40)  # sparse: takes no space
-    with pytest.raises(ModelError, match=r"config\.json: damaged: expected a file of at most 1,048,576 bytes"):
+    with pytest.raises(ModelError, match=r"config\.json: damaged, or .* expected a file of at most 1,048,576 bytes"):
         load_model(saved, CPU)
 
 
 def test_large_header_of_the_weights_is_refused_unread(saved: Path) -> None:
     (saved / "model.safetensors").write_bytes((2**30).to_bytes(8, "little") + bytes(100))
-    seal_again(saved)
+    record_digests(saved)
     with pytest.raises(ModelError, match=r"safetensors: cannot read the weights: a header of 1,073,741,824 bytes"):
         load_model(saved, CPU)
 
@@ -385,9 +331,7 @@ def test_file_modes_follow_the_umask(tokenizers: Tokenizers, tmp_path: Path, uma
         '{"format_version": 1, "files": null}',
         "\udcff",
         "[" * 100_000,
-        '{"format_version": "1"}',
-        '{"format_version": true}',
-        '{"format_version": 0}',
+        '{"format_version": "x"}',
     ],
 )
 def test_damaged_configuration_is_refused(saved: Path, content: str) -> None:
@@ -397,14 +341,14 @@ def test_damaged_configuration_is_refused(saved: Path, content: str) -> None:
 
 
 def test_configuration_without_format_version_is_refused(saved: Path) -> None:
-    (saved / "config.json").write_text("[]")
-    with pytest.raises(ModelError, match=r"config\.json: damaged: it has no format_version; copy the model again"):
+    (saved / "config.json").write_text("{}")
+    with pytest.raises(ModelError, match=r"config\.json: damaged, or not written by nmt: it has no format_version"):
         load_model(saved, CPU)
 
 
-def test_newer_format_is_refused_before_other_checks(saved: Path) -> None:
+def test_another_format_is_refused_before_other_checks(saved: Path) -> None:
     (saved / "config.json").write_text('{"format_version": 3, "model": "made of cheese"}')
-    with pytest.raises(ModelError, match=r"config.json: format version 3, but this nmt reads up to 2; update nmt"):
+    with pytest.raises(ModelError, match=r"config.json: format version 3, expected 2: another version of nmt wrote it"):
         load_model(saved, CPU)
 
 
@@ -433,7 +377,7 @@ def test_configuration_without_a_section_is_refused(saved: Path) -> None:
 def test_tokenizer_of_another_size_is_refused(tokenizers: Tokenizers, saved: Path) -> None:
     other = Tokenizer.train(LINES, TokenizerSettings(vocab_size=36, byte_fallback=False, type="bpe"))
     Tokenizers(other, other).save(saved)
-    seal_again(saved)
+    record_digests(saved)
     with pytest.raises(
         ModelError, match=r"model.safetensors: weight '.*tokens.weight': found \(40, 8\), .* expects \(36, 8\)"
     ):
@@ -443,7 +387,7 @@ def test_tokenizer_of_another_size_is_refused(tokenizers: Tokenizers, saved: Pat
 def test_weights_of_another_model_are_refused(saved: Path) -> None:
     content = {"encoder.0.odd": torch.zeros(3000)}
     save_file(content, saved / "model.safetensors")
-    seal_again(saved)
+    record_digests(saved)
     with pytest.raises(ModelError, match=r"weight 'decoder.0.*': found nothing, the configuration expects \("):
         load_model(saved, CPU)
 
@@ -451,28 +395,26 @@ def test_weights_of_another_model_are_refused(saved: Path) -> None:
 def test_surplus_weight_is_refused(tokenizers: Tokenizers, saved: Path) -> None:
     loaded = load_model(saved, CPU)
     save_file({**checkpoint.weights_of(loaded.model), "zoo": torch.zeros(3)}, saved / "model.safetensors")
-    seal_again(saved)
+    record_digests(saved)
     with pytest.raises(ModelError, match=r"weight 'zoo': found \(3,\), the configuration expects nothing"):
         load_model(saved, CPU)
 
 
 @pytest.mark.parametrize("when", ["weights", "tokenizer", "digests"])
-def test_full_disk_leaves_the_old_directory_unchanged(
-    tokenizers: Tokenizers, saved: Path, monkeypatch: pytest.MonkeyPatch, when: str
+def test_full_disk_leaves_nothing(
+    tokenizers: Tokenizers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    before = load_model(saved, CPU)
-    newer = build(tokenizers, seed=2)
+    loaded = build(tokenizers, seed=2)
 
     def no_space(*_arguments: object, **_options: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     write = {"weights": "model.checkpoint.save_file", "tokenizer": "text.tokenizer.Tokenizers.save"}
-    monkeypatch.setattr(f"nmt.{write.get(when, 'system.sealing.text_with_digest')}", no_space)
-    with pytest.raises(DataError, match=f"{saved}: cannot write it: No space left on device; free some space"):
-        save_model(saved, newer)
+    monkeypatch.setattr(f"nmt.{write.get(when, 'system.digests.digest_of')}", no_space)
+    with pytest.raises(DataError, match=f"{tmp_path}/model: cannot write it: No space left on device; free some space"):
+        save_model(tmp_path / "model", loaded)
     monkeypatch.undo()
-    assert_same(before, load_model(saved, CPU))
-    assert [path.name for path in saved.parent.iterdir()] == ["model"]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_resolve_model_accepts_a_model_or_a_run(saved: Path, tmp_path: Path) -> None:

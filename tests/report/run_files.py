@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config import recipe_to_yaml
-from nmt.system.ownership import RUN
+from nmt.training.progress import RUN
 from tests.builders import tiny_recipe
 
 
@@ -28,5 +28,5 @@ def write_run(path: Path, lines: list[dict[str, Any]], recipe: str | None = None
     (path / "checkpoints").mkdir(parents=True)
     (path / "run.json").write_text(json.dumps(RUN.header))
     (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (path / "recipe.yaml").write_text(recipe_to_yaml(tiny_recipe(path)) if recipe is None else recipe)
+    (path / "recipe.yaml").write_text(recipe_to_yaml(tiny_recipe(path), path) if recipe is None else recipe)
     return path

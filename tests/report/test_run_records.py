@@ -8,7 +8,7 @@ import pytest
 
 from nmt.errors import ConfigError, ModelError
 from nmt.report.run_records import RunRecords
-from nmt.system.files import lock_file
+from nmt.system.files import lock_folder
 from tests.report.run_files import train_line, validation_line, write_run
 
 
@@ -75,7 +75,7 @@ def test_state_of_a_run_is_that_of_its_limits_and_lock(uninterrupted: Path, tmp_
     recipe = copy / "recipe.yaml"
     recipe.write_text(recipe.read_text().replace("steps: 12", "steps: 100"))
     assert RunRecords(copy).state == ("interrupted", "nmt train resumes it")
-    with lock_file(copy / "lock", lambda holder: None, lambda message: None):
+    with lock_folder(copy, lambda holder: None, lambda message: None):
         assert RunRecords(copy).state == ("training", "now")
     assert RunRecords(copy).state == ("interrupted", "nmt train resumes it")
     assert RunRecords(uninterrupted).environment["threads"] >= 1

@@ -13,7 +13,6 @@ from nmt.report.run_records import RunRecords
 from nmt.report.run_texts import common_texts, run_texts, training_frequencies
 from nmt.report.translated_text import TranslatedText
 from nmt.system.console import Console
-from nmt.system.ownership import RUN, write_recorded
 from nmt.text.languages import target_language
 from tests.builders import run_command, tiny_recipe, write_lines, write_tsv
 from tests.report.run_files import train_line, write_run
@@ -25,8 +24,10 @@ def run_with_test(folder: Path, translations: list[str], name: str = "run") -> P
     recipe = tiny_recipe(folder / name)
     corpus = recipe.data.train[0].model_copy(update={"tsv": write_tsv(folder / "test.tsv", PAIRS)})
     data = recipe.data.model_copy(update={"test": (corpus,), "train": (corpus,)})
-    run = write_run(folder / name, [train_line(10, 3.0)], recipe_to_yaml(recipe.model_copy(update={"data": data})))
-    write_recorded(run, RUN, "test.txt", "".join(f"{line}\n" for line in translations))
+    run = write_run(
+        folder / name, [train_line(10, 3.0)], recipe_to_yaml(recipe.model_copy(update={"data": data}), folder / name)
+    )
+    write_lines(run / "test.txt", *translations)
     return run
 
 
@@ -52,14 +53,10 @@ def test_missing_and_changed_texts_are_explained(tmp_path: Path) -> None:
     texts, (problem,) = run_texts(run, 0, Console(quiet=True))
     assert texts == []
     assert "test.txt has 1 line, but the test text has 3; it has changed since" in problem
-    write_recorded(run.path, RUN, "test.txt", "un gatto\ndue gatti\nun cane\n")
+    write_lines(run.path / "test.txt", "un gatto", "due gatti", "un cane")
     assert [one.systems for one in run_texts(run, 0, Console(quiet=True))[0]] == [
         {run.name: ["un gatto", "due gatti", "un cane"]}
     ]
-    write_lines(run.path / "test.txt", "un gatto", "due gatti", "un canguro")
-    texts, (problem,) = run_texts(run, 0, Console(quiet=True))
-    assert texts == []
-    assert "test.txt was changed since nmt train wrote it; remove it" in problem
     (run.path / "test.txt").unlink()
     assert "nmt train writes it when training ends" in run_texts(run, 0, Console(quiet=True))[1][0]
     (tmp_path / "test.tsv").unlink()

@@ -342,7 +342,7 @@ def test_foreign_file_in_the_run_is_reported_by_all_ranks(ranks: Ranks, tmp_path
     with pytest.raises(AssertionError) as failed:
         ranks.train(2, tmp_path / "run")
     lines = [line.strip() for line in str(failed.value).splitlines()]
-    assert re.match(r"error: .*run: cannot write a run here: it holds files, such as notes\.txt", lines[0])
+    assert re.match(r"error: .*run: expected a new or an empty folder, .* but it holds notes\.txt", lines[0])
     assert lines[:3] == [lines[0]] * 2 + [""]
 
 

@@ -27,8 +27,8 @@ from tests.builders import (
     SOURCE_WORDS,
     TARGET_WORDS,
     recipe_in,
+    record_digests,
     reversal_pairs,
-    seal_again,
     write_reversal_task,
     write_tsv,
 )
@@ -225,7 +225,7 @@ def test_run_of_an_earlier_version_without_objective_resumes(texts: Path, tmp_pa
     content = json.loads((checkpoint / "progress.json").read_text())
     del content["best_loss"]
     (checkpoint / "progress.json").write_text(json.dumps(content))
-    seal_again(checkpoint)
+    record_digests(checkpoint)
     assert train_run(texts, tmp_path / "run").step == 12
     assert [json.loads(line) for line in file.read_text().splitlines()][: len(before)] == before
 

@@ -38,7 +38,7 @@ from nmt.training.progress import Adjustments, IntervalSums, Progress, read_prog
 from nmt.training.resume import check_may_continue, resume
 from nmt.training.run import RunDirectory
 from nmt.training.step import Updater
-from tests.builders import seal_again
+from tests.builders import record_digests
 
 LINES = ["il gatto dorme", "la casa è rossa", "the cat sleeps", "the house is red"] * 5
 SHAPE = ModelSettings(encoder_layers=1, decoder_layers=1, dim=8, heads=2, feed_forward=8)
@@ -320,7 +320,7 @@ def test_links_left_by_a_killed_process_are_removed(run: RunDirectory, name: str
 
 def write_progress(directory: Path, content: object) -> None:
     (directory / "progress.json").write_text(json.dumps(content))
-    seal_again(directory)
+    record_digests(directory)
 
 
 # killed in the middle

@@ -20,7 +20,7 @@ import safetensors.numpy
 from pydantic import TypeAdapter
 from safetensors import SafetensorError, safe_open
 
-from nmt.system.files import atomic_file
+from nmt.system.files import write_output
 from nmt.text.corpus import SentencePair
 from nmt.text.filters import RULES, Rejected, RuleCounts
 from nmt.text.filters.rule_counts import EXAMPLES
@@ -174,8 +174,7 @@ def _write(path: Path, record: bytes, arrays: Arrays) -> None:
     """Write a file of a chunk, which gets its name when it is on the disk."""
     stored = {_RECORD: np.frombuffer(record, dtype=np.uint8), **arrays}
     stored[_CHECKSUM] = np.array([_checksum(stored)])
-    with atomic_file(path) as file:
-        file.write(safetensors.numpy.save(stored))
+    write_output(path, safetensors.numpy.save(stored))
 
 
 def _checksum(arrays: Arrays) -> int:

@@ -19,9 +19,8 @@ import nmt
 from nmt.config import CorpusFile, Recipe
 from nmt.config.recorded import differences
 from nmt.errors import DataError
-from nmt.system.ownership import PREPARED, is_directory_of
 from nmt.text.corpus import text_files, way_of_reading
-from nmt.text.manifest import FileDigest, Manifest, UnusableCorpusError
+from nmt.text.manifest import PREPARED, FileDigest, Manifest, UnusableCorpusError
 from nmt.text.readers.opening import open_file
 from nmt.text.tokenizer import tokenizer_files
 
@@ -30,10 +29,10 @@ def why_stale(recipe: Recipe) -> str | None:
     """Return why the prepared corpus of a recipe must be prepared (again), or None if it is current.
 
     Files whose size and time are as recorded are not read again. Where the recorded files are gone, the corpus is
-    current. Raises ConfigError for a corpus of a newer nmt.
+    current.
     """
     directory = recipe.prepared_directory
-    if not is_directory_of(directory, PREPARED):
+    if not PREPARED.read(directory):
         return "there is none yet"
     try:
         manifest = Manifest.read(directory)

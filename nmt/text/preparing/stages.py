@@ -16,7 +16,7 @@ import numpy.typing as npt
 from nmt.config import MaxLength
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import counted
-from nmt.system.files import atomic_directory
+from nmt.system.files import new_directory
 from nmt.system.workers import WorkerPool, available_cores, can_fork, reuse_freed_ram
 from nmt.text.corpus import text_files
 from nmt.text.filters import RULES, RuleCounts
@@ -182,7 +182,7 @@ def _train_tokenizers(filtered: FilteredText, directory: Path) -> None:
     """Train the tokenizers, and write them into a directory, which gets its name when it is complete."""
     text = filtered.text
     tokenizers = train_tokenizers(text.recipe, filtered.characters, filtered.sample, text.console)
-    with atomic_directory(directory) as staging:
+    with new_directory(directory) as staging:
         tokenizers.save(staging)
 
 

@@ -10,17 +10,13 @@ from pathlib import Path
 from nmt.config import Recipe
 from nmt.errors import NMTError
 from nmt.system.console import Console
-from nmt.system.files import real_path
-from nmt.system.ownership import PREPARATION, check_directory, mark_directory, read_marker
+from nmt.system.files import disk_errors
 from nmt.text.preparing import provenance
 from nmt.text.preparing.chunk_files import CHUNK_FORMAT
 from nmt.text.preparing.chunks import CHUNK_PAIRS
 
-
-def work_path(recipe: Recipe) -> Path:
-    """Return the work directory of a recipe, beside its prepared corpus."""
-    place = real_path(recipe.prepared_directory)
-    return place.with_name(f".{place.name}.work")
+WORK, KEY_FILE = ".work", "key"
+"""The folder inside that of the prepared corpus, and the file with a digest of the texts and settings of the work."""
 
 
 @contextmanager
@@ -45,20 +41,14 @@ def work_directory(recipe: Recipe, console: Console) -> Iterator[Path]:
 
 def open_work_directory(recipe: Recipe) -> Path:
     """Create the work directory, or open the one that an interrupted preparation of the same texts left."""
-    work, key = work_path(recipe), _key(recipe)
-    check_directory(work, PREPARATION)
-    if read_marker(work, PREPARATION).get("key") not in (None, key):
-        shutil.rmtree(work)
-    work.mkdir(parents=True, exist_ok=True)
-    mark_directory(work, PREPARATION, {"key": key})
+    work, key = recipe.prepared_directory / WORK, _key(recipe)
+    file = work / KEY_FILE
+    with disk_errors(work):
+        if work.exists() and not (file.is_file() and file.read_text(encoding="utf-8") == key):
+            shutil.rmtree(work)
+        work.mkdir(exist_ok=True)
+        file.write_text(key, encoding="utf-8")
     return work
-
-
-def remove_work_directory(recipe: Recipe) -> None:
-    """Remove what a killed preparation of a corpus left, if the corpus is complete and no process prepares it."""
-    work = work_path(recipe)
-    if work.is_dir() and read_marker(work, PREPARATION).get("key") == _key(recipe):
-        shutil.rmtree(work)
 
 
 def _key(recipe: Recipe) -> str:

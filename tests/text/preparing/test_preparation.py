@@ -1,9 +1,7 @@
 """The stages of a preparation: the same bytes for any number of processes, shards and interruptions. Length limits."""
 
-import errno
 import math
 import random
-import shutil
 import signal
 import subprocess
 from collections import Counter
@@ -19,7 +17,6 @@ from nmt.commands.prepare import prepare, prepare_shard
 from nmt.config import MaxLength
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console
-from nmt.system.files import lock_file
 from nmt.text.preparing import chunks, preparation, stages, work_directory
 from nmt.text.preparing.stages import Shard, length_limit
 from tests.builders import recipe_in, write_recipe, write_tsv
@@ -59,7 +56,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def contents(directory: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+    files = [path for path in directory.rglob("*") if path.is_file() and path.name != "lock"]
+    return {str(path.relative_to(directory)): path.read_bytes() for path in files}
 
 
 @pytest.fixture
@@ -130,12 +128,12 @@ def test_shards_give_the_same_corpus(
     assert "shard 1/3 is filtered; when all are, the same command encodes it" in shard(1)
     assert "shard 2/3 is filtered" in shard(2)
     assert "shard 3/3 is encoded; when all are, nmt prepare without --shard writes" in shard(3)
-    assert not (folder / "prepared").exists()
+    assert not (folder / "prepared" / "tokenizer.model").exists()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stages, "raw_chunks", lambda *_: pytest.fail("the text was read again"))
         assert "shard 1/3 is encoded" in shard(1)
         assert "shard 2/3 is encoded" in shard(2)
-    done = {path: path.stat().st_mtime_ns for path in (folder / ".prepared.work" / "train").glob("*.safetensors")}
+    done = {path: path.stat().st_mtime_ns for path in (folder / "prepared" / ".work" / "train").glob("*.safetensors")}
     assert len(done) == 2 * 9
     monkeypatch.setattr(stages, "train_tokenizers", lambda *_: pytest.fail("trained again"))
     with pytest.MonkeyPatch.context() as patch:
@@ -149,7 +147,7 @@ def test_shards_give_the_same_corpus(
         patch.setattr(preparation, "join_chunks", join)
         prepare(recipe_in(folder), QUIET)
     assert contents(folder / "prepared") == expected
-    assert not (folder / ".prepared.work").exists()
+    assert not (folder / "prepared" / ".work").exists()
     assert "the prepared corpus is current" in shard(1)
 
 
@@ -189,8 +187,8 @@ def test_killed_preparation_continues(
 ) -> None:
     done = run_script(warm_python, folder, f"kill_at_call({point})")
     assert done.returncode == -signal.SIGKILL, done.stderr
-    assert not (folder / "prepared").exists()
-    work = folder / ".prepared.work" / "train"
+    assert not (folder / "prepared" / "tokenizer.model").exists()
+    work = folder / "prepared" / ".work" / "train"
     assert len(list(work.glob("??????.kept.safetensors"))) == filtered
     assert len(list(work.glob("??????.encoded.safetensors"))) == encoded
     before = {path: path.stat().st_ino for path in work.glob("??????.*.safetensors")}
@@ -206,7 +204,7 @@ def test_killed_preparation_continues(
         prepare(recipe_in(folder), QUIET)
     assert contents(folder / "prepared") == expected
     assert not any(repeated)
-    assert sorted(path.name for path in folder.glob(".prepared*")) == []
+    assert [path.name for path in (folder / "prepared").glob(".*")] == []
 
 
 def test_interrupted_preparation_is_announced_and_other_texts_start_again(
@@ -219,39 +217,14 @@ def test_interrupted_preparation_is_announced_and_other_texts_start_again(
         patch.setattr(stages, "train_tokenizers", interrupt)
         with pytest.raises(KeyboardInterrupt):
             prepare(recipe_in(folder), Console())
-    assert "prepared.work keeps what is finished; the same command continues" in capsys.readouterr().err
+    assert "prepared/.work keeps what is finished; the same command continues" in capsys.readouterr().err
     write_tsv(folder / "a.tsv", pairs(100, 5000))
     assert prepare(recipe_in(folder), QUIET).manifest.train.read == 130
 
 
-def test_leftovers_of_a_killed_preparation_beside_a_current_corpus_are_removed(folder: Path) -> None:
-    prepare(recipe_in(folder), QUIET)
-    work, staging = folder / ".prepared.work", folder / ".prepared.staging-0123456789abcdef"
-    work_directory.open_work_directory(recipe_in(folder))
-    staging.mkdir()
-    with lock_file(folder / ".prepared.lock", lambda _: None, pytest.fail):
-        prepare(recipe_in(folder), QUIET)
-        assert (work.exists(), staging.exists()) == (True, False), "the work belongs to another process"
-    prepare(recipe_in(folder), QUIET)
-    assert not work.exists()
-
-
-def test_leftovers_of_another_account_do_not_stop_the_use_of_a_current_corpus(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    prepare(recipe_in(folder), QUIET)
-    work_directory.open_work_directory(recipe_in(folder))
-
-    def refuse(path: Path, **_: object) -> None:
-        raise PermissionError(errno.EACCES, "Permission denied", str(path))
-
-    monkeypatch.setattr(shutil, "rmtree", refuse)
-    assert prepare(recipe_in(folder), QUIET).manifest.train.read == 330
-
-
 def test_damaged_chunk_is_done_again(folder: Path, expected: dict[str, bytes]) -> None:
     prepare_shard(recipe_in(folder), QUIET, Shard(1, 1))
-    work = folder / ".prepared.work" / "train"
+    work = folder / "prepared" / ".work" / "train"
     (work / "000003.kept.safetensors").write_bytes((work / "000003.kept.safetensors").read_bytes()[:-100])
     (work / "000004.encoded.safetensors").write_bytes(b"")
     prepare(recipe_in(folder), QUIET)
@@ -271,9 +244,9 @@ def test_full_disk_leaves_a_clear_error_and_the_work_continues(
     )
     done = run_script(warm_python, folder, limit)
     assert done.returncode == 1
-    assert "prepared: cannot write it: File too large; name another folder" in done.stderr
+    assert "prepared: cannot write it: File too large; name another place" in done.stderr
     assert "keeps what is finished; the same command continues" in done.stderr
-    assert not (folder / "prepared").exists()
+    assert not (folder / "prepared" / "tokenizer.model").exists()
     prepare(recipe_in(folder), QUIET)
     assert contents(folder / "prepared") == expected
 
@@ -287,12 +260,48 @@ def test_unusable_validation_text_is_found_before_the_tokenizer_is_trained(
         prepare(recipe_in(folder), QUIET)
 
 
-def test_foreign_work_directory_is_not_touched(folder: Path) -> None:
-    (folder / ".prepared.work").mkdir()
-    (folder / ".prepared.work" / "thesis.txt").write_text("years of work")
-    with pytest.raises(ConfigError, match="cannot write an unfinished preparation here: it holds files, such as"):
-        prepare(recipe_in(folder), QUIET)
-    assert (folder / ".prepared.work" / "thesis.txt").read_text() == "years of work"
+def test_other_files_in_the_folder_of_a_prepared_corpus_are_kept(folder: Path, expected: dict[str, bytes]) -> None:
+    prepare(recipe_in(folder), QUIET)
+    (folder / "prepared" / "notes.txt").write_text("mine")
+    (folder / "prepared" / "train" / "notes.txt").write_text("mine")
+    prepare(recipe_in(folder), QUIET, force=True)
+    found = contents(folder / "prepared")
+    assert [found.pop(name) for name in ("notes.txt", "train/notes.txt")] == [b"mine"] * 2
+    assert found == expected
+
+
+def test_folder_of_the_user_is_no_place_for_a_prepared_corpus(folder: Path) -> None:
+    (folder / "prepared").mkdir()
+    (folder / "prepared" / "manifest.json").write_text('{"name": "a web application"}')
+    with pytest.raises(ConfigError, match=r"prepared: expected a new or an empty folder, .* holds manifest\.json"):
+        prepare(recipe_in(folder), QUIET, force=True)
+    assert contents(folder / "prepared") == {"manifest.json": b'{"name": "a web application"}'}
+
+
+@pytest.mark.parametrize("after", ["settle", "_move_corpus"])
+def test_kill_while_a_corpus_is_replaced_leaves_the_old_one_or_none(
+    folder: Path, expected: dict[str, bytes], warm_python: str, after: str
+) -> None:
+    """Until the first file is moved, the old corpus is whole; later, the next preparation makes a new one."""
+    prepare(recipe_in(folder), QUIET)
+    before = contents(folder / "prepared")
+    write_tsv(folder / "a.tsv", pairs(100, 5000))
+    kill = "import os; from nmt.commands import prepare as module\nkill = lambda *_, **__: os.kill(os.getpid(), 9)\n"
+    if after == "settle":
+        kill += "module.settle = kill"
+    else:  # while the files of the old corpus are removed
+        kill += "move = module._move_corpus\n"
+        kill += "def moved(*given):\n    Path.unlink = kill\n    move(*given)\n"
+        kill += "module._move_corpus = moved"
+    assert run_script(warm_python, folder, kill).returncode == -signal.SIGKILL
+    found = contents(folder / "prepared")
+    if after == "settle":
+        assert {name: found[name] for name in before} == before
+    write_tsv(folder / "a.tsv", pairs(300, 0))
+    prepare(recipe_in(folder), QUIET, force=after == "settle")
+    again = contents(folder / "prepared")
+    del again["inputs.json"], expected["inputs.json"]  # with the times of the files
+    assert again == expected
 
 
 def test_variants_of_chinese_are_learned_with_the_tag_of_their_language(tmp_path: Path) -> None:
