@@ -455,8 +455,8 @@ class RecordingConsole(Console):
 
 
 def test_prepare_waits_for_the_process_that_holds_the_lock(folder: Path) -> None:
-    (folder / "run").mkdir()
-    lock, console = folder / "run" / ".prepared.lock", RecordingConsole()
+    (folder / "run" / "prepared").mkdir(parents=True)
+    lock, console = folder / "run" / "prepared" / "lock", RecordingConsole()
     with lock.open("w") as held:
         held.write("process 1 on elsewhere")
         held.flush()
@@ -466,7 +466,7 @@ def test_prepare_waits_for_the_process_that_holds_the_lock(folder: Path) -> None
         while "process 1 on elsewhere is preparing it; waiting" not in console.messages.get():
             pass
         assert waiting.is_alive()
-        assert not (folder / "run" / "prepared").exists()
+        assert [path.name for path in (folder / "run" / "prepared").iterdir()] == ["lock"]
     waiting.join()
     assert len(PreparedCorpus.open(folder / "run" / "prepared").train) == 300
 

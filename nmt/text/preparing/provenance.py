@@ -32,7 +32,7 @@ def why_stale(recipe: Recipe) -> str | None:
     current.
     """
     directory = recipe.prepared_directory
-    if not PREPARED.read(directory):
+    if PREPARED.read(directory).keys() <= PREPARED.header.keys():  # no folder, or a preparation that has begun
         return "there is none yet"
     try:
         manifest = Manifest.read(directory)
