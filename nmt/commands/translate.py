@@ -20,6 +20,7 @@ from nmt.system.ownership import check_output
 from nmt.system.workers import reuse_freed_ram
 from nmt.text.glossary import Glossary
 from nmt.text.readers.archive import split_member
+from nmt.text.readers.compression import compression_of, unpacked
 from nmt.text.readers.opening import STANDARD_INPUT, input_name, open_content
 from nmt.translation.documents.document import Document
 from nmt.translation.documents.formats import DocumentOptions, format_of
@@ -120,7 +121,10 @@ def open_document(options: DocumentOptions, source: Path | None, languages: tupl
         return None
     place = source or STANDARD_INPUT
     with open_content(place, read_once=True) as stream:
-        return options.read(stream.read(), input_name(place), languages)
+        data = stream.read()
+    if (compression := compression_of(data)) is not None:
+        data = b"".join(unpacked(iter([data]), compression, input_name(place)))
+    return options.read(data, input_name(place), languages)
 
 
 def fingerprint(
