@@ -31,6 +31,7 @@ from nmt.text.protection import NO_DIFF, ContentDiff
 from nmt.text.segment import join_segments, split_line
 from nmt.text.tokenizer import UNK
 from nmt.translation.constraints import OutputConstraints
+from nmt.translation.documents.markup import MarkedLine
 
 LINE_BATCH_SIZE = 2048
 """Lines read before any is translated: enough to sort by length, few enough to need little RAM."""
@@ -136,9 +137,15 @@ class Translation:
 class Segment:
     """A line, or a part of a long one, and the required start of its translation."""
 
-    text: str
+    source: str
+    marked: MarkedLine  # the source without the tags that are put back into the translation
     prefix: str
     ids: list[int] = field(compare=False)  # source tokens without `</s>`
+
+    @property
+    def text(self) -> str:
+        """What is translated."""
+        return self.marked.text
 
 
 AlternativesOf = dict[Segment, list[Alternative]]  # the translations of each segment, best first
@@ -276,6 +283,7 @@ class Translator:
         found = self._search(segments, task)
         if can_repair:
             found |= self._repair(found, task)
+        found |= self._with_tags(found, task)
         translations = self._assemble(segments_of, found, task)
         return [translations[line] for line in prefixed]
 
@@ -325,11 +333,15 @@ class Translator:
             ids = source.encode(text)
             return [*tags, *ids] if ids else []
 
-        ids = encode(line)
-        if len(ids) <= options.longest_source:
-            return [Segment(line, prefix, ids)]
+        def segment(text: str, prefix: str) -> Segment:
+            has_tags = options.search.protect and not prefix and "<" in text
+            marked = MarkedLine.of(text, numbered=False) if has_tags else MarkedLine("", text, "")
+            return Segment(text, marked, prefix, encode(marked.text))
+
+        if len(encode(line)) <= options.longest_source:
+            return [segment(line, prefix)]
         texts = split_line(line, options.longest_source, lambda text: len(encode(text)))
-        return [Segment(text, "" if i else prefix, encode(text)) for i, text in enumerate(texts)]
+        return [segment(text, "" if i else prefix) for i, text in enumerate(texts)]
 
     def _search(self, segments: Sequence[Segment], task: _Task) -> AlternativesOf:
         """Step 2: search for translations that start with the prefix; returns those of each segment, best first."""
@@ -358,18 +370,30 @@ class Translator:
             if task.errors(one, alternatives[0]) < task.errors(one, found[one][0])
         }
 
+    def _with_tags(self, found: AlternativesOf, task: _Task) -> AlternativesOf:
+        """Step 4: put the tags back that are around a segment, or in pairs inside; returns only what has some."""
+        tagged = [(one, each) for one in found if one.marked.text != one.source for each in found[one]]
+        pairs = [(one.text, each.text) for one, each in tagged if one.marked.pairs]
+        links = iter(self.align(pairs, task.options) if pairs and self.models else [])
+        restored: AlternativesOf = {}
+        for one, each in tagged:
+            inside = one.marked.with_pairs(each.text, next(links, None)) if one.marked.pairs else each.text
+            text = f"{one.marked.prefix}{inside}{one.marked.suffix}".strip()
+            restored.setdefault(one, []).append(replace(each, text=text))
+        return restored
+
     def _assemble(
         self, segments_of: Mapping[PrefixedLine, Sequence[Segment]], found: AlternativesOf, task: _Task
     ) -> dict[PrefixedLine, Translation]:
-        """Step 4: join the segments of each line, compare the content of both sides, and align words if requested."""
+        """Step 5: join the segments of each line, compare the content of both sides, and align words if requested."""
         links_of: dict[Segment, tuple[str, str, Links]] = {}
         if task.options.alignment:
-            best = [(segment.text, alternatives[0].text) for segment, alternatives in found.items()]
+            best = [(segment.source, alternatives[0].text) for segment, alternatives in found.items()]
             links = self.align(best, task.options, task.on_progress[2])
             links_of = {segment: (*texts, of_pair) for segment, texts, of_pair in zip(found, best, links, strict=True)}
         translations = {}
         for (line, prefix), segments in segments_of.items():
-            joined = join_alternatives(line, [one.text for one in segments], [found[one] for one in segments])
+            joined = join_alternatives(line, [one.source for one in segments], [found[one] for one in segments])
             diff = task.constraints.diff_with_numbers(line, joined.text)
             alignment = joined_links([links_of[one] for one in segments]) if links_of else None
             translations[line, prefix] = replace(joined, diff=diff, alignment=alignment)

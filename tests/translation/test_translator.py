@@ -1,6 +1,7 @@
 """The translator on tiny random models: every line gets its own translation."""
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -389,3 +390,18 @@ def without_bytes() -> LoadedModel:
     return replace(
         loaded, model=Transformer(loaded.model.settings, vocabulary, vocabulary).eval(), tokenizers=tokenizers
     )
+
+
+def test_tags_of_a_line_are_put_back_around_the_translation_of_its_words(translator: Translator) -> None:
+    options = translator.options(overrides=SHORT_OUTPUT)
+    lines = ["<b>the cat sleeps</b>", ' <p class="a">the <i>cat</i> sleeps</p> ', "the cat sleeps", "<b></b>"]
+    around, inside, plain, empty = (one.text for one in translator.translate(lines, options))
+    assert around == f"<b>{plain}</b>"
+    assert inside.startswith('<p class="a">')
+    assert inside.endswith("</p>")
+    assert re.sub(r"<[^<>]*>", "", inside) == plain
+    assert re.search(r"<i>[^<]+</i>", inside)
+    assert empty == "<b></b>"
+    unprotected = translator.options(overrides=[*SHORT_OUTPUT, "decode.protect=false"])
+    (whole,) = translator.translate(["<b>the cat sleeps</b>"], unprotected)
+    assert whole.text != around

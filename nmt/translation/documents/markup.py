@@ -64,9 +64,10 @@ class MarkedLine:
     """The tags of pairs, in order."""
 
     @classmethod
-    def of(cls, line: str) -> "MarkedLine":
-        """Separate what is around the line, take pairs out of it, and number single tags."""
+    def of(cls, line: str, numbered: bool = True) -> "MarkedLine":
+        """Separate what is around the line, take pairs out of it, and number single tags, or leave them in the text."""
         tags, start, end = _inside(line, _tags(line))
+        tags = [tag for tag in tags if numbered or tag.pair]
         text, position = "", start
         singles: list[Tag] = []
         pairs: list[Tag] = []
@@ -90,14 +91,18 @@ class MarkedLine:
         if lost:
             translation = normalize(_CODE.sub("", translation))
             translation = _inserted(translation, placed_by_share(_masked(self.text), codes, translation))
+        raw_of = {code.raw: tag.raw for code, tag in zip(codes, self.singles, strict=True)}
+        text = _CODE.sub(lambda code: raw_of[code[0]], self.with_pairs(translation, links))
+        return RestoredLine(f"{self.prefix}{text}{self.suffix}", lost)
+
+    def with_pairs(self, translation: str, links: Links | None = None) -> str:
+        """Return the translation with the pairs inside, placed as by `restore`."""
         pairs: Sequence[Tag] = self.pairs
         if translation != self.text:
             source, target = _masked(self.text), _masked(translation)
             linked = None if links is None else placed_by_links(source, pairs, target, links)
             pairs = linked or placed_by_share(source, pairs, target)
-        raw_of = {code.raw: tag.raw for code, tag in zip(codes, self.singles, strict=True)}
-        text = _CODE.sub(lambda code: raw_of[code[0]], _inserted(translation, pairs))
-        return RestoredLine(f"{self.prefix}{text}{self.suffix}", lost)
+        return _inserted(translation, pairs)
 
 
 def _tags(line: str) -> list[Tag]:
@@ -138,8 +143,8 @@ def _inside(line: str, tags: list[Tag]) -> tuple[list[Tag], int, int]:
 
 
 def _masked(text: str) -> str:
-    """Return a text in which the codes of single tags are no letters, so that they belong to no word."""
-    return _CODE.sub(lambda code: "\0" * len(code[0]), text)
+    """Return a text in which single tags and their codes are no letters, so that they belong to no word."""
+    return _TAG.sub(lambda tag: re.sub(r"\S", "\0", tag[0]), text)
 
 
 def _inserted(text: str, tags: Sequence[Tag]) -> str:
