@@ -106,7 +106,7 @@ def _attention(model: Path, text: str) -> Attention:
     """Return the attention of a model to a sentence and its translation, into the first of its target languages."""
     translator = Translator.load(resolve_model(model))
     options = translator.options(to=translator.languages.target[0])
-    (translation,) = translator.translate([text], options)
+    translation = translator.translate(text, options)
     if not text.strip() or not translation.text:
         raise ConfigError("--text: the sentence, or its translation, is empty; give another one")
     return attention(translator.models[0], text, translation.text, translator.tag_ids(options))

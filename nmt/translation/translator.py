@@ -1,6 +1,8 @@
 """The translator: lines in, one translation for each line out, in order.
 
->>> translator = Translator.load(Path("runs/demo-en-it"))
+>>> translator = Translator.load("runs/demo-en-it")
+>>> translator.translate("Good morning.").text
+'Buongiorno.'
 >>> [translation.text for translation in translator.translate(["Good morning."])]
 ['Buongiorno.']
 """
@@ -11,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 from nmt.config import RuntimeSettings, Sampling, override_decode
 from nmt.decoding.alignment import Links, align, joined_links, pharaoh
@@ -198,10 +200,10 @@ class Translator:
     @classmethod
     def load(
         cls,
-        directory: Path,
+        directory: str | Path,
         runtime: RuntimeSettings | None = None,
         engine: Literal["torch", "ct2"] | None = None,
-        others: Sequence[Path] = (),
+        others: Sequence[str | Path] = (),
         process_count: int = 1,
     ) -> "Translator":
         """Load a model directory, a run, or a directory written by `nmt export --to ctranslate2`.
@@ -213,13 +215,14 @@ class Translator:
         Raises ModelError, or ConfigError if the device or CTranslate2 is not available.
         """
         runtime = runtime or RuntimeSettings()
-        if others and (engine == "ct2" or any(map(is_export, (directory, *others)))):
+        directories = [Path(directory), *map(Path, others)]
+        directory = directories[0]
+        if others and (engine == "ct2" or any(map(is_export, directories))):
             raise ConfigError("--model: several models translate together only with torch; give none that was exported")
         if engine == "ct2" or (engine is None and is_export(directory)):
             return cls(open_in_ctranslate2(directory, runtime))
         if is_export(directory):
             raise ConfigError(f"--engine: found torch, but {directory} was exported; give the model itself")
-        directories = (directory, *others)
         models = [load_model(resolve_model(each), choose_device(runtime)) for each in directories]
         check_same_vocabulary(directories, models)
         return cls(models[0], runtime, models[1:], process_count)
@@ -246,14 +249,28 @@ class Translator:
             search = search.model_copy(update={"batch_tokens": search.batch_tokens * self.scale})
         return TranslateOptions(search=search, n_best=n_best, longest_source=self._longest_source, to=to)
 
+    @overload
+    def translate(  # type: ignore[overload-overlap]  # a string is an iterable of strings, too
+        self, lines: str, options: TranslateOptions | None = None, to: str | None = None
+    ) -> Translation: ...
+    @overload
     def translate(
         self, lines: Iterable[str], options: TranslateOptions | None = None, to: str | None = None
-    ) -> Iterator[Translation]:
-        """Yield one translation for each line, in order. Reads at most one line batch ahead.
+    ) -> Iterator[Translation]: ...
+    def translate(
+        self, lines: str | Iterable[str], options: TranslateOptions | None = None, to: str | None = None
+    ) -> Translation | Iterator[Translation]:
+        """Return the translation of a string, or yield one for each line, in order, at most one line batch behind.
 
         `to` is the target language, unless `options` has it. Raises ConfigError as `options` does.
         """
         options = options or self.options(to=to)
+        if isinstance(lines, str):
+            return next(self._translated([lines], options))
+        return self._translated(lines, options)
+
+    def _translated(self, lines: Iterable[str], options: TranslateOptions) -> Iterator[Translation]:
+        """Yield one translation for each line."""
         remaining = iter(lines)
         while line_batch := list(islice(remaining, self.scale * LINE_BATCH_SIZE)):
             yield from self.translate_lines(line_batch, options)

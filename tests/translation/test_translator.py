@@ -2,7 +2,9 @@
 
 import json
 import re
-from collections.abc import Sequence
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import nmt
 from nmt.config import DecodeSettings, Languages, RuntimeSettings
 from nmt.decoding import engine
 from nmt.decoding.engine import TorchEngine, balanced_batches, search_all
@@ -405,3 +408,21 @@ def test_tags_of_a_line_are_put_back_around_the_translation_of_its_words(transla
     unprotected = translator.options(overrides=[*SHORT_OUTPUT, "decode.protect=false"])
     (whole,) = translator.translate(["<b>the cat sleeps</b>"], unprotected)
     assert whole.text != around
+
+
+def test_a_string_has_one_translation(tmp_path: Path, loaded: LoadedModel) -> None:
+    save_model(tmp_path / "model", loaded)
+    translator = nmt.Translator.load(str(tmp_path / "model"), RuntimeSettings(device="cpu"))
+    one: nmt.Translation = translator.translate(SENTENCES[0])
+    several: Iterator[nmt.Translation] = translator.translate(SENTENCES[:2])
+    assert [each.source for each in (one, *several)] == [SENTENCES[0], *SENTENCES[:2]]
+    assert one.text == next(translator.translate(SENTENCES[:1])).text
+    with pytest.raises(AttributeError, match="module 'nmt' has no attribute 'Translater'"):
+        nmt.Translater  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_import_of_the_package_leaves_torch_out() -> None:
+    program = (
+        "import sys, nmt; assert 'torch' not in sys.modules; from nmt import Translator; assert 'torch' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
