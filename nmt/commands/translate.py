@@ -53,7 +53,7 @@ def translate(request: TranslateRequest, console: Console) -> None:
     reuse_freed_ram()
     with connect(runtime):
         translator = Translator.load(models[0], runtime, request.engine, models[1:], thread_count(runtime))
-        options = translator.options(request.beam, request.n_best, request.overrides or (), request.to)
+        options = translator.options(request.beam, request.n_best, request.overrides or (), request.to, request.tag)
         options = replace(options, glossary=glossary, alignment=request.alignment)
         if request.reference is not None:
             translator.require_torch("--reference")

@@ -228,14 +228,23 @@ class Translator:
         return cls(models[0], runtime, models[1:], process_count)
 
     def options(
-        self, beam: int | None = None, n_best: int = 1, overrides: Sequence[str] = (), to: str | None = None
+        self,
+        beam: int | None = None,
+        n_best: int = 1,
+        overrides: Sequence[str] = (),
+        to: str | None = None,
+        tag: str | None = None,
     ) -> TranslateOptions:
         """Return the model's settings with these changes; the beam defaults to at least `n_best`.
 
         `overrides` have the form decode.key=value; the other arguments take precedence. `to` is the target language; it
-        is required if the model has several. Raises ConfigError.
+        is required if the model has several. `tag` is one of the training text. Raises ConfigError.
         """
         to = self.languages.chosen_target(to, "--to")
+        tags = set(self.tokenizers.source.tags) - {self.languages.target_tag(code) for code in self.languages.target}
+        if tag is not None and tag not in tags:
+            known = f"the tags {', '.join(sorted(tags))}" if tags else "no tags"
+            raise ConfigError(f"--tag: found {tag}, but the training text of this model had {known}; give one or none")
         decode = override_decode(self._decode, overrides)
         if beam is None and decode.beam == self._decode.beam:
             beam = max(decode.beam, n_best)
@@ -247,7 +256,7 @@ class Translator:
         search = SearchOptions.from_settings(decode, samples)
         if decode.batch_tokens is None:
             search = search.model_copy(update={"batch_tokens": search.batch_tokens * self.scale})
-        return TranslateOptions(search=search, n_best=n_best, longest_source=self._longest_source, to=to)
+        return TranslateOptions(search=search, n_best=n_best, longest_source=self._longest_source, tag=tag, to=to)
 
     @overload
     def translate(  # type: ignore[overload-overlap]  # a string is an iterable of strings, too

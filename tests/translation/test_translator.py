@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import nmt
-from nmt.config import DecodeSettings, Languages, RuntimeSettings
+from nmt.config import DecodeSettings, Languages, RuntimeSettings, TokenizerSettings
 from nmt.decoding import engine
 from nmt.decoding.engine import TorchEngine, balanced_batches, search_all
 from nmt.decoding.models import BatchRunner, length_batches
@@ -24,6 +24,7 @@ from nmt.export.ctranslate2_engine import ExportedModel
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
 from nmt.text.normalize import normalize
+from nmt.text.tokenizer import Tokenizer, Tokenizers
 from nmt.translation import translator as translator_module
 from nmt.translation.translator import Alternative, Translation, Translator
 from tests.builders import (
@@ -426,3 +427,20 @@ def test_import_of_the_package_leaves_torch_out() -> None:
         "import sys, nmt; assert 'torch' not in sys.modules; from nmt import Translator; assert 'torch' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_tag_of_the_training_text_precedes_each_source() -> None:
+    """As the ids of `<bt>` and of the sentence do in training; other tags are refused, those of languages too."""
+    tokenizer = Tokenizer.train(SENTENCES * 20, TokenizerSettings(vocab_size=300), ["bt", "2it", "2zh"])
+    loaded = tiny_loaded_model(Tokenizers(tokenizer, tokenizer))
+    loaded = replace(loaded, languages=Languages(source="en", target=("it", "zh")))
+    translator = Translator(loaded, RuntimeSettings(device="cpu"))
+    plain, tagged = (translator.options(to="it", tag=tag) for tag in (None, "bt"))
+    assert tokenizer.decode(translator.tag_ids(tagged)) == ""
+    assert translator.tag_ids(tagged) == [*translator.tag_ids(plain), tokenizer.tag_id("bt")]
+    ids = [*translator.tag_ids(tagged), *tokenizer.encode(SENTENCES[0])]
+    ((best,),) = translator.engine.search([ids], tagged.search)
+    assert translator.translate(SENTENCES[0], tagged).log_prob == pytest.approx(best.log_prob, abs=1e-4)
+    for wrong in ("2zh", "ood"):
+        with pytest.raises(ConfigError, match=f"--tag: found {wrong}, but the training text .* had the tags bt; give"):
+            translator.options(to="it", tag=wrong)
