@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from nmt.decoding.alignment import Links
 from nmt.text.normalize import normalize
+from nmt.text.protection import items
 from nmt.text.segment import word_spans
 from nmt.translation.documents.document import Edit, edited
 
@@ -101,7 +102,7 @@ class MarkedLine:
         if translation != self.text:
             source, target = _masked(self.text), _masked(translation)
             linked = None if links is None else placed_by_links(source, pairs, target, links)
-            pairs = linked or placed_by_share(source, pairs, target)
+            pairs = _outside_items(translation, linked or placed_by_share(source, pairs, target))
         return _inserted(translation, pairs)
 
 
@@ -195,6 +196,19 @@ def placed_by_share(source: str, tags: Sequence[Tag], text: str) -> list[Tag]:
         place = (words[count - 1][1] if count else len(text)) if after else words[count][0]
         placed.append(tag._replace(position=max([place, *(one.position for one in placed[-1:])])))
     return placed
+
+
+def _outside_items(text: str, tags: Sequence[Tag]) -> list[Tag]:
+    """Move tags out of placeholders and other protected items: around them, or if that breaks pairs, before them."""
+    spans = [(item.start, item.end) for item in items(text)]
+
+    def moved(tag: Tag, around: bool) -> Tag:
+        inside = ((start, end) for start, end in spans if start < tag.position < end)
+        start, end = next(inside, (tag.position, tag.position))
+        return tag._replace(position=end if tag.closes and around else start)
+
+    placed = sorted((moved(tag, True) for tag in tags), key=lambda tag: (tag.position, tag.opens))
+    return placed if _is_nested(placed) else [moved(tag, False) for tag in tags]
 
 
 def _best_run(count: int, links: Links, inside: set[int]) -> tuple[int, int] | None:
