@@ -14,11 +14,27 @@ Packages, each of which imports only those below it:
     system           console, files, device, processes
     config           the recipe
     errors           exceptions for mistakes of the user
+
+`from nmt import Translator` imports torch; `import nmt` does not.
 """
 
 import os
+from importlib import import_module
+from typing import TYPE_CHECKING
 
+__all__ = ["Translation", "Translator", "__version__"]
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from nmt.translation.translator import Translation, Translator
+else:
+
+    def __getattr__(name: str) -> object:
+        """Import the translator when it is first used."""
+        if name not in ("Translation", "Translator"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module("nmt.translation.translator"), name)
+
 
 if "OMP_WAIT_POLICY" not in os.environ:
     # Read when torch is loaded: how long a thread of GNU OpenMP spins before it sleeps. By default it is 3 ms: training

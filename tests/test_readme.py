@@ -152,7 +152,7 @@ def test_commands_of_a_page_run_in_order(checkout: Path, page: str) -> None:
 @pytest.mark.slow
 def test_python_examples_run(checkout: Path) -> None:
     first, *others = blocks("docs/python.md", "python")
-    assert len(run(f"python -c {shlex.quote(first)}", checkout).splitlines()) == 2
+    assert len(run(f"python -c {shlex.quote(first)}", checkout).splitlines()) == 3
     for example in others:
         assert run(f"python -c {shlex.quote(example)}", checkout)
 

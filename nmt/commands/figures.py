@@ -38,8 +38,10 @@ def figures(output: Path, recipe: Path | None, model: Path | None, text: str | N
         fonts = fonts_for(inputs.labels)
         with drawing_style(fonts):
             drawings = inputs.drawings(fonts)
-            for drawing in drawings:
-                write_drawing(drawing, staging)
+            with console.progress("drawing", len(drawings), "figures") as advance:
+                for drawing in drawings:
+                    write_drawing(drawing, staging)
+                    advance(1)
         content = {
             "figures": [{key: getattr(one, key) for key in ("name", "title", "caption", "code")} for one in drawings],
             "left_out": inputs.left_out,
@@ -65,7 +67,8 @@ class _Inputs:
         path = recipe_file or (run and run / "recipe.yaml")
         self.records = None if run is None else _records(run)
         self.recipe = None if path is None else load_recipe(path)
-        self.corpus = self.attention = None
+        self.corpus = None
+        self.attention: Attention | None = None
         if self.recipe is None:
             self.left_out["masks, padding, the schedule of the recipe"] = "no recipe; add --recipe RECIPE"
         else:
@@ -78,6 +81,8 @@ class _Inputs:
             self.left_out["attention"] = "no model; add --model MODEL"
         elif (sentence := _sentence(_sources(self.recipe, self.corpus)) if text is None else text) is not None:
             self.attention = _attention(model, sentence)
+            if self.attention is None:
+                self.left_out["attention"] = f"the translation of {sentence!r} is empty; add --text with another one"
         else:
             self.left_out["attention"] = "no validation or test text to take a sentence from; add --text SENTENCE"
         if self.records is None:
@@ -103,13 +108,18 @@ class _Inputs:
         return drawings
 
 
-def _attention(model: Path, text: str) -> Attention:
-    """Return the attention of a model to a sentence and its translation, into the first of its target languages."""
+def _attention(model: Path, text: str) -> Attention | None:
+    """Return the attention of a model to a sentence and its translation, into the first of its target languages.
+
+    None if the translation is empty. Raises ConfigError for an empty sentence.
+    """
     translator = Translator.load(resolve_model(model))
     options = translator.options(to=translator.languages.target[0])
-    (translation,) = translator.translate([text], options)
-    if not text.strip() or not translation.text:
-        raise ConfigError("--text: the sentence, or its translation, is empty; give another one")
+    translation = translator.translate(text, options)
+    if not text.strip():
+        raise ConfigError("--text: the sentence is empty; give another one")
+    if not translation.text:
+        return None
     return attention(translator.models[0], text, translation.text, translator.tag_ids(options))
 
 

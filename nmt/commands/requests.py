@@ -54,6 +54,7 @@ class TranslateRequest(NamedTuple):
         None
     )
     to: Annotated[str | None, io(metavar="CODE", help="Target language; required for a model that has several.")] = None
+    tag: Annotated[str | None, io(metavar="NAME", help="Translate as the training text with this tag.")] = None
     n_best: Annotated[
         int, io(min=1, metavar="K", help="Translations of each line, as rows of line, rank, log_prob, text.")
     ] = 1

@@ -19,6 +19,7 @@ from nmt.system.files import check_output, digest_of
 from nmt.system.workers import reuse_freed_ram
 from nmt.text.glossary import Glossary
 from nmt.text.readers.archive import split_member
+from nmt.text.readers.compression import compression_of, unpacked
 from nmt.text.readers.opening import STANDARD_INPUT, input_name, open_content
 from nmt.translation.documents.document import Document
 from nmt.translation.documents.formats import DocumentOptions, format_of
@@ -51,7 +52,7 @@ def translate(request: TranslateRequest, console: Console) -> None:
     reuse_freed_ram()
     with connect(runtime):
         translator = Translator.load(models[0], runtime, request.engine, models[1:], thread_count(runtime))
-        options = translator.options(request.beam, request.n_best, request.overrides or (), request.to)
+        options = translator.options(request.beam, request.n_best, request.overrides or (), request.to, request.tag)
         options = replace(options, glossary=glossary, alignment=request.alignment)
         if request.reference is not None:
             translator.require_torch("--reference")
@@ -119,7 +120,10 @@ def open_document(options: DocumentOptions, source: Path | None, languages: tupl
         return None
     place = source or STANDARD_INPUT
     with open_content(place, read_once=True) as stream:
-        return options.read(stream.read(), input_name(place), languages)
+        data = stream.read()
+    if (compression := compression_of(data)) is not None:
+        data = b"".join(unpacked(iter([data]), compression, input_name(place)))
+    return options.read(data, input_name(place), languages)
 
 
 def fingerprint(

@@ -120,6 +120,11 @@ def _with_initial_model(recipe: Recipe, path: Path, document: strict_yaml.Docume
         raise ConfigError(f"{place}: {path}: no model here; expected a model directory or a run with a checkpoint")
     try:
         content = json.loads(strict_yaml.read_limited(directory / "config.json"))
+        if isinstance(content, dict) and "model" not in content and (kind := content.get("model_type")):
+            raise ConfigError(
+                f"{place}: {directory}: found a model of Hugging Face transformers ({kind}), expected one of nmt: a "
+                "run, or the model directory that was exported"
+            )
         initial = ModelSettings.model_validate(content["model"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ConfigError(f"{place}: {directory / 'config.json'}: cannot read it: {error}") from None

@@ -4,11 +4,13 @@ Dynamic beam allocation (Post & Vilar 2018, Hu et al. 2019): hypotheses compete 
 many tokens of the phrases, their bank. The banks have equal shares of the beam; what a bank does not use goes to the
 others. So a hypothesis with an improbable phrase is not replaced by one that postpones it. A phrase begins only between
 words, and before the final punctuation: otherwise many hypotheses are the usual translation, followed by the phrase.
+Hypotheses are ranked by their log-probability, without the length penalty: a phrase costs much at once, and a mean over
+the tokens would reward those that follow it in a loop.
 
 B sentences, N rows: all active hypotheses of these sentences. L length of the prefix with `<s>`, V vocabulary.
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby, zip_longest
@@ -109,17 +111,19 @@ class _Partial(NamedTuple):
     def advancing_tokens(self, most_probable: int) -> list[int]:
         """Return the tokens that advance a phrase, if one may begin or continue before the most probable next token.
 
-        It may begin between words and not after the final punctuation, or where it would not fit later.
+        It may begin where `may_begin` says so, or where it would not fit later.
         """
-        constraints, last = self.search.constraints, self.tokens[-1] if self.tokens else BOS
         if self.is_bound:
             return []
-        if not self.progress.begun and self.progress.remaining <= self.free:
-            if last in constraints.final_punctuation and not constraints.may_begin_sentence:
-                return []
-            if most_probable in constraints.word_continuations and last not in constraints.elisions:
-                return []
-        return sorted(self.progress.advancing_tokens)
+        begins = not self.progress.begun and self.progress.remaining <= self.free
+        return [] if begins and not self.may_begin(most_probable) else sorted(self.progress.advancing_tokens)
+
+    def may_begin(self, most_probable: int) -> bool:
+        """Return whether a phrase may begin in place of the most probable next token: between words, before the end."""
+        constraints, last = self.search.constraints, self.tokens[-1] if self.tokens else BOS
+        if last in constraints.final_punctuation and not constraints.may_begin_sentence:
+            return False
+        return most_probable not in constraints.word_continuations or last in constraints.elisions
 
     def advanced(self, row: int, required: Mapping[int, float]) -> Iterator[tuple["_Partial", bool]]:
         """Yield the extensions by required tokens, all of which are well placed."""
@@ -128,28 +132,29 @@ class _Partial(NamedTuple):
                 yield self.extended(row, token, log_prob, self.progress.after(token)), True
 
     def allowed(
-        self, row: int, best: Iterable[tuple[float, int]], required: Container[int]
+        self, row: int, best: Sequence[tuple[float, int]], required: Container[int]
     ) -> Iterator[tuple["_Partial", bool]]:
         """Yield the extensions by the best tokens other than required ones, and whether each is well placed."""
-        is_bound = self.is_bound
+        is_bound, may_begin = self.is_bound, self.may_begin(best[0][1])
         for log_prob, token in best:
             if token not in required and log_prob > -torch.inf:
                 progress = self.progress.after(token)
                 if is_bound or self._fits(token, progress):
                     extension = self.extended(row, token, log_prob, progress)
-                    yield extension, self._is_placed(token, extension)
+                    yield extension, self._is_placed(token, extension, may_begin)
 
     def _fits(self, token: int, progress: PhraseProgress) -> bool:
         """Return whether the missing phrases still fit after a token: `</s>` only if there are none."""
         return not progress.missing if token == EOS else progress.remaining <= self.free
 
-    def _is_placed(self, token: int, extension: "_Partial") -> bool:
+    def _is_placed(self, token: int, extension: "_Partial", may_begin: bool) -> bool:
         """Return whether a token neither begins a phrase where none may begin nor ends the sentence before one.
 
-        Where a phrase may begin, its tokens are among those that are required.
+        Where a phrase may begin, its tokens are among those that are required, unless another is begun and left for it.
         """
         constraints = self.search.constraints
-        if token in self.progress.advancing_tokens:
+        begins_anew = len(extension.progress.begun) == 1
+        if token in self.progress.advancing_tokens or (begins_anew and not may_begin):
             return False
         ended = token in constraints.final_punctuation and bool(extension.progress.missing)
         return not (ended and extension.final_punctuation > constraints.max_final_punctuation)
@@ -182,10 +187,9 @@ class _SentenceSearch:
             if one.tokens[-1] != EOS and len(chosen) < width:
                 chosen.append(one)
             elif one.tokens[-1] == EOS and rank < width:
-                normalized = one.log_prob / self.options.penalty(len(one.tokens))
-                self.finished.add(Hypothesis(list(one.tokens[:-1]), one.log_prob, normalized))
-        bound = self.finished.worst * self.options.penalty(self.limit)  # that of `beam_search`
-        return chosen if any(one.log_prob > bound for one in chosen) else []
+                self.finished.add(Hypothesis(list(one.tokens[:-1]), one.log_prob, one.log_prob))
+        # no extension is more probable
+        return chosen if any(one.log_prob > self.finished.worst for one in chosen) else []
 
 
 def beam_width(constraints_of: Sequence[Constraints], options: SearchOptions) -> int:
@@ -231,7 +235,7 @@ def constrained_search(
             rows = list(group)
             extensions = [pair for row, partial in rows for pair in partial.advanced(row, required[row])]
             for row, partial in rows:
-                extensions += partial.allowed(row, zip(*best[row], strict=True), required[row])
+                extensions += partial.allowed(row, list(zip(*best[row], strict=True)), required[row])
             extended += one.best(extensions)
         active = extended
         if active:

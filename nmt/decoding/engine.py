@@ -23,6 +23,7 @@ from nmt.decoding.options import NO_CONSTRAINTS, Constraints, SearchOptions
 from nmt.decoding.rules import rules_for
 from nmt.decoding.sampling import greedy_search, noise_for, sample_search
 from nmt.errors import ConfigError
+from nmt.model.kernels import Precision
 from nmt.model.transformer import Transformer
 from nmt.system.device import computes_in_bf16, is_oom, release_cached_blocks
 from nmt.text.tokenizer import EOS
@@ -45,10 +46,11 @@ class TorchEngine:
         self.runner = BatchRunner([model.eval() for model in models], runtime, processes)
         self.longest = step_model(self.runner.models).longest
         in_bf16 = computes_in_bf16(runtime, self.runner.device)
-        self.precision = "int8" if runtime.precision == "int8" else "bf16" if in_bf16 else "fp32"
+        self.precision: Precision = "int8" if runtime.precision == "int8" else "bf16" if in_bf16 else "fp32"
         self.description = f"torch, {self.runner.device.type}, {self.precision}"
-        self._to_pack = [] if in_bf16 else list(self.runner.models)
-        if self.precision == "int8" and not all(self._pack(eight_bits=True)):
+        self._to_pack = list(self.runner.models)
+        # converted weights pay for one sentence already
+        if self.precision != "fp32" and not all(self._pack()) and self.precision == "int8":
             raise ConfigError(
                 "--precision int8: this needs a CPU with AVX-512 VNNI and a torch with oneDNN; leave it out, or export "
                 "the model for CTranslate2 with --quantization int8"
@@ -66,7 +68,7 @@ class TorchEngine:
         Raises ConfigError for options that ensembles do not support.
         """
         if len(sentences) >= _MIN_SENTENCES_TO_PACK:
-            self._pack(eight_bits=False)
+            self._pack()
         for key, unused in (("coverage_penalty", 0.0), ("repetition_penalty", 1.0)):
             if len(self.runner.models) > 1 and getattr(options, key) != unused:
                 raise ConfigError(
@@ -75,10 +77,10 @@ class TorchEngine:
                 )
         return search_all(self.runner, sentences, options, constraints_of, on_progress)
 
-    def _pack(self, eight_bits: bool) -> list[bool]:
+    def _pack(self) -> list[bool]:
         """Pack the weights of models once; return whether each could be packed."""
         to_pack, self._to_pack = self._to_pack, []
-        return [model.prepack(eight_bits) for model in to_pack]
+        return [model.prepack(self.precision) for model in to_pack]
 
 
 def search_all(

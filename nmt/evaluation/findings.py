@@ -18,7 +18,7 @@ from nmt.text.identification import script_shares
 from nmt.text.languages import HAN, KANA, SCRIPTS, TargetLanguage, script_of
 from nmt.text.normalize import normalize
 from nmt.text.numerals import lost_numbers
-from nmt.text.protection import compare, without_items
+from nmt.text.protection import compare, compare_marks, without_items
 from nmt.text.segment import words
 
 Kind = Literal["empty", "copy", "repetition", "script", "variant", "number", "placeholder", "punctuation"]
@@ -30,7 +30,7 @@ KINDS: dict[Kind, str] = {
     "script": "another script than the language's",
     "variant": "Simplified in place of Traditional Chinese or the reverse",
     "number": "a number missing or added",
-    "placeholder": "a placeholder, tag, URL or e-mail address missing or added",
+    "placeholder": "a placeholder, tag, accelerator, code, URL or e-mail address missing or added",
     "punctuation": "ASCII punctuation in Chinese",
 }
 """What a line with a finding of each kind has, the most serious first."""
@@ -214,9 +214,9 @@ def _number(line: _Line) -> str:
 
 
 def _placeholder(line: _Line) -> str:
-    differences = [compare(other, line.text) for other in line.others]
-    missing = _in_all([Counter(difference.missing) for difference in differences])
-    return _difference(missing, _in_all([Counter(difference.surplus) for difference in differences]))
+    differences = [(*compare(other, line.text), *compare_marks(other, line.text)) for other in line.others]
+    missing = _in_all([Counter([*items, *marks]) for items, _, marks, _ in differences])
+    return _difference(missing, _in_all([Counter([*items, *marks]) for _, items, _, marks in differences]))
 
 
 def _in_all(counters: Sequence[Counter[str]]) -> Counter[str]:

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from nmt.config import ModelSettings
 from nmt.model.cache import DecoderCache
-from nmt.model.kernels import Linear, Product, kernels
+from nmt.model.kernels import Linear, Precision, Product, kernels
 from nmt.model.packing import Packing, pack
 from nmt.model.positions import Place, position_encoding
 
@@ -145,9 +145,9 @@ class MultiHeadAttention(nn.Module):
         keys, values = self.key_value(memory).chunk(2, dim=-1)
         return self._split_heads(keys), self._split_heads(values)
 
-    def prepack(self, eight_bits: bool) -> None:
+    def prepack(self, precision: Precision) -> None:
         """Lay out the weights of queries, keys and values for one product; for self-attention."""
-        self.prepacked = kernels.prepack(*self._joined_weights(), eight_bits)
+        self.prepacked = kernels.prepack(*self._joined_weights(), precision)
 
     def _project(self, x: Tensor) -> Tensor:
         """Return queries, keys and values of x (N, D) side by side, (N, 3D)."""

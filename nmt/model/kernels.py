@@ -9,7 +9,7 @@ N rows, I inputs, O outputs; B sentences, T queries, S keys, H heads, d = D/H.
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,7 @@ from nmt.model.packing import Packing
 if TYPE_CHECKING:
     from nmt.model.cpu import CPUKernels
 
+Precision = Literal["fp32", "bf16", "int8"]
 Product = Callable[[Tensor], Tensor]  # x (..., I) to x W^T + b (..., O) for a constant weight and bias
 
 
@@ -58,10 +59,10 @@ class PlainKernels:
         """
         return None
 
-    def prepack(self, weight: Tensor, bias: Tensor | None, eight_bits: bool) -> Product | None:
+    def prepack(self, weight: Tensor, bias: Tensor | None, precision: Precision) -> Product | None:
         """Return the linear map of a constant weight (O, I) and bias (O), or None if there is no faster kernel for it.
 
-        In eight bits, weights have a scale for each output and inputs one for each row.
+        In bf16 the result is bf16, too; in int8, weights have a scale for each output and inputs one for each row.
         """
         return None
 
@@ -87,9 +88,9 @@ class Linear(nn.Linear):
 
     prepacked: Product | None = None
 
-    def prepack(self, eight_bits: bool) -> None:
+    def prepack(self, precision: Precision) -> None:
         """Copy the weights into their fastest layout for inference."""
-        self.prepacked = kernels.prepack(self.weight, self.bias, eight_bits)
+        self.prepacked = kernels.prepack(self.weight, self.bias, precision)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (..., I) to (..., O)."""

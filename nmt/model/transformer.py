@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from nmt.config import ModelSettings
 from nmt.model.attention import MultiHeadAttention
 from nmt.model.cache import DecoderCache
-from nmt.model.kernels import Linear, kernels
+from nmt.model.kernels import Linear, Precision, kernels
 from nmt.model.layers import DecoderLayer, Embedding, EncoderLayer, FeedForward, normalization
 from nmt.model.packing import Packing, split_by_length
 
@@ -98,20 +98,20 @@ class Transformer(nn.Module):
         return TransformerState(self, DecoderCache(keys_values, source_mask, beam))
 
     @torch.no_grad()
-    def prepack(self, eight_bits: bool = False) -> bool:
+    def prepack(self, precision: Precision = "fp32") -> bool:
         """Lay out all weights, which must not change any more, for fast inference; return whether there is a kernel.
 
-        In fp32 only rounding changes. In eight bits weights have one scale for each output, inputs one for each row, so
-        that the result for a row does not depend on the others.
+        In fp32 only rounding changes; bf16 is for bf16 autocast and rounds as that does. In int8 weights have one scale
+        for each output, inputs one for each row, so that the result for a row does not depend on the others.
         """
         joined: set[nn.Module] = set()
         of_decoder = (layer.self_attention for layer in self.decoder)
         for attention in (*(layer.attention for layer in self.encoder), *of_decoder):
-            attention.prepack(eight_bits)
+            attention.prepack(precision)
             joined |= {attention.query, attention.key_value}
         for module in self.modules():
             if isinstance(module, Linear) and module not in joined:
-                module.prepack(eight_bits)
+                module.prepack(precision)
         self.prepacked = self.output.prepacked is not None
         return self.prepacked
 

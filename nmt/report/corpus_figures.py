@@ -60,6 +60,12 @@ def masks(corpus: PreparedCorpus, batches: tuple[Group, Group], fonts: LabelFont
     panels = figure.subplot_mosaic([["random", "random"], ["group", "causal"]], width_ratios=(1.25, 1))
     for name, batch in zip(("random", "group"), batches, strict=True):
         visible = visible_source(batch)
+        if name == "group" and visible.all():
+            panels[name].set_axis_off()
+            panels[name].set_title("A length group has no padding")
+            text = f"{len(visible)} sentences of {visible.shape[1]} tokens"
+            panels[name].text(0.5, 0.5, text, ha="center", transform=panels[name].transAxes)
+            continue
         panels[name].imshow(visible, cmap=_VISIBLE, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
         panels[name].grid(visible=False)
         panels[name].set(xlabel="position (source tokens)", ylabel="sentence")

@@ -7,8 +7,11 @@ ContentDiff(missing=('%s',), surplus=('{0}',))
 >>> repair("Open {0}.", "Apri { 0 }.")
 'Apri {0}.'
 
-Each must occur as often as in the source. Accelerators (`&File`) are not protected, since their letter depends on the
-word. Numbers are only compared (`nmt.text.numerals`).
+Each must occur as often as in the source. Numbers are only compared (`nmt.text.numerals`), and so are marks:
+accelerators (`&File`), since their letter depends on the word, escapes (`\\n`), arguments of ICU messages, and code.
+
+>>> compare_marks("&Open `git log`\\n", "Apri\\n")
+ContentDiff(missing=('&', '`git log`'), surplus=())
 """
 
 import re
@@ -21,15 +24,18 @@ _URL = r"(?:https?://|ftp://|www\.)[^\s<>\"“”«»{}|\\^`]*[\w/#=&%~+-]"
 # ASCII, since Chinese may be adjacent; from the start of a run and with `++`, or long runs take quadratic time
 _EMAIL = r"(?<![A-Za-z0-9_.+-])[A-Za-z0-9_.+-]++@[A-Za-z0-9-]++(?:\.[A-Za-z0-9-]++)+"
 _TAG = r"</?[A-Za-z][^<>]*>"
-# in this order: { -brand }, {0:X}, {{name}} · ${name}, $name · %(name)s · %s, %1$d, %.2f · &amp;
+# in this order: { -brand }, {0:X}, {{name}} · ${name}, $name · %(name)s · %s, %1$d, %.2f · %1, %L1 · &amp;
 _PLACEHOLDER = (
     r"\{\{?\s?[-$]?\w[\w.:,+-]*\s?\}?\}|\$\{\w+\}|\$[A-Za-z_][A-Za-z0-9_]+|%\(\w+\)[sdif]"
     r"|(?<!\d)%(?:\d+\$)?[-+#0]?\d*(?:\.\d+)?(?:hh?|ll?|[zjt])?[sdiufeEgGxXc@](?![A-Za-z0-9_])"
-    r"|&(?:[A-Za-z]\w*|#\d+|#x[\dA-Fa-f]+);"
+    r"|(?<!\d)%L?[1-9]\d?(?![A-Za-z0-9_])|&(?:[A-Za-z]\w*|#\d+|#x[\dA-Fa-f]+);"
 )
 _ITEM = re.compile(f"{_URL}|{_EMAIL}|{_TAG}|{_PLACEHOLDER}")
 _MARK = re.compile(r"[:@<{$%&]|www\.")
 """A match in every protected item, but in few lines."""
+ICU_ARGUMENT = re.compile(r"\{\s*[\w.-]+\s*,\s*(?:plural|selectordinal|select)\s*,(?:\s*offset:\d+)?")
+"""The start of a plural or select argument of an ICU message."""
+_COMPARED = re.compile(rf"\\[nrt]|(?<![\w&])&(?=[^\W_])(?!\w+;)|{ICU_ARGUMENT.pattern}")
 
 
 class Item(NamedTuple):
@@ -71,6 +77,19 @@ def compare(source: str, text: str) -> ContentDiff:
         return NO_DIFF
     required, found = Counter(item.text for item in in_source), Counter(item.text for item in in_text)
     return ContentDiff(tuple((required - found).elements()), tuple((found - required).elements()))
+
+
+def compare_marks(source: str, text: str) -> ContentDiff:
+    """Return the marks that a translation of a line lacks, and those that it has too often.
+
+    Code between backticks is lost only from a text without backticks, since people mark and translate it differently.
+    """
+    if not re.search(r"[`\\&{]", source + text):
+        return NO_DIFF
+    source = normalize(source)
+    required, found = Counter(_COMPARED.findall(source)), Counter(_COMPARED.findall(text))
+    code = [] if "`" in text else [one for one in re.findall(r"`[^`]+`", source) if one[1:-1] not in text]
+    return ContentDiff((*(required - found).elements(), *code), tuple((found - required).elements()))
 
 
 def repair(source: str, text: str) -> str:

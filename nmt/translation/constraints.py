@@ -17,7 +17,7 @@ from nmt.text.glossary import Glossary, missing_terms
 from nmt.text.languages import UNSPACED, target_language
 from nmt.text.normalize import normalize
 from nmt.text.numerals import lost_numbers
-from nmt.text.protection import NO_DIFF, ContentDiff, compare, items, repair
+from nmt.text.protection import NO_DIFF, ContentDiff, compare, compare_marks, items, repair
 from nmt.text.segment import sentences
 from nmt.text.tokenizer import UNK, Tokenizer
 from nmt.text.typography import apply_typography
@@ -106,9 +106,12 @@ class OutputConstraints:
         return ContentDiff((*missing, *missing_terms(self._terms(line), text)), surplus)
 
     def diff_with_numbers(self, line: str, text: str) -> ContentDiff:
-        """Return the difference in content to report: numbers too, which are never searched for."""
+        """Return the difference in content to report: marks and numbers too, which are never searched for."""
         missing, surplus = self.diff(line, text)
-        return ContentDiff((*missing, *(lost_numbers(line, text) if self.protect else ())), surplus)
+        if not self.protect:
+            return ContentDiff(missing, surplus)
+        lost, added = compare_marks(line, text)
+        return ContentDiff((*missing, *lost, *lost_numbers(line, text)), (*surplus, *added))
 
     def _repair_text(self, line: str, text: str) -> str:
         if self.protect:

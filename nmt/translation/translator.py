@@ -1,6 +1,8 @@
 """The translator: lines in, one translation for each line out, in order.
 
->>> translator = Translator.load(Path("runs/demo-en-it"))
+>>> translator = Translator.load("runs/demo-en-it")
+>>> translator.translate("Good morning.").text
+'Buongiorno.'
 >>> [translation.text for translation in translator.translate(["Good morning."])]
 ['Buongiorno.']
 """
@@ -11,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 from nmt.config import RuntimeSettings, Sampling, override_decode
 from nmt.decoding.alignment import Links, align, joined_links, pharaoh
@@ -31,6 +33,7 @@ from nmt.text.protection import NO_DIFF, ContentDiff
 from nmt.text.segment import join_segments, split_line
 from nmt.text.tokenizer import UNK
 from nmt.translation.constraints import OutputConstraints
+from nmt.translation.documents.markup import MarkedLine
 
 LINE_BATCH_SIZE = 2048
 """Lines read before any is translated: enough to sort by length, few enough to need little RAM."""
@@ -136,9 +139,15 @@ class Translation:
 class Segment:
     """A line, or a part of a long one, and the required start of its translation."""
 
-    text: str
+    source: str
+    marked: MarkedLine  # the source without the tags that are put back into the translation
     prefix: str
     ids: list[int] = field(compare=False)  # source tokens without `</s>`
+
+    @property
+    def text(self) -> str:
+        """What is translated."""
+        return self.marked.text
 
 
 AlternativesOf = dict[Segment, list[Alternative]]  # the translations of each segment, best first
@@ -191,10 +200,10 @@ class Translator:
     @classmethod
     def load(
         cls,
-        directory: Path,
+        directory: str | Path,
         runtime: RuntimeSettings | None = None,
         engine: Literal["torch", "ct2"] | None = None,
-        others: Sequence[Path] = (),
+        others: Sequence[str | Path] = (),
         process_count: int = 1,
     ) -> "Translator":
         """Load a model directory, a run, or a directory written by `nmt export --to ctranslate2`.
@@ -206,26 +215,36 @@ class Translator:
         Raises ModelError, or ConfigError if the device or CTranslate2 is not available.
         """
         runtime = runtime or RuntimeSettings()
-        if others and (engine == "ct2" or any(map(is_export, (directory, *others)))):
+        directories = [Path(directory), *map(Path, others)]
+        directory = directories[0]
+        if others and (engine == "ct2" or any(map(is_export, directories))):
             raise ConfigError("--model: several models translate together only with torch; give none that was exported")
         if engine == "ct2" or (engine is None and is_export(directory)):
             return cls(open_in_ctranslate2(directory, runtime))
         if is_export(directory):
             raise ConfigError(f"--engine: found torch, but {directory} was exported; give the model itself")
-        directories = (directory, *others)
         models = [load_model(resolve_model(each), choose_device(runtime)) for each in directories]
         check_same_vocabulary(directories, models)
         return cls(models[0], runtime, models[1:], process_count)
 
     def options(
-        self, beam: int | None = None, n_best: int = 1, overrides: Sequence[str] = (), to: str | None = None
+        self,
+        beam: int | None = None,
+        n_best: int = 1,
+        overrides: Sequence[str] = (),
+        to: str | None = None,
+        tag: str | None = None,
     ) -> TranslateOptions:
         """Return the model's settings with these changes; the beam defaults to at least `n_best`.
 
         `overrides` have the form decode.key=value; the other arguments take precedence. `to` is the target language; it
-        is required if the model has several. Raises ConfigError.
+        is required if the model has several. `tag` is one of the training text. Raises ConfigError.
         """
         to = self.languages.chosen_target(to, "--to")
+        tags = set(self.tokenizers.source.tags) - {self.languages.target_tag(code) for code in self.languages.target}
+        if tag is not None and tag not in tags:
+            known = f"the tags {', '.join(sorted(tags))}" if tags else "no tags"
+            raise ConfigError(f"--tag: found {tag}, but the training text of this model had {known}; give one or none")
         decode = override_decode(self._decode, overrides)
         if beam is None and decode.beam == self._decode.beam:
             beam = max(decode.beam, n_best)
@@ -237,16 +256,30 @@ class Translator:
         search = SearchOptions.from_settings(decode, samples)
         if decode.batch_tokens is None:
             search = search.model_copy(update={"batch_tokens": search.batch_tokens * self.scale})
-        return TranslateOptions(search=search, n_best=n_best, longest_source=self._longest_source, to=to)
+        return TranslateOptions(search=search, n_best=n_best, longest_source=self._longest_source, tag=tag, to=to)
 
+    @overload
+    def translate(  # type: ignore[overload-overlap]  # a string is an iterable of strings, too
+        self, lines: str, options: TranslateOptions | None = None, to: str | None = None
+    ) -> Translation: ...
+    @overload
     def translate(
         self, lines: Iterable[str], options: TranslateOptions | None = None, to: str | None = None
-    ) -> Iterator[Translation]:
-        """Yield one translation for each line, in order. Reads at most one line batch ahead.
+    ) -> Iterator[Translation]: ...
+    def translate(
+        self, lines: str | Iterable[str], options: TranslateOptions | None = None, to: str | None = None
+    ) -> Translation | Iterator[Translation]:
+        """Return the translation of a string, or yield one for each line, in order, at most one line batch behind.
 
         `to` is the target language, unless `options` has it. Raises ConfigError as `options` does.
         """
         options = options or self.options(to=to)
+        if isinstance(lines, str):
+            return next(self._translated([lines], options))
+        return self._translated(lines, options)
+
+    def _translated(self, lines: Iterable[str], options: TranslateOptions) -> Iterator[Translation]:
+        """Yield one translation for each line."""
         remaining = iter(lines)
         while line_batch := list(islice(remaining, self.scale * LINE_BATCH_SIZE)):
             yield from self.translate_lines(line_batch, options)
@@ -276,6 +309,7 @@ class Translator:
         found = self._search(segments, task)
         if can_repair:
             found |= self._repair(found, task)
+        found |= self._with_tags(found, task)
         translations = self._assemble(segments_of, found, task)
         return [translations[line] for line in prefixed]
 
@@ -325,11 +359,15 @@ class Translator:
             ids = source.encode(text)
             return [*tags, *ids] if ids else []
 
-        ids = encode(line)
-        if len(ids) <= options.longest_source:
-            return [Segment(line, prefix, ids)]
+        def segment(text: str, prefix: str) -> Segment:
+            has_tags = options.search.protect and not prefix and "<" in text
+            marked = MarkedLine.of(text, numbered=False) if has_tags else MarkedLine("", text, "")
+            return Segment(text, marked, prefix, encode(marked.text))
+
+        if len(encode(line)) <= options.longest_source:
+            return [segment(line, prefix)]
         texts = split_line(line, options.longest_source, lambda text: len(encode(text)))
-        return [Segment(text, "" if i else prefix, encode(text)) for i, text in enumerate(texts)]
+        return [segment(text, "" if i else prefix) for i, text in enumerate(texts)]
 
     def _search(self, segments: Sequence[Segment], task: _Task) -> AlternativesOf:
         """Step 2: search for translations that start with the prefix; returns those of each segment, best first."""
@@ -358,18 +396,30 @@ class Translator:
             if task.errors(one, alternatives[0]) < task.errors(one, found[one][0])
         }
 
+    def _with_tags(self, found: AlternativesOf, task: _Task) -> AlternativesOf:
+        """Step 4: put the tags back that are around a segment, or in pairs inside; returns only what has some."""
+        tagged = [(one, each) for one in found if one.marked.text != one.source for each in found[one]]
+        pairs = [(one.text, each.text) for one, each in tagged if one.marked.pairs]
+        links = iter(self.align(pairs, task.options) if pairs and self.models else [])
+        restored: AlternativesOf = {}
+        for one, each in tagged:
+            inside = one.marked.with_pairs(each.text, next(links, None)) if one.marked.pairs else each.text
+            text = f"{one.marked.prefix}{inside}{one.marked.suffix}".strip()
+            restored.setdefault(one, []).append(replace(each, text=text))
+        return restored
+
     def _assemble(
         self, segments_of: Mapping[PrefixedLine, Sequence[Segment]], found: AlternativesOf, task: _Task
     ) -> dict[PrefixedLine, Translation]:
-        """Step 4: join the segments of each line, compare the content of both sides, and align words if requested."""
+        """Step 5: join the segments of each line, compare the content of both sides, and align words if requested."""
         links_of: dict[Segment, tuple[str, str, Links]] = {}
         if task.options.alignment:
-            best = [(segment.text, alternatives[0].text) for segment, alternatives in found.items()]
+            best = [(segment.source, alternatives[0].text) for segment, alternatives in found.items()]
             links = self.align(best, task.options, task.on_progress[2])
             links_of = {segment: (*texts, of_pair) for segment, texts, of_pair in zip(found, best, links, strict=True)}
         translations = {}
         for (line, prefix), segments in segments_of.items():
-            joined = join_alternatives(line, [one.text for one in segments], [found[one] for one in segments])
+            joined = join_alternatives(line, [one.source for one in segments], [found[one] for one in segments])
             diff = task.constraints.diff_with_numbers(line, joined.text)
             alignment = joined_links([links_of[one] for one in segments]) if links_of else None
             translations[line, prefix] = replace(joined, diff=diff, alignment=alignment)

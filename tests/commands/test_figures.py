@@ -2,16 +2,18 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from PIL import Image
 
+from nmt.config import DecodeSettings, MaxLength
 from nmt.decoding.alignment import Attention
 from nmt.model.attention_weights import AttentionWeights
 from nmt.report.formula_figures import formula_drawings, smoothed_targets
-from tests.builders import run_command, write_reversal_task
+from tests.builders import run_command, save_model, tiny_loaded_model, write_reversal_task
 
 FORMULAS = ["positions", "position-curves", "schedule-noam", "schedules", "label-smoothing", "smoothed-loss"]
 
@@ -103,6 +105,16 @@ def test_sentence_of_the_attention_is_from_the_files_of_a_recipe_without_prepare
     assert drawn[0] in (tmp_path / "valid.tsv").read_text("utf-8")
     (tmp_path / "valid.tsv").unlink()
     assert "left out: attention: no validation or test text" in run_command(*arguments).stderr
+
+
+def test_empty_translation_leaves_the_attention_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw_few_formulas(monkeypatch)
+    empty = DecodeSettings(max_length=MaxLength(factor=0, extra=1))  # room for the end of the sentence only
+    save_model(tmp_path / "model", replace(tiny_loaded_model(), decode=empty))
+    result = run_command("figures", tmp_path / "figures", "--model", tmp_path / "model", "--text", "A cat.")
+    assert result.exit_code == 0, result.output
+    assert "left out: attention: the translation of 'A cat.' is empty; add --text with another one" in result.stderr
+    assert (tmp_path / "figures" / "label-smoothing.png").exists()
 
 
 def test_missing_matplotlib_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

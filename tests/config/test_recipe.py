@@ -538,6 +538,9 @@ def test_an_initial_model_that_cannot_be_read_is_refused(path: Path, start: Path
     (start / "config.json").write_text(content)
     with pytest.raises(ConfigError, match=r"recipe\.yaml:6: train\.init_from: .*config\.json: cannot read it: "):
         load(path, SMALLEST + "train: {init_from: base}\n")
+    (start / "config.json").write_text('{"model_type": "pegasus"}')
+    with pytest.raises(ConfigError, match=r"found a model of Hugging Face .* \(pegasus\), expected one of nmt: a run"):
+        load(path, SMALLEST + "train: {init_from: base}\n")
     (start / "config.json").unlink()
     with pytest.raises(
         ConfigError, match=r"recipe\.yaml:6: train\.init_from: .*base: no model here; expected a model directory"

@@ -9,9 +9,10 @@ import torch
 
 from nmt.config import ModelSettings
 from nmt.model.cpu import CPUKernels
-from nmt.model.kernels import PlainKernels, choose_kernels
+from nmt.model.kernels import PlainKernels, Precision, choose_kernels
 from nmt.model.transformer import Transformer
 
+PACKED: tuple[tuple[Precision, str], ...] = (("fp32", "has_packed"), ("int8", "has_eight_bits"))
 # the operators of torch.ops without which a flag of CPUKernels is False
 OPERATORS = [
     ("mkldnn", "_linear_pointwise", {"has_linear", "has_packed", "has_bf16"}),
@@ -66,13 +67,13 @@ def test_missing_operator_is_replaced_by_plain_torch(
     kernels.linear(x, weight, bias).sum().backward()
     left = torch.randn(40, 36)
     torch.testing.assert_close(kernels.outer_product(left, x), left.t() @ x, rtol=1e-5, atol=1e-4)
-    for eight_bits, flag in ((False, "has_packed"), (True, "has_eight_bits")):
-        product = kernels.prepack(weight.detach(), bias, eight_bits)
+    for precision, flag in PACKED:
+        product = kernels.prepack(weight.detach(), bias, precision)
         assert (product is not None) == flags(kernels)[flag]
         if product is not None:
             with torch.no_grad():
                 expected = kernels.linear(x, weight, bias)
-            torch.testing.assert_close(product(x), expected, rtol=0, atol=0.3 if eight_bits else 1e-4)
+            torch.testing.assert_close(product(x), expected, rtol=0, atol=0.3 if precision == "int8" else 1e-4)
 
 
 def test_missing_processor_test_disables_eight_bits_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,12 +82,12 @@ def test_missing_processor_test_disables_eight_bits_only(monkeypatch: pytest.Mon
     assert flags(CPUKernels()) == {**before, "has_eight_bits": False}
 
 
-@pytest.mark.parametrize("eight_bits", [False, True])
-def test_model_without_prepacked_kernels_is_unchanged(monkeypatch: pytest.MonkeyPatch, eight_bits: bool) -> None:
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+def test_model_without_prepacked_kernels_is_unchanged(monkeypatch: pytest.MonkeyPatch, precision: Precision) -> None:
     shape = {"encoder_layers": 1, "decoder_layers": 1, "dim": 8, "heads": 2, "feed_forward": 8}
     model = Transformer(ModelSettings.model_validate(shape), 11, 11).eval()
     for module in ("kernels", "attention", "transformer"):
         monkeypatch.setattr(f"nmt.model.{module}.kernels", PlainKernels())
-    assert not model.prepack(eight_bits)
+    assert not model.prepack(precision)
     assert not model.prepacked
     assert all(getattr(module, "prepacked", None) in (None, False) for module in model.modules())

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.text.normalize import normalize
-from nmt.text.protection import compare, items, repair
+from nmt.text.protection import compare, compare_marks, items, repair
 
 ITEMS = ["{0}", "{ -brand }", "%s", "%1$d", "$name", "&amp;", "<b>", "</b>", '<a href="{ $url }">', "a@b.org"]
 ITEMS += ["https://b.org/x?y=1&z=2", "{{count}}", "%(size)d", "${HOME}", "{0:X}"]
@@ -29,6 +29,7 @@ TEXTS = st.lists(st.sampled_from([*ITEMS, "la casa", ".", "è", "'", "（", "100
         ("%s of %1$d, %.2f%%, %(name)s, %@", ["%s", "%1$d", "%.2f", "%(name)s", "%@"]),
         ("$name and ${name} cost $5", ["$name", "${name}"]),
         ("Salt &amp; pepper &#39; &#x27;", ["&amp;", "&#39;", "&#x27;"]),
+        ("Save %1 of %2 in %L3, 100%1 and %20b", ["%1", "%2", "%L3"]),
         ("100% sure, 50%discount, 5 < 6 > 4, &File, a {curly remark} and {}", []),
         ("R&D; 20 % di sconto", ["&D;"]),
     ],
@@ -37,6 +38,24 @@ def test_protected_items_of_examples(line: str, found: list[str]) -> None:
     assert [item.text for item in items(line)] == found
     for item in items(line):
         assert line[item.start : item.end] == item.text
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "missing", "surplus"),
+    [
+        ("&File", "&Datei", (), ()),
+        ("&File", "文件(&F)", (), ()),
+        ("Save &as… (R&D, A && B, &amp;)", "Salva come (R&D, A && B, &amp;)", ("&",), ()),
+        (r"One\ntwo\t", r"Uno\n due", ("\\t",), ()),
+        (r"C:\new\temp", r"C:\new\temp", (), ()),
+        ("Run `git log`.", "Esegui questo.", ("`git log`",), ()),
+        ("Run `git log` in `x`.", "Esegui git log in `y`.", (), ()),
+        ("{n, plural, one {# file} other {# files}}", "{n, plural, other {# 个文件}}", (), ()),
+        ("{n, plural, one {# file} other {# files}}", "# file", ("{n, plural,",), ()),
+    ],
+)
+def test_marks_are_compared(source: str, text: str, missing: tuple[str, ...], surplus: tuple[str, ...]) -> None:
+    assert compare_marks(source, text) == (missing, surplus)
 
 
 @pytest.mark.parametrize(

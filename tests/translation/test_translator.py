@@ -1,7 +1,10 @@
 """The translator on tiny random models: every line gets its own translation."""
 
 import json
-from collections.abc import Sequence
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -10,7 +13,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nmt.config import DecodeSettings, Languages, RuntimeSettings
+import nmt
+from nmt.config import DecodeSettings, Languages, RuntimeSettings, TokenizerSettings
 from nmt.decoding import engine
 from nmt.decoding.engine import TorchEngine, balanced_batches, search_all
 from nmt.decoding.models import BatchRunner, length_batches
@@ -20,6 +24,7 @@ from nmt.export.ctranslate2_engine import ExportedModel
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
 from nmt.text.normalize import normalize
+from nmt.text.tokenizer import Tokenizer, Tokenizers
 from nmt.translation import translator as translator_module
 from nmt.translation.translator import Alternative, Translation, Translator
 from tests.builders import (
@@ -389,3 +394,53 @@ def without_bytes() -> LoadedModel:
     return replace(
         loaded, model=Transformer(loaded.model.settings, vocabulary, vocabulary).eval(), tokenizers=tokenizers
     )
+
+
+def test_tags_of_a_line_are_put_back_around_the_translation_of_its_words(translator: Translator) -> None:
+    options = translator.options(overrides=SHORT_OUTPUT)
+    lines = ["<b>the cat sleeps</b>", ' <p class="a">the <i>cat</i> sleeps</p> ', "the cat sleeps", "<b></b>"]
+    around, inside, plain, empty = (one.text for one in translator.translate(lines, options))
+    assert around == f"<b>{plain}</b>"
+    assert inside.startswith('<p class="a">')
+    assert inside.endswith("</p>")
+    assert re.sub(r"<[^<>]*>", "", inside) == plain
+    assert re.search(r"<i>[^<]+</i>", inside)
+    assert empty == "<b></b>"
+    unprotected = translator.options(overrides=[*SHORT_OUTPUT, "decode.protect=false"])
+    (whole,) = translator.translate(["<b>the cat sleeps</b>"], unprotected)
+    assert whole.text != around
+
+
+def test_a_string_has_one_translation(tmp_path: Path, loaded: LoadedModel) -> None:
+    save_model(tmp_path / "model", loaded)
+    translator = nmt.Translator.load(str(tmp_path / "model"), RuntimeSettings(device="cpu"))
+    one: nmt.Translation = translator.translate(SENTENCES[0])
+    several: Iterator[nmt.Translation] = translator.translate(SENTENCES[:2])
+    assert [each.source for each in (one, *several)] == [SENTENCES[0], *SENTENCES[:2]]
+    assert one.text == next(translator.translate(SENTENCES[:1])).text
+    with pytest.raises(AttributeError, match="module 'nmt' has no attribute 'Translater'"):
+        nmt.Translater  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_import_of_the_package_leaves_torch_out() -> None:
+    program = (
+        "import sys, nmt; assert 'torch' not in sys.modules; from nmt import Translator; assert 'torch' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_tag_of_the_training_text_precedes_each_source() -> None:
+    """As the ids of `<bt>` and of the sentence do in training; other tags are refused, those of languages too."""
+    tokenizer = Tokenizer.train(SENTENCES * 20, TokenizerSettings(vocab_size=300), ["bt", "2it", "2zh"])
+    loaded = tiny_loaded_model(Tokenizers(tokenizer, tokenizer))
+    loaded = replace(loaded, languages=Languages(source="en", target=("it", "zh")))
+    translator = Translator(loaded, RuntimeSettings(device="cpu"))
+    plain, tagged = (translator.options(to="it", tag=tag) for tag in (None, "bt"))
+    assert tokenizer.decode(translator.tag_ids(tagged)) == ""
+    assert translator.tag_ids(tagged) == [*translator.tag_ids(plain), tokenizer.tag_id("bt")]
+    ids = [*translator.tag_ids(tagged), *tokenizer.encode(SENTENCES[0])]
+    ((best,),) = translator.engine.search([ids], tagged.search)
+    assert translator.translate(SENTENCES[0], tagged).log_prob == pytest.approx(best.log_prob, abs=1e-4)
+    for wrong in ("2zh", "ood"):
+        with pytest.raises(ConfigError, match=f"--tag: found {wrong}, but the training text .* had the tags bt; give"):
+            translator.options(to="it", tag=wrong)

@@ -4,7 +4,7 @@ Each operator of torch that is private, and so may change with any release, is l
 Where one is missing, plain torch computes instead, and the other kernels stay in use.
 """
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
@@ -12,8 +12,11 @@ from torch.nn import functional as F
 
 from nmt.model.cpu import short_attention
 from nmt.model.cpu.onednn import linear, outer_product
-from nmt.model.cpu.prepacked import EightBitProduct, PackedProduct, padded_rows
+from nmt.model.cpu.prepacked import ConvertedProduct, EightBitProduct, PackedProduct, padded_rows
 from nmt.model.packing import Packing
+
+if TYPE_CHECKING:
+    from nmt.model.kernels import Precision
 
 
 class CPUKernels:
@@ -74,11 +77,18 @@ class CPUKernels:
         """Attend by one product over all sentences and heads."""
         return short_attention.step_attention(q, k, v, mask) if q.device.type == "cpu" else None
 
-    def prepack(self, weight: Tensor, bias: Tensor | None, eight_bits: bool) -> EightBitProduct | PackedProduct | None:
+    def prepack(
+        self, weight: Tensor, bias: Tensor | None, precision: "Precision"
+    ) -> EightBitProduct | PackedProduct | ConvertedProduct | None:
         """Lay weights out for oneDNN once instead of with each product."""
-        if weight.device.type != "cpu" or not (self.has_eight_bits if eight_bits else self.has_packed):
+        if weight.device.type != "cpu":
             return None
-        return EightBitProduct(weight, bias) if eight_bits else PackedProduct(weight, bias)
+        if precision == "int8":
+            return EightBitProduct(weight, bias) if self.has_eight_bits else None
+        if precision == "bf16":
+            packed = self.has_packed and self.has_bf16
+            return PackedProduct(weight, bias, torch.bfloat16) if packed else ConvertedProduct(weight, bias)
+        return PackedProduct(weight, bias) if self.has_packed else None
 
     def padded_rows(self, rows: int) -> int:
         """Round up to one of few numbers, since oneDNN compiles a kernel for each."""

@@ -1,4 +1,4 @@
-"""Linear maps with constant weights: laid out once in oneDNN's own format, or in eight bits.
+"""Linear maps with constant weights: laid out once in oneDNN's own format, in fp32, bf16 or eight bits.
 
 oneDNN compiles a kernel for each number of rows, which takes as long as the product itself, or longer. So rows are
 padded to one of a few numbers.
@@ -18,17 +18,30 @@ _MAX, _ZERO_POINT = 127, 128  # largest quantized number; added to quantized inp
 
 
 class PackedProduct:
-    """An fp32 product with packed weights."""
+    """A product in fp32 or bf16 with packed weights; that in bf16 has a result in bf16 and sums in fp32."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        self._outputs = weight.size(0)
-        self._weight = torch.ops.mkldnn._reorder_linear_weight(weight, _TYPICAL_ROWS)
-        self._bias = bias
+    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype = torch.float32) -> None:
+        self._outputs, self._dtype = weight.size(0), dtype
+        self._weight = torch.ops.mkldnn._reorder_linear_weight(weight.to(dtype), _TYPICAL_ROWS)
+        self._bias = None if bias is None else bias.to(dtype)
 
     def __call__(self, x: Tensor) -> Tensor:
         """Map (..., I) to (..., O)."""
-        output: Tensor = torch.ops.mkldnn._linear_pointwise(_pad(x), self._weight, self._bias, "none", [], "")
+        rows = _pad(x.to(self._dtype))
+        output: Tensor = torch.ops.mkldnn._linear_pointwise(rows, self._weight, self._bias, "none", [], "")
         return _unpad(output, x, self._outputs)
+
+
+class ConvertedProduct:
+    """A product in bf16 with weights that are converted once, for processors that have no instructions for it."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        self._weight = weight.bfloat16()
+        self._bias = None if bias is None else bias.bfloat16()
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Map (..., I) to (..., O)."""
+        return F.linear(x.bfloat16(), self._weight, self._bias)
 
 
 class EightBitProduct:

@@ -17,7 +17,6 @@ from typing import NamedTuple
 from nmt.errors import DataError
 
 _MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
-_GZIP = b"\x1f\x8b"
 TRANSLATED = (
     "all have a text in {} already, which is kept; empty it to translate again, or name another one with --into"
 )
@@ -50,8 +49,6 @@ class Content:
 
         Raises DataError, with the line, for bytes that are invalid in that encoding.
         """
-        if data.startswith(_GZIP):
-            raise DataError(f"{name}: compressed; unpack it first: gunzip FILE")
         mark = next((mark for mark in _MARKS if data.startswith(mark)), b"")
         encoding = _MARKS.get(mark) or declared or "utf-8"
         data = data.removeprefix(mark)

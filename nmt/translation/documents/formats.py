@@ -1,10 +1,12 @@
 """The formats of documents, by their names and by the endings of file names."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast, get_args
 
 from nmt.errors import ConfigError
+from nmt.text.readers.compression import compression_named
 from nmt.translation.documents.document import Content, Document
 from nmt.translation.documents.json_strings import read_json, read_json_lines
 from nmt.translation.documents.po import declared_charset, read_po
@@ -15,11 +17,17 @@ from nmt.translation.documents.xliff import declared_encoding, read_xliff
 Format = Literal["srt", "vtt", "json", "jsonl", "csv", "tsv", "po", "xliff"]
 FORMATS: tuple[str, ...] = get_args(Format)
 _ENDINGS: dict[str, Format] = {f".{name}": name for name in get_args(Format)} | {
+    ".arb": "json",
     ".pot": "po",
     ".xlf": "xliff",
     ".sdlxliff": "xliff",
     ".mxliff": "xliff",
 }
+_STRUCTURED = re.compile(
+    r"\.(x?html?|xml|tmx|docx|od[tsp]|xlsx|pptx|pdf|rtf|epub|idml|md|rst|tex|properties|strings(dict)?|resx|ts|ya?ml|toml"
+    r"|ini|ftl|ass|ssa|sbv|ttml)"
+)
+"""Endings of formats that are not translated: as lines of text, their keys and markup would be."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +68,19 @@ class DocumentOptions:
 def format_of(name: str | None, path: Path | None) -> Format | None:
     """Return the format that is given by `--format`, else by the name of the input; None for lines of text.
 
-    Raises ConfigError for an unknown name.
+    Raises ConfigError for an unknown name, and for an input whose name belongs to a format that is not translated.
     """
+    if name is None and path is not None:
+        unpacked = Path(path.name.lower())
+        ending = Path(unpacked.stem).suffix if compression_named(unpacked.suffix) else unpacked.suffix
+        if _STRUCTURED.fullmatch(ending):
+            raise ConfigError(
+                f"--input {path}: files in the format {ending} are not translated, and as lines of text their keys and "
+                f"markup would be; convert it to one of {', '.join(FORMATS)}, or add --format text for its lines"
+            )
+        return _ENDINGS.get(ending)
     if name is None:
-        return None if path is None else _ENDINGS.get(Path(path.name.lower().removesuffix(".gz")).suffix)
+        return None
     if name != "text" and name not in FORMATS:
         raise ConfigError(f"--format: found {name}, expected text, {', '.join(FORMATS)}")
     return None if name == "text" else cast(Format, name)

@@ -13,6 +13,8 @@ _TOKEN = re.compile(r"[{}\[\],:\"]|[^\s{}\[\],:\"]+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _METADATA = ("@", "$")
 """Keys that begin so hold no text: those of Application Resource Bundles (`@title`), and `$schema`."""
+_IDENTIFYING = {"id", "class", "className", "type", "href", "url", "src", "key"}
+"""Keys of strings that a program reads. In a file of texts they may have labels, which begin with a capital."""
 
 
 class _String(NamedTuple):
@@ -36,15 +38,28 @@ class _String(NamedTuple):
 
 
 def read_json(content: Content, column: str | None = None) -> Document:
-    """Find the strings of a JSON file, or only those with the key `column`. Raises DataError for invalid JSON."""
+    """Find the strings of a JSON file, or only those with the key `column`.
+
+    Raises DataError for invalid JSON; ConfigError without `column` if there are strings that are no text by their key.
+    """
     _check(content, content.text, 0)
     strings = [one for one in _strings(content.text) if not any(key.startswith(_METADATA) for key in one.keys)]
     if column is not None:
         strings = [one for one in strings if one.keys[-1:] == [column]]
         if not strings:
             raise ConfigError(f"--column {column}: {content.name} has no string with this key")
+    elif identifier := next((one for one in strings if _is_identifier(one)), None):
+        raise ConfigError(
+            f"--column: which key of {content.name} is translated? give its name, since others hold no text: "
+            f"{identifier.place} is {identifier.text[:60]!r}"
+        )
     quote = _quoting(content.text)
     return Document(content, [Slot(one.text, one.place, one.start, one.end, quote) for one in strings])
+
+
+def _is_identifier(string: _String) -> bool:
+    key, text = string.path[-1:], string.text
+    return bool(_IDENTIFYING.intersection(key) and text) and text.isascii() and not text[0].isupper()
 
 
 def read_json_lines(content: Content, column: str | None, into: str | None = None) -> Document:

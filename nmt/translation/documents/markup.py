@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from nmt.decoding.alignment import Links
 from nmt.text.normalize import normalize
+from nmt.text.protection import items
 from nmt.text.segment import word_spans
 from nmt.translation.documents.document import Edit, edited
 
@@ -64,9 +65,10 @@ class MarkedLine:
     """The tags of pairs, in order."""
 
     @classmethod
-    def of(cls, line: str) -> "MarkedLine":
-        """Separate what is around the line, take pairs out of it, and number single tags."""
+    def of(cls, line: str, numbered: bool = True) -> "MarkedLine":
+        """Separate what is around the line, take pairs out of it, and number single tags, or leave them in the text."""
         tags, start, end = _inside(line, _tags(line))
+        tags = [tag for tag in tags if numbered or tag.pair]
         text, position = "", start
         singles: list[Tag] = []
         pairs: list[Tag] = []
@@ -90,14 +92,18 @@ class MarkedLine:
         if lost:
             translation = normalize(_CODE.sub("", translation))
             translation = _inserted(translation, placed_by_share(_masked(self.text), codes, translation))
+        raw_of = {code.raw: tag.raw for code, tag in zip(codes, self.singles, strict=True)}
+        text = _CODE.sub(lambda code: raw_of[code[0]], self.with_pairs(translation, links))
+        return RestoredLine(f"{self.prefix}{text}{self.suffix}", lost)
+
+    def with_pairs(self, translation: str, links: Links | None = None) -> str:
+        """Return the translation with the pairs inside, placed as by `restore`."""
         pairs: Sequence[Tag] = self.pairs
         if translation != self.text:
             source, target = _masked(self.text), _masked(translation)
             linked = None if links is None else placed_by_links(source, pairs, target, links)
-            pairs = linked or placed_by_share(source, pairs, target)
-        raw_of = {code.raw: tag.raw for code, tag in zip(codes, self.singles, strict=True)}
-        text = _CODE.sub(lambda code: raw_of[code[0]], _inserted(translation, pairs))
-        return RestoredLine(f"{self.prefix}{text}{self.suffix}", lost)
+            pairs = _outside_items(translation, linked or placed_by_share(source, pairs, target))
+        return _inserted(translation, pairs)
 
 
 def _tags(line: str) -> list[Tag]:
@@ -138,8 +144,8 @@ def _inside(line: str, tags: list[Tag]) -> tuple[list[Tag], int, int]:
 
 
 def _masked(text: str) -> str:
-    """Return a text in which the codes of single tags are no letters, so that they belong to no word."""
-    return _CODE.sub(lambda code: "\0" * len(code[0]), text)
+    """Return a text in which single tags and their codes are no letters, so that they belong to no word."""
+    return _TAG.sub(lambda tag: re.sub(r"\S", "\0", tag[0]), text)
 
 
 def _inserted(text: str, tags: Sequence[Tag]) -> str:
@@ -190,6 +196,19 @@ def placed_by_share(source: str, tags: Sequence[Tag], text: str) -> list[Tag]:
         place = (words[count - 1][1] if count else len(text)) if after else words[count][0]
         placed.append(tag._replace(position=max([place, *(one.position for one in placed[-1:])])))
     return placed
+
+
+def _outside_items(text: str, tags: Sequence[Tag]) -> list[Tag]:
+    """Move tags out of placeholders and other protected items: around them, or if that breaks pairs, before them."""
+    spans = [(item.start, item.end) for item in items(text)]
+
+    def moved(tag: Tag, around: bool) -> Tag:
+        inside = ((start, end) for start, end in spans if start < tag.position < end)
+        start, end = next(inside, (tag.position, tag.position))
+        return tag._replace(position=end if tag.closes and around else start)
+
+    placed = sorted((moved(tag, True) for tag in tags), key=lambda tag: (tag.position, tag.opens))
+    return placed if _is_nested(placed) else [moved(tag, False) for tag in tags]
 
 
 def _best_run(count: int, links: Links, inside: set[int]) -> tuple[int, int] | None:

@@ -22,15 +22,14 @@ from typing import NamedTuple
 
 from nmt.decoding.alignment import Links, joined_links
 from nmt.text.normalize import normalize
-from nmt.text.protection import without_items
+from nmt.text.protection import ICU_ARGUMENT, without_items
 from nmt.text.segment import join_segments, sentences
 from nmt.translation.documents.markup import MarkedLine, RestoredLine
 
 _NUMBER = "<icu-number/>"
 """What represents the `#` of a plural as a tag."""
 _LINE_END = re.compile(r"(\r\n|\r|\n)")
-# the syntax of ICU: the start of a plural or select argument, that of a branch, the end, and quoted braces
-_ARGUMENT = re.compile(r"\{\s*[\w.-]+\s*,\s*(?:plural|selectordinal|select)\s*,(?:\s*offset:\d+)?")
+# the syntax of ICU: the start of a branch, the end of an argument, and quoted braces
 _SELECTOR = re.compile(r"\s*=?[\w.-]+\s*\{")
 _END = re.compile(r"\s*\}")
 _QUOTE = re.compile(r"'[{}#|]")
@@ -61,7 +60,7 @@ class Passage:
     @classmethod
     def of(cls, text: str) -> "Passage":
         """Split a text at its line ends, and a message with plurals into its branches."""
-        if _ARGUMENT.search(text) is None:
+        if ICU_ARGUMENT.search(text) is None:
             return cls(text, _lines(text))
         parts: list[str | MarkedLine] = []
         for part in message_parts(text):
@@ -127,7 +126,7 @@ def message_parts(text: str) -> list[str | Branch]:
     A message with braces that are quoted or not balanced, with more than 8 plural or select arguments or more than 64
     branches is returned as it is.
     """
-    plain = _QUOTE.search(text) is None and len(_ARGUMENT.findall(text)) <= _MOST_ARGUMENTS
+    plain = _QUOTE.search(text) is None and len(ICU_ARGUMENT.findall(text)) <= _MOST_ARGUMENTS
     return (_expanded(text) if plain else []) or [text]
 
 
@@ -141,7 +140,7 @@ def _expanded(text: str) -> list[str | Branch]:
 
     [] if it is damaged or has too many branches.
     """
-    argument = _ARGUMENT.search(text)
+    argument = ICU_ARGUMENT.search(text)
     if argument is None:
         return [Branch(text)]
     found: list[tuple[str, str]] = []  # the text before a branch, and the branch

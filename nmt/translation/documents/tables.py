@@ -9,6 +9,8 @@ from nmt.errors import ConfigError
 from nmt.translation.documents.document import TRANSLATED, Content, Document, Edit, Slot
 
 _SEPARATORS = ",;\t|"
+_STATED = re.compile(r"sep=(.)(?:\r\n|\r|\n)")
+"""A first line that tells Excel the separator."""
 _QUOTED = re.compile(r'"(?:[^"]++|"")*+"')
 
 
@@ -30,8 +32,10 @@ def read_table(
     that does not exist is added after the last one. Raises ConfigError for an unknown column, DataError for a row with
     another number of columns than the first.
     """
-    separator = _separator(content.text) if format_ == "csv" else "\t"
-    rows = list(_rows(content, separator, has_quotes=format_ == "csv"))
+    stated = _STATED.match(content.text) if format_ == "csv" else None
+    start = stated.end() if stated else 0
+    separator = stated[1] if stated else _separator(content.text) if format_ == "csv" else "\t"
+    rows = list(_rows(content, separator, start, has_quotes=format_ == "csv"))
     if not rows:
         return Document(content, [])
     first = [field.text.strip() for field in rows[0]]
@@ -80,12 +84,12 @@ def _index(option: str, column: str, names: Sequence[str]) -> int:
     return int(column) - 1
 
 
-def _rows(content: Content, separator: str, has_quotes: bool) -> Iterator[list[_Field]]:
-    """Yield the rows of a table without empty lines. Raises DataError for quotes that are not closed."""
+def _rows(content: Content, separator: str, start: int, has_quotes: bool) -> Iterator[list[_Field]]:
+    """Yield the rows from a position on, without empty lines. Raises DataError for quotes that are not closed."""
     end = re.escape(separator)
     quoted = r'"(?P<quoted>(?:[^"]++|"")*+)"|(?!")' if has_quotes else ""
     pattern = re.compile(rf"(?:{quoted}(?P<bare>[^{end}\r\n]*))(?P<end>{end}|\r\n|\r|\n|\Z)")
-    text, position, row = content.text, 0, list[_Field]()
+    text, position, row = content.text, start, list[_Field]()
     while position < len(text) or row:
         found = pattern.match(text, position)
         if found is None:

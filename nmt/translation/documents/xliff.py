@@ -26,7 +26,7 @@ _OPENING, _CLOSING = {"bpt", "bx", "sc", "sm"}, {"ept", "ex", "ec", "em"}
 """Codes that open and close a pair."""
 _STATE = re.compile(r"\sstate\s*=\s*[\"']([^\"']*)")
 _INDENT = re.compile(r"(?:\r\n|[\r\n])[ \t]*\Z")
-_UNTRANSLATED = {None, "new", "needs-translation", "initial"}
+_UNTRANSLATED = {"new", "needs-translation", "initial"}
 _DEEPEST, _WIDEST_INDENT = 200, 200
 _DECLARED = re.compile(rb"<\?xml[^>]*?encoding\s*=\s*[\"']([\w.:-]+)")
 
@@ -64,7 +64,7 @@ def declared_encoding(data: bytes) -> str | None:
 
 
 def read_xliff(content: Content, source_language: str, target_language: str) -> Document:
-    """Find the units without a target, or with one in the state new, needs-translation or initial.
+    """Find the units without a target, with an empty one, or with one in the state new, needs-translation or initial.
 
     Sets the target language where it is missing. Raises DataError for what is no XLIFF, or is in other languages.
     """
@@ -145,7 +145,7 @@ def _slots(content: Content, unit: _Element, edits: list[Edit]) -> Iterator[Slot
     holder = unit if unit.name == "segment" else target  # what has the state
     state = None if holder is None else holder.attributes.get("state")
     translated = target is not None and content.text[target.inner_start : target.inner_end].strip()
-    if state not in _UNTRANSLATED or (translated and state is None) or unit.attributes.get("approved") == "yes":
+    if (translated and state not in _UNTRANSLATED) or unit.attributes.get("approved") == "yes":
         return
     source = unit.child("seg-source") or source
     segments = list(_segments(source)) if source.name == "seg-source" else []
@@ -212,14 +212,15 @@ class InlineCodes:
         return joined[:start] + re.sub(r"\s+", " ", bare) + joined[start + len(bare) :]
 
     def _codes(self, element: _Element) -> Iterator[tuple[int, int, str]]:
-        """Yield the spans of the tags around text in an element, and of elements without text, each with its code.
+        """Yield the spans of the tags around text in an element, and of elements without text to translate, with codes.
 
         Elements without text that open or close the same pair are a pair.
         """
         for child in element.children:
             name, number = self._name, len(self._raw)
             pair = child.attributes.get("startRef") or child.attributes.get("rid") or child.attributes.get("id", "")
-            if child.name in _PAIRS and child.inner_end < child.end:
+            kept = child.attributes.get("mtype") == "protected" or child.attributes.get("translate") == "no"
+            if child.name in _PAIRS and child.inner_end < child.end and not kept:
                 yield child.start, child.inner_start, f"<{name}-{number}>"
                 yield from self._codes(child)
                 yield child.inner_end, child.end, f"</{name}-{number}>"

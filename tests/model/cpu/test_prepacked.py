@@ -35,6 +35,23 @@ def test_packed_product_equals_the_linear_map(shape: tuple[int, ...], bias: bool
     torch.testing.assert_close(found, layer(x))
 
 
+@torch.inference_mode()
+@pytest.mark.parametrize("has_bf16", [True, False])
+@pytest.mark.parametrize("rows", [1, 7, 64, 200])
+def test_product_in_bf16_rounds_the_operands_and_the_result(rows: int, has_bf16: bool) -> None:
+    """Against double precision, with packed weights and with those of a processor without instructions for bf16."""
+    torch.manual_seed(4)
+    kernels, layer, x = CPUKernels(), torch.nn.Linear(32, 20), torch.randn(rows, 32)
+    kernels.has_bf16 &= has_bf16
+    product = kernels.prepack(layer.weight, layer.bias, "bf16")
+    assert product is not None
+    rounded = [part.bfloat16().double() for part in (x, layer.weight, layer.bias)]
+    found = product(x)
+    assert found.dtype == torch.bfloat16
+    # the sum is rounded to eight bits
+    torch.testing.assert_close(found.double(), rounded[0] @ rounded[1].t() + rounded[2], rtol=2**-8, atol=1e-5)
+
+
 @needs_vnni
 @torch.inference_mode()
 @pytest.mark.parametrize("rows", [1, 7, 64, 200])

@@ -57,6 +57,15 @@ def test_only_strings_differ_and_are_written_in_the_style_of_the_file() -> None:
     assert document.with_translations([text.upper() for text in document.texts]).decode() == expected
 
 
+def test_file_with_strings_that_are_no_text_requires_a_key() -> None:
+    text = '{"items": [{"label": "Open", "id": "a1b2", "class": "btn"}]}'
+    with pytest.raises(ConfigError, match=r"--column: which key of a.json .* items\[0\].id is 'a1b2'"):
+        read_json(Content("a.json", text))
+    assert read_json(Content("a.json", text), "label").texts == ["Open"]
+    labels = '{"type": "Type", "id": "ID", "url": "网址", "key": ""}'
+    assert read_json(Content("a.json", labels)).texts == ["Type", "ID", "网址", ""]
+
+
 def test_key_limits_what_is_translated() -> None:
     text = '{"hello": {"message": "Hello", "description": "A greeting"}}'
     document = read_json(Content("a.json", text), "message")

@@ -28,6 +28,8 @@ TAG = re.compile(r"</?[bi]>|<br/>|\{\\an8\}")
         ("<b>Note:</b> it rains.", "Nota: piove.", [(0, 0), (2, 1)], "<b>Nota:</b> piove."),
         ("a <b><i>b</i> c</b> d", "d c b a", [(3, 0), (2, 1), (1, 2), (0, 3)], "d <b>c <i>b</i></b> a"),
         ("See <a href='x>y'>this</a>.", "Vedi questo.", None, "Vedi <a href='x>y'>questo</a>."),
+        ("Get <b>{ -brand }</b> now", "Ora { -brand } c'è", [(2, 2)], "Ora <b>{ -brand }</b> c'è"),
+        ("<i>a</i> b <b>c</b>", "x { -brand } y", [(0, 1), (2, 2)], "x <i></i><b></b>{ -brand } y"),
         ("one<br/>two", "uno<x1/>due", None, "uno<br/>due"),
         ("one <br/>two", "uno due", None, "uno <br/>due"),
         ("one <br/>two", "uno <x1/>due<x1/>", None, "uno <br/>due"),

@@ -70,6 +70,12 @@ def test_separator_is_that_of_the_first_row(separator: str) -> None:
     assert read_table(Content("a.csv", text), "csv", "b").texts == ["x"]
 
 
+def test_separator_may_be_stated_in_a_first_line_for_excel() -> None:
+    document = read_table(Content("a.csv", "sep=;\r\na;b\r\nx,y,z;Hi\r\n"), "csv", "b", "c")
+    assert document.texts == ["Hi"]
+    assert document.with_translations(["Ho"]) == b"sep=;\r\na;b;c\r\nx,y,z;Hi;Ho\r\n"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -76,8 +76,8 @@ def translated(document: Document) -> str:
 def test_units_without_translation_get_a_target() -> None:
     document = read(OLD)
     assert [slot.place.split(" (")[0] for slot in document.slots] == [
-        "unit new", "unit inline", "unit state", "unit empty", "unit blank", "unit segments",
-        "unit segments", "unit cdata",
+        "unit new", "unit inline", "unit state", "unit empty", "unit final", "unit blank",
+        "unit segments", "unit segments", "unit cdata",
     ]  # fmt: skip
     assert document.slots[0].place == "unit new (line 6)"
     expected = OLD
@@ -88,6 +88,7 @@ def test_units_without_translation_get_a_target() -> None:
          '<x id="2"/>, <bpt id="3">&lt;i&gt;</bpt>NOW<ept id="3">&lt;/i&gt;</ept></target>'),
         ('<target state="new" foo="1">state', '<target state="translated" foo="1">STATE'),
         ("<target/>", "<target>EMPTY</target>"),
+        ('<target state="final"></target>', '<target state="translated">FINAL</target>'),
         ("</seg-source>", '</seg-source><target><mrk mtype="seg" mid="0">ONE.</mrk> '
          '<mrk mtype="seg" mid="1"><g id="1">TWO</g>.</mrk></target>'),
         ('<source> <x id="1"/></source>', '<source> <x id="1"/></source><target> <x id="1"/></target>'),
@@ -146,6 +147,13 @@ def test_tags_of_an_existing_target_stay(target: str, expected: str) -> None:
     text = OLD.replace("<source>empty</source>\n     <target/>", f"<source>one</source>{target}")
     assert text != OLD
     assert f"<source>one</source>{expected}</trans-unit>" in translated(read(text))
+
+
+@pytest.mark.parametrize("attribute", ['mtype="protected"', 'mtype="x" translate="no"'])
+def test_protected_text_stays(attribute: str) -> None:
+    kept = f"<mrk {attribute}>the <g id='1'>name</g></mrk>"
+    document = read(OLD.replace("<source>empty</source>", f"<source>Ask {kept} again</source>"))
+    assert f"<target>ASK {kept} AGAIN</target>" in translated(document)
 
 
 def test_lost_elements_are_put_back() -> None:
