@@ -75,7 +75,7 @@ data: ## Fill data/ with the corpora that the larger recipes name (never committ
 
 schema: $(READY) ## Write recipes/recipe.schema.json and docs/recipe.md from nmt/config
 	@python -c 'from nmt.config import recipe_schema; print(recipe_schema(), end="")' > recipes/recipe.schema.json
-	@python docs/generate_reference.py
+	@python docs/generate_reference.py > docs/recipe.md
 
 clean: ## Remove caches and builds; runs/, data/ and .venv stay
 	@rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
