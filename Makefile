@@ -13,10 +13,10 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 
-.PHONY: help setup demo demo-en-it demo-en-zh figures test check data schema clean
+.PHONY: help setup demo demo-en-it demo-en-zh figures test test-lowest check data schema clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY) ## Build .venv with nmt and everything that development needs
 
@@ -63,6 +63,13 @@ figures: $(READY) ## Draw the figures of both demo runs into runs/figures/; trai
 
 test: $(READY) ## Run all tests in two processes
 	@python -m pytest --quiet -n 2 --dist loadfile --no-loadscope-reorder
+
+# `package==version` for each `package>=version`
+test-lowest: ## Run all tests in .venv-lowest, with the oldest versions that pyproject.toml permits
+	@rm -rf .venv-lowest && $(PYTHON) -m venv .venv-lowest
+	@grep -oE '"[A-Za-z0-9.-]+>=[0-9.]+' pyproject.toml | sed 's/"//; s/>=/==/' > .venv-lowest/constraints.txt
+	@.venv-lowest/bin/python -m pip install --quiet --no-input -c .venv-lowest/constraints.txt -e '.[dev]'
+	@.venv-lowest/bin/python -m pytest --quiet -n 2 --dist loadfile --no-loadscope-reorder
 
 check: $(READY) ## Check lint, formatting, types and import contracts
 	ruff check

@@ -68,7 +68,7 @@ def load_comet(metric: str) -> COMET:
     except ImportError as error:
         raise ConfigError(
             f"--metric {metric}: {error}; it needs the package unbabel-comet, best in an environment of its own "
-            "(it does not run with transformers 5): pip install '.[comet]' in the checkout"
+            "(it does not run with transformers 5): pip install unbabel-comet"
         ) from None
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
     try:
