@@ -42,16 +42,16 @@ demo-en-it: $(READY)
 	@$(show); \
 	show 'nmt prepare --config recipes/demo-en-it.yaml'; \
 	show 'nmt train --config recipes/demo-en-it.yaml'; \
-	show 'cut -f 1 data/demo/test.tsv | nmt translate --model runs/demo-en-it > runs/demo-en-it/test.out'; \
-	show 'nmt score runs/demo-en-it/test.out <(cut -f 2 data/demo/test.tsv) --target-lang it'; \
+	show 'cut -f 1 data/demo/test.tsv | nmt translate --model runs/demo-en-it > runs/demo-en-it.out'; \
+	show 'nmt score runs/demo-en-it.out <(cut -f 2 data/demo/test.tsv) --target-lang it'; \
 	show 'printf "%s\n" "Marco has an umbrella." "Where does Anna buy fruit?" | nmt translate --model runs/demo-en-it'
 
 demo-en-zh: $(READY)
 	@$(show); \
 	show 'nmt prepare --config recipes/demo-en-zh.yaml'; \
 	show 'nmt train --config recipes/demo-en-zh.yaml'; \
-	show 'cut -f 1 data/demo/test.tsv | nmt translate --model runs/demo-en-zh > runs/demo-en-zh/test.out'; \
-	show 'nmt score runs/demo-en-zh/test.out <(cut -f 3 data/demo/test.tsv) --target-lang zh'; \
+	show 'cut -f 1 data/demo/test.tsv | nmt translate --model runs/demo-en-zh > runs/demo-en-zh.out'; \
+	show 'nmt score runs/demo-en-zh.out <(cut -f 3 data/demo/test.tsv) --target-lang zh'; \
 	show 'printf "%s\n" "Marco has an umbrella." "Where does Anna buy fruit?" | nmt translate --model runs/demo-en-zh'
 
 figures: $(READY) ## Draw the figures of both demo runs into runs/figures/; train what is missing
