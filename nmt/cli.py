@@ -164,10 +164,9 @@ def score(
     ] = "text",
     json: Annotated[bool, Option("--json", help="The same as --format json.")] = False,
 ) -> None:
-    """Score translations against references: BLEU, chrF, TER and COMET.
+    """Score translations against references: BLEU, chrF and TER.
 
-    The scores and their signatures are those of sacreBLEU and of COMET's own package. Options for metrics and systems
-    can be repeated.
+    The scores and their signatures are those of sacreBLEU. Options for metrics and systems can be repeated.
     """
     from nmt.commands import score as module
     from nmt.system.console import printable
