@@ -13,10 +13,10 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 
-.PHONY: help setup demo demo-en-it demo-en-zh figures test check data schema clean
+.PHONY: help setup demo demo-en-it demo-en-zh figures test test-lowest check data schema clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY) ## Build .venv with nmt and everything that development needs
 
@@ -42,16 +42,16 @@ demo-en-it: $(READY)
 	@$(show); \
 	show 'nmt prepare --config recipes/demo-en-it.yaml'; \
 	show 'nmt train --config recipes/demo-en-it.yaml'; \
-	show 'cut -f 1 data/demo/test.tsv | nmt translate --model runs/demo-en-it > runs/demo-en-it/test.out'; \
-	show 'nmt score runs/demo-en-it/test.out <(cut -f 2 data/demo/test.tsv) --target-lang it'; \
+	show 'cut -f 1 data/demo/test.tsv | nmt translate --model runs/demo-en-it > runs/demo-en-it.out'; \
+	show 'nmt score runs/demo-en-it.out <(cut -f 2 data/demo/test.tsv) --target-lang it'; \
 	show 'printf "%s\n" "Marco has an umbrella." "Where does Anna buy fruit?" | nmt translate --model runs/demo-en-it'
 
 demo-en-zh: $(READY)
 	@$(show); \
 	show 'nmt prepare --config recipes/demo-en-zh.yaml'; \
 	show 'nmt train --config recipes/demo-en-zh.yaml'; \
-	show 'cut -f 1 data/demo/test.tsv | nmt translate --model runs/demo-en-zh > runs/demo-en-zh/test.out'; \
-	show 'nmt score runs/demo-en-zh/test.out <(cut -f 3 data/demo/test.tsv) --target-lang zh'; \
+	show 'cut -f 1 data/demo/test.tsv | nmt translate --model runs/demo-en-zh > runs/demo-en-zh.out'; \
+	show 'nmt score runs/demo-en-zh.out <(cut -f 3 data/demo/test.tsv) --target-lang zh'; \
 	show 'printf "%s\n" "Marco has an umbrella." "Where does Anna buy fruit?" | nmt translate --model runs/demo-en-zh'
 
 figures: $(READY) ## Draw the figures of both demo runs into runs/figures/; train what is missing
@@ -64,6 +64,13 @@ figures: $(READY) ## Draw the figures of both demo runs into runs/figures/; trai
 test: $(READY) ## Run all tests in two processes
 	@python -m pytest --quiet -n 2 --dist loadfile --no-loadscope-reorder
 
+# `package==version` for each `package>=version`
+test-lowest: ## Run all tests in .venv-lowest, with the oldest versions that pyproject.toml permits
+	@rm -rf .venv-lowest && $(PYTHON) -m venv .venv-lowest
+	@grep -oE '"[A-Za-z0-9.-]+>=[0-9.]+' pyproject.toml | sed 's/"//; s/>=/==/' > .venv-lowest/constraints.txt
+	@.venv-lowest/bin/python -m pip install --quiet --no-input -c .venv-lowest/constraints.txt -e '.[dev]'
+	@.venv-lowest/bin/python -m pytest --quiet -n 2 --dist loadfile --no-loadscope-reorder
+
 check: $(READY) ## Check lint, formatting, types and import contracts
 	ruff check
 	ruff format --check
@@ -75,7 +82,7 @@ data: ## Fill data/ with the corpora that the larger recipes name (never committ
 
 schema: $(READY) ## Write recipes/recipe.schema.json and docs/recipe.md from nmt/config
 	@python -c 'from nmt.config import recipe_schema; print(recipe_schema(), end="")' > recipes/recipe.schema.json
-	@python docs/generate_reference.py
+	@python docs/generate_reference.py > docs/recipe.md
 
 clean: ## Remove caches and builds; runs/, data/ and .venv stay
 	@rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,14 +1,15 @@
 """Translation speed of `nmt translate` in target tokens per second, relative to CTranslate2 with the same weights.
 
     python benchmarks/decoding_speed.py MODEL TEXT… [--reference FILE…] [--rounds 5] [--threads 1] [--beam 1 4]
-        [--ctranslate2-batches 1] [--set decode.KEY=VALUE…]
+        [--precision fp32 int8] [--ctranslate2-batches 1] [--set decode.KEY=VALUE…]
 
-MODEL is a run or a model directory; it is exported to a temporary directory in float32 and int8. All engines translate
-each TEXT in turn, A B A B, in one process, after a first round that is not counted. The measured time
-is that from lines to lines: tokenization, search, detokenization; start and loading are excluded. Target tokens are
-those of the translations with `</s>`. The reported speed is the median of the rounds. CTranslate2 translates
-`--ctranslate2-batches` batches in parallel; without the option one per thread, which is its faster mode for files (its
-own default is 1, where all threads compute one batch).
+MODEL is a run or a model directory; it is exported to a temporary directory in float32 and int8. nmt translates in each
+`--precision` of fp32, int8 and bf16; ratios and equal lines refer to the first one. All engines translate each TEXT in
+turn, A B A B, in one process, after a first round that is not counted. The measured time is that from lines to lines:
+tokenization, search, detokenization; start and loading are excluded. Target tokens are those of the translations with
+`</s>`. The reported speed is the median of the rounds. CTranslate2 translates `--ctranslate2-batches` batches in
+parallel; without the option one per thread, which is its faster mode for files (its own default is 1, where all threads
+compute one batch).
 Prints a table and one JSON line.
 """
 
@@ -20,7 +21,6 @@ import statistics
 import sys
 import tempfile
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--ctranslate2-batches", type=int, help="at a time; as many as there are threads if not given")
     parser.add_argument("--beam", type=int, nargs="+", default=[1, 4])
+    parser.add_argument("--precision", nargs="+", default=["fp32", "int8"], choices=["fp32", "int8", "bf16"])
     parser.add_argument("--set", action="append", default=[], help="as nmt translate has it, for all engines")
     chosen = parser.parse_args()
     if chosen.reference and len(chosen.reference) != len(chosen.texts):
@@ -59,33 +60,31 @@ def main() -> None:
     set_threads(RuntimeSettings(threads=1))  # threads would prevent forking this process
     loaded = load_model(resolve_model(chosen.model), CPU)
     texts = [list(read_lines(text)) for text in chosen.texts]
-    again = load_model(resolve_model(chosen.model), CPU)
-    batches = chosen.ctranslate2_batches or chosen.threads
-    engines = translators((loaded, again), chosen.threads, batches, texts[0])
+    engines = translators(chosen, loaded, texts[0])
     gc.freeze()  # as nmt translate does
     results = []
     for place, (text, lines) in enumerate(zip(chosen.texts, texts, strict=True)):
         reference = list(read_lines(chosen.reference[place])) if chosen.reference else None
         for beam in chosen.beam:
-            options = next(iter(engines.values())).options(beam=beam, overrides=chosen.set)
-            options = replace(options, protect=False)  # CTranslate2 does not support constraints
+            # CTranslate2 does not support constraints
+            overrides = ["decode.protect=false", *chosen.set]
+            options = next(iter(engines.values())).options(beam=beam, overrides=overrides)
             figures, outputs = measure_engines(engines, lines, options, chosen.rounds, loaded)
-            bleu = quality(outputs, reference, loaded)
+            bleu = quality(outputs, reference, options.to)
             results += rows({"text": text.name, "beam": beam}, figures, outputs, bleu)
     report(results, chosen)
 
 
-def translators(
-    models: tuple[LoadedModel, LoadedModel], threads: int, batches: int, lines: list[str]
-) -> dict[str, Translator]:
+def translators(chosen: argparse.Namespace, loaded: LoadedModel, lines: list[str]) -> dict[str, Translator]:
     """Return the engines by name; each translator of nmt has a separate model, CTranslate2 a copy."""
-    loaded, again = models
+    threads, batches = chosen.threads, chosen.ctranslate2_batches or chosen.threads
     runtime = RuntimeSettings(device="cpu", threads=threads)
     reuse_freed_ram()
-    found = {
-        "nmt": Translator(loaded, runtime, process_count=threads),
-        "nmt int8": Translator(again, runtime.model_copy(update={"precision": "int8"}), process_count=threads),
-    }
+    found = {}
+    for precision in chosen.precision:
+        settings = runtime.model_copy(update={"precision": precision})
+        model = load_model(resolve_model(chosen.model), CPU)
+        found[f"nmt {precision}"] = Translator(model, settings, process_count=threads)
     for translator in found.values():
         list(translator.translate(lines))  # fork its workers before CTranslate2 starts threads
     for quantization in ("float32", "int8"):
@@ -116,11 +115,11 @@ def measure_engines(
     return figures, outputs
 
 
-def quality(outputs: dict[str, list[str]], reference: list[str] | None, loaded: LoadedModel) -> dict[str, float | None]:
-    """Return the BLEU of each engine's output, None without a reference."""
+def quality(outputs: dict[str, list[str]], reference: list[str] | None, code: str) -> dict[str, float | None]:
+    """Return the BLEU of each engine's output in a language, None without a reference."""
     if reference is None:
         return dict.fromkeys(outputs)
-    language = target_language(loaded.languages.target)
+    language = target_language(code)
     return {name: measure("bleu", output, [reference], language).score().value for name, output in outputs.items()}
 
 
@@ -130,16 +129,16 @@ def rows(
     outputs: dict[str, list[str]],
     bleu: dict[str, float | None],
 ) -> list[dict[str, Any]]:
-    """Return one row per engine: its median speed, and the share of lines that equal the output of nmt."""
-    ours = outputs["nmt"]
+    """Return one row per engine: its median speed, and the share of lines that equal the output of the first."""
+    first = next(iter(outputs))
     return [
         {
             **what,
             "engine": name,
             "target_tokens_per_s": statistics.median(rounds),
-            "of_ours": statistics.median(rounds) / statistics.median(figures["nmt"]),
+            "of_first": statistics.median(rounds) / statistics.median(figures[first]),
             "rounds": [round(figure) for figure in rounds],
-            "same_lines": sum(a == b for a, b in zip(ours, outputs[name], strict=True)) / len(ours),
+            "same_lines": sum(a == b for a, b in zip(outputs[first], outputs[name], strict=True)) / len(outputs[first]),
             "bleu": bleu[name],
         }
         for name, rounds in figures.items()
@@ -148,14 +147,14 @@ def rows(
 
 def report(results: list[dict[str, Any]], chosen: argparse.Namespace) -> None:
     """Print the rows as a Markdown table and as a JSON line."""
-    print("| text | beam | engine | target tokens/s, median | × nmt | rounds | same lines | BLEU |")
+    print("| text | beam | engine | target tokens/s, median | × first | rounds | same lines | BLEU |")
     print("|---|--:|---|--:|--:|---|--:|--:|")
     for row in results:
         rounds = ", ".join(f"{figure:,}" for figure in row["rounds"])
         bleu = "" if row["bleu"] is None else f"{row['bleu']:.2f}"
         print(
             f"| {row['text']} | {row['beam']} | {row['engine']} | {row['target_tokens_per_s']:,.0f} "
-            f"| {row['of_ours']:.2f} | {rounds} | {row['same_lines']:.1%} | {bleu} |"
+            f"| {row['of_first']:.2f} | {rounds} | {row['same_lines']:.1%} | {bleu} |"
         )
     print(json.dumps({**vars(chosen), "results": results}, default=str))
 

@@ -159,7 +159,7 @@ def same_translations(ours: Transformer, theirs: Transformer, batch: Batch) -> f
         hypotheses = [
             best[0].tokens
             for beam in (1, 4)
-            for best in search(model, group.source, group.source_mask, SearchOptions(beam=beam))
+            for best in search(model, group.source, group.source_mask, search_options(beam))
         ]
         outputs.append(hypotheses)
     return statistics.mean(a == b for a, b in zip(*outputs, strict=True))
@@ -290,18 +290,16 @@ def waits(trained: Updater, batches: list[Batch]) -> list[str]:
 
 
 def decoding_speed(setup: Setup) -> list[Row]:
-    """Measure the search; outputs have the length of their source, since random weights rarely end a sentence."""
+    """Measure the search."""
     model = updater(setup, RuntimeSettings()).model
     engine = TorchEngine([model], RuntimeSettings.model_validate({"device": setup.device.type}))
     generator = torch.Generator().manual_seed(0)
     sentences = [torch.randint(5, setup.vocabulary, (length,), generator=generator).tolist()
                  for length in random_lengths(setup.sentences, generator)]  # fmt: skip
-    length = {"factor": 1.0, "extra": 1}
     rows = []
     for beam in (1, 5):
         for budget in setup.decode_tokens:
-            values = {"beam": beam, "max_length": length, "min_length": 1.0, "batch_tokens": budget}
-            options = SearchOptions.model_validate(values)
+            options = search_options(beam, min_length=1.0, batch_tokens=budget)
             engine.search(sentences[:64], options)
             synchronize(setup.device)
             started = time.perf_counter()
@@ -310,6 +308,11 @@ def decoding_speed(setup: Setup) -> list[Row]:
             tokens = sum(len(best[0].tokens) + 1 for best in found)
             rows.append(Row(f"beam {beam}, batches of {budget:,} tokens: target tokens/s", round(tokens / seconds)))
     return rows
+
+
+def search_options(beam: int, **values: float) -> SearchOptions:
+    """Return options for outputs at most as long as their source: random weights rarely end a sentence."""
+    return SearchOptions.model_validate({"beam": beam, "max_length": {"factor": 1.0, "extra": 1}, **values})
 
 
 def updater(setup: Setup, runtime: RuntimeSettings, dropout: float = 0.1, **changes: object) -> Updater:

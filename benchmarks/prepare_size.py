@@ -1,6 +1,7 @@
 """Time, throughput and memory of `nmt prepare` on a large corpus, compared with bare SentencePiece encoding.
 
     python benchmarks/prepare_size.py FOLDER TEXT.tsv.gz… --pairs 2000000 --processes 2 --rounds 2 [--keep-all]
+        [--vocabulary 32000]
 
 Writes a corpus of so many pairs into FOLDER, made from the pairs of the given texts: each pair is one of them, or two
 of them one after the other, so that lines are realistic and mostly different. Prepares it with `nmt prepare`, and
@@ -58,13 +59,13 @@ def write_corpus(path: Path, pairs: list[list[str]], count: int) -> None:
             )
 
 
-def write_recipe(folder: Path, processes: int, keep: list[str]) -> Path:
+def write_recipe(folder: Path, vocabulary: int, processes: int, keep: list[str]) -> Path:
     """Write a recipe for the corpus."""
     content = {
         "name": "size",
         "languages": {"source": "en", "target": "it"},
         "data": {"train": [{"tsv": "train.tsv"}], "filters": {"keep": keep}},
-        "tokenizer": {"vocab_size": 32000},
+        "tokenizer": {"vocab_size": vocabulary},
         "runtime": {"threads": processes},
         "run": "run",
         "prepared": "prepared",
@@ -159,6 +160,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("texts", type=Path, nargs="+")
     parser.add_argument("--pairs", type=int, default=2_000_000)
+    parser.add_argument("--vocabulary", type=int, default=32_000)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--keep-all", action="store_true")
@@ -167,7 +169,8 @@ def main() -> None:
     settings.folder.mkdir(parents=True, exist_ok=True)
     corpus = settings.folder / "train.tsv"
     write_corpus(corpus, pairs_of(settings.texts), settings.pairs)
-    recipe = write_recipe(settings.folder, settings.processes, list(get_args(RuleName)) if settings.keep_all else [])
+    kept = list(get_args(RuleName)) if settings.keep_all else []
+    recipe = write_recipe(settings.folder, settings.vocabulary, settings.processes, kept)
     normalized = settings.folder / "normalized"
     alone_pairs = write_normalized(corpus, normalized)
     for _ in range(settings.rounds):

@@ -44,10 +44,15 @@ def main() -> None:
         kept = required - sum(len(difference.missing) for difference in differences)
         lost = sum(len(lost_numbers(source, text)) for source, text in zip(sources, texts, strict=True))
         print(
-            f"| {protect} | {kept / required:.1%} | {sum(map(any, differences))} "
-            f"| {(numbers - lost) / numbers:.1%} | {sacrebleu.corpus_chrf(texts, [references]).score:.2f} "
+            f"| {protect} | {share(kept, required)} | {sum(map(any, differences))} "
+            f"| {share(numbers - lost, numbers)} | {sacrebleu.corpus_chrf(texts, [references]).score:.2f} "
             f"| {sacrebleu.corpus_bleu(texts, [references]).score:.2f} | {seconds:.1f} |"
         )
+
+
+def share(part: int, whole: int) -> str:
+    """Return a part as a percentage."""
+    return f"{part / whole:.1%}" if whole else "none in the text"
 
 
 if __name__ == "__main__":

@@ -40,14 +40,14 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=40)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batch-tokens", type=int, default=4096)
-    parser.add_argument("--set", action="append", default=[], help="passed on to nmt train")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as nmt train has it")
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=COMMAND")
     chosen = parser.parse_args()
     peers = dict(peer.split("=", 1) for peer in chosen.peer)
     speeds: dict[str, list[float]] = {name: [] for name in ("nmt", *peers)}
     with tempfile.TemporaryDirectory() as folder:
         recipe = write_recipe(chosen, Path(folder))
-        nmt("prepare", recipe)
+        nmt("prepare", recipe, chosen)
         machine = [matrix_rates()]
         for number in range(chosen.rounds):
             for name in speeds:
@@ -55,7 +55,7 @@ def main() -> None:
                 speeds[name].append(speed)
                 print(f"round {number + 1} {name}: {speed:,.0f} target tokens/s", file=sys.stderr, flush=True)
             machine.append(matrix_rates())
-        flops = operations_a_token(chosen, Path(folder))
+        flops = operations_a_token(recipe, chosen)
     report(chosen, speeds, flops, {key: max(rates[key] for rates in machine) for key in machine[0]})
 
 
@@ -81,15 +81,16 @@ def write_recipe(chosen: argparse.Namespace, folder: Path) -> Path:
     return path
 
 
-def nmt(*command: object) -> None:
+def nmt(verb: str, recipe: Path, chosen: argparse.Namespace, *options: str) -> None:
     """Run a command of nmt on a recipe."""
-    verb, recipe, *rest = map(str, command)
-    subprocess.run([sys.executable, "-m", "nmt", verb, "--config", recipe, "--quiet", *rest], check=True)
+    changes = [part for value in chosen.set for part in ("--set", value)]
+    command = [sys.executable, "-m", "nmt", verb, "--config", str(recipe), "--quiet", *options, *changes]
+    subprocess.run(command, check=True)
 
 
 def our_speed(recipe: Path, chosen: argparse.Namespace) -> float:
     """Return the target tokens per second of one run of nmt."""
-    nmt("train", recipe, "--restart", *(part for value in chosen.set for part in ("--set", value)))
+    nmt("train", recipe, chosen, "--restart")
     lines = (recipe.parent / "run" / "metrics.jsonl").read_text(encoding="utf-8").split("\n")
     intervals = [record for record in map(json.loads, filter(None, lines)) if record["type"] == "train"]
     return statistics.median(interval["target_tokens_per_second"] for interval in intervals[len(intervals) // 4 :])
@@ -103,17 +104,17 @@ def peer_speed(command: str) -> float:
     return float(json.loads(done.stdout.strip().split("\n")[-1])["target_tokens_per_s"])
 
 
-def operations_a_token(chosen: argparse.Namespace, folder: Path) -> float:
+def operations_a_token(recipe: Path, chosen: argparse.Namespace) -> float:
     """Return the floating-point operations of training per target token."""
     from nmt.config import load_recipe
     from nmt.text.prepared import PreparedCorpus
     from nmt.training.cost import operations
 
-    recipe = load_recipe(folder / "recipe.yaml")
-    counts = PreparedCorpus.open(folder / "prepared").manifest.train
-    by_source, by_target = operations(recipe.model, VOCABULARY)
+    corpus = PreparedCorpus.open(recipe.parent / "prepared")
+    counts = corpus.manifest.train
     source, target = (side.tokens + counts.kept for side in (counts.source, counts.target))
-    return by_target + by_source * source / target
+    model = load_recipe(recipe, chosen.set).model
+    return operations(model, len(corpus.tokenizers.target), source / target, 1)
 
 
 def matrix_rates() -> dict[str, float]:
@@ -130,7 +131,7 @@ def matrix_rates() -> dict[str, float]:
     device = choose_device(runtime)
     multiplications = {"torch": torch.mm, "training": kernels.linear}
     return {
-        name: matrix_rate(device, runtime, multiply, small=1536) / 1e9 for name, multiply in multiplications.items()
+        name: matrix_rate(device, runtime, multiply, small=1024) / 1e9 for name, multiply in multiplications.items()
     }
 
 

@@ -1,8 +1,7 @@
-"""Write docs/recipe.md, the reference of all keys of a recipe, from the classes of its sections: `make schema`."""
+"""Print docs/recipe.md, the reference of all keys of a recipe, from the classes of its sections: `make schema`."""
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from nmt.config import Recipe
@@ -91,4 +90,4 @@ def _yaml(value: Any) -> str:
 
 
 if __name__ == "__main__":
-    Path(__file__).with_name("recipe.md").write_text(recipe_reference(), encoding="utf-8")
+    print(recipe_reference(), end="")

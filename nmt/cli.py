@@ -88,7 +88,7 @@ def init(console: "Console", request: InitRequest) -> None:
     module.init(request, console)
 
 
-@command(epilog="Example: nmt prepare --config recipes/demo-en-it.yaml")
+@command(epilog="Example: nmt prepare --config mine/recipe.yaml")
 def prepare(
     console: "Console",
     config: Config,
@@ -113,7 +113,7 @@ def prepare(
         module.prepare(recipe, console, force, rejected=rejected)
 
 
-@command(epilog="Example: nmt train --config recipes/demo-en-it.yaml --set train.stop.hours=1")
+@command(epilog="Example: nmt train --config mine/recipe.yaml --set train.stop.hours=1")
 def train(
     console: "Console",
     config: Config,
@@ -138,7 +138,7 @@ def train(
         raise typer.Exit(128 + outcome.signal)
 
 
-@command(epilog="Example: nmt translate --model runs/demo-en-it < text.en > text.it")
+@command(epilog="Example: nmt translate --model mine/run < text.en > text.it")
 def translate(console: "Console", request: TranslateRequest) -> None:
     """Translate line by line, by default from stdin to stdout.
 
@@ -164,10 +164,9 @@ def score(
     ] = "text",
     json: Annotated[bool, Option("--json", help="The same as --format json.")] = False,
 ) -> None:
-    """Score translations against references: BLEU, chrF, TER and COMET.
+    """Score translations against references: BLEU, chrF and TER.
 
-    The scores and their signatures are those of sacreBLEU and of COMET's own package. Options for metrics and systems
-    can be repeated.
+    The scores and their signatures are those of sacreBLEU. Options for metrics and systems can be repeated.
     """
     from nmt.commands import score as module
     from nmt.system.console import printable
@@ -180,7 +179,7 @@ def score(
     print(printable(report.formatted("json" if json else table)))
 
 
-@command(epilog="Example: nmt average runs/demo-en-it --best 3 -o averaged")
+@command(epilog="Example: nmt average mine/run --best 3 -o averaged")
 def average(
     console: "Console",
     models: Annotated[list[Path], Argument(metavar="RUN", help="A run, or several models.")],
@@ -198,7 +197,7 @@ def average(
     module.average(models, output, console, last, best)
 
 
-@command(epilog="Example: nmt export runs/demo-en-it exported --to ctranslate2")
+@command(epilog="Example: nmt export mine/run exported --to ctranslate2")
 def export(
     console: "Console",
     model: Model,
@@ -215,12 +214,15 @@ def export(
 
     The translations of both are compared first; if they differ too much, nothing is written.
     """
+    from nmt.export import check_installed
+
+    check_installed("transformers" if to == "hf" else to)
     from nmt.commands import export as module
 
     module.export(model, output, to, quantization, lines, console)
 
 
-@command(epilog="Example: nmt report runs/demo-en-it -o report.html")
+@command(epilog="Example: nmt report mine/run -o report.html")
 def report(console: "Console", request: ReportRequest) -> None:
     """Write one HTML page about a run: its course, data, quality and attention; or compare two systems."""
     from nmt.commands import report as module
@@ -228,7 +230,7 @@ def report(console: "Console", request: ReportRequest) -> None:
     module.report(request, console)
 
 
-@command(epilog="Example: nmt figures figures --model runs/demo-en-it")
+@command(epilog="Example: nmt figures figures --model mine/run")
 def figures(
     console: "Console",
     directory: Annotated[Path, Argument(metavar="DIR", help="The folder to write.")],
@@ -252,7 +254,7 @@ def figures(
     module.figures(directory, recipe, model, text, console)
 
 
-@command(epilog="Example: nmt inspect runs/demo-en-it --neighbours station")
+@command(epilog="Example: nmt inspect mine/run --neighbours station")
 def inspect(
     console: "Console",
     model: Model,

@@ -445,7 +445,7 @@ def test_score_refuses_texts_of_different_lengths(texts: tuple[Path, Path], tmp_
     result = run_command("score", texts[0], longer)
     assert (result.exit_code, result.stdout) == (2, "")
     assert f"{texts[0]} has 1 line, but {longer} has 2" in result.stderr
-    assert run_command("score", *texts, "--metric", "comet").exit_code == 2
+    assert run_command("score", *texts, "--metric", "rouge").exit_code == 2
     assert run_command("score", tmp_path / "nowhere", texts[1]).exit_code == 2
 
 

@@ -28,13 +28,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
+from typer.main import get_command
+
 from nmt.text.filters.wrong_language import LanguageCheck
 
 IMPORTED = [
     "nmt.cli", "nmt.commands.train", "nmt.commands.translate", "nmt.commands.export", "nmt.commands.score", "sacrebleu",
-    "torch._dynamo", "torch.distributed.fsdp", "torch.distributed.run", "typer._adapters",
+    "torch._dynamo", "torch.distributed.fsdp", "torch.distributed.run",
 ]  # fmt: skip
-"""What trainings, translations and scores import, and what the command line imports when it is parsed."""
+"""What trainings, translations and scores import."""
 CLIENT = """# json, socket and signal would take longer to import than all else takes
 import marshal, os, sys
 import _signal as signal, _socket as socket
@@ -113,6 +115,7 @@ def serve(name: str) -> None:
     for module in IMPORTED:
         importlib.import_module(module)
     LanguageCheck.of("en")  # reads the model of the library
+    get_command(sys.modules["nmt.cli"].app).make_context("nmt", ["--version"])  # imports what parsing needs
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(f"\0{name}")
     listener.listen(100)

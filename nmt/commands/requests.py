@@ -104,13 +104,13 @@ class TranslateRequest(NamedTuple):
 class ScoreOptions(NamedTuple):
     """What `nmt score` computes and writes."""
 
-    source: Annotated[Path | None, file(help="The source text of the translations; needed by comet.")] = None
+    source: Annotated[Path | None, file(help="The source text of the translations.")] = None
     target_language: Annotated[
         str | None, Option("--target-lang", metavar="CODE", help="Language of the translations, such as zh.")
     ] = None
     metrics: Annotated[
         list[str] | None,
-        Option("--metric", metavar="NAME", help="bleu, chrf, chrf++, ter, comet, comet:MODEL; default: bleu and chrf."),
+        Option("--metric", metavar="NAME", help="bleu, chrf, chrf++ or ter, can be repeated; default: bleu and chrf."),
     ] = None
     systems: Annotated[
         list[Path] | None, file("--system", help="Translations by another system, in the same table; can be repeated.")

@@ -104,7 +104,7 @@ def _measure(texts: _Texts, metrics: Sequence[str], console: Console) -> dict[Pa
     count = sum(map(len, texts.hypotheses.values())) * len(metrics)
     with console.progress("scoring", count, "lines") as advance:
         return {
-            path: [measure(name, own, texts.references, texts.language, texts.source, advance) for name in metrics]
+            path: [measure(name, own, texts.references, texts.language, advance) for name in metrics]
             for path, own in texts.hypotheses.items()
         }
 
@@ -174,9 +174,9 @@ def _write_lines(
 
 def _known_metrics(names: Sequence[str]) -> list[str]:
     for name in names:
-        if name.lower() not in METRICS and not name.lower().startswith("comet:"):
+        if name.lower() not in METRICS:
             raise ConfigError(f"--metric {name}: no such metric, expected one of {', '.join(METRICS)}")
-    return list(dict.fromkeys(name if ":" in name else name.lower() for name in names))
+    return list(dict.fromkeys(name.lower() for name in names))
 
 
 def read_text(path: Path) -> list[str]:

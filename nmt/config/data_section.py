@@ -168,7 +168,7 @@ class Filters(Section):
     """Largest ratio of the longer to the shorter side, in tokens; the first ten tokens of difference are ignored."""
     han_variants: HanVariants = "keep"
     """Chinese lines that are Traditional in a Simplified text, or the reverse: keep them, drop them, or convert them
-    with OpenCC (`pip install '.[filters]'`). zh-Hans or zh-Hant as the language states which one the text is in. With
+    with OpenCC (`pip install opencc`). zh-Hans or zh-Hant as the language states which one the text is in. With
     tag, one model learns both: `languages.target` is [zh-Hans, zh-Hant], each text is named once for each of them, and
     of each only the lines in that variant are read."""
     max_same_source: Annotated[int, Field(ge=1)] | None = None

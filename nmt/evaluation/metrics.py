@@ -1,13 +1,13 @@
-"""BLEU, chrF and TER by sacreBLEU, so that they are comparable with published scores, COMET, and tests of differences.
+"""BLEU, chrF and TER by sacreBLEU, so that they are comparable with published scores, and tests of differences.
 
-BLEU (Papineni et al. 2002), chrF2 and chrF2++ (Popović 2015, 2017), TER (Snover et al. 2006), by sacreBLEU (Post 2018);
-COMET (Rei et al. 2020) by its own package. All are functions of the sum of statistics of the lines: `measure` computes
-these once, and a `Measurement` gives the scores of the text, of any part of it, and of single lines.
+BLEU (Papineni et al. 2002), chrF2 and chrF2++ (Popović 2015, 2017), TER (Snover et al. 2006), by sacreBLEU (Post 2018).
+All are functions of the sum of statistics of the lines: `measure` computes these once, and a `Measurement` gives the
+scores of the text, of any part of it, and of single lines.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from nmt.errors import ConfigError
 from nmt.text.languages import TargetLanguage
@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # importing these is slow, and `nmt score --help` does not ne
     import numpy.typing as npt
     from sacrebleu.metrics.base import Metric
 
-METRICS = ("bleu", "chrf", "chrf++", "ter", "comet")
+METRICS = ("bleu", "chrf", "chrf++", "ter")
 RESAMPLES = 1000
 """Bootstrap samples, as in sacreBLEU's own command line."""
 
@@ -124,24 +124,16 @@ def measure(
     hypotheses: Sequence[str],
     references: Sequence[Sequence[str]],
     language: TargetLanguage,
-    source: Sequence[str] | None = None,
     advance: Callable[[int], None] = lambda lines: None,
 ) -> Measurement:
     """Compute the statistics of each line for one of `METRICS`.
 
-    `references` holds one sequence for each reference translation, each as long as `hypotheses`; only COMET needs the
-    source. `advance` is called with the number of lines just done.
-    Raises ConfigError for an unknown metric, or if a package or a model that it needs is not installed.
+    `references` holds one sequence for each reference translation, each as long as `hypotheses`. `advance` is
+    called with the number of lines just done.
+    Raises ConfigError for an unknown metric, or if a package that it needs is not installed.
     """
     assert hypotheses, "callers refuse an empty corpus"
     assert all(len(lines) == len(hypotheses) for lines in references)
-    if metric.lower().startswith("comet"):
-        from nmt.evaluation.comet import load_comet
-
-        comet = load_comet(metric)
-        statistics = comet.line_statistics(hypotheses, references, source)
-        advance(len(hypotheses))
-        return Measurement(cast("Metric", comet), cast("Metric", comet), statistics)
     scorer = make_scorer(metric, language)
     statistics = []
     for start in range(0, len(hypotheses), _LINES_AT_ONCE):

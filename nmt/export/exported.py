@@ -12,13 +12,13 @@ from pydantic import ValidationError
 
 from nmt.config import DecodeSettings, Languages
 from nmt.errors import ConfigError, ModelError
+from nmt.export import check_installed
 from nmt.model.checkpoint import LoadedModel
 from nmt.system.digests import read_with_digests, write_with_digests
 from nmt.text.tokenizer import Tokenizers
 
 EXPORT_FILE = "nmt.json"
 _FORMAT_VERSION = 2
-_EXTRAS = {"ctranslate2": "ct2", "transformers": "hf"}
 
 
 @dataclass(frozen=True)
@@ -72,12 +72,9 @@ def read_export(directory: Path) -> Export:
 
 
 def library(name: str) -> Any:
-    """Import another program's package. Raises ConfigError if it is not installed."""
+    """Import another program's package. Raises ConfigError if it is not installed or cannot be imported."""
+    check_installed(name)
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        if error.name not in (None, name):  # it is installed, but one of its dependencies is not
-            raise ConfigError(f"{name} cannot be imported: {error}; repair its installation") from None
-        raise ConfigError(
-            f"{name} is not installed; run pip install '.[{_EXTRAS[name]}]' in the nmt checkout"
-        ) from None
+        raise ConfigError(f"{name} cannot be imported: {error}; repair its installation") from None

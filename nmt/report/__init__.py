@@ -8,6 +8,4 @@ from nmt.errors import ConfigError
 def check_matplotlib() -> None:
     """Raise ConfigError if matplotlib is not installed, before a module that imports it is."""
     if find_spec("matplotlib") is None:
-        raise ConfigError(
-            "matplotlib, which draws the figures, is not installed; run pip install '.[report]' in the checkout"
-        )
+        raise ConfigError("matplotlib, which draws the figures, is not installed; run: pip install matplotlib plotly")

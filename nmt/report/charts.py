@@ -61,9 +61,7 @@ def chart_script() -> str:
     folders = [] if found is None else found.submodule_search_locations or []
     scripts = [path for path in (Path(one, "package_data/plotly.min.js") for one in folders) if path.exists()]
     if not scripts:
-        raise ConfigError(
-            "plotly, which draws the charts, is not installed; run pip install '.[report]' in the checkout"
-        )
+        raise ConfigError("plotly, which draws the charts, is not installed; run: pip install matplotlib plotly")
     return scripts[0].read_text(encoding="utf-8")
 
 

@@ -28,9 +28,7 @@ class RunRecords:
         if not marker:
             is_folder = path.is_dir()
             found = f"this folder is not a run, or has no {RUN.name}" if is_folder else "no folder of this name"
-            raise ModelError(
-                f"{path}: {found}; expected the folder that 'run' in a recipe names, such as runs/demo-en-it"
-            )
+            raise ModelError(f"{path}: {found}; expected the folder that 'run' in a recipe names, such as mine/run")
         check_format(path)
         self.path, self.problems = path, list[str]()
         records = _read_log(path / "metrics.jsonl", self.problems)

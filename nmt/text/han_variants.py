@@ -80,7 +80,7 @@ def convert(text: str, language: str, variant: Variant) -> str:
 def check_converter() -> None:
     """Raise ConfigError without OpenCC."""
     if find_spec("opencc") is None:
-        raise ConfigError("data.filters.han_variants: convert needs OpenCC; install it: pip install '.[filters]'")
+        raise ConfigError("data.filters.han_variants: convert needs OpenCC; install it: pip install opencc")
 
 
 @cache

@@ -73,7 +73,7 @@ def check_tensorboard() -> None:
     if find_spec("tensorboard") is None:
         raise SettingError(
             "train.tensorboard",
-            "tensorboard is not installed; run pip install '.[tensorboard]' in the nmt checkout, or set it to false",
+            "tensorboard is not installed; run: pip install tensorboard (or set it to false)",
         )
 
 

@@ -122,7 +122,7 @@ def test_missing_matplotlib_is_explained(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("nmt.report.find_spec", lambda name: None)
     result = run_command("figures", tmp_path / "figures")
     assert result.exit_code == 2
-    assert "pip install '.[report]'" in result.stderr
+    assert "pip install matplotlib plotly" in result.stderr
 
 
 def test_empty_text_is_refused(tmp_path: Path) -> None:

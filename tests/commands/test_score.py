@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from sacrebleu.metrics import CHRF
@@ -189,7 +188,7 @@ def test_empty_and_missing_files_are_refused(hyp: Path, ref: Path, tmp_path: Pat
 
 def test_unknown_metric_is_refused(hyp: Path, ref: Path) -> None:
     with pytest.raises(
-        ConfigError, match=r"--metric rouge: no such metric, expected one of bleu, chrf, chrf\+\+, ter, c"
+        ConfigError, match=r"--metric rouge: no such metric, expected one of bleu, chrf, chrf\+\+, ter$"
     ):
         score(hyp, [ref], ScoreOptions(metrics=("bleu", "rouge")))
 
@@ -367,55 +366,6 @@ def test_unknown_target_language_is_refused_with_the_known_ones(hyp: Path, ref: 
     with pytest.raises(ConfigError, match=r"^--target-lang xx: unknown language code, expected one of af am .* zh zu$"):
         score(hyp, [ref], ScoreOptions(target_language="xx"))
     assert score(hyp, [ref], ScoreOptions(target_language="ita_Latn")).language.code == "it"
-
-
-def test_comet_scores_with_its_own_package(hyp: Path, ref: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[list[dict[str, str]]] = []
-
-    class Model:
-        def predict(self, samples: list[dict[str, str]], **options: object) -> SimpleNamespace:
-            calls.append(samples)
-            return SimpleNamespace(scores=[0.5, 0.75, 1.0])
-
-    def load(path: str, local_files_only: bool) -> Model:
-        assert local_files_only
-        assert path == str(Path("cache", "checkpoints", "model.ckpt"))
-        return Model()
-
-    def download(name: str, local_files_only: bool) -> str:
-        assert (name, local_files_only) == ("Unbabel/wmt22-comet-da", True)
-        return "cache"
-
-    monkeypatch.setitem(sys.modules, "comet", SimpleNamespace(load_from_checkpoint=load))
-    monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(snapshot_download=download))
-    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=SimpleNamespace(is_available=lambda: False)))
-    monkeypatch.setattr("nmt.evaluation.comet.version", lambda package: "2.2.7")
-    options = ScoreOptions(metrics=("comet",), source=ref, confidence=True, baseline=hyp)
-    (system, _baseline) = score(hyp, [ref], options).systems
-    assert system.scores[0].name == "COMET"
-    assert system.scores[0].value == pytest.approx(75)
-    assert (
-        system.scores[0].signature
-        == "nrefs:1|bs:1000|seed:12345|model:Unbabel/wmt22-comet-da|comet:2.2.7|version:2.6.0"
-    )
-    assert system.comparisons[0].verdict == "no significant difference"
-    assert calls[0][1] == {"src": REFERENCES[1], "mt": HYPOTHESES[1], "ref": REFERENCES[1]}
-    with pytest.raises(ConfigError, match=r"--metric comet: it compares with the source too; give --source FILE"):
-        score(hyp, [ref], ScoreOptions(metrics=("comet",)))
-
-
-def test_missing_comet_is_explained(hyp: Path, ref: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "comet", None)
-    with pytest.raises(ConfigError, match=r"--metric comet: .* pip install '\.\[comet\]'"):
-        score(hyp, [ref], ScoreOptions(metrics=("comet",), source=ref))
-
-    def missing(name: str, local_files_only: bool) -> str:
-        raise OSError(name)
-
-    monkeypatch.setitem(sys.modules, "comet", SimpleNamespace())
-    monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(snapshot_download=missing))
-    with pytest.raises(ConfigError, match=r"--metric comet:my/model: my/model is neither .*: comet-score --model my/m"):
-        score(hyp, [ref], ScoreOptions(metrics=("comet:my/model",), source=ref))
 
 
 def test_importing_score_imports_no_large_package(repository: Path) -> None:

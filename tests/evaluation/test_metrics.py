@@ -166,7 +166,7 @@ def test_identical_sentences_have_no_confidence_margin() -> None:
 
 
 def test_unknown_metrics_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"unknown metric 'rouge'; known: bleu, chrf, chrf\+\+, ter, comet"):
+    with pytest.raises(ConfigError, match=r"unknown metric 'rouge'; known: bleu, chrf, chrf\+\+, ter$"):
         measure("rouge", ["a"], [["a"]], ITALIAN).score()
 
 

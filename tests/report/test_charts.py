@@ -107,7 +107,7 @@ def test_numbers_are_short() -> None:
 
 def test_missing_chart_library_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "plotly", None)
-    with pytest.raises(ConfigError, match=r"not installed; run pip install '\.\[report\]'"):
+    with pytest.raises(ConfigError, match=r"not installed; run: pip install matplotlib plotly"):
         chart_script()
 
 

@@ -31,7 +31,8 @@ def test_changed_settings_are_those_of_the_recipe_as_it_was_written(repository: 
     written = {
         "name", "languages.source", "languages.target", "data.train.0.tsv", "data.train.0.columns", "data.valid.tsv",
         "data.valid.columns", "data.test.tsv", "data.test.columns", "tokenizer.vocab_size", "model.encoder_layers",
-        "model.decoder_layers", "model.dim", "model.feed_forward", "model.heads", "train.batch_tokens",
+        "model.decoder_layers", "model.dim", "model.feed_forward", "model.heads", "model.dropout", "train.batch_tokens",
+        "train.label_smoothing",
         "train.schedule.name", "train.schedule.rate", "train.schedule.warmup", "train.schedule.decay",
         "train.stop.steps", "train.validate_every", "train.log_every", "decode.beam", "run",
     }  # fmt: skip

@@ -10,7 +10,7 @@ from nmt.training import run_log as module
 from nmt.training.run_log import TensorBoard
 
 needs_tensorboard = pytest.mark.skipif(
-    find_spec("tensorboard") is None, reason="needs tensorboard: pip install '.[tensorboard]'"
+    find_spec("tensorboard") is None, reason="needs tensorboard: pip install tensorboard"
 )
 
 
@@ -66,5 +66,5 @@ def test_no_file_is_written_before_the_first_record(tmp_path: Path) -> None:
 
 def test_missing_tensorboard_is_a_config_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"train.tensorboard: .* not installed; run pip install '\.\[tensorboard\]'"):
+    with pytest.raises(ConfigError, match=r"train.tensorboard: .* not installed; run: pip install tensorboard "):
         TensorBoard(tmp_path / "a")

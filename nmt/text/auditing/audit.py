@@ -117,7 +117,7 @@ def _not_applied(train: Text) -> dict[str, str]:
     if not all("length" in own.checks for own in train.rules):
         reasons["length"] = "there are too few pairs to learn the usual ratio"
     if not is_available():
-        reasons["language"] = f"{LIBRARY} is not installed: pip install '.[filters]'"
+        reasons["language"] = f"{LIBRARY} is not installed: pip install py3langid"
     return {rule: reason for rule, reason in reasons.items() if rule not in train.recipe.data.filters.keep}
 
 

@@ -153,7 +153,10 @@ def _round(number: float) -> int:
 
 def recipe_text(comments: Iterable[str], settings: Mapping[str, Setting]) -> str:
     """Return a recipe as YAML: comments at its head, and the settings by their keys, with their reasons as comments."""
-    lines, section = ["# Written by nmt init. docs/recipe.md explains all keys."], ""
+    lines, section = (
+        ["# Written by nmt init. In the folder `run`, recipe.yaml will have all keys with their defaults."],
+        "",
+    )
     lines += [line for comment in comments for line in _comment(comment, "")]
     for key, setting in settings.items():
         before, (section, _, name) = section, key.rpartition(".")

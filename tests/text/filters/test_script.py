@@ -102,9 +102,7 @@ def test_lines_of_the_other_variant_are_converted() -> None:
 
 def test_conversion_without_the_library_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(han_variants, "find_spec", lambda name: None)
-    with pytest.raises(
-        ConfigError, match=r"han_variants: convert needs OpenCC; install it: pip install '\.\[filters\]'"
-    ):
+    with pytest.raises(ConfigError, match=r"han_variants: convert needs OpenCC; install it: pip install opencc$"):
         pair_filter("convert")
 
 
