@@ -84,7 +84,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     short = {"decode": {"max_length": {"factor": 0.2, "extra": 5}}}  # an untrained model rarely predicts the end
     recipe = write_reversal_task(folder, changes=short)
     write_lines(folder / "text", "ba ce di", "fo gu")
-    write_lines(folder / "pairs.tsv", *(f"{n} in the house\tnella casa {n}" for n in range(120)))
     before = Path.cwd()
     os.chdir(folder)
     try:
@@ -93,7 +92,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
             ("average", "run", "-o", "model"),
             ("export", "run", "export", "--to", "ctranslate2"),
             ("figures", "figures"),
-            ("init", "pairs.tsv", "--languages", "en-it", "-o", "own.yaml"),
             ("translate", "--model", "run", "-i", "text", "-o", "text.out"),
         ):
             if arguments[0] == "export":
@@ -112,19 +110,17 @@ def command(name: str, trained: Path, output: Path) -> list[str | Path]:
         "average": ["average", trained / "run", "-o", output],
         "export": ["export", trained / "run", output, "--to", "ctranslate2"],
         "figures": ["figures", output],
-        "init": ["init", trained / "pairs.tsv", "--languages", "en-it", "-o", output.with_suffix(".yaml")],
         "prepare": ["prepare", *recipe, "--set", f"prepared={output}", "--force"],
         "train": ["train", *recipe, "--set", f"run={output}"],
         "restart": ["train", *recipe, "--set", f"run={output}", "--restart"],
     }[name]
 
 
-OUT = "out.split"  # `nmt init -o out.yaml` writes it
+OUT = "out"
 OWN = {
     "average": "model",
     "export": "export",
     "figures": "figures",
-    "init": "own.split",
     "prepare": "prepared",
     "train": "run",
     "restart": "run",
@@ -178,8 +174,6 @@ def test_unsuitable_output_paths_are_refused(trained: Path, name: str, place: st
         elif place == "below a file":
             output = folder / "notes" / OUT
         elif place == ".":
-            if name == "init":
-                pytest.skip("its folder has a name of its own")
             output = folder
         else:
             make_decoy(output, place)
@@ -192,7 +186,7 @@ def test_own_output_is_replaced(trained: Path, name: str) -> None:
         shutil.copytree(trained / OWN[name], folder / OUT, symlinks=True)
         result = run_command(*command(name, trained, folder / OUT))
         assert result.exit_code == 0, result.output
-        assert {path.name for path in folder.iterdir()} <= {OUT, "out.yaml", "runs"}
+        assert {path.name for path in folder.iterdir()} <= {OUT, "runs"}
 
 
 def to_hugging_face(trained: Path, output: Path) -> list[str | Path]:

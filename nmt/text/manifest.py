@@ -13,7 +13,6 @@ from nmt.errors import DataError
 from nmt.system.files import content_digest, digest_of
 from nmt.system.ownership import PREPARED
 from nmt.system.sealing import text_with_digest
-from nmt.text.preparing.overlap import Overlap
 
 
 class UnusableCorpusError(DataError):
@@ -84,9 +83,6 @@ class Manifest:
     valid: SplitCounts | None
     max_length: MaxLength | None = None
     """Limit on the length of translations, from the lengths in the training text."""
-    test: dict[str, FileDigest] = field(default_factory=dict)
-    """The test text at that time, which `overlaps` compares, and whose sentences the rule `leak` removes."""
-    overlaps: tuple[Overlap, ...] = ()
     files: dict[str, FileDigest] = field(default_factory=dict)
     """Every other file of the prepared corpus except `inputs.json`."""
     versions: dict[str, str] = field(default_factory=dict)
@@ -96,11 +92,9 @@ class Manifest:
     def fingerprint(self) -> str:
         """The SHA-256 of all that the result depends on: equal if and only if the prepared corpora are.
 
-        The sizes of the vocabulary count, since another version may choose other ones for `vocab_size: auto`. With the
-        rule `leak`, the result depends on the test text.
+        The sizes of the vocabulary count, since another version may choose other ones for `vocab_size: auto`.
         """
-        files = self.inputs if "leak" in self.settings["data.filters"]["keep"] else {**self.inputs, **self.test}
-        return _digest([self.settings, [file.sha256 for file in files.values()], self.vocabulary])
+        return _digest([self.settings, [file.sha256 for file in self.inputs.values()], self.vocabulary])
 
     def training_fingerprint(self, data: Data) -> str:
         """Return the SHA-256 of all that batches depend on: the prepared corpus, the weights and tags of its texts."""

@@ -18,7 +18,6 @@ from nmt.text.auditing.audit import Audit, CorpusAudit, Example
 from nmt.text.auditing.corpus_findings import Finding
 from nmt.text.manifest import Manifest
 from nmt.text.prepared import PreparedCorpus
-from nmt.text.preparing.overlap import Overlap
 from tests.report.run_files import train_line, write_run
 
 
@@ -88,15 +87,6 @@ def test_pieces_of_chinese_are_counted_for_each_character(run: RunRecords, monke
     languages = {"source": "en", "target": "zh-CN"}
     replace(manifest, settings={**manifest.settings, "languages": languages}).write(directory)
     assert cells(corpus_section(run).html, "pieces")[1].endswith(" a character")
-
-
-def test_overlaps_with_held_out_text_are_shown(run: RunRecords) -> None:
-    directory = run.path / "prepared"
-    overlap = Overlap("test", "training", sentences=10, sources=5, pairs=1, examples=("<b>",))
-    replace(Manifest.read(directory), overlaps=(overlap,)).write(directory)
-    html = corpus_section(run).html
-    assert "5 of 10 test sentences (50.0%) are also in the training text" in html
-    assert "&lt;b&gt;" in html
 
 
 def damage_offsets(prepared: Path) -> None:
