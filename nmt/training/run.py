@@ -110,6 +110,11 @@ class RunDirectory:
         """Write a text file of the run, and record its digest: a user's change to it is never overwritten."""
         write_recorded(self.path, RUN, name, text)
 
+    def remove_scores(self) -> None:
+        """Remove the scores of the test text, before the training goes on."""
+        for name in ("test.json", "test.txt"):
+            (self.path / name).unlink(missing_ok=True)
+
     def _clear(self) -> None:
         """Remove all that training wrote, but not the prepared corpus."""
         for folder in (self.checkpoints, self.path / "tensorboard", *self.path.glob("skipped*")):
