@@ -90,11 +90,8 @@ class Manifest:
 
     @property
     def fingerprint(self) -> str:
-        """The SHA-256 of all that the result depends on: equal if and only if the prepared corpora are.
-
-        The sizes of the vocabulary count, since another version may choose other ones for `vocab_size: auto`.
-        """
-        return _digest([self.settings, [file.sha256 for file in self.inputs.values()], self.vocabulary])
+        """The SHA-256 of token ids, tokenizers and validation text, whatever they were made from."""
+        return _digest([(name, file.sha256) for name, file in self.files.items() if name not in _DESCRIPTIONS])
 
     def training_fingerprint(self, data: Data) -> str:
         """Return the SHA-256 of all that batches depend on: the prepared corpus, the weights and tags of its texts."""
@@ -133,6 +130,7 @@ class Manifest:
 
 
 _MANIFEST = TypeAdapter(Manifest)
+_DESCRIPTIONS = ("audit.json", "report.md")
 
 
 def _digest(content: list[Any]) -> str:

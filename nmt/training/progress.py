@@ -91,10 +91,12 @@ class Progress:
         return improved
 
     def end_schedule_at(self, step: int | None) -> bool:
-        """Set the last step of the schedule; return whether it was another one.
+        """Set the last step of the schedule, unless it is reached already; return whether it was another one.
 
         The rate of the next steps is then higher or lower than before, so patience begins again.
         """
+        if step is not None and step <= self.step:
+            return False
         changed = self.step > 0 and self.schedule_end is not None and step != self.schedule_end
         if changed:
             self.best_since, self.validations_without_gain = None, 0

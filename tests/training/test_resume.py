@@ -87,7 +87,9 @@ def test_raised_limit_of_a_falling_schedule_continues_with_its_new_rates(texts: 
 def test_patience_begins_again_with_another_end_of_the_schedule() -> None:
     """The higher rate makes the next validations worse than the best one before."""
     state = Progress(step=8)
+    state.schedule_end = 8
     assert not state.end_schedule_at(8)
+    assert not state.end_schedule_at(5)
     gains = []
     for step, metric in ((8, 30.0), (10, 20.0), (12, 21.0), (14, 20.5), (16, 31.0)):
         state.step = step

@@ -39,11 +39,6 @@ class Direction:
     origin: str
     """`--languages`, `the file`, `the file names` or `the text`."""
 
-    @property
-    def suffixes(self) -> tuple[str, str]:
-        """Return the ends of the names of files in these languages."""
-        return (self.source, self.target) if self.source != self.target else ("source", "target")
-
 
 def stated_direction(option: str) -> Direction:
     """Return the languages of `--languages en-it`. Raises ConfigError for another form."""
