@@ -131,7 +131,7 @@ def test_audit_is_shown_escaped_with_examples_of_each_rule() -> None:
     example = Example("a.tsv:7", "<b>one & two</b>", "x" * 400, "identical")
     corpus = CorpusAudit("data.train.0: a.tsv", "train", 9, 8, {"copy": 1}, {"copy": [example]})
     finding = Finding("data.train.0: a.tsv", "the source (en) has no capital letters", ("line 1: <i>",))
-    html = filter_tables(Audit((corpus,), (finding,), (), {"leak": "no test text"}))
+    html = filter_tables(Audit((corpus,), (finding,), {"leak": "no test text"}))
     for text in (
         "<td>dropped: copy</td>", "a.tsv:7", "&lt;b&gt;one &amp; two&lt;/b&gt;", "x" * 300 + "…", "identical",
         "the source (en) has no capital letters", "line 1: &lt;i&gt;", "The rule leak was not applied: no test text.",
