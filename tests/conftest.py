@@ -72,14 +72,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _known_matrix_rate() -> Iterator[None]:
-    """Trainings do not measure the machine, which takes longer than a training of twelve updates."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("nmt.training.loop.matrix_rate", lambda *_: 1e12)
-        yield
-
-
-@pytest.fixture(autouse=True, scope="session")
 def _no_waiting_for_disks() -> Iterator[None]:
     """Files are not forced onto the disk, which takes as long as a small training computes."""
     with pytest.MonkeyPatch.context() as patch:

@@ -1,10 +1,8 @@
-"""`nmt init`: from a parallel text to a recipe with settings that fit it, and a division into three texts."""
+"""`nmt init`: from a parallel text to a recipe with settings that fit it, and a validation and a test text."""
 
 import json
 import os
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
@@ -15,8 +13,9 @@ from nmt.commands.requests import InitRequest
 from nmt.config import CorpusFile, LanguagePair
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console, counted, printable
-from nmt.system.files import check_output, new_directory, write_output
-from nmt.text.corpus import SentencePair, format_named, read_pairs, text_files
+from nmt.system.files import disk_errors, write_output
+from nmt.text.auditing.corpus_findings import findings
+from nmt.text.corpus import SentencePair, format_named, read_pairs
 from nmt.text.proposing.direction import (
     Direction,
     checked_direction,
@@ -24,10 +23,10 @@ from nmt.text.proposing.direction import (
     unknown_languages,
     with_text_columns,
 )
+from nmt.text.proposing.held_out import MOST_PAIRS, candidates, choose, held_out_size
 from nmt.text.proposing.profile import TextProfile
 from nmt.text.proposing.proposal import Proposal, Setting, propose, recipe_text
-from nmt.text.proposing.split import PARTS, divide
-from nmt.text.readers.opening import STANDARD_INPUT, input_name
+from nmt.text.readers.opening import STANDARD_INPUT
 
 if TYPE_CHECKING:
     from nmt.training.cost import Cost
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 _SEED = 1
 _LEAST_PAIRS = 100
 _PAIRS_SHOWN = 10_000  # pairs between two updates of the progress bar
-_SIDES = ("source", "target")
+_HELD_OUT = ("valid", "test")
 _LITTLE_TEXT = 300_000  # target tokens
 _OF_LITTLE_TEXT = (
     "This is little text. Measured: BLEU 10 with 2,000 short pairs of Tatoeba en-it, 31 with 20,000 of en-zh, 51 "
@@ -46,55 +45,91 @@ _OF_LITTLE_TEXT = (
 
 
 def init(request: InitRequest, console: Console) -> None:
-    """Write the recipe, and beside it the folder of its texts.
+    """Write the recipe, and beside it the validation and the test text, unless they are given.
 
-    Raises ConfigError for an existing recipe and for languages that the text is not in, DataError for text that cannot
-    be read or is too small; then no file is written.
+    Raises ConfigError for existing files and for languages that the text is not in, DataError for text that cannot be
+    read or is too small; then no file is written.
     """
     corpora = _corpora(request.text, "the text")
     options = {"valid": request.valid, "test": request.test}
     given = {name: _corpus_of_recipe(paths, f"--{name}") for name, paths in options.items() if paths}
-    inputs = [path for each in (*corpora, *given.values()) for path in text_files(each).values()]
-    named_inputs = [path for path in inputs if path != STANDARD_INPUT]
-    _check_is_new(request.output, named_inputs)
+    _check_are_new(request, given)
     known = known_direction(request.languages, corpora[0])
     languages = None if known is None else LanguagePair(known.source, known.target)
     corpora = [with_text_columns(each, languages) for each in corpora]
     given = {name: with_text_columns(each, languages) for name, each in given.items()}
     profile = TextProfile(_SEED)
-    with new_directory(request.folder) as staging:
-        pairs = _counted(corpora, languages, profile, console)
-        others = (pair for each in given.values() for pair in read_pairs(each, languages))
-        counts = _divide(pairs, [part for part in PARTS[1:] if part not in given], others, staging)
-        _check_size(request, profile, counts)
-        direction, warning = checked_direction(known, list(corpora[0].files.values()), profile)
-        _name_by_language(staging, direction)
-    for shown in filter(None, (warning, unknown_languages(direction))):
+    found = candidates(_profiled(_pairs(corpora, languages), profile, console))
+    _check_size(request, profile)
+    direction, warning = checked_direction(known, list(corpora[0].files.values()), profile)
+    stated = LanguagePair(direction.source, direction.target)
+    with console.status("choosing validation and test text"):
+        texts = _pairs(corpora, languages), _pairs(given.values(), languages)
+        held_out = _held_out(request, given, profile, found, *texts)
+        unusual = [line for each in (*corpora, *given.values()) for line in _unusual(each, stated)]
+    for shown in filter(None, (warning, unknown_languages(direction), *unusual)):
         console.warn(shown)
     with console.status("measuring the speed of this machine"):
         from nmt.training.cost import cost  # imports torch, for which no error above should wait
 
         expected = cost(lambda device: propose(profile.tokens(), profile.vocabulary(), device))
-    comments = [*_about_text(request, corpora[0], profile, counts), _about_cost(expected)]
+    comments = [*_about_text(request, corpora[0], profile, held_out), _about_cost(expected)]
     if profile.tokens()[1] < _LITTLE_TEXT:
         comments.append(_OF_LITTLE_TEXT)
-    settings = _settings(request, given, (direction, warning), profile, expected.proposal)
-    _check_is_new(request.output, named_inputs)  # again, since it took a while
+    named = {"train": corpora, **{part: [corpus] for part, corpus in given.items()}}
+    settings = _settings(request, named, (direction, warning), profile, expected.proposal)
+    _check_are_new(request, given)  # again, since it took a while
+    with disk_errors(request.output):
+        request.output.parent.mkdir(parents=True, exist_ok=True)
+    for part, pairs in held_out.items():
+        write_output(request.held_out(part), "".join(f"{pair.source}\t{pair.target}\n" for pair in pairs))
     write_output(request.output, recipe_text(comments, settings))
     for line in (f"{direction.source} → {direction.target}, by {direction.origin}", *comments):
         console.info(line)
-    console.info(f"wrote {request.output} and {request.folder}/; next: nmt train --config {quote(str(request.output))}")
+    written = " and ".join(str(path) for path in (request.output, *map(request.held_out, held_out)))
+    console.info(f"wrote {written}; next: nmt train --config {quote(str(request.output))}")
+
+
+def _held_out(
+    request: InitRequest,
+    given: Mapping[str, CorpusFile],
+    profile: TextProfile,
+    found: Sequence[SentencePair],
+    pairs: Iterator[SentencePair],
+    others: Iterator[SentencePair],
+) -> dict[str, list[SentencePair]]:
+    """Return the pairs of the texts that are not given. Raises DataError if there are too few suitable ones."""
+    parts, count = [part for part in _HELD_OUT if part not in given], profile.pairs - profile.empty
+    size = len(parts) * held_out_size(count)
+    chosen = choose(found, pairs, others, size)
+    if len(chosen) < size:
+        raise DataError(
+            f"{_names(request)}: {count:,} sentence pairs, but too few different sentences of at most 1,000 characters "
+            f"that are in at most {MOST_PAIRS} pairs, to hold out validation and test text; remove repeated lines, or "
+            "give these texts with --valid and --test"
+        )
+    return {part: chosen[number :: len(parts)] for number, part in enumerate(parts)}
+
+
+def _unusual(corpus: CorpusFile, languages: LanguagePair) -> Iterator[str]:
+    """Yield what `nmt prepare` would warn of, so that it is known before."""
+    name = " and ".join(map(str, corpus.files.values()))
+    for finding in findings(name, languages, read_pairs(corpus, languages)):
+        if finding.severity == "warning":
+            yield "\n    ".join([f"{finding.corpus}: {finding.text}", *finding.examples])
 
 
 def _names(request: InitRequest) -> str:
-    return " and ".join(printable(input_name(path)) for path in request.text)
+    return " and ".join(printable(str(path)) for path in request.text)
 
 
 def _corpora(files: Sequence[Path], name: str) -> list[CorpusFile]:
     """Return a text as two files with corresponding lines, or as files with both languages.
 
-    Raises ConfigError for another number of files, or one file given twice.
+    Raises ConfigError for another number of files, one file given twice, or standard input, which cannot be read again.
     """
+    if STANDARD_INPUT in files:
+        raise ConfigError(f"{name}: expected a file that the recipe can name, found standard input; save it to a file")
     if folder := next((file for file in files if file.is_dir()), None):
         raise ConfigError(
             f"{name}: expected a file, found the folder {folder}; name the files in it, such as "
@@ -116,89 +151,55 @@ def _corpora(files: Sequence[Path], name: str) -> list[CorpusFile]:
 
 
 def _corpus_of_recipe(files: Sequence[Path], name: str) -> CorpusFile:
-    """Return a text that the recipe names: one corpus, which can be read again."""
+    """Return a text as one corpus. Raises ConfigError as `_corpora` does, and for several ones."""
     corpora = _corpora(files, name)
-    if len(corpora) > 1 or STANDARD_INPUT in files:
-        found = "standard input" if STANDARD_INPUT in files else f"{len(corpora)} texts"
-        raise ConfigError(f"{name}: expected one text that the recipe can name, found {found}; save it to a file")
+    if len(corpora) > 1:
+        raise ConfigError(f"{name}: expected one text, found {len(corpora)}; join them into one file")
     return corpora[0]
 
 
-def _check_is_new(recipe: Path, inputs: list[Path]) -> None:
-    """Raise ConfigError if there is a file of the name of the recipe, or if it cannot be one."""
+def _check_are_new(request: InitRequest, given: Iterable[str]) -> None:
+    """Raise ConfigError if there is a file of a name that is written, or if it cannot be the name of one."""
+    recipe = request.output
     if recipe.suffix not in (".yaml", ".yml"):
         raise ConfigError(f"{recipe}: the name of a recipe ends in .yaml; give another one with -o")
     if not str(recipe).isprintable():
         raise ConfigError(f"{str(recipe)!r}: a name with unprintable characters; give another one with -o")
-    if os.path.lexists(recipe):
-        raise ConfigError(f"{recipe}: exists already and is not changed; give another name with -o, or remove it")
-    check_output(recipe, inputs)
+    for path in (recipe, *(request.held_out(part) for part in _HELD_OUT if part not in given)):
+        if os.path.lexists(path):
+            raise ConfigError(
+                f"{path}: exists already and is not changed; give another name of the recipe with -o, or remove it"
+            )
 
 
-def _divide(
-    pairs: Iterator[SentencePair], held_out: Sequence[str], others: Iterator[SentencePair], folder: Path
-) -> Counter[str]:
-    """Write the parts of the text into a folder as `train.source`, `train.target`, …; return the pairs of each.
-
-    The parts are in the order of `PARTS`.
-    """
-    counts = Counter(dict.fromkeys(("train", *held_out), 0))
-    with ExitStack() as stack:
-        files = {
-            (part, side): stack.enter_context((folder / f"{part}.{side}").open("w", encoding="utf-8", newline="\n"))
-            for part in counts
-            for side in _SIDES
-        }
-        for part, pair in divide(pairs, held_out, others, _SEED):
-            counts[part] += 1
-            files[part, "source"].write(f"{pair.source}\n")
-            files[part, "target"].write(f"{pair.target}\n")
-    return counts
+def _pairs(corpora: Iterable[CorpusFile], languages: LanguagePair | None) -> Iterator[SentencePair]:
+    return (pair for each in corpora for pair in read_pairs(each, languages))
 
 
-def _counted(
-    corpora: Sequence[CorpusFile], languages: LanguagePair | None, profile: TextProfile, console: Console
-) -> Iterator[SentencePair]:
-    """Read the text, which may be a pipe, once: yield its pairs, and measure them."""
+def _profiled(pairs: Iterator[SentencePair], profile: TextProfile, console: Console) -> Iterator[SentencePair]:
+    """Yield pairs, and measure them."""
     with console.progress("reading", None, "pairs") as advance:
-        for number, pair in enumerate((pair for each in corpora for pair in read_pairs(each, languages)), start=1):
+        for number, pair in enumerate(pairs, start=1):
             profile.add(pair)
             if number % _PAIRS_SHOWN == 0:
                 advance(_PAIRS_SHOWN)
             yield pair
 
 
-def _check_size(request: InitRequest, profile: TextProfile, counts: Counter[str]) -> None:
-    """Raise DataError if there is too little to train on, or nothing to validate on."""
-    names, pairs = _names(request), profile.pairs - profile.empty
+def _check_size(request: InitRequest, profile: TextProfile) -> None:
+    """Raise DataError if there is too little to train on."""
+    pairs = profile.pairs - profile.empty
     if pairs < _LEAST_PAIRS:
         empty = f" and {profile.empty:,} with an empty side" if profile.empty else ""
         raise DataError(
-            f"{names}: found {counted(pairs, 'sentence pair')}{empty}; at least {_LEAST_PAIRS} are needed, and "
-            "thousands for a useful translator"
+            f"{_names(request)}: found {counted(pairs, 'sentence pair')}{empty}; at least {_LEAST_PAIRS} are needed, "
+            "and thousands for a useful translator"
         )
-    if not counts.total():
-        raise DataError(
-            f"{names}: nothing is left to train on: all {profile.pairs:,} pairs have source sentences of the texts "
-            "of --valid or --test; name texts that are not part of the training text, or leave these options out"
-        )
-    if not all(counts.values()):
-        raise DataError(
-            f"{names}: {pairs:,} sentence pairs, but too few different sources of at most 1,000 characters to hold out "
-            "validation and test text; remove repeated lines, or give these texts with --valid and --test"
-        )
-
-
-def _name_by_language(folder: Path, direction: Direction) -> None:
-    """Name the files by their languages."""
-    ends = dict(zip(_SIDES, direction.suffixes, strict=True))
-    for path in sorted(folder.iterdir()):
-        path.rename(path.with_suffix(f".{ends[path.suffix[1:]]}"))
 
 
 def _settings(
     request: InitRequest,
-    given: Mapping[str, CorpusFile],
+    texts: Mapping[str, Sequence[CorpusFile]],
     checked: tuple[Direction, str | None],
     profile: TextProfile,
     proposal: Proposal,
@@ -213,7 +214,7 @@ def _settings(
     return {
         "name": Setting(_quoted(name)),
         "languages": Setting(f"{{source: {direction.source}, target: {direction.target}}}"),
-        **{f"data.{part}": _text_setting(request, part, given.get(part), direction) for part in PARTS},
+        **{f"data.{part}": _text_setting(request, part, texts.get(part, ())) for part in ("train", *_HELD_OUT)},
         **({} if warning is None else {"data.accept_any_language": Setting("true")}),
         "tokenizer": Setting("{vocab_size: auto}", vocabulary),
         **proposal.settings,
@@ -222,37 +223,37 @@ def _settings(
     }
 
 
-def _text_setting(request: InitRequest, part: str, given: CorpusFile | None, direction: Direction) -> Setting:
-    """Return the setting of a text: the given one, or a part of the divided text. Paths are relative to the recipe."""
-    if given is None:
-        ends = zip(_SIDES, direction.suffixes, strict=True)
-        text: dict[str, object] = {side: f"{request.folder.name}/{part}.{end}" for side, end in ends}
-    else:
-        text = {key: os.path.relpath(path, request.output.parent) for key, path in given.files.items()}
-        if given.columns != (1, 2):
-            text["columns"] = given.columns
-    mapping = "{" + ", ".join(f"{key}: {_quoted(value)}" for key, value in text.items()) + "}"
-    return Setting(f"[{mapping}]" if part == "train" else mapping)
+def _text_setting(request: InitRequest, part: str, corpora: Sequence[CorpusFile]) -> Setting:
+    """Return the setting of a text: given files, or the chosen pairs. Paths are relative to the recipe."""
+    texts: list[dict[str, object]] = []
+    for corpus in corpora:
+        text: dict[str, object] = {
+            key: os.path.relpath(path, request.output.parent) for key, path in corpus.files.items()
+        }
+        texts.append(text if corpus.columns == (1, 2) else {**text, "columns": corpus.columns})
+    texts = texts or [{"file": request.held_out(part).name}]
+    mappings = ["{" + ", ".join(f"{key}: {_quoted(value)}" for key, value in text.items()) + "}" for text in texts]
+    return Setting(f"[{', '.join(mappings)}]" if part == "train" else mappings[0])
 
 
 def _quoted(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _about_text(request: InitRequest, corpus: CorpusFile, profile: TextProfile, counts: Counter[str]) -> Iterator[str]:
-    """Yield what was read and how it is divided."""
+def _about_text(
+    request: InitRequest, corpus: CorpusFile, profile: TextProfile, held_out: Mapping[str, Sequence[SentencePair]]
+) -> Iterator[str]:
+    """Yield what was read and what is held out."""
     names = _names(request)
     if corpus.columns != (1, 2):
         names += f", columns {corpus.columns[0]} and {corpus.columns[1]}"
     empty = f", {profile.empty:,} of them with an empty side, which are not trained on" if profile.empty else ""
     source, target = profile.tokens()
     yield f"{names}: {profile.pairs:,} sentence pairs{empty}, about {source:,} source and {target:,} target tokens."
-    parts = ", ".join(f"{count:,} {part}" for part, count in counts.items())
-    left_out = profile.pairs - counts.total()
-    given = f"; {left_out:,} pairs of the given texts are left out" if left_out else ""
+    copies = " and ".join(f"{request.held_out(part).name} with {len(pairs):,}" for part, pairs in held_out.items())
     yield (
-        f"{request.folder.name}/ holds these pairs: {parts}{given}. They are divided by source sentence (seed "
-        f"{_SEED}): all pairs of a source sentence are in one part. The text itself is not changed."
+        f"{f'Pairs of it are held out: {copies}. ' if copies else ''}Pairs that share a sentence with the validation "
+        "or test text are not trained on (rule leak). The text itself is not changed."
     )
 
 

@@ -18,8 +18,7 @@ from nmt.text.filters import RULES, Rejected
 from nmt.text.manifest import PREPARED, Manifest, UnusableCorpusError
 from nmt.text.prepared import PreparedCorpus
 from nmt.text.preparing import provenance
-from nmt.text.preparing.overlap import Overlap
-from nmt.text.preparing.preparation import audit_text, count_overlaps, write_corpus
+from nmt.text.preparing.preparation import audit_text, write_corpus
 from nmt.text.preparing.preparation import prepare_shard as write_shard
 from nmt.text.preparing.stages import Shard
 from nmt.text.preparing.tokenizer_training import coverage_rows, initial_tokenizers, misfits
@@ -73,7 +72,6 @@ def prepare(
             "--dry-run to filter only"
         )
     console.info(f"{directory}: the prepared corpus is current")
-    _warn_of_overlaps(_overlaps(recipe, found.manifest, console), console)
     return found
 
 
@@ -113,7 +111,6 @@ def dry_run(recipe: Recipe, console: Console, rejected: Path | None = None) -> A
         audit, removed = audit_text(recipe, Path(folder), console)
         _show_examples(audit, console)
         show_audit(audit, console)
-        _warn_of_overlaps(audit.overlaps, console)
         if rejected is not None:
             _write_rejected(rejected, removed, console)
     return audit
@@ -125,7 +122,7 @@ def _check_files(recipe: Recipe, rejected: Path | None = None) -> None:
     This is ConfigError if `rejected` cannot be written, DataError for a text that cannot be read, or that is not in its
     languages.
     """
-    files = provenance.all_files(recipe)
+    files = provenance.input_files(recipe)
     if rejected is not None:
         check_output(rejected, list(files.values()))
     provenance.check_readable(files)
@@ -164,7 +161,6 @@ def _prepare(recipe: Recipe, console: Console, rejected: Path | None) -> Prepare
     _report(corpus.manifest, console)
     if rows := coverage_rows(recipe, corpus.manifest):
         console.table("characters without a piece", ["", "source", "target"], rows)
-    _warn_of_overlaps(corpus.manifest.overlaps, console)
     if recipe.train.init_from is not None:
         for warning in misfits(recipe, corpus):
             console.warn(warning)
@@ -209,25 +205,6 @@ def prepare_shard(recipe: Recipe, console: Console, shard: Shard) -> None:
         console.info(f"shard {shard} is encoded; when all are, nmt prepare without --shard writes the prepared corpus")
     else:
         console.info(f"shard {shard} is filtered; when all are, the same command encodes it")
-
-
-def _overlaps(recipe: Recipe, manifest: Manifest, console: Console) -> tuple[Overlap, ...]:
-    """Return the recorded overlaps, or count them again if the recipe names another test text than at that time."""
-    files = provenance.files_of_test_text(recipe)
-    if not files:
-        return tuple(overlap for overlap in manifest.overlaps if overlap.text == "validation")
-    is_recorded = files.keys() == manifest.test.keys()
-    if is_recorded and provenance.why_changed(manifest.test, files, recipe.prepared_directory) is None:
-        return manifest.overlaps
-    provenance.record(files)  # raises an error if one is missing
-    texts_exist = all(path.exists() for path in provenance.input_files(recipe).values())
-    return count_overlaps(recipe, console) if texts_exist else ()
-
-
-def _warn_of_overlaps(overlaps: tuple[Overlap, ...], console: Console) -> None:
-    for overlap in overlaps:
-        if overlap.sources:
-            console.warn(str(overlap))
 
 
 def _report(manifest: Manifest, console: Console) -> None:

@@ -16,7 +16,7 @@ file = partial(Option, metavar="FILE")
 class InitRequest(NamedTuple):
     """The options of `nmt init`. A text is a file of sources and a file of targets, or files with both languages."""
 
-    text: Annotated[list[Path], Argument(metavar="SOURCE TARGET", help="The text; - reads TSV from standard input.")]
+    text: Annotated[list[Path], Argument(metavar="SOURCE TARGET", help="The text.")]
     languages: Annotated[
         str | None, Option(metavar="en-it", help="Source and target; default: by the file names, or by the text.")
     ] = None
@@ -26,13 +26,12 @@ class InitRequest(NamedTuple):
 
     @property
     def prefix(self) -> str:
-        """Return the start of the names of the folders beside the recipe: none for `recipe.yaml`."""
+        """Return the start of the names beside the recipe: none for `recipe.yaml`."""
         return "" if self.output.stem == "recipe" else f"{self.output.stem}."
 
-    @property
-    def folder(self) -> Path:
-        """Return the folder of the divided text."""
-        return self.output.with_name(f"{self.prefix}split")
+    def held_out(self, part: str) -> Path:
+        """Return the file of the validation or test text: `valid` or `test`."""
+        return self.output.with_name(f"{self.prefix}{part}.tsv")
 
 
 # the headings of the help page of `nmt translate`

@@ -1,6 +1,6 @@
 """`nmt train`: from a recipe to a run with checkpoints, and at the end to scores on the test text."""
 
-import math
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from nmt.commands.prepare import prepare
-from nmt.config import Recipe
+from nmt.config import Recipe, load_recipe
 from nmt.config.schedules import Falling
 from nmt.decoding.alignment_heads import best_heads
 from nmt.decoding.models import BatchRunner
@@ -43,7 +43,7 @@ _MOST_PASSES = 500  # over the text, without another limit; the shipped recipes 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The end of a training."""
+    """The end of a training; `test` is None for a run that was scored before."""
 
     step: int
     reason: str
@@ -71,12 +71,21 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> Outcome:
             if restart:
                 initial_model(recipe, corpus.tokenizers)  # fails before the old run is removed
             recipe = with_measured_settings(recipe, corpus, run, console, restart)
+            scored = not restart and distributed.on_rank_zero(lambda: is_scored(recipe, run))
             distributed.on_rank_zero(lambda: run.open(recipe, restart))
-            with console.status("building the model, measuring the speed of this machine"):
+            with console.status("building the model"):
                 training = open_training(recipe, corpus, run, console)
             training.print_sizes()
+            ends = training.stop_reason(interruption) is not None
+            scored = scored and ends
+            if not scored and (tests or not ends):
+                distributed.on_rank_zero(run.remove_scores)
             reason = training.train(interruption)
-            test = finish(training, interruption, tests)
+            if distributed.rank() == 0:
+                link_latest(run.path, console)
+            test = None if scored else finish(training, interruption, tests)
+            if scored:
+                print_scores(run, console)
         return Outcome(training.progress.step, reason, interruption.signal, test)
 
 
@@ -173,7 +182,7 @@ def with_measured_settings(
 
 
 def doubtful_settings(recipe: Recipe, corpus: PreparedCorpus) -> Iterator[str]:
-    """Yield a warning for each setting that probably does not fit the amount of text, the other settings, or a GPU."""
+    """Yield a warning for each setting that probably does not fit the amount of text or the other settings."""
     tokens, train, stop = corpus.manifest.train.target.tokens, recipe.train, recipe.train.stop
     vocabularies = len(corpus.tokenizers.source), len(corpus.tokenizers.target)
     too_large = []
@@ -201,11 +210,6 @@ def doubtful_settings(recipe: Recipe, corpus: PreparedCorpus) -> Iterator[str]:
                 f"train.schedule.warmup: {counted(train.schedule.warmup, 'step')} of warm-up leave none of the "
                 f"{counted(stop.steps, 'step')} of train.stop.steps for the rate to fall; set it lower"
             )
-    if choose_device(recipe.runtime).type == "cuda" and vocabularies[1] % 8:
-        yield (
-            f"tokenizer.vocab_size: {vocabularies[1]:,} is not a multiple of 8, so that a GPU computes the loss "
-            f"several times as slowly as with {math.ceil(vocabularies[1] / 64) * 64:,}"
-        )
 
 
 def read_tests(recipe: Recipe) -> list[ScoredText]:
@@ -222,10 +226,8 @@ def read_tests(recipe: Recipe) -> list[ScoredText]:
 
 
 def finish(training: Training, interruption: Interruption, tests: list[ScoredText]) -> Evaluation | None:
-    """Link the run as the latest one, choose alignment heads, and evaluate on the test texts, unless interrupted."""
+    """Choose alignment heads, and evaluate on the test texts, unless interrupted."""
     recipe, corpus, run, console = training.recipe, training.corpus, training.run, training.console
-    if distributed.rank() == 0:
-        link_latest(run.path, console)
     interruption.synchronize()  # also waits until the last checkpoint is on the disk
     if interruption.signal is None and corpus.valid is not None:
         with console.status("measuring which attention heads align words"):
@@ -266,10 +268,25 @@ def evaluate_tests(recipe: Recipe, texts: list[ScoredText], run: RunDirectory, c
     if distributed.rank() == 0:
         write_output(run.path / "test.txt", result.as_text())
         write_output(run.path / "test.json", result.as_json())
-    for language, score in result.scores:
-        name = f"{language} {score.name}" if result.by_language else score.name
-        console.info(f"test {name} {score.value:.2f}  {score.signature}")
+        print_scores(run, console)
     return result
+
+
+def is_scored(recipe: Recipe, run: RunDirectory) -> bool:
+    """Return whether the run has scores of the test text that were computed as the recipe states."""
+    if not (run.path / "test.json").exists() or not run.recipe.exists():
+        return False
+    before = load_recipe(run.recipe)
+    return (before.decode, before.data.test) == (recipe.decode, recipe.data.test)
+
+
+def print_scores(run: RunDirectory, console: Console) -> None:
+    """Print the recorded scores of the test text, then the signature of each metric."""
+    scores = json.loads((run.path / "test.json").read_bytes())
+    for score in scores:
+        console.info(f"test {' '.join(filter(None, (score.get('language'), score['name'])))} {score['value']:.2f}")
+    for name, signature in dict.fromkeys((score["name"], score["signature"]) for score in scores):
+        console.info(f"signature of {name}: {signature}")
 
 
 def link_latest(run: Path, console: Console) -> None:

@@ -105,9 +105,8 @@ def _html(manifest: Manifest, sides: Sequence[_Side], charts: dict[str, Chart], 
     used = "all pairs" if sample == train.kept else f"a sample of {sample:,} of {train.kept:,} pairs"
     read = min(SENTENCES_READ, len(sides[0].pieces_per_unit))
     note = f"Lengths and pieces are those of {used}; words are counted in {read:,} sentences of each side."
-    overlaps = paragraphs((one for one in manifest.overlaps if one.sources), "warning")
     return (
-        f"{definitions(items)}{overlaps}<h3>Filters</h3>{rules}<h3>Lengths and pieces</h3>"
+        f"{definitions(items)}<h3>Filters</h3>{rules}<h3>Lengths and pieces</h3>"
         f"<p>{note}</p>{chart_places(charts)}<h3>Vocabulary</h3>{_vocabulary(manifest, sides)}"
     )
 

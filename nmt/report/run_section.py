@@ -61,10 +61,10 @@ def _scores(run: RunRecords) -> Chart | None:
 
 
 def _shares(run: RunRecords) -> Chart | None:
-    names = {"padding": "padding", "loader_wait": "waiting for batches", "utilization": "model FLOP utilization"}
+    names = {"padding": "padding", "loader_wait": "waiting for batches"}
     lines = _drawn([_series(name, run.train, key, 100) for key, name in names.items()])
     means = ", ".join(f"{name} {mean(run.train, key):.1%}" for key, name in names.items())
-    title = "Padding, waiting and utilization"
+    title = "Padding and waiting"
     return line_chart(title, f"Means: {means}.", ("step", "%"), lines) if lines else None
 
 

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from datetime import timedelta
 from pathlib import Path
 
 from rich.console import Console as RichConsole
@@ -172,7 +173,8 @@ class Console:
             due = now + _PLAIN_SECONDS
             share = f", {position / size:.0%}" if size else ""
             if size and position > start:
-                share += f", {(now - since) * (size - position) / (position - start) / 60:,.0f} min left"
+                left = (now - since) * (size - position) / (position - start)
+                share += f", {timedelta(seconds=round(left))} left"
             self.info(f"{label}: {amount:,} {unit}".rstrip() + share)
 
         return advance_to

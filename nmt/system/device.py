@@ -171,7 +171,7 @@ def computes_in_bf16(settings: RuntimeSettings, device: torch.device) -> bool:
 
 
 def seed_for(*parts: int | str) -> int:
-    """Return a seed that is a function of its purpose, such as ("dropout", seed, step, rank).
+    """Return a seed that is a function of its purpose, such as ("dropout", seed, step, batch).
 
     No generator state has to be saved: resuming, sharding and re-running agree.
     """

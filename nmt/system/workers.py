@@ -10,6 +10,7 @@ several pipes, and a signal interrupts that wait. So everything ends, whichever 
 """
 
 import ctypes
+import math
 import os
 import pickle
 import signal
@@ -34,11 +35,27 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def available_cores() -> int:
+def available_cores(root: Path = Path("/")) -> int:
     """Return how many cores this process may use; in a container often fewer than the machine has."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, math.ceil(min([cores, *_cpu_quotas(root)])))
+
+
+def _cpu_quotas(root: Path) -> Iterator[float]:
+    """Yield the CPU time per second that Linux permits the control groups of this process, of versions 1 and 2."""
+    with suppress(OSError, ValueError):
+        for line in (root / "proc/self/cgroup").read_text().splitlines():
+            _, controllers, group = line.split(":", 2)
+            if controllers and "cpu" not in controllers.split(","):
+                continue
+            mount = root / "sys/fs/cgroup" / ("cpu" if controllers else "")
+            path = mount / group.strip("/")  # of the host, if the container has a mount, but no namespace, of its own
+            for folder in (path, *path.parents[: len(path.parts) - len(mount.parts)]):
+                with suppress(OSError, ValueError):
+                    names = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if controllers else ("cpu.max",)
+                    quota, period = " ".join((folder / name).read_text() for name in names).split()
+                    if quota not in ("max", "-1"):
+                        yield int(quota) / int(period)
 
 
 def can_fork() -> bool:

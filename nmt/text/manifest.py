@@ -11,7 +11,6 @@ from pydantic import TypeAdapter, ValidationError
 from nmt.config import Data, MaxLength
 from nmt.errors import DataError
 from nmt.system.files import Marker, digest_of
-from nmt.text.preparing.overlap import Overlap
 
 PREPARED = Marker("manifest.json", "nmt prepared corpus", 3)
 """The file by which a folder is a prepared corpus."""
@@ -85,9 +84,6 @@ class Manifest:
     valid: SplitCounts | None
     max_length: MaxLength | None = None
     """Limit on the length of translations, from the lengths in the training text."""
-    test: dict[str, FileDigest] = field(default_factory=dict)
-    """The test text at that time, which `overlaps` compares, and whose sentences the rule `leak` removes."""
-    overlaps: tuple[Overlap, ...] = ()
     files: dict[str, FileDigest] = field(default_factory=dict)
     """Every other file of the prepared corpus except `inputs.json`."""
     versions: dict[str, str] = field(default_factory=dict)
@@ -95,13 +91,8 @@ class Manifest:
 
     @property
     def fingerprint(self) -> str:
-        """The SHA-256 of all that the result depends on: equal if and only if the prepared corpora are.
-
-        The sizes of the vocabulary count, since another version may choose other ones for `vocab_size: auto`. With the
-        rule `leak`, the result depends on the test text.
-        """
-        files = self.inputs if "leak" in self.settings["data.filters"]["keep"] else {**self.inputs, **self.test}
-        return _digest([self.settings, [file.sha256 for file in files.values()], self.vocabulary])
+        """The SHA-256 of token ids, tokenizers and validation text, whatever they were made from."""
+        return _digest([(name, file.sha256) for name, file in self.files.items() if name not in _DESCRIPTIONS])
 
     def training_fingerprint(self, data: Data) -> str:
         """Return the SHA-256 of all that batches depend on: the prepared corpus, the weights and tags of its texts."""
@@ -128,6 +119,7 @@ class Manifest:
 
 
 _MANIFEST = TypeAdapter(Manifest)
+_DESCRIPTIONS = ("audit.json", "report.md")
 
 
 def _digest(content: list[Any]) -> str:

@@ -50,10 +50,7 @@ def cost(propose_for: Callable[[str], Proposal]) -> Cost:
 
 
 def operations(model: ModelSettings, vocabulary: int, source_tokens: float, target_tokens: float) -> float:
-    """Return the floating-point operations of training on so many tokens.
-
-    Per second and as a share of `matrix_rate`, this is the model FLOP utilization of Chowdhery et al. 2022.
-    """
+    """Return the floating-point operations of training on so many tokens."""
     encoder, decoder = model.layer_weights
     return 6 * (encoder * source_tokens + (decoder + vocabulary * model.dim) * target_tokens)
 

@@ -11,15 +11,14 @@ from nmt.config import Stop, TrainSettings
 from nmt.system.console import AdvanceTo, Console
 from nmt.training.validation import Evaluation
 
-HEADER = "     step   epoch    loss  perplexity      rate  tokens/s   MFU  wait       left"
+HEADER = "     step   epoch    loss  perplexity      rate  tokens/s  wait       left"
 
 
 class TrainingDisplay:
-    """A table of 80 columns.
+    """A table of 74 columns.
 
-    The loss, in nats per target token and without label smoothing, is the same quantity in training and validation. MFU
-    is the share of the machine's matrix rate (`nmt.training.cost`), wait the share of time in which no batch was
-    ready.
+    The loss, in nats per target token and without label smoothing, is the same quantity in training and validation;
+    wait is the share of time in which no batch was ready.
     """
 
     def __init__(self, console: Console, settings: TrainSettings) -> None:
@@ -89,7 +88,7 @@ class TrainingDisplay:
         left = seconds_left(self.settings.stop, record["step"], record["epoch"], record["seconds"])
         return (
             f"{record['step']:>9,} {record['epoch']:>7.2f} {_loss_columns(record['loss'], record['perplexity'])} "
-            f"{record['rate']:>9.2e} {record['target_tokens_per_second']:>9,.0f} {record['utilization']:>5.0%} "
+            f"{record['rate']:>9.2e} {record['target_tokens_per_second']:>9,.0f} "
             f"{record['loader_wait']:>5.1%} {'unknown' if left is None else format_seconds(left):>10}"
         )
 

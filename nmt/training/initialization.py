@@ -56,7 +56,7 @@ def freeze(model: nn.Module, patterns: tuple[str, ...]) -> None:
             beginnings = ", ".join(sorted({name.split(".")[0] for name in weights}))
             raise SettingError(
                 "train.freeze",
-                f"no weight matches '{pattern}'; names begin with {beginnings}; * matches anything, as in encoder.*",
+                f"no weight matches '{pattern}'; names begin with {beginnings}; * matches anything, as in encoder*",
             )
         for weight in matching:
             weight.requires_grad_(False)

@@ -12,12 +12,12 @@ import torch
 from nmt.batching.batch import Batch
 from nmt.batching.batch_stream import BatchStream, DataPosition, Prefetcher, padding_share
 from nmt.config import DecodeSettings, Recipe
+from nmt.config.schedules import Falling
 from nmt.model.checkpoint import LoadedModel
 from nmt.system import distributed
 from nmt.system.console import Console, counted
 from nmt.system.device import choose_device, computes_in_bf16
 from nmt.text.prepared import PreparedCorpus, PreparedSplit
-from nmt.training.cost import matrix_rate, operations
 from nmt.training.display import TrainingDisplay
 from nmt.training.divergence import (
     MAX_SKIPPED,
@@ -39,12 +39,17 @@ from nmt.training.validation import Evaluation, degeneration, evaluate, mean_los
 def open_training(recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory, console: Console) -> "Training":
     """Return a training of a new model, or of the newest checkpoint of the run.
 
-    Damaged checkpoints are renamed and superfluous ones removed; the speed of matrix products is measured.
+    Damaged checkpoints are renamed and superfluous ones removed.
     """
     model = initial_model(recipe, corpus.tokenizers, pretrained=not run.saved())
     updater = Updater(model, recipe, choose_device(recipe.runtime))
     progress = resume(run, updater, console.warn)
     progress.corpus = corpus.manifest.training_fingerprint(recipe.data)
+    falling, before = isinstance(recipe.train.schedule, Falling), progress.schedule_end
+    if progress.end_schedule_at(recipe.train.stop.steps if falling else None):
+        steps, following = recipe.train.stop.steps, progress.step + 1
+        run.log({"type": "schedule", "step": following, "steps": steps, "steps_before": before})
+        console.info(f"from step {following:,} on, the rate is that of a schedule of {steps:,} steps, not {before:,}")
     if progress.step:
         # in case the process was killed between saving and pruning
         run.prune(recipe.train.keep_best, recipe.train.keep_last, progress)
@@ -67,7 +72,6 @@ class Training:
         self.epochs_read = self.stream.epochs_read  # of the training; the stream itself reads ahead
         self.display = TrainingDisplay(console, recipe.train)
         self.monitor = DivergenceMonitor(len(corpus.tokenizers.target))
-        self._machine_rate = distributed.world_size() * matrix_rate(updater.device, recipe.runtime)
         self._pending: tuple[DispatchedUpdate, Sequence[Batch]] | None = None  # whose results have not been read yet
 
     def print_sizes(self) -> None:
@@ -79,11 +83,13 @@ class Training:
         threads = f" ({counted(torch.get_num_threads(), 'thread')})" if device.type == "cpu" else ""
         ranks = f"{distributed.world_size()} × " if distributed.world_size() > 1 else ""
         vocabulary = len(self.corpus.tokenizers.target)
+        frozen = sum(weight.numel() for weight in self.model.parameters() if not weight.requires_grad)
+        of_them = f" ({frozen:,} of them frozen)" if frozen else ""
         resumed = f", resuming after step {self.progress.step:,}" if self.progress.step else ""
         rows = (
             ("training", f"{recipe.name}, {recipe.languages.names}"),
-            ("model", f"{self.model.parameter_count():,} parameters: {model.encoder_layers} + {model.decoder_layers} "
-                      f"layers, dim {model.dim}, {vocabulary:,} pieces"),
+            ("model", f"{self.model.parameter_count():,} parameters{of_them}: {model.encoder_layers} + "
+                      f"{model.decoder_layers} layers, dim {model.dim}, {vocabulary:,} pieces"),
             ("device", f"{ranks}{device}{threads}, {'bf16' if computes_in_bf16(recipe.runtime, device) else 'fp32'}"),
             ("text", f"{counted(len(self.stream.split), 'pair')} in {updates:,.0f} updates per epoch, "
                      f"padding {source_padding:.1%} and {target_padding:.1%}"),
@@ -199,9 +205,7 @@ class Training:
     def _report(self, rate: float, at_log: bool) -> None:
         """Show the means of the interval, and log them at its end."""
         progress, interval = self.progress, self.progress.interval
-        vocabulary, tokens = len(self.corpus.tokenizers.target), (interval.source_tokens, interval.target_tokens)
-        share = operations(self.model.settings, vocabulary, *tokens) / interval.seconds / self._machine_rate
-        record = self._record("train", {**interval.means(), "rate": rate, "utilization": round(share, 4)})
+        record = self._record("train", {**interval.means(), "rate": rate})
         if not at_log:
             self.display.update(record)
         else:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from nmt.batching.batch import Batch
 from nmt.model.kernels import kernels
@@ -18,6 +19,8 @@ from nmt.text.tokenizer import PAD
 
 # logits in memory at a time: on a CPU as many as its caches hold, on a GPU enough to keep it busy
 _CHUNK_LOGITS = {"cpu": 2**22, "cuda": 2**27, "mps": 2**25}
+
+_GPU_COLUMNS = 64  # a GPU multiplies matrices several times as slowly if their columns are not a multiple of 8
 
 # from logits (n, V) and targets (n): the sums of losses and likelihoods, and the gradient with respect to logits
 LossFunction = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
@@ -116,24 +119,31 @@ class _ProjectedLoss(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         if torch.is_autocast_enabled(rows.device.type):
             rows = rows.to(torch.get_autocast_dtype(rows.device.type))
-        matrix = weight.to(rows.dtype)
+        vocabulary, matrix = weight.size(0), weight.to(rows.dtype)
+        missing = 0 if rows.device.type == "cpu" else -vocabulary % _GPU_COLUMNS
+        if missing:
+            matrix = pad(matrix, (0, 0, 0, missing))
         loss = rows.new_zeros((), dtype=torch.float32)
         likelihood = loss.clone()
         rows_gradient = torch.empty_like(rows)
-        weight_gradient = weight.new_zeros(weight.size(1), weight.size(0))  # (D, V)
+        weight_gradient = weight.new_zeros(weight.size(1), vocabulary + missing)  # (D, V), V perhaps padded
         # even, so that the two rows of a position are never separated
-        chunk = max(2, _CHUNK_LOGITS.get(rows.device.type, 2**24) // weight.size(0) // 2 * 2)
+        chunk = max(2, _CHUNK_LOGITS.get(rows.device.type, 2**24) // vocabulary // 2 * 2)
         for start, end in pairwise(_edges(rows.size(0), chunk)):
             part, labels = rows[start:end], targets[start:end]
-            part_loss, part_likelihood, gradient = loss_function(kernels.linear(part, matrix).float(), labels)
+            part_loss, part_likelihood, gradient = loss_function(
+                kernels.linear(part, matrix)[:, :vocabulary].float(), labels
+            )
             loss += part_loss
             likelihood += part_likelihood
             if with_gradient:
                 gradient = gradient.to(rows.dtype)
+                if missing:
+                    gradient = pad(gradient, (0, missing))
                 rows_gradient[start:end] = kernels.linear(gradient, matrix.t())
                 if ctx.needs_input_grad[1]:  # else the matrix is frozen
                     weight_gradient += kernels.outer_product(part, gradient)
-        ctx.save_for_backward(rows_gradient, weight_gradient)
+        ctx.save_for_backward(rows_gradient, weight_gradient[:, :vocabulary])
         ctx.mark_non_differentiable(likelihood)
         return loss, likelihood
 

@@ -75,6 +75,8 @@ class Progress:
     rollbacks: int = 0  # rollbacks to the checkpoint of step `rolled_back_to` since it was written
     rolled_back_to: int = 0
     best_loss: float | None = None  # validation loss of the best step; None before the first validation
+    schedule_end: int | None = None  # train.stop.steps, if the schedule falls until then
+    best_since: float | None = None  # best metric since `schedule_end` was set; patience counts from it
 
     def record_validation(self, metric: float, loss: float, keep: int) -> bool:
         """Record the validation of this step among the `keep` best; return whether it is the best.
@@ -86,8 +88,23 @@ class Progress:
         place = 0 if improved else max(1, sum(other >= metric for other, _ in self.best))
         self.best = [*self.best[:place], (metric, self.step), *self.best[place:]][:keep]
         self.best_loss = loss if improved else self.best_loss
-        self.validations_without_gain = 0 if improved else self.validations_without_gain + 1
+        gained = improved or self.best_since is None or metric > self.best_since
+        self.best_since = metric if gained else self.best_since
+        self.validations_without_gain = 0 if gained else self.validations_without_gain + 1
         return improved
+
+    def end_schedule_at(self, step: int | None) -> bool:
+        """Set the last step of the schedule, unless it is reached already; return whether it was another one.
+
+        The rate of the next steps is then higher or lower than before, so patience begins again.
+        """
+        if step is not None and step <= self.step:
+            return False
+        changed = self.step > 0 and self.schedule_end is not None and step != self.schedule_end
+        if changed:
+            self.best_since, self.validations_without_gain = None, 0
+        self.schedule_end = step
+        return changed
 
 
 def check_format(run: Path) -> None:

@@ -2,7 +2,6 @@
 
 from nmt.config import Recipe, load_recipe
 from nmt.config.recorded import differences
-from nmt.config.schedules import Falling
 from nmt.errors import ConfigError, DamagedError, DataError, ModelError
 from nmt.system import distributed
 from nmt.system.files import Report
@@ -12,7 +11,8 @@ from nmt.training.progress import RUN, Progress, check_format, read_progress
 from nmt.training.run import RunDirectory, check_whole, ignore, remove_checkpoint
 from nmt.training.step import Updater
 
-# keys, with all below them, that do not change any update; train.stop.steps does under a schedule that ends there
+# keys, with all below them; train.stop.steps changes updates under a schedule that ends there, but only later ones, and
+# data.test the prepared corpus, which is compared by itself
 _FREE_TO_CHANGE = (
     "name", "run", "prepared", "runtime", "decode", "data.test", "data.accept_any_language", "train.stop",
     "train.log_every", "train.validate_every", "train.keep_best", "train.keep_last", "train.tensorboard",
@@ -48,8 +48,8 @@ def check_may_continue(recipe: Recipe, run: RunDirectory, stale: str | None = No
         reason = f" ({stale})" if stale is not None else ""
         undo = "undo the change and run nmt prepare" if replaced else "undo the change"
         raise ConfigError(
-            f"{run.path}: the training or validation text, or its preparation, has changed since this run was "
-            f"started{reason}; {undo}, set 'run' to another folder, or start over with --restart"
+            f"{run.path}: the texts or their preparation have changed since this run was started{reason}; "
+            f"{undo}, set 'run' to another folder, or start over with --restart"
         )
 
 
@@ -61,33 +61,23 @@ def _check_same_recipe(recipe: Recipe, run: RunDirectory) -> None:
     changes = [
         change
         for change in differences(before.model_dump(mode="json"), recipe.model_dump(mode="json"))
-        if not _may_change(change.key, recipe)
+        if not _may_change(change.key)
     ]
     if not changes:
         return
-    lines = [f"{run.path}: this run was started with another recipe:", *(f"  {change}" for change in changes)]
-    free = ", ".join(_FREE_TO_CHANGE)
-    if isinstance(recipe.train.schedule, Falling):
-        name = recipe.train.schedule.name
-        free = free.replace("train.stop,", "train.stop (except train.stop.steps),")
-        if any(change.key == "train.stop.steps" for change in changes):
-            lines.append(
-                f"The schedule {name} ends at train.stop.steps, so another number changes the rate of steps that are "
-                f"done. To train longer, set 'run' to another folder and train.init_from to {run.path}: this continues "
-                "with its weights and a new schedule; under noam, inverse_sqrt and constant, train.stop.steps is "
-                "free to change"
-            )
-    lines.append("Undo the change, set 'run' to another folder, or start over with --restart.")
-    lines.append(f"Free to change in a run: {free}")
+    lines = [
+        f"{run.path}: this run was started with another recipe:",
+        *(f"  {change}" for change in changes),
+        "Undo the change, set 'run' to another folder, or start over with --restart.",
+        f"Free to change in a run: {', '.join(_FREE_TO_CHANGE)}",
+    ]
     raise ConfigError("\n".join(lines))
 
 
-def _may_change(key: str, recipe: Recipe) -> bool:
+def _may_change(key: str) -> bool:
     section, _, last = key.rpartition(".")
     if section.startswith("data.") and last in ("file", "tsv", "source", "target"):
         return True  # the place of a text; the fingerprint of the prepared corpus covers its content
-    if key == "train.stop.steps" and isinstance(recipe.train.schedule, Falling):
-        return False
     return any(key == free or key.startswith(free + ".") for free in _FREE_TO_CHANGE)
 
 

@@ -113,6 +113,11 @@ class RunDirectory:
         except ConfigError:
             return None
 
+    def remove_scores(self) -> None:
+        """Remove the scores of the test text, before the training goes on."""
+        for name in ("test.json", "test.txt"):
+            (self.path / name).unlink(missing_ok=True)
+
     def _clear(self) -> None:
         """Remove all that training wrote, but not the prepared corpus, and no other files."""
         for directory in (*self.checkpoints.glob(_STEP), *self.checkpoints.glob(f"damaged-{_STEP}")):

@@ -1,4 +1,4 @@
-"""`nmt init`: a recipe and a division of a text."""
+"""`nmt init`: a recipe, and a validation and a test text."""
 
 import csv
 import gzip
@@ -11,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from nmt.config import Recipe, load_recipe
+from nmt.commands.prepare import dry_run
+from nmt.config import load_recipe
+from nmt.system.console import Console
+from nmt.text.corpus import pairs_of
 from tests.builders import run_command, write_lines
 
 ENGLISH = "{0} people were in the house and it was not far from the sea, number {0}."
@@ -57,33 +60,63 @@ def lines(path: Path | None) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines()
 
 
-def parts_of(recipe: Recipe) -> list[tuple[str, str]]:
-    corpora = [recipe.data.train[0], *recipe.data.valid, *recipe.data.test]
-    assert all(corpus is not None for corpus in corpora)
-    return [pair for each in corpora if each for pair in zip(lines(each.source), lines(each.target), strict=True)]
+def held_out(prefix: str = "") -> dict[str, list[tuple[str, ...]]]:
+    """Return the pairs of `valid.tsv` and `test.tsv`."""
+    return {
+        part: [tuple(line.split("\t")) for line in lines(Path(f"{prefix}{part}.tsv"))] for part in ("valid", "test")
+    }
 
 
-def test_recipe_and_parts_are_written(folder: Path) -> None:
+def test_recipe_and_held_out_texts_are_written(folder: Path) -> None:
     before = [(path, path.read_bytes()) for path in sorted(folder.iterdir())]
     messages = init("text.en", "text.it", "-o", "mine/recipe.yaml")
     assert "400 sentence pairs" in messages
-    assert "360 train, 20 valid, 20 test" in messages
+    assert "Pairs of it are held out: valid.tsv with 20 and test.tsv with 20." in messages
+    assert "wrote mine/recipe.yaml and mine/valid.tsv and mine/test.tsv" in messages
     assert "next: nmt train --config mine/recipe.yaml" in messages
     recipe = load_recipe(Path("mine/recipe.yaml"))
     assert (recipe.name, recipe.languages.source, *recipe.languages.target) == ("mine", "en", "it")
     assert recipe.tokenizer.vocab_size == "auto"
     assert recipe.run == folder / "mine" / "run"
-    assert recipe.data.train[0].source == folder / "mine" / "split" / "train.en"
-    assert sorted(parts_of(recipe)) == sorted(zip(lines(folder / "text.en"), lines(folder / "text.it"), strict=True))
+    assert [corpus.files for corpus in recipe.data.train] == [
+        {"source": folder / "text.en", "target": folder / "text.it"}
+    ]
+    assert recipe.data.valid[0].file == folder / "mine" / "valid.tsv"
+    assert recipe.data.test[0].file == folder / "mine" / "test.tsv"
+    chosen = [pair for part in held_out("mine/").values() for pair in part]
+    assert len({*chosen}) == 40
+    assert {*chosen} <= {*zip(lines(folder / "text.en"), lines(folder / "text.it"), strict=True)}
     assert [(path, path.read_bytes()) for path, _ in before] == before
-    assert sorted(path.name for path in (folder / "mine").iterdir()) == ["recipe.yaml", "split"]
+    assert sorted(path.name for path in (folder / "mine").iterdir()) == ["recipe.yaml", "test.tsv", "valid.tsv"]
 
 
-def test_comments_state_reasons_division_time_and_memory() -> None:
+def test_held_out_pairs_are_not_trained_on_in_either_direction(folder: Path) -> None:
+    """Sentences with several translations in both languages."""
+    names = ["".join(chr(97 + int(digit)) for digit in f"{n:03}") for n in range(900)]
+    write_lines(folder / "text.en", *(ENGLISH.format(names[n % 700]) for n in range(1000)))
+    write_lines(folder / "text.it", *(ITALIAN.format(names[n % 900]) for n in range(1000)))
+    init("text.en", "text.it", "-o", "a.yaml")
+    init("text.it", "text.en", "-o", "b.yaml")
+    assert held_out("a.") == {part: [pair[::-1] for pair in pairs] for part, pairs in held_out("b.").items()}
+    for name in ("a", "b"):
+        dry_run(load_recipe(Path(f"{name}.yaml")), Console(quiet=True), folder / "removed.tsv")
+        removed = {int(row.split("\t")[2]) for row in lines(folder / "removed.tsv")}
+        trained = {
+            sentence
+            for file in ("text.en", "text.it")
+            for number, sentence in enumerate(lines(folder / file), start=1)
+            if number not in removed
+        }
+        assert len(trained) > 1200
+        assert not trained & {sentence for part in held_out(f"{name}.").values() for pair in part for sentence in pair}
+
+
+def test_comments_state_reasons_held_out_pairs_time_and_memory() -> None:
     init("text.en", "text.it")
     text = " ".join(Path("recipe.yaml").read_text(encoding="utf-8").replace("#", " ").split())
     for part in (
-        "text.en and text.it: 400 sentence pairs", "seed 1", "360 train", "minutes on this machine (cpu)", "GiB of RAM",
+        "text.en and text.it: 400 sentence pairs", "(rule leak)", "valid.tsv with 20", "GiB of RAM",
+        "minutes on this machine (cpu)",
         "Sennrich & Zhang 2019", "Araabi & Monz 2020", "square root", "passes over the text", "pieces for this text",
         "This is little text",
     ):  # fmt: skip
@@ -104,9 +137,10 @@ def test_same_text_gives_the_same_bytes(folder: Path) -> None:
     contents = []
     for _ in range(2):
         init("text.en", "text.it")
-        written = [folder / "recipe.yaml", *sorted((folder / "split").iterdir())]
+        written = [folder / name for name in ("recipe.yaml", "valid.tsv", "test.tsv")]
         contents.append([path.read_bytes() for path in written])
-        (folder / "recipe.yaml").unlink()  # its folder is replaced
+        for path in written:
+            path.unlink()
     assert contents[0] == contents[1]
 
 
@@ -115,8 +149,7 @@ def test_tsv_and_gzip_give_the_same_parts(folder: Path) -> None:
     rows = [f"{ENGLISH.format(n)}\t{ITALIAN.format(n)}\tlicence" for n in range(400)]
     (folder / "eng-ita.txt.gz").write_bytes(gzip.compress("\n".join(rows).encode() + b"\n"))
     init("eng-ita.txt.gz", "-o", "other.yaml")
-    for name in ("train.en", "valid.it", "test.en"):
-        assert (folder / "split" / name).read_text() == (folder / "other.split" / name).read_text()
+    assert held_out() == held_out("other.")
     assert load_recipe(Path("other.yaml")).run == folder / "other.run"
 
 
@@ -173,18 +206,16 @@ def test_other_forms_of_a_text_give_the_same_parts(folder: Path, text: list[str]
     write_forms(folder)
     init("text.en", "text.it")
     assert "en → it, by" in init(*text, "-o", "other.yaml")
-    for name in ("train.en", "train.it", "valid.it", "test.en"):
-        assert (folder / "split" / name).read_text() == (folder / "other.split" / name).read_text()
+    assert held_out() == held_out("other.")
+    train = load_recipe(Path("other.yaml"))
+    trained = [(pair.source, pair.target) for pair in pairs_of(train, train.data.train)]
+    assert sorted(trained) == sorted(zip(lines(folder / "text.en"), lines(folder / "text.it"), strict=True))
 
 
-def test_standard_input_is_read_once() -> None:
-    rows = "".join(f"{ENGLISH.format(n)}\t{ITALIAN.format(n)}\n" for n in range(400))
-    result = run_command("init", "-", "-o", "new/recipe.yaml", stdin=rows)
-    assert result.exit_code == 0, result.output
-    assert "standard input: 400 sentence pairs" in result.stderr
-    assert len(parts_of(load_recipe(Path("new/recipe.yaml")))) == 400
-    message = refused("text.en", "text.it", "--test", "-", "-o", "other/recipe.yaml")
-    assert "--test: expected one text that the recipe can name, found standard input; save it to a file" in message
+@pytest.mark.parametrize("arguments", [["-"], ["text.en", "text.it", "--test", "-"]], ids=len)
+def test_standard_input_is_refused(arguments: list[str]) -> None:
+    message = refused(*arguments, "-o", "new/recipe.yaml")
+    assert "expected a file that the recipe can name, found standard input; save it to a file" in message
 
 
 def test_several_languages_of_a_file_must_be_chosen(folder: Path) -> None:
@@ -194,7 +225,7 @@ def test_several_languages_of_a_file_must_be_chosen(folder: Path) -> None:
     message = refused("a.tmx", "-o", "new/recipe.yaml")
     assert "a.tmx: found the languages en, it, de, fr; state two: --languages en-it" in message
     init("a.tmx", "--languages", "en-it", "-o", "new/recipe.yaml")
-    assert len(parts_of(load_recipe(Path("new/recipe.yaml")))) == 400
+    assert load_recipe(Path("new/recipe.yaml")).languages.target == ("it",)
 
 
 def test_given_validation_and_test_text_are_used_and_kept_out_of_training(folder: Path) -> None:
@@ -202,25 +233,32 @@ def test_given_validation_and_test_text_are_used_and_kept_out_of_training(folder
     write_lines(folder / "v.it", ITALIAN.format(3), "Un altro che è nuovo.")
     write_lines(folder / "t.tsv", f"1\t{ENGLISH.format(4)}\tx")
     messages = init("text.en", "text.it", "--valid", "v.en", "--valid", "v.it", "--test", "t.tsv", "-o", "a/b.yaml")
-    assert "398 train; 2 pairs of the given texts are left out" in messages
+    assert "Pairs of it are held out" not in messages
     data = load_recipe(Path("a/b.yaml")).data
     assert [corpus.source for corpus in data.valid] == [folder / "v.en"]
     assert [(corpus.file, corpus.columns) for corpus in data.test] == [(folder / "t.tsv", (2, 3))]
-    assert sorted(path.name for path in (folder / "a" / "b.split").iterdir()) == ["split.json", "train.en", "train.it"]
+    assert [path.name for path in (folder / "a").iterdir()] == ["b.yaml"]
+    init("text.en", "text.it", "--test", "t.tsv", "-o", "c.yaml")
+    assert len(lines(folder / "c.valid.tsv")) == 20
+    assert not (folder / "c.test.tsv").exists()
 
 
-@pytest.mark.parametrize("options", [["--valid"], ["--valid", "--test"]], ids=len)
-def test_given_texts_that_hold_the_whole_text_are_refused(folder: Path, options: list[str]) -> None:
-    given = [word for option in options for file in ("text.en", "text.it") for word in (option, file)]
-    message = refused("text.en", "text.it", *given, "-o", "new/recipe.yaml")
-    assert (
-        "nothing is left to train on: all 400 pairs have source sentences of the texts of --valid or --test" in message
-    )
+def test_given_text_that_holds_the_whole_text_is_refused() -> None:
+    message = refused("text.en", "text.it", "--valid", "text.en", "--valid", "text.it", "-o", "new/recipe.yaml")
+    assert "400 sentence pairs, but too few different sentences" in message
+
+
+@pytest.mark.parametrize("name", ["valid.tsv", "test.tsv"])
+def test_existing_text_is_refused(folder: Path, name: str) -> None:
+    write_lines(folder / name, "mine")
+    assert f"{name}: exists already and is not changed; give another name" in refused("text.en", "text.it")
 
 
 def test_existing_recipe_is_refused(folder: Path) -> None:
     write_lines(folder / "recipe.yaml", "# mine")
-    assert "recipe.yaml: exists already and is not changed; give another name with -o" in refused("text.en", "text.it")
+    assert "recipe.yaml: exists already and is not changed; give another name of the recipe with -o" in refused(
+        "text.en", "text.it"
+    )
     (folder / "link.yaml").symlink_to("nowhere")
     assert "exists already" in refused("text.en", "text.it", "-o", "link.yaml")
 
@@ -276,9 +314,9 @@ def swapped(folder: Path) -> None:
         (unequal, "text.en has 400 lines, text.it has 250"),
         (one_line, "found 1 sentence pair; at least 100 are needed"),
         (no_line, "found 0 sentence pairs; at least 100 are needed"),
-        (duplicates, "too few different sources"),
+        (duplicates, "too few different sentences"),
         (binary, "text.en: expected text in UTF-8, found binary data"),
-        (long_lines, "too few different sources of at most 1,000 characters"),
+        (long_lines, "too few different sentences of at most 1,000 characters"),
         (swapped, "text.en: expected en (the file names), found it:"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
@@ -326,13 +364,18 @@ def test_stated_languages_win_with_a_warning(folder: Path) -> None:
     assert recipe.data.accept_any_language  # otherwise nmt train would refuse the text
 
 
-def test_changed_parts_are_not_replaced(folder: Path) -> None:
-    init("text.en", "text.it")
-    (folder / "recipe.yaml").unlink()
-    with (folder / "split" / "train.en").open("a") as file:
-        file.write("my own line\n")
-    message = refused("text.en", "text.it")
-    assert "split: expected a new or an empty folder, but it holds" in message
+def test_unusual_text_is_reported_with_its_own_lines(folder: Path) -> None:
+    """As `nmt prepare` reports it."""
+    target = lines(folder / "text.it")
+    target[6] = target[6].replace("è", "e").replace("era", "Ã¨ra")
+    write_lines(folder / "text.it", *target)
+    write_lines(folder / "v.tsv", "Why?\tPerchÃ©?")
+    messages = init("text.en", "text.it", "--valid", "v.tsv")
+    assert "warning: text.en and text.it: in 1 of 400 pairs, characters are decoded wrongly" in messages
+    assert "\n    line 7: 6 people were" in messages
+    assert "warning: v.tsv: in 1 of 1 pair, characters are decoded wrongly" in messages
+    assert "\n    line 1: Why? | PerchÃ©?" in messages
+    assert "Ã" not in (folder / "test.tsv").read_text()
 
 
 def test_errors_do_not_wait_for_torch(folder: Path) -> None:
@@ -342,10 +385,3 @@ def test_errors_do_not_wait_for_torch(folder: Path) -> None:
     command = [sys.executable, "-c", program, "init", "text.en", "gone.it"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
     assert done.stdout.split() == ["2", "False"], done.stderr
-
-
-def test_digests_are_recorded(folder: Path) -> None:
-    init("text.en", "text.it")
-    marker = json.loads((folder / "split" / "split.json").read_text())
-    assert marker["pairs"] == {"train": 360, "valid": 20, "test": 20}
-    assert marker["files"].keys() == {f"{part}.{side}" for part in ("train", "valid", "test") for side in ("en", "it")}

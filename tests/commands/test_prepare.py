@@ -25,7 +25,6 @@ from nmt.system.console import Console
 from nmt.text.normalize import normalize
 from nmt.text.prepared import PreparedCorpus, write_valid_texts
 from nmt.text.preparing import preparation, provenance, tokenizer_training
-from nmt.text.preparing.overlap import Overlap
 from nmt.text.preparing.provenance import why_stale
 from tests.builders import recipe_in, write_recipe
 
@@ -471,55 +470,16 @@ def test_prepare_waits_for_the_process_that_holds_the_lock(folder: Path) -> None
     assert len(PreparedCorpus.open(folder / "run" / "prepared").train) == 300
 
 
-def test_overlapping_texts_are_counted_recorded_and_reported(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    train, valid, test = pairs(300), pairs(20, seed=2), pairs(10, seed=3)
-    valid[3] = train[5]
-    valid[4] = (f"  {train[6][0]}\u200b", "another translation")
-    valid[5] = ("", "")
-    test[:2] = [train[7], valid[10]]
-    write_tsv(folder / "valid.tsv", valid)
-    write_tsv(folder / "test.tsv", test)
-    chosen = recipe_in(folder, f"data.test.tsv={folder / 'test.tsv'}", "data.filters.keep=[leak]")
-    expected = (
-        Overlap("validation", "training", sentences=19, sources=2, pairs=1, examples=(train[5][0], train[6][0])),
-        Overlap("test", "training", sentences=10, sources=1, pairs=1, examples=(train[7][0],)),
-        Overlap("test", "validation", sentences=10, sources=1, pairs=1, examples=(valid[10][0],)),
-    )
-    assert prepare(chosen, Console(quiet=True)).manifest.overlaps == expected
-    warning = "warning: 2 of 19 validation sentences (10.5%) are also in the training text, 1 of them with the same"
-    for _ in range(2):
-        errors = capsys.readouterr().err
-        assert warning in errors
-        assert f"\n  {train[6][0]}\n" in errors
-        assert errors.count("warning: ") == 3
-        prepare(chosen, Console(quiet=True))  # current; the warning is repeated
-
-
-def test_overlap_of_another_test_text_is_checked_with_a_current_corpus(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    prepare(recipe_in(folder), QUIET)
-    write_tsv(folder / "test.tsv", pairs(300)[:4])
-    chosen = recipe_in(folder, f"data.test.tsv={folder / 'test.tsv'}")
-    assert why_stale(chosen) is None
-    prepare(chosen, QUIET)
-    assert "4 of 4 test sentences (100.0%) are also in the training text, 4 of them" in capsys.readouterr().err
-    with pytest.raises(DataError, match=r"^data\.test\.tsv: .*gone\.tsv: no such file"):
-        prepare(recipe_in(folder, f"data.test.tsv={folder / 'gone.tsv'}"), QUIET)
-
-
-def test_one_file_as_all_three_texts_is_reported(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    same = folder / "train.tsv"
-    prepare(recipe_in(folder, f"data.valid.tsv={same}", f"data.test.tsv={same}", "data.filters.keep=[leak]"), QUIET)
-    errors = capsys.readouterr().err
-    for text, within in (("validation", "training"), ("test", "training"), ("test", "validation")):
-        assert f"300 of 300 {text} sentences (100.0%) are also in the {within} text, 300 of them with" in errors
-
-
-def test_texts_without_overlap_give_no_warning(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    manifest = prepare(recipe_in(folder), QUIET).manifest
-    assert [(overlap.sources, overlap.pairs) for overlap in manifest.overlaps] == [(0, 0)]
-    assert capsys.readouterr().err == ""
+def test_changed_test_text_renews_the_corpus(folder: Path) -> None:
+    """Its sentences are removed from the training text, as source or target, also if nothing else changed."""
+    train, test = pairs(300), folder / "test.tsv"
+    chosen = recipe_in(folder, f"data.test.tsv={test}")
+    for held_out, kept in ((pairs(10, seed=3), 300), (train[:4], 296), ([train[7][::-1]], 299)):
+        write_tsv(test, held_out)
+        assert why_stale(chosen) is not None
+        assert prepare(chosen, QUIET).manifest.train.kept == kept
+        assert why_stale(chosen) is None
+    assert why_stale(recipe_in(folder)) is None  # without a test text
 
 
 def test_report_is_formatted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

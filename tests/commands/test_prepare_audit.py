@@ -170,20 +170,6 @@ def test_lengths_are_estimated_from_the_first_pairs_that_are_kept(
     assert audit.not_applied["too_long"].endswith("about 60 pairs")
 
 
-def test_texts_with_common_sentences_are_reported(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name in ("recipe.yaml", "train.tsv", "valid.tsv"):
-        shutil.copy(folder / name, tmp_path)
-    write_tsv(tmp_path / "test.tsv", HELD_OUT[8:14])
-    message = "2 of 6 test sentences (33.3%) are also in the validation text, 2 of them with the same translation"
-    (overlap,) = dry_run(recipe_in(tmp_path), QUIET).overlaps
-    assert str(overlap).startswith(message)
-    assert message in capsys.readouterr().err
-    prepare(recipe_in(tmp_path), QUIET)
-    assert message in (tmp_path / "run" / "prepared" / "report.md").read_text(encoding="utf-8")
-
-
 def test_rejected_pairs_of_a_current_corpus_are_an_error(folder: Path, tmp_path: Path) -> None:
     prepare(recipe_in(folder), QUIET)
     with pytest.raises(ConfigError, match=r"--rejected: .* is current, .*; add --force .*, or --dry-run"):
@@ -294,7 +280,7 @@ def test_table_of_several_corpora_has_a_line_for_each_rule(corpora: int, capsys:
     removed = {"copy": 12_345, "leak": 65_432}
     names = [f"data.train.{number}: a-long-file-name.{number}.tsv.gz" for number in range(corpora)]
     audits = tuple(CorpusAudit(name, "train", 1_000_000, 922_223, removed, {}) for name in names)
-    show_audit(Audit(audits, (), (), {}), Console())
+    show_audit(Audit(audits, (), {}), Console())
     lines = capsys.readouterr().err.splitlines()
     assert max(map(len, lines)) <= 80
     assert sum(line.split()[0].removesuffix(":") in RULES for line in lines) == 2 * -(-corpora // 4)

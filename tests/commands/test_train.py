@@ -97,7 +97,7 @@ def test_changed_text_is_refused(tmp_path: Path) -> None:
     write_tsv(tmp_path / "train.tsv", reversal_pairs(100, 9))
     prepare(recipe_in(tmp_path, f"run={tmp_path}/run"), QUIET)
     with pytest.raises(
-        ConfigError, match=r"the training or validation text, or its preparation, has changed .*--restart"
+        ConfigError, match=r"the texts or their preparation have changed since this run was started.*--restart"
     ):
         train_run(tmp_path, tmp_path / "run", "train.stop.steps=4")
     train(recipe_in(tmp_path, f"run={tmp_path}/run", "train.stop.steps=1"), QUIET, restart=True)
@@ -246,7 +246,7 @@ def test_runs_latest_that_cannot_be_written_is_a_warning(
     assert "cannot link it to run: Permission denied; pass --model" in capsys.readouterr().err
 
 
-def test_terminal_shows_a_table_of_80_columns(texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_terminal_shows_a_table_of_74_columns(texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     train(recipe_in(texts, f"run={tmp_path}/run", "train.stop.steps=4"), Console())
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -257,7 +257,7 @@ def test_terminal_shows_a_table_of_80_columns(texts: Path, tmp_path: Path, capsy
     assert lines[5].split()[1] == "run"
     assert lines.count(HEADER) == 1
     row, valid = lines[lines.index(HEADER) + 1 : lines.index(HEADER) + 3]
-    assert re.fullmatch(r" +3 +\S+ +\S+ +\S+ +\S+ +[\d,]+ +\d+% +\S+% +\d:\d\d:\d\d", row)
+    assert re.fullmatch(r" +3 +\S+ +\S+ +\S+ +\S+ +[\d,]+ +\S+% +\d:\d\d:\d\d", row)
     assert len(row) == len(HEADER) <= 80
     assert re.fullmatch(r" +4 +valid +\S+ +\S+  BLEU \S+  chrF \S+  best bleu", valid)
     sample = [line.split()[0] for line in lines[lines.index(valid) + 1 : lines.index(valid) + 4]]
@@ -553,6 +553,34 @@ def test_training_inside_its_run_writes_no_runs_latest(
 
 
 # the test text
+
+
+def test_finished_run_prints_its_scores_without_translating_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write_reversal_task(tmp_path, 60, 4)
+    write_tsv(tmp_path / "test.tsv", reversal_pairs(6, 3))
+    calls, original = [], command.evaluate_tests
+
+    def counted(*arguments: object) -> object:
+        calls.append(arguments)
+        return original(*arguments)  # type: ignore[arg-type]  # passed on as they came
+
+    monkeypatch.setattr(command, "evaluate_tests", counted)
+
+    def scores(*overrides: str) -> list[str]:
+        every = ("data.test={tsv: test.tsv}", "train.validate_every=2", *overrides)
+        result = run_command("train", "-c", file, *(word for one in every for word in ("--set", one)))
+        assert result.exit_code == 0, result.stderr
+        return [line for line in result.stderr.splitlines() if line.startswith(("test ", "signature "))]
+
+    first = scores("train.stop.steps=2")
+    assert [line.split()[:3] for line in first[2:]] == [["signature", "of", "BLEU:"], ["signature", "of", "chrF2:"]]
+    assert scores("train.stop.steps=2") == first
+    assert len(calls) == 1
+    for change in (["train.stop.steps=4"], ["train.stop.steps=4", "decode.beam=2"]):
+        scores(*change)
+    assert len(calls) == 3
 
 
 @pytest.mark.parametrize("target", ["it", "zh"])

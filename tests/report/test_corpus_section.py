@@ -18,7 +18,6 @@ from nmt.text.auditing.audit import Audit, CorpusAudit, Example
 from nmt.text.auditing.corpus_findings import Finding
 from nmt.text.manifest import Manifest
 from nmt.text.prepared import PreparedCorpus
-from nmt.text.preparing.overlap import Overlap
 from tests.report.run_files import train_line, write_run
 
 
@@ -90,15 +89,6 @@ def test_pieces_of_chinese_are_counted_for_each_character(run: RunRecords, monke
     assert cells(corpus_section(run).html, "pieces")[1].endswith(" a character")
 
 
-def test_overlaps_with_held_out_text_are_shown(run: RunRecords) -> None:
-    directory = run.path / "prepared"
-    overlap = Overlap("test", "training", sentences=10, sources=5, pairs=1, examples=("<b>",))
-    replace(Manifest.read(directory), overlaps=(overlap,)).write(directory)
-    html = corpus_section(run).html
-    assert "5 of 10 test sentences (50.0%) are also in the training text" in html
-    assert "&lt;b&gt;" in html
-
-
 def damage_offsets(prepared: Path) -> None:
     offsets = np.load(prepared / "train" / "source.offsets.npy")
     offsets[1] = offsets[-1] + 5
@@ -141,7 +131,7 @@ def test_audit_is_shown_escaped_with_examples_of_each_rule() -> None:
     example = Example("a.tsv:7", "<b>one & two</b>", "x" * 400, "identical")
     corpus = CorpusAudit("data.train.0: a.tsv", "train", 9, 8, {"copy": 1}, {"copy": [example]})
     finding = Finding("data.train.0: a.tsv", "the source (en) has no capital letters", ("line 1: <i>",))
-    html = filter_tables(Audit((corpus,), (finding,), (), {"leak": "no test text"}))
+    html = filter_tables(Audit((corpus,), (finding,), {"leak": "no test text"}))
     for text in (
         "<td>dropped: copy</td>", "a.tsv:7", "&lt;b&gt;one &amp; two&lt;/b&gt;", "x" * 300 + "…", "identical",
         "the source (en) has no capital letters", "line 1: &lt;i&gt;", "The rule leak was not applied: no test text.",

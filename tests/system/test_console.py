@@ -149,6 +149,6 @@ def test_progress_without_a_terminal_prints_the_share_and_the_remaining_time(
             advance(amount)
     assert capsys.readouterr().err.splitlines() == [
         "reading: 1,000 lines, 25%",
-        "reading: 2,000 lines, 50%, 1 min left",
-        "reading: 3,000 lines, 75%, 1 min left",
+        "reading: 2,000 lines, 50%, 0:01:00 left",
+        "reading: 3,000 lines, 75%, 0:01:00 left",
     ]

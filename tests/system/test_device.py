@@ -161,7 +161,32 @@ def test_cores_of_a_container_are_counted(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(os, "sched_getaffinity", lambda _process: {3, 5}, raising=False)
     assert device_module.available_cores() == 2
     monkeypatch.delattr(os, "sched_getaffinity")
-    assert device_module.available_cores() == 64
+    assert device_module.available_cores(Path("/nowhere")) == 64
+
+
+@pytest.mark.parametrize(
+    ("groups", "limits", "cores"),
+    [
+        ("0::/", {"cpu.max": "max 100000"}, 64),
+        ("0::/", {"cpu.max": "400000 100000"}, 4),
+        ("0::/", {"cpu.max": "150000 100000"}, 2),
+        ("0::/", {"cpu.max": "50000 100000"}, 1),
+        ("0::/a/b", {"cpu.max": "max 100000", "a/cpu.max": "300000 100000", "a/b/cpu.max": "max 100000"}, 3),
+        ("0::/of/the/host", {"cpu.max": "200000 100000"}, 2),
+        ("3:memory:/x\n2:cpu,cpuacct:/\n", {"cpu/cpu.cfs_quota_us": "800000", "cpu/cpu.cfs_period_us": "100000"}, 8),
+        ("2:cpu,cpuacct:/x", {"cpu/x/cpu.cfs_quota_us": "-1", "cpu/x/cpu.cfs_period_us": "100000"}, 64),
+        ("unknown", {"cpu.max": "unknown"}, 64),
+    ],
+)
+def test_quota_of_a_container_limits_the_cores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, groups: str, limits: dict[str, str], cores: int
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _process: range(64), raising=False)
+    files = {"proc/self/cgroup": groups, **{f"sys/fs/cgroup/{name}": text for name, text in limits.items()}}
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"{text}\n")
+    assert device_module.available_cores(tmp_path) == cores
 
 
 PARTS = st.lists(st.one_of(st.integers(0, 10**6), st.text(max_size=5)), min_size=1, max_size=4)

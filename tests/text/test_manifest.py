@@ -10,18 +10,14 @@ from nmt.config import MaxLength
 from nmt.errors import DataError
 from nmt.text.manifest import PREPARED, FileDigest, Manifest, SideCounts, SplitCounts
 from nmt.text.prepared import PreparedCorpus
-from nmt.text.preparing.overlap import Overlap
 
 COUNTS = SplitCounts(3, 2, {"empty": 1}, SideCounts(5, 20, 0), SideCounts(6, 22, 1), (2,))
 MANIFEST = Manifest({"languages": {"source": "en"}}, {"data.train.0.tsv": FileDigest(1, "ff")}, (8, 9), COUNTS, None)
 
 
 def test_manifest_read_equals_the_written_one(tmp_path: Path) -> None:
-    overlap = Overlap("test", "training", sentences=9, sources=2, pairs=1, examples=("one", "two"))
     limit = MaxLength(factor=1.25, extra=12)
-    full = Manifest(
-        {}, {}, (8, 8), COUNTS, COUNTS, limit, MANIFEST.inputs, (overlap,), {"valid.json": FileDigest(1, "ff")}
-    )
+    full = Manifest({}, {}, (8, 8), COUNTS, COUNTS, limit, {"valid.json": FileDigest(1, "ff")})
     for manifest in (MANIFEST, full):
         manifest.write(tmp_path)
         assert Manifest.read(tmp_path) == manifest

@@ -32,7 +32,7 @@ def train_run(folder: Path, run: Path, *overrides: str) -> Outcome:
 def metrics(run: Path) -> list[dict[str, Any]]:
     """Return the log records without measured times and speeds."""
     records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    clocks = ("seconds", "target_tokens_per_second", "loader_wait", "utilization")
+    clocks = ("seconds", "target_tokens_per_second", "loader_wait")
     return [{key: value for key, value in record.items() if key not in clocks} for record in records]
 
 

@@ -132,7 +132,7 @@ def train_in_one_process(texts: Path, run: Path, *overrides: str) -> Path:
 
 def metrics(run: Path) -> list[dict[str, Any]]:
     """Return the log records without measured times, and without padding, which is smaller in shards."""
-    excluded = ("seconds", "target_tokens_per_second", "loader_wait", "utilization", "padding")
+    excluded = ("seconds", "target_tokens_per_second", "loader_wait", "padding")
     records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     return [{key: value for key, value in record.items() if key not in excluded} for record in records]
 

@@ -15,7 +15,6 @@ RECORD = {
     "perplexity": 7.39,
     "rate": 1e-3,
     "target_tokens_per_second": 123_456.0,
-    "utilization": 1.0,
     "loader_wait": 0.5,
     "seconds": 60.0,
 }
@@ -43,7 +42,7 @@ def test_time_left_counts_fractions_of_epochs() -> None:
     assert seconds_left(Stop(epochs=2), 75, 1.5, 60) == 20
 
 
-def test_rows_have_80_columns_and_losses_stand_below_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+def test_rows_have_74_columns_and_losses_stand_below_each_other(capsys: pytest.CaptureFixture[str]) -> None:
     display = TrainingDisplay(Console(), TrainSettings())
     display.log(RECORD)
     display.log({**RECORD, "loss": 5000.0, "perplexity": 1e300})
@@ -52,8 +51,8 @@ def test_rows_have_80_columns_and_losses_stand_below_each_other(capsys: pytest.C
     head, *rows = capsys.readouterr().err.splitlines()
     rows = [row for row in rows if row[8].isdigit()]  # without the sample translations
     assert head == HEADER
-    assert len(head) == 80
-    assert max(map(len, rows)) <= 80
+    assert len(head) == 74
+    assert max(map(len, rows)) <= 74
     columns = slice(head.index(" epoch") + len(" epoch"), head.index("perplexity") + len("perplexity"))
     assert [row[columns].split(maxsplit=1) for row in rows] == 2 * [["2.000", "7.39"], ["5.0e+03", "> 1,000,000"]]
     assert rows[2].endswith("best bleu")

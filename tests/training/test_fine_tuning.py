@@ -73,7 +73,7 @@ def test_pattern_without_a_match_is_refused() -> None:
         freeze(transformer(), ("encoder.*", "encodr.*"))
     assert str(caught.value) == (
         "train.freeze: no weight matches 'encodr.*'; names begin with decoder, decoder_norm, encoder, "
-        "encoder_norm, output, source_embedding, target_embedding; * matches anything, as in encoder.*"
+        "encoder_norm, output, source_embedding, target_embedding; * matches anything, as in encoder*"
     )
 
 

@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 
 from nmt.config import load_recipe
 from nmt.training import loop
+from nmt.training.progress import Progress
 from tests.training.runs import (
     assert_same_run,
     interrupt_at,
@@ -57,6 +58,47 @@ def test_run_with_a_raised_limit_equals_a_longer_run(uninterrupted: Path, texts:
     train_run(texts, tmp_path / "run", "train.stop.steps=8")
     train_run(texts, tmp_path / "run")
     assert_same_run(uninterrupted, tmp_path / "run")
+
+
+def test_raised_limit_of_a_falling_schedule_continues_with_its_new_rates(texts: Path, tmp_path: Path) -> None:
+    """The run is the same if it is resumed once more in between; a limit that is not changed changes nothing."""
+    schedule = "train.schedule={name: wsd, rate: 0.01, warmup: 2, decay: 0.5}"
+    overrides = (schedule, "train.log_every=1", "train.validate_every=4", "train.stop.patience=2")
+    for run in (tmp_path / "a", tmp_path / "b"):
+        train_run(texts, run, *overrides, "train.stop.steps=8")
+        assert progress(run)["schedule_end"] == 8
+    done = [record for record in metrics(tmp_path / "a") if record["type"] == "train"]
+    assert [record["rate"] for record in done] == pytest.approx([0.005, *[0.01] * 3, 0.0075, 0.005, 0.0025, 0.0])
+    train_run(texts, tmp_path / "a", *overrides, "train.stop.steps=16")
+    with pytest.MonkeyPatch.context() as patch:
+        interrupt_at(patch, 10)
+        train_run(texts, tmp_path / "b", *overrides, "train.stop.steps=16")
+    train_run(texts, tmp_path / "b", *overrides, "train.stop.steps=16")
+    assert_same_run(tmp_path / "a", tmp_path / "b")
+    records = metrics(tmp_path / "a")
+    rates = [record["rate"] for record in records if record["type"] == "train"]
+    assert rates[8:] == pytest.approx([0.01 * left / 8 for left in range(7, -1, -1)])
+    assert [record for record in records if record["type"] == "schedule"] == [
+        {"type": "schedule", "step": 9, "steps": 16, "steps_before": 8}
+    ]
+    assert load_recipe(tmp_path / "a" / "recipe.yaml").train.stop.steps == 16
+
+
+def test_patience_begins_again_with_another_end_of_the_schedule() -> None:
+    """The higher rate makes the next validations worse than the best one before."""
+    state = Progress(step=8)
+    state.schedule_end = 8
+    assert not state.end_schedule_at(8)
+    assert not state.end_schedule_at(5)
+    gains = []
+    for step, metric in ((8, 30.0), (10, 20.0), (12, 21.0), (14, 20.5), (16, 31.0)):
+        state.step = step
+        if step == 10:
+            assert state.end_schedule_at(16)
+        assert state.record_validation(metric, 1.0, keep=3) == (metric in (30.0, 31.0))
+        gains.append(state.validations_without_gain)
+    assert gains == [0, 0, 0, 1, 0]
+    assert state.best == [(31.0, 16), (30.0, 8), (21.0, 12)]
 
 
 def test_resumed_run_with_accumulated_batches_equals_uninterrupted_run(

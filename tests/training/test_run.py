@@ -526,28 +526,6 @@ def test_changed_schedule_is_refused(run: RunDirectory) -> None:
         open_run(run, recipe(run.path, train=train))
 
 
-@pytest.mark.parametrize("name", ["linear", "cosine", "wsd"])
-def test_last_step_of_a_falling_schedule_may_not_change(tmp_path: Path, name: str) -> None:
-    run = RunDirectory(tmp_path / "run")
-
-    def falling(steps: int, epochs: int) -> Recipe:
-        schedule = {"name": name, "rate": 0.1, "warmup": 10}
-        return recipe(
-            run.path,
-            train=TrainSettings.model_validate({"schedule": schedule, "stop": {"steps": steps, "epochs": epochs}}),
-        )
-
-    open_run(run, falling(100, 5))
-    run.checkpoint(1).mkdir()
-    open_run(run, falling(100, 6))
-    with pytest.raises(ConfigError) as caught:
-        open_run(run, falling(200, 6))
-    message = str(caught.value)
-    assert "train.stop.steps: was 100, now 200" in message
-    assert f"To train longer, set 'run' to another folder and train.init_from to {run.path}" in message
-    assert "train.stop (except train.stop.steps)" in message
-
-
 def test_restart_removes_the_files_of_training(run: RunDirectory, tokenizers: Tokenizers) -> None:
     loaded, updater = trained(tokenizers)
     run.save(loaded, updater, Progress(step=3, best=[(1.0, 3)]))

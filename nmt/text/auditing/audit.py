@@ -19,7 +19,6 @@ from nmt.text.filters import RULES, RuleCounts
 from nmt.text.filters.wrong_language import LIBRARY, is_available
 from nmt.text.manifest import UnusableCorpusError
 from nmt.text.preparing.chunks import Text
-from nmt.text.preparing.overlap import Overlap
 from nmt.text.preparing.provenance import versions
 from nmt.text.readers import shortened
 
@@ -71,8 +70,6 @@ class Audit:
 
     corpora: tuple[CorpusAudit, ...]
     findings: tuple[Finding, ...]
-    overlaps: tuple[Overlap, ...]
-    """Sentences that two of the texts have in common, after the rules."""
     not_applied: dict[str, str]
     """The rules that could not be applied, and why; besides them, those of `data.filters.keep` were not."""
 
@@ -93,17 +90,19 @@ class Audit:
 _AUDIT = TypeAdapter(Audit)
 
 
-def make_audit(train: Text, counts: Iterable[RuleCounts], overlaps: Iterable[Overlap]) -> Audit:
-    """Return the audit of a recipe: counts of its training and validation texts, in this order, and their findings."""
+def make_audit(train: Text, counts: Iterable[RuleCounts]) -> Audit:
+    """Return the audit of a recipe: counts of its training and validation texts, in this order, and all findings."""
     recipe, corpora = train.recipe, list[CorpusAudit]()
     found, of_rules = list[Finding](), list[Finding]()
     for (key, corpus), own in zip(recipe.data.prepared_texts.items(), counts, strict=True):
-        name, languages, is_train = _name(key, corpus), recipe.languages_of(corpus), "train" in key
-        found += findings(name, languages, read_pairs(corpus, languages), train.held_out if is_train else ())
-        of_rules += rule_findings(name, own) if is_train else ()
+        name = _name(key, corpus)
+        of_rules += rule_findings(name, own) if "train" in key else ()
         corpora.append(CorpusAudit.of(name, own))
-    common = tuple(overlap for overlap in overlaps if overlap.sources)
-    return Audit(tuple(corpora), (*found, *of_rules), common, _not_applied(train))
+    for key, corpus in {**recipe.data.prepared_texts, **recipe.data.test_texts}.items():
+        languages = recipe.languages_of(corpus)
+        converted = "train" in key and recipe.data.filters.han_variants != "keep"
+        found += findings(_name(key, corpus), languages, read_pairs(corpus, languages), converted)
+    return Audit(tuple(corpora), (*found, *of_rules), _not_applied(train))
 
 
 def _name(key: str, corpus: CorpusFile) -> str:
@@ -139,10 +138,7 @@ def render(audit: Audit, settings: dict[str, str]) -> str:
     for finding in audit.findings:
         lines.append(f"* {finding.severity}: {_escaped(finding.corpus)}: {_escaped(finding.text)}")
         lines += [f"  * {_escaped(example)}" for example in finding.examples]
-    for overlap in audit.overlaps:
-        text, *examples = str(overlap).split("\n")
-        lines += [f"* warning: {_escaped(text)}", *(f"  * {_escaped(example)}" for example in examples)]
-    if not audit.findings and not audit.overlaps:
+    if not audit.findings:
         lines.append("None.")
     lines += ["", "## Examples of each rule"]
     for rule, meaning in RULES.items():

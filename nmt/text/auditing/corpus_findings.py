@@ -4,7 +4,6 @@ The evidence is a sample of its first lines; counts over all pairs are those of 
 """
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -14,13 +13,13 @@ from nmt.config import LanguagePair
 from nmt.system.console import counted
 from nmt.text.auditing.drift import find_drift
 from nmt.text.corpus import SentencePair, evenly_spread
-from nmt.text.filters.leakage import HeldOutText, letters
+from nmt.text.filters.damage import damage
 from nmt.text.filters.rule_counts import RULES, RuleCounts
 from nmt.text.filters.script import is_other_variant
 from nmt.text.han_variants import simplified_only, traditional_only, variant_of
 from nmt.text.identification import Line, found_instead
 from nmt.text.languages import primary_code, script_of
-from nmt.text.normalize import join_unspaced, normalize
+from nmt.text.normalize import join_unspaced
 
 Severity = Literal["note", "warning"]
 
@@ -36,7 +35,6 @@ _LEAST_SHARE = 0.2
 """Share of the lines of a sample that have a property, from which it is one of the corpus."""
 _LEAST_VARIANT = 0.02  # the same for lines in the other variant of Chinese
 _LEAST_REMOVED = 0.01  # share of the pairs that a rule removes
-_NGRAM = 4
 
 
 @dataclass(frozen=True)
@@ -70,29 +68,35 @@ class _Side(NamedTuple):
 
 
 def findings(
-    corpus: str, languages: LanguagePair, pairs: Iterable[SentencePair], held_out: Sequence[HeldOutText] = ()
+    corpus: str, languages: LanguagePair, pairs: Iterable[SentencePair], converted: bool = False
 ) -> list[Finding]:
-    """Return all findings about a corpus, of which `corpus` is the name in the report, from its first pairs."""
+    """Return all findings about a corpus, of which `corpus` is the name in the report, from its first pairs.
+
+    If its Chinese is `converted` later, or lines in the other variant are dropped, that variant is no finding.
+    """
     lengths: tuple[list[int], list[int]] = ([], [])
+    damaged: list[Line] = []
 
     def measured() -> Iterator[SentencePair]:
         for pair in islice(pairs, _PAIRS_READ):
             lengths[0].append(len(pair.source))
             lengths[1].append(len(pair.target))
+            if shown := damage(pair.source) or damage(pair.target):
+                damaged.append(Line(pair.line, f"{pair.source} | {pair.target} ({shown})"))
             yield pair
 
     sample = [pair.normalized() for pair in evenly_spread(measured(), 2 * _SAMPLE - 1)]
     sample = [pair for pair in sample if pair.source and pair.target]
+    of_encoding = list(_damage_findings(damaged, len(lengths[0])))
     if len(sample) < _LEAST_LINES:
-        return []
+        return [Finding(corpus, *one) for one in of_encoding]
     source = _Side("source", languages.source, [Line(pair.line, pair.source) for pair in sample])
     target = _Side("target", languages.target, [Line(pair.line, pair.target) for pair in sample])
     found = [
+        *of_encoding,
         *_language_findings(source, target),
         *_drift(*lengths),
-        *_side_findings(source),
-        *_side_findings(target),
-        *_near_duplicates(source, held_out),
+        *(one for side in (source, target) for one in _side_findings(side, converted)),
     ]
     return [Finding(corpus, *one) for one in found]
 
@@ -111,7 +115,15 @@ def _examples(lines: Iterable[Line]) -> tuple[str, ...]:
     return tuple(f"line {line.number}: {line.text}" for line in islice(lines, _EXAMPLES))
 
 
-def _side_findings(side: _Side) -> Iterator[_Found]:
+def _damage_findings(damaged: Sequence[Line], pairs: int) -> Iterator[_Found]:
+    if damaged:
+        text = (
+            f"in {len(damaged):,} of {counted(pairs, 'pair')}, characters are decoded wrongly: convert the file again"
+        )
+        yield f"{text}; the rule damaged removes such pairs from training text only", _examples(damaged), "warning"
+
+
+def _side_findings(side: _Side, converted: bool) -> Iterator[_Found]:
     script = script_of(side.code)
     if script in _CASED and side.share(_has_capital) < _LEAST_CAPITALS:
         text = "has no capital letters: a model trained on it outputs small letters only"
@@ -122,7 +134,7 @@ def _side_findings(side: _Side) -> Iterator[_Found]:
     if script in ("Han", "Japanese") and (share := side.share(_has_tokenizer_spaces)) > _LEAST_SHARE:
         text = f"has spaces between its characters or words in {share:.0%} of the lines: they are removed"
         yield side.found(text, _has_tokenizer_spaces, "note")
-    if script == "Han":
+    if script == "Han" and not converted:
         yield from _variant_findings(side)
 
 
@@ -162,17 +174,6 @@ def _drift(sources: list[int], targets: list[int]) -> Iterator[_Found]:
         yield text, (), "warning"
 
 
-def _near_duplicates(source: _Side, held_out: Sequence[HeldOutText]) -> Iterator[_Found]:
-    index = NearDuplicates(normalize(pair.source) for text in held_out for pair in text.pairs)
-    similar = [(line, other) for line in source.lines if (other := index.most_similar(line.text)) is not None]
-    if similar:
-        text = (
-            f"{len(similar) / len(source.lines):.2%} of the sources resemble a validation or test sentence (Jaccard "
-            f"similarity of their 4-grams at least {index.threshold:g}); only trivial variants are removed"
-        )
-        yield text, _examples(Line(line.number, f"{line.text} | {other}") for line, other in similar), "note"
-
-
 def _has_capital(line: str) -> bool:
     return not line.islower() and line != line.lower()
 
@@ -183,50 +184,3 @@ def _is_tokenized(line: str) -> bool:
 
 def _has_tokenizer_spaces(line: str) -> bool:
     return join_unspaced(line) != line
-
-
-class NearDuplicates:
-    """An index of sentences, by the Jaccard similarity of their character n-grams (Broder 1997).
-
-    Two sets of n-grams with a similarity of at least t share an n-gram among the rarest (1 - t) · n + 1 ones of either,
-    the prefix filter of Chaudhuri, Ganti & Kaushik (2006), so only those are looked up.
-    """
-
-    def __init__(self, sentences: Iterable[str], threshold: float = 0.7) -> None:
-        self.threshold = threshold
-        self._sentences = list(dict.fromkeys(sentences))
-        self._ngrams = [_ngrams(sentence) for sentence in self._sentences]
-        frequency = Counter(ngram for own in self._ngrams for ngram in own)
-        # by frequency; the n-gram itself decides ties, since all sentences must use one order
-        ordered = sorted(frequency, key=lambda ngram: (frequency[ngram], ngram))
-        self._rank = {ngram: rank for rank, ngram in enumerate(ordered)}
-        self._postings: dict[int, list[int]] = {}
-        for number, own in enumerate(self._ngrams):
-            for rank in self._rarest(own):
-                self._postings.setdefault(rank, []).append(number)
-
-    def most_similar(self, sentence: str) -> str | None:
-        """Return the sentence that is most similar to another one, and as similar as the threshold; None if none is."""
-        ngrams = _ngrams(sentence)
-        candidates = {number for rank in self._rarest(ngrams) for number in self._postings.get(rank, ())}
-        similarity = {number: _jaccard(ngrams, self._ngrams[number]) for number in sorted(candidates)}
-        best = max(similarity, key=lambda number: similarity[number], default=None)
-        return None if best is None or similarity[best] < self.threshold else self._sentences[best]
-
-    def _rarest(self, ngrams: frozenset[str]) -> list[int]:
-        """Return the ranks of those among the rarest n-grams of a sentence that occur in the index."""
-        ranks = [self._rank[ngram] for ngram in ngrams if ngram in self._rank]
-        rarest = int((1 - self.threshold) * len(ngrams) + 1e-9) + 1
-        absent = len(ngrams) - len(ranks)  # rarer than all others
-        return sorted(ranks)[: max(0, rarest - absent)]
-
-
-def _ngrams(sentence: str) -> frozenset[str]:
-    text = letters(sentence)
-    starts = range(max(1, len(text) - _NGRAM + 1)) if text else ()
-    return frozenset(text[start : start + _NGRAM] for start in starts)
-
-
-def _jaccard(one: frozenset[str], other: frozenset[str]) -> float:
-    common = len(one & other)
-    return common / (len(one) + len(other) - common)

@@ -20,7 +20,7 @@ from nmt.config import Filters
 from nmt.text.filters import character_tables as tables
 from nmt.text.filters.character_tables import Bools, Bytes
 from nmt.text.filters.damage import LEAST_SYMBOL_SHARE, LEAST_SYMBOLS
-from nmt.text.filters.leakage import LEAST_WITH_EDIT, HeldOutIndex
+from nmt.text.filters.leakage import HeldOutIndex
 from nmt.text.filters.length_ratio import LengthRatio
 from nmt.text.filters.script import HanCheck, ScriptCheck
 from nmt.text.filters.wrong_language import (
@@ -141,7 +141,7 @@ class Prefilter:
         return {
             "copy": source.lengths == target.lengths,
             "mismatch": source.present & target.present & tables.DIGIT != 0,
-            "leak": self._ends.may_contain(source),
+            "leak": self._ends.may_contain(source) | self._ends.may_contain(target),
             "untranslated": contained | (translated == 0) & (untranslated >= LEAST_FREQUENT),
             "language": _is_suspicious(self.source, source, source_words, source_own, source_others)
             | _is_suspicious(self.target, target, target_words, target_own, target_others),
@@ -227,31 +227,26 @@ class _WordSets:
 
 
 class _SentenceEnds:
-    """The first and the last letters of held-out sentences.
-
-    A sentence with one letter changed has the same letters in its first or in its last half.
-    """
+    """The first and the last letters of held-out sentences."""
 
     _PARTS = -(-2 * _MOST_LETTERS // 8)  # of 8 bytes, at two bytes a letter
 
     def __init__(self, sentences: Collection[str]) -> None:
-        long = [len(sentence) for sentence in sentences if len(sentence.encode()) >= LEAST_WITH_EDIT]
-        self._letters = min(_MOST_LETTERS, min(long, default=_MOST_LETTERS) // 2)
         points = np.frombuffer("".join(sentences).encode("utf-32-le"), dtype=np.uint32)
         counts = np.array([len(sentence) for sentence in sentences], dtype=np.int64)
         self._first, self._last = self._keys(np.minimum(points, tables.PLANE - 1).astype(np.uint16), counts)
 
     def may_contain(self, lines: _Lines) -> Bools:
-        """Return which lines (L,) begin or end like one of the sentences."""
+        """Return which lines (L,) begin and end like one of the sentences."""
         letters_of = tables.folded().take(lines.points)
         kept = letters_of != 0
         first, last = self._keys(letters_of.take(np.flatnonzero(kept)), lines.count(kept))
-        found: Bools = np.isin(first, self._first) | np.isin(last, self._last) | (lines.present & tables.EXPANDED != 0)
+        found: Bools = np.isin(first, self._first) & np.isin(last, self._last) | (lines.present & tables.EXPANDED != 0)
         return found
 
     def _keys(self, letters_of: npt.NDArray[np.uint16], counts: Integers) -> tuple[Keys, Keys]:
         """Return keys of the first and the last letters of sentences with these numbers of letters."""
-        text, ends, sizes = letters_of.tobytes(), 2 * np.cumsum(counts), 2 * np.minimum(counts, self._letters)
+        text, ends, sizes = letters_of.tobytes(), 2 * np.cumsum(counts), 2 * np.minimum(counts, _MOST_LETTERS)
         starts = ends - 2 * counts, ends - sizes
         first, last = (passage_keys(text, own, sizes, self._PARTS) for own in starts)
         return first, last

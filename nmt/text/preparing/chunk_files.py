@@ -26,7 +26,7 @@ from nmt.text.filters import RULES, Rejected, RuleCounts
 from nmt.text.filters.rule_counts import EXAMPLES
 from nmt.text.passage_keys import TextLines
 
-CHUNK_FORMAT = 3
+CHUNK_FORMAT = 4
 """Files of another format are not used."""
 RULE_NUMBERS = {rule: number for number, rule in enumerate(RULES, start=1)}
 _RULES = ("", *RULES)
@@ -50,8 +50,6 @@ class KeptRecord:
     counts: RuleCounts
     characters: tuple[int, int]
     """Characters of the pairs kept, of the source and the target side."""
-    held_out: list[tuple[str, str]]
-    """Pairs whose source is that of a held-out text, except those that the rule `leak` removes."""
 
 
 _KEPT, _COUNTS, _REJECTED = TypeAdapter(KeptRecord), TypeAdapter(RuleCounts), TypeAdapter(list[Rejected])

@@ -17,8 +17,7 @@ import numpy.typing as npt
 from nmt.config import CorpusFile, Filters, Recipe
 from nmt.system.console import Console
 from nmt.text.corpus import SentencePair, read_rows
-from nmt.text.filters import HeldOutText, PairFilter, Rejected, RuleCounts
-from nmt.text.normalize import normalize
+from nmt.text.filters import PairFilter, Rejected, RuleCounts
 from nmt.text.passage_keys import TextLines
 from nmt.text.prepared import smallest_type
 from nmt.text.preparing.chunk_files import (
@@ -52,8 +51,6 @@ class Text:
     corpora: tuple[CorpusFile, ...]
     rules: tuple[PairFilter, ...]
     """Of each corpus."""
-    held_out: tuple[HeldOutText, ...]
-    """The texts with which it is compared."""
     recipe: Recipe
     console: Console
 
@@ -61,11 +58,6 @@ class Text:
     def names(self) -> list[str]:
         """The names of the corpora in messages."""
         return [" + ".join(map(str, corpus.files.values())) for corpus in self.corpora]
-
-    @cached_property
-    def held_out_sources(self) -> frozenset[str]:
-        """The normalized sources of the texts with which it is compared."""
-        return frozenset(normalize(pair.source) for text in self.held_out for pair in text.pairs)
 
 
 class RawChunk(NamedTuple):
@@ -124,7 +116,7 @@ def filter_chunk(text: Text, chunk: RawChunk) -> KeptRecord:
     """Normalize the pairs of a chunk, apply the rules on text, and write those that are kept."""
     rules, start = text.rules[chunk.corpus], 0
     keep = np.ones(len(chunk.lines), dtype=np.bool_)
-    rejected, in_held_out = list[Rejected](), list[tuple[str, str]]()
+    rejected = list[Rejected]()
     kept: tuple[list[str], list[str]] = ([], [])
     examined = rules.prefilter.examined if len(chunk.lines) >= _LEAST_PREFILTERED else _all_pairs
     for block in zip(chunk.sources, chunk.targets, strict=True):
@@ -137,16 +129,12 @@ def filter_chunk(text: Text, chunk: RawChunk) -> KeptRecord:
                 keep[index] = False
                 pair = SentencePair(source, target, file_of(chunk.files, index), int(chunk.lines[index]))
                 rejected.append(Rejected(rule, chunk.first + index, pair, found))
-        if shared := text.held_out_sources.intersection(sources):
-            in_held_out += [pair for pair in zip(sources, targets, strict=True) if pair[0] in shared]
         for side, lines in zip(kept, (sources, targets), strict=True):
             side += compress(lines, keep[start : start + len(lines)])
         start += len(sources)
-    leaked = {(one.pair.source, one.pair.target) for one in rejected if one.rule == "leak"}
-    held_out = [pair for pair in dict.fromkeys(in_held_out) if pair not in leaked]
     counts = RuleCounts.of(text.names[chunk.corpus], len(chunk.lines), rejected)
     characters = (sum(map(len, kept[0])), sum(map(len, kept[1])))
-    record = KeptRecord(chunk.corpus, chunk.first, chunk.files, counts, characters, held_out)
+    record = KeptRecord(chunk.corpus, chunk.first, chunk.files, counts, characters)
     source_lines, target_lines = map(TextLines.of, kept)
     arrays: Arrays = {
         "source": source_lines.content,

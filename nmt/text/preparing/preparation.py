@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import get_args
 
@@ -27,12 +27,10 @@ from nmt.text.auditing.audit import Audit, make_audit, settings_shown, write_rep
 from nmt.text.corpus import SentencePair, evenly_spread, pairs_of, read_pairs
 from nmt.text.filters import HeldOutText, PairFilter, Rejected, RuleCounts
 from nmt.text.manifest import FileDigest, Manifest
-from nmt.text.normalize import normalize
 from nmt.text.prepared import TokenStore, write_valid_texts
 from nmt.text.preparing import provenance
 from nmt.text.preparing.chunk_files import is_whole, kept_file
 from nmt.text.preparing.chunks import FilteredText, Text
-from nmt.text.preparing.overlap import Overlap
 from nmt.text.preparing.stages import (
     SAMPLED_PAIRS,
     Shard,
@@ -54,24 +52,17 @@ _SAMPLE = 5_000  # pairs of each corpus that show how many characters a token ha
 _ESTIMATED = "it counts tokens, and a dry run makes no tokenizer; by their characters, it removes about {}"
 
 
-def filter_texts(recipe: Recipe, work: Path, console: Console) -> tuple[dict[str, FilteredText], tuple[Overlap, ...]]:
-    """Apply the rules on text and on repetitions; return `train`, `valid` if the recipe names it, and their overlaps.
+def filter_texts(recipe: Recipe, work: Path, console: Console) -> dict[str, FilteredText]:
+    """Apply the rules on text and on repetitions; return `train`, and `valid` if the recipe names it.
 
     The files of chunks are in `work`. Raises DataError with file and line for text that cannot be read.
     """
-    held_out = held_out_texts(recipe)
-    text = training_text(recipe, work, held_out, console)
+    text = training_text(recipe, work, console)
     splits = {"train": filtered_text(text, filter_chunks(text))}
     if recipe.data.valid:
-        text = validation_text(recipe, work, held_out[1:], console)
+        text = validation_text(recipe, work, console)
         splits["valid"] = filtered_text(text, filter_chunks(text))
-    overlaps = [
-        Overlap.of(other, within, [pair for record in filtered.records() for pair in record.held_out])
-        for within, filtered in zip(("training", "validation"), splits.values(), strict=False)
-        for other in filtered.text.held_out
-        if other.pairs
-    ]
-    return splits, tuple(overlaps)
+    return splits
 
 
 def write_corpus(recipe: Recipe, work: Path, directory: Path, console: Console) -> Iterator[Rejected]:
@@ -81,8 +72,7 @@ def write_corpus(recipe: Recipe, work: Path, directory: Path, console: Console) 
     file and line for text that cannot be read, ConfigError for a tokenizer that cannot be made.
     """
     inputs = provenance.record(provenance.input_files(recipe))
-    test_inputs = provenance.record(provenance.files_of_test_text(recipe))
-    texts, overlaps = filter_texts(recipe, work, console)
+    texts = filter_texts(recipe, work, console)
     tokenizers = make_tokenizers(texts["train"], work)
     tokenizers.save(directory)
     splits, counts = {}, list[RuleCounts]()
@@ -92,9 +82,9 @@ def write_corpus(recipe: Recipe, work: Path, directory: Path, console: Console) 
         counts += own
     if recipe.data.valid:
         write_valid_texts(directory, [pairs_of(recipe, [corpus]) for corpus in recipe.data.valid])
-    provenance.check_unchanged((*inputs.values(), *test_inputs.values()))
+    provenance.check_unchanged(inputs.values())
 
-    audit = make_audit(texts["train"].text, counts, overlaps)
+    audit = make_audit(texts["train"].text, counts)
     audit.write(directory)
     write_report(audit, directory, settings_shown(recipe))
     stride = -(-texts["train"].starts[-1] // SAMPLED_PAIRS)
@@ -108,12 +98,10 @@ def write_corpus(recipe: Recipe, work: Path, directory: Path, console: Console) 
         splits["train"],
         splits.get("valid"),
         length_limit(lengths[0], lengths[1]),
-        provenance.digests(test_inputs),
-        overlaps,
         {str(path.relative_to(directory)): FileDigest.of(path) for path in written},
         provenance.versions(),
     )
-    provenance.write_inputs(directory, {**inputs, **test_inputs})
+    provenance.write_inputs(directory, inputs)
     manifest.write(directory)
     return texts["train"].removed()
 
@@ -124,14 +112,14 @@ def audit_text(recipe: Recipe, work: Path, console: Console) -> tuple[Audit, Ite
     It makes no tokenizer: what the rules on tokens remove is estimated. `work` is an empty directory for temporary
     files. Raises DataError for text that cannot be read.
     """
-    texts, overlaps = filter_texts(recipe, work, console)
+    texts = filter_texts(recipe, work, console)
     counts, train = [], texts["train"]
     for filtered in texts.values():
         own = filtered.counts
         for chunk, rule_of in filtered.chunks():
             own[chunk.record.corpus].merge(chunk.counts_of(rule_of))
         counts += own
-    audit = make_audit(train.text, counts, overlaps)
+    audit = make_audit(train.text, counts)
     without = {rule: _ESTIMATED.format(counted(count, "pair")) for rule, count in _estimated_removals(train).items()}
     return replace(audit, not_applied=audit.not_applied | without), train.removed()
 
@@ -170,7 +158,7 @@ def prepare_shard(
     They are not if other shards have not applied the rules on text yet: repetitions and the tokenizer depend on the
     whole text. Then the same call, made later, continues. Within `alone()` no other process works on the corpus.
     """
-    text = training_text(recipe, work, held_out_texts(recipe), console)
+    text = training_text(recipe, work, console)
     chunks = filter_chunks(text, shard)
     if not all(is_whole(kept_file(text.folder, number)) for number in range(chunks)):
         return False
@@ -181,14 +169,10 @@ def prepare_shard(
     return True
 
 
-def held_out_texts(recipe: Recipe) -> tuple[HeldOutText, HeldOutText]:
-    """Return the validation and the test text of a recipe, which may be empty."""
-    valid, test = pairs_of(recipe, recipe.data.valid), pairs_of(recipe, recipe.data.test)
-    return HeldOutText("validation", valid), HeldOutText("test", test)
-
-
-def training_text(recipe: Recipe, work: Path, held_out: tuple[HeldOutText, ...], console: Console) -> Text:
+def training_text(recipe: Recipe, work: Path, console: Console) -> Text:
     """Return the training text with its rules."""
+    texts = {"validation": recipe.data.valid, "test": recipe.data.test}
+    held_out = [HeldOutText(name, pairs_of(recipe, corpora)) for name, corpora in texts.items()]
     corpora_of: dict[LanguagePair, list[CorpusFile]] = {}
     for corpus in recipe.data.train:
         corpora_of.setdefault(recipe.languages_of(corpus), []).append(corpus)
@@ -197,14 +181,14 @@ def training_text(recipe: Recipe, work: Path, held_out: tuple[HeldOutText, ...],
         for languages, corpora in corpora_of.items()
     }
     rules = tuple(learned[recipe.languages_of(corpus)] for corpus in recipe.data.train)
-    return Text(work / "train", recipe.data.train, rules, held_out, recipe, console)
+    return Text(work / "train", recipe.data.train, rules, recipe, console)
 
 
-def validation_text(recipe: Recipe, work: Path, held_out: tuple[HeldOutText, ...], console: Console) -> Text:
+def validation_text(recipe: Recipe, work: Path, console: Console) -> Text:
     """Return the validation text, of which only pairs without a loss are left out."""
     filters = _NO_FILTERS.model_copy(update={"max_tokens": recipe.data.filters.max_tokens})
     rules = tuple(PairFilter.learn(filters, recipe.languages_of(corpus)) for corpus in recipe.data.valid)
-    return Text(work / "valid", recipe.data.valid, rules, held_out, recipe, console)
+    return Text(work / "valid", recipe.data.valid, rules, recipe, console)
 
 
 def _first_pairs(recipe: Recipe, corpora: Sequence[CorpusFile]) -> list[SentencePair]:
@@ -214,20 +198,3 @@ def _first_pairs(recipe: Recipe, corpora: Sequence[CorpusFile]) -> list[Sentence
         first = islice(read_pairs(corpus, recipe.languages_of(corpus)), _FIRST_PAIRS // len(corpora))
         sample += [pair.normalized() for pair in evenly_spread(first, 2 * _LEARNED_FROM // len(corpora))]
     return sample
-
-
-def count_overlaps(recipe: Recipe, console: Console) -> tuple[Overlap, ...]:
-    """Return the overlaps of all texts of a recipe, read for that alone."""
-    valid, test = held_out = held_out_texts(recipe)
-    sources = {normalize(pair.source) for text in held_out for pair in text.pairs}
-    shared = []
-    with console.progress("comparing the texts", None, "pairs") as advance:
-        for pair in chain.from_iterable(read_pairs(text, recipe.languages_of(text)) for text in recipe.data.train):
-            advance(1)
-            if (source := normalize(pair.source)) in sources:
-                shared.append((source, normalize(pair.target)))
-    overlaps = [Overlap.of(text, "training", shared) for text in held_out if text.pairs]
-    if valid.pairs and test.pairs:
-        own = (pair.normalized() for pair in valid.pairs)
-        overlaps.append(Overlap.of(test, "validation", ((pair.source, pair.target) for pair in own)))
-    return tuple(overlaps)

@@ -42,7 +42,9 @@ def why_stale(recipe: Recipe) -> str | None:
     for key, corpus in recipe.data.prepared_texts.items():
         if corpus.tag is not None and corpus.tag not in before["tags"] and recipe.train.init_from is None:
             return f'{key}.tag: the tokenizer was trained without the tag "{corpus.tag}"'
-    changed_setting = next(differences(before, {**now, "tags": before["tags"]}), None)
+    # a recipe without the test text, or with another tag, can use the corpus
+    unused = {key: value for key, value in before.items() if key.startswith("data.test") and key not in now}
+    changed_setting = next(differences(before, {**unused, **now, "tags": before["tags"]}), None)
     if changed_setting is not None:
         return str(changed_setting)
     return why_changed(manifest.inputs, input_files(recipe), directory)
@@ -56,7 +58,7 @@ def recorded_settings(recipe: Recipe) -> dict[str, Any]:
     """
     texts = {
         key: {"kind": way_of_reading(corpus), **corpus.model_dump(mode="json", include={"columns", "target_language"})}
-        for key, corpus in recipe.data.prepared_texts.items()
+        for key, corpus in _texts(recipe).items()
     }
     tokenizer: object = recipe.tokenizer.model_dump(mode="json")
     if recipe.train.init_from is not None:
@@ -67,20 +69,16 @@ def recorded_settings(recipe: Recipe) -> dict[str, Any]:
 
 def input_files(recipe: Recipe) -> dict[str, Path]:
     """Return the files that preparation reads by their keys: the texts, and the tokenizers of the initial model."""
-    files = _files_of(recipe.data.prepared_texts)
+    files = _files_of(_texts(recipe))
     if recipe.train.init_from is not None:
         files |= {f"train.init_from {path.name}": path for path in tokenizer_files(recipe.train.init_from)}
     return files
 
 
-def files_of_test_text(recipe: Recipe) -> dict[str, Path]:
-    """Return the files of the test text by their keys."""
-    return _files_of(recipe.data.test_texts)
-
-
-def all_files(recipe: Recipe) -> dict[str, Path]:
-    """Return the files of `input_files` and of the test text."""
-    return input_files(recipe) | files_of_test_text(recipe)
+def _texts(recipe: Recipe) -> dict[str, CorpusFile]:
+    """Return the texts that the corpus depends on: the rule `leak` removes the sentences of the test text."""
+    without_test = "leak" in recipe.data.filters.keep
+    return {**recipe.data.prepared_texts, **({} if without_test else recipe.data.test_texts)}
 
 
 def _files_of(texts: dict[str, CorpusFile]) -> dict[str, Path]:

@@ -144,7 +144,7 @@ def check_any_kept(text: Text, counts: Sequence[RuleCounts]) -> None:
         if removed["leak"] > read / 2:
             advice = (
                 "The validation and test text contain the sentences of the training text: name other ones in "
-                "data.valid and data.test; nmt init divides a text"
+                "data.valid and data.test; nmt init chooses such texts"
             )
         raise DataError(f"{names}: {counted(read, 'pair')} read, none kept. {rules}. {advice}")
 

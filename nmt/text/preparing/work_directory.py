@@ -53,7 +53,7 @@ def open_work_directory(recipe: Recipe) -> Path:
 
 def _key(recipe: Recipe) -> str:
     """Return a digest of all that the content of the directory depends on."""
-    files = provenance.record(provenance.all_files(recipe))
+    files = provenance.record(provenance.input_files(recipe))
     digests = {key: [file.path, file.digest.sha256] for key, file in files.items()}
     content = [provenance.recorded_settings(recipe), digests, provenance.versions(), CHUNK_PAIRS, CHUNK_FORMAT]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

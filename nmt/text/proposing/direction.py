@@ -19,7 +19,6 @@ from nmt.text.identification import Line, detected, examples, found_instead
 from nmt.text.languages import is_language, language_code, primary_code
 from nmt.text.proposing.profile import TextProfile
 from nmt.text.readers import shortened
-from nmt.text.readers.opening import STANDARD_INPUT
 
 _CODE = r"[A-Za-z]{2,3}(?:_[A-Za-z0-9]{2,8})?"
 _EXTENSIONS = ("gz", "bz2", "xz", "zst", "zip", "txt", "tsv", "csv")
@@ -40,11 +39,6 @@ class Direction:
     origin: str
     """`--languages`, `the file`, `the file names` or `the text`."""
 
-    @property
-    def suffixes(self) -> tuple[str, str]:
-        """Return the ends of the names of files in these languages."""
-        return (self.source, self.target) if self.source != self.target else ("source", "target")
-
 
 def stated_direction(option: str) -> Direction:
     """Return the languages of `--languages en-it`. Raises ConfigError for another form."""
@@ -62,7 +56,7 @@ def known_direction(option: str | None, corpus: CorpusFile) -> Direction | None:
     if option is not None:
         return stated_direction(option)
     files = list(corpus.files.values())
-    codes = [] if STANDARD_INPUT in files else named_languages(corpus)
+    codes = named_languages(corpus)
     if len(codes) > 2:
         raise ConfigError(f"{files[0]}: found the languages {', '.join(codes)}; state two: --languages en-it")
     return Direction(_short(codes[0]), _short(codes[1]), "the file") if len(codes) == 2 else named_direction(files)
@@ -219,7 +213,7 @@ def with_text_columns(corpus: CorpusFile, languages: LanguagePair | None) -> Cor
     They are the first two with text; of more columns, those in the languages, if these are known and found. A corpus
     with fewer such columns, with a line that names them, or in another format is returned as it is.
     """
-    if corpus.file in (None, STANDARD_INPUT):
+    if corpus.file is None:
         return corpus
     records = first_cells(corpus, languages)
     if _has_header(records):

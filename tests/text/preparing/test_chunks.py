@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from nmt.config import CorpusFile, Filters, LanguagePair
 from nmt.system.console import Console
-from nmt.text.corpus import SentencePair
-from nmt.text.filters import HeldOutText, PairFilter
+from nmt.text.filters import PairFilter
 from nmt.text.passage_keys import TextLines
 from nmt.text.preparing import chunks
 from nmt.text.preparing.chunk_files import KeptChunk, is_whole, kept_file
@@ -32,9 +31,8 @@ def raw_chunk(pairs: list[tuple[str, str]], block: int) -> RawChunk:
 def filtered(folder: Path, rules: PairFilter, chunk: RawChunk) -> KeptChunk:
     folder.mkdir()
     corpora = (CorpusFile(tsv=Path("a.tsv")),)
-    held_out = (HeldOutText("test", [SentencePair("The house number 7.", "")]),)
     recipe: Any = SimpleNamespace(target_of=lambda corpus: "it")
-    filter_chunk(Text(folder, corpora, (rules,), held_out, recipe, Console(quiet=True)), chunk)
+    filter_chunk(Text(folder, corpora, (rules,), recipe, Console(quiet=True)), chunk)
     return KeptChunk(folder, 0)
 
 
@@ -60,7 +58,6 @@ def test_pairs_are_filtered_in_blocks(tmp_path: Path, monkeypatch: pytest.Monkey
     assert whole["positions"].tolist() == [index for index, (_, target) in enumerate(PAIRS) if target]
     assert [rejected.pair.line for rejected in whole.removed(np.zeros(len(sources), dtype=np.uint8))] == [5, 10, 15, 20]
     assert whole.record.characters == (len("".join(sources)), len("".join(targets)))
-    assert whole.record.held_out == [("The house number 7.", "La casa numero 7.")]
     assert len(set(whole["digests"].tolist())) == len(sources)
     for block in (1, 4, 5):
         parts = filtered(tmp_path / str(block), RULES, raw_chunk(PAIRS, block))

@@ -102,11 +102,6 @@ def test_languages_are_detected_where_names_have_none() -> None:
         checked_direction(None, [Path("a"), Path("b")], profile("xyz", "zyx"))
 
 
-def test_files_of_one_language_on_both_sides_have_different_names() -> None:
-    assert stated_direction("en-en").suffixes == ("source", "target")
-    assert stated_direction("en-it").suffixes == ("en", "it")
-
-
 PAIRS = [
     (f"The house number {n} is near the sea, and it was not there before.", f"La casa numero {n} è vicino al mare.")
     for n in range(200)
