@@ -68,9 +68,9 @@ class TrainSettings(Section):
     init_from: Annotated[File | None, Field(examples=["../runs/base"])] = None
     """Model directory or run whose weights and tokenizer initialize the model, for fine-tuning; null for random
     weights."""
-    freeze: Annotated[tuple[Text, ...], Field(strict=False, examples=[["encoder*"]])] = ()
-    """Names of weights that are not trained; `*` matches any text. `encoder*` is the whole encoder, `encoder.*` its
-    layers without the last norm, `encoder.0.*` the first layer."""
+    freeze: Annotated[tuple[Text, ...], Field(strict=False, examples=[["encoder.*"]])] = ()
+    """Names of weights that are not trained; `*` matches any text. `encoder.*` is the whole encoder, `encoder.0.*` its
+    first layer."""
     stop: Stop = Stop()
     """The limits of training."""
     log_every: PositiveInt = 50

@@ -47,16 +47,21 @@ def check_freeze(recipe: Recipe) -> None:
 def freeze(model: nn.Module, patterns: tuple[str, ...]) -> None:
     """Exclude the weights whose names match a pattern from training; a tied matrix matches by each of its names.
 
+    The norm after the last layer of a stack belongs to it: `encoder_norm.weight` also matches as `encoder.norm.weight`.
     Raises SettingError for a pattern without a match, and if every weight is frozen.
     """
     weights = dict(model.named_parameters(remove_duplicate=False))
     for pattern in patterns:
-        matching = [weight for name, weight in weights.items() if fnmatchcase(name, pattern)]
+        matching = [
+            weight
+            for name, weight in weights.items()
+            if any(fnmatchcase(each, pattern) for each in (name, name.replace("coder_norm.", "coder.norm.")))
+        ]
         if not matching:
             beginnings = ", ".join(sorted({name.split(".")[0] for name in weights}))
             raise SettingError(
                 "train.freeze",
-                f"no weight matches '{pattern}'; names begin with {beginnings}; * matches anything, as in encoder*",
+                f"no weight matches '{pattern}'; names begin with {beginnings}; * matches anything, as in encoder.*",
             )
         for weight in matching:
             weight.requires_grad_(False)
