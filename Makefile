@@ -58,7 +58,7 @@ figures: $(READY) ## Draw the figures of both demo runs into runs/figures/; trai
 	@$(show); \
 	for pair in en-it en-zh; do \
 		test -e runs/demo-$$pair/best || show "nmt train --config recipes/demo-$$pair.yaml"; \
-		show "nmt figures runs/figures/demo-$$pair --model runs/demo-$$pair"; \
+		test -e runs/figures/demo-$$pair || show "nmt figures runs/figures/demo-$$pair --model runs/demo-$$pair"; \
 	done
 
 test: $(READY) ## Run all tests in two processes

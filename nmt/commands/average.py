@@ -12,7 +12,7 @@ from torch import Tensor
 from nmt.errors import ConfigError, ModelError
 from nmt.model.checkpoint import LoadedModel, load_model, resolve_model, write_model
 from nmt.system.console import Console, counted
-from nmt.system.files import check_new_directory, new_directory
+from nmt.system.files import new_directory
 from nmt.training.progress import read_progress
 from nmt.training.run import RunDirectory
 
@@ -31,9 +31,8 @@ def average(sources: Sequence[Path], output: Path, console: Console, last: int |
     directories = [resolve_model(source) for source in sources]
     if len(sources) == 1:
         directories = checkpoints(RunDirectory(sources[0]), last, best)
-    check_new_directory(output)
-    model = mean(directories)
-    with new_directory(output) as staging:
+    with new_directory(output) as staging:  # which may be refused, before the work
+        model = mean(directories)
         write_model(staging, model, averaged_from=list(map(str, directories)))
     console.info(f"averaged {', '.join(str(directory) for directory in directories)} into {output}")
 

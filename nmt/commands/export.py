@@ -17,7 +17,7 @@ from nmt.export.hugging_face import HuggingFaceEngine, write_hugging_face
 from nmt.export.parity import EXACT, LINES, ROUNDED, Parity, Search, check_parity
 from nmt.model.checkpoint import load_model, resolve_model
 from nmt.system.console import Console
-from nmt.system.files import check_new_directory, new_directory
+from nmt.system.files import new_directory
 from nmt.text.readers.opening import read_lines
 
 Format = Literal["ctranslate2", "hf"]
@@ -38,10 +38,9 @@ def export(model: Path, output: Path, to: Format, quantization: str, lines: Path
         raise ConfigError(
             f"--quantization: found {quantization}, but --to hf writes float32 only; transformers can convert it"
         )
-    check_new_directory(output)
-    compared = LINES if lines is None else list(read_lines(lines))
-    loaded = load_model(resolve_model(model), torch.device("cpu"))
     with new_directory(output) as staging:
+        compared = LINES if lines is None else list(read_lines(lines))
+        loaded = load_model(resolve_model(model), torch.device("cpu"))
         search: Search
         if to == "hf":
             write_hugging_face(staging, loaded)

@@ -175,7 +175,7 @@ def _move_corpus(staging: Path, directory: Path) -> None:
     new = sorted(path.relative_to(staging) for path in staging.rglob("*") if path.is_file())
     settle(staging / name for name in new)
     before = PREPARED.read(directory).get("files", {})
-    PREPARED.write(directory)  # no corpus until all files are there
+    PREPARED.write(directory, {"files": before})  # no corpus until all files are there
     for name in before:
         (directory / name).unlink(missing_ok=True)
     for name in sorted(new, key=lambda name: name.name == PREPARED.name):

@@ -72,13 +72,15 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> Outcome:
                 initial_model(recipe, corpus.tokenizers)  # fails before the old run is removed
             recipe = with_measured_settings(recipe, corpus, run, console, restart)
             scored = not restart and distributed.on_rank_zero(lambda: is_scored(recipe, run))
+            if tests and not scored:
+                distributed.on_rank_zero(run.remove_scores)
             distributed.on_rank_zero(lambda: run.open(recipe, restart))
             with console.status("building the model"):
                 training = open_training(recipe, corpus, run, console)
             training.print_sizes()
             ends = training.stop_reason(interruption) is not None
-            scored = scored and ends
-            if not scored and (tests or not ends):
+            if not ends:
+                scored = False
                 distributed.on_rank_zero(run.remove_scores)
             reason = training.train(interruption)
             if distributed.rank() == 0:
@@ -149,8 +151,13 @@ def prepared_corpus(recipe: Recipe, run: RunDirectory, console: Console, restart
 
     def prepare_if_needed() -> str:
         check_run_directory(recipe)  # again, since the lock is held only now
-        if not restart:
-            check_may_continue(recipe, run, why_stale(recipe))
+        if run.saved() and not restart:
+            stale = why_stale(recipe, ignore_test=True)
+            check_may_continue(recipe, run, stale)
+            if stale is None:
+                if (reason := why_stale(recipe)) is not None:
+                    console.warn(f"{reason}: the training text may have sentences of this test text")
+                return PreparedCorpus.open(recipe.prepared_directory, recipe).manifest.fingerprint
         corpus = prepare(recipe, console, verify=False)
         if not restart:
             check_may_continue(recipe, run)

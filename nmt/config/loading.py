@@ -69,7 +69,7 @@ class _TranslateSettings(Section):
 def recipe_to_yaml(recipe: Recipe, folder: Path) -> str:
     """Write a recipe as YAML that `load_recipe` reads back, from a file in `folder`, to an equal recipe.
 
-    Its paths start at the folder: so a copy of a run names itself, and not the run that it was copied from.
+    Paths in the folder start there: so a copy of a run names itself, and not the run that it was copied from.
     """
     content = _relative_paths(recipe.model_dump(), folder)
     if recipe.train.init_from is not None:  # keys that are not set come from the initial model
@@ -78,9 +78,9 @@ def recipe_to_yaml(recipe: Recipe, folder: Path) -> str:
 
 
 def _relative_paths(value: Any, folder: Path) -> Any:
-    """Return plain data in which every path, at any depth, starts at a folder."""
+    """Return plain data in which every path inside a folder, at any depth, starts there; the others are absolute."""
     if isinstance(value, Path):
-        return os.path.relpath(value, folder)
+        return os.path.relpath(value, folder) if value.is_relative_to(folder) else str(value)
     if isinstance(value, (tuple, list)):
         return [_relative_paths(item, folder) for item in value]
     if isinstance(value, dict):

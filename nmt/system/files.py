@@ -109,9 +109,11 @@ def check_output(file: Path, inputs: Iterable[Path] = ()) -> None:
     if file == Path("-"):
         refuse("expected the name of a file")
     if place in map(real_path, inputs):
-        refuse("it is also read")
-    if place.exists() and not place.is_file():
+        refuse("it is also read, and the output is a new file")
+    if place.is_symlink() or (place.exists() and not place.is_file()):
         refuse("it is a folder" if place.is_dir() else "it is not a regular file")
+    if not place.parent.is_dir():
+        raise ConfigError(f"{file}: cannot write it: {place.parent} is not a folder; make it first")
     try:
         with TemporaryFile(dir=place.parent):
             pass
@@ -193,7 +195,7 @@ class Marker(NamedTuple):
     def check(self, directory: Path, beside: Iterable[str] = (), inputs: Iterable[Path] = ()) -> None:
         """Raise ConfigError unless a folder is absent, empty, or has this marker, and holds none of the inputs.
 
-        A folder with only the lock of nmt and entries named `beside` counts as empty.
+        A folder with only hidden files, the lock of nmt and entries named `beside` counts as empty.
         """
         place = real_path(directory)
         for path in inputs:
@@ -202,7 +204,8 @@ class Marker(NamedTuple):
                     f"{directory}: cannot write here: it holds {path}, which is read; name another folder"
                 )
         try:
-            others = sorted({path.name for path in directory.iterdir() if not _is_lock(path)} - {*beside})
+            visible = (path for path in directory.iterdir() if not path.name.startswith("."))
+            others = sorted({path.name for path in visible if not _is_lock(path)} - {*beside})
         except FileNotFoundError:
             return
         except OSError as error:
@@ -222,7 +225,7 @@ def lock_folder(directory: Path, on_busy: Report, warn: Report) -> Iterator[None
     wait. Warns on a file system without locks. Raises DataError if the folder is not writable.
     """
     with disk_errors(directory):
-        directory.mkdir(parents=True, exist_ok=True)
+        real_path(directory).mkdir(parents=True, exist_ok=True)
         stream = (directory / LOCK_FILE).open("a+", encoding="utf-8", errors="replace")
     with stream:
         try:

@@ -28,7 +28,7 @@ _TAG = r"</?[A-Za-z][^<>]*>"
 _PLACEHOLDER = (
     r"\{\{?\s?[-$]?\w[\w.:,+-]*\s?\}?\}|\$\{\w+\}|\$[A-Za-z_][A-Za-z0-9_]+|%\(\w+\)[sdif]"
     r"|(?<!\d)%(?:\d+\$)?[-+#0]?\d*(?:\.\d+)?(?:hh?|ll?|[zjt])?[sdiufeEgGxXc@](?![A-Za-z0-9_])"
-    r"|(?<!\d)%L?[1-9]\d?(?![A-Za-z0-9_])|&(?:[A-Za-z]\w*|#\d+|#x[\dA-Fa-f]+);"
+    r"|(?<!\d)%L?[1-9](?![A-Za-z0-9_]|[.,]\d)|&(?:[A-Za-z]\w*|#\d+|#x[\dA-Fa-f]+);"
 )
 _ITEM = re.compile(f"{_URL}|{_EMAIL}|{_TAG}|{_PLACEHOLDER}")
 _MARK = re.compile(r"[:@<{$%&]|www\.")

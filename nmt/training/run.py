@@ -2,7 +2,8 @@
 
 run.json                       format, version, and the environment in which the run was last opened; other files in the
                                folder are ignored and kept
-recipe.yaml                    the recipe with all defaults filled in, and paths that start at the run
+recipe.yaml                    the recipe with all defaults filled in; paths in the run start there, so that a copy
+                               of the run names itself
 metrics.jsonl                  one JSON object per line: type "train", "validation" or "skipped"
 skipped/step-00000123.json     the batch of an update whose loss or gradient was not finite; skipped-1/… are those of
                                the other ranks
@@ -52,7 +53,8 @@ TRAINING_FILE = "training.safetensors"
 # in the order in which they are removed
 _CHECKPOINT_FILES = (CONFIG_FILE, PROGRESS_FILE, WEIGHTS_FILE, OPTIMIZER_FILE, TRAINING_FILE, *TOKENIZER_NAMES)
 _STEP = "step-" + 8 * "[0-9]"
-_FILES = ("metrics.jsonl", "best", "last", "test.json", "test.txt")
+_FILES = ("metrics.jsonl", "test.json", "test.txt")
+_LINKS = ("best", "last")
 
 
 def ignore(message: str) -> None:
@@ -123,8 +125,15 @@ class RunDirectory:
         for directory in (*self.checkpoints.glob(_STEP), *self.checkpoints.glob(f"damaged-{_STEP}")):
             remove_checkpoint(directory)
         written = (self.path.glob("skipped*/step-*.json"), self.path.glob("tensorboard/events.out.tfevents.*"))
-        for file in (*(self.path / name for name in _FILES), *written[0], *written[1]):
+        for name in _LINKS:
+            self._remove_copied(name)
+        for file in (*(self.path / name for name in (*_FILES, *_LINKS)), *written[0], *written[1]):
             file.unlink(missing_ok=True)
+
+    def _remove_copied(self, name: str) -> None:
+        """Remove the copy of a checkpoint in the place of a link, which programs that copy runs may leave."""
+        if (link := self.path / name).is_dir() and not link.is_symlink():
+            remove_checkpoint(link)
 
     def save(self, loaded: LoadedModel, updater: Updater, progress: Progress) -> Path:
         """Write the checkpoint of the current step unless it exists, and update the links. Collective.
@@ -150,11 +159,16 @@ class RunDirectory:
         self, directory: Path, loaded: LoadedModel, tensors: dict[str, dict[str, Tensor]], progress: Progress
     ) -> None:
         """Write the files of a checkpoint; of one of this step that exists, the progress only."""
-        with disk_errors(directory):
-            directory.mkdir(exist_ok=True)
-            write_output(directory / PROGRESS_FILE, json.dumps(asdict(progress), indent=2) + "\n")
+        try:
+            with disk_errors(directory):
+                directory.mkdir(exist_ok=True)
+                write_output(directory / PROGRESS_FILE, json.dumps(asdict(progress), indent=2) + "\n")
+                if not is_checkpoint(directory):
+                    write_model(directory, loaded, tensors)
+        except BaseException:
             if not is_checkpoint(directory):
-                write_model(directory, loaded, tensors)
+                remove_checkpoint(directory)  # a full disk needs the space
+            raise
 
     def load(self, directory: Path, updater: Updater) -> Progress:
         """Load a checkpoint into model, optimizer and moving average, and truncate the log to it."""
@@ -192,6 +206,8 @@ class RunDirectory:
         """Point `last` at the checkpoint of a step, and `best` at the best one that exists."""
         if self.rank:
             return
+        for name in _LINKS:
+            self._remove_copied(name)
         replace_link(self.path / "last", self.checkpoint(progress.step))
         best = (self.checkpoint(step) for _, step in progress.best)
         if directory := next((directory for directory in best if directory.exists()), None):

@@ -92,7 +92,10 @@ class ResumableFile(StreamOutput):
         self._write_record()
 
     def _write_record(self) -> None:
-        write_output(_record_of(self._partial), json.dumps(self._record, ensure_ascii=False))
+        record, new = _records_of(self._partial)
+        with _disk_errors():
+            new.write_text(json.dumps(self._record, ensure_ascii=False), encoding="utf-8")
+            new.replace(record)
 
     def _hash(self, lines: Sequence[bytes]) -> None:
         if lines:
@@ -161,20 +164,31 @@ def resumable_file(file: Path, fingerprint: Fingerprint) -> Iterator[ResumableFi
         stream = partial.open("ab", buffering=0)
     with stream:
         _lock(stream, partial)
+        try:
+            record = _read_record(partial, fingerprint)
+        except ConfigError:
+            if not partial.stat().st_size:
+                partial.unlink()
+            raise
         with suppress(FileNotFoundError):
             partial.chmod(stat.S_IMODE(place.stat().st_mode))
-        output = ResumableFile(partial, stream, _read_record(partial, fingerprint))
+        output = ResumableFile(partial, stream, record)
         try:
             yield output
         except BaseException:
             if not output.lines:  # nothing to resume
-                partial.unlink()
-                _record_of(partial).unlink(missing_ok=True)
+                _remove(partial)
             raise
         with disk_errors(file):
             os.fsync(stream.fileno())
             partial.replace(place)
-            _record_of(partial).unlink(missing_ok=True)
+        _remove(partial)
+
+
+def _remove(partial: Path) -> None:
+    """Remove a partial file, if it is there, and its record."""
+    for path in (partial, *_records_of(partial)):
+        path.unlink(missing_ok=True)
 
 
 def _lock(stream: BinaryIO, partial: Path) -> None:
@@ -210,26 +224,30 @@ def _disk_errors() -> Iterator[None]:
         raise DataError(f"cannot write the translations: {error.strerror or error}") from None
 
 
-def _record_of(partial: Path) -> Path:
-    return partial.with_name(f"{partial.name}.json")
+def _records_of(partial: Path) -> tuple[Path, Path]:
+    """Return the file of the record, and the one in which a new record is written."""
+    return partial.with_name(f"{partial.name}.json"), partial.with_name(f"{partial.name}.json.new")
 
 
 def _read_record(partial: Path, fingerprint: Fingerprint) -> dict[str, Any]:
     """Return how far a partial file is complete. Raises ConfigError if it is of other work."""
     new = {"fingerprint": fingerprint, "lines": 0, "bytes": 0, "input": ""}
-    if not partial.stat().st_size:
+    file, size = _records_of(partial)[0], partial.stat().st_size
+    if not size and not file.exists():
         return new
     try:
-        record = json.loads(_record_of(partial).read_bytes())
+        record = json.loads(file.read_bytes())
         before = dict(record["fingerprint"])
-        is_whole = record.keys() == new.keys() and 0 <= record["bytes"] <= partial.stat().st_size
-    except (OSError, ValueError, KeyError, TypeError):
+        is_whole = record.keys() == new.keys() and (not size or record["bytes"] <= size)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         is_whole = False
     if not is_whole:
         raise ConfigError(
-            f"{partial}: cannot continue: {_record_of(partial).name}, the record of its work, is missing or damaged; "
-            "remove both to start again, if nmt wrote them"
+            f"{partial}: cannot continue: {file.name}, the record of its work, is missing or damaged; remove both to "
+            "start again, if nmt wrote them"
         )
+    if not size:
+        return new
     if before != fingerprint:
         changes = "".join(f"\n  {change}" for change in differences(before, fingerprint))
         raise ConfigError(f"{partial}: begun by another command; repeat that, or remove it to start again{changes}")

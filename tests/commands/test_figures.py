@@ -68,9 +68,9 @@ def test_run_adds_corpus_attention_and_curves(tmp_path: Path, monkeypatch: pytes
     found = {path.stem for path in Path("figures").glob("*.png")}
     attention = {"attention-encoder-layer-1", "attention-decoder-layer-1", "attention-cross-layer-1"}
     assert found == {"label-smoothing", "masks", "padding", "training"} | attention
-    result = run_command("figures", "figures", "--recipe", recipe)
+    result = run_command("figures", "others", "--recipe", recipe)
     assert result.exit_code == 0, result.output
-    assert {path.stem for path in Path("figures").glob("*.png")} == {"label-smoothing", "masks", "padding"}
+    assert {path.stem for path in Path("others").glob("*.png")} == {"label-smoothing", "masks", "padding"}
 
 
 def test_recipe_without_prepared_corpus_leaves_its_figures_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,13 +98,13 @@ def test_sentence_of_the_attention_is_from_the_files_of_a_recipe_without_prepare
     recipe = write_reversal_task(tmp_path)
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").touch()
-    arguments = ("figures", tmp_path / "figures", "--recipe", recipe, "--model", tmp_path / "model")
-    result = run_command(*arguments)
+    options = ("--recipe", recipe, "--model", tmp_path / "model")
+    result = run_command("figures", tmp_path / "figures", *options)
     assert result.exit_code == 0, result.output
     assert drawn
     assert drawn[0] in (tmp_path / "valid.tsv").read_text("utf-8")
     (tmp_path / "valid.tsv").unlink()
-    assert "left out: attention: no validation or test text" in run_command(*arguments).stderr
+    assert "left out: attention: no validation or test text" in run_command("figures", tmp_path / "others", *options).stderr
 
 
 def test_empty_translation_leaves_the_attention_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -185,7 +185,7 @@ def test_changed_weights_and_known_tags_need_no_new_preparation(folder: Path) ->
 
 
 def stamp(directory: Path) -> int:
-    return directory.stat().st_ino
+    return (directory / "manifest.json").stat().st_ino
 
 
 def test_current_corpus_is_not_prepared_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -259,8 +259,8 @@ def test_damaged_corpus_is_prepared_again(folder: Path, capsys: pytest.CaptureFi
 def test_changed_byte_in_any_file_of_the_corpus_is_detected(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     directory = folder / "run" / "prepared"
     prepare(recipe_in(folder), QUIET)
-    undigested = (directory / "manifest.json", directory / "inputs.json")
-    files = [path for path in sorted(directory.rglob("*")) if path.is_file() and path not in undigested]
+    undigested = ("manifest.json", "inputs.json", "lock")
+    files = [path for path in sorted(directory.rglob("*")) if path.is_file() and path.name not in undigested]
     assert len(files) == 12
     for path in files:
         content = path.read_bytes()
@@ -318,7 +318,13 @@ def test_corpus_without_pairs_is_refused_with_the_counts(folder: Path) -> None:
     (folder / "valid.tsv").write_text("")
     with pytest.raises(DataError, match=r"valid\.tsv: no sentence pairs in it"):
         prepare(recipe_in(folder), QUIET)
-    assert not (folder / "run" / "prepared").exists()
+    assert_no_corpus(folder)
+
+
+def assert_no_corpus(folder: Path) -> None:
+    assert sorted(path.name for path in (folder / "run" / "prepared").iterdir()) == ["lock", "manifest.json"]
+    with pytest.raises(DataError, match="incomplete or damaged; prepare it again"):
+        PreparedCorpus.open(folder / "run" / "prepared")
 
 
 def test_errors_in_the_text_name_the_line_and_leave_no_corpus(folder: Path) -> None:
@@ -326,13 +332,12 @@ def test_errors_in_the_text_name_the_line_and_leave_no_corpus(folder: Path) -> N
         file.write(b"caff\xe8\tx\n")
     with pytest.raises(DataError, match=r"train\.tsv:301: not UTF-8"):
         prepare(recipe_in(folder), QUIET)
-    assert not (folder / "run").exists()
     write_tsv(folder / "train.tsv", pairs(300))
     with pytest.raises(ConfigError, match=r"tokenizer\.vocab_size: found 9999, but this text yields at most \d+"):
         prepare(recipe_in(folder, "tokenizer.vocab_size=9999"), QUIET)
     with pytest.raises(DataError, match=r"^data\.valid\.tsv: .*gone\.tsv: no such file"):
         prepare(recipe_in(folder, f"data.valid.tsv={folder / 'gone.tsv'}"), QUIET)
-    assert not (folder / "run").exists()
+    assert_no_corpus(folder)
 
 
 def test_full_disk_leaves_no_corpus(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -342,7 +347,7 @@ def test_full_disk_leaves_no_corpus(folder: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("nmt.text.prepared._write_array", full)
     with pytest.raises(DataError, match=r"prepared: cannot write it: No space left on device; free some space"):
         prepare(recipe_in(folder), QUIET)
-    assert not (folder / "run").exists()
+    assert_no_corpus(folder)
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
@@ -383,7 +388,7 @@ def test_text_that_changes_during_preparation_is_refused(folder: Path, monkeypat
     monkeypatch.setattr(preparation, "write_valid_texts", write_and_touch)
     with pytest.raises(DataError, match=r"train\.tsv: changed while it was read"):
         prepare(recipe_in(folder), QUIET)
-    assert not (folder / "run").exists()
+    assert_no_corpus(folder)
 
 
 @pytest.mark.parametrize("key", ["data.valid.tsv", "data.test.tsv", "data.train.0.tsv"])
@@ -410,22 +415,20 @@ def test_prepare_recovers_from_a_killed_one(folder: Path, warm_python: str) -> N
     write_tsv(folder / "train.tsv", pairs(2000))
     script = (
         "import sys; from pathlib import Path; from nmt.config import load_recipe\n"
-        "from nmt.system import files; from nmt.system.console import Console\n"
-        "from nmt.commands.prepare import prepare; from tests.kill_points import kill_at_call\n"
+        "from nmt.commands import prepare; from nmt.system.console import Console\n"
+        "from tests.kill_points import kill_at_call\n"
         "recipe = load_recipe(Path(sys.argv[1]))\n"
-        "kill_at_call(500, after=(files, '_new_sibling'))\n"
-        "prepare(recipe, Console())"
+        "kill_at_call(500, after=(prepare, 'write_corpus'))\n"
+        "prepare.prepare(recipe, Console())"
     )
-    command = [warm_python, "-c", script, str(folder / "recipe.yaml"), str(folder / "run")]
+    command = [warm_python, "-c", script, str(folder / "recipe.yaml")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
-    left = sorted(path.name.partition("-")[0] for path in (folder / "run").iterdir())
-    assert left == [".prepared.lock", ".prepared.staging", ".prepared.work"]
-    with pytest.raises(DataError, match="no prepared corpus here"):
+    with pytest.raises(DataError, match="incomplete or damaged; prepare it again"):
         PreparedCorpus.open(folder / "run" / "prepared")
     write_tsv(folder / "train.tsv", pairs(300))
     assert len(prepare(recipe_in(folder), QUIET).train) == 300
-    assert [path.name for path in (folder / "run").iterdir()] == ["prepared"]
+    assert [path.name for path in (folder / "run" / "prepared").glob(".*")] == []
 
 
 @pytest.mark.slow

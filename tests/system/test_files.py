@@ -165,18 +165,20 @@ def test_file_is_as_before_after_an_exception(tmp_path: Path, error: BaseExcepti
 @pytest.mark.parametrize(
     ("file", "message"),
     [
-        ("input", "input: cannot write it: it is also read; name another file"),
+        ("input", "input: cannot write it: it is also read, and the output is a new file; name another file"),
         ("link", "link: cannot write it: it is also read"),
         ("folder", "folder: cannot write it: it is a folder"),
+        ("loop", "loop: cannot write it: it is not a regular file"),
         ("pipe", "pipe: cannot write it: it is not a regular file"),
-        ("nowhere/file", "nowhere/file: cannot write it: no file can be created in .*nowhere"),
-        ("input/file", r"input/file: cannot write it: no file can be created in .*input \(Not a directory\)"),
+        ("nowhere/file", "nowhere/file: cannot write it: .*nowhere is not a folder; make it first"),
+        ("input/file", "input/file: cannot write it: .*input is not a folder; make it first"),
     ],
 )
 def test_unsuitable_output_files_are_refused(tmp_path: Path, file: str, message: str) -> None:
     (tmp_path / "input").write_text("mine")
     (tmp_path / "link").symlink_to("input")
     (tmp_path / "folder").mkdir()
+    (tmp_path / "loop").symlink_to("loop")
     os.mkfifo(tmp_path / "pipe")
     before = snapshot(tmp_path)
     with pytest.raises(ConfigError, match=message):

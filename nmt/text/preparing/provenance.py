@@ -25,11 +25,11 @@ from nmt.text.readers.opening import open_file
 from nmt.text.tokenizer import tokenizer_files
 
 
-def why_stale(recipe: Recipe) -> str | None:
+def why_stale(recipe: Recipe, ignore_test: bool = False) -> str | None:
     """Return why the prepared corpus of a recipe must be prepared (again), or None if it is current.
 
     Files whose size and time are as recorded are not read again. Where the recorded files are gone, the corpus is
-    current.
+    current. `ignore_test` leaves changes to the test text aside.
     """
     directory = recipe.prepared_directory
     if PREPARED.read(directory).keys() <= PREPARED.header.keys():  # no folder, or a preparation that has begun
@@ -38,7 +38,11 @@ def why_stale(recipe: Recipe) -> str | None:
         manifest = Manifest.read(directory)
     except UnusableCorpusError as error:
         return error.reason
-    before, now = manifest.settings, recorded_settings(recipe)
+
+    def considered(entries: dict[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in entries.items() if not (ignore_test and key.startswith("data.test"))}
+
+    before, now = considered(manifest.settings), considered(recorded_settings(recipe))
     for key, corpus in recipe.data.prepared_texts.items():
         if corpus.tag is not None and corpus.tag not in before["tags"] and recipe.train.init_from is None:
             return f'{key}.tag: the tokenizer was trained without the tag "{corpus.tag}"'
@@ -47,7 +51,7 @@ def why_stale(recipe: Recipe) -> str | None:
     changed_setting = next(differences(before, {**unused, **now, "tags": before["tags"]}), None)
     if changed_setting is not None:
         return str(changed_setting)
-    return why_changed(manifest.inputs, input_files(recipe), directory)
+    return why_changed(manifest.inputs, considered(input_files(recipe)), directory)
 
 
 def recorded_settings(recipe: Recipe) -> dict[str, Any]:

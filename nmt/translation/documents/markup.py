@@ -67,8 +67,7 @@ class MarkedLine:
     @classmethod
     def of(cls, line: str, numbered: bool = True) -> "MarkedLine":
         """Separate what is around the line, take pairs out of it, and number single tags, or leave them in the text."""
-        tags, start, end = _inside(line, _tags(line))
-        tags = [tag for tag in tags if numbered or tag.pair]
+        tags, start, end = _inside(line, [tag for tag in _tags(line) if numbered or tag.pair])
         text, position = "", start
         singles: list[Tag] = []
         pairs: list[Tag] = []
