@@ -80,7 +80,7 @@ def init(console: "Console", request: InitRequest) -> None:
     """Write a recipe with settings that fit your text.
 
     The text is two files whose lines correspond, or files with both languages: TSV, CSV, TMX, XLIFF, PO or JSON lines.
-    Validation and test text that is not given is set aside in a folder beside the recipe; the files themselves are not
+    Of a validation or test text that is not given, pairs are copied to files beside the recipe; the text itself is not
     changed.
     """
     from nmt.commands import init as module
