@@ -80,8 +80,8 @@ def init(console: "Console", request: InitRequest) -> None:
     """Write a recipe with settings that fit your text.
 
     The text is two files whose lines correspond, or files with both languages: TSV, CSV, TMX, XLIFF, PO or JSON lines.
-    Validation and test text that is not given is set aside in a folder beside the recipe; the files themselves are not
-    changed.
+    Pairs for the validation and the test text, unless these are given, are copied to files beside the recipe; the text
+    itself is not changed.
     """
     from nmt.commands import init as module
 

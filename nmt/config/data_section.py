@@ -192,7 +192,8 @@ class Data(Section):
     test: Annotated[
         OneOrMore[CorpusFile], Field(examples=[{"tsv": "test.tsv"}], json_schema_extra={"default": None})
     ] = ()
-    """Text for the score at the end of training; not used before. A list for several target languages, as `valid`."""
+    """Text for the score at the end of training; before, only its sentences are removed from the training text (rule
+    leak). A list for several target languages, as `valid`."""
     filters: Filters = Filters()
     """Rules that exclude training pairs."""
     accept_any_language: bool = False

@@ -30,7 +30,10 @@ class Sampling(Section):
 
 
 class DecodeSettings(Section):
-    """The search for translations; `nmt translate --set decode.key=value` changes it for one command."""
+    """The search for translations, by `nmt translate` and of the test text; validations search greedily.
+
+    `nmt translate --set decode.key=value` changes it for one command.
+    """
 
     beam: Annotated[int, Field(ge=1, le=1000)] = 5
     """Number of hypotheses kept for each sentence; 1 is greedy search."""
@@ -53,11 +56,9 @@ class DecodeSettings(Section):
     sampling: Annotated[Sampling | None, Field(examples=[{"temperature": 0.7}])] = None
     """Draw random translations instead of searching for the best; `{}` draws from the unchanged distribution."""
     mbr: Annotated[int | None, Field(ge=2, le=1000, examples=[32])] = None
-    """Draw this many samples and return the one most similar to all others (minimum Bayes risk); null for none. Used by
-    `nmt translate` only."""
+    """Draw this many samples and return the one most similar to all others (minimum Bayes risk); null for none."""
     unknown: Literal["forbid", "copy"] = "forbid"
-    """For models without byte pieces: forbid `<unk>`, or copy the source word with the most attention in its place.
-    Used by `nmt translate` only."""
+    """For models without byte pieces: forbid `<unk>`, or copy the source word with the most attention in its place."""
     protect: bool = True
     """Copy URLs, e-mail addresses, placeholders and tags unchanged: the search is repeated with constraints where one
     is missing."""

@@ -37,7 +37,8 @@ class TrainSettings(Section):
 
     batch_tokens: NumberOrAuto[Annotated[int, Field(ge=16, le=10_000_000)]] = 4096  # more fit on no device
     """Padded target tokens in a batch (sentences × longest, in each length group), divided among all processes. auto
-    measures how many fit in the device memory when a run begins, and stays constant."""
+    measures on CUDA how many fit in the device memory when a run begins, at most 32,768 for each process; elsewhere it
+    is 4,096 for each. It stays constant."""
     length_groups: Annotated[int, Field(ge=1, le=1000)] = 4
     """Length groups in a batch. Sentences in a group have similar lengths, so little is padded; several groups mix
     lengths in each update, which speeds up convergence (measured in benchmarks/RESULTS.md)."""
