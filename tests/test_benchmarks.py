@@ -119,7 +119,6 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
-
 def test_shards_on_an_executor_give_the_corpus_of_one_command(
     tmp_path: Path, warm_programs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -153,8 +153,8 @@ class TestCTranslate2:
         assert export(saved, tmp_path / "ct2", "ctranslate2", "float32", lines, QUIET).lines == 2
         lines.write_text("\n \n")
         with pytest.raises(DataError, match="--lines: every line is empty"):
-            export(saved, tmp_path / "ct2", "ctranslate2", "float32", lines, QUIET)
-        assert (tmp_path / "ct2" / "model.bin").is_file(), "what was there stays"
+            export(saved, tmp_path / "other", "ctranslate2", "float32", lines, QUIET)
+        assert not (tmp_path / "other").exists()
 
     def test_the_export_works_without_nmt(self, exported: Path) -> None:
         """Pieces in, pieces out; the program adds `</s>` and `<s>`."""
@@ -343,7 +343,7 @@ class TestTranslate:
         (tmp_path / "model.bin").write_bytes(content)
         with pytest.raises(DamagedError, match=r"model\.bin: damaged"):
             Translator.load(tmp_path, ONE_THREAD)
-        (tmp_path / "nmt.json").write_text('{"format_version": 1, "files": {}}')
+        (tmp_path / "nmt.json").write_text('{"format_version": 2, "files": {}}')
         with pytest.raises(ModelError, match=r"nmt\.json: cannot read it: 'format'; export the model again"):
             Translator.load(tmp_path, ONE_THREAD)
 

@@ -104,7 +104,10 @@ def test_sentence_of_the_attention_is_from_the_files_of_a_recipe_without_prepare
     assert drawn
     assert drawn[0] in (tmp_path / "valid.tsv").read_text("utf-8")
     (tmp_path / "valid.tsv").unlink()
-    assert "left out: attention: no validation or test text" in run_command("figures", tmp_path / "others", *options).stderr
+    assert (
+        "left out: attention: no validation or test text"
+        in run_command("figures", tmp_path / "others", *options).stderr
+    )
 
 
 def test_empty_translation_leaves_the_attention_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -475,12 +475,36 @@ def test_run_may_have_any_name_and_be_a_link(texts: Path, uninterrupted: Path, t
     assert (tmp_path / "disk" / "run.json").exists()
 
 
+def test_copy_of_a_run_that_follows_links_resumes(texts: Path, uninterrupted: Path, tmp_path: Path) -> None:
+    """As `cp -rL` or `scp -r` makes it: `best` and `last` are folders."""
+    train_run(texts, tmp_path / "run", "train.stop.steps=4")
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    assert not (tmp_path / "copy" / "last").is_symlink()
+    train_run(texts, tmp_path / "copy")
+    assert same_tensors(uninterrupted, tmp_path / "copy")
+    assert (tmp_path / "copy" / "last").is_symlink()
+
+
+def test_another_test_text_does_not_stop_a_run(
+    texts: Path, uninterrupted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The corpus stays as it is, with a warning, since the updates before belong to it."""
+    run = tmp_path / "run"
+    train_run(texts, run, "train.stop.steps=4", f"prepared={run}/prepared")
+    file = write_tsv(tmp_path / "other.tsv", reversal_pairs(5, 77))
+    changed = recipe_in(texts, f"run={run}", f"prepared={run}/prepared", f"data.test={{tsv: {file}}}")
+    outcome = train(changed, Console())
+    assert "the training text may have sentences of this test text" in capsys.readouterr().err.replace("\n", " ")
+    assert outcome.test is not None
+    assert same_tensors(uninterrupted, run)
+
+
 def test_copy_of_a_run_resumes_into_itself(texts: Path, uninterrupted: Path, tmp_path: Path) -> None:
     """Its recipe names the run as the folder that it lies in. Comments of the user in it remain."""
     train_run(texts, tmp_path / "run", "train.stop.steps=4", f"prepared={tmp_path}/run/prepared")
     shutil.copytree(tmp_path / "run", tmp_path / "copy", symlinks=True)
     before, recipe = contents(tmp_path / "run"), tmp_path / "copy" / "recipe.yaml"
-    assert str(tmp_path) not in recipe.read_text()
+    assert str(tmp_path / "run") not in recipe.read_text()
     recipe.write_text("# mine\n" + recipe.read_text().replace("steps: 4", "steps: 12"))
     train(load_recipe(recipe), QUIET)
     assert same_tensors(uninterrupted, tmp_path / "copy")

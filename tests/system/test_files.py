@@ -207,7 +207,7 @@ def test_replace_link_sets_the_new_target(tmp_path: Path) -> None:
     "content",
     [
         {},
-        {"lock": "process 5 on host", "prepared": ""},
+        {"lock": "process 5 on host", "prepared": "", ".DS_Store": "", ".run.json.0123abcd.partial": ""},
         {"run.json": '{"format": "nmt run", "format_version": 1}', ".DS_Store": "x", "notes.txt": "mine"},
     ],
 )

@@ -13,7 +13,7 @@ from tests.training.runs import QUIET, assert_same_run, train_run
 DRIVER = """
 import os, random, signal, sys
 from pathlib import Path
-import nmt.cli, nmt.commands.train, nmt.system.files, nmt.training.loop
+import nmt.cli, nmt.commands.train, nmt.training.loop, nmt.training.run
 from tests.kill_points import kill_at_call
 
 # it takes a quarter of a second of each start
@@ -25,7 +25,7 @@ sys.argv[1:] = ["train", "--config", recipe, "--set", f"run={run}", "--quiet"]
 
 
 def saving():
-    return any((run / "checkpoints").glob(".step-*"))
+    return any(not (path / "config.json").exists() for path in (run / "checkpoints").glob("step-*"))
 
 
 def lines():
