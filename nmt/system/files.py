@@ -27,8 +27,6 @@ from nmt.errors import ConfigError, DataError
 
 Report = Callable[[str], None]
 
-PARTIAL = "partial"
-"""The suffix of what is being written: `.NAME.XXXXXXXX.partial` becomes `NAME`."""
 LOCK_FILE = "lock"
 _ATTEMPTS, _PAUSE = 3, 0.05  # seconds; `lock_holder` holds a lock for a moment, too
 
@@ -156,8 +154,8 @@ def replace_link(link: Path, directory: Path) -> None:
 
 
 def _partial(place: Path) -> Path:
-    """Return the name under which `place` is written."""
-    return place.with_name(f".{place.name}.{secrets.token_hex(4)}.{PARTIAL}")
+    """Return the name under which `place` is written, which no other process uses."""
+    return place.with_name(f".{place.name}.{secrets.token_hex(4)}.partial")
 
 
 def settle(files: Iterable[Path]) -> None:

@@ -53,7 +53,6 @@ TRAINING_FILE = "training.safetensors"
 # in the order in which they are removed
 _CHECKPOINT_FILES = (CONFIG_FILE, PROGRESS_FILE, WEIGHTS_FILE, OPTIMIZER_FILE, TRAINING_FILE, *TOKENIZER_NAMES)
 _STEP = "step-" + 8 * "[0-9]"
-_FILES = ("metrics.jsonl", "test.json", "test.txt")
 _LINKS = ("best", "last")
 
 
@@ -127,8 +126,9 @@ class RunDirectory:
         written = (self.path.glob("skipped*/step-*.json"), self.path.glob("tensorboard/events.out.tfevents.*"))
         for name in _LINKS:
             self._remove_copied(name)
-        for file in (*(self.path / name for name in (*_FILES, *_LINKS)), *written[0], *written[1]):
+        for file in (self.metrics.file, *(self.path / name for name in _LINKS), *written[0], *written[1]):
             file.unlink(missing_ok=True)
+        self.remove_scores()
 
     def _remove_copied(self, name: str) -> None:
         """Remove the copy of a checkpoint in the place of a link, which programs that copy runs may leave."""
