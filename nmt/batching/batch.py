@@ -113,15 +113,14 @@ def dummy_batch() -> Batch:
     return Batch((Group(source, target_in, target_out, None),), source_tokens=0, target_tokens=0)
 
 
-def pad_to_multiple(batch: Batch, longest: int | None) -> Batch:
+def pad_to_multiple(batch: Batch) -> Batch:
     """Add a pair with zero loss, after which the tokens of each side are a multiple of 64.
 
     oneDNN compiles a matrix product for each number of rows, and keeps 0.2 to 0.3 MiB for each one until the process
     ends, whatever the capacity of its cache (benchmarks/RESULTS.md). Small batches grow by at most one token in 16.
-    `longest` is the longest sentence that the model reads, None if there is no limit.
     """
     sides = zip(*((group.source.numel(), group.target_out.numel()) for group in batch.groups), strict=True)
-    source_length, target_length = (_tokens_to_multiple(sum(side), longest or _MULTIPLE) for side in sides)
+    source_length, target_length = (_tokens_to_multiple(sum(side)) for side in sides)
     if not source_length or not target_length:
         return batch
     source, target_in, target_out = (torch.full((1, n), PAD) for n in (source_length, target_length, target_length))
@@ -130,9 +129,9 @@ def pad_to_multiple(batch: Batch, longest: int | None) -> Batch:
     return Batch((*batch.groups, dummy), batch.source_tokens, batch.target_tokens)
 
 
-def _tokens_to_multiple(tokens: int, longest: int) -> int:
+def _tokens_to_multiple(tokens: int) -> int:
     """Return the number of tokens, at least one, to the next multiple; 0 for a side too small to be padded."""
-    multiple = min(_MULTIPLE, longest, 1 << max(0, tokens.bit_length() - 5))
+    multiple = min(_MULTIPLE, 1 << max(0, tokens.bit_length() - 5))
     return multiple - tokens % multiple if multiple > 1 else 0
 
 

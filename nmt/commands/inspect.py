@@ -71,7 +71,6 @@ def _summary(path: Path, directory: Path, loaded: LoadedModel) -> dict[str, Any]
         "limits": {
             "longest_source": loaded.longest_source,
             "max_length": None if maximum is None else maximum.model_dump(),
-            "positions": settings.longest,
         },
         "decoding": {
             "beam": beam,

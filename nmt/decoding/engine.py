@@ -23,7 +23,7 @@ from nmt.decoding.options import NO_CONSTRAINTS, Constraints, SearchOptions
 from nmt.decoding.rules import rules_for
 from nmt.decoding.sampling import greedy_search, noise_for, sample_search
 from nmt.errors import ConfigError
-from nmt.model.kernels import Precision
+from nmt.model.cpu import Precision
 from nmt.model.transformer import Transformer
 from nmt.system.device import computes_in_bf16, is_oom, release_cached_blocks
 from nmt.text.tokenizer import EOS

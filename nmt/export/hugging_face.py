@@ -28,9 +28,9 @@ from nmt.decoding.beam import Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError, ModelError
 from nmt.export.exported import library, write_export
-from nmt.model.attention import MultiHeadAttention
+from nmt.model.attention import CrossAttention, SelfAttention
 from nmt.model.checkpoint import WEIGHTS_FILE, LoadedModel, write_tensors
-from nmt.model.layers import FeedForward
+from nmt.model.transformer import FeedForward
 from nmt.text.normalize import normalize
 from nmt.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers
 
@@ -87,15 +87,16 @@ def _weights(loaded: LoadedModel) -> Iterator[tuple[str, Tensor]]:
     """Yield the weights with their names in transformers, a tied matrix once."""
     model, tied = loaded.model, loaded.model.settings.tied_embeddings
     order = torch.cat([torch.arange(0, model.settings.dim, 2), torch.arange(1, model.settings.dim, 2)])  # (D)
-    target = model.target_embedding.tokens.weight[:, order]
+    source, target = (len(side) for side in (loaded.tokenizers.source, loaded.tokenizers.target))  # without padding
+    of_target = model.target_embedding.tokens.weight[:target, order]
     if tied == "all":
-        yield "model.shared.weight", target
+        yield "model.shared.weight", of_target
     else:
-        yield "model.encoder.embed_tokens.weight", model.source_embedding.tokens.weight[:, order]
-        yield "model.decoder.embed_tokens.weight", target
+        yield "model.encoder.embed_tokens.weight", model.source_embedding.tokens.weight[:source, order]
+        yield "model.decoder.embed_tokens.weight", of_target
     if tied == "none":
-        yield "lm_head.weight", model.output.weight[:, order]
-    yield "final_logits_bias", torch.zeros(1, len(loaded.tokenizers.target))
+        yield "lm_head.weight", model.output.weight[:target, order]
+    yield "final_logits_bias", torch.zeros(1, target)
     for ours, module in model.named_modules():
         name = ours
         for pattern, theirs in _NAMES:
@@ -103,9 +104,11 @@ def _weights(loaded: LoadedModel) -> Iterator[tuple[str, Tensor]]:
         if isinstance(module, nn.LayerNorm):
             yield f"model.{name}.weight", module.weight[order]
             yield f"model.{name}.bias", module.bias[order]
-        elif isinstance(module, MultiHeadAttention):
-            weights = (module.query.weight, *module.key_value.weight.chunk(2))
-            biases = (module.query.bias, *module.key_value.bias.chunk(2))
+        elif isinstance(module, SelfAttention | CrossAttention):
+            joined = [module.query_key_value] if isinstance(module, SelfAttention) else [module.query, module.key_value]
+            weights, biases = (
+                torch.cat(parts).chunk(3) for parts in zip(*(one.parameters() for one in joined), strict=True)
+            )
             for part, weight, bias in zip("qkv", weights, biases, strict=True):
                 yield f"model.{name}.{part}_proj.weight", weight[:, order]
                 yield f"model.{name}.{part}_proj.bias", bias

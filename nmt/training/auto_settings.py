@@ -17,7 +17,7 @@ import torch
 from nmt.batching.batch_stream import GROWTH
 from nmt.config import ModelSettings, Recipe, RuntimeSettings, load_recipe
 from nmt.errors import ConfigError
-from nmt.model.kernels import kernels
+from nmt.model import cpu
 from nmt.system import distributed
 from nmt.system.device import autocast, choose_device
 from nmt.text.prepared import PreparedCorpus
@@ -140,7 +140,7 @@ def bf16_gain(model: ModelSettings) -> float:
 
     0 where bf16 is emulated, and for models that are too narrow for a gain.
     """
-    if not kernels.has_bf16 or model.dim < _MIN_DIM:
+    if not cpu.kernels.bf16 or model.dim < _MIN_DIM:
         return 0.0
     x, weight = torch.ones(_ROWS, _WIDTH), torch.ones(4 * _WIDTH, _WIDTH)
     fastest = dict.fromkeys(("fp32", "bf16"), float("inf"))
@@ -150,7 +150,7 @@ def bf16_gain(model: ModelSettings) -> float:
         for _, precision in product(range(_TRIALS), fastest):
             with torch.no_grad(), autocast(RuntimeSettings.model_validate({"precision": precision}), x.device):
                 started = time.thread_time()
-                kernels.linear(x, weight)
+                cpu.linear(x, weight)
                 fastest[precision] = min(fastest[precision], time.thread_time() - started)
     finally:
         torch.set_num_threads(threads)

@@ -11,8 +11,8 @@ from torch import nn
 
 from nmt.config import Recipe
 from nmt.config.section import SettingError
-from nmt.model.attention import MultiHeadAttention
-from nmt.model.checkpoint import WEIGHTS_FILE, check_weight_count, load_weights, read_configuration
+from nmt.model.attention import CrossAttention, SelfAttention
+from nmt.model.checkpoint import WEIGHTS_FILE, load_weights, read_configuration
 from nmt.model.transformer import Transformer
 from nmt.system.device import seed_for
 from nmt.text.tokenizer import Tokenizers
@@ -27,7 +27,6 @@ def initial_model(recipe: Recipe, tokenizers: Tokenizers, pretrained: bool = Tru
     initial = recipe.train.init_from if pretrained else None
     if initial is not None:
         read_configuration(initial)  # checks the digests of all files
-        check_weight_count(initial, recipe.model, vocabularies)
     torch.manual_seed(seed_for("weights", recipe.seed))
     model = Transformer(recipe.model, *vocabularies)
     if initial is not None:
@@ -95,11 +94,11 @@ def compile_layers(model: Transformer, device: torch.device) -> None:
     where only N varies, so that no later batch triggers a recompilation. Raises SettingError as `check_compiler` does.
     """
     check_compiler(device)
-    for name in ("self_attend", "cross_attend"):
+    for attention in (SelfAttention, CrossAttention):
         # as methods of the instances: copies of a model get methods of their own
-        eager = torch.compiler.disable(getattr(MultiHeadAttention, name))  # type: ignore[no-untyped-call]
+        eager = torch.compiler.disable(attention.forward)  # type: ignore[no-untyped-call]
         for module in model.modules():
-            if isinstance(module, MultiHeadAttention):
-                setattr(module, name, MethodType(eager, module))
+            if isinstance(module, attention):
+                module.forward = MethodType(eager, module)  # type: ignore[method-assign]
     for layer in (*model.encoder, *model.decoder):
         layer.compile(dynamic=True)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from nmt.batching.batch import Batch
-from nmt.model.kernels import kernels
+from nmt.model import cpu
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import PAD
 
@@ -38,7 +38,8 @@ class Objective(nn.Module):
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the summed smoothed loss (differentiable) and the summed negative log-likelihood, in nats."""
         targets = torch.cat([group.target_out.flatten() for group in batch.groups])
-        hidden, weight = self._hidden(batch), self.model.output.weight
+        output = self.model.output
+        hidden, weight = self._hidden(batch), output.weight[: output.out_features]  # without padding
         if self.r_drop and self.training:
             second = self._hidden(batch)  # with other dropout masks
             return r_drop_loss((hidden, second), weight, targets, self.smoothing, self.r_drop, batch.target_tokens)
@@ -132,7 +133,7 @@ class _ProjectedLoss(torch.autograd.Function):
         for start, end in pairwise(_edges(rows.size(0), chunk)):
             part, labels = rows[start:end], targets[start:end]
             part_loss, part_likelihood, gradient = loss_function(
-                kernels.linear(part, matrix)[:, :vocabulary].float(), labels
+                cpu.linear(part, matrix)[:, :vocabulary].float(), labels
             )
             loss += part_loss
             likelihood += part_likelihood
@@ -140,9 +141,9 @@ class _ProjectedLoss(torch.autograd.Function):
                 gradient = gradient.to(rows.dtype)
                 if missing:
                     gradient = pad(gradient, (0, missing))
-                rows_gradient[start:end] = kernels.linear(gradient, matrix.t())
+                rows_gradient[start:end] = cpu.linear(gradient, matrix.t())
                 if ctx.needs_input_grad[1]:  # else the matrix is frozen
-                    weight_gradient += kernels.outer_product(part, gradient)
+                    weight_gradient += cpu.outer_product(part, gradient)
         ctx.save_for_backward(rows_gradient, weight_gradient[:, :vocabulary])
         ctx.mark_non_differentiable(likelihood)
         return loss, likelihood

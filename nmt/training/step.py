@@ -192,7 +192,7 @@ class Updater:
         """Add the gradient of a part of a batch; return its loss and negative log-likelihood, shape (2,)."""
         in_collective = self.sharded
         try:
-            batch = pad_to_multiple(part, self.model.longest) if self.device.type == "cpu" else part
+            batch = pad_to_multiple(part) if self.device.type == "cpu" else part
             # replicas all-reduce their gradients in the last backward pass, shards in each
             with nullcontext() if self.replica is None or last else self.replica.no_sync():
                 with autocast(self.recipe.runtime, self.device):
@@ -240,8 +240,6 @@ class Updater:
 def replicate(objective: Objective, device: torch.device) -> DistributedDataParallel:
     """Return a replica on each rank (DDP, Li et al. 2020), whose backward pass averages gradients over all ranks."""
     replica = DistributedDataParallel(objective, gradient_as_bucket_view=True)
-    # the only buffers are sinusoids, of different lengths on different ranks; torch is renaming the argument for this
-    replica.broadcast_buffers = False
     # After its first pass DDP orders its gradient buckets again, which changes rounding. With that pass made here, the
     # first update of a resumed run equals the same update of an uninterrupted run.
     loss, _ = replica(dummy_batch().to(device))

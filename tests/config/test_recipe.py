@@ -255,11 +255,6 @@ def test_error_names_line_and_key_of_each_mistake(path: Path) -> None:
         ),
         ("decode: {max_length: {factor: 1e300}}", "decode.max_length.factor: found 1e+300, expected 100 or less"),
         (
-            "model: {positions: learned, max_positions: 256, tied_embeddings: none}",
-            "model.max_positions: 256 learned positions are too few for data.filters.max_tokens: 256 and the end "
-            "symbol; set it to 257 or more",
-        ),
-        (
             "train: {stop: {steps: null, epochs: 3}, schedule: {name: linear}}",
             "train.schedule: linear needs train.stop.steps, the step at which the decay ends",
         ),
@@ -526,13 +521,6 @@ def test_other_model_settings_than_the_initial_model_has_are_refused(path: Path,
     ]
 
 
-def test_an_initial_model_that_contradicts_the_recipe_is_refused(path: Path, start: Path) -> None:
-    content = {"model": {**START, "positions": "learned", "max_positions": 64}}
-    (start / "config.json").write_text(json.dumps(content))
-    with pytest.raises(ConfigError, match=r"model.max_positions: 64 learned positions are too few"):
-        load(path, SMALLEST + "train: {init_from: base}\n")
-
-
 @pytest.mark.parametrize("content", ["{", "[" * 100_000, " " * 2**21, "[]", '{"model": {"dim": "x"}}', '{"model": 7}'])
 def test_an_initial_model_that_cannot_be_read_is_refused(path: Path, start: Path, content: str) -> None:
     (start / "config.json").write_text(content)
@@ -567,9 +555,9 @@ def test_language_codes_are_accepted(path: Path, name: str) -> None:
     [
         {},
         {"norm": "post", "activation": "swiglu", "tied_embeddings": "none"},
-        {"normalization": "rms", "positions": "learned", "tied_embeddings": "target"},
-        {"positions": "relative", "max_distance": 3, "norm": "post"},
-        {"positions": "rotary", "activation": "gelu", "max_positions": 7},
+        {"normalization": "rms", "tied_embeddings": "target"},
+        {"positions": "relative", "norm": "post"},
+        {"positions": "rotary", "activation": "gelu"},
     ],
     ids=str,
 )
@@ -577,7 +565,7 @@ def test_the_size_of_a_model_is_computed_without_building_it(settings: dict[str,
     shape = {"encoder_layers": 3, "decoder_layers": 2, "dim": 16, "feed_forward": 24, "heads": 2, **settings}
     chosen = ModelSettings.model_validate(shape)
     model = Transformer(chosen, 11, 11)
-    assert chosen.size(11) == sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers()))
+    assert chosen.weight_count(11, 11) == sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers()))
 
 
 @pytest.mark.parametrize(
@@ -586,8 +574,6 @@ def test_the_size_of_a_model_is_computed_without_building_it(settings: dict[str,
         ("{encoder_layers: 1000, dim: 8192}", "306 billion parameters, 1,139 GiB"),
         ("{dim: 2_000_000}", "288,167 billion parameters"),
         ("{feed_forward: 2_000_000_000}", "24,600 billion parameters"),
-        ("{positions: learned, max_positions: 2_000_000_000}", "2,048 billion parameters"),
-        ("{positions: relative, max_distance: 2_000_000_000}", "4,608 billion parameters"),
         ("{encoder_layers: 1000, dim: 2_000_000_000}", "billion parameters"),
     ],
 )
@@ -771,11 +757,3 @@ def test_protected_symbols_are_checked(path: Path, symbols: str, message: str | 
         assert load(path, text).tokenizer.symbols == ("{0}", "<b>")
     else:
         assert any(message in problem for problem in problems(path, text))
-
-
-def test_learned_positions_include_tags(path: Path) -> None:
-    """An English sentence of 256 tokens begins with the tags of its language and of its text."""
-    text = f"{SEVERAL}model: {{positions: learned, max_positions: 258}}\n"
-    (problem,) = problems(path, text)
-    assert "256, 2 tags and the end symbol; set it to 259 or more" in problem
-    assert load(path, text.replace("258", "259")).model.max_positions == 259

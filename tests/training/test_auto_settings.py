@@ -12,7 +12,7 @@ from nmt.commands.prepare import prepare
 from nmt.commands.train import train
 from nmt.config import ModelSettings, Recipe, RuntimeSettings, load_recipe
 from nmt.errors import ConfigError
-from nmt.model.kernels import kernels
+from nmt.model import cpu
 from nmt.model.transformer import Transformer
 from nmt.system.console import Console
 from nmt.text.prepared import PreparedCorpus
@@ -220,13 +220,13 @@ def test_bf16_is_chosen_where_it_is_faster_and_kept_by_the_run(
 def test_gain_is_zero_where_bf16_is_emulated_and_for_narrow_models(
     monkeypatch: pytest.MonkeyPatch, native: bool, dim: int
 ) -> None:
-    monkeypatch.setattr(kernels, "has_bf16", native, raising=False)
+    monkeypatch.setattr(cpu, "kernels", cpu.Kernels(bf16=native))
     assert bf16_gain(ModelSettings(dim=dim)) == 0
 
 
 def test_gain_is_the_ratio_of_the_fastest_products(monkeypatch: pytest.MonkeyPatch) -> None:
     """The fp32 product takes 6 seconds at best, the bf16 product 4."""
-    monkeypatch.setattr(kernels, "has_bf16", True, raising=False)
+    monkeypatch.setattr(cpu, "kernels", cpu.Kernels(bf16=True))
     durations = iter([9.0, 8.0, 6.0, 4.0] + [7.0, 5.0] * 6)
     now = 0.0
 

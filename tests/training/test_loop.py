@@ -254,20 +254,6 @@ def test_run_without_validation_text_writes_checkpoints(
     assert {record["type"] for record in metrics(tmp_path / "run")} == {"train"}
 
 
-def test_validation_line_longer_than_learned_positions_is_split(tmp_path: Path) -> None:
-    write_reversal_task(tmp_path, 100, 4)
-    write_tsv(tmp_path / "valid.tsv", [*reversal_pairs(3, 2), (" ".join(SOURCE_WORDS * 3), " ".join(TARGET_WORDS * 3))])
-    overrides = (
-        "model.positions=learned",
-        "model.max_positions=11",
-        "data.filters.max_tokens=10",
-        "train.stop.steps=2",
-    )
-    chosen = recipe_in(tmp_path, f"run={tmp_path / 'run'}", *overrides)
-    prepare(chosen, QUIET)
-    assert train(chosen, QUIET).step == 2
-
-
 @pytest.mark.parametrize("steps", [1, 5])
 def test_batches_above_the_largest_that_fits_are_split(
     texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], steps: int

@@ -12,9 +12,7 @@ from nmt.model.transformer import Transformer
 from nmt.training.optimizer import load_optimizer, make_optimizer, optimizer_tensors
 
 CPU = torch.device("cpu")
-SHAPE = ModelSettings(
-    encoder_layers=1, decoder_layers=1, dim=8, heads=2, feed_forward=8, positions="learned", max_positions=9
-)
+SHAPE = ModelSettings(encoder_layers=1, decoder_layers=1, dim=8, heads=2, feed_forward=8, positions="relative")
 SETTINGS = TrainSettings(adam_betas=(0.8, 0.95), adam_epsilon=1e-6, weight_decay=0.3)
 
 

@@ -214,13 +214,6 @@ class TestLongLines:
         others = [replace(loaded, longest_source=30), replace(loaded, longest_source=None)]
         assert Translator(replace(loaded, longest_source=50), others=others).options().longest_source == 30
 
-    def test_learned_positions_limit_segments(self, loaded: LoadedModel) -> None:
-        shape = loaded.model.settings.model_copy(update={"positions": "learned", "max_positions": 12})
-        vocabulary = len(loaded.tokenizers.source)
-        translator = Translator(replace(loaded, model=Transformer(shape, vocabulary, vocabulary)))
-        (translation,) = translator.translate([" ".join(SENTENCES)])
-        assert translation.segments > 5
-
 
 class TestAlternatives:
     def test_alternatives_are_distinct(self, translator: Translator) -> None:
