@@ -64,8 +64,6 @@ class TrainSettings(Section):
     biases and learned positions have none."""
     clip_norm: Annotated[float | None, Field(gt=0, le=1e6)] = 1.0
     """Largest norm of the gradient of all parameters together; null for no clipping."""
-    ema: Annotated[float | None, Field(gt=0, lt=1, examples=[0.999])] = None
-    """Validate and save an exponential moving average of the weights, with this decay per step."""
     init_from: Annotated[File | None, Field(examples=["../runs/base"])] = None
     """Model directory or run whose weights and tokenizer initialize the model, for fine-tuning; null for random
     weights."""

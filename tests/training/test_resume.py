@@ -5,8 +5,6 @@ import signal
 from pathlib import Path
 
 import pytest
-import torch
-from safetensors.torch import load_file
 
 from nmt.config import load_recipe
 from nmt.training import loop
@@ -182,22 +180,6 @@ def test_moved_text_resumes(texts: Path, tmp_path: Path, key: str) -> None:
     for steps, place in ((4, texts / "train.tsv"), (8, moved)):
         overrides = f"data.train=[{{{key}: {place}}}]", f"prepared={tmp_path / 'prepared'}", f"train.stop.steps={steps}"
         assert train_run(texts, tmp_path / "run", *overrides).step == steps
-
-
-@pytest.mark.parametrize("step", [3, 8, 10])
-def test_resumed_run_with_moving_average_equals_uninterrupted_run(
-    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
-) -> None:
-    train_run(texts, tmp_path / "whole", "train.ema=0.9")
-    interrupt_at(monkeypatch, step)
-    assert train_run(texts, tmp_path / "run", "train.ema=0.9").signal == signal.SIGINT
-    monkeypatch.undo()
-    monkeypatch.chdir(tmp_path)
-    train_run(texts, tmp_path / "run", "train.ema=0.9")
-    assert same_tensors(tmp_path / "whole", tmp_path / "run")
-    assert metrics(tmp_path / "whole") == metrics(tmp_path / "run")
-    training = [load_file(tmp_path / run / "last" / "training.safetensors") for run in ("whole", "run")]
-    assert all(torch.equal(weight, training[1][name]) for name, weight in training[0].items())
 
 
 def test_keep_last_counts_across_an_interruption(texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
