@@ -52,9 +52,6 @@ class TrainSettings(Section):
     et al. 2020; 0.1)."""
     label_smoothing: Probability = 0.1
     """Probability distributed over the wrong tokens (Szegedy et al. 2016)."""
-    r_drop: float = Field(default=0.0, ge=0, le=1000)
-    """Weight of the divergence between the predictions of two passes under dropout (R-Drop, Liang et al. 2021; 5 for
-    small data). Training takes twice the time."""
     adam_betas: Annotated[tuple[Probability, Probability], Field(strict=False)] = (0.9, 0.98)
     """Decay rates of Adam's two moments."""
     adam_epsilon: float = Field(default=1e-9, ge=1e-30, le=1)

@@ -100,7 +100,7 @@ class Updater:
         self.device = device
         self.recipe = recipe
         self.world_size = 1 if alone else distributed.world_size()
-        self.objective = Objective(self.model, recipe.train.label_smoothing, recipe.train.r_drop)
+        self.objective = Objective(self.model, recipe.train.label_smoothing)
         if recipe.runtime.compile and not alone:
             compile_layers(self.model, device)
         self.sharded = self.world_size > 1 and recipe.runtime.parallel == "fsdp"

@@ -193,17 +193,3 @@ def test_keep_last_counts_across_an_interruption(texts: Path, tmp_path: Path, mo
         train_run(texts, tmp_path / "run", *overrides, "train.best_metric=loss")
     train_run(texts, tmp_path / "run", *overrides, "train.best_metric=loss")
     assert saved_steps(tmp_path / "whole") == saved_steps(tmp_path / "run") == [2, 8, 10, 12]
-
-
-def test_resumed_run_with_r_drop_equals_uninterrupted_run(
-    uninterrupted: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Validation does not disable R-Drop: all losses stay above those of one pass."""
-    train_run(texts, tmp_path / "whole", "train.r_drop=5", "train.log_every=1", "train.schedule.rate=1e-9")
-    train_run(texts, tmp_path / "plain", "train.log_every=1", "train.schedule.rate=1e-9")
-    losses = [[r["objective"] for r in metrics(tmp_path / run) if r["type"] == "train"] for run in ("whole", "plain")]
-    assert all(a > b + 0.01 for a, b in zip(*losses, strict=True))
-    interrupt_at(monkeypatch, 5)
-    train_run(texts, tmp_path / "run", "train.r_drop=5", "train.log_every=1", "train.schedule.rate=1e-9")
-    train_run(texts, tmp_path / "run", "train.r_drop=5", "train.log_every=1", "train.schedule.rate=1e-9")
-    assert same_tensors(tmp_path / "whole", tmp_path / "run")
