@@ -97,7 +97,6 @@ class TranslateRequest(NamedTuple):
     reference: Annotated[
         Path | None, instead(metavar="FILE", help="Print the log_prob of these translations of the input lines.")
     ] = None
-    verify: Annotated[bool, instead("--verify", help="Check that no translation depends on the other lines.")] = False
 
 
 class ScoreOptions(NamedTuple):

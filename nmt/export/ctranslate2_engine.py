@@ -35,11 +35,10 @@ from nmt.text.tokenizer import EOS
 
 _COMPUTE_TYPES = {"auto": "default", "fp32": "float32", "bf16": "bfloat16", "int8": "int8"}
 _SUPPORTED = {
-    "beam", "n_best", "length_penalty", "length_normalization", "max_length", "forbidden",
-    "batch_tokens", "mbr", "unknown", "protect", "typography",
+    "beam", "n_best", "length_penalty", "max_length", "forbidden", "batch_tokens", "protect", "typography"
 }  # fmt: skip
 """The search options that CTranslate2 supports, and those that only the translator uses."""
-_SUPPORTED_BY_GREEDY = {"no_repeat_ngram", "repetition_penalty"}  # search options that it supports with a beam of 1
+_SUPPORTED_BY_GREEDY = {"no_repeat_ngram"}  # search options that it supports with a beam of 1
 
 
 class CTranslate2Engine:
@@ -115,7 +114,6 @@ class CTranslate2Engine:
             length_penalty=options.length_penalty,
             suppress_sequences=[[self._target[i]] for i in options.forbidden],
             no_repeat_ngram_size=options.no_repeat_ngram or 0,
-            repetition_penalty=options.repetition_penalty,
             return_end_token=True,
             return_scores=True,
             max_input_length=0,
@@ -132,7 +130,7 @@ class CTranslate2Engine:
         """Cut translations at the length limit, and rank them by our normalization instead of L^α."""
         found = []
         limit = self._limit(source, options)
-        has_rules = options.no_repeat_ngram is not None or options.repetition_penalty != 1
+        has_rules = options.no_repeat_ngram is not None
         for pieces, score in zip(result.hypotheses, result.scores, strict=True):
             log_prob = score * len(pieces) ** options.length_penalty
             finished = pieces[-1] == self._target[EOS] and len(pieces) <= limit

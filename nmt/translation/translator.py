@@ -15,13 +15,11 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, overload
 
-from nmt.config import RuntimeSettings, Sampling, override_decode
+from nmt.config import RuntimeSettings, override_decode
 from nmt.decoding.alignment import Links, align, joined_links, pharaoh
 from nmt.decoding.engine import TorchEngine
-from nmt.decoding.mbr import ranked_by_utility
 from nmt.decoding.models import BatchRunner, OnProgress, check_same_vocabulary, shares_of
 from nmt.decoding.options import Constraints, SearchOptions
-from nmt.decoding.unknown import words_for_unknown
 from nmt.errors import ConfigError
 from nmt.export.ctranslate2_engine import CTranslate2Engine, ExportedModel, open_in_ctranslate2
 from nmt.export.exported import is_export
@@ -31,7 +29,6 @@ from nmt.text.glossary import Glossary
 from nmt.text.normalize import normalize, normalizer_of
 from nmt.text.protection import NO_DIFF, ContentDiff
 from nmt.text.segment import join_segments, split_line
-from nmt.text.tokenizer import UNK
 from nmt.translation.constraints import OutputConstraints
 from nmt.translation.documents.markup import MarkedLine
 
@@ -55,7 +52,7 @@ class TranslateOptions:
     """How to translate. `Translator.options` returns those that the model's recipe sets."""
 
     search: SearchOptions
-    n_best: int  # the number of translations of each line: with minimum Bayes risk, fewer than the search returns
+    n_best: int  # the number of translations of each line
     longest_source: int
     """Lines of more tokens are split into segments: models translate longer input than in their training badly."""
     glossary: Glossary | None = None
@@ -250,10 +247,7 @@ class Translator:
             beam = max(decode.beam, n_best)
         if beam is not None:
             decode = override_decode(decode, [f"decode.beam={beam}"])
-        samples = max(decode.mbr or 0, n_best)
-        if decode.mbr is not None:
-            decode = decode.model_copy(update={"sampling": decode.sampling or Sampling()})
-        search = SearchOptions.from_settings(decode, samples)
+        search = SearchOptions.from_settings(decode, n_best)
         if decode.batch_tokens is None:
             search = search.model_copy(update={"batch_tokens": search.batch_tokens * self.scale})
         return TranslateOptions(search=search, n_best=n_best, longest_source=self._longest_source, tag=tag, to=to)
@@ -343,8 +337,6 @@ class Translator:
     def _output_constraints(self, options: TranslateOptions) -> OutputConstraints:
         if options.glossary is not None:
             self.require_torch("--glossary")
-        if options.search.unknown == "copy":
-            self.require_torch("decode.unknown: copy")
         target, search = self.tokenizers.target, options.search
         return OutputConstraints(target, options.to, options.glossary, search.protect, search.typography)
 
@@ -373,10 +365,6 @@ class Translator:
         """Step 2: search for translations that start with the prefix; returns those of each segment, best first."""
         required = {segment: task.constraints.prefix(segment.prefix) for segment in segments if segment.ids}
         found = self._alternatives(required, task.options.search, task, task.on_progress[0])
-        if task.options.search.mbr is not None:
-            for segment, samples in found.items():
-                ranked = ranked_by_utility([sample.text for sample in samples])
-                found[segment] = [samples[i] for i in ranked[: task.options.n_best]]
         return found | {segment: [Alternative(segment.prefix, 0.0)] for segment in segments if not segment.ids}
 
     def _repair(self, found: AlternativesOf, task: _Task) -> AlternativesOf:
@@ -387,9 +375,7 @@ class Translator:
         damaged = [one for one in found if any(task.errors(one, translation) for translation in found[one])]
         constraints_of = {one: task.constraints.phrases(one.text, one.prefix) for one in damaged}
         required = {segment: constraints for segment, constraints in constraints_of.items() if constraints.phrases}
-        search = task.options.search
-        search = search.model_copy(update={"forbidden": (*search.forbidden, UNK)})
-        repaired = self._alternatives(required, search, task, task.on_progress[1])
+        repaired = self._alternatives(required, task.options.search, task, task.on_progress[1])
         return {
             one: [replace(each, constraint_cost=found[one][0].log_prob - each.log_prob) for each in alternatives]
             for one, alternatives in repaired.items()
@@ -436,16 +422,10 @@ class Translator:
         sentences = [segment.ids for segment in required]
         found = self.engine.search(sentences, search, list(required.values()), on_progress)
         ranked = [(segment, one) for segment, of_one in zip(required, found, strict=True) for one in of_one]
-        words_of: Sequence[list[str] | None] = [None] * len(ranked)
-        if UNK not in search.forbidden:
-            runner, tags = self.require_torch("decode.unknown: copy"), self.tag_ids(task.options)
-            pairs = [(segment.text, one.tokens) for segment, one in ranked]
-            words_of = words_for_unknown(runner, self.models, pairs, search.batch_tokens, tags)
         alternatives: AlternativesOf = {segment: [] for segment in required}
-        for (segment, one), words in zip(ranked, words_of, strict=True):
+        for segment, one in ranked:
             prefix = required[segment].prefix
-            words = words and words[prefix.count(UNK) :]
-            text = task.constraints.text(segment.text, one.tokens[len(prefix) :], segment.prefix, words)
+            text = task.constraints.text(segment.text, one.tokens[len(prefix) :], segment.prefix)
             alternatives[segment].append(Alternative(text, one.log_prob))
         return alternatives
 

@@ -213,13 +213,11 @@ class TestEngine:
                 assert one[0].log_prob == pytest.approx(other[0].log_prob, abs=1e-3)
                 assert one[0].normalized == pytest.approx(other[0].normalized, abs=1e-3)
 
-    @pytest.mark.parametrize("normalization", ["gnmt", "average"])
-    def test_n_best_equal_the_ranking_and_log_probs_of_torch(self, exported: Path, normalization: str) -> None:
+    def test_n_best_equal_the_ranking_and_log_probs_of_torch(self, exported: Path) -> None:
         options = SearchOptions(
             beam=6,
             n_best=4,
             length_penalty=1.5,
-            length_normalization=normalization,  # type: ignore[arg-type]
             max_length=MaxLength(factor=1),
             forbidden=(),
         )
@@ -246,9 +244,7 @@ class TestEngine:
         bound = engine.search(ids, SearchOptions(beam=1, forbidden=(PAD, UNK, BOS, common)))
         assert all(common not in found[0].tokens for found in bound)
 
-    @pytest.mark.parametrize(
-        "rule", [{"no_repeat_ngram": 1}, {"no_repeat_ngram": 2}, {"repetition_penalty": 1.5}], ids=str
-    )
+    @pytest.mark.parametrize("rule", [{"no_repeat_ngram": 1}, {"no_repeat_ngram": 2}], ids=str)
     def test_greedy_search_with_repetition_rules_equals_torch(self, tmp_path: Path, rule: dict[str, int]) -> None:
         loaded = model(seed=3)
         save_model(tmp_path / "model", loaded)
@@ -271,12 +267,6 @@ class TestEngine:
                 {"no_repeat_ngram": 3},
                 r"decode\.no_repeat_ngram: found 3, which CTranslate2 does not support with a beam above 1",
             ),
-            (
-                {"repetition_penalty": 1.5},
-                r"decode\.repetition_penalty: found 1\.5, .* with a beam above 1; leave it out",
-            ),
-            ({"min_length": 0.5}, r"decode\.min_length: found 0\.5, which CTranslate2 does not support; leave it out"),
-            ({"coverage_penalty": 0.2}, r"decode\.coverage_penalty: found 0\.2, which CTranslate2 does not support"),
             ({"sampling": Sampling()}, r"decode\.sampling: found .*, which CTranslate2 does not support"),
         ],
     )

@@ -63,12 +63,6 @@ def test_forced_decoding_in_workers_equals_that_in_one_process(seeds: list[int],
         assert torch.equal(other.attention, one.attention)
 
 
-def test_rescoring_in_workers_equals_rescoring_in_one_process() -> None:
-    options = SearchOptions(beam=3, coverage_penalty=0.3, max_length=SHORT, batch_tokens=60)
-    expected, found = (search_all(runner, sentences(40), options) for runner in runners(5))
-    assert [of_one[0].tokens for of_one in found] == [of_one[0].tokens for of_one in expected]
-
-
 def test_progress_of_workers_is_reported() -> None:
     shares: list[float] = []
     _, shared = runners(5)

@@ -1,4 +1,4 @@
-"""Forced scoring, alignments, ensembles and minimum Bayes risk of lines of text."""
+"""Forced scoring, alignments and ensembles of lines of text."""
 
 import io
 import itertools
@@ -153,24 +153,6 @@ class TestEnsemble:
         save_model(tmp_path, loaded)
         with pytest.raises(ConfigError, match="--model: several models translate together only with torch"):
             Translator.load(tmp_path, CPU, "ct2", others=[tmp_path])
-        twice = Translator.load(tmp_path, CPU, others=[tmp_path])
-        with pytest.raises(
-            ConfigError, match=r"decode\.coverage_penalty: found 0\.5.*--set decode\.coverage_penalty=0"
-        ):
-            list(twice.translate(["a"], twice.options(overrides=["decode.coverage_penalty=0.5"])))
-
-
-class TestMinimumBayesRisk:
-    def test_mbr_keeps_samples_of_the_highest_utility(self, translator: Translator) -> None:
-        drawn = translator.options(n_best=12, overrides=["decode.sampling={}"])
-        chosen = translator.options(n_best=2, overrides=["decode.mbr=12"])
-        assert (chosen.search.n_best, chosen.n_best) == (12, 2)
-        for sampled, best in zip(
-            translator.translate(SENTENCES, drawn), translator.translate(SENTENCES, chosen), strict=True
-        ):
-            candidates = {sampled.text, *(other.text for other in sampled.alternatives)}
-            assert {best.text, *(other.text for other in best.alternatives)} <= candidates
-            assert len(best.alternatives) <= 1
 
 
 def test_other_programs_refuse_unsupported_options(loaded: LoadedModel) -> None:
