@@ -15,7 +15,7 @@ from nmt.batching.batch import pad
 from nmt.config import RuntimeSettings
 from nmt.decoding.beam import Hypothesis, Observer, beam_search
 from nmt.decoding.constrained import beam_width, constrained_search
-from nmt.decoding.models import BatchRunner, Models, OnProgress, StepModel, in_order, length_batches, step_model
+from nmt.decoding.models import BatchRunner, Models, StepModel, in_order, length_batches, step_model
 from nmt.decoding.options import NO_CONSTRAINTS, Constraints, SearchOptions
 from nmt.decoding.rules import rules_for
 from nmt.decoding.sampling import greedy_search, noise_for, sample_search
@@ -57,12 +57,11 @@ class TorchEngine:
         sentences: Sequence[Sequence[int]],
         options: SearchOptions,
         constraints_of: Sequence[Constraints] | None = None,
-        on_progress: OnProgress | None = None,
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence, best first, in order; see `search_all`."""
         if len(sentences) >= _MIN_SENTENCES_TO_PACK:
             self._pack()
-        return search_all(self.runner, sentences, options, constraints_of, on_progress)
+        return search_all(self.runner, sentences, options, constraints_of)
 
     def _pack(self) -> list[bool]:
         """Pack the weights of models once; return whether each could be packed."""
@@ -75,7 +74,6 @@ def search_all(
     sentences: Sequence[Sequence[int]],
     options: SearchOptions,
     constraints_of: Sequence[Constraints] | None = None,
-    on_progress: OnProgress | None = None,
 ) -> list[list[Hypothesis]]:
     """Return the hypotheses of each sentence, best first, for source ids without `</s>`.
 
@@ -86,7 +84,7 @@ def search_all(
     constraints_of = constraints_of or [NO_CONSTRAINTS] * len(sentences)
     batches = _batches(sentences, constraints_of, options, runner)
     items = [[(sentences[i], constraints_of[i]) for i in batch] for batch in batches]
-    return in_order(batches, runner.run(partial(_search_batch, options=options), items, on_progress))
+    return in_order(batches, runner.run(partial(_search_batch, options=options), items))
 
 
 def _batches(

@@ -53,6 +53,8 @@ class SearchOptions(DecodeSettings):
     """Number of hypotheses to return for each sentence."""
     forbidden: tuple[int, ...] = (PAD, UNK, BOS)
     """Token ids that are never generated."""
+    log_probs: bool = True
+    """Whether log-probabilities are needed; greedy search finds the same tokens without them."""
 
     @classmethod
     def from_settings(cls, settings: DecodeSettings, n_best: int = 1) -> Self:

@@ -23,7 +23,7 @@ import torch
 
 from nmt.config import RuntimeSettings
 from nmt.decoding.beam import Hypothesis, not_a_number
-from nmt.decoding.models import OnProgress, in_order, length_batches
+from nmt.decoding.models import in_order, length_batches
 from nmt.decoding.options import NO_CONSTRAINTS, Constraints, SearchOptions
 from nmt.errors import ConfigError, ModelError
 from nmt.export.ctranslate2 import write_ctranslate2
@@ -84,7 +84,6 @@ class CTranslate2Engine:
         sentences: Sequence[Sequence[int]],
         options: SearchOptions,
         constraints_of: Sequence[Constraints] | None = None,
-        on_progress: OnProgress | None = None,
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence, best first, in order, as `TorchEngine.search` does.
 
@@ -100,8 +99,6 @@ class CTranslate2Engine:
         for of_batch, results in zip(sources, started, strict=True):
             pairs = zip(of_batch, results, strict=True)
             found.append([self._hypotheses(source, result.result(), options) for source, result in pairs])
-            if on_progress is not None:
-                on_progress(len(found) / len(batches))
         return in_order(batches, found)
 
     def _start(self, sentences: Sequence[list[str]], options: SearchOptions) -> list[Any]:

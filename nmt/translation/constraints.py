@@ -80,10 +80,6 @@ class OutputConstraints:
             may_begin_sentence=before > 0,
         )
 
-    def has_phrases(self, line: str) -> bool:
-        """Whether a line has required phrases, so that it may be searched again."""
-        return bool(self._phrases(line))
-
     def text(self, line: str, ids: Sequence[int], prefix: str = "") -> str:
         """Return the text of target ids after a prefix, with items repaired and the language's typography applied.
 

@@ -18,7 +18,7 @@ from typing import Any, Literal, overload
 from nmt.config import RuntimeSettings, override_decode
 from nmt.decoding.alignment import Links, align, joined_links, pharaoh
 from nmt.decoding.engine import TorchEngine
-from nmt.decoding.models import BatchRunner, OnProgress, check_same_vocabulary, shares_of
+from nmt.decoding.models import BatchRunner, check_same_vocabulary
 from nmt.decoding.options import Constraints, SearchOptions
 from nmt.errors import ConfigError
 from nmt.export.ctranslate2_engine import CTranslate2Engine, ExportedModel, open_in_ctranslate2
@@ -37,9 +37,6 @@ LINE_BATCH_SIZE = 2048
 _GPU_SCALE = 16
 """How many times as many lines and tokens as a CPU a GPU takes at a time."""
 _LONGEST_SOURCE = 200  # the longest source, in tokens, of models that do not record the longest one in their training
-
-_SECOND_SEARCH, _ALIGNMENT = 3.0, 0.5
-"""The time that a line takes in a search with constraints, and to be aligned, as a multiple of the first search."""
 
 IMPROBABLE_COST = 10.0
 """The cost of required phrases, in nats, above which a line is marked; benchmarks/RESULTS.md has the measurement."""
@@ -157,8 +154,6 @@ class _Task:
 
     options: TranslateOptions
     constraints: OutputConstraints
-    on_progress: Sequence[OnProgress | None]
-    """The progress of the search, of the second search and of the alignment."""
 
     def errors(self, segment: Segment, translation: Alternative) -> int:
         """Return how often required content is missing or surplus."""
@@ -279,11 +274,7 @@ class Translator:
             yield from self.translate_lines(line_batch, options)
 
     def translate_lines(
-        self,
-        lines: Sequence[str],
-        options: TranslateOptions,
-        prefixes: Sequence[str] | None = None,
-        on_progress: OnProgress | None = None,
+        self, lines: Sequence[str], options: TranslateOptions, prefixes: Sequence[str] | None = None
     ) -> list[Translation]:
         """Translate lines in batches of similar length; equal lines once, blank lines without the model.
 
@@ -297,9 +288,7 @@ class Translator:
         constraints = self._output_constraints(options)
         # CTranslate2 and sampling support no constraints
         can_repair = bool(self.models) and options.search.sampling is None
-        searched_again = sum(constraints.has_phrases(one.text) for one in segments) if can_repair else 0
-        costs = len(segments), _SECOND_SEARCH * searched_again, _ALIGNMENT * len(segments) * options.alignment
-        task = _Task(options, constraints, shares_of(on_progress, costs))
+        task = _Task(options, constraints)
         found = self._search(segments, task)
         if can_repair:
             found |= self._repair(found, task)
@@ -314,19 +303,14 @@ class Translator:
         """
         return self.tokenizers.source.tag_ids((self.languages.target_tag(options.to), options.tag))
 
-    def align(
-        self,
-        pairs: Sequence[tuple[str, str]],
-        options: TranslateOptions | None = None,
-        on_progress: OnProgress | None = None,
-    ) -> list[Links]:
-        """Return the word alignments of sentences and their given translations.
+    def align(self, pairs: Sequence[tuple[str, str]], options: TranslateOptions | None = None) -> list[Links]:
+        """Return the word alignments of sentences and their given translations, by the first model.
 
         Raises ConfigError if another program translates, and as `options` does.
         """
         options = options or self.options()
         runner, budget = self.require_torch("--alignment"), options.search.batch_tokens
-        return align(runner, self.models, pairs, budget, on_progress, self.tag_ids(options))
+        return align(runner, self.models[0], pairs, budget, self.tag_ids(options))
 
     def require_torch(self, option: str) -> BatchRunner:
         """Return the runner of the torch models. Raises ConfigError about the option if another program translates."""
@@ -364,7 +348,7 @@ class Translator:
     def _search(self, segments: Sequence[Segment], task: _Task) -> AlternativesOf:
         """Step 2: search for translations that start with the prefix; returns those of each segment, best first."""
         required = {segment: task.constraints.prefix(segment.prefix) for segment in segments if segment.ids}
-        found = self._alternatives(required, task.options.search, task, task.on_progress[0])
+        found = self._alternatives(required, task)
         return found | {segment: [Alternative(segment.prefix, 0.0)] for segment in segments if not segment.ids}
 
     def _repair(self, found: AlternativesOf, task: _Task) -> AlternativesOf:
@@ -375,7 +359,7 @@ class Translator:
         damaged = [one for one in found if any(task.errors(one, translation) for translation in found[one])]
         constraints_of = {one: task.constraints.phrases(one.text, one.prefix) for one in damaged}
         required = {segment: constraints for segment, constraints in constraints_of.items() if constraints.phrases}
-        repaired = self._alternatives(required, task.options.search, task, task.on_progress[1])
+        repaired = self._alternatives(required, task)
         return {
             one: [replace(each, constraint_cost=found[one][0].log_prob - each.log_prob) for each in alternatives]
             for one, alternatives in repaired.items()
@@ -401,7 +385,7 @@ class Translator:
         links_of: dict[Segment, tuple[str, str, Links]] = {}
         if task.options.alignment:
             best = [(segment.source, alternatives[0].text) for segment, alternatives in found.items()]
-            links = self.align(best, task.options, task.on_progress[2])
+            links = self.align(best, task.options)
             links_of = {segment: (*texts, of_pair) for segment, texts, of_pair in zip(found, best, links, strict=True)}
         translations = {}
         for (line, prefix), segments in segments_of.items():
@@ -411,16 +395,10 @@ class Translator:
             translations[line, prefix] = replace(joined, diff=diff, alignment=alignment)
         return translations
 
-    def _alternatives(
-        self,
-        required: Mapping[Segment, Constraints],
-        search: SearchOptions,
-        task: _Task,
-        on_progress: OnProgress | None,
-    ) -> AlternativesOf:
+    def _alternatives(self, required: Mapping[Segment, Constraints], task: _Task) -> AlternativesOf:
         """Search under constraints; returns the translations of each segment as text, best first."""
         sentences = [segment.ids for segment in required]
-        found = self.engine.search(sentences, search, list(required.values()), on_progress)
+        found = self.engine.search(sentences, task.options.search, list(required.values()))
         ranked = [(segment, one) for segment, of_one in zip(required, found, strict=True) for one in of_one]
         alternatives: AlternativesOf = {segment: [] for segment in required}
         for segment, one in ranked:
