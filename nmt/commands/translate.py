@@ -10,7 +10,6 @@ from nmt import __version__
 from nmt.commands.requests import TranslateRequest
 from nmt.config import RuntimeSettings
 from nmt.errors import ConfigError, ModelError
-from nmt.export.exported import EXPORT_FILE, is_export
 from nmt.model.checkpoint import CONFIG_FILE, resolve_model
 from nmt.system.console import Console
 from nmt.system.device import set_threads, thread_count
@@ -47,11 +46,9 @@ def translate(request: TranslateRequest, console: Console) -> None:
     set_threads(runtime.model_copy(update={"threads": 1}))
     reuse_freed_ram()
     with connect(runtime):
-        translator = Translator.load(models[0], runtime, request.engine, models[1:], thread_count(runtime))
+        translator = Translator.load(models[0], runtime, models[1:], thread_count(runtime))
         options = translator.options(request.beam, request.n_best, request.overrides or (), request.to, request.tag)
         options = replace(options, glossary=glossary, alignment=request.alignment)
-        if request.reference is not None:
-            translator.require_torch("--reference")
         if (as_document := document_options(request)) is not None:
             document = open_document(as_document, request.source, (translator.languages.source, options.to))
             write_whole(request.output, translate_document(translator, document, options, console))
@@ -155,4 +152,4 @@ def default_model() -> Path:
 
 def digest_of_model(directory: Path) -> str:
     """Return a digest of the model with its weights. Raises ModelError if there is no model."""
-    return digest_of(directory / EXPORT_FILE if is_export(directory) else resolve_model(directory) / CONFIG_FILE)
+    return digest_of(resolve_model(directory) / CONFIG_FILE)

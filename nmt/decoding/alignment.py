@@ -59,15 +59,15 @@ def align(
 ) -> list[Links]:
     """Return the links between the words of sentences and of given translations, by the first model of the runner.
 
-    The words are those of `nmt.text.segment`. `tags` are the ids that precede each sentence. The attention to a target
-    token is that at the position where the decoder reads it (Chen et al. 2020), the mean over the alignment heads.
+    The words are those of `nmt.text.segment`. `tags` are the ids that precede each sentence. The weights of a target
+    token are those of the step that predicts it, the mean over the alignment heads.
     """
     source, target = loaded.tokenizers.source, loaded.tokenizers.target
     encoded = [([*tags, *source.encode(line)], target.encode(text)) for line, text in pairs]
     heads = (loaded.alignment or default_heads(loaded.model.settings)).heads
     tag_bytes = [b""] * len(tags)  # belong to no word
     return [
-        word_links(forced.attention[:, 1:].mean(0), [*tag_bytes, *source.spell_text(line)], target.spell_text(text))
+        word_links(forced.attention[:, :-1].mean(0), [*tag_bytes, *source.spell_text(line)], target.spell_text(text))
         for forced, (line, text) in zip(force_all(runner, encoded, budget, heads), pairs, strict=True)
     ]
 

@@ -35,8 +35,8 @@ def best_heads(runner: BatchRunner, pairs: Sequence[Pair], budget: int, tags: in
     """Return the heads that point from anchors to their source most often; None with too few anchors, or if none does.
 
     Heads are added greedily, each time the one with which the mean of their weights is most accurate, until none helps.
-    The weights are those at the position that reads a token, as in `nmt.decoding.alignment.align`. The first `tags`
-    tokens of every source are tags, which are no anchors.
+    The weights are those of the step that predicts a token: in decoders of two or three layers those of the step that
+    reads it (Chen et al. 2020) point to the next word. The first `tags` tokens of every source are tags, no anchors.
     """
     short = [pair for pair in pairs if max(map(len, pair)) < _LONGEST][:_SENTENCES]
     found = anchors([(source[tags:], target) for source, target in short])
@@ -50,7 +50,7 @@ def best_heads(runner: BatchRunner, pairs: Sequence[Pair], budget: int, tags: in
     rows, places, shares = [], [], []
     for one, (_, of_pair) in zip(forced, chosen, strict=True):
         for anchor in of_pair:
-            row = one.attention[:, anchor.target + 1]  # (C, S + 1)
+            row = one.attention[:, anchor.target]  # (C, S + 1)
             rows.append(functional.pad(row, (0, _LONGEST + 1 - row.size(1))))
             places.append(tags + anchor.source)
             shares.append(1 / kinds[anchor.kind] / len(kinds))

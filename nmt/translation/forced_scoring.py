@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from nmt.decoding.alignment import Links, pharaoh
 from nmt.decoding.forced_decoding import force_all
-from nmt.errors import DataError
 from nmt.text.normalize import normalize
 from nmt.text.tokenizer import EOS
 from nmt.translation.pipeline import LineBatch, Remarks
@@ -41,24 +40,12 @@ class ScoredTranslation:
 def score_given(
     translator: Translator, lines: Sequence[str], texts: Sequence[str], options: TranslateOptions
 ) -> list[ScoredTranslation]:
-    """Score a given translation of each line by the first model; lines are never split, however long they are.
-
-    Raises ConfigError if another program translates, DataError for a line with more tokens than a model accepts.
-    """
-    runner, tokenizers = translator.require_torch("--reference"), translator.tokenizers
-    longest, batch_tokens = translator.engine.longest, options.search.batch_tokens
+    """Score a given translation of each line by the first model; lines are never split, however long they are."""
+    tokenizers = translator.tokenizers
     pairs = list(zip(lines, map(normalize, texts), strict=True))
     tags = translator.tag_ids(options)
     encoded = [([*tags, *tokenizers.source.encode(line)], tokenizers.target.encode(text)) for line, text in pairs]
-    for ids, (line, text) in zip(encoded, pairs, strict=True):
-        size = max(map(len, ids)) + 1
-        if longest is not None and size > longest:
-            too_long = line if len(ids[0]) + 1 == size else text
-            raise DataError(
-                f"'{too_long[:60]}…': {size:,} tokens, but this model accepts at most {longest:,}; leave this line "
-                "out, or cut it"
-            )
-    forced = force_all(runner, encoded, batch_tokens)
+    forced = force_all(translator.engine.runner, encoded, options.search.batch_tokens)
     links: Sequence[Links | None] = [None] * len(pairs)
     if options.alignment:
         links = translator.align(pairs, options)

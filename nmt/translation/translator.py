@@ -13,16 +13,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, overload
 
 from nmt.config import RuntimeSettings, override_decode
 from nmt.decoding.alignment import Links, align, joined_links, pharaoh
 from nmt.decoding.engine import TorchEngine
-from nmt.decoding.models import BatchRunner, check_same_vocabulary
+from nmt.decoding.models import check_same_vocabulary
 from nmt.decoding.options import Constraints, SearchOptions
 from nmt.errors import ConfigError
-from nmt.export.ctranslate2_engine import CTranslate2Engine, ExportedModel, open_in_ctranslate2
-from nmt.export.exported import is_export
 from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
 from nmt.system.device import choose_device
 from nmt.text.glossary import Glossary
@@ -165,56 +163,37 @@ class Translator:
 
     def __init__(
         self,
-        loaded: LoadedModel | ExportedModel,
+        loaded: LoadedModel,
         runtime: RuntimeSettings | None = None,
         others: Sequence[LoadedModel] = (),
         process_count: int = 1,
     ) -> None:
         runtime = runtime or RuntimeSettings()
-        self.models = (loaded, *others) if isinstance(loaded, LoadedModel) else ()
-        """The torch models; empty if another program translates."""
+        self.models = (loaded, *others)
         self.tokenizers, self.languages, self._decode = loaded.tokenizers, loaded.languages, loaded.decode
-        self.engine: TorchEngine | CTranslate2Engine
-        self._runner: BatchRunner | None = None
-        if isinstance(loaded, LoadedModel):
-            self.engine = engine = TorchEngine([one.model for one in self.models], runtime, process_count)
-            self._runner = engine.runner
-        else:
-            self.engine = loaded.engine
-        self.scale = _GPU_SCALE if self._runner is not None and self._runner.device.type == "cuda" else 1
+        self.engine = TorchEngine([one.model for one in self.models], runtime, process_count)
+        self.scale = _GPU_SCALE if self.engine.runner.device.type == "cuda" else 1
         """The size of line batches and of batches, as a multiple of those on a CPU."""
-        recorded = [model.longest_source for model in (loaded, *others) if model.longest_source is not None]
+        recorded = [model.longest_source for model in self.models if model.longest_source is not None]
         self._longest_source = min(recorded, default=_LONGEST_SOURCE)
         """The most source tokens, without `</s>`, of a segment."""
-        if self.engine.longest is not None:
-            self._longest_source = max(1, min(self._longest_source, self.engine.longest - 1))
 
     @classmethod
     def load(
         cls,
         directory: str | Path,
         runtime: RuntimeSettings | None = None,
-        engine: Literal["torch", "ct2"] | None = None,
         others: Sequence[str | Path] = (),
         process_count: int = 1,
     ) -> "Translator":
-        """Load a model directory, a run, or a directory written by `nmt export --to ctranslate2`.
+        """Load a model directory or a run.
 
-        The engine defaults to the one that the directory is for; ct2 also loads models that are not exported. With
-        `others`, the probabilities of all models are averaged; languages and settings are those of the first. On a CPU,
-        `process_count` forks translate large texts together, which needs a process without other threads; 1 is always
-        safe and uses threads.
-        Raises ModelError, or ConfigError if the device or CTranslate2 is not available.
+        With `others`, the probabilities of all models are averaged; languages and settings are those of the first. On a
+        CPU, `process_count` forks translate large texts together, which needs a process without other threads; 1 is
+        always safe and uses threads. Raises ModelError, or ConfigError if the device is not available.
         """
         runtime = runtime or RuntimeSettings()
         directories = [Path(directory), *map(Path, others)]
-        directory = directories[0]
-        if others and (engine == "ct2" or any(map(is_export, directories))):
-            raise ConfigError("--model: several models translate together only with torch; give none that was exported")
-        if engine == "ct2" or (engine is None and is_export(directory)):
-            return cls(open_in_ctranslate2(directory, runtime))
-        if is_export(directory):
-            raise ConfigError(f"--engine: found torch, but {directory} was exported; give the model itself")
         models = [load_model(resolve_model(each), choose_device(runtime)) for each in directories]
         check_same_vocabulary(directories, models)
         return cls(models[0], runtime, models[1:], process_count)
@@ -286,11 +265,9 @@ class Translator:
         segments_of = {line: self._split(*line, options) for line in dict.fromkeys(prefixed)}
         segments = list(chain.from_iterable(segments_of.values()))
         constraints = self._output_constraints(options)
-        # CTranslate2 and sampling support no constraints
-        can_repair = bool(self.models) and options.search.sampling is None
         task = _Task(options, constraints)
         found = self._search(segments, task)
-        if can_repair:
+        if options.search.sampling is None:  # samples support no constraints
             found |= self._repair(found, task)
         found |= self._with_tags(found, task)
         translations = self._assemble(segments_of, found, task)
@@ -304,30 +281,16 @@ class Translator:
         return self.tokenizers.source.tag_ids((self.languages.target_tag(options.to), options.tag))
 
     def align(self, pairs: Sequence[tuple[str, str]], options: TranslateOptions | None = None) -> list[Links]:
-        """Return the word alignments of sentences and their given translations, by the first model.
-
-        Raises ConfigError if another program translates, and as `options` does.
-        """
+        """Return the word alignments of sentences and their given translations, by the first model."""
         options = options or self.options()
-        runner, budget = self.require_torch("--alignment"), options.search.batch_tokens
-        return align(runner, self.models[0], pairs, budget, self.tag_ids(options))
-
-    def require_torch(self, option: str) -> BatchRunner:
-        """Return the runner of the torch models. Raises ConfigError about the option if another program translates."""
-        if self._runner is None:
-            raise ConfigError(f"{option}: CTranslate2 cannot do that; translate with the model itself")
-        return self._runner
+        return align(self.engine.runner, self.models[0], pairs, options.search.batch_tokens, self.tag_ids(options))
 
     def _output_constraints(self, options: TranslateOptions) -> OutputConstraints:
-        if options.glossary is not None:
-            self.require_torch("--glossary")
         target, search = self.tokenizers.target, options.search
         return OutputConstraints(target, options.to, options.glossary, search.protect, search.typography)
 
     def _split(self, line: str, prefix: str, options: TranslateOptions) -> list[Segment]:
         """Step 1: split a line into segments of at most `longest_source` tokens; the first has the line's prefix."""
-        if prefix:
-            self.require_torch("--prefixes")
         source, line = self.tokenizers.source, normalizer_of(self.languages.source)(line)
         tags = self.tag_ids(options)
 
@@ -370,7 +333,7 @@ class Translator:
         """Step 4: put the tags back that are around a segment, or in pairs inside; returns only what has some."""
         tagged = [(one, each) for one in found if one.marked.text != one.source for each in found[one]]
         pairs = [(one.text, each.text) for one, each in tagged if one.marked.pairs]
-        links = iter(self.align(pairs, task.options) if pairs and self.models else [])
+        links = iter(self.align(pairs, task.options))
         restored: AlternativesOf = {}
         for one, each in tagged:
             inside = one.marked.with_pairs(each.text, next(links, None)) if one.marked.pairs else each.text

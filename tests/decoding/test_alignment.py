@@ -79,14 +79,14 @@ class TestWordLinks:
 
 
 class TestAttention:
-    def test_links_follow_the_chosen_heads_where_the_decoder_reads_a_token(self) -> None:
+    def test_links_follow_the_chosen_heads_where_the_decoder_predicts_a_token(self) -> None:
         loaded = replace(tiny_loaded_model(), alignment=AlignmentHeads(heads=((0, 0), (0, 1))))
         tokenizer = loaded.tokenizers.source
         pairs = [("the cat sleeps", "a dog"), ("a dog", ""), ("no", "we drink tea")]
         found = align(BatchRunner([loaded.model, tiny_model(1)]), loaded, pairs, 10)
         for (line, text), links in zip(pairs, found, strict=True):
             cross = attention(loaded, line, text).weights.cross
-            mean = (cross[0, 0, 1:] + cross[0, 1, 1:]) / 2
+            mean = (cross[0, 0, :-1] + cross[0, 1, :-1]) / 2
             assert links == word_links(mean, tokenizer.spell_text(line), tokenizer.spell_text(text))
         assert found[0] != []
 
@@ -145,7 +145,7 @@ def test_best_heads_are_the_accurate_ones(monkeypatch: pytest.MonkeyPatch) -> No
         for source, target in pairs:
             weights = torch.rand(len(heads), len(target) + 1, len(source) + 1, generator=noise) / 10
             for place, token in enumerate(target):
-                weights[1 if token % 2 else 2, place + 1, source.index(token - 100)] += 1
+                weights[1 if token % 2 else 2, place, source.index(token - 100)] += 1
             found.append(Forced([], weights.numpy()))
         return found
 

@@ -12,10 +12,8 @@ import torch
 
 from nmt.config import RuntimeSettings
 from nmt.decoding.alignment import align
-from nmt.decoding.engine import TorchEngine
 from nmt.decoding.models import BatchRunner
-from nmt.errors import ConfigError, DataError, ModelError
-from nmt.export.ctranslate2_engine import ExportedModel
+from nmt.errors import DataError, ModelError
 from nmt.model.checkpoint import CONFIG_FILE, AlignmentHeads, LoadedModel, load_model, write_alignment
 from nmt.system.console import Console
 from nmt.system.device import choose_device
@@ -138,17 +136,3 @@ class TestEnsemble:
         for one, both in zip(alone.translate(SENTENCES), twice.translate(SENTENCES), strict=True):
             assert one.text == both.text
             assert one.log_prob == pytest.approx(both.log_prob, abs=1e-3)
-
-    def test_ensemble_refuses_unsupported_options(self, loaded: LoadedModel, tmp_path: Path) -> None:
-        save_model(tmp_path, loaded)
-        with pytest.raises(ConfigError, match="--model: several models translate together only with torch"):
-            Translator.load(tmp_path, CPU, "ct2", others=[tmp_path])
-
-
-def test_other_programs_refuse_unsupported_options(loaded: LoadedModel) -> None:
-    engine = TorchEngine([loaded.model], CPU)  # in place of an engine of another program
-    exported = Translator(ExportedModel(loaded.languages, loaded.decode, loaded.tokenizers, None, None, engine), CPU)
-    with pytest.raises(ConfigError, match="--alignment: CTranslate2 cannot do that; translate with the model itself"):
-        list(exported.translate(["a"], replace(exported.options(), alignment=True)))
-    with pytest.raises(ConfigError, match="--reference: CTranslate2 cannot do that"):
-        score_given(exported, ["a"], ["b"], exported.options())
