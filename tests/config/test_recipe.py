@@ -477,7 +477,7 @@ def test_a_tag_without_training_text_is_refused(tmp_path: Path) -> None:
 
 def test_r_drop_needs_dropout(path: Path) -> None:
     text = SMALLEST + "train: {r_drop: 5}\nmodel: {dropout: 0.0}\n"
-    message = "line 6: train.r_drop: compares two passes under dropout, but all dropout is 0; set model.dropout"
+    message = "line 6: train.r_drop: compares two passes under dropout, but dropout is 0; set model.dropout"
     assert problems(path, text) == [message]
     assert load(path, text.replace("0.0", "0.1")).train.r_drop == 5
 
