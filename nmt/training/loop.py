@@ -74,7 +74,7 @@ class Training:
             self.model, corpus.tokenizers, self.recipe.languages, decode, longest_source=rules.max_tokens
         )
         self.stream = BatchStream.of_recipe(self.recipe, corpus)
-        self.stream.position = DataPosition(progress.epoch, progress.part, progress.group)
+        self.stream.position = DataPosition(progress.epoch, progress.group)
         self.stream.rank, self.stream.world_size = distributed.rank(), distributed.world_size()
         self.epochs_read = self.stream.epochs_read  # of the training; the stream itself reads ahead
         self.display = TrainingDisplay(console, self.recipe.train)
@@ -166,7 +166,7 @@ class Training:
         progress.step += 1
         update = self.updater.update(prefetched.batches, progress.step, totals.target_tokens)
         self.pending.append(Pending(progress.step, update, totals, first))
-        progress.epoch, progress.part, progress.group = astuple(prefetched.position)
+        progress.epoch, progress.group = astuple(prefetched.position)
         self.epochs_read = prefetched.epochs_read
         at_log = progress.step % self.recipe.train.log_every == 0
         self._read_results(keep=1 if self.updater.deferred and not at_log else 0)
@@ -183,7 +183,7 @@ class Training:
 
     @property
     def _position(self) -> DataPosition:
-        return DataPosition(self.progress.epoch, self.progress.part, self.progress.group)
+        return DataPosition(self.progress.epoch, self.progress.group)
 
     def _read_results(self, keep: int = 0) -> None:
         """Read the results of all pending updates except the last few, and add them up.
