@@ -4,7 +4,6 @@ Options of commands that have many are in `commands.requests`. The other modules
 functions, so that `--help` does not import torch.
 """
 
-import signal
 from collections.abc import Callable
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -127,7 +126,6 @@ def train(
         from nmt.config import load_recipe
         from nmt.system.distributed import connect, is_restarted
 
-    signal.signal(signal.SIGUSR1, lambda *_: None)  # ignored until there is something to save
     recipe = load_recipe(config, overrides or (), module.check_settings)
     with connect(recipe.runtime):
         if dry:
@@ -208,11 +206,11 @@ def export(
     quantization: Annotated[
         str, Option(metavar="TYPE", help="Type of the weights for ctranslate2: float32, int8, int8_float32, …")
     ] = "float32",
-    lines: Annotated[Path | None, file(help="Compare the translations of these lines.")] = None,
+    lines: Annotated[Path | None, file(help="Compare log-probabilities on these lines.")] = None,
 ) -> None:
     """Convert a model for CTranslate2 or Hugging Face transformers.
 
-    The translations of both are compared first; if they differ too much, nothing is written.
+    The log-probabilities of both are compared first; if they differ too much, nothing is written.
     """
     from nmt.export import check_installed
 

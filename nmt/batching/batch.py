@@ -5,7 +5,6 @@ B sentences, S source length, T target length; all lengths include `</s>` or `<s
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -68,23 +67,6 @@ class Batch:
     def pinned(self) -> "Batch":
         """Return the batch in page-locked RAM, from which `to` copies asynchronously."""
         return self._map(Tensor.pin_memory)
-
-    def cut(self, largest: int | None) -> "list[Batch]":
-        """Halve the batch recursively until each part holds at most `largest` padded tokens or one pair.
-
-        The parts hold the same pairs in the same groups, so their gradients add up to that of the batch. None cuts
-        nothing.
-        """
-        if largest is None or self.padded_tokens <= largest or self.sentences == 1:
-            return [self]
-        halves: tuple[list[Group], list[Group]] = [], []
-        for number, group in enumerate(self.groups):
-            # the larger half of an odd number goes to alternating sides, so that neither side is empty
-            middle = (len(group.source) + number % 2) // 2
-            for half, rows in zip(halves, (slice(middle), slice(middle, None)), strict=True):
-                if len(group.source[rows]):
-                    half.append(group.map(itemgetter(rows)))
-        return [part for half in halves for part in _counted(tuple(half)).cut(largest)]
 
     def _map(self, function: Callable[[Tensor], Tensor]) -> "Batch":
         return replace(self, groups=tuple(group.map(function) for group in self.groups))

@@ -9,14 +9,16 @@ It supports every variant of `model.*` except the attention scores for study. Th
 D width, d = D/H, k the longest distance that relative positions distinguish.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
 from nmt.config.model_section import MAX_DISTANCE
+from nmt.decoding.forced_decoding import Pair
 from nmt.errors import ConfigError
-from nmt.export.exported import library, write_export
+from nmt.export import library
 from nmt.model.attention import CrossAttention, SelfAttention
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.positions import Relative, sinusoids
@@ -27,7 +29,7 @@ _EPSILON = 1e-5
 
 
 def write_ctranslate2(directory: Path, loaded: LoadedModel, quantization: str) -> None:
-    """Write the files of CTranslate2 and nmt.json into an existing directory, with weights of the given type.
+    """Write the files of CTranslate2 and the tokenizers into an existing directory, with weights of the given type.
 
     Raises ConfigError if CTranslate2 is not installed, or lacks the attention score of the model.
     """
@@ -62,8 +64,15 @@ def write_ctranslate2(directory: Path, loaded: LoadedModel, quantization: str) -
     spec.optimize(quantization=quantization)
     spec.save(str(directory))
     loaded.tokenizers.save(directory)
-    longest = POSITIONS if settings.positions == "sinusoidal" else None
-    write_export(directory, loaded, "ctranslate2", quantization, longest)
+
+
+def score_ctranslate2(directory: Path, loaded: LoadedModel, pairs: Sequence[Pair]) -> list[list[float]]:
+    """Return the log-probabilities that an exported model gives to each target token of pairs, and to `</s>`."""
+    translator = library("ctranslate2").Translator(str(directory))
+    source, target = loaded.tokenizers.source.symbols, loaded.tokenizers.target.symbols
+    sources = [[source[i] for i in ids] for ids, _ in pairs]
+    targets = [[target[i] for i in ids] for _, ids in pairs]
+    return [result.log_probs for result in translator.score_batch(sources, targets, max_input_length=0)]
 
 
 def _copy_weights(spec: Any, model: Transformer) -> None:
@@ -84,7 +93,7 @@ def _copy_weights(spec: Any, model: Transformer) -> None:
 
 def _embed(side: Any, spec: Any, embedding: Embedding) -> None:
     """Set the embeddings, which CTranslate2 also scales by sqrt(D), and the positions added to them."""
-    weight = embedding.tokens.weight[: embedding.tokens.num_embeddings]
+    weight = embedding.tokens.weight[: embedding.tokens.num_embeddings]  # without padding
     spec.weight = _array(weight)
     if embedding.is_sinusoidal:
         side.position_encodings.encodings = _array(sinusoids(0, POSITIONS, weight))

@@ -19,17 +19,15 @@ from nmt.model.positions import Relative, rotate
 from nmt.model.scores import FOR_STUDY, Score
 
 
-def attention(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False, dropout: float = 0.0
-) -> Tensor:
+def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
     """Return softmax(Q K^T / sqrt(d)) V, (B, H, T, d), of queries (B, H, T, d), keys and values (B, H, S, d).
 
     The mask is broadcast to (B, H, T, S), True at keys that a query attends to. With `causal`, in place of a mask, a
     query attends to the keys up to its own position.
     """
-    if cpu.fits_step_attention(q) and not causal and not dropout:
+    if cpu.fits_step_attention(q) and not causal:
         return cpu.step_attention(q, k, v, mask)
-    return F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal=causal)
+    return F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal)
 
 
 class MultiHeadAttention(nn.Module):
@@ -37,7 +35,7 @@ class MultiHeadAttention(nn.Module):
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
-        self.dim, self.heads, self.dropout = settings.dim, settings.heads, settings.attention_dropout
+        self.dim, self.heads = settings.dim, settings.heads
         self.score: Score | None  # None is q · k / sqrt(d), which has fast kernels
 
     def attend_packed(
@@ -47,7 +45,7 @@ class MultiHeadAttention(nn.Module):
 
         The packings are those of both. One length group is computed at a time.
         """
-        if self.score is None and not self.dropping and cpu.fits_packed_attention(queries, packings):
+        if self.score is None and cpu.fits_packed_attention(queries, packings):
             return cpu.packed_attention(queries, keys_values, packings, self.heads, causal)
         outputs = []
         to, of = packings
@@ -69,16 +67,11 @@ class MultiHeadAttention(nn.Module):
         """
         if self.score is None:
             # causal attention does not reach the padding behind a sentence
-            output = attention(q, *keys_values, None if causal else mask, causal, self.dropping)
+            output = attention(q, *keys_values, None if causal else mask, causal)
         else:
             distances = distances_between(q, keys_values[0]) if distances is None else distances
-            output = self.score.attend(q, keys_values, distances <= 0 if causal else mask, distances, self.dropping)
+            output = self.score.attend(q, keys_values, distances <= 0 if causal else mask, distances)
         return output.transpose(1, 2).flatten(2)
-
-    @property
-    def dropping(self) -> float:
-        """The probability with which a weight is dropped now."""
-        return self.dropout if self.training else 0.0
 
     def split_heads(self, x: Tensor) -> Tensor:
         """Return a view (B, H, T, d) of x (B, T, D)."""

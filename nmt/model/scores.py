@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 
 class Score(nn.Module):
@@ -32,12 +31,10 @@ class Score(nn.Module):
         scores = self(*_widened(q, k), distances)
         return torch.softmax(scores if mask is None else scores.masked_fill(~mask, float("-inf")), dim=-1)
 
-    def attend(
-        self, q: Tensor, keys_values: tuple[Tensor, Tensor], mask: Tensor | None, distances: Tensor, dropout: float
-    ) -> Tensor:
+    def attend(self, q: Tensor, keys_values: tuple[Tensor, Tensor], mask: Tensor | None, distances: Tensor) -> Tensor:
         """Return softmax(score(Q, K)) V, (B, H, T, d), of keys and values (B, H, S, d)."""
         k, v = _widened(*keys_values)
-        return self.average(F.dropout(self.weights(q, k, mask, distances), dropout), v, distances)
+        return self.average(self.weights(q, k, mask, distances), v, distances)
 
 
 def _widened(*tensors: Tensor) -> Iterator[Tensor]:

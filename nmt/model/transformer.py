@@ -242,7 +242,6 @@ class FeedForward(nn.Module):
         parts = 2 if self.gated else 1
         self.inner = Linear(settings.dim, parts * settings.feed_forward, parts=parts)
         self.outer = Linear(settings.feed_forward, settings.dim)
-        self.dropout = Dropout(settings.feed_forward_dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (..., D) to (..., D)."""
@@ -252,7 +251,7 @@ class FeedForward(nn.Module):
             inner = self.activation(gate) * inner
         else:
             inner = self.activation(inner)
-        return cast(Tensor, self.outer(self.dropout(inner)))
+        return cast(Tensor, self.outer(inner))
 
 
 class Embedding(nn.Module):

@@ -225,15 +225,6 @@ def test_phrases_follow_the_prefix_or_are_in_it() -> None:
         assert within.tokens[:2] == [7, 8]
 
 
-def test_limit_of_learned_positions_cuts_a_phrase() -> None:
-    """The output contains as many tokens of the phrase as there are positions."""
-    model = tiny_model(1, vocabulary=12, positions="learned", max_positions=6)
-    for beam in (1, 3):
-        phrase = (4, 5, 6, 7, 8, 9, 10)
-        (found,) = constrained(model, [4, 5, 3], Constraints(phrases=(phrase,)), SearchOptions(beam=beam))
-        assert found.tokens == [4, 5, 6, 7, 8]
-
-
 @given(phrases=PHRASES, generated=st.lists(WORDS, max_size=12))
 def test_phrase_progress_keeps_its_invariants(phrases: tuple[tuple[int, ...], ...], generated: list[int]) -> None:
     """An advancing token leaves one less to generate; if no phrase is missing, the output contains all of them."""
