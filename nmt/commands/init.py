@@ -206,13 +206,11 @@ def _settings(
 ) -> dict[str, Setting]:
     """Return the settings of the recipe, in its order."""
     direction, warning = checked
-    name = request.output.stem if request.prefix else request.output.absolute().parent.name or "translator"
     vocabulary = (
         f"about {proposal.vocabulary:,} pieces for this text: the characters and bytes, and 1.8 times the square root "
         f"of {sum(profile.characters):,} characters; little text needs few pieces (Sennrich & Zhang 2019)"
     )
     return {
-        "name": Setting(_quoted(name)),
         "languages": Setting(f"{{source: {direction.source}, target: {direction.target}}}"),
         **{f"data.{part}": _text_setting(request, part, texts.get(part, ())) for part in ("train", *_HELD_OUT)},
         **({} if warning is None else {"data.accept_any_language": Setting("true")}),

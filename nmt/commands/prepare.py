@@ -5,12 +5,11 @@ import shutil
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from nmt.config import Recipe
-from nmt.errors import ConfigError, DataError
+from nmt.errors import ConfigError
 from nmt.system.console import Console
 from nmt.system.files import check_output, disk_errors, lock_folder, output_file, settle
 from nmt.text.auditing.audit import Audit, count_rows
@@ -19,10 +18,7 @@ from nmt.text.manifest import PREPARED, Manifest, UnusableCorpusError
 from nmt.text.prepared import PreparedCorpus
 from nmt.text.preparing import provenance
 from nmt.text.preparing.preparation import audit_text, write_corpus
-from nmt.text.preparing.preparation import prepare_shard as write_shard
-from nmt.text.preparing.stages import Shard
 from nmt.text.preparing.tokenizer_training import coverage_rows, initial_tokenizers, misfits
-from nmt.text.preparing.work_directory import open_work_directory, work_directory
 from nmt.text.proposing.direction import check_languages
 from nmt.text.readers import shortened
 
@@ -30,15 +26,6 @@ _STAGING = ".partial"
 """The folder inside that of the prepared corpus in which a new one is written."""
 _WIDE_COLUMNS, _COLUMNS = 2, 4
 """Corpora in a table of 80 characters: with the meanings of the rules, and with their names only."""
-
-
-def check_options(config: Path, force: bool, shard: str | None, dry: bool, rejected: Path | None) -> None:
-    """Raise ConfigError for options that exclude each other, and for removed pairs in the place of the recipe."""
-    for option, given in (("--dry-run", dry), ("--force", force), ("--rejected", rejected is not None)):
-        if shard is not None and given:
-            raise ConfigError(f"--shard: {option} would have no effect beside it; leave one out")
-    if rejected is not None:
-        check_output(rejected, [config])
 
 
 def prepare(
@@ -146,14 +133,16 @@ def _prepare(recipe: Recipe, console: Console, rejected: Path | None) -> Prepare
     started = time.perf_counter()
     directory = recipe.prepared_directory
     staging = directory / _STAGING
-    with disk_errors(directory), work_directory(recipe, console) as work:
+    new, work = staging / "corpus", staging / "work"
+    with disk_errors(directory):
         shutil.rmtree(staging, ignore_errors=True)  # of a process that was killed
-        staging.mkdir()
+        for folder in (staging, new, work):
+            folder.mkdir()
         try:
-            removed = write_corpus(recipe, work, staging, console)
+            removed = write_corpus(recipe, work, new, console)
             if rejected is not None:
                 _write_rejected(rejected, removed, console)
-            _move_corpus(staging, directory)
+            _move_corpus(new, directory)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
     corpus = PreparedCorpus.open(directory, recipe)
@@ -181,30 +170,6 @@ def _move_corpus(staging: Path, directory: Path) -> None:
     for name in sorted(new, key=lambda name: name.name == PREPARED.name):
         (directory / name).parent.mkdir(exist_ok=True)
         (staging / name).replace(directory / name)
-
-
-def prepare_shard(recipe: Recipe, console: Console, shard: Shard) -> None:
-    """Do a part of the work of `prepare`, on one of several machines that share the folder of the prepared corpus.
-
-    Raises DataError and ConfigError as `prepare` does.
-    """
-    directory = recipe.prepared_directory
-    if isinstance(_current_corpus(recipe, verify=False), PreparedCorpus):
-        console.info(f"{directory}: the prepared corpus is current")
-        return
-    _check_files(recipe)
-    alone = partial(_sole_writer, directory, console)
-    with alone():
-        work = open_work_directory(recipe)
-    try:
-        encoded = write_shard(recipe, work, shard, console, alone)
-    except OSError as error:
-        advice = "the same command continues when that is corrected"
-        raise DataError(f"{work}: cannot write it: {error.strerror or error}; {advice}") from error
-    if encoded:
-        console.info(f"shard {shard} is encoded; when all are, nmt prepare without --shard writes the prepared corpus")
-    else:
-        console.info(f"shard {shard} is filtered; when all are, the same command encodes it")
 
 
 def _report(manifest: Manifest, console: Console) -> None:

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from nmt.config import CorpusFile, FileFormat, LanguagePair, Recipe
 from nmt.errors import DataError
-from nmt.text.han_variants import may_be, variant_of
 from nmt.text.languages import is_language, language_code, primary_code
 from nmt.text.normalize import normalize
 from nmt.text.readers import Row
@@ -102,10 +101,8 @@ def evenly_spread(pairs: Iterable[SentencePair], most: int) -> list[SentencePair
 
 def read_rows(corpus: CorpusFile, languages: LanguagePair | None) -> Iterator[tuple[str, Iterator[Row]]]:
     """Yield the name of each file of a corpus with its pairs, as `read_pairs` does, and in less time."""
-    variant = variant_of(languages.target, ()) if languages is not None and languages.by_variant else None
     for text in _texts(corpus, languages):
-        rows = _rows(text, corpus, languages)
-        yield str(text.paths[0]), rows if variant is None else (row for row in rows if may_be(row[2], variant))
+        yield str(text.paths[0]), _rows(text, corpus, languages)
 
 
 def named_languages(corpus: CorpusFile) -> list[str]:
@@ -199,7 +196,7 @@ def format_named(path: Path) -> FileFormat:
 
 def _format(corpus: CorpusFile, path: Path) -> FileFormat:
     """Return the format of a file with both languages."""
-    return "tsv" if corpus.tsv is not None else corpus.format or format_named(path)
+    return corpus.format or format_named(path)
 
 
 def _rows(text: _Text, corpus: CorpusFile, languages: LanguagePair | None) -> Iterator[Row]:

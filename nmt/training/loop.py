@@ -12,7 +12,6 @@ import torch
 from nmt.batching.batch import Batch
 from nmt.batching.batch_stream import BatchStream, DataPosition, Prefetcher, padding_share
 from nmt.config import DecodeSettings, Recipe
-from nmt.config.schedules import Falling
 from nmt.model.checkpoint import LoadedModel
 from nmt.system import distributed
 from nmt.system.console import Console, counted
@@ -45,7 +44,7 @@ def open_training(recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory, con
     updater = Updater(model, recipe, choose_device(recipe.runtime))
     progress = resume(run, updater, console.warn)
     progress.corpus = corpus.manifest.training_fingerprint(recipe.data)
-    falling, before = isinstance(recipe.train.schedule, Falling), progress.schedule_end
+    falling, before = recipe.train.schedule.falls, progress.schedule_end
     if progress.end_schedule_at(recipe.train.stop.steps if falling else None):
         steps, following = recipe.train.stop.steps, progress.step + 1
         run.log({"type": "schedule", "step": following, "steps": steps, "steps_before": before})

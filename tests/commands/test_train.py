@@ -194,7 +194,7 @@ def test_second_training_in_the_same_run_is_refused(texts: Path, tmp_path: Path)
 
 
 def test_test_text_is_translated_and_scored(texts: Path, tmp_path: Path) -> None:
-    corpus = {"tsv": str(texts / "test.tsv")}
+    corpus = {"file": str(texts / "test.tsv")}
     chosen = recipe_in(texts, f"run={tmp_path}/run", "train.stop.steps=2", f"data.test={json.dumps(corpus)}")
     outcome = train(chosen, QUIET)
     assert outcome.test is not None
@@ -421,7 +421,7 @@ def contents(folder: Path) -> dict[str, bytes | str]:
     [
         (".", "name=x", "which is read"),
         ("mine", "name=x", "or one with the run.json of nmt, but it holds recipe.yaml"),
-        ("empty", "data.test={tsv: empty/test.txt}", "which is read"),
+        ("empty", "data.test={file: empty/test.txt}", "which is read"),
         ("texts", "name=x", "which is read"),
     ],
 )
@@ -492,7 +492,7 @@ def test_another_test_text_does_not_stop_a_run(
     run = tmp_path / "run"
     train_run(texts, run, "train.stop.steps=4", f"prepared={run}/prepared")
     file = write_tsv(tmp_path / "other.tsv", reversal_pairs(5, 77))
-    changed = recipe_in(texts, f"run={run}", f"prepared={run}/prepared", f"data.test={{tsv: {file}}}")
+    changed = recipe_in(texts, f"run={run}", f"prepared={run}/prepared", f"data.test={{file: {file}}}")
     outcome = train(changed, Console())
     assert "the training text may have sentences of this test text" in capsys.readouterr().err.replace("\n", " ")
     assert outcome.test is not None
@@ -516,7 +516,7 @@ def test_copy_of_a_run_resumes_into_itself(texts: Path, uninterrupted: Path, tmp
     ("override", "problem"),
     [
         ("train.freeze=[encodr.*]", "no weight matches 'encodr.*'"),
-        ("data.test={tsv: nowhere.tsv}", "nowhere.tsv"),
+        ("data.test={file: nowhere.tsv}", "nowhere.tsv"),
         pytest.param(
             "runtime.device=cuda",
             "cuda is not available",
@@ -593,7 +593,7 @@ def test_finished_run_prints_its_scores_without_translating_again(
     monkeypatch.setattr(command, "evaluate_tests", counted)
 
     def scores(*overrides: str) -> list[str]:
-        every = ("data.test={tsv: test.tsv}", "train.validate_every=2", *overrides)
+        every = ("data.test={file: test.tsv}", "train.validate_every=2", *overrides)
         result = run_command("train", "-c", file, *(word for one in every for word in ("--set", one)))
         assert result.exit_code == 0, result.stderr
         return [line for line in result.stderr.splitlines() if line.startswith(("test ", "signature "))]
@@ -616,7 +616,7 @@ def test_test_txt_equals_the_output_of_nmt_translate(tmp_path: Path, target: str
     write_tsv(tmp_path / "test.tsv", [(source, "vid") for source in sources])
     (tmp_path / "input.txt").write_text("".join(f"{source}\n" for source in sources))
     overrides = [
-        "data.test={tsv: test.tsv}",
+        "data.test={file: test.tsv}",
         "data.filters={keep: [script], max_tokens: 40}",
         "data.accept_any_language=true",
         "train.stop.steps=40",

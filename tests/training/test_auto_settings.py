@@ -246,7 +246,7 @@ def test_bf16_training_learns_resumes_bit_for_bit_and_translates_as_nmt_translat
 ) -> None:
     changes = {
         "runtime": {**RUNTIME, "precision": "bf16"},
-        "data": {"train": [{"tsv": "train.tsv"}], "valid": {"tsv": "valid.tsv"}, "test": {"tsv": "test.tsv"}},
+        "data": {"train": [{"file": "train.tsv"}], "valid": {"file": "valid.tsv"}, "test": {"file": "test.tsv"}},
         "model": {"encoder_layers": 1, "decoder_layers": 1, "dim": 32, "heads": 2, "feed_forward": 64, "dropout": 0.1},
     }
     recipe = write_reversal_task(tmp_path, changes=changes)

@@ -46,9 +46,8 @@ SHAPE = ModelSettings(encoder_layers=1, decoder_layers=1, dim=8, heads=2, feed_f
 
 def recipe(run: Path, **changes: object) -> Recipe:
     plain = Recipe(
-        name="test",
         languages=Languages(source="en", target="it"),
-        data=Data(train=(CorpusFile(tsv=Path("/text/train.tsv")),)),
+        data=Data(train=(CorpusFile(file=Path("/text/train.tsv")),)),
         run=run,
     )
     return plain.model_copy(update=changes)
@@ -56,7 +55,7 @@ def recipe(run: Path, **changes: object) -> Recipe:
 
 @pytest.fixture(scope="module")
 def tokenizers() -> Tokenizers:
-    shared = Tokenizer.train(LINES, TokenizerSettings(vocab_size=40, byte_fallback=False, type="bpe"))
+    shared = Tokenizer.train(LINES, TokenizerSettings(vocab_size=296, type="bpe"))
     return Tokenizers(shared, shared)
 
 
@@ -76,10 +75,10 @@ def open_run(run: RunDirectory, recipe: Recipe) -> None:
 def trained(tokenizers: Tokenizers, steps: int = 3, seed: int = 1) -> tuple[LoadedModel, Updater]:
     """Return a model and its updater after some steps on random data."""
     torch.manual_seed(seed)
-    model = Transformer(SHAPE, 40, 40)
+    model = Transformer(SHAPE, 296, 296)
     updater = Updater(model, recipe(Path("run"), model=SHAPE), torch.device("cpu"))
     for _ in range(steps):
-        model.logits(model([torch.randint(4, 40, (2, 5))], [None], [torch.randint(4, 40, (2, 4))])).pow(
+        model.logits(model([torch.randint(4, 296, (2, 5))], [None], [torch.randint(4, 296, (2, 4))])).pow(
             2
         ).sum().backward()
         updater.apply_gradients(0.01, 1)
@@ -268,8 +267,8 @@ def test_full_file_system_keeps_the_last_checkpoint(run: RunDirectory, tokenizer
         with pytest.raises(DataError, match=re.escape(f"{full.metrics.file}: cannot write it: No space left")):
             full.log({"type": "train", "step": 1, "much": "x" * 20_000})
         with pytest.raises(DataError, match=re.escape(f"{full.recipe}: cannot write it: No space left on device")):
-            open_run(full, recipe(full.path, name="x" * 20_000))
-        assert "name: test" in full.recipe.read_text()
+            open_run(full, recipe(full.path, prepared=Path("x" * 20_000)))
+        assert "prepared: null" in full.recipe.read_text()
         assert resume(full, updater).step == 1
         assert set(full.metrics.file.read_text().splitlines()) == {'{"type": "train", "step": 1}'}
     finally:
@@ -444,12 +443,10 @@ def test_free_keys_may_change_when_a_run_resumes(run: RunDirectory, tmp_path: Pa
     open_run(run, recipe(run.path))
     run.checkpoint(1).mkdir()
     train = TrainSettings(stop=Stop(steps=7, epochs=2, hours=1.5), log_every=3, validate_every=4, keep_best=9)
-    data = Data(train=recipe(run.path).data.train, test=(CorpusFile(tsv=Path("/text/test.tsv")),))
-    changed = recipe(
-        run.path, name="other", train=train, data=data, prepared=tmp_path / "prepared", decode=DecodeSettings(beam=2)
-    )
+    data = Data(train=recipe(run.path).data.train, test=(CorpusFile(file=Path("/text/test.tsv")),))
+    changed = recipe(run.path, train=train, data=data, prepared=tmp_path / "prepared", decode=DecodeSettings(beam=2))
     open_run(run, changed)
-    assert "name: other" in run.recipe.read_text()
+    assert "beam: 2" in run.recipe.read_text()
     open_run(run, recipe(run.path))
 
 
@@ -461,11 +458,10 @@ def write_empty_checkpoint(run: RunDirectory) -> None:
 def test_changed_recipe_is_refused_with_all_differences(run: RunDirectory) -> None:
     changed = recipe(
         run.path,
-        name="free to change",
         seed=7,
         model=ModelSettings(dim=256, heads=4),
         train=TrainSettings(label_smoothing=0.0, log_every=3),
-        data=Data(train=(CorpusFile(tsv=Path("/text/other.tsv"), oversample=2.0),)),
+        data=Data(train=(CorpusFile(file=Path("/text/other.tsv"), oversample=2.0),)),
     )
     write_empty_checkpoint(run)
     with pytest.raises(ConfigError) as caught:
@@ -481,11 +477,11 @@ def test_changed_recipe_is_refused_with_all_differences(run: RunDirectory) -> No
     ]
     assert "--restart" in advice
     assert "train.log_every" in free
-    assert "name: test" in run.recipe.read_text()
+    assert "seed: 1\n" in run.recipe.read_text()
 
 
 def test_additional_text_is_refused(run: RunDirectory) -> None:
-    text = CorpusFile(tsv=Path("/text/train.tsv"))
+    text = CorpusFile(file=Path("/text/train.tsv"))
     write_empty_checkpoint(run)
     with pytest.raises(ConfigError, match=r"data.train.1.oversample: was null, now 1.0"):
         open_run(run, recipe(run.path, data=Data(train=(text, text))))

@@ -37,7 +37,7 @@ def rows(count: int, seed: int) -> list[str]:
 
 def texts_of(name: str) -> list[dict[str, object]]:
     columns = {"it": [1, 2], "zh": [1, 3]}
-    return [{"tsv": f"{name}.tsv", "columns": columns[code], "target_language": code} for code in columns]
+    return [{"file": f"{name}.tsv", "columns": columns[code], "target_language": code} for code in columns]
 
 
 def write_task(folder: Path) -> Path:
@@ -46,7 +46,7 @@ def write_task(folder: Path) -> Path:
         changes={
             "languages": {"source": "en", "target": ["it", "zh"]},
             "data": {name: texts_of(name) for name in ("train", "valid", "test")},
-            "tokenizer": {"vocab_size": 100, "byte_fallback": False, "type": "bpe"},
+            "tokenizer": {"vocab_size": 356, "type": "bpe"},
             "model": {
                 "encoder_layers": 1,
                 "decoder_layers": 1,

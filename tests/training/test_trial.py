@@ -127,6 +127,6 @@ def test_dry_run_leaves_an_existing_run_unchanged(file: Path, tmp_path: Path, mo
 
 def test_dry_run_refuses_a_missing_test_text(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nmt.commands.train.estimate", None)
-    result = CliRunner().invoke(app, ["train", "-c", str(file), "--dry-run", "--set", 'data.test={"tsv": "/nowhere"}'])
+    result = CliRunner().invoke(app, ["train", "-c", str(file), "--dry-run", "--set", 'data.test={"file": "/nowhere"}'])
     assert result.exit_code == 2
     assert "/nowhere" in result.stderr

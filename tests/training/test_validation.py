@@ -33,7 +33,7 @@ REFERENCES = ["the house is red", "cat", "the", "the cat sleeps", "the house"]
 
 @pytest.fixture(scope="module")
 def tokenizers() -> Tokenizers:
-    shared = Tokenizer.train(LINES, TokenizerSettings(vocab_size=40, byte_fallback=False, type="bpe"))
+    shared = Tokenizer.train(LINES, TokenizerSettings(vocab_size=296, type="bpe"))
     return Tokenizers(shared, shared)
 
 
@@ -41,13 +41,12 @@ def tokenizers() -> Tokenizers:
 def updater() -> Updater:
     torch.manual_seed(1)
     chosen = Recipe(
-        name="test",
         languages=Languages(source="it", target="en"),
-        data=Data(train=(CorpusFile(tsv=Path("train.tsv")),)),
+        data=Data(train=(CorpusFile(file=Path("train.tsv")),)),
         model=ModelSettings(encoder_layers=1, decoder_layers=1, dim=8, heads=2, feed_forward=16, dropout=0.5),
         run=Path("run"),
     )
-    return Updater(Transformer(chosen.model, 40, 40), chosen, torch.device("cpu"))
+    return Updater(Transformer(chosen.model, 296, 296), chosen, torch.device("cpu"))
 
 
 def split_of(tokenizers: Tokenizers) -> PreparedSplit:
