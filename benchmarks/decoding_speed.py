@@ -21,6 +21,8 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +31,19 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as nmt translate does
 import torch
 
 from nmt.config import RuntimeSettings
+from nmt.decoding.options import SearchOptions
 from nmt.evaluation.metrics import measure
 from nmt.export.ctranslate2 import write_ctranslate2
-from nmt.export.ctranslate2_engine import open_in_ctranslate2
 from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
 from nmt.system.device import set_threads
 from nmt.system.workers import reuse_freed_ram
 from nmt.text.languages import target_language
+from nmt.text.normalize import normalize
 from nmt.text.readers.opening import read_lines
 from nmt.translation.translator import TranslateOptions, Translator
 
 CPU = torch.device("cpu")
+Engine = Callable[[list[str], TranslateOptions], list[str]]
 
 
 def main() -> None:
@@ -60,52 +64,82 @@ def main() -> None:
     set_threads(RuntimeSettings(threads=1))  # threads would prevent forking this process
     loaded = load_model(resolve_model(chosen.model), CPU)
     texts = [list(read_lines(text)) for text in chosen.texts]
-    engines = translators(chosen, loaded, texts[0])
+    engines = engines_of(chosen, loaded, texts[0])
+    settings = Translator(loaded)
     gc.freeze()  # as nmt translate does
     results = []
     for place, (text, lines) in enumerate(zip(chosen.texts, texts, strict=True)):
         reference = list(read_lines(chosen.reference[place])) if chosen.reference else None
         for beam in chosen.beam:
-            # CTranslate2 does not support constraints
-            overrides = ["decode.protect=false", *chosen.set]
-            options = next(iter(engines.values())).options(beam=beam, overrides=overrides)
+            # CTranslate2 has neither constraints nor typography
+            overrides = ["decode.protect=false", "decode.typography=false", *chosen.set]
+            options = settings.options(beam=beam, overrides=overrides)
             figures, outputs = measure_engines(engines, lines, options, chosen.rounds, loaded)
             bleu = quality(outputs, reference, options.to)
             results += rows({"text": text.name, "beam": beam}, figures, outputs, bleu)
     report(results, chosen)
 
 
-def translators(chosen: argparse.Namespace, loaded: LoadedModel, lines: list[str]) -> dict[str, Translator]:
+def engines_of(chosen: argparse.Namespace, loaded: LoadedModel, lines: list[str]) -> dict[str, Engine]:
     """Return the engines by name; each translator of nmt has a separate model, CTranslate2 a copy."""
+    import ctranslate2
+
     threads, batches = chosen.threads, chosen.ctranslate2_batches or chosen.threads
     runtime = RuntimeSettings(device="cpu", threads=threads)
     reuse_freed_ram()
-    found = {}
+    found: dict[str, Engine] = {}
     for precision in chosen.precision:
         settings = runtime.model_copy(update={"precision": precision})
         model = load_model(resolve_model(chosen.model), CPU)
-        found[f"nmt {precision}"] = Translator(model, settings, process_count=threads)
-    for translator in found.values():
+        translator = Translator(model, settings, process_count=threads)
         list(translator.translate(lines))  # fork its workers before CTranslate2 starts threads
+        found[f"nmt {precision}"] = partial(with_nmt, translator)
     for quantization in ("float32", "int8"):
         with tempfile.TemporaryDirectory() as folder:
             write_ctranslate2(Path(folder), loaded, quantization)
-            divided = runtime.model_copy(update={"threads": threads // batches})
-            exported = open_in_ctranslate2(Path(folder), divided, parallel=batches)
-            found[f"CTranslate2 {quantization}"] = Translator(exported, runtime)
+            program = ctranslate2.Translator(folder, inter_threads=batches, intra_threads=threads // batches)
+        found[f"CTranslate2 {quantization}"] = partial(with_ctranslate2, program, loaded)
     return found
 
 
+def with_nmt(translator: Translator, lines: list[str], options: TranslateOptions) -> list[str]:
+    """Return the translations by nmt."""
+    return [found.text for found in translator.translate(lines, options)]
+
+
+def with_ctranslate2(program: Any, loaded: LoadedModel, lines: list[str], options: TranslateOptions) -> list[str]:
+    """Return the translations by CTranslate2: normalized, in batches of at most `batch_tokens` source tokens."""
+    search: SearchOptions = options.search
+    source, target = loaded.tokenizers.source, loaded.tokenizers.target
+    source_names, target_names = source.symbols, target.symbols
+    texts = list(dict.fromkeys(map(normalize, lines)))
+    pieces = [[source_names[i] for i in source.encode(text)] for text in texts]
+    found = program.translate_batch(
+        pieces,
+        max_batch_size=max(1, search.batch_tokens // search.beam),
+        batch_type="tokens",
+        beam_size=search.beam,
+        length_penalty=search.length_penalty,
+        max_decoding_length=search.longest_output(max(map(len, pieces)) + 1),
+        max_input_length=0,
+        suppress_sequences=[[target_names[i]] for i in search.forbidden],
+    )
+    ids = {symbol: i for i, symbol in enumerate(target_names)}
+    decoded = [target.decode([ids[piece] for piece in one.hypotheses[0]]) for one in found]
+    translations = dict(zip(texts, decoded, strict=True))
+    return [normalize(translations[normalize(line)]) for line in lines]
+
+
 def measure_engines(
-    engines: dict[str, Translator], lines: list[str], options: TranslateOptions, rounds: int, loaded: LoadedModel
+    engines: dict[str, Engine], lines: list[str], options: TranslateOptions, rounds: int, loaded: LoadedModel
 ) -> tuple[dict[str, list[float]], dict[str, list[str]]]:
     """Return the target tokens per second of each engine in each round, and its output."""
     figures: dict[str, list[float]] = {name: [] for name in engines}
     outputs: dict[str, list[str]] = {}
     for number in range(rounds + 1):  # the first round is a warm-up
-        for name, translator in engines.items():
+        for name, translate in engines.items():
             started = time.perf_counter()
-            output = [found.text for found in translator.translate(lines, options)]
+            output = translate(lines, options)
             seconds = time.perf_counter() - started
             if number:
                 tokens = sum(len(loaded.tokenizers.target.encode(text)) + 1 for text in output if text)

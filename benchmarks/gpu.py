@@ -298,7 +298,7 @@ def decoding_speed(setup: Setup) -> list[Row]:
     rows = []
     for beam in (1, 5):
         for budget in setup.decode_tokens:
-            options = search_options(beam, min_length=1.0, batch_tokens=budget)
+            options = search_options(beam, batch_tokens=budget)
             engine.search(sentences[:64], options)
             synchronize(setup.device)
             started = time.perf_counter()
@@ -309,7 +309,7 @@ def decoding_speed(setup: Setup) -> list[Row]:
     return rows
 
 
-def search_options(beam: int, **values: float) -> SearchOptions:
+def search_options(beam: int, **values: int) -> SearchOptions:
     """Return options for outputs at most as long as their source: random weights rarely end a sentence."""
     return SearchOptions.model_validate({"beam": beam, "max_length": {"factor": 1.0, "extra": 1}, **values})
 

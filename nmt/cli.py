@@ -201,11 +201,11 @@ def export(
     quantization: Annotated[
         str, Option(metavar="TYPE", help="Type of the weights for ctranslate2: float32, int8, int8_float32, …")
     ] = "float32",
-    lines: Annotated[Path | None, file(help="Compare the translations of these lines.")] = None,
+    lines: Annotated[Path | None, file(help="Compare log-probabilities on these lines.")] = None,
 ) -> None:
     """Convert a model for CTranslate2 or Hugging Face transformers.
 
-    The translations of both are compared first; if they differ too much, nothing is written.
+    The log-probabilities of both are compared first; if they differ too much, nothing is written.
     """
     from nmt.export import check_installed
 

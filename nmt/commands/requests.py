@@ -90,14 +90,9 @@ class TranslateRequest(NamedTuple):
         Literal["auto", "fp32", "bf16", "int8"],
         computation(metavar="TYPE", help="auto, fp32, bf16, or on CPUs int8."),
     ] = "auto"
-    engine: Annotated[
-        Literal["torch", "ct2"] | None,
-        computation(metavar="torch|ct2", help="Default: the one that the model was exported for, else torch."),
-    ] = None
     reference: Annotated[
         Path | None, instead(metavar="FILE", help="Print the log_prob of these translations of the input lines.")
     ] = None
-    verify: Annotated[bool, instead("--verify", help="Check that no translation depends on the other lines.")] = False
 
 
 class ScoreOptions(NamedTuple):

@@ -1,4 +1,4 @@
-"""`nmt translate`: translate lines, score given translations, or verify that translations do not depend on batches."""
+"""`nmt translate`: translate lines or documents, or score given translations."""
 
 import os
 from collections.abc import Sequence
@@ -10,9 +10,8 @@ from nmt import __version__
 from nmt.commands.requests import TranslateRequest
 from nmt.config import RuntimeSettings
 from nmt.errors import ConfigError, ModelError
-from nmt.export.exported import EXPORT_FILE, is_export
 from nmt.model.checkpoint import CONFIG_FILE, resolve_model
-from nmt.system.console import Console, printable
+from nmt.system.console import Console
 from nmt.system.device import set_threads, thread_count
 from nmt.system.distributed import connect, rank
 from nmt.system.files import check_output, digest_of
@@ -28,10 +27,6 @@ from nmt.translation.forced_scoring import score_batch
 from nmt.translation.pipeline import ParallelLines, open_input, process_lines, translate_stream
 from nmt.translation.sinks import Fingerprint, is_stream, open_output, write_whole
 from nmt.translation.translator import LINE_BATCH_SIZE, TranslateOptions, Translator
-from nmt.translation.verify import verify_lines
-
-_IGNORED = {"--verify": ("--reference", "--output", "--json"), "--reference": ("--n-best", "--glossary")}
-"""Options that would have no effect beside another one."""
 
 
 def translate(request: TranslateRequest, console: Console) -> None:
@@ -51,13 +46,9 @@ def translate(request: TranslateRequest, console: Console) -> None:
     set_threads(runtime.model_copy(update={"threads": 1}))
     reuse_freed_ram()
     with connect(runtime):
-        translator = Translator.load(models[0], runtime, request.engine, models[1:], thread_count(runtime))
+        translator = Translator.load(models[0], runtime, models[1:], thread_count(runtime))
         options = translator.options(request.beam, request.n_best, request.overrides or (), request.to, request.tag)
         options = replace(options, glossary=glossary, alignment=request.alignment)
-        if request.reference is not None:
-            translator.require_torch("--reference")
-        if request.verify and rank() > 0:
-            return
         if (as_document := document_options(request)) is not None:
             document = open_document(as_document, request.source, (translator.languages.source, options.to))
             write_whole(request.output, translate_document(translator, document, options, console))
@@ -67,11 +58,7 @@ def translate(request: TranslateRequest, console: Console) -> None:
             open_input(request.source, parallel, translator.scale) as source,
             open_output(request.output, identity, resumable=not source.is_terminal) as output,
         ):
-            if request.verify:
-                report = verify_lines(translator, source.stream, options, console)
-                output.write([], f"{printable(report.as_text())}\n")
-                report.check()
-            elif request.reference is not None:
+            if request.reference is not None:
                 process_lines(
                     "scoring", source, output, partial(score_batch, translator, options, request.as_json), console
                 )
@@ -82,9 +69,9 @@ def translate(request: TranslateRequest, console: Console) -> None:
 def check(request: TranslateRequest) -> None:
     """Raise ConfigError for options that exclude each other, and for an output that must not be replaced."""
     options = {
-        "--verify": request.verify, "--reference": request.reference, "--prefixes": request.prefixes,
-        "--json": request.as_json, "--n-best": request.n_best > 1, "--alignment": request.alignment,
-        "--glossary": request.glossary, "--output": request.output,
+        "--reference": request.reference, "--prefixes": request.prefixes, "--json": request.as_json,
+        "--n-best": request.n_best > 1, "--alignment": request.alignment, "--glossary": request.glossary,
+        "--output": request.output,
     }  # fmt: skip
     given = [option for option, value in options.items() if value]
     document = document_options(request)
@@ -93,11 +80,9 @@ def check(request: TranslateRequest) -> None:
             f"{misplaced[0]}: the output of a file in the format {document.format} is a file of this format, which "
             "has no place for it; leave it out, or add --format text to read the lines as they are"
         )
-    if "--prefixes" in given and ("--verify" in given or "--reference" in given):
-        raise ConfigError("--prefixes: --verify and --reference have no translations to start; leave one out")
-    for option, ignored in _IGNORED.items():
-        if option in given and (without_effect := [one for one in ignored if one in given]):
-            raise ConfigError(f"{option}: {without_effect[0]} would have no effect beside it; leave one out")
+    without_effect = [one for one in ("--prefixes", "--n-best", "--glossary") if one in given]
+    if "--reference" in given and without_effect:
+        raise ConfigError(f"--reference: {without_effect[0]} would have no effect beside it; leave one out")
     if request.output is not None and not is_stream(request.output):
         inputs = (request.source, request.reference, request.prefixes, request.glossary)
         check_output(request.output, [split_member(path)[0] for path in inputs if path is not None])
@@ -167,4 +152,4 @@ def default_model() -> Path:
 
 def digest_of_model(directory: Path) -> str:
     """Return a digest of the model with its weights. Raises ModelError if there is no model."""
-    return digest_of(directory / EXPORT_FILE if is_export(directory) else resolve_model(directory) / CONFIG_FILE)
+    return digest_of(resolve_model(directory) / CONFIG_FILE)

@@ -1,6 +1,6 @@
 """The section on the search for translations."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
@@ -38,27 +38,14 @@ class DecodeSettings(Section):
     beam: Annotated[int, Field(ge=1, le=1000)] = 5
     """Number of hypotheses kept for each sentence; 1 is greedy search."""
     length_penalty: float = Field(default=1.0, ge=0, le=10)
-    """Exponent α of the length normalization: 0 favours short translations."""
-    length_normalization: Literal["gnmt", "average"] = "gnmt"
-    """Divide log-probabilities by ((5+L)/6)^α (gnmt, Wu et al. 2016) or by L^α (average)."""
-    coverage_penalty: float = Field(default=0.0, ge=0, le=10)
-    """Weight β of a penalty, in the final ranking of the beam, on source tokens that receive little attention (Wu et
-    al. 2016, eq. 15); 0 for none."""
+    """Exponent α of the length normalization: log-probabilities are divided by ((5+L)/6)^α (Wu et al. 2016); 0 favours
+    short translations."""
     max_length: Annotated[MaxLength | None, Field(examples=[{"factor": 1.5, "extra": 10}])] = None
     """The longest translation; null uses the limit that `nmt prepare` measures on the training text."""
-    min_length: float = Field(default=0.0, ge=0, le=100)
-    """The shortest translation, in target tokens per source token, with the end symbol on both sides."""
     no_repeat_ngram: Annotated[PositiveInt | None, Field(examples=[3])] = None
     """Exclude translations in which a sequence of this many tokens occurs twice; null allows them."""
-    repetition_penalty: float = Field(default=1.0, ge=1, le=100)
-    """Divide positive logits of generated tokens by this, and multiply negative ones (Keskar et al. 2019, section 4.1);
-    1 for no penalty."""
     sampling: Annotated[Sampling | None, Field(examples=[{"temperature": 0.7}])] = None
     """Draw random translations instead of searching for the best; `{}` draws from the unchanged distribution."""
-    mbr: Annotated[int | None, Field(ge=2, le=1000, examples=[32])] = None
-    """Draw this many samples and return the one most similar to all others (minimum Bayes risk); null for none."""
-    unknown: Literal["forbid", "copy"] = "forbid"
-    """For models without byte pieces: forbid `<unk>`, or copy the source word with the most attention in its place."""
     protect: bool = True
     """Copy URLs, e-mail addresses, placeholders and tags unchanged: the search is repeated with constraints where one
     is missing."""

@@ -70,8 +70,6 @@ class Recipe(Section):
                 "train.subword_sampling",
                 f"for a bpe tokenizer it is a fraction, less than 1; found {train.subword_sampling}",
             )
-        if train.r_drop and not model.dropout:
-            raise SettingError("train.r_drop", "compares two passes under dropout, but dropout is 0; set model.dropout")
         if train.schedule.falls and train.stop.steps is None:
             message = f"{train.schedule.name} needs train.stop.steps, the step at which the decay ends"
             raise SettingError("train.schedule", message)

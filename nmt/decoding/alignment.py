@@ -1,6 +1,6 @@
 """Word alignments: links between source words and target words, from the attention of the decoder to the source.
 
-S source tokens and T target tokens of a sentence, without `</s>`; C chosen heads.
+S source tokens and T target tokens of a sentence, without `</s>`.
 """
 
 from collections.abc import Sequence
@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from nmt.config import ModelSettings
-from nmt.decoding.forced_decoding import Pair, force_all
-from nmt.decoding.models import BatchRunner, Ensemble, OnProgress
+from nmt.decoding.forced_decoding import force_all
+from nmt.decoding.models import BatchRunner
 from nmt.model.attention_weights import AttentionWeights, attention_weights
 from nmt.model.checkpoint import AlignmentHeads, LoadedModel
 from nmt.text.normalize import normalize
@@ -54,58 +54,21 @@ def default_heads(settings: ModelSettings) -> AlignmentHeads:
     return AlignmentHeads(heads=tuple((layer, head) for head in range(settings.heads)))
 
 
-def alignment_heads_of(models: Sequence[LoadedModel]) -> list[AlignmentHeads]:
-    """Return the heads of each model that align best, where they have been measured, else the usual ones."""
-    return [loaded.alignment or default_heads(loaded.model.settings) for loaded in models]
-
-
-def token_alignments(
-    runner: BatchRunner,
-    chosen: Sequence[AlignmentHeads],
-    pairs: Sequence[Pair],
-    budget: int,
-    on_progress: OnProgress | None = None,
-) -> list[Tensor]:
-    """Return for each pair the attention of each target token to each source token and to `</s>`, (T, S + 1).
-
-    It is the mean over the chosen heads of each model, summed over the models.
-    """
-    forced = force_all(runner, pairs, budget, [one.heads for one in chosen], on_progress)
-    alignments = []
-    for of_models in forced:
-        with_heads = zip(of_models, chosen, strict=True)
-        means = [rows_of_tokens(one.attention, heads.at_input).mean(0) for one, heads in with_heads]
-        alignments.append(torch.stack(means).sum(0))
-    return alignments
-
-
-def rows_of_tokens(weights: Tensor, at_input: bool) -> Tensor:
-    """Return the row of each target token, (C, T, S + 1), of weights (C, T + 1, S + 1)."""
-    return weights[:, 1:] if at_input else weights[:, :-1]
-
-
 def align(
-    runner: BatchRunner,
-    models: Sequence[LoadedModel],
-    pairs: Sequence[tuple[str, str]],
-    budget: int,
-    on_progress: OnProgress | None = None,
-    tags: Sequence[int] = (),
+    runner: BatchRunner, loaded: LoadedModel, pairs: Sequence[tuple[str, str]], budget: int, tags: Sequence[int] = ()
 ) -> list[Links]:
-    """Return the links between the words of sentences and of given translations, by the models of the runner.
+    """Return the links between the words of sentences and of given translations, by the first model of the runner.
 
-    The words are those of `nmt.text.segment`. Tokens beyond the longest input of the models have no links. `tags` are
-    the ids that precede each sentence.
+    The words are those of `nmt.text.segment`. `tags` are the ids that precede each sentence. The weights of a target
+    token are those of the step that predicts it, the mean over the alignment heads.
     """
-    longest = Ensemble(runner.models).longest
-    limit = None if longest is None else longest - 1
-    source, target = models[0].tokenizers.source, models[0].tokenizers.target
-    encoded = [([*tags, *source.encode(line)][:limit], target.encode(text)[:limit]) for line, text in pairs]
-    weights = token_alignments(runner, alignment_heads_of(models), encoded, budget, on_progress)
+    source, target = loaded.tokenizers.source, loaded.tokenizers.target
+    encoded = [([*tags, *source.encode(line)], target.encode(text)) for line, text in pairs]
+    heads = (loaded.alignment or default_heads(loaded.model.settings)).heads
     tag_bytes = [b""] * len(tags)  # belong to no word
     return [
-        word_links(of_pair, [*tag_bytes, *source.spell_text(line)][:limit], target.spell_text(text)[:limit])
-        for of_pair, (line, text) in zip(weights, pairs, strict=True)
+        word_links(forced.attention[:, :-1].mean(0), [*tag_bytes, *source.spell_text(line)], target.spell_text(text))
+        for forced, (line, text) in zip(force_all(runner, encoded, budget, heads), pairs, strict=True)
     ]
 
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from nmt.decoding.alignment import rows_of_tokens
 from nmt.decoding.forced_decoding import Pair, force_all
 from nmt.decoding.models import BatchRunner
 from nmt.model.checkpoint import AlignmentHeads
@@ -34,35 +34,28 @@ class Anchor(NamedTuple):
 def best_heads(runner: BatchRunner, pairs: Sequence[Pair], budget: int, tags: int = 0) -> AlignmentHeads | None:
     """Return the heads that point from anchors to their source most often; None with too few anchors, or if none does.
 
-    Heads are added greedily, each time the one with which the mean of their weights is most accurate, until none helps:
-    once for the attention at the step that predicts a token and once for that at the step that reads it (Chen et al.
-    2020); the more accurate of the two is returned. The runner has one model. The first `tags` tokens of every source
-    are tags, which are no anchors.
+    Heads are added greedily, each time the one with which the mean of their weights is most accurate, until none helps.
+    The weights are those of the step that predicts a token: in decoders of two or three layers those of the step that
+    reads it (Chen et al. 2020) point to the next word. The first `tags` tokens of every source are tags, no anchors.
     """
-    (model,) = runner.models
-    short = [pair for pair in pairs if max(map(len, pair)) < min(_LONGEST, model.longest or _LONGEST)][:_SENTENCES]
+    short = [pair for pair in pairs if max(map(len, pair)) < _LONGEST][:_SENTENCES]
     found = anchors([(source[tags:], target) for source, target in short])
-    chosen = [(pair, of_pair) for pair, of_pair in zip(short, found, strict=True) if of_pair]
-    kinds = Counter(anchor.kind for _, of_pair in chosen for anchor in of_pair)
+    kinds = Counter(anchor.kind for of_pair in found for anchor in of_pair)
     if len(kinds) < _MIN_KINDS:
         return None
-    heads = [(layer, head) for layer in range(model.settings.decoder_layers) for head in range(model.settings.heads)]
-    forced = force_all(runner, [pair for pair, _ in chosen], budget, [heads])
-    places = torch.tensor([tags + anchor.source for _, of_pair in chosen for anchor in of_pair])
-    shares = torch.tensor([1 / kinds[anchor.kind] for _, of_pair in chosen for anchor in of_pair]) / len(kinds)
-    results = []
-    for at_input in (False, True):
-        rows = [
-            rows_of_tokens(weights.attention, at_input)[:, anchor.target]
-            for (weights,), (_, of_pair) in zip(forced, chosen, strict=True)
-            for anchor in of_pair
-        ]
-        width = max(row.size(1) for row in rows)
-        table = torch.stack([torch.nn.functional.pad(row, (0, width - row.size(1))) for row in rows])  # (A, C, S + 1)
-        accuracy, best = _choose_heads(table, places, shares)
-        if best:
-            results.append((accuracy, AlignmentHeads(heads=tuple(heads[i] for i in sorted(best)), at_input=at_input)))
-    return max(results, key=lambda result: result[0])[1] if results else None
+    settings = runner.models[0].settings
+    heads = [(layer, head) for layer in range(settings.decoder_layers) for head in range(settings.heads)]
+    chosen = [(pair, of_pair) for pair, of_pair in zip(short, found, strict=True) if of_pair]
+    forced = force_all(runner, [pair for pair, _ in chosen], budget, heads)
+    rows, places, shares = [], [], []
+    for one, (_, of_pair) in zip(forced, chosen, strict=True):
+        for anchor in of_pair:
+            row = one.attention[:, anchor.target]  # (C, S + 1)
+            rows.append(functional.pad(row, (0, _LONGEST + 1 - row.size(1))))
+            places.append(tags + anchor.source)
+            shares.append(1 / kinds[anchor.kind] / len(kinds))
+    best = _choose_heads(torch.stack(rows), torch.tensor(places), torch.tensor(shares))
+    return AlignmentHeads(heads=tuple(heads[i] for i in sorted(best))) if best else None
 
 
 def anchors(pairs: Sequence[Pair]) -> list[list[Anchor]]:
@@ -95,8 +88,8 @@ def _anchors_of(pair: Pair, partner: dict[int, int], remaining: dict[int, int]) 
             yield Anchor((token, other), place, target.index(other))
 
 
-def _choose_heads(rows: Tensor, places: Tensor, shares: Tensor) -> tuple[float, list[int]]:
-    """Return the best accuracy and its heads, for rows (A, C, S + 1), targets (A) and their weights."""
+def _choose_heads(rows: Tensor, places: Tensor, shares: Tensor) -> list[int]:
+    """Return the most accurate heads, for rows (A, C, S + 1), the right places in them (A), and anchor weights."""
     chosen: list[int] = []
     best, total = 0.0, torch.zeros_like(rows[:, :1])
     while True:
@@ -105,7 +98,7 @@ def _choose_heads(rows: Tensor, places: Tensor, shares: Tensor) -> tuple[float, 
         accuracy[chosen] = 0.0
         value, head = accuracy.max(0)
         if float(value) <= best:
-            return best, chosen
+            return chosen
         best = float(value)
         chosen.append(int(head))
         total = total + rows[:, [int(head)]]

@@ -25,7 +25,7 @@ class Hypothesis:
     """A finished translation: tokens without `<s>` and `</s>`, and its log-probability with `</s>`.
 
     `normalized` is `log_prob` divided by the length penalty: the number that hypotheses, other than samples, are ranked
-    by. It includes penalties for coverage and repetition.
+    by.
     """
 
     tokens: list[int]

@@ -1,9 +1,8 @@
 """Search for the translations of many sentences with torch.
 
-Sentences are sorted by length, cut into batches, searched, and returned in order. With some penalties the hypotheses of
-a search are rescored by forced decoding.
+Sentences are sorted by length, cut into batches, searched, and returned in order.
 
-B sentences; T target length, S source length, both with `</s>`; H heads.
+B sentences; S source length with `</s>`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,11 +13,9 @@ from torch import Tensor
 
 from nmt.batching.batch import pad
 from nmt.config import RuntimeSettings
-from nmt.decoding.alignment import default_heads
 from nmt.decoding.beam import Hypothesis, Observer, beam_search
 from nmt.decoding.constrained import beam_width, constrained_search
-from nmt.decoding.forced_decoding import force_all
-from nmt.decoding.models import BatchRunner, Models, OnProgress, StepModel, in_order, length_batches, step_model
+from nmt.decoding.models import BatchRunner, Models, StepModel, in_order, length_batches, step_model
 from nmt.decoding.options import NO_CONSTRAINTS, Constraints, SearchOptions
 from nmt.decoding.rules import rules_for
 from nmt.decoding.sampling import greedy_search, noise_for, sample_search
@@ -32,7 +29,6 @@ _MIN_SENTENCES_TO_PACK = 5  # fewer sentences are translated faster than weights
 _CPU_HYPOTHESES = 480
 """The most hypotheses of a batch on a CPU: the caches of more do not fit into the processor's cache."""
 _MIN_PROCESS_TOKENS = 1024  # the fewest source tokens times beam for which one more process pays
-_MIN_ATTENTION = 1e-12  # the least attention to a source token that counts, because its logarithm is taken
 
 
 class TorchEngine:
@@ -61,21 +57,11 @@ class TorchEngine:
         sentences: Sequence[Sequence[int]],
         options: SearchOptions,
         constraints_of: Sequence[Constraints] | None = None,
-        on_progress: OnProgress | None = None,
     ) -> list[list[Hypothesis]]:
-        """Return the hypotheses of each sentence, best first, in order; see `search_all`.
-
-        Raises ConfigError for options that ensembles do not support.
-        """
+        """Return the hypotheses of each sentence, best first, in order; see `search_all`."""
         if len(sentences) >= _MIN_SENTENCES_TO_PACK:
             self._pack()
-        for key, unused in (("coverage_penalty", 0.0), ("repetition_penalty", 1.0)):
-            if len(self.runner.models) > 1 and getattr(options, key) != unused:
-                raise ConfigError(
-                    f"decode.{key}: found {getattr(options, key)}, but models that translate together cannot do that; "
-                    f"add --set decode.{key}={unused:g}, or give one --model"
-                )
-        return search_all(self.runner, sentences, options, constraints_of, on_progress)
+        return search_all(self.runner, sentences, options, constraints_of)
 
     def _pack(self) -> list[bool]:
         """Pack the weights of models once; return whether each could be packed."""
@@ -88,7 +74,6 @@ def search_all(
     sentences: Sequence[Sequence[int]],
     options: SearchOptions,
     constraints_of: Sequence[Constraints] | None = None,
-    on_progress: OnProgress | None = None,
 ) -> list[list[Hypothesis]]:
     """Return the hypotheses of each sentence, best first, for source ids without `</s>`.
 
@@ -97,13 +82,9 @@ def search_all(
     holds the constraints of each sentence. Raises ConfigError if not even one sentence fits.
     """
     constraints_of = constraints_of or [NO_CONSTRAINTS] * len(sentences)
-    rescored, searched = needs_rescoring(options), options
-    if rescored and options.coverage_penalty:  # it ranks all hypotheses that the beam has finished
-        searched = options.model_copy(update={"n_best": options.beam})
-    batches = _batches(sentences, constraints_of, searched, runner)
+    batches = _batches(sentences, constraints_of, options, runner)
     items = [[(sentences[i], constraints_of[i]) for i in batch] for batch in batches]
-    found = in_order(batches, runner.run(partial(_search_batch, options=searched), items, on_progress))
-    return _rescore(runner, sentences, found, options) if rescored else found
+    return in_order(batches, runner.run(partial(_search_batch, options=options), items))
 
 
 def _batches(
@@ -186,8 +167,7 @@ def search(
     lengths = [source.size(1)] * source.size(0) if source_mask is None else source_mask.sum(1).tolist()
     constraints_of = constraints_of or [NO_CONSTRAINTS] * source.size(0)
     limits = _length_limits(model, options, lengths, constraints_of)
-    shortest = torch.tensor([options.shortest_output(length) for length in lengths])
-    rules = rules_for(options, constraints_of, limits, shortest)
+    rules = rules_for(options, constraints_of, limits)
     with_phrases = any(constraints.phrases for constraints in constraints_of)
     assert observer is None or (options.sampling is None and not with_phrases), "no beam search"
     if options.sampling is not None and with_phrases:
@@ -222,44 +202,3 @@ def _length_limits(
             f"{model.longest} with the sentence end; give a shorter beginning"
         )
     return limits.clamp(max=model.longest)
-
-
-def needs_rescoring(options: SearchOptions) -> bool:
-    """Return whether a penalty of these options needs the whole hypotheses; samples are not ranked by penalties."""
-    return options.sampling is None and (options.coverage_penalty > 0 or options.repetition_penalty != 1)
-
-
-def _rescore(
-    runner: BatchRunner,
-    sentences: Sequence[Sequence[int]],
-    found: Sequence[Sequence[Hypothesis]],
-    options: SearchOptions,
-) -> list[list[Hypothesis]]:
-    """Return the n best hypotheses of each sentence with what forced decoding by one model adds.
-
-    With a coverage penalty β, hypotheses are ranked again by `normalized` + β times `coverage`. In Wu et al. 2016
-    (eq. 14) it also prunes; here it only ranks what is finished. With a repetition penalty, which lowers the
-    log-probabilities that the search adds up, `log_prob` becomes that of the model, and the ranking stays.
-    """
-    heads = [default_heads(model.settings).heads if options.coverage_penalty else () for model in runner.models]
-    pairs = [(ids, hypothesis.tokens) for ids, of_one in zip(sentences, found, strict=True) for hypothesis in of_one]
-    forced = iter(force_all(runner, pairs, options.batch_tokens, heads))
-    results = []
-    for of_one in found:
-        rescored = []
-        for hypothesis in of_one:
-            (result,) = next(forced)
-            added = options.coverage_penalty * coverage(result.attention) if options.coverage_penalty else 0.0
-            log_prob = hypothesis.log_prob if options.repetition_penalty == 1 else result.log_prob
-            rescored.append(Hypothesis(hypothesis.tokens, log_prob, hypothesis.normalized + added))
-        results.append(sorted(rescored, key=lambda one: -one.normalized)[: options.n_best])
-    return results
-
-
-def coverage(attention: Tensor) -> float:
-    """Return Σᵢ log min(Σⱼ pᵢⱼ, 1) for weights p of source token i at target token j, from attention (H, T, S).
-
-    Wu et al. 2016, eq. 15, with the mean of the heads that align well in a Transformer. It is 0 if every source token
-    receives a total attention of 1 or more, else negative.
-    """
-    return float(attention.mean(0).sum(0).clamp(_MIN_ATTENTION, 1.0).log().sum())

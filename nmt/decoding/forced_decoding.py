@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from nmt.batching.batch import pad
-from nmt.decoding.models import BatchRunner, Models, OnProgress, in_order, length_batches
+from nmt.decoding.models import BatchRunner, Models, in_order, length_batches
 from nmt.model.attention_weights import decode_with_attention
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import BOS, EOS
@@ -27,7 +27,7 @@ _ROWS = 1024  # target tokens whose logits over the whole vocabulary are in memo
 
 @dataclass(frozen=True)
 class Forced:
-    """Log-probabilities and attention of one model for a given translation of n tokens."""
+    """Log-probabilities and attention of a model for a given translation of n tokens."""
 
     token_log_probs: list[float]  # n + 1 natural logarithms: the last is that of `</s>`
     weights: npt.NDArray[np.float32]  # the attention as an array, which is pickled faster than a tensor
@@ -47,30 +47,20 @@ class Forced:
         return sum(self.token_log_probs)
 
 
-def force_all(
-    runner: BatchRunner,
-    pairs: Sequence[Pair],
-    budget: int,
-    heads: Sequence[Sequence[Head]] | None = None,
-    on_progress: OnProgress | None = None,
-) -> list[list[Forced]]:
-    """Return for each pair, in order, the result of each model, with the attention of the given heads of that model.
+def force_all(runner: BatchRunner, pairs: Sequence[Pair], budget: int, heads: Sequence[Head] = ()) -> list[Forced]:
+    """Return the result of the runner's first model for each pair, in order, with the attention of these heads.
 
     A batch holds at most `budget` padded tokens, counted on the longer side; a longer pair is a batch by itself.
     """
-    assert not any(model.training for model in runner.models), "dropout would change the probabilities"
+    assert not runner.models[0].training, "dropout would change the probabilities"
     batches = length_batches([max(map(len, pair)) + 1 for pair in pairs], budget)
-    function = partial(_force_batch, heads=heads or [()] * len(runner.models))
-    return in_order(batches, runner.run(function, [[pairs[i] for i in batch] for batch in batches], on_progress))
-
-
-def _force_batch(models: Models, pairs: Sequence[Pair], heads: Sequence[Sequence[Head]]) -> list[list[Forced]]:
-    of_models = [_force_one_model(model, pairs, chosen) for model, chosen in zip(models, heads, strict=True)]
-    return [list(of_pair) for of_pair in zip(*of_models, strict=True)]
+    found = runner.run(partial(_force_batch, heads=heads), [[pairs[i] for i in batch] for batch in batches])
+    return in_order(batches, found)
 
 
 @torch.inference_mode()
-def _force_one_model(model: Transformer, pairs: Sequence[Pair], heads: Sequence[Head]) -> list[Forced]:
+def _force_batch(models: Models, pairs: Sequence[Pair], heads: Sequence[Head]) -> list[Forced]:
+    model = models[0]
     source, mask = pad([[*ids, EOS] for ids, _ in pairs], model.device)
     target_in, _ = pad([[BOS, *ids] for _, ids in pairs], model.device)
     target_out, _ = pad([[*ids, EOS] for _, ids in pairs], model.device)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate, chain
+from itertools import chain
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -104,9 +104,6 @@ def check_same_vocabulary(directories: Sequence[Path], models: Sequence[LoadedMo
             )
 
 
-OnProgress = Callable[[float], None]
-"""A function that is called after each batch with the share of batches that are done."""
-
 Models = Sequence[Transformer]
 _FP32 = RuntimeSettings(precision="fp32")
 
@@ -135,27 +132,15 @@ class BatchRunner:
         """Number of processes among which the batches are divided."""
         return 1 if self._pool is None else self._pool.count
 
-    def run(
-        self,
-        function: Callable[[Models, Batch], Result],
-        batches: Sequence[Batch],
-        on_progress: OnProgress | None = None,
-    ) -> list[Result]:
+    def run(self, function: Callable[[Models, Batch], Result], batches: Sequence[Batch]) -> list[Result]:
         """Return `function(models, batch)` for each batch, in order, computed in the precision of the runtime.
 
         The function must be picklable.
         """
         call = partial(_call, function=function, runtime=self._runtime)
         if self._pool is not None and len(batches) > 1 and self._pool.can_fork:
-            results = self._pool.map(call, batches)
-        else:
-            results = _map_in_threads(partial(call, self.models), batches, self.device)
-        finished = []
-        for result in results:
-            finished.append(result)
-            if on_progress is not None:
-                on_progress(len(finished) / len(batches))
-        return finished
+            return list(self._pool.map(call, batches))
+        return list(_map_in_threads(partial(call, self.models), batches, self.device))
 
 
 def _call(
@@ -206,20 +191,3 @@ def in_order(batches: Sequence[Sequence[int]], found: Sequence[Sequence[Result]]
     """Return the results of all sentences in their order, for the results of batches of their indices."""
     results = dict(zip(chain.from_iterable(batches), chain.from_iterable(found), strict=True))
     return [results[i] for i in range(len(results))]
-
-
-def shares_of(on_progress: OnProgress | None, costs: Sequence[float]) -> list[OnProgress | None]:
-    """Return a function for each of successive parts of a task that reports its progress as that of the whole task.
-
-    >>> shown = []
-    >>> first, second = shares_of(shown.append, [1, 3])
-    >>> first(0.5), second(0.5), shown
-    (None, None, [0.125, 0.625])
-    """
-    if on_progress is None:
-        return [None] * len(costs)
-    starts, whole = accumulate(costs, initial=0.0), sum(costs) or 1.0
-    return [
-        lambda share, start=start, cost=cost: on_progress((start + share * cost) / whole)  # type: ignore[misc]
-        for start, cost in zip(starts, costs, strict=False)
-    ]

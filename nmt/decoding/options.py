@@ -53,13 +53,14 @@ class SearchOptions(DecodeSettings):
     """Number of hypotheses to return for each sentence."""
     forbidden: tuple[int, ...] = (PAD, UNK, BOS)
     """Token ids that are never generated."""
+    log_probs: bool = True
+    """Whether log-probabilities are needed; greedy search finds the same tokens without them."""
 
     @classmethod
     def from_settings(cls, settings: DecodeSettings, n_best: int = 1) -> Self:
         """Return the options for the `decode` section of a recipe or a model."""
         values = {key: value for key, value in settings if value is not None}
-        forbidden = (PAD, BOS) if settings.unknown == "copy" else (PAD, UNK, BOS)
-        return cls.model_validate({**values, "n_best": n_best, "forbidden": forbidden})
+        return cls.model_validate({**values, "n_best": n_best})
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -70,11 +71,6 @@ class SearchOptions(DecodeSettings):
             raise ConfigError(
                 f"--n-best: found {self.n_best}, but a beam of {self.beam} returns at most {self.beam}; widen the beam"
             )
-        if self.min_length > self.max_length.factor:
-            raise ConfigError(
-                f"decode.min_length: found {self.min_length}, but the longest output has {self.max_length.factor:g} "
-                "tokens per source token; lower it, or raise decode.max_length.factor"
-            )
         return self
 
     @property
@@ -83,17 +79,12 @@ class SearchOptions(DecodeSettings):
         return self.beam if self.sampling is None else self.n_best
 
     def penalty(self, length: int) -> float:
-        """Return the divisor of a log-probability for an output of this length.
+        """Return the divisor of a log-probability for an output of this length: ((5 + L) / 6)^α.
 
-        gnmt: ((5 + L) / 6)^α (Wu et al. 2016, eq. 14); average: L^α. Both are positive and do not decrease with L.
+        It is positive and does not decrease with L (Wu et al. 2016, eq. 14).
         """
-        base = (5 + length) / 6 if self.length_normalization == "gnmt" else length
-        return float(base**self.length_penalty)
+        return float(((5 + length) / 6) ** self.length_penalty)
 
     def longest_output(self, source_length: int) -> int:
         """Return the length limit of an output for a source of this length: ceil(factor · S) + extra."""
         return math.ceil(self.max_length.factor * source_length) + self.max_length.extra
-
-    def shortest_output(self, source_length: int) -> int:
-        """Return the minimum length of an output for a source of this length: ceil(min_length · S)."""
-        return math.ceil(self.min_length * source_length)

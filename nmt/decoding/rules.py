@@ -29,20 +29,14 @@ class Rule(Protocol):
         """
 
 
-def rules_for(
-    options: SearchOptions, constraints_of: Sequence[Constraints], limits: Tensor, shortest: Tensor
-) -> list[Rule]:
-    """Return the rules in the order of their application, for longest and shortest outputs (B).
+def rules_for(options: SearchOptions, constraints_of: Sequence[Constraints], limits: Tensor) -> list[Rule]:
+    """Return the rules in the order of their application, for the longest outputs (B).
 
     In this order at least one token remains: `</s>`, unless an earlier rule leaves another one.
     """
     rules: list[Rule] = [Forbidden(torch.tensor(options.forbidden, dtype=torch.long))]
-    if options.repetition_penalty != 1:
-        rules.append(RepetitionPenalty(options.repetition_penalty))
     if options.no_repeat_ngram is not None:
         rules.append(NoRepeatedNgram(options.no_repeat_ngram))
-    if bool((shortest > 1).any()):
-        rules.append(NoEndBefore(torch.minimum(shortest, limits)))
     rules.append(EndAt(limits))
     if any(constraints.prefix for constraints in constraints_of):
         return [BeginWith([constraints.prefix for constraints in constraints_of], rules)]
@@ -61,19 +55,6 @@ class Forbidden:
 
 
 @dataclass(frozen=True)
-class RepetitionPenalty:
-    """Repetition penalty (Keskar et al. 2019, section 4.1): divide positive, multiply negative logits by θ ≥ 1."""
-
-    penalty: float
-
-    def apply(self, logits: Tensor, prefixes: Tensor, sentences: Tensor) -> None:
-        """Lower the logit of each token of the prefix once, however often it occurs."""
-        tokens = prefixes[:, 1:].to(logits.device)
-        before = logits.gather(-1, tokens)
-        logits.scatter_(-1, tokens, torch.where(before > 0, before / self.penalty, before * self.penalty))
-
-
-@dataclass(frozen=True)
 class NoRepeatedNgram:
     """Forbid a second occurrence of any run of G tokens (Paulus et al. 2018, section 2.5), `<s>` excluded."""
 
@@ -89,22 +70,6 @@ class NoRepeatedNgram:
         rows, places = (ngrams[..., :-1] == last).all(-1).nonzero(as_tuple=True)
         forbidden = ngrams[rows, places, -1]
         logits[rows.to(logits.device), forbidden.to(logits.device)] = float("-inf")
-
-
-@dataclass(frozen=True)
-class NoEndBefore:
-    """Minimum lengths (B), `</s>` included: before that, a hypothesis ends only if no other token is allowed."""
-
-    shortest: Tensor
-
-    def apply(self, logits: Tensor, prefixes: Tensor, sentences: Tensor) -> None:
-        """Forbid `</s>` where the output would be too short."""
-        rows = (self.shortest[sentences] > prefixes.size(-1)).nonzero().squeeze(1).to(logits.device)
-        if rows.numel():
-            ends = logits[rows, EOS]
-            logits[rows, EOS] = float("-inf")
-            nothing_else = logits[rows].amax(-1) == float("-inf")
-            logits[rows, EOS] = torch.where(nothing_else, ends, float("-inf"))
 
 
 @dataclass(frozen=True)

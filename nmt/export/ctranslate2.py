@@ -9,18 +9,20 @@ It supports every variant of `model.*` except the attention scores for study. Th
 D width, d = D/H, k the longest distance that relative positions distinguish.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from nmt.decoding.forced_decoding import Pair
 from nmt.errors import ConfigError
-from nmt.export.exported import library, write_export
+from nmt.export import library
 from nmt.model.attention import MultiHeadAttention
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.layers import Embedding, FeedForward, Sublayer
-from nmt.model.positions import Learned, Relative, Sinusoidal, sinusoids
+from nmt.model.positions import Relative, Sinusoidal, sinusoids
 from nmt.model.transformer import Transformer
 
 POSITIONS = 2048  # rows in the table of sinusoids, the longest possible sentence and translation
@@ -28,7 +30,7 @@ _EPSILON = 1e-5
 
 
 def write_ctranslate2(directory: Path, loaded: LoadedModel, quantization: str) -> None:
-    """Write the files of CTranslate2 and nmt.json into an existing directory, with weights of the given type.
+    """Write the files of CTranslate2 and the tokenizers into an existing directory, with weights of the given type.
 
     Raises ConfigError if CTranslate2 is not installed, or lacks the attention score of the model.
     """
@@ -63,8 +65,15 @@ def write_ctranslate2(directory: Path, loaded: LoadedModel, quantization: str) -
     spec.optimize(quantization=quantization)
     spec.save(str(directory))
     loaded.tokenizers.save(directory)
-    longest = POSITIONS if settings.positions == "sinusoidal" else settings.longest
-    write_export(directory, loaded, "ctranslate2", quantization, longest)
+
+
+def score_ctranslate2(directory: Path, loaded: LoadedModel, pairs: Sequence[Pair]) -> list[list[float]]:
+    """Return the log-probabilities that an exported model gives to each target token of pairs, and to `</s>`."""
+    translator = library("ctranslate2").Translator(str(directory))
+    source, target = loaded.tokenizers.source.symbols, loaded.tokenizers.target.symbols
+    sources = [[source[i] for i in ids] for ids, _ in pairs]
+    targets = [[target[i] for i in ids] for _, ids in pairs]
+    return [result.log_probs for result in translator.score_batch(sources, targets, max_input_length=0)]
 
 
 def _copy_weights(spec: Any, model: Transformer) -> None:
@@ -86,9 +95,7 @@ def _copy_weights(spec: Any, model: Transformer) -> None:
 def _embed(side: Any, spec: Any, embedding: Embedding) -> None:
     """Set the embeddings, which CTranslate2 also scales by sqrt(D), and the positions added to them."""
     spec.weight = _array(embedding.tokens.weight)
-    if isinstance(embedding.positions, Learned):
-        side.position_encodings.encodings = _array(embedding.positions.vectors)
-    elif isinstance(embedding.positions, Sinusoidal):
+    if isinstance(embedding.positions, Sinusoidal):
         side.position_encodings.encodings = _array(sinusoids(POSITIONS, embedding.tokens.embedding_dim))
 
 

@@ -1,4 +1,4 @@
-"""Attention weights of every layer and head, in plain torch: for alignments, the coverage penalty and figures.
+"""Attention weights of every layer and head, in plain torch: for alignments and figures.
 
 A forward pass does not return them, since its kernels never hold the whole matrices. The functions here apply the
 sublayers of the same layers one by one, and compute the weights from the input of each attention.

@@ -48,8 +48,6 @@ class AlignmentHeads(Section):
     model_config = ConfigDict(strict=False)  # JSON has lists, not tuples
 
     heads: tuple[tuple[int, int], ...] = Field(min_length=1)  # layer and head, both from 0
-    # whether a token is aligned at the position where the decoder reads it, not where it predicts it
-    at_input: bool = False
 
 
 class _Sections(Section):

@@ -48,8 +48,6 @@ def _sentence(one: DrawnSentence) -> str:
         for rank, (number, normalized) in enumerate(ranking, start=1)
     ]
     note = "log-probabilities are natural logarithms; the ranking is by the one divided by the length penalty"
-    if one.options.coverage_penalty:
-        note += ", without the coverage penalty"
     columns = ("rank", "pieces", "log-probability", "normalized")
     return (
         f'{head}{tree_drawing(one, ranking[0][0])}<details class="screen-only"><summary>The tree as text</summary>'

@@ -149,12 +149,9 @@ def _evaluate_text(translator: Translator, text: ScoredText, done: int, show: Ad
     translated = []  # of the lines of this rank
     for start in range(0, len(sources), line_batch):
         lines = sources[start : start + line_batch]
-
-        def update(share: float, before: int = done + start, count: int = len(lines)) -> None:
-            lines_done = before + int(share * count)
-            show(lines_done, lines_done)
-
-        translated += translator.translate_lines(distributed.shard(lines), options, on_progress=update)
+        translated += translator.translate_lines(distributed.shard(lines), options)
+        lines_done = done + start + len(lines)
+        show(lines_done, lines_done)
     translations = distributed.all_gather([translation.text for translation in translated])
     target = target_language(text.language)
     bleu, chrf = (measure(metric, translations, [references], target).score() for metric in ("bleu", "chrf"))

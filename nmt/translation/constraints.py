@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import NamedTuple
 
 from nmt.decoding.options import NO_CONSTRAINTS, Constraints
-from nmt.decoding.unknown import text_with_words
 from nmt.text.glossary import Glossary, missing_terms
 from nmt.text.languages import UNSPACED, target_language
 from nmt.text.normalize import normalize
@@ -81,20 +80,12 @@ class OutputConstraints:
             may_begin_sentence=before > 0,
         )
 
-    def has_phrases(self, line: str) -> bool:
-        """Whether a line has required phrases, so that it may be searched again."""
-        return bool(self._phrases(line))
-
-    def text(self, line: str, ids: Sequence[int], prefix: str = "", words: Sequence[str] | None = None) -> str:
+    def text(self, line: str, ids: Sequence[int], prefix: str = "") -> str:
         """Return the text of target ids after a prefix, with items repaired and the language's typography applied.
 
-        Each `<unk>` is replaced by the next of `words`, without them by the phrases of the line. The prefix stays
-        unchanged.
+        Each `<unk>` is replaced by the next phrase of the line. The prefix stays unchanged.
         """
-        if words is None:
-            rest = self._fill_phrases(line, ids, prefix) if UNK in ids else self._append(prefix, ids)[len(prefix) :]
-        else:
-            rest = text_with_words(self.tokenizer, ids, words)
+        rest = self._fill_phrases(line, ids, prefix) if UNK in ids else self._append(prefix, ids)[len(prefix) :]
         space, rest = " " if prefix and rest.startswith(" ") else "", normalize(rest)
         start = f"{prefix}{space}" if rest else prefix
         text = self._repair_text(line, start + rest)

@@ -1,15 +1,10 @@
 """Forced scoring: the log-probabilities that the model assigns to given translations, token by token."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from nmt.decoding.alignment import Links, pharaoh
 from nmt.decoding.forced_decoding import force_all
-from nmt.decoding.models import OnProgress
-from nmt.errors import DataError
 from nmt.text.normalize import normalize
 from nmt.text.tokenizer import EOS
 from nmt.translation.pipeline import LineBatch, Remarks
@@ -43,45 +38,27 @@ class ScoredTranslation:
 
 
 def score_given(
-    translator: Translator,
-    lines: Sequence[str],
-    texts: Sequence[str],
-    options: TranslateOptions,
-    on_progress: OnProgress | None = None,
+    translator: Translator, lines: Sequence[str], texts: Sequence[str], options: TranslateOptions
 ) -> list[ScoredTranslation]:
-    """Score a given translation of each line; lines are never split, however long they are.
-
-    With several models, a probability is the mean of theirs. Raises ConfigError if another program translates,
-    DataError for a line with more tokens than a model accepts.
-    """
-    runner, tokenizers = translator.require_torch("--reference"), translator.tokenizers
-    longest, batch_tokens = translator.engine.longest, options.search.batch_tokens
+    """Score a given translation of each line by the first model; lines are never split, however long they are."""
+    tokenizers = translator.tokenizers
     pairs = list(zip(lines, map(normalize, texts), strict=True))
     tags = translator.tag_ids(options)
     encoded = [([*tags, *tokenizers.source.encode(line)], tokenizers.target.encode(text)) for line, text in pairs]
-    for ids, (line, text) in zip(encoded, pairs, strict=True):
-        size = max(map(len, ids)) + 1
-        if longest is not None and size > longest:
-            too_long = line if len(ids[0]) + 1 == size else text
-            raise DataError(
-                f"'{too_long[:60]}…': {size:,} tokens, but this model accepts at most {longest:,}; leave this line "
-                "out, or cut it"
-            )
-    forced = force_all(runner, encoded, batch_tokens, on_progress=on_progress)
+    forced = force_all(translator.engine.runner, encoded, options.search.batch_tokens)
     links: Sequence[Links | None] = [None] * len(pairs)
     if options.alignment:
-        links = translator.align(pairs, options, on_progress)
+        links = translator.align(pairs, options)
     pieces, scored = tokenizers.target.pieces, []
-    for pair, (_, target), of_models, linked in zip(pairs, encoded, forced, links, strict=True):
-        log_probs = np.logaddexp.reduce([one.token_log_probs for one in of_models]) - math.log(len(of_models))
-        tokens = list(zip([pieces[i] for i in [*target, EOS]], log_probs.tolist(), strict=True))
+    for pair, (_, target), one, linked in zip(pairs, encoded, forced, links, strict=True):
+        tokens = list(zip([pieces[i] for i in [*target, EOS]], one.token_log_probs, strict=True))
         scored.append(ScoredTranslation(*pair, tokens, linked))
     return scored
 
 
 def score_batch(
-    translator: Translator, options: TranslateOptions, as_json: bool, batch: LineBatch, on_progress: OnProgress
+    translator: Translator, options: TranslateOptions, as_json: bool, batch: LineBatch
 ) -> tuple[str, Remarks]:
     """Return a row, or with `as_json` a JSON object, for each line and its parallel line, as `score_given` does."""
-    scored = score_given(translator, batch.texts, batch.parallel, options, on_progress)
+    scored = score_given(translator, batch.texts, batch.parallel, options)
     return "".join((one.as_json() if as_json else one.as_text()) + "\n" for one in scored), Remarks()

@@ -8,12 +8,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from nmt.decoding.models import OnProgress
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console, counted
 from nmt.system.distributed import rank, scatter_map
@@ -67,8 +65,7 @@ class LineBatch(NamedTuple):
     first: int  # the number of its first line, from 1
     lines: list[bytes]  # without `\n`
     parallel: list[str]  # the line of the parallel text for each line; "" if there is no such text
-    start: int
-    end: int  # it was read from the bytes from `start` to `end` of the input file; 0 if the input is no file
+    end: int  # the byte of the input file up to which it was read; 0 if the input is no file
 
     @property
     def texts(self) -> list[str]:
@@ -83,7 +80,7 @@ class Remarks(NamedTuple):
     improbable: Sequence[tuple[int, float]] = ()  # with the cost
 
 
-Process = Callable[[LineBatch, OnProgress], tuple[str, Remarks]]
+Process = Callable[[LineBatch], tuple[str, Remarks]]
 """Returns the output of a line batch, and the remarks on its lines."""
 
 
@@ -116,15 +113,13 @@ class LineInput:
         Raises DataError if the parallel text has another number of lines than the input.
         """
         texts = None if self.parallel is None else self.parallel.texts
-        is_file, first, end = self.size is not None, processed + 1, 0
+        is_file, first = self.size is not None, processed + 1
         for lines in remaining:
             parallel = [""] * len(lines) if texts is None else texts[first - 1 : first - 1 + len(lines)]
             if self.parallel is not None and len(parallel) < len(lines):
                 raise self.parallel.wrong_length("more")
-            # of gzip data, fewer bytes are read
-            size, start = sum(map(len, lines)) + len(lines), end
             end = os.lseek(self.stream.fileno(), 0, os.SEEK_CUR) if is_file else 0
-            yield LineBatch(first, lines, parallel, max(start, end - size), end)
+            yield LineBatch(first, lines, parallel, end)
             first += len(lines)
         if self.parallel is not None and first <= len(self.parallel.texts):
             raise self.parallel.wrong_length(f"{first - 1:,}")
@@ -205,24 +200,12 @@ def process_lines(
     batches = source.batches(remaining, output.lines)
     try:
         with nullcontext(_show_nothing) if hidden else console.progress_through(label, source.size, "lines") as show:
-            done = 0, 0
-
-            def update(batch: LineBatch, share: float) -> None:
-                nonlocal done
-                lines = batch.first - 1 + int(share * len(batch.lines))
-                # never backwards: some lines are searched twice
-                done = max(done, (lines, batch.start + int(share * (batch.end - batch.start))))
-                show(*done)
-
-            def work(batch: LineBatch) -> tuple[LineBatch, str, Remarks]:
-                return batch, *process(batch, partial(update, batch))
-
-            for batch, text, remarks in scatter_map(batches, work):
+            for batch, text, remarks in scatter_map(batches, lambda batch: (batch, *process(batch))):
                 output.write(batch.lines, text)
                 differing += remarks.differing
                 improbable += remarks.improbable
                 invalid += [number for number, line in enumerate(batch.lines, batch.first) if not is_utf8(line)]
-                update(batch, 1.0)
+                show(output.lines, batch.end)
     except KeyboardInterrupt:
         if isinstance(output, ResumableFile):
             console.info(f"{counted(output.lines, 'line')} done; the same command continues after them")
@@ -256,10 +239,10 @@ def translate_stream(
         raise ConfigError("--alignment: a table of the n best has no column for it; add --json, which has it")
     started, before = time.monotonic(), output.lines
 
-    def process(batch: LineBatch, on_progress: OnProgress) -> tuple[str, Remarks]:
+    def process(batch: LineBatch) -> tuple[str, Remarks]:
         if batch.first == before + 1 and (warning := foreign_input(batch.texts, translator.languages.source)):
             console.warn(warning)
-        return translate_batch(translator, options, as_json, batch, on_progress)
+        return translate_batch(translator, options, as_json, batch)
 
     remarks = process_lines("translating", source, output, process, console)
     since = f"after line {before:,}, where this process continued, " if before else ""
@@ -274,10 +257,10 @@ def translate_stream(
 
 
 def translate_batch(
-    translator: Translator, options: TranslateOptions, as_json: bool, batch: LineBatch, on_progress: OnProgress
+    translator: Translator, options: TranslateOptions, as_json: bool, batch: LineBatch
 ) -> tuple[str, Remarks]:
     """Translate a line batch; return its output and the remarks on its lines."""
-    translations = translator.translate_lines(batch.texts, options, batch.parallel, on_progress)
+    translations = translator.translate_lines(batch.texts, options, batch.parallel)
     numbered = list(enumerate(translations, start=batch.first))
     if as_json:
         rows = [one.as_json() for one in translations]

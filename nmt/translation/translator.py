@@ -13,25 +13,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, overload
 
-from nmt.config import RuntimeSettings, Sampling, override_decode
+from nmt.config import RuntimeSettings, override_decode
 from nmt.decoding.alignment import Links, align, joined_links, pharaoh
 from nmt.decoding.engine import TorchEngine
-from nmt.decoding.mbr import ranked_by_utility
-from nmt.decoding.models import BatchRunner, OnProgress, check_same_vocabulary, shares_of
+from nmt.decoding.models import check_same_vocabulary
 from nmt.decoding.options import Constraints, SearchOptions
-from nmt.decoding.unknown import words_for_unknown
 from nmt.errors import ConfigError
-from nmt.export.ctranslate2_engine import CTranslate2Engine, ExportedModel, open_in_ctranslate2
-from nmt.export.exported import is_export
 from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
 from nmt.system.device import choose_device
 from nmt.text.glossary import Glossary
 from nmt.text.normalize import normalize, normalizer_of
 from nmt.text.protection import NO_DIFF, ContentDiff
 from nmt.text.segment import join_segments, split_line
-from nmt.text.tokenizer import UNK
 from nmt.translation.constraints import OutputConstraints
 from nmt.translation.documents.markup import MarkedLine
 
@@ -40,9 +35,6 @@ LINE_BATCH_SIZE = 2048
 _GPU_SCALE = 16
 """How many times as many lines and tokens as a CPU a GPU takes at a time."""
 _LONGEST_SOURCE = 200  # the longest source, in tokens, of models that do not record the longest one in their training
-
-_SECOND_SEARCH, _ALIGNMENT = 3.0, 0.5
-"""The time that a line takes in a search with constraints, and to be aligned, as a multiple of the first search."""
 
 IMPROBABLE_COST = 10.0
 """The cost of required phrases, in nats, above which a line is marked; benchmarks/RESULTS.md has the measurement."""
@@ -55,7 +47,7 @@ class TranslateOptions:
     """How to translate. `Translator.options` returns those that the model's recipe sets."""
 
     search: SearchOptions
-    n_best: int  # the number of translations of each line: with minimum Bayes risk, fewer than the search returns
+    n_best: int  # the number of translations of each line
     longest_source: int
     """Lines of more tokens are split into segments: models translate longer input than in their training badly."""
     glossary: Glossary | None = None
@@ -160,8 +152,6 @@ class _Task:
 
     options: TranslateOptions
     constraints: OutputConstraints
-    on_progress: Sequence[OnProgress | None]
-    """The progress of the search, of the second search and of the alignment."""
 
     def errors(self, segment: Segment, translation: Alternative) -> int:
         """Return how often required content is missing or surplus."""
@@ -173,56 +163,37 @@ class Translator:
 
     def __init__(
         self,
-        loaded: LoadedModel | ExportedModel,
+        loaded: LoadedModel,
         runtime: RuntimeSettings | None = None,
         others: Sequence[LoadedModel] = (),
         process_count: int = 1,
     ) -> None:
         runtime = runtime or RuntimeSettings()
-        self.models = (loaded, *others) if isinstance(loaded, LoadedModel) else ()
-        """The torch models; empty if another program translates."""
+        self.models = (loaded, *others)
         self.tokenizers, self.languages, self._decode = loaded.tokenizers, loaded.languages, loaded.decode
-        self.engine: TorchEngine | CTranslate2Engine
-        self._runner: BatchRunner | None = None
-        if isinstance(loaded, LoadedModel):
-            self.engine = engine = TorchEngine([one.model for one in self.models], runtime, process_count)
-            self._runner = engine.runner
-        else:
-            self.engine = loaded.engine
-        self.scale = _GPU_SCALE if self._runner is not None and self._runner.device.type == "cuda" else 1
+        self.engine = TorchEngine([one.model for one in self.models], runtime, process_count)
+        self.scale = _GPU_SCALE if self.engine.runner.device.type == "cuda" else 1
         """The size of line batches and of batches, as a multiple of those on a CPU."""
-        recorded = [model.longest_source for model in (loaded, *others) if model.longest_source is not None]
+        recorded = [model.longest_source for model in self.models if model.longest_source is not None]
         self._longest_source = min(recorded, default=_LONGEST_SOURCE)
         """The most source tokens, without `</s>`, of a segment."""
-        if self.engine.longest is not None:
-            self._longest_source = max(1, min(self._longest_source, self.engine.longest - 1))
 
     @classmethod
     def load(
         cls,
         directory: str | Path,
         runtime: RuntimeSettings | None = None,
-        engine: Literal["torch", "ct2"] | None = None,
         others: Sequence[str | Path] = (),
         process_count: int = 1,
     ) -> "Translator":
-        """Load a model directory, a run, or a directory written by `nmt export --to ctranslate2`.
+        """Load a model directory or a run.
 
-        The engine defaults to the one that the directory is for; ct2 also loads models that are not exported. With
-        `others`, the probabilities of all models are averaged; languages and settings are those of the first. On a CPU,
-        `process_count` forks translate large texts together, which needs a process without other threads; 1 is always
-        safe and uses threads.
-        Raises ModelError, or ConfigError if the device or CTranslate2 is not available.
+        With `others`, the probabilities of all models are averaged; languages and settings are those of the first. On a
+        CPU, `process_count` forks translate large texts together, which needs a process without other threads; 1 is
+        always safe and uses threads. Raises ModelError, or ConfigError if the device is not available.
         """
         runtime = runtime or RuntimeSettings()
         directories = [Path(directory), *map(Path, others)]
-        directory = directories[0]
-        if others and (engine == "ct2" or any(map(is_export, directories))):
-            raise ConfigError("--model: several models translate together only with torch; give none that was exported")
-        if engine == "ct2" or (engine is None and is_export(directory)):
-            return cls(open_in_ctranslate2(directory, runtime))
-        if is_export(directory):
-            raise ConfigError(f"--engine: found torch, but {directory} was exported; give the model itself")
         models = [load_model(resolve_model(each), choose_device(runtime)) for each in directories]
         check_same_vocabulary(directories, models)
         return cls(models[0], runtime, models[1:], process_count)
@@ -250,10 +221,7 @@ class Translator:
             beam = max(decode.beam, n_best)
         if beam is not None:
             decode = override_decode(decode, [f"decode.beam={beam}"])
-        samples = max(decode.mbr or 0, n_best)
-        if decode.mbr is not None:
-            decode = decode.model_copy(update={"sampling": decode.sampling or Sampling()})
-        search = SearchOptions.from_settings(decode, samples)
+        search = SearchOptions.from_settings(decode, n_best)
         if decode.batch_tokens is None:
             search = search.model_copy(update={"batch_tokens": search.batch_tokens * self.scale})
         return TranslateOptions(search=search, n_best=n_best, longest_source=self._longest_source, tag=tag, to=to)
@@ -285,11 +253,7 @@ class Translator:
             yield from self.translate_lines(line_batch, options)
 
     def translate_lines(
-        self,
-        lines: Sequence[str],
-        options: TranslateOptions,
-        prefixes: Sequence[str] | None = None,
-        on_progress: OnProgress | None = None,
+        self, lines: Sequence[str], options: TranslateOptions, prefixes: Sequence[str] | None = None
     ) -> list[Translation]:
         """Translate lines in batches of similar length; equal lines once, blank lines without the model.
 
@@ -301,13 +265,9 @@ class Translator:
         segments_of = {line: self._split(*line, options) for line in dict.fromkeys(prefixed)}
         segments = list(chain.from_iterable(segments_of.values()))
         constraints = self._output_constraints(options)
-        # CTranslate2 and sampling support no constraints
-        can_repair = bool(self.models) and options.search.sampling is None
-        searched_again = sum(constraints.has_phrases(one.text) for one in segments) if can_repair else 0
-        costs = len(segments), _SECOND_SEARCH * searched_again, _ALIGNMENT * len(segments) * options.alignment
-        task = _Task(options, constraints, shares_of(on_progress, costs))
+        task = _Task(options, constraints)
         found = self._search(segments, task)
-        if can_repair:
+        if options.search.sampling is None:  # samples support no constraints
             found |= self._repair(found, task)
         found |= self._with_tags(found, task)
         translations = self._assemble(segments_of, found, task)
@@ -320,38 +280,17 @@ class Translator:
         """
         return self.tokenizers.source.tag_ids((self.languages.target_tag(options.to), options.tag))
 
-    def align(
-        self,
-        pairs: Sequence[tuple[str, str]],
-        options: TranslateOptions | None = None,
-        on_progress: OnProgress | None = None,
-    ) -> list[Links]:
-        """Return the word alignments of sentences and their given translations.
-
-        Raises ConfigError if another program translates, and as `options` does.
-        """
+    def align(self, pairs: Sequence[tuple[str, str]], options: TranslateOptions | None = None) -> list[Links]:
+        """Return the word alignments of sentences and their given translations, by the first model."""
         options = options or self.options()
-        runner, budget = self.require_torch("--alignment"), options.search.batch_tokens
-        return align(runner, self.models, pairs, budget, on_progress, self.tag_ids(options))
-
-    def require_torch(self, option: str) -> BatchRunner:
-        """Return the runner of the torch models. Raises ConfigError about the option if another program translates."""
-        if self._runner is None:
-            raise ConfigError(f"{option}: CTranslate2 cannot do that; translate with the model itself")
-        return self._runner
+        return align(self.engine.runner, self.models[0], pairs, options.search.batch_tokens, self.tag_ids(options))
 
     def _output_constraints(self, options: TranslateOptions) -> OutputConstraints:
-        if options.glossary is not None:
-            self.require_torch("--glossary")
-        if options.search.unknown == "copy":
-            self.require_torch("decode.unknown: copy")
         target, search = self.tokenizers.target, options.search
         return OutputConstraints(target, options.to, options.glossary, search.protect, search.typography)
 
     def _split(self, line: str, prefix: str, options: TranslateOptions) -> list[Segment]:
         """Step 1: split a line into segments of at most `longest_source` tokens; the first has the line's prefix."""
-        if prefix:
-            self.require_torch("--prefixes")
         source, line = self.tokenizers.source, normalizer_of(self.languages.source)(line)
         tags = self.tag_ids(options)
 
@@ -372,11 +311,7 @@ class Translator:
     def _search(self, segments: Sequence[Segment], task: _Task) -> AlternativesOf:
         """Step 2: search for translations that start with the prefix; returns those of each segment, best first."""
         required = {segment: task.constraints.prefix(segment.prefix) for segment in segments if segment.ids}
-        found = self._alternatives(required, task.options.search, task, task.on_progress[0])
-        if task.options.search.mbr is not None:
-            for segment, samples in found.items():
-                ranked = ranked_by_utility([sample.text for sample in samples])
-                found[segment] = [samples[i] for i in ranked[: task.options.n_best]]
+        found = self._alternatives(required, task)
         return found | {segment: [Alternative(segment.prefix, 0.0)] for segment in segments if not segment.ids}
 
     def _repair(self, found: AlternativesOf, task: _Task) -> AlternativesOf:
@@ -387,9 +322,7 @@ class Translator:
         damaged = [one for one in found if any(task.errors(one, translation) for translation in found[one])]
         constraints_of = {one: task.constraints.phrases(one.text, one.prefix) for one in damaged}
         required = {segment: constraints for segment, constraints in constraints_of.items() if constraints.phrases}
-        search = task.options.search
-        search = search.model_copy(update={"forbidden": (*search.forbidden, UNK)})
-        repaired = self._alternatives(required, search, task, task.on_progress[1])
+        repaired = self._alternatives(required, task)
         return {
             one: [replace(each, constraint_cost=found[one][0].log_prob - each.log_prob) for each in alternatives]
             for one, alternatives in repaired.items()
@@ -400,7 +333,7 @@ class Translator:
         """Step 4: put the tags back that are around a segment, or in pairs inside; returns only what has some."""
         tagged = [(one, each) for one in found if one.marked.text != one.source for each in found[one]]
         pairs = [(one.text, each.text) for one, each in tagged if one.marked.pairs]
-        links = iter(self.align(pairs, task.options) if pairs and self.models else [])
+        links = iter(self.align(pairs, task.options))
         restored: AlternativesOf = {}
         for one, each in tagged:
             inside = one.marked.with_pairs(each.text, next(links, None)) if one.marked.pairs else each.text
@@ -415,7 +348,7 @@ class Translator:
         links_of: dict[Segment, tuple[str, str, Links]] = {}
         if task.options.alignment:
             best = [(segment.source, alternatives[0].text) for segment, alternatives in found.items()]
-            links = self.align(best, task.options, task.on_progress[2])
+            links = self.align(best, task.options)
             links_of = {segment: (*texts, of_pair) for segment, texts, of_pair in zip(found, best, links, strict=True)}
         translations = {}
         for (line, prefix), segments in segments_of.items():
@@ -425,27 +358,15 @@ class Translator:
             translations[line, prefix] = replace(joined, diff=diff, alignment=alignment)
         return translations
 
-    def _alternatives(
-        self,
-        required: Mapping[Segment, Constraints],
-        search: SearchOptions,
-        task: _Task,
-        on_progress: OnProgress | None,
-    ) -> AlternativesOf:
+    def _alternatives(self, required: Mapping[Segment, Constraints], task: _Task) -> AlternativesOf:
         """Search under constraints; returns the translations of each segment as text, best first."""
         sentences = [segment.ids for segment in required]
-        found = self.engine.search(sentences, search, list(required.values()), on_progress)
+        found = self.engine.search(sentences, task.options.search, list(required.values()))
         ranked = [(segment, one) for segment, of_one in zip(required, found, strict=True) for one in of_one]
-        words_of: Sequence[list[str] | None] = [None] * len(ranked)
-        if UNK not in search.forbidden:
-            runner, tags = self.require_torch("decode.unknown: copy"), self.tag_ids(task.options)
-            pairs = [(segment.text, one.tokens) for segment, one in ranked]
-            words_of = words_for_unknown(runner, self.models, pairs, search.batch_tokens, tags)
         alternatives: AlternativesOf = {segment: [] for segment in required}
-        for (segment, one), words in zip(ranked, words_of, strict=True):
+        for segment, one in ranked:
             prefix = required[segment].prefix
-            words = words and words[prefix.count(UNK) :]
-            text = task.constraints.text(segment.text, one.tokens[len(prefix) :], segment.prefix, words)
+            text = task.constraints.text(segment.text, one.tokens[len(prefix) :], segment.prefix)
             alternatives[segment].append(Alternative(text, one.log_prob))
         return alternatives
 

@@ -70,23 +70,10 @@ class TestDefaultModel:
 
 
 class TestCommand:
-    def test_verify_refuses_blank_input(self, model: Path, tmp_path: Path) -> None:
-        (tmp_path / "in.txt").write_text("\n \n")
-        command = ["translate", "-m", model, "-i", tmp_path / "in.txt", "--device", "cpu", "--verify"]
-        done = run_command(*command)
-        assert (done.exit_code, done.stdout) == (2, "")
-        assert done.stderr.startswith("error: --verify: no line to verify: the input is empty or blank")
-        (tmp_path / "in.txt").write_text("a dog\n")
-        done = run_command(*command)
-        assert done.exit_code == 0, done.stderr
-        assert "each alone: the same text for 1 of 1" in done.stdout
-
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            (["--verify", "--reference", "in.txt"], "--verify: --reference"),
-            (["--verify", "--output", "out.txt"], "--verify: --output"),
-            (["--verify", "--json"], "--verify: --json"),
+            (["--reference", "in.txt", "--prefixes", "in.txt"], "--reference: --prefixes"),
             (["--reference", "in.txt", "--n-best", "3"], "--reference: --n-best"),
             (["--reference", "in.txt", "--glossary", "in.txt"], "--reference: --glossary"),
         ],

@@ -25,8 +25,9 @@ def brute_force(model: Transformer, source: Tensor, options: SearchOptions, limi
     for length in range(limit):
         for tokens in itertools.product(words, repeat=length):
             log_prob = sequence_log_prob(log_probs_without_cache(model, source, tokens), tokens)
-            base = (5 + length + 1) / 6 if options.length_normalization == "gnmt" else length + 1
-            found.append(Hypothesis(list(tokens), log_prob, log_prob / base**options.length_penalty))
+            found.append(
+                Hypothesis(list(tokens), log_prob, log_prob / ((5 + length + 1) / 6) ** options.length_penalty)
+            )
     return sorted(found, key=lambda hypothesis: -hypothesis.normalized)
 
 

@@ -1,19 +1,20 @@
 """Word links by hand, and the choice of alignment heads with known accuracy."""
 
 import random
+from dataclasses import replace
 
 import pytest
 import torch
 
 from nmt.config import DecodeSettings, Languages, TokenizerSettings
 from nmt.decoding import alignment_heads
-from nmt.decoding.alignment import attention, default_heads, token_alignments, word_links
+from nmt.decoding.alignment import align, attention, default_heads, word_links
 from nmt.decoding.alignment_heads import anchors, best_heads
 from nmt.decoding.forced_decoding import Forced, Head, Pair, force_all
 from nmt.decoding.models import BatchRunner
 from nmt.model.checkpoint import AlignmentHeads, LoadedModel
 from nmt.text.tokenizer import Tokenizer, Tokenizers
-from tests.builders import tiny_model
+from tests.builders import tiny_loaded_model, tiny_model
 
 SOURCE = [b" The", b" ca", b"ts", b" sleep", b"."]
 
@@ -77,16 +78,17 @@ class TestWordLinks:
         assert word_links(torch.ones(1, 2), [b" "], [b" a"]) == []
 
 
-class TestRows:
-    def test_token_alignments_add_the_mean_over_heads_of_each_model(self) -> None:
-        one, two = tiny_model(1, vocabulary=12), tiny_model(2, vocabulary=12)
-        pair: Pair = ([4, 5, 6], [7, 8])
-        ((first,),) = force_all(BatchRunner([one]), [pair], 10, [[(1, 0), (0, 1)]])
-        ((second,),) = force_all(BatchRunner([two]), [pair], 10, [[(0, 0)]])
-        a, b = first.attention, second.attention
-        heads = [AlignmentHeads(heads=((1, 0), (0, 1))), AlignmentHeads(heads=((0, 0),), at_input=True)]
-        (found,) = token_alignments(BatchRunner([one, two]), heads, [pair], 10)
-        torch.testing.assert_close(found, (a[0, :2] + a[1, :2]) / 2 + b[0, 1:])
+class TestAttention:
+    def test_links_follow_the_chosen_heads_where_the_decoder_predicts_a_token(self) -> None:
+        loaded = replace(tiny_loaded_model(), alignment=AlignmentHeads(heads=((0, 0), (0, 1))))
+        tokenizer = loaded.tokenizers.source
+        pairs = [("the cat sleeps", "a dog"), ("a dog", ""), ("no", "we drink tea")]
+        found = align(BatchRunner([loaded.model, tiny_model(1)]), loaded, pairs, 10)
+        for (line, text), links in zip(pairs, found, strict=True):
+            cross = attention(loaded, line, text).weights.cross
+            mean = (cross[0, 0, :-1] + cross[0, 1, :-1]) / 2
+            assert links == word_links(mean, tokenizer.spell_text(line), tokenizer.spell_text(text))
+        assert found[0] != []
 
     @pytest.mark.parametrize(("layers", "expected"), [(1, 0), (2, 0), (6, 4)])
     def test_default_heads_are_those_of_the_second_last_layer(self, layers: int, expected: int) -> None:
@@ -107,7 +109,7 @@ class TestRows:
         for name, size in sizes.items():
             layers = model.settings.encoder_layers if name == "encoder" else 2
             assert getattr(found.weights, name).shape == (layers, 2, *size)
-        ((forced,),) = force_all(BatchRunner([model]), [(ids, target)], 1, [[(1, 0)]])
+        (forced,) = force_all(BatchRunner([model]), [(ids, target)], 1, [(1, 0)])
         torch.testing.assert_close(found.weights.cross[1, 0], forced.attention[0])
 
 
@@ -133,43 +135,27 @@ def test_anchors_are_translations_that_occur_once() -> None:
             assert (source[anchor.source], target[anchor.target]) == anchor.kind
 
 
-@pytest.mark.parametrize("at_input", [False, True])
-def test_best_heads_are_the_accurate_ones(monkeypatch: pytest.MonkeyPatch, at_input: bool) -> None:
+def test_best_heads_are_the_accurate_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of four heads, one is accurate for half of the tokens, one for the other half, two are random."""
     pairs = anchor_text(random.Random(2))
     noise = torch.Generator().manual_seed(0)
 
-    def forced_with_known_heads(
-        runner: BatchRunner, pairs: list[Pair], budget: int, heads: list[list[Head]]
-    ) -> list[list[Forced]]:
+    def forced_with_known_heads(runner: BatchRunner, pairs: list[Pair], budget: int, heads: list[Head]) -> list[Forced]:
         found = []
         for source, target in pairs:
-            weights = torch.rand(len(heads[0]), len(target) + 1, len(source) + 1, generator=noise) / 10
+            weights = torch.rand(len(heads), len(target) + 1, len(source) + 1, generator=noise) / 10
             for place, token in enumerate(target):
-                weights[1 if token % 2 else 2, place + at_input, source.index(token - 100)] += 1
-            found.append([Forced([], weights.numpy())])
+                weights[1 if token % 2 else 2, place, source.index(token - 100)] += 1
+            found.append(Forced([], weights.numpy()))
         return found
 
     monkeypatch.setattr(alignment_heads, "force_all", forced_with_known_heads)
-    assert best_heads(BatchRunner([tiny_model(0)]), pairs, 100) == AlignmentHeads(
-        heads=((0, 1), (1, 0)), at_input=at_input
-    )
+    assert best_heads(BatchRunner([tiny_model(0)]), pairs, 100) == AlignmentHeads(heads=((0, 1), (1, 0)))
 
 
 def test_best_heads_of_a_text_without_anchors_is_none() -> None:
     assert best_heads(BatchRunner([tiny_model(0, vocabulary=12)]), [([4, 5], [6, 7])] * 3, 100) is None
     assert best_heads(BatchRunner([tiny_model(0, vocabulary=12)]), [], 100) is None
-
-
-def test_heads_that_point_from_no_anchor_to_its_source_are_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Attention at the step before or after may be right for no anchor at all."""
-    runner, pairs = BatchRunner([tiny_model(0, vocabulary=150)]), anchor_text(random.Random(3))
-    for choices, expected in (([(0.0, []), (0.9, [1])], True), ([(0.9, [1]), (0.0, [])], False)):
-        monkeypatch.setattr(alignment_heads, "_choose_heads", lambda *_, left=choices: left.pop(0))
-        found = best_heads(runner, pairs, 100)
-        assert found == AlignmentHeads(heads=((0, 1),), at_input=expected)
-    monkeypatch.setattr(alignment_heads, "_choose_heads", lambda *_: (0.0, []))
-    assert best_heads(runner, pairs, 100) is None
 
 
 def test_tags_are_no_anchors() -> None:

@@ -21,7 +21,7 @@ HEADS = [(1, 0), (0, 1), (1, 1)]
 
 def force(model: Transformer, pairs: Sequence[Pair], budget: int, heads: Sequence[Head] = ()) -> list[Forced]:
     """Return the results of one model."""
-    return [forced for (forced,) in force_all(BatchRunner([model]), pairs, budget, [heads])]
+    return force_all(BatchRunner([model]), pairs, budget, heads)
 
 
 def test_log_probs_equal_teacher_forcing() -> None:

@@ -1,4 +1,4 @@
-"""Models that translate: batches in one process, their order, threads, progress and errors; ensembles.
+"""Models that translate: batches in one process, their order, threads and errors; ensembles.
 
 Ensembles are compared with the mean of the probabilities of their members, by hand and by brute force. For worker
 processes see test_workers.py.
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from nmt.config import DecodeSettings, Languages, MaxLength, RuntimeSettings, TokenizerSettings
-from nmt.decoding.engine import search, search_all
+from nmt.decoding.engine import search
 from nmt.decoding.forced_decoding import force_all
 from nmt.decoding.models import BatchRunner, Ensemble, Models, check_same_vocabulary, step_model
 from nmt.decoding.options import SearchOptions
@@ -25,8 +25,6 @@ from nmt.text.tokenizer import EOS, Tokenizer, Tokenizers
 from tests.builders import log_probs_without_cache, padded, tiny_model
 from tests.decoding.reference_search import assert_same, only, sequence_log_prob
 
-SENTENCES = [[5, 6, 7]] * 8
-
 
 @pytest.fixture(params=[1, 2])
 def threads(request: pytest.FixtureRequest) -> Iterator[int]:
@@ -35,36 +33,6 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
     yield request.param
     assert torch.get_num_threads() == request.param
     torch.set_num_threads(before)
-
-
-def test_search_reports_progress_after_each_batch(threads: int) -> None:
-    shares: list[float] = []
-    # 4 tokens each with the end, a beam of 5: two sentences in a batch
-    search_all(
-        BatchRunner([tiny_model(1, vocabulary=10)]),
-        SENTENCES,
-        SearchOptions(batch_tokens=40),
-        on_progress=shares.append,
-    )
-    assert shares == [0.25, 0.5, 0.75, 1.0]
-
-
-def test_forced_decoding_reports_progress_after_each_batch() -> None:
-    shares: list[float] = []
-    pairs = [(ids, ids) for ids in SENTENCES]
-    force_all(BatchRunner([tiny_model(1, vocabulary=10)]), pairs, 8, on_progress=shares.append)
-    assert shares == [0.25, 0.5, 0.75, 1.0]
-
-
-def test_progress_is_reported_before_the_next_batch() -> None:
-    events: list[object] = []
-
-    def note(models: Models, batch: str) -> None:
-        events.append(batch)
-
-    device = torch.device("meta")  # no threads, as on a GPU
-    BatchRunner([tiny_model(1).to(device)]).run(note, "ab", events.append)
-    assert events == ["a", 0.5, "b", 1.0]
 
 
 def test_results_are_in_order_and_each_thread_computes_alone(threads: int) -> None:
@@ -103,7 +71,7 @@ def test_forced_decoding_in_threads_keeps_the_attention_of_each_batch() -> None:
     """Several threads run the same model; each collects the queries of its own batch."""
     model = tiny_model(3, vocabulary=12)
     pairs = [([4 + i % 8] * (1 + i % 5), [5 + i % 7] * (1 + i % 4)) for i in range(60)]
-    heads = [[(0, 0), (1, 1)]]
+    heads = [(0, 0), (1, 1)]
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(1)
@@ -112,7 +80,7 @@ def test_forced_decoding_in_threads_keeps_the_attention_of_each_batch() -> None:
         together = force_all(BatchRunner([model]), pairs, 12, heads)
     finally:
         torch.set_num_threads(before)
-    for (one,), (other,) in zip(alone, together, strict=True):
+    for one, other in zip(alone, together, strict=True):
         torch.testing.assert_close(other.attention, one.attention)
         assert other.token_log_probs == pytest.approx(one.token_log_probs, abs=1e-5)
 

@@ -6,20 +6,14 @@ from pydantic import ValidationError
 from nmt.config import DecodeSettings, MaxLength, Sampling
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError
-from nmt.text.tokenizer import BOS, EOS, PAD, UNK
+from nmt.text.tokenizer import EOS, PAD
 
 CHANGED_SETTINGS = {
     "beam": 3,
     "length_penalty": 0.5,
-    "length_normalization": "average",
-    "coverage_penalty": 0.2,
     "max_length": MaxLength(factor=3.5, extra=4),
-    "min_length": 0.4,
     "no_repeat_ngram": 3,
-    "repetition_penalty": 1.1,
     "sampling": Sampling(top_k=5),
-    "mbr": 4,
-    "unknown": "copy",
     "protect": False,
     "typography": False,
     "batch_tokens": 17,
@@ -47,22 +41,11 @@ def test_settings_without_a_length_limit_get_twice_the_source_and_ten() -> None:
     assert options == SearchOptions(beam=4, length_penalty=0.6)
 
 
-@pytest.mark.parametrize(("unknown", "forbidden"), [("forbid", {PAD, UNK, BOS}), ("copy", {PAD, BOS})])
-def test_unknown_is_forbidden_unless_it_is_copied(unknown: str, forbidden: set[int]) -> None:
-    settings = DecodeSettings.model_validate({"unknown": unknown})
-    assert set(SearchOptions.from_settings(settings).forbidden) == forbidden
-
-
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
         ({"n_best": 0}, "--n-best: found 0, expected 1 or more"),
         ({"beam": 2, "n_best": 3}, "--n-best: found 3, but a beam of 2 returns at most 2; widen the beam"),
-        (
-            {"min_length": 2.5},
-            r"decode\.min_length: found 2\.5, but the longest output has 2 tokens .*max_length\.factor",
-        ),
-        ({"min_length": 0.5, "max_length": MaxLength(factor=0.25)}, r"longest output has 0\.25 tokens per source"),
     ],
 )
 def test_contradicting_options_raise(wrong: dict[str, object], message: str) -> None:
@@ -78,12 +61,7 @@ def test_contradicting_options_raise(wrong: dict[str, object], message: str) -> 
         {"length_penalty": -0.1},
         {"length_penalty": 1000.0},
         {"length_penalty": float("nan")},
-        {"min_length": -0.5},
-        {"min_length": float("nan")},
         {"no_repeat_ngram": 0},
-        {"repetition_penalty": 0.9},
-        {"repetition_penalty": float("inf")},
-        {"coverage_penalty": -1.0},
         {"max_length": {"factor": -1.0}},
         {"max_length": {"extra": 0}},
         {"sampling": {"temperature": 0.0}},
@@ -102,16 +80,14 @@ def test_values_out_of_bounds_raise(wrong: dict[str, object]) -> None:
 
 
 def test_output_lengths_by_hand() -> None:
-    options = SearchOptions(max_length=MaxLength(factor=1.25, extra=3), min_length=0.5)
+    options = SearchOptions(max_length=MaxLength(factor=1.25, extra=3))
     assert [options.longest_output(length) for length in (1, 4, 9)] == [5, 8, 15]
-    assert [options.shortest_output(length) for length in (1, 4, 9)] == [1, 2, 5]
 
 
 def test_length_penalty_by_hand() -> None:
     assert SearchOptions(length_penalty=1.0).penalty(7) == pytest.approx(2.0)
     assert SearchOptions(length_penalty=0.5).penalty(19) == pytest.approx(2.0)
     assert SearchOptions(length_penalty=0.0).penalty(30) == 1.0
-    assert SearchOptions(length_penalty=2.0, length_normalization="average").penalty(3) == pytest.approx(9.0)
 
 
 def test_length_penalty_can_prefer_the_longer_output() -> None:

@@ -13,7 +13,7 @@ from nmt.config import MaxLength, Sampling
 from nmt.decoding.beam import Hypothesis
 from nmt.decoding.engine import search
 from nmt.decoding.options import Constraints, SearchOptions
-from nmt.decoding.rules import BeginWith, EndAt, Forbidden, NoEndBefore, NoRepeatedNgram, RepetitionPenalty, rules_for
+from nmt.decoding.rules import BeginWith, EndAt, Forbidden, NoRepeatedNgram, rules_for
 from nmt.errors import ConfigError
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import BOS, EOS, UNK
@@ -26,9 +26,7 @@ PLAIN = SearchOptions(beam=1, max_length=MaxLength(factor=1, extra=7))
 RULES = {
     "bigrams": {"no_repeat_ngram": 2},
     "words": {"no_repeat_ngram": 1},
-    "penalty": {"repetition_penalty": 1.7},
-    "shortest": {"min_length": 0.99},
-    "all": {"no_repeat_ngram": 3, "repetition_penalty": 1.2, "min_length": 0.6},
+    "a word": {"forbidden": (*PLAIN.forbidden, 5)},
 }
 
 
@@ -42,15 +40,10 @@ def ruled(
     length = len(generated) + 1
     lowered = []
     for token, logit in enumerate(raw):
-        if token in generated:
-            logit = logit / options.repetition_penalty if logit > 0 else logit * options.repetition_penalty
         ngrams = [] if n is None else [(*generated, token)[i : i + n] for i in range(length - n + 1)]
         if token in options.forbidden or (ngrams and ngrams[-1] in ngrams[:-1]):
             logit = -math.inf
         lowered.append(logit)
-    others = [logit for token, logit in enumerate(lowered) if token != EOS]
-    if length < options.min_length * source and max(others) > -math.inf:
-        lowered[EOS] = -math.inf
     if length == options.longest_output(source) + len(prefix):
         lowered = [logit if token == EOS else -math.inf for token, logit in enumerate(lowered)]
     return lowered
@@ -110,19 +103,11 @@ def test_search_with_rules_equals_the_reference_search(rule: str, beam: int) -> 
 
 
 OPTIONS = st.builds(
-    lambda beam, n, penalty, shortest, sampling: SearchOptions(
-        beam=beam,
-        n_best=beam,
-        no_repeat_ngram=n,
-        repetition_penalty=penalty,
-        min_length=shortest,
-        max_length=MaxLength(factor=1.5, extra=3),
-        sampling=sampling,
+    lambda beam, n, sampling: SearchOptions(
+        beam=beam, n_best=beam, no_repeat_ngram=n, max_length=MaxLength(factor=1.5, extra=3), sampling=sampling
     ),
     st.integers(1, 3),
     st.none() | st.integers(1, 3),
-    st.sampled_from([1.0, 1.5]),
-    st.sampled_from([0.0, 0.7, 1.5]),
     st.none() | st.just(Sampling()),
 )
 WORDS = st.integers(4, 11)
@@ -151,10 +136,8 @@ def test_outputs_obey_the_rules_alone_and_in_batches(
             assert tuple(generated[: len(prefix)]) == prefix
             assert len(generated) + 1 <= options.longest_output(len(ids)) + len(prefix)
             assert hypothesis.log_prob > -math.inf
-            if options.no_repeat_ngram is None:
-                assert len(generated) + 1 >= options.min_length * len(ids)
+            if (n := options.no_repeat_ngram) is None:
                 continue
-            n = options.no_repeat_ngram
             ngrams = [tuple(generated[i : i + n]) for i in range(len(generated) - n + 1)]
             later = [(i, ngram) for i, ngram in enumerate(ngrams) if i + n > len(prefix)]
             assert not [ngram for i, ngram in later if ngram in ngrams[:i]]
@@ -182,16 +165,8 @@ def test_prefix_longer_than_the_model_allows_raises() -> None:
 
 
 def test_default_options_need_two_rules() -> None:
-    limits, ones = torch.tensor([4, 5]), torch.tensor([0, 0])
-    rules = rules_for(SearchOptions(), [Constraints(), Constraints()], limits, ones)
+    rules = rules_for(SearchOptions(), [Constraints(), Constraints()], torch.tensor([4, 5]))
     assert [type(rule) for rule in rules] == [Forbidden, EndAt]
-
-
-def test_repetition_penalty_by_hand() -> None:
-    """Of tokens 4, 5 and 5 again: 4.0 / 2 = 2.0 and -3.0 · 2 = -6.0; the others stay."""
-    logits = torch.tensor([[0.5, 0.5, 7.0, 1.0, 4.0, -3.0, -1.0]])
-    RepetitionPenalty(2.0).apply(logits, torch.tensor([[BOS, 4, 5, 5]]), torch.tensor([0]))
-    assert logits.tolist() == [[0.5, 0.5, 7.0, 1.0, 2.0, -6.0, -1.0]]
 
 
 def test_no_repeated_ngram_by_hand() -> None:
@@ -202,15 +177,6 @@ def test_no_repeated_ngram_by_hand() -> None:
     assert (logits == -math.inf).nonzero().tolist() == [[0, 6]]
 
 
-def test_no_end_before_keeps_the_only_token() -> None:
-    logits = torch.zeros(2, 5)
-    logits[0, [0, 1, 2, 4]] = -math.inf
-    NoEndBefore(torch.tensor([9, 3, 3])).apply(logits, torch.tensor([[BOS], [BOS]]), torch.tensor([0, 2]))
-    assert logits[:, EOS].tolist() == [0.0, -math.inf]
-    NoEndBefore(torch.tensor([1, 1])).apply(logits, torch.tensor([[BOS], [BOS]]), torch.tensor([0, 1]))
-    assert logits[0, EOS] == 0.0
-
-
 @settings(deadline=None)
 @given(seed=st.integers(0, 10**6), length=st.integers(1, 9))
 def test_rules_only_lower_logits(seed: int, length: int) -> None:
@@ -219,10 +185,10 @@ def test_rules_only_lower_logits(seed: int, length: int) -> None:
     logits = 5 * torch.randn(6, 9, generator=generator)
     generated = torch.randint(4, 9, (6, length), generator=generator)
     generated[:, 0] = BOS
-    options = SearchOptions(no_repeat_ngram=2, repetition_penalty=1.5)
+    options = SearchOptions(no_repeat_ngram=2)
     constraints_of = [Constraints((4, 5)), Constraints(), Constraints((6,) * 5)]
     after = logits.clone()
-    (rule,) = rules_for(options, constraints_of, torch.tensor([9, 3, 9]), torch.tensor([5, 2, 0]))
+    (rule,) = rules_for(options, constraints_of, torch.tensor([9, 3, 9]))
     assert isinstance(rule, BeginWith)
     rule.apply(after, generated, torch.tensor([0, 0, 1, 1, 2, 2]))
     assert (after <= logits).all()

@@ -70,8 +70,6 @@ def write_task(folder: Path) -> Path:
             "length_groups": 3,
             "accumulate": 2,
             "subword_sampling": 0.1,
-            "r_drop": 1.0,
-            "ema": 0.9,
             "weight_decay": 0.01,
             "schedule": {"name": "cosine", "rate": 0.003, "warmup": 10},
             "stop": {"steps": 52},

@@ -114,7 +114,6 @@ def test_option_chooses_the_language(run: Path) -> None:
     assert translated(run, "--to", "it") == "sab tec vid\n"
     assert translated(run, "--to", "zh") == "天地人\n"
     assert json.loads(translated(run, "--to", "zh", "--json"))["text"] == "天地人"
-    assert translated(run, "--to", "zh", "--engine", "ct2") == "天地人\n"
     assert translated(run, "--to", "zh", "--alignment") == "天地人\t0-0 1-1 2-2\n"
 
 

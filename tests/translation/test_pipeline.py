@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -31,7 +30,6 @@ from nmt.translation.translator import LINE_BATCH_SIZE, Translator
 from tests.builders import (
     SENTENCES,
     SHORT_OUTPUT,
-    options_with,
     run_command,
     save_model,
     tiny_loaded_model,
@@ -146,56 +144,20 @@ class TestStream:
         translate_stream(translator, lines, output, translator.options(beam=1), False, Console())
         assert re.fullmatch(r"translated 3 lines in \d+\.\d s\n", capsys.readouterr().err)
 
-    def test_progress_moves_within_a_line_batch(
+    def test_progress_is_shown_after_each_line_batch(
         self, translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(pipeline, "LINE_BATCH_SIZE", 60)
         monkeypatch.setattr(pipeline, "_CHUNK_BYTES", 100)
         file = tmp_path / "in.txt"
-        file.write_text("".join(f"the cat {n:03}{' moon' * (n % 10)}\n" for n in range(150)))
+        file.write_text("".join(f"the cat {n:03}\n" for n in range(150)))
         console = RecordingConsole()
-        options = options_with(translator, beam=1, batch_tokens=300)
         with file.open("rb") as source:
+            options = translator.options(beam=1)
             translate_stream(translator, LineInput(source), StreamOutput(io.BytesIO()), options, False, console)
         assert console.shown == sorted(console.shown)
+        assert len(console.shown) == 3
         assert console.shown[-1] == (150, file.stat().st_size)
-        assert sum(lines < 60 for lines, _ in console.shown) > 4, "in the first line batch"
-        assert sum(60 < lines < 120 for lines, _ in console.shown) > 4, "in the second"
-        for lines, place in console.shown:
-            # both are about the same fraction of the whole, as each ten lines are as long as the next
-            assert place / file.stat().st_size == pytest.approx(lines / 150, abs=0.1)
-
-    def test_progress_does_not_fall_when_lines_are_searched_again(self, translator: Translator) -> None:
-        console = RecordingConsole()
-        lines = LineInput(io.BytesIO(b"".join(b"a dog {%d}\n" % n for n in range(40))))
-        options = options_with(translator, beam=1, batch_tokens=100)
-        translate_stream(translator, lines, StreamOutput(io.BytesIO()), options, False, console)
-        assert len(console.shown) > 4
-        assert console.shown == sorted(console.shown)
-
-    def test_progress_moves_while_lines_are_searched_again(
-        self, translator: Translator, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """The first search of lines that all may need a second one ends at a quarter of the line batch."""
-        shares: list[tuple[bool, float]] = []
-        repair, again = Translator._repair, [False]
-
-        def recording(one: Translator, *arguments: Any) -> Any:
-            again[0] = True
-            return repair(one, *arguments)
-
-        monkeypatch.setattr(Translator, "_repair", recording)
-        lines = [f"a dog {{{number}}}" for number in range(40)]
-        options = options_with(translator, beam=1, batch_tokens=100)
-        translator.translate_lines(lines, options, on_progress=lambda share: shares.append((again[0], share)))
-        first, second = ([share for repeated, share in shares if repeated == which] for which in (False, True))
-        assert [share for _, share in shares] == sorted(share for _, share in shares)
-        assert first[-1] == 0.25
-        assert len(second) > 4
-        assert second[-1] == 1.0
-        shares.clear()
-        translator.translate_lines(["a dog", "a cat"], options, on_progress=lambda share: shares.append((False, share)))
-        assert shares[-1] == (False, 1.0)
 
     def test_n_best_output_is_a_table(self, translator: Translator) -> None:
         rows = translate_bytes(translator, b"a dog\n\nthe cat sleeps\n", n_best=3).decode().splitlines()
@@ -503,9 +465,6 @@ class TestPrefixes:
         first, second = (tmp_path / "out").read_text().splitlines()
         assert first.startswith("il cane")
         assert second.startswith("il gatto")
-        refused = run_command(*command, "--prefixes", str(tmp_path / "many"), "--verify")
-        assert refused.exit_code == 2
-        assert "--prefixes: --verify and --reference have no translations to start" in refused.stderr
         few, many = (ParallelLines.read("--prefixes", tmp_path / name).fingerprint() for name in ("few", "many"))
         assert few != many
 

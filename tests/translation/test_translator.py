@@ -16,11 +16,10 @@ from hypothesis import strategies as st
 import nmt
 from nmt.config import DecodeSettings, Languages, RuntimeSettings, TokenizerSettings
 from nmt.decoding import engine
-from nmt.decoding.engine import TorchEngine, balanced_batches, search_all
+from nmt.decoding.engine import balanced_batches, search_all
 from nmt.decoding.models import BatchRunner, length_batches
 from nmt.decoding.options import Constraints, SearchOptions
 from nmt.errors import ConfigError
-from nmt.export.ctranslate2_engine import ExportedModel
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
 from nmt.text.normalize import normalize
@@ -213,13 +212,6 @@ class TestLongLines:
         others = [replace(loaded, longest_source=30), replace(loaded, longest_source=None)]
         assert Translator(replace(loaded, longest_source=50), others=others).options().longest_source == 30
 
-    def test_learned_positions_limit_segments(self, loaded: LoadedModel) -> None:
-        shape = loaded.model.settings.model_copy(update={"positions": "learned", "max_positions": 12})
-        vocabulary = len(loaded.tokenizers.source)
-        translator = Translator(replace(loaded, model=Transformer(shape, vocabulary, vocabulary)))
-        (translation,) = translator.translate([" ".join(SENTENCES)])
-        assert translation.segments > 5
-
 
 class TestAlternatives:
     def test_alternatives_are_distinct(self, translator: Translator) -> None:
@@ -373,14 +365,6 @@ class TestPrefixes:
         found = translator.translate_lines(["", " ", ""], options, ["Ciao", "", "  il gatto"])
         assert [one.text for one in found] == ["Ciao", "", "il gatto"]
         assert [one.alignment for one in found] == [[], [], []]
-
-    def test_other_programs_refuse_prefixes(self, loaded: LoadedModel) -> None:
-        engine = TorchEngine([loaded.model], RuntimeSettings(device="cpu"))  # in place of an engine of another program
-        exported = Translator(ExportedModel(loaded.languages, loaded.decode, loaded.tokenizers, None, None, engine))
-        with pytest.raises(
-            ConfigError, match="--prefixes: CTranslate2 cannot do that; translate with the model itself"
-        ):
-            exported.translate_lines(["a"], exported.options(), ["Il"])
 
 
 def test_tags_of_a_line_are_put_back_around_the_translation_of_its_words(translator: Translator) -> None:

@@ -32,7 +32,7 @@ def translate_document(
     started = time.monotonic()
     passages = [Passage.of(text) for text in document.texts] if document is not None else []
     with_pairs = on_rank_zero(lambda: any(passage.has_pairs for passage in passages))
-    options = replace(options, alignment=with_pairs and bool(translator.models))
+    options = replace(options, alignment=with_pairs)
     with tempfile.TemporaryFile(buffering=0) as file, io.BytesIO() as translated:
         file.write("".join(f"{line}\n" for passage in passages for line in passage.lines).encode(errors="replace"))
         file.seek(0)

@@ -71,9 +71,7 @@ def test_damaged_document_changes_nothing(model: Path, tmp_path: Path, capitals:
     assert done.stderr.startswith(f"error: {source}:2: found '00:00 --> 1', expected times")
 
 
-@pytest.mark.parametrize(
-    "options", [["--json"], ["--n-best", "2"], ["--alignment"], ["--verify"], ["--reference", "x"]]
-)
+@pytest.mark.parametrize("options", [["--json"], ["--n-best", "2"], ["--alignment"], ["--reference", "x"]])
 def test_options_without_a_place_in_a_document_are_refused(model: Path, options: list[str]) -> None:
     done = run_command("translate", "-m", model, "--format", "srt", *options)
     assert done.exit_code == 2
