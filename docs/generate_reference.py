@@ -45,8 +45,10 @@ def _table(title: str, section: dict[str, Any]) -> Iterator[str]:
     yield f"## {title}\n\n{section['description']}\n"
     yield "| key | type | default | meaning | example |\n|---|---|---|---|---|"
     for name, entry in section["properties"].items():
+        if "$ref" in entry:
+            continue  # a section, which has a table of its own
         default, is_section = entry.get("default"), bool(_references(entry))
-        shown = "see below" if default and is_section else f"`{_yaml(default)}`"
+        shown = f"`{_yaml(default)}`"
         shown = "required" if name in section.get("required", ()) else shown
         meaning = " ".join(entry["description"].split())
         values = entry.get("examples", () if is_section else [default])

@@ -3,8 +3,7 @@
 import re
 import shutil
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -38,20 +37,19 @@ def prepare(
     to the file `rejected`. Raises DataError naming file and line for text that cannot be read, ConfigError for a
     tokenizer that cannot be made, a folder with other files only, or a current corpus where `rejected` is given.
     """
-    directory = recipe.prepared_directory
-    initial = recipe.train.init_from
+    directory, initial = recipe.prepared_directory, recipe.train.init_from
     if initial is not None and initial.is_dir():  # it may be gone when a run is resumed
         initial_tokenizers(recipe, initial)  # check the recipe against it, also if the corpus is current
     with console.status("checking the texts and the prepared corpus"):
-        found = "--force" if force else _current_corpus(recipe, verify)
-        if isinstance(found, str):
+        corpus, _ = _current_corpus(recipe, verify, force)
+        if corpus is None:
             _check_files(recipe, rejected)
-    if isinstance(found, str):
-        with _sole_writer(directory, console):
-            if not force:  # another process may have prepared it meanwhile
-                found = _current_corpus(recipe, verify)
-            if isinstance(found, str):
-                console.info(f"preparing {directory} ({found})")
+    if corpus is None:
+        PREPARED.check(directory)
+        with lock_folder(directory, lambda holder: console.info(f"{directory}: waiting for {holder}"), console.warn):
+            corpus, reason = _current_corpus(recipe, verify, force)  # another process may have prepared it meanwhile
+            if corpus is None:
+                console.info(f"preparing {directory} ({reason})")
                 return _prepare(recipe, console, rejected)
     if rejected is not None:
         raise ConfigError(
@@ -59,32 +57,18 @@ def prepare(
             "--dry-run to filter only"
         )
     console.info(f"{directory}: the prepared corpus is current")
-    return found
+    return corpus
 
 
-def _current_corpus(recipe: Recipe, verify: bool) -> PreparedCorpus | str:
+def _current_corpus(recipe: Recipe, verify: bool, force: bool) -> tuple[PreparedCorpus | None, str]:
     """Return the prepared corpus of a recipe, or the reason to prepare it."""
-    reason = provenance.why_stale(recipe)
-    if reason is not None:
-        return reason
-    try:
-        return PreparedCorpus.open(recipe.prepared_directory, recipe, verify)
-    except UnusableCorpusError as error:
-        return error.reason
-
-
-@contextmanager
-def _sole_writer(directory: Path, console: Console) -> Iterator[None]:
-    """Hold the lock on a prepared corpus; wait, with a message, while another process holds it."""
-    PREPARED.check(directory)
-
-    def wait(holder: str) -> None:
-        console.info(f"{directory}: {holder} is preparing it; waiting")
-
-    with lock_folder(directory, wait, console.warn):
-        if not PREPARED.read(directory):
-            PREPARED.write(directory)  # without content: the folder belongs to nmt, and holds no corpus yet
-        yield
+    reason = "--force" if force else provenance.why_stale(recipe)
+    if reason is None:
+        try:
+            return PreparedCorpus.open(recipe.prepared_directory, recipe, verify), ""
+        except UnusableCorpusError as error:
+            reason = error.reason
+    return None, reason
 
 
 def dry_run(recipe: Recipe, console: Console, rejected: Path | None = None) -> Audit:
@@ -135,6 +119,8 @@ def _prepare(recipe: Recipe, console: Console, rejected: Path | None) -> Prepare
     staging = directory / _STAGING
     new, work = staging / "corpus", staging / "work"
     with disk_errors(directory):
+        if not PREPARED.read(directory):
+            PREPARED.write(directory)  # without content: the folder belongs to nmt, and holds no corpus yet
         shutil.rmtree(staging, ignore_errors=True)  # of a process that was killed
         for folder in (staging, new, work):
             folder.mkdir()

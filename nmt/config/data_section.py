@@ -101,9 +101,8 @@ class CorpusFile(Section):
     """
 
     file: Annotated[File | None, Field(examples=["train.tsv.gz", "corpora/*.tmx"])] = None
-    """File with both languages."""
-    format: FileFormat | None = None
-    """Format of `file`; by default that of its name: .tsv or .txt, .csv, .tmx, .xlf or .xliff, .po, .jsonl."""
+    """File with both languages, in the format of its name: .csv, .tmx, .xlf or .xliff, .po, .jsonl; all others are
+    tsv."""
     columns: Annotated[tuple[Column, Column], Field(strict=False)] = (1, 2)
     """Columns of source and target, counted from 1 or by their names in the first line; for jsonl the keys, as in
     [translation.en, translation.it]. [2, 1] reverses the direction."""
@@ -129,8 +128,6 @@ class CorpusFile(Section):
         if sorted(self.files) not in (["file"], ["source", "target"]):
             found = " and ".join(self.files) or "none of them"
             raise ValueError(f"give either file: FILE, or both source: FILE and target: FILE; found {found}")
-        if self.format is not None and self.file is None:
-            raise SettingError("format", "belongs to `file`")
         if self.source is not None and self.columns != (1, 2):
             raise SettingError("columns", "belongs to a file with both languages, not to a pair of files")
         if self.columns[0] == self.columns[1]:
@@ -165,7 +162,8 @@ class Filters(Section):
     (`pip install opencc`). zh-Hans or zh-Hant as the language states which one the text is in."""
     keep: Annotated[tuple[RuleName, ...], Field(strict=False), AfterValidator(_in_one_order)] = ()
     """Rules that are not applied, as in [copy, duplicate]: the pairs that they would exclude are kept. docs/data.md
-    describes each rule."""
+    describes each rule. [language] also permits text that is certainly not in the languages of the recipe, which is an
+    error otherwise."""
 
 
 class Data(Section):
@@ -180,12 +178,6 @@ class Data(Section):
     leak). A list for several target languages, as `valid`."""
     filters: Filters = Filters()
     """Rules that exclude training pairs."""
-    accept_any_language: bool = False
-    """Prepare text that is certainly not in the languages of the recipe, which is an error otherwise."""
-    temperature: Annotated[float, Field(ge=1, le=100)] = 1.0
-    """Temperature T that balances the training texts: a text of n pairs has a share of an epoch in proportion to
-    n^(1/T), times its `oversample` (Arivazhagan et al. 2019). 1 keeps the texts as they are, 5 is common for texts of
-    very different size. Needs no new preparation."""
 
     @property
     def prepared_texts(self) -> dict[str, CorpusFile]:

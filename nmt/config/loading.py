@@ -51,7 +51,7 @@ def override_decode(settings: DecodeSettings, overrides: Sequence[str]) -> Decod
     """Apply `decode.key=value` overrides to a model's settings. Raises ConfigError that lists every problem."""
     if not overrides:
         return settings
-    document = strict_yaml.Document("--set", "", {"decode": settings.model_dump()})
+    document = strict_yaml.Document("--set", {"decode": settings.model_dump()}, {})
     for override in overrides:
         document.override(override)
     try:
@@ -127,7 +127,7 @@ def _with_initial_model(recipe: Recipe, path: Path, document: strict_yaml.Docume
 def _absolute_paths(value: Any, document: strict_yaml.Document, location: strict_yaml.Location) -> Any:
     """Return a value of the recipe with every relative path in it, at any depth, made absolute."""
     if isinstance(value, Path):
-        folder = Path() if document.override_of(location) else Path(document.name).parent
+        folder = Path() if document.place(location)[0] == strict_yaml.OVERRIDDEN else Path(document.name).parent
         return Path(os.path.abspath(folder / os.path.expanduser(value)))
     if isinstance(value, tuple):
         return tuple(_absolute_paths(item, document, (*location, number)) for number, item in enumerate(value))

@@ -23,17 +23,18 @@ _EXPECTED = {
     "string_pattern_mismatch": "small letters, digits and hyphens",
     "finite_number": "a finite number",
 }
+_TYPES_OF_VALUES = ("int", "constrained-int", "literal['auto']")
 
 
 def explained(error: ValidationError, document: Document, recipe: type[BaseModel]) -> list[str]:
     """Return each problem as file:line, key, what was found, what was expected, in the order of the lines."""
     problems: dict[str, tuple[tuple[int, str], str]] = {}
     for entry in error.errors(include_url=False):
-        location = document.written(entry["loc"])
+        # pydantic adds the type, where a value may have several, such as a number or auto
+        location = tuple(part for part in entry["loc"] if part not in _TYPES_OF_VALUES)
         if isinstance(cause := entry.get("ctx", {}).get("error"), SettingError):
             location += location_of(cause.key)
         key = ".".join(map(str, location)) or "the recipe"
-        # of a value with several types, such as a number or auto, the first is described
         problems.setdefault(key, (document.place(location), _problem(dict(entry), key, recipe)))
     ordered = sorted(problems.items(), key=lambda one: one[1][0][0])
     return [f"{place}: {key}: {problem}" for key, ((_, place), problem) in ordered]

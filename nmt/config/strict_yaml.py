@@ -11,8 +11,8 @@ What PyYAML alone returns, and what this module returns:
 
 import re
 import sys
-from collections.abc import Hashable
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ import yaml
 from nmt.errors import ConfigError
 
 Location = tuple[int | str, ...]
+OVERRIDDEN = sys.maxsize
+"""In place of the line of a key that an override set."""
 
 _TYPES = {
     "null": r"(~|null|Null|NULL|)\Z",
@@ -60,60 +62,25 @@ class _Dumper(yaml.SafeDumper):
 
 @dataclass
 class Document:
-    """A recipe as plain data, and where it was written."""
+    """A recipe as plain data, and where each key was written: in which line, or by which override."""
 
     name: str
-    text: str
     data: dict[str, Any]
-    overrides: dict[Location, str] = field(default_factory=dict)
-    """The override that set a key."""
-
-    def written(self, location: Location) -> Location:
-        """Return a location as it is written: without the number of an entry without a list, as in `valid: {file: …}`.
-
-        What pydantic adds below a plain value, the names of its possible types, is left out, too.
-        """
-        container: Any = self.data
-        parts = list[int | str]()
-        for part in location:
-            if isinstance(container, list) and isinstance(part, int):
-                container = container[part] if part < len(container) else None
-            elif isinstance(container, dict) and isinstance(part, str):
-                container = container.get(part)
-            elif isinstance(container, dict):
-                continue
-            else:
-                break
-            parts.append(part)
-        return tuple(parts)
-
-    def override_of(self, location: Location) -> str | None:
-        """Return the override that set a key, or a section around it; None for a key of the file."""
-        written = self.written(location)
-        return next(
-            (self.overrides[key] for n in range(len(written) + 1) if (key := written[:n]) in self.overrides), None
-        )
+    places: dict[Location, tuple[int, str]]
 
     def place(self, location: Location) -> tuple[int, str]:
-        """Return the line of a key, or of the nearest section around it, and its place as text.
+        """Return the line of a key, or of the nearest section around it, and the place as text.
 
-        That is `file:line`, or the override that set it, which comes after all lines.
+        An override comes after all lines. An entry that is written without a list, as in `valid: {file: …}`, has no
+        number.
         """
-        if (override := self.override_of(location)) is not None:
-            return sys.maxsize, override
-        node, line = yaml.compose(self.text, _Loader), 1
-        for part in self.written(location):
-            if isinstance(node, yaml.MappingNode):
-                entries = {key.value: (key, value) for key, value in node.value}
-            elif isinstance(node, yaml.SequenceNode):
-                entries = {number: (value, value) for number, value in enumerate(node.value)}
-            else:
+        found: Location = ()
+        for part in location:
+            if (*found, part) in self.places:
+                found = (*found, part)
+            elif isinstance(part, str):
                 break
-            if part not in entries:
-                break
-            key, node = entries[part]
-            line = key.start_mark.line + 1
-        return line, f"{self.name}:{line}"
+        return self.places.get(found, (OVERRIDDEN, self.name))
 
     def override(self, assignment: str) -> None:
         """Apply one `section.key=value`; the value is read by the same rules as the file.
@@ -126,19 +93,21 @@ class Document:
             raise ConfigError(f"{origin}: expected section.key=value, as in --set train.batch_tokens=2048")
         container: Any = self.data
         for depth, part in enumerate(location):
-            above = ".".join(map(str, location[:depth]))
-            if not isinstance(container, (dict, list)):
-                raise ConfigError(f"{origin}: {above} is a plain value, not a section with keys in it")
-            if isinstance(container, list) and part not in range(len(container)):
-                raise ConfigError(f"{origin}: {above} is a list of length {len(container)}, numbered from 0")
-            inner: Any = container
+            is_list = isinstance(container, list)
+            if not (part in range(len(container)) if is_list else isinstance(container, dict)):
+                found = (
+                    f"a list of length {len(container)}, numbered from 0" if is_list else "a plain value, not a section"
+                )
+                raise ConfigError(f"{origin}: {'.'.join(map(str, location[:depth]))} is {found}")
             if depth == len(location) - 1:
-                inner[part] = _parse(text, origin)
-            elif isinstance(container, dict) and container.get(part) is None:
-                inner[part] = {}
-            container = inner[part]
-        self.overrides = {key: value for key, value in self.overrides.items() if key[: len(location)] != location}
-        self.overrides[location] = origin
+                container[part] = _parse(text, origin)[0]
+            elif not is_list and container.get(part) is None:
+                container[part] = {}
+            container = container[part]
+        self.places = {key: place for key, place in self.places.items() if key[: len(location)] != location}
+        for depth in range(1, len(location)):
+            self.places.setdefault(location[:depth], (OVERRIDDEN, origin))
+        self.places[location] = OVERRIDDEN, origin
 
 
 def location_of(key: str) -> Location:
@@ -155,11 +124,11 @@ def read(path: Path) -> Document:
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{path}:{line}: not UTF-8 at byte {error.start}; save the recipe as UTF-8") from None
-    data = _parse(text, str(path))
+    data, lines = _parse(text, str(path))
     if not isinstance(data, dict):
         found = "nothing" if data is None else "a list" if isinstance(data, list) else shown(data)
         raise ConfigError(f"{path}: a recipe is a mapping of sections, at least languages, data and run; found {found}")
-    return Document(str(path), text, data)
+    return Document(str(path), data, {location: (line, f"{path}:{line}") for location, line in lines.items()})
 
 
 def write(data: Any) -> str:
@@ -167,10 +136,12 @@ def write(data: Any) -> str:
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
 
 
-def _parse(text: str, name: str) -> Any:
-    """Return YAML text as plain data. Raises ConfigError with a line if the name is that of a file."""
+def _parse(text: str, name: str) -> tuple[Any, dict[Location, int]]:
+    """Return YAML text as plain data, and the line of each key. Raises ConfigError, with a line of a file."""
     try:
-        return yaml.load(text, _Loader)
+        loader = _Loader(text)
+        node = loader.get_single_node()
+        return (None, {}) if node is None else (loader.construct_document(node), {(): 1, **dict(_lines(node, ()))})
     except yaml.MarkedYAMLError as error:
         problem, begin, end = str(error.problem), error.context_mark, error.problem_mark
         if begin and end and begin.line != end.line:
@@ -183,10 +154,22 @@ def _parse(text: str, name: str) -> Any:
             f"it contains the control character U+{error.character:04X}",
             text.count("\n", 0, error.position) + 1,
         )
-    except RecursionError:
-        problem, line = "nested too deeply", 1
     place = name if name.startswith("--set ") else f"{name}:{line}"
     raise ConfigError(f"{place}: not valid YAML: {problem}")
+
+
+def _lines(node: yaml.Node, above: Location) -> Iterator[tuple[Location, int]]:
+    """Yield the location and the line of each key and of each entry of a list."""
+    if isinstance(node, yaml.MappingNode):
+        entries = [(key.value, key, value) for key, value in node.value]
+    else:
+        entries = [
+            (number, value, value)
+            for number, value in enumerate(node.value if isinstance(node, yaml.SequenceNode) else ())
+        ]
+    for name, key, value in entries:
+        yield (*above, name), key.start_mark.line + 1
+        yield from _lines(value, (*above, name))
 
 
 def shown(value: Any) -> str:

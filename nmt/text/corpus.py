@@ -63,7 +63,7 @@ def text_files(corpus: CorpusFile) -> dict[str, Path]:
 
 def way_of_reading(corpus: CorpusFile) -> str:
     """Return the format of a corpus and the members of archives that it names: what decides how files are read."""
-    kind = "two files" if corpus.source is not None else _format(corpus, *corpus.files.values())
+    kind = "two files" if corpus.source is not None else format_named(*corpus.files.values())
     members = [split_member(path)[1] for path in corpus.files.values()]
     return " ".join([kind, *(member for member in members if member is not None)])
 
@@ -139,11 +139,11 @@ def _texts(corpus: CorpusFile, languages: LanguagePair | None) -> Iterator[_Text
         counts = " and ".join(f"{pattern} {len(paths):,}" for pattern, paths in zip(patterns, found, strict=True))
         raise DataError(f"expected equally many files of both languages, found for {counts}")
     for paths in zip(*found, strict=True):
-        members = _members(paths[0], languages) if corpus.file is not None and corpus.format is None else []
+        members = _members(paths[0], languages) if corpus.file is not None else []
         if len(members) == 2:
             yield _Text(tuple(paths[0] / member for member in members), "tsv")
         else:
-            yield _Text(paths, _format(corpus, paths[0].joinpath(*members)))
+            yield _Text(paths, format_named(paths[0].joinpath(*members)))
 
 
 def _existing(pattern: Path) -> list[Path]:
@@ -192,11 +192,6 @@ def format_named(path: Path) -> FileFormat:
     """Return the format that the name of a file stands for."""
     without = path.with_suffix("") if compression_named(path.suffix.lower()) is not None else path
     return _FORMATS.get(without.suffix.lower(), "tsv")
-
-
-def _format(corpus: CorpusFile, path: Path) -> FileFormat:
-    """Return the format of a file with both languages."""
-    return corpus.format or format_named(path)
 
 
 def _rows(text: _Text, corpus: CorpusFile, languages: LanguagePair | None) -> Iterator[Row]:

@@ -14,7 +14,7 @@ from nmt.training.step import Updater
 # keys, with all below them; train.stop.steps changes updates under a schedule that ends there, but only later ones, and
 # data.test the prepared corpus, which is compared by itself
 _FREE_TO_CHANGE = (
-    "run", "prepared", "runtime", "decode", "data.test", "data.accept_any_language", "train.stop",
+    "run", "prepared", "runtime", "decode", "data.test", "train.stop",
     "train.log_every", "train.validate_every", "train.keep_best", "train.keep_last", "train.tensorboard",
 )  # fmt: skip
 

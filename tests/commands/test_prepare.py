@@ -466,7 +466,7 @@ def test_prepare_waits_for_the_process_that_holds_the_lock(folder: Path) -> None
         fcntl.flock(held, fcntl.LOCK_EX)
         waiting = threading.Thread(target=prepare, args=[recipe_in(folder), console])
         waiting.start()
-        while "process 1 on elsewhere is preparing it; waiting" not in console.messages.get():
+        while "waiting for process 1 on elsewhere" not in console.messages.get():
             pass
         assert waiting.is_alive()
         assert [path.name for path in (folder / "run" / "prepared").iterdir()] == ["lock"]
@@ -576,7 +576,7 @@ def test_tags_unknown_to_the_initial_tokenizer_are_refused(folder: Path) -> None
 
 def test_initial_model_of_several_target_languages_needs_them_all(folder: Path) -> None:
     texts = [f"{{file: {folder / 'base.tsv'}, target_language: {code}}}" for code in ("it", "fr")]
-    texts_of_both = f"data.train=[{', '.join(texts)}]", "data.valid=null", "data.accept_any_language=true"
+    texts_of_both = f"data.train=[{', '.join(texts)}]", "data.valid=null", "data.filters.keep=[language]"
     start(folder, "languages.target=[it, fr]", *texts_of_both)
     with pytest.raises(ConfigError, match=r"languages.target: found it, but .* state them all: target: \[it, fr\]"):
         prepare(tuned(folder), QUIET)

@@ -213,7 +213,7 @@ def test_faulty_test_text_is_refused_before_training(
     file = tmp_path / "wrong.tsv"
     if content is not None:
         file.write_text(content)
-    chosen = recipe_in(texts, f"run={tmp_path}/run", f"data.test={json.dumps({'tsv': str(file)})}")
+    chosen = recipe_in(texts, f"run={tmp_path}/run", f"data.test={json.dumps({'file': str(file)})}")
     with pytest.raises(DataError, match=problem):
         train(chosen, QUIET)
     assert not (tmp_path / "run").exists()
@@ -386,7 +386,7 @@ def test_reversal_of_words_is_learned(tmp_path: Path) -> None:
         "train.stop.steps=280",
         "train.validate_every=280",
         "train.log_every=100",
-        f"data.test={json.dumps({'tsv': str(tmp_path / 'test.tsv')})}",
+        f"data.test={json.dumps({'file': str(tmp_path / 'test.tsv')})}",
     )
     prepare(chosen, QUIET)
     outcome = train(chosen, QUIET)
@@ -617,8 +617,7 @@ def test_test_txt_equals_the_output_of_nmt_translate(tmp_path: Path, target: str
     (tmp_path / "input.txt").write_text("".join(f"{source}\n" for source in sources))
     overrides = [
         "data.test={file: test.tsv}",
-        "data.filters={keep: [script], max_tokens: 40}",
-        "data.accept_any_language=true",
+        "data.filters={keep: [script, language], max_tokens: 40}",
         "train.stop.steps=40",
         "train.validate_every=40",
     ]

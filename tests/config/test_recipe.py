@@ -139,7 +139,7 @@ def test_error_names_line_and_key_of_each_mistake(path: Path) -> None:
         "line 7: data.train.3.columns: must name two different columns, found 2 twice",
         "line 8: data.train.4.tag: found the text 'Web Text', expected small letters, digits and hyphens",
         "line 9: data.train.5.oversample: found 0, expected 0.001 or more",
-        "line 10: data.valid: found the text 'v.tsv', expected a section, that is, keys with values",
+        "line 10: data.valid.0: found the text 'v.tsv', expected a section, that is, keys with values",
         f"line 11: data.filters.keep.0: found the text 'copies', expected {RULE_NAMES}",
         f"line 11: data.filters.keep.2: found 1, expected {RULE_NAMES}",
         "line 12: tokenizer.vocab_size: found the text '8000', expected a whole number",
@@ -468,7 +468,7 @@ def test_an_initial_model_that_cannot_be_read_is_refused(path: Path, start: Path
 @pytest.mark.parametrize("name", ["chinese", "??", "z", "zh Hant"])
 def test_language_that_is_not_a_code_is_refused(path: Path, name: str) -> None:
     (problem,) = problems(path, SMALLEST.replace("target: it", f"target: '{name}'"))
-    assert problem.startswith("line 1: languages.target: found ")
+    assert problem.startswith("line 1: languages.target.0: found ")
 
 
 @pytest.mark.parametrize("name", ["zh", "zh-Hant", "pt_BR", "yue"])

@@ -188,7 +188,7 @@ def test_last_override_has_priority(document: strict_yaml.Document) -> None:
     [
         ("model.dim", "--set model.dim: expected section.key=value, as in --set train.batch_tokens=2048"),
         ("=3", "--set =3: expected section.key=value"),
-        ("model.dim.x=3", "--set model.dim.x=3: model.dim is a plain value, not a section with keys in it"),
+        ("model.dim.x=3", "--set model.dim.x=3: model.dim is a plain value, not a section"),
         ("data.train.2.weight=3", "data.train is a list of length 2, numbered from 0"),
         ("data.train.file=3", "data.train is a list of length 2, numbered from 0"),
         ("model.dim=[1", "--set model.dim=[1: not valid YAML: "),

@@ -385,7 +385,7 @@ def test_tokenizer_of_another_size_is_refused(tokenizers: Tokenizers, saved: Pat
 
 
 def test_weights_of_another_model_are_refused(saved: Path) -> None:
-    content = {"encoder.0.odd": torch.zeros(3000)}
+    content = {"encoder.0.odd": torch.zeros(4000)}
     save_file(content, saved / "model.safetensors")
     record_digests(saved)
     with pytest.raises(ModelError, match=r"weight 'decoder.0.*': found nothing, the configuration expects \("):

@@ -15,7 +15,6 @@ from nmt.errors import DataError
 from nmt.text.corpus import (
     SentencePair,
     evenly_spread,
-    format_named,
     named_languages,
     read_pairs,
     text_files,
@@ -105,7 +104,6 @@ def test_format_is_that_of_the_name(tmp_path: Path, name: str, content: str) -> 
     packed.write_bytes(lzma.compress(content.encode()))
     assert pairs(file=packed) == ONE
     assert pairs(file=archive(tmp_path / "a.zip", **{f"folder/{name}": content, "README": "x"})) == ONE
-    assert pairs(file=write(tmp_path / "other", content), format=format_named(Path(name))) == ONE
 
 
 def test_pair_has_its_file_and_line(tmp_path: Path) -> None:
@@ -200,7 +198,6 @@ def test_languages_that_a_file_names(tmp_path: Path, name: str, content: str, ex
 def test_way_of_reading_names_format_and_members(tmp_path: Path) -> None:
     path = archive(tmp_path / "a.zip", **{"x.tmx": TMX})
     assert way_of_reading(CorpusFile(file=path / "x.tmx")) == "tmx x.tmx"
-    assert way_of_reading(CorpusFile(file=Path("a.tmx"), format="tsv")) == "tsv"
     assert way_of_reading(CorpusFile(source=Path("a"), target=Path("b"))) == "two files"
     assert way_of_reading(CorpusFile(file=Path("*.po.gz"))) == "po"
 

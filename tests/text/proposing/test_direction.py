@@ -131,7 +131,7 @@ def test_swapped_columns_are_refused_unless_any_language_is_accepted(tmp_path: P
     assert "train.tsv, source: expected en (`languages`), found it:\n    line 1: La casa numero 0" in message
     assert "train.tsv, target: expected it (`languages`), found en:\n    line 1: The house number" in message
     assert "The sides are swapped: exchange the two `columns` of this text" in message
-    check(tmp_path, "accept_any_language: true")
+    check(tmp_path, "filters: {keep: [language]}")
 
 
 def test_swapped_files_of_the_validation_text_are_refused(tmp_path: Path) -> None:
