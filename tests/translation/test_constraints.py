@@ -24,14 +24,14 @@ from nmt.translation.translator import IMPROBABLE_COST, Alternative, TranslateOp
 from tests.builders import LINES_WITH_ITEMS, spelling_model, tiny_tokenizers
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["bytes", "no-bytes"])
-def translator(request: pytest.FixtureRequest) -> Translator:
-    return Translator(spelling_model(request.param), RuntimeSettings(device="cpu"))
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    return Translator(spelling_model(), RuntimeSettings(device="cpu"))
 
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    return spelling_model(True).tokenizers.target
+    return spelling_model().tokenizers.target
 
 
 def constraints_for(
@@ -192,7 +192,7 @@ def test_cost_of_a_line_is_the_sum_of_its_segments() -> None:
 
 
 def test_improbable_constraints_are_marked_with_their_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    translator = Translator(spelling_model(True), RuntimeSettings(device="cpu"))
+    translator = Translator(spelling_model(), RuntimeSettings(device="cpu"))
     options = replace(translator.options(), glossary=Glossary({"cat": "☃ Ünï-çødé", "mat": "tappeto"}))
     lines, output = ["the moon", "the cat", "a mat"], io.BytesIO()
     costs = [one.constraint_cost or 0.0 for one in translator.translate(lines, options)]
@@ -221,7 +221,7 @@ class UnconstrainedEngine:
 def test_translate_stream_warns_of_lines_with_missing_content(
     tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    translator = Translator(spelling_model(True))
+    translator = Translator(spelling_model())
     translator.engine = UnconstrainedEngine(tokenizer)
     output = io.BytesIO()
     source = io.BytesIO(b"the cat\nthe {0}\n2 cats\n1984\n")
@@ -237,7 +237,7 @@ def test_translate_stream_warns_of_lines_with_missing_content(
 def test_of_many_lines_with_differences_the_first_are_listed(
     tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    translator = Translator(spelling_model(True))
+    translator = Translator(spelling_model())
     translator.engine = UnconstrainedEngine(tokenizer)
     lines = LineInput(io.BytesIO(b"1984\n" * 11))
     translate_stream(translator, lines, StreamOutput(io.BytesIO()), translator.options(), False, Console())
@@ -249,7 +249,7 @@ def test_of_many_lines_with_differences_the_first_are_listed(
 def test_warning_after_resuming_concerns_later_lines_only(
     tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    translator = Translator(spelling_model(True))
+    translator = Translator(spelling_model())
     translator.engine = UnconstrainedEngine(tokenizer)
     output = StreamOutput(io.BytesIO())
     output.lines = 3  # as after resuming
