@@ -145,7 +145,6 @@ def test_training_on_another_device_equals_cpu(
         "train": {
             "batch_tokens": 64,
             "accumulate": 2,
-            "ema": 0.9,
             "schedule": {"name": "constant", "rate": 0.01},
             "stop": {"steps": 3},
             "log_every": 1,

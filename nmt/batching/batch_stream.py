@@ -1,14 +1,12 @@
 """The endless sequence of training batches: plans of epochs, and a thread that reads them while the model computes.
 
-The plan of an epoch consists of its length groups in random order: a function of (seed, epoch, part) alone. Sentences
-of similar length form a group, so that there is little padding. An epoch of a huge corpus has several parts, each
-planned while the part before it is read, so that the size of a plan in RAM is bounded.
+The plan of an epoch consists of its length groups in random order: a function of (seed, epoch) alone. Sentences of
+similar length form a group, so that there is little padding.
 """
 
-import math
 import time
 from collections import deque
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Self
@@ -24,12 +22,8 @@ from nmt.text.prepared import PreparedCorpus, PreparedSplit, Sentences
 from nmt.text.subword_sampling import SegmentationSampler
 from nmt.text.tokenizer import Tokenizers
 
-EpochPlan = list[Indices]  # the length groups of an epoch, or of a part of it, in order
+EpochPlan = list[Indices]  # the length groups of an epoch, in order
 
-# Most pairs in a part. A larger corpus is split into parts of random blocks of consecutive pairs: its texts are mixed,
-# and the blocks being read stay in the page cache.
-_PAIRS_IN_PART = 2**22
-_PAIRS_IN_BLOCK = 2**16
 # limit on the padded source tokens of a group, as a multiple of its budget: pairs with long sources must fit, too
 _SOURCE_ALLOWANCE = 2
 _GROUPS_MEASURED = 5_000
@@ -37,18 +31,13 @@ _AHEAD = 2  # updates read in advance: one is being copied to the device, one is
 GROWTH = 1.5  # limit on the padded length of a group, as a multiple of its longest stored sentence
 
 
-def parts_of(split: PreparedSplit) -> int:
-    """Return the number of parts of an epoch: one, unless the corpus is huge."""
-    return math.ceil(len(split) / _PAIRS_IN_PART)
-
-
-def plan_epoch(split: PreparedSplit, budget: int, seed: int, epoch: int, part: int = 0) -> EpochPlan:
+def plan_epoch(split: PreparedSplit, budget: int, seed: int, epoch: int) -> EpochPlan:
     """Divide the corpus into groups of at most `budget` padded target tokens (sentences × longest).
 
-    A pair longer than the budget is a group by itself. The same arguments give the same plan. The parts of an epoch,
-    `parts_of(split)` of them, together contain each pair as often as its weight states.
+    A pair longer than the budget is a group by itself. The same arguments give the same plan, which contains each pair
+    as often as its weight states.
     """
-    pairs, random = _pairs_of_part(split, seed, epoch, part)
+    pairs, random = np.arange(len(split), dtype=np.int64), np.random.default_rng([seed, epoch])
     pairs = _repeated(pairs, split.weights(pairs), random)
     random.shuffle(pairs)
     # by target length, then by source length, ascending and descending in turn: source lengths stay similar where one
@@ -82,19 +71,6 @@ def cut_into_groups(ordered: Indices, split: PreparedSplit, budget: int) -> list
         groups.append(ordered[start : start + count])
         start += count
     return groups
-
-
-def _pairs_of_part(split: PreparedSplit, seed: int, epoch: int, part: int) -> tuple[Indices, np.random.Generator]:
-    """Return the pairs of a part of an epoch and its random generator."""
-    random = np.random.default_rng([seed, epoch])
-    if parts_of(split) == 1:
-        return np.arange(len(split), dtype=np.int64), random
-    starts = random.permutation(np.arange(0, len(split), _PAIRS_IN_BLOCK))
-    blocks = [
-        np.arange(start, min(start + _PAIRS_IN_BLOCK, len(split)))
-        for start in np.array_split(starts, parts_of(split))[part]
-    ]
-    return np.concatenate(blocks), np.random.default_rng([seed, epoch, 1 + part])
 
 
 def _repeated(pairs: Indices, weights: NDArray[np.float32], random: np.random.Generator) -> Indices:
@@ -155,10 +131,9 @@ class Resegmentation:
 
 @dataclass(frozen=True)
 class DataPosition:
-    """The next length group: the epoch, the part of the epoch, and the group in the plan of that part."""
+    """The next length group: the epoch, and the number of the group in its plan."""
 
     epoch: int = 0
-    part: int = 0
     group: int = 0
 
 
@@ -168,8 +143,7 @@ class BatchStream:
 
     `budget` limits the padded target tokens of a group, `groups` is the number of groups in a batch. A batch may end
     one epoch and begin the next. With a `resegmentation`, the segmentation into pieces is sampled at each reading. Each
-    of `world_size` ranks reads its share of every group. With a `planner`, the next part of the epoch is planned in the
-    background.
+    of `world_size` ranks reads its share of every group.
     """
 
     split: PreparedSplit
@@ -180,9 +154,7 @@ class BatchStream:
     resegmentation: Resegmentation | None = None
     rank: int = 0
     world_size: int = 1
-    planner: Executor | None = None
-    _current: tuple[DataPosition, EpochPlan] | None = field(default=None, init=False)
-    _planned: tuple[DataPosition, "Future[EpochPlan]"] | None = field(default=None, init=False)
+    _planned: tuple[int, EpochPlan] | None = field(default=None, init=False)  # an epoch and its plan
 
     @classmethod
     def of_recipe(cls, recipe: Recipe, corpus: PreparedCorpus) -> Self:
@@ -202,32 +174,26 @@ class BatchStream:
             if len(indices):
                 chosen.append(self._read(indices, pairs))
             is_last = group + 1 == len(self.plan())
-            self.position = self._next_part(self.position) if is_last else replace(self.position, group=group + 1)
+            epoch = self.position.epoch
+            self.position = DataPosition(epoch + 1) if is_last else DataPosition(epoch, group + 1)
         return assemble(chosen) if chosen else dummy_batch()
 
     def plan(self) -> EpochPlan:
-        """Return the plan of the current part of the current epoch."""
-        start = DataPosition(self.position.epoch, self.position.part)
-        if self._current is None or self._current[0] != start:
-            if self._planned is not None and self._planned[0] == start:
-                self._current = start, self._planned[1].result()
-            else:
-                self._current = start, self._plan(start)
-            if self.planner is not None:
-                following = self._next_part(start)
-                self._planned = following, self.planner.submit(self._plan, following)
-        return self._current[1]
+        """Return the plan of the current epoch."""
+        epoch = self.position.epoch
+        if self._planned is None or self._planned[0] != epoch:
+            self._planned = epoch, plan_epoch(self.split, self.budget, self.seed, epoch)
+        return self._planned[1]
 
     @property
     def epochs_read(self) -> float:
         """Return the number of epochs read, with the fraction of the current one."""
-        part = self.position.part + self.position.group / len(self.plan())
-        return self.position.epoch + part / parts_of(self.split)
+        return self.position.epoch + self.position.group / len(self.plan())
 
     @property
     def batches_an_epoch(self) -> float:
-        """Return the number of batches in an epoch, estimated from the current part of it."""
-        return len(self.plan()) * parts_of(self.split) / self.groups
+        """Return the number of batches in the current epoch."""
+        return len(self.plan()) / self.groups
 
     def _read(self, indices: Indices, group: Indices) -> Pairs:
         """Return the pairs at `indices`, which are all of a group, or the share of this rank."""
@@ -236,14 +202,6 @@ class BatchStream:
             return pairs
         source, target = (int(lengths.max()) for lengths in self.split.lengths(group))
         return self.resegmentation.sample(pairs, indices, (source, target), self.position.epoch)
-
-    def _plan(self, position: DataPosition) -> EpochPlan:
-        return plan_epoch(self.split, self.budget, self.seed, position.epoch, position.part)
-
-    def _next_part(self, position: DataPosition) -> DataPosition:
-        if position.part + 1 < parts_of(self.split):
-            return DataPosition(position.epoch, position.part + 1)
-        return DataPosition(position.epoch + 1)
 
 
 @dataclass(frozen=True)
@@ -259,26 +217,21 @@ class PrefetchedBatches:
 class Prefetcher:
     """Reads `batches` batches per update from a stream, in one thread, two updates ahead.
 
-    Used as a context manager, which ends the threads. Within it only the thread may use the stream, which is ahead of
+    Used as a context manager, which ends the thread. Within it only the thread may use the stream, which is ahead of
     training: the position of training is `PrefetchedBatches.position`. With `pin`, batches are in page-locked RAM.
     """
 
     def __init__(self, stream: BatchStream, batches: int, pin: bool) -> None:
         self._stream, self._batches, self._pin = stream, batches, pin
         self._reader = ThreadPoolExecutor(1, "nmt-reader")
-        self._planner = ThreadPoolExecutor(1, "nmt-planner")
         self._ahead: deque[Future[PrefetchedBatches]] = deque()
 
     def __enter__(self) -> Self:
-        self._stream.planner = self._planner
         self._ahead.extend(self._reader.submit(self._read) for _ in range(_AHEAD))
         return self
 
     def __exit__(self, *error: object) -> None:
-        # the planner first: the reader may be waiting for a plan that is still queued
-        self._planner.shutdown(wait=False, cancel_futures=True)
         self._reader.shutdown(cancel_futures=True)
-        self._planner.shutdown()
 
     def next(self) -> PrefetchedBatches:
         """Return the batches of the next update. Raises the errors of reading them."""

@@ -24,10 +24,6 @@ class ModelSettings(Section):
     """Attention heads; must divide dim."""
     dropout: Probability = 0.1
     """Dropout on embeddings and on each sublayer's output."""
-    attention_dropout: Probability = 0.0
-    """Dropout on attention weights."""
-    feed_forward_dropout: Probability = 0.0
-    """Dropout inside the feed-forward layers."""
     norm: Literal["pre", "post"] = "pre"
     """Normalise before each sublayer (trains easily) or after it (as in the paper)."""
     normalization: Literal["layer", "rms"] = "layer"

@@ -78,10 +78,6 @@ class Recipe(Section):
                 f"for a bpe tokenizer it is a fraction, less than 1; found {train.subword_sampling}",
                 other="tokenizer.type",
             )
-        if train.r_drop and not (model.dropout or model.attention_dropout or model.feed_forward_dropout):
-            raise SettingError(
-                "train.r_drop", "compares two passes under dropout, but all dropout is 0; set model.dropout"
-            )
         if isinstance(train.schedule, Falling) and train.stop.steps is None:
             message = f"{train.schedule.name} needs train.stop.steps, the step at which the decay ends"
             raise SettingError("train.schedule", message)

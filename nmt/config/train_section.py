@@ -52,9 +52,6 @@ class TrainSettings(Section):
     et al. 2020; 0.1)."""
     label_smoothing: Probability = 0.1
     """Probability distributed over the wrong tokens (Szegedy et al. 2016)."""
-    r_drop: float = Field(default=0.0, ge=0, le=1000)
-    """Weight of the divergence between the predictions of two passes under dropout (R-Drop, Liang et al. 2021; 5 for
-    small data). Training takes twice the time."""
     adam_betas: Annotated[tuple[Probability, Probability], Field(strict=False)] = (0.9, 0.98)
     """Decay rates of Adam's two moments."""
     adam_epsilon: float = Field(default=1e-9, ge=1e-30, le=1)
@@ -64,8 +61,6 @@ class TrainSettings(Section):
     biases and learned positions have none."""
     clip_norm: Annotated[float | None, Field(gt=0, le=1e6)] = 1.0
     """Largest norm of the gradient of all parameters together; null for no clipping."""
-    ema: Annotated[float | None, Field(gt=0, lt=1, examples=[0.999])] = None
-    """Validate and save an exponential moving average of the weights, with this decay per step."""
     init_from: Annotated[File | None, Field(examples=["../runs/base"])] = None
     """Model directory or run whose weights and tokenizer initialize the model, for fine-tuning; null for random
     weights."""

@@ -71,7 +71,6 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         self.dim = settings.dim
         self.heads = settings.heads
-        self.dropout = settings.attention_dropout
         self.query = Linear(self.dim, self.dim)
         self.key_value = Linear(self.dim, 2 * self.dim)
         self.output = Linear(self.dim, self.dim)
@@ -113,7 +112,7 @@ class MultiHeadAttention(nn.Module):
         Queries are (B, H, T, d), keys and values (B, H, S, d); the mask is broadcast to (B, H, T, S), True at keys that
         a query attends to. Distances from query to key, (B or 1, T or 1, S), are for encodings that use them.
         """
-        weights = F.dropout(self.weights(q, k, mask, distances), self.dropout, self.training)
+        weights = self.weights(q, k, mask, distances)
         output = weights @ v
         return output if distances is None else output + self.positions.values(weights, distances)
 
@@ -165,8 +164,7 @@ class MultiHeadAttention(nn.Module):
         self, queries: Tensor, keys_values: Tensor, packings: tuple[Packing, Packing], causal: bool
     ) -> Tensor:
         """Attend from queries (N, D) to keys and values side by side (M, 2D), one length group at a time: (N, D)."""
-        dropout = self.dropout if self.training else 0.0
-        if self.has_kernels and not dropout:
+        if self.has_kernels:
             output = kernels.packed_attention(queries, keys_values, packings, self.heads, causal)
             if output is not None:
                 return output
@@ -177,7 +175,7 @@ class MultiHeadAttention(nn.Module):
             q, (k, v) = self._split_heads(query), map(self._split_heads, key_value.chunk(2, dim=-1))
             visible = None if causal else mask  # causal attention does not reach the padding behind a sentence
             if self.has_kernels:
-                attended = F.scaled_dot_product_attention(q, k, v, visible, dropout, is_causal=causal)
+                attended = F.scaled_dot_product_attention(q, k, v, visible, is_causal=causal)
             else:
                 distances = _distances(q, k)
                 attended = self.attend(q, k, v, distances <= 0 if causal else mask, distances)

@@ -54,7 +54,6 @@ class FeedForward(nn.Module):
         self.activation = activations[settings.activation]
         self.inner = Linear(settings.dim, settings.feed_forward * (2 if self.gated else 1))
         self.outer = Linear(settings.feed_forward, settings.dim)
-        self.dropout = Dropout(settings.feed_forward_dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (..., D) to (..., D)."""
@@ -64,7 +63,7 @@ class FeedForward(nn.Module):
             inner = self.activation(gate) * inner
         else:
             inner = self.activation(inner)
-        return cast(Tensor, self.outer(self.dropout(inner)))
+        return cast(Tensor, self.outer(inner))
 
 
 def normalization(settings: ModelSettings) -> nn.Module:

@@ -147,7 +147,7 @@ class Training:
         prefetched = prefetcher.next()
         progress.step += 1
         update = self.updater.dispatch(prefetched.batches, progress.step, progress.adjustments)
-        progress.epoch, progress.part, progress.group = astuple(prefetched.position)
+        progress.epoch, progress.group = astuple(prefetched.position)
         self.epochs_read = prefetched.epochs_read
         if update.adjustments != progress.adjustments:
             progress.adjustments = update.adjustments
@@ -242,7 +242,7 @@ class Training:
     def _open_stream(self) -> BatchStream:
         """Return the stream of batches from the position of the training."""
         stream = BatchStream.of_recipe(self.recipe, self.corpus)
-        stream.position = DataPosition(self.progress.epoch, self.progress.part, self.progress.group)
+        stream.position = DataPosition(self.progress.epoch, self.progress.group)
         stream.rank, stream.world_size = distributed.rank(), distributed.world_size()
         return stream
 

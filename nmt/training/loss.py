@@ -3,8 +3,6 @@
 N target positions, D width, V vocabulary.
 """
 
-from collections.abc import Callable
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -22,26 +20,19 @@ _CHUNK_LOGITS = {"cpu": 2**22, "cuda": 2**27, "mps": 2**25}
 
 _GPU_COLUMNS = 64  # a GPU multiplies matrices several times as slowly if their columns are not a multiple of 8
 
-# from logits (n, V) and targets (n): the sums of losses and likelihoods, and the gradient with respect to logits
-LossFunction = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
-
 
 class Objective(nn.Module):
-    """The model together with its loss; with `r_drop`, the weight of R-Drop, each batch takes two forward passes."""
+    """The model together with its loss."""
 
-    def __init__(self, model: Transformer, smoothing: float, r_drop: float = 0.0) -> None:
+    def __init__(self, model: Transformer, smoothing: float) -> None:
         super().__init__()
         self.model = model
         self.smoothing = smoothing
-        self.r_drop = r_drop
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the summed smoothed loss (differentiable) and the summed negative log-likelihood, in nats."""
         targets = torch.cat([group.target_out.flatten() for group in batch.groups])
         hidden, weight = self._hidden(batch), self.model.output.weight
-        if self.r_drop and self.training:
-            second = self._hidden(batch)  # with other dropout masks
-            return r_drop_loss((hidden, second), weight, targets, self.smoothing, self.r_drop, batch.target_tokens)
         return smoothed_cross_entropy(hidden, weight, targets, self.smoothing, batch.target_tokens)
 
     def _hidden(self, batch: Batch) -> Tensor:
@@ -71,38 +62,10 @@ def smoothed_cross_entropy(
     their gradient p - q, and used for the gradients of `hidden` and `weight` a chunk at a time, in the forward pass.
     """
     kept = _not_padding(targets, count)
-    loss_function = partial(_loss_and_gradient, smoothing=smoothing)
     losses: tuple[Tensor, Tensor] = _ProjectedLoss.apply(  # type: ignore[no-untyped-call]
-        hidden[kept], weight, targets[kept], loss_function, torch.is_grad_enabled()
+        hidden[kept], weight, targets[kept], smoothing, torch.is_grad_enabled()
     )
     return losses
-
-
-def r_drop_loss(
-    passes: tuple[Tensor, Tensor],
-    weight: Tensor,
-    targets: Tensor,
-    smoothing: float,
-    alpha: float,
-    count: int | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Return the same sums for two passes over a batch, with a penalty on their divergence (R-Drop, Liang et al. 2021).
-
-    Both passes, (..., D) each, come from the same batch with different dropout masks; p and q are their predictions.
-    With the smoothed losses L_p and L_q, the loss is the sum over the target tokens of
-
-        ½ (L_p + L_q) + ½ α · ½ (KL(p‖q) + KL(q‖p)),
-
-    half of the paper's, so that it is on the scale of one pass and α has the weight that it has in the paper.
-    """
-    kept = _not_padding(targets, count)
-    # (2N, D): the two passes of each position in adjacent rows
-    rows = torch.stack([hidden[kept] for hidden in passes], dim=1).flatten(0, 1)
-    loss_function = partial(_r_drop_loss_and_gradient, smoothing=smoothing, alpha=alpha)
-    loss, likelihood = _ProjectedLoss.apply(  # type: ignore[no-untyped-call]
-        rows, weight, targets[kept].repeat_interleave(2), loss_function, torch.is_grad_enabled()
-    )
-    return loss / 2, likelihood / 2
 
 
 def _not_padding(targets: Tensor, count: int | None) -> Tensor | tuple[Tensor, ...]:
@@ -115,7 +78,7 @@ def _not_padding(targets: Tensor, count: int | None) -> Tensor | tuple[Tensor, .
 class _ProjectedLoss(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, rows: Tensor, weight: Tensor, targets: Tensor, loss_function: LossFunction, with_gradient: bool
+        ctx: Any, rows: Tensor, weight: Tensor, targets: Tensor, smoothing: float, with_gradient: bool
     ) -> tuple[Tensor, Tensor]:
         if torch.is_autocast_enabled(rows.device.type):
             rows = rows.to(torch.get_autocast_dtype(rows.device.type))
@@ -127,13 +90,11 @@ class _ProjectedLoss(torch.autograd.Function):
         likelihood = loss.clone()
         rows_gradient = torch.empty_like(rows)
         weight_gradient = weight.new_zeros(weight.size(1), vocabulary + missing)  # (D, V), V perhaps padded
-        # even, so that the two rows of a position are never separated
-        chunk = max(2, _CHUNK_LOGITS.get(rows.device.type, 2**24) // vocabulary // 2 * 2)
+        chunk = max(1, _CHUNK_LOGITS.get(rows.device.type, 2**24) // vocabulary)
         for start, end in pairwise(_edges(rows.size(0), chunk)):
             part, labels = rows[start:end], targets[start:end]
-            part_loss, part_likelihood, gradient = loss_function(
-                kernels.linear(part, matrix)[:, :vocabulary].float(), labels
-            )
+            logits = kernels.linear(part, matrix)[:, :vocabulary].float()
+            part_loss, part_likelihood, gradient = _loss_and_gradient(logits, labels, smoothing)
             loss += part_loss
             likelihood += part_likelihood
             if with_gradient:
@@ -178,22 +139,3 @@ def _loss_and_gradient(logits: Tensor, targets: Tensor, smoothing: float) -> tup
     gradient[:, PAD] += share
     gradient.scatter_add_(1, targets.unsqueeze(1), gradient.new_full((targets.size(0), 1), share + smoothing - 1))
     return loss.sum(), (normalizer - target_logits).sum(), gradient
-
-
-def _r_drop_loss_and_gradient(
-    logits: Tensor, targets: Tensor, smoothing: float, alpha: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return `_loss_and_gradient` plus α/2 · (KL(p‖q) + KL(q‖p)) for each two adjacent rows.
-
-    With d = log p - log q the divergences add up to Σ (p - q) d. Its gradient with respect to the logits of p is
-    p (d - Σ p d) + p - q; for those of q, p and q are exchanged.
-    """
-    pairs = (-1, 2, logits.size(1))
-    log_p, log_q = torch.log_softmax(logits, dim=1).view(pairs).unbind(1)
-    loss, likelihood, gradient = _loss_and_gradient(logits, targets, smoothing)
-    p, q, d = log_p.exp(), log_q.exp(), log_p - log_q
-    p_d, q_d = (p * d).sum(1, keepdim=True), (q * d).sum(1, keepdim=True)
-    p_gradient, q_gradient = gradient.view(pairs).unbind(1)
-    p_gradient.add_(p * (d - p_d) + p - q, alpha=alpha / 2)
-    q_gradient.add_(q * (q_d - d) + q - p, alpha=alpha / 2)
-    return loss + alpha / 2 * (p_d - q_d).sum(), likelihood, gradient

@@ -1,6 +1,5 @@
-"""AdamW, its learning rate, its moments on disk, and the moving average of the weights."""
+"""AdamW, its learning rate, and its moments on disk."""
 
-import copy
 import math
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,8 @@ from nmt.config import TrainSettings
 from nmt.config.schedules import Constant, Cosine, InverseSqrt, Noam, WarmupStableDecay
 from nmt.model.checkpoint import full_tensor, laid_out_like, read_tensors
 from nmt.model.positions import Positions
-from nmt.model.transformer import Transformer
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
-_FOREACH = ("_foreach_sub", "_foreach_mul_", "_foreach_add_")  # private operators: one kernel for all weights
 
 
 def learning_rate(settings: TrainSettings, dim: int, step: int) -> float:
@@ -86,29 +83,3 @@ def load_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module, file: Pat
             state["step"] = torch.tensor(float(step), dtype=torch.float32, device=parameter.device)
             for moment in _MOMENTS:
                 state[moment] = laid_out_like(parameter, tensors[f"{moment}/{name}"])
-
-
-def start_average(model: Transformer) -> Transformer:
-    """Return a moving average of the weights of a model, at first equal to them: a copy with frozen weights."""
-    return copy.deepcopy(model).requires_grad_(False).eval()
-
-
-@torch.no_grad()
-def update_average(
-    average: nn.Module, model: nn.Module, decay: float, step: int, applied: Tensor | None = None
-) -> None:
-    """Add the weights after step 1, 2, 3 … to their exponential moving average.
-
-    average ← d · average + (1 - d) · weights. d is the decay, but at first the smaller (1+t)/(10+t) with the step t, so
-    that the random initial weights are soon forgotten. `applied` is a 0/1 scalar on the device if only the device has
-    the result of the step; 0 changes nothing.
-    """
-    share = (1 - min(decay, (1 + step) / (10 + step))) * (1 if applied is None else applied)
-    averages: list[Tensor] = list(average.parameters())
-    if not all(hasattr(torch, name) for name in _FOREACH):
-        for mean, weight in zip(averages, model.parameters(), strict=True):
-            mean.add_((weight - mean).mul_(share))
-        return
-    changes = torch._foreach_sub(list(model.parameters()), averages)
-    torch._foreach_mul_(changes, share)
-    torch._foreach_add_(averages, changes)

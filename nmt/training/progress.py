@@ -60,8 +60,7 @@ class Progress:
 
     step: int = 0
     epoch: int = 0
-    part: int = 0  # of the epoch; 0 unless the corpus is huge
-    group: int = 0  # of the part's plan, the next length group to read
+    group: int = 0  # of the epoch's plan, the next length group to read
     target_tokens: int = 0
     seconds: float = 0.0
     validated_at: int = 0  # step of the last validation

@@ -8,9 +8,8 @@ metrics.jsonl                  one JSON object per line: type "train", "validati
 skipped/step-00000123.json     the batch of an update whose loss or gradient was not finite; skipped-1/… are those of
                                the other ranks
 tensorboard/                   the same numbers for TensorBoard, with train.tensorboard
-checkpoints/step-00001000/     a model directory, with optimizer.safetensors and progress.json; if the model is a moving
-                               average, the trained weights are in training.safetensors. config.json is written last
-                               and removed first: a folder without it is no checkpoint
+checkpoints/step-00001000/     a model directory, with optimizer.safetensors and progress.json. config.json is written
+                               last and removed first: a folder without it is no checkpoint
 best, last                     symbolic links to checkpoints
 test.txt, test.json            translations of the test text by the best checkpoint, and their scores
 lock                           held while a training runs
@@ -49,9 +48,8 @@ from nmt.training.run_log import MetricsLog, TensorBoard
 from nmt.training.step import Updater
 
 OPTIMIZER_FILE = "optimizer.safetensors"
-TRAINING_FILE = "training.safetensors"
 # in the order in which they are removed
-_CHECKPOINT_FILES = (CONFIG_FILE, PROGRESS_FILE, WEIGHTS_FILE, OPTIMIZER_FILE, TRAINING_FILE, *TOKENIZER_NAMES)
+_CHECKPOINT_FILES = (CONFIG_FILE, PROGRESS_FILE, WEIGHTS_FILE, OPTIMIZER_FILE, *TOKENIZER_NAMES)
 _STEP = "step-" + 8 * "[0-9]"
 _LINKS = ("best", "last")
 
@@ -136,19 +134,13 @@ class RunDirectory:
             remove_checkpoint(link)
 
     def save(self, loaded: LoadedModel, updater: Updater, progress: Progress) -> Path:
-        """Write the checkpoint of the current step unless it exists, and update the links. Collective.
-
-        With a moving average, that is the model of the checkpoint, and the trained weights are stored beside it.
-        """
+        """Write the checkpoint of the current step unless it exists, and update the links. Collective."""
         directory = self.checkpoint(progress.step)
         outdated = not self.rank and not (is_checkpoint(directory) and read_progress(directory) == progress)
         if distributed.all_reduce_max(int(outdated))[0]:
             # gathering shards is collective, so that all ranks do it; rank 0 writes
             tensors = {OPTIMIZER_FILE: optimizer_tensors(updater.optimizer, updater.model)}
             tensors[WEIGHTS_FILE] = weights_of(updater.model)
-            if updater.average is not None:
-                tensors[TRAINING_FILE] = tensors[WEIGHTS_FILE]
-                tensors[WEIGHTS_FILE] = weights_of(updater.average)
             if not self.rank:
                 self.metrics.sync()
                 self._write_checkpoint(directory, loaded, tensors, progress)
@@ -171,13 +163,9 @@ class RunDirectory:
             raise
 
     def load(self, directory: Path, updater: Updater) -> Progress:
-        """Load a checkpoint into model, optimizer and moving average, and truncate the log to it."""
+        """Load a checkpoint into model and optimizer, and truncate the log to it."""
         progress = read_progress(directory)
-        if updater.average is None:
-            load_weights(updater.model, directory / WEIGHTS_FILE)
-        else:
-            load_weights(updater.model, directory / TRAINING_FILE)
-            load_weights(updater.average, directory / WEIGHTS_FILE)
+        load_weights(updater.model, directory / WEIGHTS_FILE)
         applied = progress.step - progress.skipped
         load_optimizer(updater.optimizer, updater.model, directory / OPTIMIZER_FILE, applied)
         self.truncate_log(progress)

@@ -19,7 +19,7 @@ from nmt.system import distributed
 from nmt.system.device import autocast, computes_in_bf16, is_oom, release_cached_blocks, seed_for
 from nmt.training.initialization import compile_layers
 from nmt.training.loss import Objective
-from nmt.training.optimizer import learning_rate, make_optimizer, start_average, update_average
+from nmt.training.optimizer import learning_rate, make_optimizer
 from nmt.training.progress import Adjustments
 
 
@@ -90,7 +90,7 @@ def skips_on_device(device: torch.device) -> bool:
 
 
 class Updater:
-    """Model, objective, optimizer and, with `train.ema`, the moving average of the weights.
+    """Model, objective and optimizer.
 
     With `alone`, `accumulate_gradients` and `apply_gradients` make trial updates on one rank, without collectives.
     """
@@ -100,8 +100,7 @@ class Updater:
         self.device = device
         self.recipe = recipe
         self.world_size = 1 if alone else distributed.world_size()
-        self.average = None if recipe.train.ema is None else start_average(self.model)
-        self.objective = Objective(self.model, recipe.train.label_smoothing, recipe.train.r_drop)
+        self.objective = Objective(self.model, recipe.train.label_smoothing)
         if recipe.runtime.compile and not alone:
             compile_layers(self.model, device)
         self.sharded = self.world_size > 1 and recipe.runtime.parallel == "fsdp"
@@ -110,15 +109,13 @@ class Updater:
             # the kernels for CPUs round weights themselves
             gather_in_bf16 = device.type == "cuda" and computes_in_bf16(recipe.runtime, device)
             shard(self.objective, self.model, device, gather_in_bf16)
-            if self.average is not None:
-                shard(self.average, self.average, device)
         self.optimizer = make_optimizer(self.model, recipe.train, device)
         # whether `dispatch` returns before the device has finished, so that results are best read a step later
         self.deferred = skips_on_device(device) and not self.sharded
 
     def validation_objective(self) -> Objective:
-        """Return an objective with the model to validate, unsharded: the trained one, or the average of its weights."""
-        model = unsharded_model(self.model if self.average is None else self.average)
+        """Return an objective with the model to validate, unsharded."""
+        model = unsharded_model(self.model)
         return self.objective if model is self.model else Objective(model, self.objective.smoothing)
 
     def update(self, batches: Sequence[Batch], step: int, adjustments: Adjustments = _NO_ADJUSTMENTS) -> Update:
@@ -161,11 +158,10 @@ class Updater:
         update = DispatchedUpdate(step, *tokens, rate, adjustments, HostCopy(results))
         if self.deferred:
             loss, _, norm = results.isfinite().unbind()
-            applied = (loss & norm).float()
-            self.optimizer.found_inf = 1 - applied  # type: ignore[attr-defined]
-            self.apply_gradients(rate, step, applied)
+            self.optimizer.found_inf = 1 - (loss & norm).float()  # type: ignore[attr-defined]
+            self.apply_gradients(rate)
         elif update.synchronized().finite:
-            self.apply_gradients(rate, step)
+            self.apply_gradients(rate)
         self.optimizer.zero_grad(set_to_none=True)
         return update
 
@@ -228,13 +224,11 @@ class Updater:
             nn.utils.clip_grads_with_norm_(parameters, clip_norm, norm)
         return full_tensor(norm)
 
-    def apply_gradients(self, rate: float, step: int, applied: Tensor | None = None) -> None:
-        """Step the optimizer and the moving average; `applied` is a 0/1 scalar if the device decides."""
+    def apply_gradients(self, rate: float) -> None:
+        """Step the optimizer."""
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.step()
-        if self.average is not None and self.recipe.train.ema is not None:
-            update_average(self.average, self.model, self.recipe.train.ema, step, applied)
 
 
 def replicate(objective: Objective, device: torch.device) -> DistributedDataParallel:

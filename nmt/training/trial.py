@@ -39,7 +39,7 @@ class Trial:
         """
         self.updater.accumulate_gradients(batches, sum(batch.target_tokens for batch in batches), step=1)
         self.updater.clip_gradients()
-        self.updater.apply_gradients(rate=0.0, step=1)
+        self.updater.apply_gradients(rate=0.0)
         self.updater.optimizer.zero_grad(set_to_none=True)
 
     def peak(self, size: int) -> float:
@@ -104,7 +104,7 @@ class Estimate:
     padding: tuple[float, float]
     target_tokens_per_second: float
     seconds_an_update: float
-    state_bytes: int  # weights, gradients, Adam's moments, and the moving average of the weights if there is one
+    state_bytes: int  # weights, gradients and Adam's moments
     peak_bytes: float | None = None  # of an update on the largest batches, with the state; infinity if they do not fit
     free_bytes: int | None = None  # available before; None, as the peak, if not measured
 
@@ -125,8 +125,7 @@ def estimate(recipe: Recipe, corpus: PreparedCorpus, device: torch.device) -> Es
     padding, updates_an_epoch = padding_share(stream.plan(), stream.split), stream.batches_an_epoch / accumulate
     trial = Trial(recipe, corpus, device)
     weights = list(trial.updater.model.parameters())
-    copies = 1 if trial.updater.average is None else 2
-    state = sum(weight.nbytes * (copies + 3 * weight.requires_grad) for weight in weights)
+    state = sum(weight.nbytes * (1 + 3 * weight.requires_grad) for weight in weights)
     parameters = sum(weight.numel() for weight in weights)
     del weights
     free = free_device_memory(device) if device.type == "cuda" else None

@@ -1,9 +1,7 @@
 """Collation of stored tokens to tensors, by hand, and the infinite stream of batches."""
 
-import threading
 from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -12,9 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.batching import batch_stream as streams
 from nmt.batching.batch import Batch, collate, pad
-from nmt.batching.batch_stream import BatchStream, DataPosition, EpochPlan, plan_epoch
+from nmt.batching.batch_stream import BatchStream, DataPosition, plan_epoch
 from nmt.text.prepared import CorpusPart, PreparedSplit
 from nmt.text.tokenizer import BOS, EOS, PAD, Tokenizer, Tokenizers
 from tests.builders import token_store
@@ -91,7 +88,7 @@ def test_stream_equals_the_plans() -> None:
     for epoch in range(3):
         groups = plan_epoch(stream.split, stream.budget, stream.seed, epoch)
         for number, indices in enumerate(groups):
-            assert stream.position == DataPosition(epoch, 0, number)
+            assert stream.position == DataPosition(epoch, number)
             assert stream.epochs_read == pytest.approx(epoch + number / len(groups))
             assert content(stream.next()) == content(collate(stream.split, [indices]))
     assert stream.position == DataPosition(3)
@@ -113,39 +110,3 @@ def test_stream_continues_from_its_position(after: int) -> None:
     for _ in range(25):
         assert content(stream.next()) == content(resumed.next())
         assert stream.position == resumed.position
-
-
-def test_large_corpus_is_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "_PAIRS_IN_PART", 16)
-    monkeypatch.setattr(streams, "_PAIRS_IN_BLOCK", 4)
-    stream, seen, positions = stream_of(40), Counter[int](), []
-    assert streams.parts_of(stream.split) == 3
-    read = []
-    while stream.position.epoch == 0:
-        positions.append(stream.position)
-        read.append(stream.epochs_read)
-        seen.update(row[0] for row in stream.next().groups[0].source.tolist())
-    assert seen == Counter(range(4, 44))
-    assert sorted({position.part for position in positions}) == [0, 1, 2]
-    assert read == sorted(read)
-    for position in positions:
-        stream.position = position
-        assert content(stream.next()) == content(stream_of(40, position).next())
-
-
-def test_next_epoch_is_planned_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = stream_of(40)
-    expected = [content(plain.next()) for _ in range(60)]
-    made = []
-
-    def noted(*arguments: Any) -> EpochPlan:
-        made.append(threading.current_thread().name.split("_")[0])
-        return plan_epoch(*arguments)
-
-    monkeypatch.setattr(streams, "plan_epoch", noted)
-    with ThreadPoolExecutor(1, "planner") as planner:
-        stream = stream_of(40)
-        stream.planner = planner
-        assert [content(stream.next()) for _ in range(60)] == expected
-    assert stream.position.epoch > 2
-    assert made == [threading.current_thread().name, *["planner"] * (stream.position.epoch + 1)]

@@ -11,13 +11,7 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from nmt.batching import batch_stream
-from nmt.batching.batch_stream import (
-    EpochPlan,
-    cut_into_groups,
-    padding_share,
-    plan_epoch,
-)
+from nmt.batching.batch_stream import EpochPlan, cut_into_groups, padding_share, plan_epoch
 from tests.builders import split_of_sizes
 
 SIZES = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=120)
@@ -152,29 +146,3 @@ def test_padding_of_a_real_corpus_is_small(shared_data: Path) -> None:
     source, target = padding_share(plan_epoch(split, 4096, 1, 0), split)
     assert source < 0.10
     assert target < 0.10
-
-
-@examples(max_examples=40, deadline=None)
-@given(SIZES, st.integers(1, 100), st.integers(1, 7), st.integers(1, 5))
-def test_parts_of_an_epoch_contain_each_pair_once(
-    sizes: list[tuple[int, int]], budget: int, block: int, blocks: int
-) -> None:
-    split = split_of_sizes(sizes)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batch_stream, "_PAIRS_IN_BLOCK", block)
-        patch.setattr(batch_stream, "_PAIRS_IN_PART", block * blocks)
-        parts = [plan_epoch(split, budget, 1, 0, part) for part in range(batch_stream.parts_of(split))]
-        assert sum(map(shown, parts), Counter()) == Counter(range(len(sizes)))
-        assert all(sum(map(len, part)) <= block * (blocks + 1) for part in parts)
-        assert same(parts[-1], plan_epoch(split, budget, 1, 0, batch_stream.parts_of(split) - 1))
-
-
-def test_epochs_have_different_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_stream, "_PAIRS_IN_BLOCK", 4)
-    monkeypatch.setattr(batch_stream, "_PAIRS_IN_PART", 16)
-    split = split_of_sizes([(5, 5)] * 160)
-    first, second = (set(shown(plan_epoch(split, 50, 1, epoch, 0))) for epoch in (0, 1))
-    assert len(first) == 16
-    assert first != second
-    # neighbouring pairs are in the same part
-    assert {i // 4 * 4 for i in first} <= first

@@ -475,13 +475,6 @@ def test_a_tag_without_training_text_is_refused(tmp_path: Path) -> None:
     assert load_recipe(file, ["data.test.tag=bt"]).data.test[0].tag == "bt"
 
 
-def test_r_drop_needs_dropout(path: Path) -> None:
-    text = SMALLEST + "train: {r_drop: 5}\nmodel: {dropout: 0.0}\n"
-    message = "line 6: train.r_drop: compares two passes under dropout, but all dropout is 0; set model.dropout"
-    assert problems(path, text) == [message]
-    assert load(path, text.replace("0.0", "0.1")).train.r_drop == 5
-
-
 # fine-tuning: the model's settings come with the model
 
 

@@ -37,7 +37,7 @@ def metrics(run: Path) -> list[dict[str, Any]]:
 
 
 def tensors(run: Path) -> dict[str, torch.Tensor]:
-    """Return all weights (averaged weights included) and optimizer moments of the last checkpoint."""
+    """Return all weights and optimizer moments of the last checkpoint."""
     files = sorted((run / "last").glob("*.safetensors"))
     assert len(files) >= 2
     return {f"{file.name}: {name}": tensor for file in files for name, tensor in load_file(file).items()}

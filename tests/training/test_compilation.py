@@ -68,7 +68,7 @@ def test_compiled_equals_eager_for_batches_of_all_shapes_and_is_compiled_once() 
         compiled.zero_grad()
         graphs.append(counters["stats"]["unique_graphs"])
     assert 0 < graphs[0] == graphs[-1] <= 12
-    copied = copy.deepcopy(compiled)  # as the moving average is
+    copied = copy.deepcopy(compiled)  # as in a validation
     with torch.no_grad():
         for parameter in copied.parameters():
             parameter.zero_()

@@ -56,7 +56,6 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "accumulate": 2,
             "schedule": {"name": "constant", "rate": 0.003},
             "adam_epsilon": 1e-3,  # a smaller one turns the rounding of a gradient near zero into a whole step
-            "ema": 0.9,
             "stop": {"steps": 12},
             "validate_every": 4,
             "log_every": 1,
@@ -139,12 +138,12 @@ def metrics(run: Path) -> list[dict[str, Any]]:
 
 def tensors(run: Path) -> dict[str, torch.Tensor]:
     files = sorted((run / "last").glob("*.safetensors"))
-    assert [file.stem for file in files] == ["model", "optimizer", "training"]
+    assert [file.stem for file in files] == ["model", "optimizer"]
     return {f"{file.stem}/{name}": tensor for file in files for name, tensor in load_file(file).items()}
 
 
 def assert_close(ours: Path, theirs: Path) -> None:
-    """Assert that losses, norms, scores, weights, average and moments are equal to a relative 1e-5."""
+    """Assert that losses, norms, scores, weights and moments are equal to a relative 1e-5."""
     one, other = metrics(ours), metrics(theirs)
     assert [record["step"] for record in one] == [record["step"] for record in other]
     for a, b in zip(one, other, strict=True):
@@ -197,11 +196,10 @@ def test_ranks_read_disjoint_shards_of_an_epoch(texts: Path, size: int, groups: 
     assert max(counts) - min(counts) <= 0.3 * len(whole) / size + 3
 
 
-@pytest.mark.parametrize("r_drop", [0.0, 5.0])
-def test_dummy_batch_has_a_zero_gradient_for_every_weight(r_drop: float) -> None:
+def test_dummy_batch_has_a_zero_gradient_for_every_weight() -> None:
     """A rank without sentences still takes part in the all-reduce of every weight."""
     settings = ModelSettings(encoder_layers=1, decoder_layers=1, dim=8, heads=2, feed_forward=16)
-    objective = Objective(Transformer(settings, 12, 12), 0.1, r_drop).train()
+    objective = Objective(Transformer(settings, 12, 12), 0.1).train()
     loss, likelihood = objective(dummy_batch())
     loss.backward()
     assert (loss.item(), likelihood.item()) == (0, 0)

@@ -28,7 +28,6 @@ from tests.training.updates import PAIRS, difference, make_updater, same_tensors
 CLIP_NORM = 1e6
 OVERRIDES = (
     f"train.clip_norm={CLIP_NORM}",
-    "train.ema=0.9",
     "train.accumulate=2",
     "train.weight_decay=0.1",
     "train.log_every=4",
@@ -38,7 +37,7 @@ OVERRIDES = (
 @pytest.mark.parametrize("where", ["loss", "gradient"])
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_deferred_update_skips_the_same_steps_as_an_eager_one(where: str, value: float) -> None:
-    chosen = tiny_recipe(clip_norm=CLIP_NORM, dropout=0.1, ema=0.9, weight_decay=0.1)
+    chosen = tiny_recipe(clip_norm=CLIP_NORM, dropout=0.1, weight_decay=0.1)
     eager, deferred = make_updater(chosen), make_updater(chosen)
     deferred.deferred = True
     for step in (1, 2, 3, 4, 5):
@@ -60,7 +59,7 @@ def test_deferred_update_skips_the_same_steps_as_an_eager_one(where: str, value:
 
 def test_deferred_update_equals_eager_after_a_skipped_first_step() -> None:
     """The deferred optimizer has moments of zero after step 1, and its step count is still 0."""
-    eager, deferred = (make_updater(tiny_recipe(clip_norm=CLIP_NORM, ema=0.9)) for _ in range(2))
+    eager, deferred = (make_updater(tiny_recipe(clip_norm=CLIP_NORM)) for _ in range(2))
     deferred.deferred = True
     for updater in (eager, deferred):
         spoil(updater, float("nan"), "loss")
@@ -167,9 +166,8 @@ def flatten(arguments: Any) -> list[Any]:
     return [item for part in arguments for item in (part if isinstance(part, (list, tuple)) else [part])]
 
 
-@pytest.mark.parametrize("r_drop", [0.0, 1.0])
-def test_dispatch_does_not_synchronize(r_drop: float) -> None:
-    deferred = make_updater(tiny_recipe(dropout=0.1, ema=0.9, r_drop=r_drop))
+def test_dispatch_does_not_synchronize() -> None:
+    deferred = make_updater(tiny_recipe(dropout=0.1))
     deferred.deferred = True
     deferred.update([batch_of(PAIRS)], 1)
     with SynchronizationRecorder() as recorder:

@@ -56,7 +56,6 @@ def write_task(folder: Path) -> Path:
     """Write texts and a recipe that enables every setting on which the next update depends."""
     for name, count, seed in (("train", 300, 1), ("valid", 4, 2), ("test", 6, 3)):
         write_tsv(folder / f"{name}.tsv", reversal_pairs(count, seed))
-    dropout = {"dropout": 0.1, "attention_dropout": 0.1, "feed_forward_dropout": 0.1}
     return write_recipe(
         folder,
         data={
@@ -65,14 +64,12 @@ def write_task(folder: Path) -> Path:
             "test": {"tsv": "test.tsv"},
         },
         tokenizer={"vocab_size": 80, "byte_fallback": False, "type": "bpe"},
-        model={"encoder_layers": 1, "decoder_layers": 1, "dim": 16, "feed_forward": 32, "heads": 2, **dropout},
+        model={"encoder_layers": 1, "decoder_layers": 1, "dim": 16, "feed_forward": 32, "heads": 2, "dropout": 0.1},
         train={
             "batch_tokens": 128,
             "length_groups": 3,
             "accumulate": 2,
             "subword_sampling": 0.1,
-            "r_drop": 1.0,
-            "ema": 0.9,
             "weight_decay": 0.01,
             "schedule": {"name": "cosine", "rate": 0.003, "warmup": 10},
             "stop": {"steps": 52},

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from safetensors.torch import load_file
 
 from nmt.batching.batch import Batch
 from nmt.commands.prepare import prepare
@@ -307,41 +306,3 @@ def test_out_of_memory_in_validation_raises_config_error(
     monkeypatch.setattr(loop, "evaluate", too_much)
     with pytest.raises(ConfigError, match=r"the memory of cpu is full, .* lower decode\.batch_tokens"):
         train_run(texts, tmp_path / "run")
-
-
-def test_moving_average_is_saved_as_the_model_and_changes_no_update(
-    uninterrupted: Path, texts: Path, tmp_path: Path
-) -> None:
-    train_run(texts, tmp_path / "run", "train.ema=0.9")
-
-    def weights(run: Path, file: str) -> dict[str, torch.Tensor]:
-        return load_file(run / "last" / f"{file}.safetensors")
-
-    averaged, learning = (weights(tmp_path / "run", file) for file in ("model", "training"))
-    for found, expected in (
-        (learning, weights(uninterrupted, "model")),
-        (weights(tmp_path / "run", "optimizer"), weights(uninterrupted, "optimizer")),
-    ):
-        assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
-    assert not any(torch.equal(averaged[name], weight) for name, weight in learning.items())
-    losses = [
-        [record["loss"] for record in metrics(run) if record["type"] == kind]
-        for kind in ("train", "validation")
-        for run in (uninterrupted, tmp_path / "run")
-    ]
-    assert losses[0] == losses[1]
-    assert losses[2] != losses[3]
-
-
-def test_moving_average_equals_its_definition_over_all_steps(texts: Path, tmp_path: Path) -> None:
-    """The weights of step n are the final weights of a run of n steps."""
-    for step in range(1, 5):
-        train_run(texts, tmp_path / f"{step}", f"train.stop.steps={step}", "train.ema=0.25")
-    history = [load_file(tmp_path / f"{step}" / "last" / "training.safetensors") for step in range(1, 5)]
-    found = [load_file(tmp_path / f"{step}" / "last" / "model.safetensors") for step in range(1, 5)]
-    for name, weight in found[3].items():
-        # the decay is (1+t)/(10+t), and 0.25 from the fourth step on
-        expected = found[0][name].double()
-        for step, decay in ((2, 3 / 12), (3, 0.25), (4, 0.25)):
-            expected = decay * expected + (1 - decay) * history[step - 1][name].double()
-        torch.testing.assert_close(weight.double(), expected, rtol=1e-5, atol=1e-7)

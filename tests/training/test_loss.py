@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from nmt.training import loss as loss_module
-from nmt.training.loss import r_drop_loss, smoothed_cross_entropy
+from nmt.training.loss import smoothed_cross_entropy
 
 PAD, V, D = 0, 13, 6
 
@@ -195,47 +195,6 @@ def test_bf16_autocast_keeps_gradients_in_fp32() -> None:
     for a, b in zip(actual, expected_gradients, strict=True):
         assert a.dtype == torch.float32
         assert F.cosine_similarity(a.flatten(), b.flatten(), dim=0).item() > 0.999
-
-
-def reference_r_drop(first: Tensor, second: Tensor, weight: Tensor, targets: Tensor, alpha: float) -> Tensor:
-    """Return half of the loss of the R-Drop paper, computed one token at a time."""
-    loss = torch.zeros((), dtype=torch.float64)
-    for hidden in (first, second):
-        loss = loss + reference_loss(hidden, weight, targets, 0.1)[0] / 2
-    for a, b, target in zip(first.flatten(0, 1), second.flatten(0, 1), targets.flatten().tolist(), strict=True):
-        if target != PAD:
-            p, q = (torch.softmax(weight @ hidden_row, dim=0) for hidden_row in (a, b))
-            divergences = (p * (p / q).log()).sum() + (q * (q / p).log()).sum()
-            loss = loss + alpha / 4 * divergences
-    return loss
-
-
-@pytest.mark.parametrize("rows", [1, 6, 7, 1000])
-@pytest.mark.parametrize("alpha", [0.5, 5.0])
-def test_r_drop_equals_its_definition(monkeypatch: pytest.MonkeyPatch, alpha: float, rows: int) -> None:
-    set_chunk_rows(monkeypatch, rows)
-    first, weight, targets = random_inputs()
-    second = (first + 0.5 * torch.randn_like(first)).detach().requires_grad_()
-    loss, likelihood = r_drop_loss((first, second), weight, targets, 0.1, alpha)
-    expected = reference_r_drop(first, second, weight, targets, alpha)
-    assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
-    plain = [reference_loss(hidden, weight, targets, 0.0)[0].item() for hidden in (first, second)]
-    assert likelihood.item() == pytest.approx(sum(plain) / 2, rel=1e-5)
-    expected_gradients = gradients(3 * expected, first, second, weight)
-    for actual, reference_gradient in zip(gradients(3 * loss, first, second, weight), expected_gradients, strict=True):
-        torch.testing.assert_close(actual, reference_gradient, rtol=1e-4, atol=2e-5)
-
-
-def test_r_drop_of_equal_passes_equals_cross_entropy() -> None:
-    hidden, weight, targets = random_inputs()
-    loss, likelihood = r_drop_loss((hidden, hidden), weight, targets, 0.1, 5.0)
-    plain, plain_likelihood = smoothed_cross_entropy(hidden, weight, targets, 0.1)
-    assert loss.item() == pytest.approx(plain.item(), rel=1e-6)
-    assert likelihood.item() == pytest.approx(plain_likelihood.item(), rel=1e-6)
-    for actual, reference_gradient in zip(
-        gradients(loss, hidden, weight), gradients(plain, hidden, weight), strict=True
-    ):
-        torch.testing.assert_close(actual, reference_gradient, rtol=1e-5, atol=1e-6)
 
 
 def test_frozen_weight_saves_one_product_per_chunk(monkeypatch: pytest.MonkeyPatch) -> None:

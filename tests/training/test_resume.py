@@ -5,8 +5,6 @@ import signal
 from pathlib import Path
 
 import pytest
-import torch
-from safetensors.torch import load_file
 
 from nmt.config import load_recipe
 from nmt.training import loop
@@ -184,22 +182,6 @@ def test_moved_text_resumes(texts: Path, tmp_path: Path, key: str) -> None:
         assert train_run(texts, tmp_path / "run", *overrides).step == steps
 
 
-@pytest.mark.parametrize("step", [3, 8, 10])
-def test_resumed_run_with_moving_average_equals_uninterrupted_run(
-    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
-) -> None:
-    train_run(texts, tmp_path / "whole", "train.ema=0.9")
-    interrupt_at(monkeypatch, step)
-    assert train_run(texts, tmp_path / "run", "train.ema=0.9").signal == signal.SIGINT
-    monkeypatch.undo()
-    monkeypatch.chdir(tmp_path)
-    train_run(texts, tmp_path / "run", "train.ema=0.9")
-    assert same_tensors(tmp_path / "whole", tmp_path / "run")
-    assert metrics(tmp_path / "whole") == metrics(tmp_path / "run")
-    training = [load_file(tmp_path / run / "last" / "training.safetensors") for run in ("whole", "run")]
-    assert all(torch.equal(weight, training[1][name]) for name, weight in training[0].items())
-
-
 def test_keep_last_counts_across_an_interruption(texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if the training was interrupted between two of them."""
     overrides = ("train.keep_last=3", "train.keep_best=1", "train.validate_every=2")
@@ -211,17 +193,3 @@ def test_keep_last_counts_across_an_interruption(texts: Path, tmp_path: Path, mo
         train_run(texts, tmp_path / "run", *overrides, "train.best_metric=loss")
     train_run(texts, tmp_path / "run", *overrides, "train.best_metric=loss")
     assert saved_steps(tmp_path / "whole") == saved_steps(tmp_path / "run") == [2, 8, 10, 12]
-
-
-def test_resumed_run_with_r_drop_equals_uninterrupted_run(
-    uninterrupted: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Validation does not disable R-Drop: all losses stay above those of one pass."""
-    train_run(texts, tmp_path / "whole", "train.r_drop=5", "train.log_every=1", "train.schedule.rate=1e-9")
-    train_run(texts, tmp_path / "plain", "train.log_every=1", "train.schedule.rate=1e-9")
-    losses = [[r["objective"] for r in metrics(tmp_path / run) if r["type"] == "train"] for run in ("whole", "plain")]
-    assert all(a > b + 0.01 for a, b in zip(*losses, strict=True))
-    interrupt_at(monkeypatch, 5)
-    train_run(texts, tmp_path / "run", "train.r_drop=5", "train.log_every=1", "train.schedule.rate=1e-9")
-    train_run(texts, tmp_path / "run", "train.r_drop=5", "train.log_every=1", "train.schedule.rate=1e-9")
-    assert same_tensors(tmp_path / "whole", tmp_path / "run")

@@ -82,7 +82,7 @@ def trained(tokenizers: Tokenizers, steps: int = 3, seed: int = 1) -> tuple[Load
         model.logits(model([torch.randint(4, 40, (2, 5))], [None], [torch.randint(4, 40, (2, 4))])).pow(
             2
         ).sum().backward()
-        updater.apply_gradients(0.01, 1)
+        updater.apply_gradients(0.01)
         updater.optimizer.zero_grad()
     return LoadedModel(model, tokenizers, Languages(source="en", target="it"), DecodeSettings()), updater
 

@@ -144,7 +144,7 @@ def test_update_sets_training_mode_and_reduces_the_loss() -> None:
     "ignore::DeprecationWarning", "ignore:The .grad attribute of a Tensor:UserWarning"
 )  # torch's
 def test_compiled_updates_equal_eager_updates_to_rounding() -> None:
-    chosen = tiny_recipe(dropout=0.25, adam_epsilon=1e-3, accumulate=2, ema=0.9)
+    chosen = tiny_recipe(dropout=0.25, adam_epsilon=1e-3, accumulate=2)
     model = chosen.model.model_copy(update={"norm": "post", "positions": "rotary"})  # test_compilation has the others
     chosen = chosen.model_copy(update={"model": model})
     eager = make_updater(chosen)
@@ -167,8 +167,7 @@ def test_compiled_updates_equal_eager_updates_to_rounding() -> None:
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
 @pytest.mark.parametrize("where", ["loss", "gradient"])
 def test_non_finite_update_changes_no_weight(value: float, where: str) -> None:
-    updater = make_updater(tiny_recipe(ema=0.9, weight_decay=0.1))
-    assert updater.average is not None
+    updater = make_updater(tiny_recipe(weight_decay=0.1))
     for step in (1, 2):
         assert updater.update([batch_of(PAIRS)], step).finite
 

@@ -38,16 +38,13 @@ def difference(a: Updater, b: Updater) -> float:
 
 
 def all_tensors(updater: Updater) -> list[Tensor]:
-    """Return a copy of the weights, their moving average, and the moments."""
-    assert updater.average is not None
+    """Return a copy of the weights and the moments."""
     moments = [tensor for state in updater.optimizer.state.values() for tensor in state.values()]
-    return [
-        tensor.detach().clone() for tensor in (*updater.model.parameters(), *updater.average.parameters(), *moments)
-    ]
+    return [tensor.detach().clone() for tensor in (*updater.model.parameters(), *moments)]
 
 
 def same_tensors(a: Updater, b: Updater) -> bool:
-    """Return whether weights, moving average and moments are equal bit for bit."""
+    """Return whether weights and moments are equal bit for bit."""
     return all(torch.equal(ours, theirs) for ours, theirs in zip(all_tensors(a), all_tensors(b), strict=True))
 
 

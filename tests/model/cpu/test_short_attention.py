@@ -68,14 +68,6 @@ def test_sentences_around_the_maximum_length_get_the_same_output(length: int) ->
     )
 
 
-def test_attention_dropout_applies_to_short_sentences() -> None:
-    attention = MultiHeadAttention(ModelSettings(dim=DIM, heads=HEADS, attention_dropout=0.5), "encoder")
-    x, packing = torch.randn(8, DIM), Packing(((2, 4),), (None,))
-    assert not torch.equal(attention.self_attend(x, packing), attention.self_attend(x, packing))
-    attention.eval()
-    assert torch.equal(attention.self_attend(x, packing), attention.self_attend(x, packing))
-
-
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 3), st.integers(1, 4), st.integers(1, 20), st.booleans(), st.integers(0, 2**20))
 def test_step_attention_equals_torch(sentences: int, queries: int, keys: int, masked: bool, seed: int) -> None:
