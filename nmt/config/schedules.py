@@ -7,7 +7,7 @@ from pydantic import Field
 from nmt.config.section import PositiveInt, Probability, Section
 
 Rate = Annotated[float, Field(gt=0, le=1e30)]
-"""A learning rate; the bound is that of single precision. Training reports one that is too high as divergence."""
+"""A learning rate; the bound is that of single precision. Training ends with an error if one is too high."""
 
 
 class Noam(Section):

@@ -138,7 +138,7 @@ train:
   adam_betas: 0.9
   label_smoothing: 1.0
   clip_norm: .inf
-  adam_epsilon: 1,5
+  weight_decay: 1,5
 decode: 5
 runtime: {device: gpu, threads: 2.5}
 seed: -1
@@ -177,7 +177,7 @@ def test_error_names_line_and_key_of_each_mistake(path: Path) -> None:
         "line 24: train.adam_betas: found 0.9, expected a list; put it in brackets, as in [1, 2]",
         "line 25: train.label_smoothing: found 1.0, expected less than 1",
         "line 26: train.clip_norm: found inf, expected a finite number",
-        "line 27: train.adam_epsilon: found the text '1,5', expected a number",
+        "line 27: train.weight_decay: found the text '1,5', expected a number",
         "line 28: decode: found 5, expected a section, that is, keys with values",
         "line 29: runtime.device: found the text 'gpu', expected 'auto', 'cuda', 'mps' or 'cpu'",
         "line 29: runtime.threads: found 2.5, expected a whole number",
@@ -399,7 +399,7 @@ recipes = st.fixed_dictionaries(
         "train": st.fixed_dictionaries(
             {},
             optional={
-                "adam_epsilon": rates,
+                "weight_decay": rates,
                 "adam_betas": st.lists(shares, min_size=2, max_size=2),
                 "clip_norm": st.none() | rates,
                 "schedule": st.fixed_dictionaries(
