@@ -82,7 +82,7 @@ class DecoderCache:
 
     def select(self, rows: Tensor) -> None:
         """Continue row rows[i] as row i, for rows (N'), on the CPU, of sentences in order."""
-        rows, device = rows.cpu(), self._visible.device
+        device = self._visible.device
         visible = self._visible.flatten(0, 1).index_select(0, self._slots[rows].to(device))  # (N', P)
         self._sentences = self._sentences[rows]
         kept, sizes = torch.unique_consecutive(self._sentences, return_counts=True)

@@ -97,9 +97,7 @@ class Transformer(nn.Module):
             logits[..., self.output.out_features :] = float("-inf")
         return logits
 
-    longest = None
-
-    def start(self, source: Tensor, source_mask: Tensor | None, beam: int = 0) -> "TransformerState":
+    def start(self, source: Tensor, source_mask: Tensor | None) -> "TransformerState":
         """Encode source ids (B, S) with their mask (B, S), to decode them step by step.
 
         The model must be in evaluation mode.
