@@ -18,8 +18,7 @@ from nmt.text.proposing.proposal import Proposal
 
 _UTILIZATION = {"cpu": (0.2, 1.0), "cuda": (0.05, 0.4), "mps": (0.05, 0.4)}
 """Least and largest share of the rate that trainings reach: on a CPU 28 % for the demo, 54 % for dim 256 and 4,096
-tokens (benchmarks/RESULTS.md), 80 % of the rate in fp32 where a trial chooses bf16; on GPUs it is not measured yet."""
-_FEW_THREADS = 4
+tokens (benchmarks/RESULTS.md), 80 % of the rate in fp32 where training chooses bf16; on GPUs it is not measured yet."""
 _RAM = (0.8, 2.2)
 """Factors on the computed memory: 3+3 layers of dim 256 took 0.8 GiB in fp32 and 1.4 GiB in bf16 with 1,024 tokens."""
 _PROCESS_BYTES = (350 * 2**20, 650 * 2**20)  # of Python and torch without a model, and with the search for translations
@@ -59,18 +58,13 @@ def matrix_rate(
     device: torch.device,
     runtime: RuntimeSettings,
     multiply: Callable[[Tensor, Tensor], Tensor] = kernels.linear,
-    small: int = 512,
 ) -> float:
     """Measure the floating-point operations a second of a large matrix product, in the precision of training.
 
-    On a CPU of few threads the matrices have `small` rows and columns, of more threads twice as many, elsewhere 8192:
-    short products are seldom interrupted by other programs. They hold random numbers, since GPUs multiply constants
-    faster, and are of the final type, so that no conversion is measured.
+    The fastest of several products counts, and on a CPU they are short, so that other programs seldom interrupt them.
+    The matrices hold random numbers of the final type: GPUs multiply constants faster, and nothing is converted.
     """
-    size, products = 8192, 6
-    if device.type == "cpu":
-        # with other programs on all cores, the fastest of 24 varies by 3 %, of 6 larger ones by 60 %
-        size, products = (2 * small if torch.get_num_threads() > _FEW_THREADS else small), 24
+    size, products = (1024, 24) if device.type == "cpu" else (8192, 6)
     dtype = torch.bfloat16 if computes_in_bf16(runtime, device) else torch.float32
     a = torch.randn(size, size, device=device, dtype=dtype, generator=torch.Generator(device).manual_seed(0))
     fastest = float("inf")

@@ -56,13 +56,11 @@ def check_may_continue(recipe: Recipe, run: RunDirectory, stale: str | None = No
         trained_on = read_progress(run.saved()[-1]).corpus
     except (DataError, DamagedError):
         return  # checked again when the corpus is prepared and the newest whole checkpoint is found
-    replaced = trained_on not in ("", manifest.training_fingerprint(recipe.data))
-    if stale is not None or replaced:
-        reason = f" ({stale})" if stale is not None else ""
-        undo = "undo the change and run nmt prepare" if replaced else "undo the change"
+    reason = "" if stale is None else f" ({stale})"
+    if reason or trained_on not in ("", manifest.training_fingerprint(recipe.data)):
         raise ConfigError(
-            f"{run.path}: the texts or their preparation have changed since this run was started{reason}; "
-            f"{undo}, set 'run' to another folder, or start over with --restart"
+            f"{run.path}: the texts or their preparation have changed since this run was started{reason}; undo the "
+            "change and run nmt prepare, set 'run' to another folder, or start over with --restart"
         )
 
 

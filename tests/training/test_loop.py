@@ -216,4 +216,4 @@ def test_warmup_longer_than_the_training_gives_a_warning(
     chosen = recipe_in(texts, f"run={tmp_path}/run", "train.schedule={name: linear, warmup: 2}", "train.stop.steps=2")
     prepare(chosen, QUIET)
     train(chosen, Console())
-    assert "2 steps of warm-up leave none of the 2 steps" in " ".join(capsys.readouterr().err.split())
+    assert "2 steps of warm-up leave none of the 2 of train.stop.steps" in " ".join(capsys.readouterr().err.split())
