@@ -25,7 +25,7 @@ from nmt.text.corpus import read_pairs
 from nmt.text.prepared import PreparedCorpus
 from nmt.text.preparing.provenance import why_stale
 from nmt.training.initialization import check_freeze
-from nmt.training.loop import open_training
+from nmt.training.loop import Training
 from nmt.training.resume import check_may_continue, check_run_directory
 from nmt.training.run import RunDirectory
 from nmt.training.trial import choose_settings, estimate
@@ -66,7 +66,7 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> Outcome:
             scored = not restart and on_rank_zero(lambda: is_scored(recipe, run))
             on_rank_zero(lambda: run.open(recipe, restart))
             with console.status("building the model"):
-                training = open_training(recipe, corpus, run, console)
+                training = Training(recipe, corpus, run, console)
             training.print_sizes()
             if training.stop_reason(None, training.progress.seconds) is None or (tests and not scored):
                 scored = False

@@ -19,7 +19,7 @@ from nmt.system.device import choose_device, computes_in_bf16
 from nmt.text.prepared import PreparedCorpus, PreparedSplit
 from nmt.training.display import TrainingDisplay
 from nmt.training.initialization import compiler_explained, initial_model
-from nmt.training.progress import IntervalSums, Progress
+from nmt.training.progress import IntervalSums
 from nmt.training.resume import resume
 from nmt.training.run import RunDirectory
 from nmt.training.signals import interruptible
@@ -41,34 +41,26 @@ class Totals(NamedTuple):
     """Of training, on the slowest rank."""
 
 
-def open_training(recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory, console: Console) -> "Training":
-    """Return a training of a new model, or of the newest checkpoint of the run. Collective."""
-    model = initial_model(recipe, corpus.tokenizers, pretrained=not run.saved())
-    updater = Updater(model, recipe, choose_device(recipe.runtime))
-    progress = resume(run, updater, console.warn)
-    progress.corpus = corpus.manifest.training_fingerprint(recipe.data)
-    return Training(updater, corpus, run, console, progress)
-
-
 class Training:
     """A run in memory: the model, its optimizer, and the position in the corpus."""
 
-    def __init__(
-        self, updater: Updater, corpus: PreparedCorpus, run: RunDirectory, console: Console, progress: Progress
-    ) -> None:
-        self.updater, self.corpus, self.run, self.console, self.progress = updater, corpus, run, console, progress
-        self.model, self.recipe = updater.model, updater.recipe
-        max_length = self.recipe.decode.max_length or corpus.manifest.max_length  # derived from the training text
-        decode, rules = self.recipe.decode.model_copy(update={"max_length": max_length}), self.recipe.data.filters
-        self.loaded = LoadedModel(
-            self.model, corpus.tokenizers, self.recipe.languages, decode, longest_source=rules.max_tokens
-        )
-        self.stream = BatchStream.of_recipe(self.recipe, corpus)
-        self.stream.position = DataPosition(progress.epoch, progress.group)
+    def __init__(self, recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory, console: Console) -> None:
+        """Begin with a new model, or with the newest checkpoint of the run. Collective."""
+        self.recipe, self.corpus, self.run, self.console = recipe, corpus, run, console
+        self.model = initial_model(recipe, corpus.tokenizers, pretrained=not run.saved())
+        self.updater = Updater(self.model, recipe, choose_device(recipe.runtime))
+        self.progress = resume(run, self.updater, console.warn)
+        self.progress.corpus = corpus.manifest.training_fingerprint(recipe.data)
+        self.stream = BatchStream.of_recipe(recipe, corpus)
+        self.stream.position = DataPosition(self.progress.epoch, self.progress.group)
         self.stream.rank, self.stream.world_size = distributed.rank(), distributed.world_size()
         self.epochs_read = self.stream.epochs_read  # of the training; the stream itself reads ahead
-        self.display = TrainingDisplay(console, self.recipe.train)
         self.pending: deque[tuple[Update, Totals, DataPosition]] = deque()  # whose results have not been read yet
+        self.display = TrainingDisplay(console, recipe.train)
+        # the length limit is derived from the training text, unless the recipe has one
+        decode = recipe.decode.model_copy(update={"max_length": recipe.decode.max_length or corpus.manifest.max_length})
+        longest = recipe.data.filters.max_tokens
+        self.loaded = LoadedModel(self.model, corpus.tokenizers, recipe.languages, decode, longest_source=longest)
         self._last_lap = 0.0
 
     def print_sizes(self) -> None:
@@ -98,9 +90,10 @@ class Training:
         not finite.
         """
         progress, settings, compiled = self.progress, self.recipe.train, self.recipe.runtime.compile
-        if self.updater.device.type == "cuda":
+        on_gpu = self.updater.device.type == "cuda"
+        if on_gpu:
             check_largest_batches(self.updater, self.stream)
-        prefetcher = Prefetcher(self.stream, settings.accumulate, pin=self.updater.device.type == "cuda")
+        prefetcher = Prefetcher(self.stream, settings.accumulate, pin=on_gpu)
         waiting = "compiling the model in the first update" if compiled else "waiting for the first update"
         self._lap()
         with (

@@ -94,19 +94,22 @@ def resume(run: RunDirectory, updater: Updater, warn: Callable[[str], None] = la
 
 
 def _newest_whole(run: RunDirectory, warn: Callable[[str], None]) -> Path | None:
-    damaged: list[tuple[Path, DamagedError]] = []
+    """Return the newest checkpoint that is whole, and remove newer ones. Raises DamagedError if all are damaged."""
+    damage: DamagedError | None = None
     for directory in reversed(run.saved()):
         try:
             read_configuration(directory)  # checks the digests of the other files
             progress = read_progress(directory)
         except DamagedError as error:
-            damaged.append((directory, error))
+            damage = damage or error
             continue
-        for broken, damage in damaged:
-            remove_checkpoint(broken)
+        for newer in run.saved():
+            if newer > directory:
+                remove_checkpoint(newer)
+        if damage is not None:
             warn(f"{damage}; removed, resuming from {directory.name}")
         run.link(progress)
         return directory
-    if damaged:
-        raise DamagedError(f"{damaged[0][1]}; no checkpoint here is whole: start over with --restart")
+    if damage is not None:
+        raise DamagedError(f"{damage}; no checkpoint here is whole: start over with --restart")
     return None

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nmt.batching.batch import Batch, collate
-from nmt.batching.batch_stream import GROWTH, BatchStream, padding_share
+from nmt.batching.batch_stream import GROWTH, BatchStream
 from nmt.config import Recipe, load_recipe
 from nmt.config.section import SettingError
 from nmt.model.kernels import kernels
@@ -158,8 +158,8 @@ def find_batch_tokens(recipe: Recipe, corpus: PreparedCorpus, device: torch.devi
 
 def estimate(recipe: Recipe, corpus: PreparedCorpus, device: torch.device) -> str:
     """Return the memory and the speed of a training, and the time to each limit, a line each, from a trial."""
-    train, stop, stream = recipe.train, recipe.train.stop, BatchStream.of_recipe(recipe, corpus)
-    padding, updates = padding_share(stream.plan(), stream.split), stream.batches_an_epoch / train.accumulate
+    train, stream = recipe.train, BatchStream.of_recipe(recipe, corpus)
+    updates = stream.batches_an_epoch / train.accumulate  # in an epoch
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 0
     peak, tokens, seconds = trial(recipe, corpus, device)
     parameters = recipe.model.weight_count(len(corpus.tokenizers.source), len(corpus.tokenizers.target))
@@ -167,18 +167,12 @@ def estimate(recipe: Recipe, corpus: PreparedCorpus, device: torch.device) -> st
     if free:
         needed = f"{peak / 2**30:,.2f} GiB for" if seconds else "not enough for"
         rows.append(("memory", f"{needed} the largest batches; {free / 2**30:,.2f} GiB are free"))
-    rows += [
-        ("batch", f"{train.budget:,} target tokens{f' × {train.accumulate}' if train.accumulate > 1 else ''}"),
-        ("pairs", f"{len(stream.split):,}"),
-        ("updates per epoch", f"{updates:,.1f}"),
-        ("padding", f"{padding[0]:.1%} source, {padding[1]:.1%} target"),
-    ]
     if seconds:
         rows.append(("speed", f"{tokens / seconds:,.0f} target tokens/s, {seconds:.2f} s an update"))
-        rows.append(("an epoch", format_seconds(updates * seconds)))
+        rows.append(("an epoch", f"{format_seconds(updates * seconds)}, {updates:,.1f} updates"))
         updates_until = {"steps": 1.0, "epochs": updates, "hours": 3600 / seconds}
         for name, factor in updates_until.items():
-            if (limit := getattr(stop, name)) is not None:
+            if (limit := getattr(train.stop, name)) is not None:
                 after = f"{format_seconds(limit * factor * seconds)}, after {limit * factor:,.0f} updates"
                 rows.append((f"train.stop.{name} {limit:,}", after))
     lines = [f"{name:<{max(len(name) for name, _ in rows) + 2}}{value}" for name, value in rows]

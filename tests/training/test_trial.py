@@ -150,7 +150,6 @@ def test_dry_run_prints_an_estimate_and_writes_nothing(
         "train.stop.steps 1,000": "0:08:20, after 1,000 updates",
     }
     assert rows["train.stop.hours 0.25"].endswith("0:15:00, after 1,800 updates")
-    assert rows["batch"].endswith("4,096 target tokens × 2")
     assert snapshot(recipe.prepared_directory.parent) == before
     assert list(tmp_path.iterdir()) == []
 
