@@ -63,13 +63,13 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> Outcome:
         corpus = prepared_corpus(recipe, run, console, restart)
         with oom_explained(choose_device(recipe.runtime)):
             recipe = with_measured_settings(recipe, corpus, run, console, restart)
-            scored = not restart and on_rank_zero(lambda: is_scored(recipe, run))
+            scored = on_rank_zero(lambda: not restart and is_scored(recipe, run))
             on_rank_zero(lambda: run.open(recipe, restart))
             with console.status("building the model"):
                 training = Training(recipe, corpus, run, console)
             training.print_sizes()
-            if training.stop_reason(None, training.progress.seconds) is None or (tests and not scored):
-                scored = False
+            scored = scored and training.stop_reason(None, training.progress.seconds) is not None
+            if not scored:
                 on_rank_zero(run.remove_scores)
             reason, signal = training.train()
             on_rank_zero(lambda: link_latest(run.path, console))
@@ -178,18 +178,13 @@ def with_measured_settings(
 def doubtful_settings(recipe: Recipe, corpus: PreparedCorpus) -> Iterator[str]:
     """Yield a warning for each setting that probably does not fit the amount of text or the other settings."""
     tokens, train, stop = corpus.manifest.train.target.tokens, recipe.train, recipe.train.stop
-    vocabularies = len(corpus.tokenizers.source), len(corpus.tokenizers.target)
-    too_large, weights = [], recipe.model.weight_count(*vocabularies)
-    if train.init_from is None and weights > max(_FEW_WEIGHTS, _MOST_WEIGHTS * tokens):
-        too_large.append(f"the model has {weights / 1e6:,.1f} million weights (section model)")
+    weights = recipe.model.weight_count(len(corpus.tokenizers.source), len(corpus.tokenizers.target))
     passes = (stop.steps or 0) * train.accumulate * train.budget / tokens
+    advice = f"much for {tokens:,} target tokens of text; `nmt init` writes a recipe with settings that fit it"
+    if train.init_from is None and weights > max(_FEW_WEIGHTS, _MOST_WEIGHTS * tokens):
+        yield f"model: {weights / 1e6:,.1f} million weights are {advice}"
     if stop.patience is stop.hours is stop.epochs is None and passes > _MOST_PASSES:
-        too_large.append(f"{stop.steps:,} steps read the text {passes:,.0f} times (train.stop)")
-    if too_large:
-        yield (
-            f"the training text has only {tokens:,} target tokens, but {', and '.join(too_large)}. `nmt init` writes a "
-            "recipe with settings that fit the text"
-        )
+        yield f"train.stop.steps: {stop.steps:,} steps, which read the text {passes:,.0f} times, are {advice}"
     if isinstance(train.schedule, Falling) and stop.steps is not None:
         if "steps" not in stop.model_fields_set and (stop.hours or stop.epochs):
             yield (

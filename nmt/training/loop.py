@@ -229,6 +229,7 @@ class Training:
             self.run.log(self._record("validation", figures))
         progress.validated_at = progress.step
         self.save()
+        self._lap()  # not a part of the next interval
 
     def _evaluate(self, valid: PreparedSplit) -> Evaluation:
         """Compute the loss, and the scores of greedy translations."""

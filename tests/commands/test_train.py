@@ -113,13 +113,16 @@ def test_model_and_steps_out_of_proportion_to_the_text_give_a_warning(texts: Pat
     corpus = prepare(fitting, QUIET)
     assert list(doubtful_settings(fitting, corpus)) == []
     shape = ("model.dim=2048", "model.heads=8")
-    (warning,) = doubtful_settings(recipe_in(texts, f"run={tmp_path}/run", *shape, "train.stop.steps=100000"), corpus)
+    warmup = "train.schedule={name: linear, warmup: 12}"
+    (warning,) = doubtful_settings(recipe_in(texts, f"run={tmp_path}/run", warmup), corpus)
+    assert "12 steps of warm-up leave none of the 12 of train.stop.steps" in warning
+    changed = recipe_in(texts, f"run={tmp_path}/run", *shape, "train.stop.steps=100000")
     tokens = corpus.manifest.train.target.tokens
-    assert f"only {tokens:,} target tokens" in warning
-    assert "million weights (section model), and 100,000 steps read the text" in warning
-    assert "`nmt init`" in warning
-    (warning,) = doubtful_settings(recipe_in(texts, f"run={tmp_path}/run", *shape, "train.stop.steps=3"), corpus)
-    assert "million weights (section model). `nmt init`" in warning
+    for warning, start in zip(
+        doubtful_settings(changed, corpus), ("model: 50.", "train.stop.steps: 100,000 steps, which read"), strict=True
+    ):
+        assert warning.startswith(start)
+        assert f"much for {tokens:,} target tokens of text; `nmt init` writes" in warning
 
 
 @pytest.mark.parametrize(("content", "problem"), [(None, "no such file"), ("", "no sentence pairs"), ("x", "no tab")])

@@ -9,10 +9,8 @@ from click.testing import Result
 
 from nmt.commands.train import Outcome, train
 from nmt.config import Recipe, load_recipe
-from nmt.errors import ConfigError
 from nmt.system.console import Console
-from nmt.text.prepared import PreparedCorpus, balancing_weights
-from nmt.text.preparing.provenance import why_stale
+from nmt.text.prepared import balancing_weights
 from tests.builders import SOURCE_WORDS, TARGET_WORDS, TINY_SHAPE, run_command, write_lines, write_reversal_task
 
 HAN = "天地人山水火木金土日"
@@ -107,16 +105,6 @@ def test_option_chooses_the_language(run: Path) -> None:
         assert f"--to: {found}, expected it or zh, the target languages" in result.stderr
 
 
-def test_balance_needs_no_new_preparation(recipe: Recipe, run: Path) -> None:
-    manifest = (recipe.prepared_directory / "manifest.json").read_bytes()
-    overrides = ["data.temperature=5", "data.train.1.oversample=2"]
-    balanced = load_recipe(run.parent / "recipe.yaml", overrides)
-    assert why_stale(balanced) is None
-    corpora = PreparedCorpus.open(recipe.prepared_directory, balanced).train.corpora
-    assert [part.weight for part in corpora] == pytest.approx([1.0, 2.0], abs=0.01)
-    assert (recipe.prepared_directory / "manifest.json").read_bytes() == manifest
-
-
 @pytest.mark.parametrize("temperature", [1.0, 2.0, 5.0, 100.0])
 def test_shares_of_corpora_follow_the_temperature(temperature: float) -> None:
     pairs = [300_000, 24_000, 500]
@@ -126,10 +114,3 @@ def test_shares_of_corpora_follow_the_temperature(temperature: float) -> None:
     for one, other in ((0, 1), (1, 2)):
         assert sizes[one] / sizes[other] == pytest.approx((pairs[one] / pairs[other]) ** (1 / temperature))
     assert temperature != 1 or weights == [1.0, 1.0, 1.0]
-
-
-def test_finished_run_continues_with_the_same_recipe_only(recipe: Recipe, outcome: Outcome) -> None:
-    assert train(recipe, QUIET).step == outcome.step
-    other = load_recipe(recipe.run.parent / "recipe.yaml", ["data.temperature=5"])
-    with pytest.raises(ConfigError, match=r"data\.temperature: was 1\.0, now 5\.0"):
-        train(other, QUIET)
