@@ -9,7 +9,6 @@ from pathlib import Path
 
 from nmt.commands.prepare import prepare
 from nmt.config import Recipe, load_recipe
-from nmt.config.schedules import Falling
 from nmt.config.section import SettingError
 from nmt.decoding.alignment_heads import best_heads
 from nmt.decoding.models import BatchRunner
@@ -185,7 +184,7 @@ def doubtful_settings(recipe: Recipe, corpus: PreparedCorpus) -> Iterator[str]:
         yield f"model: {weights / 1e6:,.1f} million weights are {advice}"
     if stop.patience is stop.hours is stop.epochs is None and passes > _MOST_PASSES:
         yield f"train.stop.steps: {stop.steps:,} steps, which read the text {passes:,.0f} times, are {advice}"
-    if isinstance(train.schedule, Falling) and stop.steps is not None:
+    if train.schedule.falls and stop.steps is not None:
         if "steps" not in stop.model_fields_set and (stop.hours or stop.epochs):
             yield (
                 f"train.schedule {train.schedule.name} falls until train.stop.steps, {stop.steps:,} by default: another"

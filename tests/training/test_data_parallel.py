@@ -86,7 +86,7 @@ def records(run: Path) -> list[dict[str, Any]]:
 
 
 def option_of_test(texts: Path) -> str:
-    return f"data.test={{tsv: {texts / 'test.tsv'}}}"
+    return f"data.test={{file: {texts / 'test.tsv'}}}"
 
 
 def assert_close(ours: Path, theirs: Path) -> None:

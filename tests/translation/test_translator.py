@@ -18,7 +18,7 @@ from nmt.config import DecodeSettings, Languages, RuntimeSettings, TokenizerSett
 from nmt.decoding import engine
 from nmt.decoding.engine import balanced_batches, search_all
 from nmt.decoding.models import BatchRunner, length_batches
-from nmt.decoding.options import Constraints, SearchOptions
+from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
@@ -32,7 +32,6 @@ from tests.builders import (
     options_with,
     save_model,
     tiny_loaded_model,
-    tiny_tokenizers,
     translate_bytes,
     translated_stream,
     translated_texts,
@@ -323,11 +322,9 @@ class TestPrefixes:
     )
 
     @pytest.mark.parametrize("target", ["it", "zh"])
-    @pytest.mark.parametrize("byte_fallback", [True, False])
     @pytest.mark.parametrize("beam", [1, 2])
-    def test_translations_start_with_the_exact_prefix(self, target: str, byte_fallback: bool, beam: int) -> None:
-        loaded = replace(without_bytes(), languages=Languages(source="en", target=target))
-        loaded = replace(tiny_loaded_model(), languages=loaded.languages) if byte_fallback else loaded
+    def test_translations_start_with_the_exact_prefix(self, target: str, beam: int) -> None:
+        loaded = replace(tiny_loaded_model(), languages=Languages(source="en", target=target))
         translator = Translator(loaded, RuntimeSettings(device="cpu"))
         lines = [line for line in (SENTENCES[0], "see {0} at https://x.org/a?b=1 .") for _ in self.PREFIXES]
         prefixes = list(self.PREFIXES) * 2
@@ -347,8 +344,9 @@ class TestPrefixes:
         tokenizer = translator.tokenizers.target
         for line in SENTENCES[2:4]:
             for prefix in self.PREFIXES:
-                constraints = Constraints(tuple(tokenizer.encode(prefix)))
-                ((best,),) = translator.engine.search([tokenizer.encode(line)], options.search, [constraints])
+                ((best,),) = translator.engine.search(
+                    [tokenizer.encode(line)], options.search, [tokenizer.encode(prefix)]
+                )
                 (begun,) = translator.translate_lines([line], options, [prefix])
                 assert begun.text == tokenizer.decode(best.tokens)
                 assert begun.log_prob == pytest.approx(best.log_prob, abs=1e-4)
@@ -368,16 +366,6 @@ class TestPrefixes:
         found = translator.translate_lines(["", " ", ""], options, ["Ciao", "", "  il gatto"])
         assert [one.text for one in found] == ["Ciao", "", "il gatto"]
         assert [one.alignment for one in found] == [[], [], []]
-
-
-def without_bytes() -> LoadedModel:
-    """Return another random model, whose vocabulary has few characters and no byte fallback."""
-    tokenizers = tiny_tokenizers(vocab_size=45, byte_fallback=False)
-    loaded = tiny_loaded_model()
-    vocabulary = len(tokenizers.target)
-    return replace(
-        loaded, model=Transformer(loaded.model.settings, vocabulary, vocabulary).eval(), tokenizers=tokenizers
-    )
 
 
 def test_tags_of_a_line_are_put_back_around_the_translation_of_its_words(translator: Translator) -> None:
