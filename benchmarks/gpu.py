@@ -3,7 +3,7 @@
     python benchmarks/gpu.py [--device cuda] [--shape base] [--tokens 25000] [--tiny]
 
 Correctness: the losses, gradient norms and translations of five model variants, in fp32 and bf16, against those of the
-CPU; a resumed training against an uninterrupted one; a batch that does not fit into memory against one that does.
+CPU; a resumed training against an uninterrupted one; the error for a batch that does not fit into memory.
 Speed: milliseconds of an update and of the host's part in it, kernels an update, calls that wait for the device, target
 tokens per second, the share of the measured and of the nominal rate of bf16 matrix products (model FLOP utilization,
 without attention scores), and tokens per second of greedy and beam search. The sentences are random numbers, with
@@ -16,6 +16,7 @@ this script, not a GPU.
 import argparse
 import contextlib
 import json
+import re
 import statistics
 import sys
 import tempfile
@@ -32,13 +33,14 @@ from nmt.commands.train import train
 from nmt.config import CorpusFile, Data, Languages, ModelSettings, Recipe, RuntimeSettings, TrainSettings, load_recipe
 from nmt.decoding.engine import TorchEngine, search
 from nmt.decoding.options import SearchOptions
+from nmt.errors import ConfigError
 from nmt.model.checkpoint import read_tensors
 from nmt.model.transformer import Transformer
 from nmt.system.console import Console
 from nmt.system.device import choose_device
 from nmt.text.tokenizer import BOS, EOS
 from nmt.training.cost import matrix_rate, operations
-from nmt.training.step import DispatchedUpdate, Updater
+from nmt.training.update import Update, Updater
 
 SHAPES = {
     "tiny": {"dim": 32, "feed_forward": 64, "heads": 4, "encoder_layers": 2, "decoder_layers": 2},
@@ -137,12 +139,8 @@ def parity(setup: Setup) -> list[Row]:
             there = updater(replace(small, device=setup.device), runtime, dropout=0.0, **changes)
             difference = 0.0
             for step, batch in enumerate(random_batches(small), start=1):
-                ours, theirs = there.update([batch], step), here.update([batch], step)
-                difference = max(
-                    difference,
-                    abs(ours.loss / theirs.loss - 1),
-                    abs(ours.gradient_norm / theirs.gradient_norm - 1),
-                )
+                ours, theirs = (one.update([batch], step, batch.target_tokens).results() for one in (there, here))
+                difference = max(difference, *(abs(a / b - 1) for a, b in zip(ours, theirs, strict=True)))
             rows.append(Row(f"parity {label}, {precision}: difference", f"{difference:.1e}", difference < limit))
             if precision == "fp32":
                 there.model.load_state_dict(here.model.state_dict())
@@ -165,58 +163,61 @@ def same_translations(ours: Transformer, theirs: Transformer, batch: Batch) -> f
     return statistics.mean(a == b for a, b in zip(*outputs, strict=True))
 
 
+def write_training(setup: Setup, folder: str) -> tuple[Path, int]:
+    """Write a recipe that trains on the demonstration pairs; return its path and half the number of its steps."""
+    lines, half = (300, 4) if setup.tokens < 1000 else (5_000, 30)
+    text = DEMO.read_text(encoding="utf-8").split("\n")[:lines]
+    Path(folder, "train.tsv").write_text("".join(line + "\n" for line in text), encoding="utf-8")
+    content = {
+        "languages": {"source": "en", "target": "it"},
+        "data": {"train": [{"file": "train.tsv"}]},
+        "tokenizer": {"vocab_size": 400},
+        "model": SHAPES["tiny"],
+        "train": {"batch_tokens": 1024, "schedule": {"name": "constant", "rate": 1e-3}, "stop": {"steps": 2 * half}},
+        "runtime": {"device": setup.device.type, "deterministic": True},
+        "prepared": "prepared",
+        "run": "whole",
+    }
+    recipe = Path(folder, "recipe.yaml")
+    recipe.write_text(json.dumps(content), encoding="utf-8")
+    return recipe, half
+
+
 def resuming(setup: Setup) -> list[Row]:
     """Compare a training that is stopped and resumed with one that is not, with `runtime.deterministic`."""
-    lines, half = (300, 4) if setup.tokens < 1000 else (5_000, 30)
-    with tempfile.TemporaryDirectory() as folder:
-        text = DEMO.read_text(encoding="utf-8").split("\n")[:lines]
-        Path(folder, "train.tsv").write_text("".join(line + "\n" for line in text), encoding="utf-8")
-        content = {
-            "languages": {"source": "en", "target": "it"},
-            "data": {"train": [{"file": "train.tsv"}]},
-            "tokenizer": {"vocab_size": 400},
-            "model": SHAPES["tiny"],
-            "train": {
-                "batch_tokens": 1024,
-                "schedule": {"name": "constant", "rate": 1e-3},
-                "stop": {"steps": 2 * half},
-            },
-            "runtime": {"device": setup.device.type, "deterministic": True},
-            "prepared": "prepared",
-            "run": "whole",
-        }
-        recipe = Path(folder, "recipe.yaml")
-        recipe.write_text(json.dumps(content), encoding="utf-8")
-        with contextlib.chdir(folder):  # where training links the latest run
-            for overrides in ([], ["run=parts", f"train.stop.steps={half}"], ["run=parts"]):
-                train(load_recipe(recipe, overrides), Console(quiet=True))
-        whole, parts = (read_tensors(Path(folder, run, "last", "model.safetensors")) for run in ("whole", "parts"))
-        difference = max(float((whole[name] - parts[name]).abs().max()) for name in whole)
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):  # where training links the latest run
+        recipe, half = write_training(setup, folder)
+        for overrides in ([], ["run=parts", f"train.stop.steps={half}"], ["run=parts"]):
+            train(load_recipe(recipe, overrides), Console(quiet=True))
+        whole, parts = (read_tensors(Path(run, "last", "model.safetensors")) for run in ("whole", "parts"))
+    difference = max(float((whole[name] - parts[name]).abs().max()) for name in whole)
     return [Row("resumed training: largest difference of a weight", difference, difference == 0)]
 
 
 def out_of_memory(setup: Setup) -> list[Row]:
-    """Give an update too little memory: the batch must be cut, and the result that of whole batches."""
+    """Give a training too little memory: the error must name a size of batch that fits."""
+    row = "batch that does not fit: the error names"
     if setup.device.type != "cuda":
-        return [Row("batch that does not fit is cut", "measured on CUDA only")]
-    runtime = RuntimeSettings(precision="fp32")
-    large = Setup(setup.device, setup.shape, 4 * setup.tokens, setup.vocabulary, 1, (), 0)
-    (batch,) = random_batches(large)
-    expected = updater(large, runtime, dropout=0.0).update([batch], 1)
-    needed = torch.cuda.max_memory_allocated(setup.device)
-    torch.cuda.empty_cache()
-    fraction = 0.6 * needed / torch.cuda.get_device_properties(setup.device).total_memory
-    torch.cuda.set_per_process_memory_fraction(min(1.0, fraction), setup.device)
-    try:
-        update = updater(large, runtime, dropout=0.0).update([batch], 1)
-    finally:
-        torch.cuda.set_per_process_memory_fraction(1.0, setup.device)
-    difference = abs(update.loss / expected.loss - 1)
-    return [
-        Row("batch that does not fit is cut to tokens", update.adjustments.largest_batch,
-            update.adjustments.largest_batch is not None),
-        Row("its loss differs from that of the whole batch by", f"{difference:.1e}", difference < 1e-4),
-    ]  # fmt: skip
+        return [Row(row, "measured on CUDA only")]
+    large = ["train.batch_tokens=100000", "train.stop.steps=1"]
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        recipe, _ = write_training(setup, folder)
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(setup.device)
+        train(load_recipe(recipe, large), Console(quiet=True))
+        needed = torch.cuda.max_memory_reserved(setup.device)
+        torch.cuda.empty_cache()
+        fraction = 0.6 * needed / torch.cuda.get_device_properties(setup.device).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(1.0, fraction), setup.device)
+        try:
+            train(load_recipe(recipe, [*large, "run=little"]), Console(quiet=True))
+            message = ""
+        except ConfigError as error:
+            message = str(error)
+        finally:
+            torch.cuda.set_per_process_memory_fraction(1.0, setup.device)
+    found = re.search(r"but ([\d,]+) fit", message)
+    return [Row(row, found[1] if found else message, found is not None)]
 
 
 def training_speed(setup: Setup) -> list[Row]:
@@ -251,13 +252,13 @@ def run_updates(trained: Updater, batches: list[Batch]) -> tuple[float, float]:
     """Make an update of each batch, reading results a step late; return all seconds and the median of the host's."""
     synchronize(trained.device)
     started, host = time.perf_counter(), []
-    pending: DispatchedUpdate | None = None
+    pending: Update | None = None
     for step, batch in enumerate(batches, start=1):
         before = time.perf_counter()
-        update = trained.dispatch([batch], step)
+        update = trained.update([batch], step, batch.target_tokens)
         host.append(time.perf_counter() - before)
         if pending is not None:
-            pending.synchronized()
+            pending.results()
         pending = update
     synchronize(trained.device)
     return time.perf_counter() - started, statistics.median(host)
@@ -281,10 +282,10 @@ def waits(trained: Updater, batches: list[Batch]) -> list[str]:
         warnings.simplefilter("always")
         torch.cuda.set_sync_debug_mode("warn")
         try:
-            updates = [trained.dispatch([batch], step) for step, batch in enumerate(batches, start=1)]
+            updates = [trained.update([batch], n, batch.target_tokens) for n, batch in enumerate(batches, start=1)]
         finally:
             torch.cuda.set_sync_debug_mode("default")
-    updates[-1].synchronized()
+    updates[-1].results()
     return sorted({f"{Path(one.filename).name}:{one.lineno}" for one in caught if "synchron" in str(one.message)})
 
 

@@ -4,7 +4,6 @@ Options of commands that have many are in `commands.requests`. The other modules
 functions, so that `--help` does not import torch.
 """
 
-import signal
 from collections.abc import Callable
 from inspect import Parameter, Signature, cleandoc, signature
 from pathlib import Path
@@ -124,7 +123,6 @@ def train(
         from nmt.config import load_recipe
         from nmt.system.distributed import connect, is_restarted
 
-    signal.signal(signal.SIGUSR1, lambda *_: None)  # ignored until there is something to save
     recipe = load_recipe(config, overrides or (), module.check_settings)
     with connect(recipe.runtime):
         if dry:

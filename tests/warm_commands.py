@@ -34,7 +34,7 @@ from nmt.text.filters.wrong_language import LanguageCheck
 
 IMPORTED = [
     "nmt.cli", "nmt.commands.train", "nmt.commands.translate", "nmt.commands.export", "nmt.commands.score", "sacrebleu",
-    "torch._dynamo", "torch.distributed.fsdp", "torch.distributed.run",
+    "torch._dynamo", "torch.distributed.run",
 ]  # fmt: skip
 """What trainings, translations and scores import."""
 CLIENT = """# json, socket and signal would take longer to import than all else takes

@@ -44,7 +44,7 @@ def checkpoints(run: RunDirectory, last: int | None, best: int | None) -> list[P
     if last is not None and best is not None:
         raise ConfigError("--last and --best: give one of them, not both")
     if last is not None:
-        found, key = run.validated()[-last:], "train.keep_last"
+        found = run.saved()[-last:]
     else:
         ranked = read_progress(run.saved()[-1]).best[:best]
         if not ranked:
@@ -52,12 +52,12 @@ def checkpoints(run: RunDirectory, last: int | None, best: int | None) -> list[P
                 f"{run.path}: no checkpoint is the best, since none was measured on validation text (data.valid); "
                 "average the last ones with --last N"
             )
-        found, key = [run.checkpoint(step) for _, step in ranked if run.checkpoint(step).exists()], "train.keep_best"
+        found = [run.checkpoint(step) for *_, step in ranked if run.checkpoint(step).exists()]
     expected = last or best or 1
     if len(found) < expected:
         raise ConfigError(
             f"{run.path}: found {counted(len(found), 'such checkpoint')}, expected {expected}; "
-            f"{key} sets how many a training keeps on disk"
+            "train.keep_best sets how many a training keeps on disk"
         )
     return found
 

@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from nmt.commands.prepare import prepare
 from nmt.config import Recipe, load_recipe
+from nmt.config.section import SettingError
 from nmt.decoding.alignment_heads import best_heads
 from nmt.decoding.models import BatchRunner
 from nmt.decoding.options import SearchOptions
@@ -22,14 +22,11 @@ from nmt.system.workers import reuse_freed_ram
 from nmt.text.corpus import read_pairs
 from nmt.text.prepared import PreparedCorpus
 from nmt.text.preparing.provenance import why_stale
-from nmt.training.auto_settings import choose_settings
-from nmt.training.initialization import check_compiler, check_freeze, initial_model
-from nmt.training.loop import Training, open_training
+from nmt.training.initialization import check_freeze, initial_model
+from nmt.training.loop import open_training
 from nmt.training.resume import check_may_continue, check_run_directory
 from nmt.training.run import RunDirectory
-from nmt.training.run_log import check_tensorboard
-from nmt.training.signals import Interruption
-from nmt.training.trial import estimate, render
+from nmt.training.trial import choose_settings, estimate
 from nmt.training.validation import Evaluation, ScoredText, evaluate, validation_texts
 
 LATEST = Path("runs/latest")
@@ -57,48 +54,33 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> Outcome:
     run has another recipe or text, if its folder holds other files, or for what this machine cannot do; ModelError
     if another process trains there; DataError for a fault in the texts. Collective.
     """
-    run = RunDirectory(recipe.run)
+    run, on_rank_zero = RunDirectory(recipe.run), distributed.on_rank_zero
     with console.status("checking the recipe, its texts and this machine"):
         tests = check_recipe(recipe, run, restart)
     with run.locked(console.warn):
         corpus = prepared_corpus(recipe, run, console, restart)
-        with (
-            Interruption(console.info_at_once) as interruption,
-            oom_explained(choose_device(recipe.runtime)),
-            reported_if_stopped(run, console),
-        ):
+        with oom_explained(choose_device(recipe.runtime)):
             if restart:
                 initial_model(recipe, corpus.tokenizers)  # fails before the old run is removed
             recipe = with_measured_settings(recipe, corpus, run, console, restart)
-            scored = not restart and distributed.on_rank_zero(lambda: is_scored(recipe, run))
-            if tests and not scored:
-                distributed.on_rank_zero(run.remove_scores)
-            distributed.on_rank_zero(lambda: run.open(recipe, restart))
+            scored = not restart and on_rank_zero(lambda: is_scored(recipe, run))
+            on_rank_zero(lambda: run.open(recipe, restart))
             with console.status("building the model"):
                 training = open_training(recipe, corpus, run, console)
             training.print_sizes()
-            ends = training.stop_reason(interruption) is not None
-            if not ends:
+            if training.stop_reason(None, training.progress.seconds) is None or (tests and not scored):
                 scored = False
-                distributed.on_rank_zero(run.remove_scores)
-            reason = training.train(interruption)
-            if distributed.rank() == 0:
-                link_latest(run.path, console)
-            test = None if scored else finish(training, interruption, tests)
+                on_rank_zero(run.remove_scores)
+            reason, signal = training.train()
+            on_rank_zero(lambda: link_latest(run.path, console))
+            test = None
             if scored:
                 print_scores(run, console)
-        return Outcome(training.progress.step, reason, interruption.signal, test)
-
-
-@contextmanager
-def reported_if_stopped(run: RunDirectory, console: Console) -> Iterator[None]:
-    """Print which checkpoint remains if a second Ctrl-C stops the training at once."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        last = f"the last checkpoint is {run.saved()[-1]}" if run.saved() else "there is no checkpoint yet"
-        console.info(f"stopped at once; {last}; the same command continues")
-        raise
+            elif signal is None:
+                with console.status("measuring which attention heads align words"):
+                    record_alignment(recipe, corpus, run)
+                test = evaluate_tests(recipe, tests, run, console) if tests else None
+        return Outcome(training.progress.step, reason, signal, test)
 
 
 def dry_run(recipe: Recipe, console: Console) -> str:
@@ -111,19 +93,18 @@ def dry_run(recipe: Recipe, console: Console) -> str:
         with run.locked():
             corpus = prepared_corpus(recipe, run, console, restart=False)
     recipe = with_measured_settings(recipe, corpus, run, console, restart=False)
-    if run.rank:
+    if distributed.rank():
         return ""
     console.info("making a few trial updates …")
-    return f"{render(estimate(recipe, corpus, choose_device(recipe.runtime)))}\n"
+    return estimate(recipe, corpus, choose_device(recipe.runtime))
 
 
 def check_settings(recipe: Recipe) -> None:
     """Raise SettingError for settings that this machine or the model makes impossible."""
     check_machine(recipe)
-    if recipe.runtime.compile:
-        check_compiler(choose_device(recipe.runtime))
-    if recipe.train.tensorboard:
-        check_tensorboard()
+    if recipe.train.tensorboard and find_spec("tensorboard") is None:
+        message = "tensorboard is not installed; run: pip install tensorboard (or set it to false)"
+        raise SettingError("train.tensorboard", message)
     check_freeze(recipe)
 
 
@@ -181,7 +162,7 @@ def with_measured_settings(
     """
     set_threads(recipe.runtime)
     reuse_freed_ram()
-    recipe = choose_settings(recipe, corpus, run, restart, console.info)
+    recipe = choose_settings(recipe, corpus, run, restart, console)
     for warning in doubtful_settings(recipe, corpus):
         console.warn(warning)
     return recipe
@@ -231,23 +212,10 @@ def read_tests(recipe: Recipe) -> list[ScoredText]:
     return texts
 
 
-def finish(training: Training, interruption: Interruption, tests: list[ScoredText]) -> Evaluation | None:
-    """Choose alignment heads, and evaluate on the test texts, unless interrupted."""
-    recipe, corpus, run, console = training.recipe, training.corpus, training.run, training.console
-    interruption.synchronize()  # also waits until the last checkpoint is on the disk
-    if interruption.signal is None and corpus.valid is not None:
-        with console.status("measuring which attention heads align words"):
-            interruption.unless_stopped(partial(record_alignment, recipe, corpus, run))
-    if interruption.signal is not None or not tests:
-        return None
-    result = interruption.unless_stopped(partial(evaluate_tests, recipe, tests, run, console))
-    if result is None:
-        console.info("the test text is not scored; the same command does it")
-    return result
-
-
 def record_alignment(recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory) -> None:
     """Record in the best checkpoint which of its attention heads align words best, measured on the validation text."""
+    if corpus.valid is None:
+        return
     loaded = load_model(run.best, choose_device(recipe.runtime))
     source, target = loaded.tokenizers.source, loaded.tokenizers.target
     encoded, tags = [], 0
@@ -272,8 +240,14 @@ def evaluate_tests(recipe: Recipe, texts: list[ScoredText], run: RunDirectory, c
     with console.progress_through("testing", sentences, "sentences") as show:
         result = evaluate(loaded, recipe.runtime, texts, show)
     if distributed.rank() == 0:
-        write_output(run.path / "test.txt", result.as_text())
-        write_output(run.path / "test.json", result.as_json())
+        lines = [line for translations in result.translations for line in translations]
+        scores = [
+            ({"language": text.language} if len(texts) > 1 else {}) | asdict(score)
+            for text, pair in zip(texts, result.scores, strict=True)
+            for score in pair
+        ]
+        write_output(run.path / "test.txt", "".join(f"{line}\n" for line in lines))
+        write_output(run.path / "test.json", json.dumps(scores, indent=2) + "\n")
         print_scores(run, console)
     return result
 

@@ -19,8 +19,9 @@ class RuntimeSettings(Section):
     device: Literal["auto", "cuda", "mps", "cpu"] = "auto"
     """Device to compute on; auto takes the first of cuda, mps and cpu that is present."""
     precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
-    """Type of the numbers in matrix products. auto is bf16 on GPUs that support it, and for training on CPUs whose bf16
-    products are faster (a run keeps its choice); else fp32. int8 is for translation on CPUs only."""
+    """Type of the numbers in matrix products. auto is bf16 on GPUs that support it, and for training models of width
+    128 or more on CPUs with instructions for it (a run keeps its choice); else fp32. int8 is for translation on CPUs
+    only."""
     deterministic: bool = False
     """On GPUs, use only algorithms whose results do not vary, so that a run resumed on the same type of GPU equals an
     uninterrupted one bit for bit; slower. On CPUs this always holds."""
@@ -29,9 +30,6 @@ class RuntimeSettings(Section):
     compile: bool = False
     """Compile the layers for training with torch.compile, for GPUs: minutes at the start, faster steps afterwards.
     Results are equal up to rounding; a resumed run may differ in the last bits."""
-    parallel: Literal["ddp", "fsdp"] = "ddp"
-    """Data parallelism of processes started by torchrun. ddp: each holds the whole model. fsdp: each holds a shard of
-    the weights, gradients and optimizer state, for models that do not fit on one device."""
 
 
 class Recipe(Section):

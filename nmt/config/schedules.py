@@ -7,7 +7,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 from nmt.config.section import Probability, Section, SettingError
 
 Rate = Annotated[float, Field(gt=0, le=1e30)]
-"""A learning rate; the bound is that of single precision. Training reports one that is too high as divergence."""
+"""A learning rate; the bound is that of single precision. Training ends with an error if one is too high."""
 
 _DEFAULTS: dict[str, dict[str, float]] = {
     "noam": {"factor": 2.0, "warmup": 4000},

@@ -37,7 +37,7 @@ class TrainSettings(Section):
 
     batch_tokens: Annotated[int, Field(ge=16, le=10_000_000)] | Literal["auto"] = 4096  # more fit on no device
     """Padded target tokens in a batch (sentences × longest, in each length group), divided among all processes. auto
-    measures on CUDA how many fit in the device memory when a run begins, at most 32,768 for each process; elsewhere it
+    tries on CUDA how many fit in the device memory when a run begins, at most 32,768 for each process; elsewhere it
     is 4,096 for each. It stays constant."""
     length_groups: Annotated[int, Field(ge=1, le=1000)] = 4
     """Length groups in a batch. Sentences in a group have similar lengths, so little is padded; several groups mix
@@ -54,8 +54,6 @@ class TrainSettings(Section):
     """Probability distributed over the wrong tokens (Szegedy et al. 2016)."""
     adam_betas: Annotated[tuple[Probability, Probability], Field(strict=False)] = (0.9, 0.98)
     """Decay rates of Adam's two moments."""
-    adam_epsilon: float = Field(default=1e-9, ge=1e-30, le=1)
-    """Term in the denominator of Adam's update."""
     weight_decay: float = Field(default=0.0, ge=0, le=100)
     """Decoupled weight decay of matrices, multiplied by the learning rate (AdamW, Loshchilov & Hutter 2019); norms,
     biases and learned positions have none."""
@@ -77,8 +75,6 @@ class TrainSettings(Section):
     """Metric on the validation text that selects the best checkpoint."""
     keep_best: PositiveInt = 3
     """Number of best checkpoints that stay on disk, besides the newest."""
-    keep_last: PositiveInt = 1
-    """Number of newest validated checkpoints that stay on disk."""
     tensorboard: bool = False
     """Also write the log for TensorBoard, into the folder `tensorboard` of the run."""
 

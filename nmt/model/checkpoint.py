@@ -30,7 +30,6 @@ from nmt.config import DecodeSettings, Languages, ModelSettings
 from nmt.config.section import PositiveInt, Section
 from nmt.errors import DamagedError, ModelError
 from nmt.model.transformer import Transformer
-from nmt.system import distributed
 from nmt.system.device import is_oom
 from nmt.system.digests import read_with_digests, write_with_digests
 from nmt.system.files import settle, write_output
@@ -99,16 +98,7 @@ def write_model(
 
 def weights_of(model: Transformer) -> dict[str, Tensor]:
     """Return the weights by name on the CPU, a tied matrix under its first name only."""
-    return {name: full_tensor(tensor).detach().cpu().contiguous() for name, tensor in model.named_parameters()}
-
-
-def full_tensor(tensor: Tensor) -> Tensor:
-    """Return the whole tensor of shards, or a tensor that is not sharded. Collective."""
-    if distributed.world_size() == 1:
-        return tensor
-    from torch.distributed.tensor import DTensor  # takes long to import
-
-    return tensor.full_tensor().detach() if isinstance(tensor, DTensor) else tensor
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in model.named_parameters()}
 
 
 def load_model(directory: Path, device: torch.device) -> LoadedModel:
@@ -171,18 +161,7 @@ def load_weights(model: Transformer, file: Path) -> None:
             raise ModelError(f"{file}: weight {name!r}: found {found}, the configuration expects {shape}")
     with torch.no_grad():
         for name, parameter in expected.items():
-            parameter.copy_(laid_out_like(parameter, weights[name]))
-
-
-def laid_out_like(parameter: Tensor, value: Tensor) -> Tensor:
-    """Return a value on the device of a parameter and, if that is sharded, this rank's shard of the value."""
-    if distributed.world_size() > 1:
-        from torch.distributed.tensor import DTensor, distribute_tensor
-
-        if isinstance(parameter, DTensor):
-            mesh, placements = parameter.device_mesh, parameter.placements
-            return distribute_tensor(value.to(parameter.device), mesh, placements, src_data_rank=None)
-    return value.to(parameter.device)
+            parameter.copy_(weights[name])
 
 
 def read_tensors(file: Path) -> dict[str, Tensor]:

@@ -3,7 +3,7 @@
 import contextlib
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,6 @@ class RunRecords:
                 "writes after train.log_every steps"
             )
         self.recipe, self.recipe_text = _read_recipe(path / "recipe.yaml", self.problems)
-        records += _read_skipped(path)
         # one record for each logging interval, validation and skipped update, in the order of steps
         self.train, self.validations, self.skipped = (
             _ordered(records, kind) for kind in ("train", "validation", "skipped")
@@ -138,19 +137,15 @@ def _is_complete(record: Record) -> bool:
     return isinstance(record.get("step"), int) and all(number(record, key) is not None for key in needed)
 
 
-def _read_skipped(path: Path) -> Iterator[Record]:
-    """Yield the updates whose batches are kept; a rollback removes their lines from the log."""
-    for file in path.glob("skipped*/step-*.json"):
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            content = json.loads(file.read_bytes())
-            record = {"type": "skipped", "step": int(content["step"])}
-            yield record | {key: content.get(key) for key in ("loss", "gradient_norm")}
-
-
 def _ordered(records: Sequence[Record], kind: str) -> list[Record]:
-    """Return the records of a type by step, the last one of each step."""
-    by_step = {record["step"]: record for record in records if record.get("type") == kind}
-    return [by_step[step] for step in sorted(by_step)]
+    """Return the records of a type by step; one takes the place of those before it of the same and later steps."""
+    kept: list[Record] = []
+    for record in records:
+        if record.get("type") == kind:
+            while kept and kept[-1]["step"] >= record["step"]:
+                kept.pop()
+            kept.append(record)
+    return kept
 
 
 def _read_recipe(file: Path, problems: list[str]) -> tuple[Recipe | None, str]:

@@ -1,7 +1,6 @@
 """The section Run: charts of the training, what in its log needs attention, its recipe, and how to repeat it."""
 
 import json
-import math
 import shlex
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -16,7 +15,6 @@ from nmt.report.run_records import Record, RunRecords, mean, number
 from nmt.system.console import counted
 from nmt.text.corpus import text_files
 from nmt.training.display import format_seconds
-from nmt.training.progress import Adjustments
 
 _MOST_SKIPPED_SHOWN = 20
 
@@ -132,11 +130,6 @@ def _remarks(run: RunRecords) -> str:
 def _stability(run: RunRecords) -> Iterator[str]:
     if run.skipped:
         yield f"{counted(len(run.skipped), 'update')} skipped, because the loss or gradient was not finite."
-    adjustments = Adjustments() if run.progress is None else run.progress.adjustments
-    if adjustments.rate < 1:
-        yield f"After divergence the training continued with {adjustments.rate:g} of the learning rate."
-    if (largest := adjustments.largest_batch) is not None:
-        yield f"Batches of more than {largest:,} tokens did not fit in memory and were processed in parts."
     losses = [loss for record in run.train if (loss := number(record, "loss")) is not None]
     if losses and losses[-1] > 1.2 * min(losses) + 0.1:
         yield f"The training loss rose from {min(losses):.3f} to {losses[-1]:.3f} at the end: it diverges."
@@ -168,18 +161,13 @@ def _speed(run: RunRecords) -> Iterator[str]:
 
 
 def _interventions(run: RunRecords) -> str:
-    """Return the skipped updates and rollbacks."""
-    head = "<h3>Skipped updates and rollbacks</h3>"
-    rate = 1.0 if run.progress is None else run.progress.adjustments.rate
-    rollbacks = round(-math.log2(rate)) if 0 < rate < 1 else 0  # each one halves the rate
-    if not run.skipped and not rollbacks:
+    """Return the skipped updates."""
+    head = "<h3>Skipped updates</h3>"
+    if not run.skipped:
         return f"{head}<p>None.</p>"
-    text = f"{counted(len(run.skipped), 'update')} skipped; {counted(rollbacks, 'rollback')} to an earlier checkpoint."
     rows = [(one["step"], str(one.get("loss", "")), str(one.get("gradient_norm", ""))) for one in run.skipped]
     left_out = f"{_MOST_SKIPPED_SHOWN} of {len(rows):,}" if len(rows) > _MOST_SKIPPED_SHOWN else ""
-    shown = table(("step", "loss", "gradient norm"), rows[:_MOST_SKIPPED_SHOWN], left_out) if rows else ""
-    batches = f" Their batches are in {run.path / 'skipped'}." if (run.path / "skipped").is_dir() else ""
-    return f"{head}<p>{escape(text + batches)}</p>{shown}"
+    return f"{head}{table(('step', 'loss', 'gradient norm'), rows[:_MOST_SKIPPED_SHOWN], left_out)}"
 
 
 def _recipe(run: RunRecords) -> str:

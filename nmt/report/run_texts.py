@@ -119,11 +119,11 @@ def _validation_texts(run: RunRecords, recipe: Recipe, most: int, console: Conso
     console.info(f"translating {counted(count, 'validation sentence')} with {best} …")
     with console.progress_through("translating", count, "sentences") as show:
         result = evaluate(loaded, runtime, first, show)
-    for settings, text, part, evaluated in zip(recipe.data.valid, whole, first, result.texts, strict=True):
+    for settings, text, part, translations in zip(recipe.data.valid, whole, first, result.translations, strict=True):
         beginning = "" if len(part.sources) == len(text.sources) else f"the first of {len(text.sources):,}, "
         note = f"{beginning}translated for this page by the best checkpoint"
         pairs = [SentencePair(*pair) for pair in zip(part.sources, part.references, strict=True)]
-        yield _text("Validation text", recipe, settings, pairs, evaluated.translations, note)
+        yield _text("Validation text", recipe, settings, pairs, translations, note)
 
 
 def _text(

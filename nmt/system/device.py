@@ -134,15 +134,15 @@ def is_oom(error: BaseException) -> bool:
 
 @contextlib.contextmanager
 def oom_explained(device: torch.device) -> Iterator[None]:
-    """Turn an out-of-memory error that cutting batches cannot solve into a ConfigError."""
+    """Turn an out-of-memory error into a ConfigError."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
         if not is_oom(error):
             raise
         raise ConfigError(
-            f"the memory of {device} is full, and not because of a training batch: make the model smaller, "
-            "lower decode.batch_tokens, or free memory that other programs use"
+            f"the memory of {device} is full: lower train.batch_tokens, or decode.batch_tokens if it was translating, "
+            "make the model smaller, or free memory that other programs use"
         ) from None
 
 

@@ -28,7 +28,6 @@ _SET_BY_TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MAS
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-Number = TypeVar("Number", int, float)
 
 
 @contextmanager
@@ -102,25 +101,17 @@ def world_size() -> int:
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
-def all_reduce_sum(*values: Number) -> list[Number]:
-    """Return the sum of each value over all ranks."""
-    return _all_reduce(values, dist.ReduceOp.SUM)
-
-
-def all_reduce_max(*values: Number) -> list[Number]:
-    """Return the maximum of each value over all ranks."""
-    return _all_reduce(values, dist.ReduceOp.MAX)
-
-
-def _all_reduce(values: tuple[Number, ...], operation: dist.ReduceOp.RedOpType) -> list[Number]:
+def exchange(*numbers: float) -> list[tuple[float, ...]]:
+    """Return the numbers of each rank."""
     if world_size() == 1:
-        return list(values)
-    numbers = torch.tensor(values, dtype=torch.float64)
-    dist.all_reduce(numbers, operation)
-    return [type(value)(number) for value, number in zip(values, numbers.tolist(), strict=True)]
+        return [numbers]
+    own = torch.tensor(numbers, dtype=torch.float64)
+    of_ranks = [torch.empty_like(own) for _ in range(world_size())]
+    dist.all_gather(of_ranks, own)
+    return [tuple(of_rank.tolist()) for of_rank in of_ranks]
 
 
-def all_reduce_sum_on_device(numbers: Tensor) -> Tensor:
+def all_reduce_sum(numbers: Tensor) -> Tensor:
     """Return the sums of a tensor over all ranks, on its device, without a synchronization."""
     if world_size() > 1:
         numbers = numbers.double()

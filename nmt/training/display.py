@@ -1,4 +1,4 @@
-"""The progress of a training on the terminal: a table with a row for each logging interval and each validation."""
+"""The progress of a training on the terminal: a row for each logging interval and each validation, and a live line."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from rich.live import Live
 from rich.text import Text
 
 from nmt.config import Stop, TrainSettings
-from nmt.system.console import AdvanceTo, Console
+from nmt.system.console import Console
 from nmt.training.validation import Evaluation
 
 HEADER = "     step   epoch    loss  perplexity      rate  tokens/s  wait       left"
@@ -22,75 +22,52 @@ class TrainingDisplay:
     """
 
     def __init__(self, console: Console, settings: TrainSettings) -> None:
-        self.console = console
-        self.settings = settings
+        self.console, self.settings = console, settings
         self._live: Live | None = None
-        self._header_printed = False
 
     @contextmanager
     def live(self, text: str) -> Iterator[None]:
-        """Keep a row up to date at the bottom of a terminal; it shows a text before the first update."""
+        """Print the head of the table, and keep a row up to date below it; it shows a text before the first update."""
+        self.console.info(HEADER)
         if not self.console.live:
             yield
             return
-        with self.console.live_line(text or "waiting for the first update") as self._live:
+        with self.console.live_line(text) as self._live:
             yield
         self._live = None
 
-    def update(self, record: dict[str, Any]) -> None:
-        """Refresh the live row with the means of the current interval, after each step."""
-        if self._live is not None:
-            self._print_header()
-            self._live.update(Text(self._row(record), style="cyan"))
-
-    def log(self, record: dict[str, Any]) -> None:
-        """Print the means of a complete interval, in place of the live row."""
-        if self._live is not None:
-            self._live.update("")
-        self._print(self._row(record))
-
-    @contextmanager
-    def validating(self, sentences: int) -> Iterator[AdvanceTo]:
-        """Show the progress of a validation in place of the live row."""
-        if self._live is not None:
-            self._live.update("", refresh=True)
-            self._live.stop()
-        with self.console.progress_through("validating", sentences, "sentences") as show:
-            yield show
-        if self._live is not None:
-            self._live.start()
-
-    def validation(self, step: int, validation: Evaluation, improved: bool) -> None:
-        """Print a validation, marked if it is the best by `train.best_metric`, and samples of the translations."""
-        best = f"  best {self.settings.best_metric}" if improved else ""
-        self._print(
-            f"{step:>9,}   valid {_loss_columns(validation.loss, validation.perplexity)}  "
-            f"BLEU {validation.bleu:.2f}  chrF {validation.chrf:.2f}{best}"
-        )
-        for code, (bleu, chrf) in validation.by_language.items():
-            self._print(f"{'':12}{code:<20}  BLEU {bleu:.2f}  chrF {chrf:.2f}")
-        for evaluated in validation.texts:
-            for name, text in evaluated.sample._asdict().items():
-                start = f"{'':12}{name:<11}"
-                self._print(start + (self.console.shortened(text, len(start)) or "(empty)"))
-
-    def _print(self, row: str) -> None:
-        self._print_header()
-        self.console.info(row)
-
-    def _print_header(self) -> None:
-        """Print the table's head once."""
-        if not self._header_printed:
-            self.console.info(HEADER)
-            self._header_printed = True
-
-    def _row(self, record: dict[str, Any]) -> str:
-        left = seconds_left(self.settings.stop, record["step"], record["epoch"], record["seconds"])
-        return (
+    def update(self, record: dict[str, Any], at_log: bool) -> None:
+        """Show the means of the current interval: printed at its end, before in the live row."""
+        stop = self.settings.stop
+        left = seconds_left(stop, record["step"], record["epoch"], record["seconds"])
+        row = (
             f"{record['step']:>9,} {record['epoch']:>7.2f} {_loss_columns(record['loss'], record['perplexity'])} "
             f"{record['rate']:>9.2e} {record['target_tokens_per_second']:>9,.0f} "
             f"{record['loader_wait']:>5.1%} {'unknown' if left is None else format_seconds(left):>10}"
         )
+        if self._live is not None:
+            self._live.update("" if at_log else Text(row, style="cyan"))
+        if at_log:
+            self.console.info(row)
+
+    def validating(self, sentences: int) -> None:
+        """Show in the live row that a text is being translated."""
+        if self._live is not None:
+            self._live.update(Text(f"validating: translating {sentences:,} sentences …", style="cyan"), refresh=True)
+
+    def validation(self, step: int, evaluation: Evaluation, improved: bool) -> None:
+        """Print a validation, marked if it is the best by `train.best_metric`, and a sample of each text."""
+        best = f"  best {self.settings.best_metric}" if improved else ""
+        self.console.info(
+            f"{step:>9,}   valid {_loss_columns(evaluation.loss, evaluation.perplexity)}  "
+            f"BLEU {evaluation.bleu:.2f}  chrF {evaluation.chrf:.2f}{best}"
+        )
+        for code, (bleu, chrf) in evaluation.by_language.items():
+            self.console.info(f"{'':12}{code:<20}  BLEU {bleu:.2f}  chrF {chrf:.2f}")
+        for sample in evaluation.samples:
+            for name, text in zip(("source", "reference", "output"), sample, strict=True):
+                start = f"{'':12}{name:<11}"
+                self.console.info(start + (self.console.shortened(text, len(start)) or "(empty)"))
 
 
 def seconds_left(stop: Stop, step: int, epochs: float, seconds: float) -> float | None:

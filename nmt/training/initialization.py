@@ -1,9 +1,8 @@
 """The model before its first update: random or pretrained weights, frozen weights, compiled layers."""
 
-import os
-import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
-from importlib.util import find_spec
 from types import MethodType
 
 import torch
@@ -38,10 +37,9 @@ def initial_model(recipe: Recipe, tokenizers: Tokenizers, pretrained: bool = Tru
 
 def check_freeze(recipe: Recipe) -> None:
     """Raise SettingError as `freeze` does, without allocating the model: names do not depend on the vocabulary."""
-    if not recipe.train.freeze:
-        return  # the first tensor on the device "meta" takes a second
-    with torch.device("meta"):
-        freeze(Transformer(recipe.model, 32, 32), recipe.train.freeze)
+    if recipe.train.freeze:  # the first tensor on the device "meta" takes a second
+        with torch.device("meta"):
+            freeze(Transformer(recipe.model, 32, 32), recipe.train.freeze)
 
 
 def freeze(model: nn.Module, patterns: tuple[str, ...]) -> None:
@@ -50,51 +48,27 @@ def freeze(model: nn.Module, patterns: tuple[str, ...]) -> None:
     The norm after the last layer of a stack belongs to it: `encoder_norm.weight` also matches as `encoder.norm.weight`.
     Raises SettingError for a pattern without a match, and if every weight is frozen.
     """
-    weights = dict(model.named_parameters(remove_duplicate=False))
+    named = model.named_parameters(remove_duplicate=False)
+    weights = {(name, name.replace("coder_norm.", "coder.norm.")): weight for name, weight in named}
     for pattern in patterns:
-        matching = [
-            weight
-            for name, weight in weights.items()
-            if any(fnmatchcase(each, pattern) for each in (name, name.replace("coder_norm.", "coder.norm.")))
-        ]
+        matching = [weight for names, weight in weights.items() if any(fnmatchcase(name, pattern) for name in names)]
         if not matching:
-            beginnings = ", ".join(sorted({name.split(".")[0] for name in weights}))
-            raise SettingError(
-                "train.freeze",
-                f"no weight matches '{pattern}'; names begin with {beginnings}; * matches anything, as in encoder.*",
-            )
+            starts = ", ".join(sorted({name.split(".")[0] for name, _ in weights}))
+            message = f"no weight matches '{pattern}'; names begin with {starts}; * matches anything, as in encoder.*"
+            raise SettingError("train.freeze", message)
         for weight in matching:
             weight.requires_grad_(False)
     if not any(weight.requires_grad for weight in weights.values()):
         raise SettingError("train.freeze", f"{', '.join(patterns)} match every weight, so there is nothing to train")
 
 
-def has_triton() -> bool:
-    """Return whether torch can compile kernels for this GPU with Triton."""
-    try:
-        from torch.utils._triton import has_triton as has_working_triton
-    except ImportError:  # a private module
-        return find_spec("triton") is not None
-    return has_working_triton()
-
-
-def check_compiler(device: torch.device) -> None:
-    """Raise SettingError if torch.compile cannot work on this machine."""
-    compiler = os.environ.get("CXX", "g++")
-    if shutil.which(compiler) is None:
-        raise SettingError("runtime.compile", f"there is no C++ compiler {compiler}; install one, or set it to false")
-    if device.type == "cuda" and not has_triton():
-        raise SettingError("runtime.compile", "Triton does not work with this GPU; set it to false")
-
-
-def compile_layers(model: Transformer, device: torch.device) -> None:
+def compile_layers(model: Transformer) -> None:
     """Compile the layers for training, in place; weights, names and decoding stay the same.
 
     Encoder layers share their code, and so do decoder layers: two layers are compiled, whatever the depth. Attention is
     excluded: its kernel is fused already, and it alone handles sentences and padding. All else works on (N, D) rows,
-    where only N varies, so that no later batch triggers a recompilation. Raises SettingError as `check_compiler` does.
+    where only N varies, so that no later batch triggers a recompilation.
     """
-    check_compiler(device)
     for name in ("self_attend", "cross_attend"):
         # as methods of the instances: copies of a model get methods of their own
         eager = torch.compiler.disable(getattr(MultiHeadAttention, name))  # type: ignore[no-untyped-call]
@@ -103,3 +77,15 @@ def compile_layers(model: Transformer, device: torch.device) -> None:
                 setattr(module, name, MethodType(eager, module))
     for layer in (*model.encoder, *model.decoder):
         layer.compile(dynamic=True)
+
+
+@contextmanager
+def compiler_explained() -> Iterator[None]:
+    """Turn an error of torch.compile, such as a missing compiler, into a SettingError."""
+    from torch._dynamo.exc import TorchDynamoException  # takes long to import
+
+    try:
+        yield
+    except TorchDynamoException as error:
+        problem = next(filter(None, str(error).splitlines()), "")
+        raise SettingError("runtime.compile", f"torch.compile fails here: {problem}; set it to false") from error

@@ -31,19 +31,14 @@ class Objective(nn.Module):
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the summed smoothed loss (differentiable) and the summed negative log-likelihood, in nats."""
-        targets = torch.cat([group.target_out.flatten() for group in batch.groups])
-        hidden, weight = self._hidden(batch), self.model.output.weight
-        return smoothed_cross_entropy(hidden, weight, targets, self.smoothing, batch.target_tokens)
-
-    def _hidden(self, batch: Batch) -> Tensor:
-        """Return the decoder's hidden states at all target positions (N, D)."""
         groups = batch.groups
-        hidden: Tensor = self.model(
+        hidden = self.model(
             [group.source for group in groups],
             [group.source_mask for group in groups],
             [group.target_in for group in groups],
         )
-        return hidden
+        targets = torch.cat([group.target_out.flatten() for group in groups])
+        return smoothed_cross_entropy(hidden, self.model.output.weight, targets, self.smoothing, batch.target_tokens)
 
 
 def smoothed_cross_entropy(
@@ -61,18 +56,13 @@ def smoothed_cross_entropy(
     The logits are the largest tensor of a training step by far, V numbers a token. So they are computed, turned into
     their gradient p - q, and used for the gradients of `hidden` and `weight` a chunk at a time, in the forward pass.
     """
-    kept = _not_padding(targets, count)
+    kept: Any = targets != PAD
+    if count is not None:  # the size of a boolean index depends on its values, for which the host would wait
+        kept = kept.nonzero_static(size=count).unbind(1)
     losses: tuple[Tensor, Tensor] = _ProjectedLoss.apply(  # type: ignore[no-untyped-call]
         hidden[kept], weight, targets[kept], smoothing, torch.is_grad_enabled()
     )
     return losses
-
-
-def _not_padding(targets: Tensor, count: int | None) -> Tensor | tuple[Tensor, ...]:
-    """Return an index of the positions that are not padding."""
-    kept = targets != PAD
-    # the size of a boolean index depends on its values, for which the host would wait
-    return kept if count is None else kept.nonzero_static(size=count).unbind(1)
 
 
 class _ProjectedLoss(torch.autograd.Function):

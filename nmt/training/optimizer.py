@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config import TrainSettings
-from nmt.model.checkpoint import full_tensor, laid_out_like, read_tensors
+from nmt.model.checkpoint import read_tensors
 from nmt.model.positions import Positions
 
+EPSILON = 1e-9  # of Adam, as in Vaswani et al. 2017
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
@@ -55,16 +56,16 @@ def make_optimizer(model: nn.Module, settings: TrainSettings, device: torch.devi
         groups,
         lr=0.0,
         betas=settings.adam_betas,
-        eps=settings.adam_epsilon,
+        eps=EPSILON,
         weight_decay=settings.weight_decay,
         fused=device.type in ("cpu", "cuda"),
     )
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
-    """Return Adam's moments by weight name on the CPU; empty before the first step. Collective if sharded."""
+    """Return Adam's moments by weight name on the CPU; empty before the first step."""
     return {
-        f"{moment}/{name}": full_tensor(optimizer.state[parameter][moment]).detach().cpu().contiguous()
+        f"{moment}/{name}": optimizer.state[parameter][moment].detach().cpu().contiguous()
         for name, parameter in model.named_parameters()
         for moment in _MOMENTS
         if parameter in optimizer.state
@@ -82,4 +83,4 @@ def load_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module, file: Pat
             state = optimizer.state[parameter]
             state["step"] = torch.tensor(float(step), dtype=torch.float32, device=parameter.device)
             for moment in _MOMENTS:
-                state[moment] = laid_out_like(parameter, tensors[f"{moment}/{name}"])
+                state[moment] = tensors[f"{moment}/{name}"].to(parameter.device)

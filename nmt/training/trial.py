@@ -1,180 +1,206 @@
-"""Trial updates: the memory and the speed of a training before it starts, and the time to each of its limits."""
+"""Trial updates before a training starts: whether the largest batches fit into memory, and how long it takes."""
 
 import gc
 import time
-from dataclasses import dataclass
-from itertools import cycle, islice
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from nmt.batching.batch import Batch, collate
-from nmt.batching.batch_stream import BatchStream, padding_share, plan_epoch
-from nmt.config import Recipe
-from nmt.system.device import is_oom, release_cached_blocks
+from nmt.batching.batch_stream import GROWTH, BatchStream, padding_share
+from nmt.config import Recipe, load_recipe
+from nmt.config.section import SettingError
+from nmt.model.kernels import kernels
+from nmt.system import distributed
+from nmt.system.console import Console
+from nmt.system.device import choose_device, is_oom, release_cached_blocks
 from nmt.text.prepared import PreparedCorpus
 from nmt.training.display import format_seconds
 from nmt.training.initialization import initial_model
-from nmt.training.step import Updater
+from nmt.training.resume import with_batch_tokens
+from nmt.training.run import RunDirectory
+from nmt.training.update import Updater
 
-_MAX_GROUPS = 50_000  # length groups of an epoch among which the largest batch is searched for
+# Tokens of a process with which `batch_tokens: auto` begins and ends. Larger batches only make updates rarer: a CPU
+# processes as many tokens a second with 2,048 as with 16,384. Only on CUDA is there a measurement whether they fit.
+_FIRST_TOKENS, _MOST_TOKENS, _TOKENS_WITHOUT_TRIAL = 2048, 32_768, 4096
+_USABLE_MEMORY = 0.85  # share of the free device memory for the largest batches; the rest is for fragmentation
+_LEAST_BF16_DIM = 128  # narrower models gain nothing: converting numbers takes as long as it saves
 _TIMED_UPDATES = 3
 
 
-class Trial:
-    """An updater for a few updates on this rank alone; it is discarded afterwards."""
+class Trial(NamedTuple):
+    """What a few updates took."""
 
-    def __init__(self, recipe: Recipe, corpus: PreparedCorpus, device: torch.device) -> None:
-        self.recipe, self.corpus, self.device = recipe, corpus, device
-        self._open()
-
-    def _open(self) -> None:
-        model = initial_model(self.recipe, self.corpus.tokenizers, pretrained=False)
-        self.updater = Updater(model, self.recipe, self.device, alone=True)
-
-    def update(self, batches: list[Batch]) -> None:
-        """Make one update, with a learning rate of zero.
-
-        Raises DoesNotFitError, ConfigError, or the error of the allocator.
-        """
-        self.updater.accumulate_gradients(batches, sum(batch.target_tokens for batch in batches), step=1)
-        self.updater.clip_gradients()
-        self.updater.apply_gradients(rate=0.0)
-        self.updater.optimizer.zero_grad(set_to_none=True)
-
-    def peak(self, size: int) -> float:
-        """Return the bytes that CUDA reserves for updates on batches of a size; infinity if they do not fit.
-
-        That includes weights and moments: the device must have what the allocator reserves.
-        """
-        batches = worst_batches(self.recipe, self.corpus, size)
-        try:
-            self.update(batches[:1])  # allocates Adam's moments
-            release_cached_blocks(self.device)
-            torch.cuda.reset_peak_memory_stats(self.device)
-            for batch in batches:
-                self.update([batch] * min(2, self.recipe.train.accumulate))
-            return torch.cuda.max_memory_reserved(self.device)
-        except (RuntimeError, MemoryError) as error:
-            if not is_oom(error):
-                raise
-        # outside the handler, where the traceback of the failure no longer holds the activations
-        self.close()
-        self._open()
-        return float("inf")
-
-    def close(self) -> None:
-        """Release all memory."""
-        del self.updater
-        gc.collect()
-        release_cached_blocks(self.device)
+    parameters: int
+    state_bytes: int
+    """Of weights, gradients and moments."""
+    peak_bytes: float
+    """Of the device memory that CUDA reserves for the largest batches; infinity if they do not fit, 0 elsewhere."""
+    target_tokens: float
+    """Of an update, without padding."""
+    seconds: float
+    """Of an update."""
 
 
-def worst_batches(recipe: Recipe, corpus: PreparedCorpus, size: int) -> list[Batch]:
-    """Return the batch of most tokens and the one of longest sentences of an epoch.
+def trial(recipe: Recipe, corpus: PreparedCorpus, device: torch.device) -> Trial:
+    """Make a few updates on this rank alone, with a model that is discarded; first on the largest batches."""
+    stream, accumulate = BatchStream.of_recipe(recipe, corpus), recipe.train.accumulate
+    updater = Updater(initial_model(recipe, corpus.tokenizers, pretrained=False), recipe, device, alone=True)
+    parameters = sum(weight.numel() for weight in updater.model.parameters())
+    state = sum(weight.nbytes * (1 + 3 * weight.requires_grad) for weight in updater.model.parameters())
+    peak, tokens, seconds = 0.0, 0, 0.0
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        fits = _fits(updater, stream)
+        peak = torch.cuda.max_memory_reserved(device) if fits else float("inf")
+    for number in range(1 + _TIMED_UPDATES if peak < float("inf") else 0):
+        batches = [stream.next() for _ in range(accumulate)]
+        count = sum(batch.target_tokens for batch in batches)
+        started = time.perf_counter()
+        updater.update(batches, 1, count).results()
+        if number:  # the first one does not count
+            tokens, seconds = tokens + count, seconds + time.perf_counter() - started
+    del updater
+    gc.collect()
+    release_cached_blocks(device)
+    return Trial(parameters, state, peak, tokens / _TIMED_UPDATES, seconds / _TIMED_UPDATES)
+
+
+def largest_batches(stream: BatchStream) -> list[Batch]:
+    """Return the batch of most tokens and the one of longest sentences in the plan of an epoch, this rank's share.
 
     Any adjacent groups of the plan count as a batch, as other epochs combine them differently.
     """
-    count = recipe.train.length_groups
-    groups = plan_epoch(corpus.train, max(1, size // count), recipe.seed, epoch=0)[:_MAX_GROUPS]
-    groups += list(islice(cycle(groups), count - 1))  # after the last one comes the next epoch
-    shapes = [(len(group), *(int(side.max()) for side in corpus.train.lengths(group))) for group in groups]
-    sentences, source, target = np.array(shapes).T
-    tokens = sentences * (source + target)
-    attention = sentences * (source**2 + source * target + target**2)
-    starts = [int(np.convolve(cost, np.ones(count), "valid").argmax()) for cost in (tokens, attention)]
-    return [collate(corpus.train, groups[start : start + count]) for start in starts]
+    plan, split = stream.plan(), stream.split
+    sentences = np.array([len(group) for group in plan])
+    starts = np.cumsum(sentences) - sentences
+    source, target = (np.maximum.reduceat(side, starts) for side in split.lengths(np.concatenate(plan)))
+    batches = []
+    for cost in (sentences * (source + target), sentences * (source**2 + source * target + target**2)):
+        # after the last group comes the next epoch
+        window = np.convolve(np.resize(cost, len(cost) + stream.groups - 1), np.ones(stream.groups), "valid")
+        chosen = (int(window.argmax()) + np.arange(stream.groups)) % len(plan)
+        shares = [plan[index][stream.rank :: stream.world_size] for index in chosen]
+        batches.append(collate(split, [share for share in shares if len(share)]))
+    return batches
 
 
-def free_device_memory(device: torch.device) -> int:
-    """Return the bytes of a CUDA device that this process may use, its own reserve included."""
-    unused, _ = torch.cuda.mem_get_info(device)
-    return unused + torch.cuda.memory_reserved(device)
+def _fits(updater: Updater, stream: BatchStream) -> bool:
+    """Return whether the gradients of the largest batches can be computed, and discard them."""
+    weights = list(updater.model.parameters())
+    try:
+        # Adam allocates its moments in the first update only
+        moments: list[Tensor] = [] if updater.optimizer.state else [torch.empty_like(w) for w in (*weights, *weights)]
+        for batch in largest_batches(stream):  # without an update between them, as gradients are accumulated
+            updater.backward(batch, max(1, batch.target_tokens), last=False)
+        del moments
+    except (RuntimeError, MemoryError) as error:
+        if not is_oom(error):
+            raise
+        return False
+    finally:
+        updater.optimizer.zero_grad(set_to_none=True)
+    return True
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """The results of a few trial updates and of the first epoch's plan; bytes of device memory, on a CPU of RAM."""
+def check_largest_batches(updater: Updater, stream: BatchStream) -> None:
+    """Raise SettingError, which names a size that fits, if the largest batches do not fit into memory.
 
-    recipe: Recipe
-    device: torch.device
-    parameters: int
-    pairs: int
-    updates_an_epoch: float
-    padding: tuple[float, float]
-    target_tokens_per_second: float
-    seconds_an_update: float
-    state_bytes: int  # weights, gradients and Adam's moments
-    peak_bytes: float | None = None  # of an update on the largest batches, with the state; infinity if they do not fit
-    free_bytes: int | None = None  # available before; None, as the peak, if not measured
-
-    def times(self) -> dict[str, tuple[float, float]]:
-        """Return the updates and the seconds until each predictable limit of `train.stop`."""
-        stop = self.recipe.train.stop
-        updates = {
-            "steps": stop.steps,
-            "epochs": stop.epochs and stop.epochs * self.updates_an_epoch,
-            "hours": stop.hours and stop.hours * 3600 / self.seconds_an_update,
-        }
-        return {name: (count, count * self.seconds_an_update) for name, count in updates.items() if count is not None}
+    So this shows before the first update, and not after hours. What was allocated is used again.
+    """
+    if _fits(updater, stream):
+        return
+    recipe, factor, fits = updater.recipe, 1, False
+    while not fits and recipe.train.budget // (2 * factor) > 0:
+        factor *= 2
+        release_cached_blocks(updater.device)
+        smaller = BatchStream(stream.split, stream.budget // factor, stream.seed, stream.groups)
+        smaller.rank, smaller.world_size = stream.rank, stream.world_size
+        fits = _fits(updater, smaller)
+    found = f"a batch of {recipe.train.budget:,} tokens does not fit into the memory of {updater.device}"
+    if not fits:
+        raise SettingError("model", f"{found}, and no smaller one does; make the model smaller")
+    tokens, accumulate = recipe.train.budget // factor, recipe.train.accumulate * factor
+    raise SettingError(
+        "train.batch_tokens",
+        f"{found}, but {tokens:,} fit: for updates of the same size, set it to {tokens} and train.accumulate to "
+        f"{accumulate}",
+    )
 
 
-def estimate(recipe: Recipe, corpus: PreparedCorpus, device: torch.device) -> Estimate:
-    """Make a few trial updates with a model that is discarded. `train.batch_tokens` must be a number."""
-    stream, accumulate = BatchStream.of_recipe(recipe, corpus), recipe.train.accumulate
-    padding, updates_an_epoch = padding_share(stream.plan(), stream.split), stream.batches_an_epoch / accumulate
-    trial = Trial(recipe, corpus, device)
-    weights = list(trial.updater.model.parameters())
-    state = sum(weight.nbytes * (1 + 3 * weight.requires_grad) for weight in weights)
-    parameters = sum(weight.numel() for weight in weights)
-    del weights
-    free = free_device_memory(device) if device.type == "cuda" else None
-    peak = None if free is None else trial.peak(recipe.train.budget)
-    tokens, started = 0, 0.0
-    for number in range(1 + _TIMED_UPDATES):
-        batches = [stream.next() for _ in range(accumulate)]
-        trial.update(batches)
-        if number == 0:  # the first one does not count
-            started = time.perf_counter()
-        else:
-            tokens += sum(batch.target_tokens for batch in batches)
-    seconds = time.perf_counter() - started
-    trial.close()
-    speed, pairs = (tokens / seconds, seconds / _TIMED_UPDATES), len(stream.split)
-    return Estimate(recipe, device, parameters, pairs, updates_an_epoch, padding, *speed, state, peak, free)
+def choose_settings(
+    recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory, restart: bool, console: Console
+) -> Recipe:
+    """Return the recipe with a number as `train.batch_tokens` and, on a CPU, fp32 or bf16 as `runtime.precision`.
+
+    A run that continues keeps what it has recorded, so that it resumes bit for bit also on another machine. Collective.
+    """
+    device = choose_device(recipe.runtime)
+    before = load_recipe(run.recipe) if run.saved() and not restart else None
+    recorded = f"as recorded in {run.path}"
+    if recipe.runtime.precision == "auto" and device.type == "cpu":
+        in_bf16 = kernels.has_bf16 and recipe.model.dim >= _LEAST_BF16_DIM
+        chosen = before.runtime.precision if before else "bf16" if in_bf16 else "fp32"
+        if chosen == "bf16":
+            console.info(f"runtime.precision: auto is bf16, {recorded if before else 'which is fast on this CPU'}")
+        runtime = recipe.runtime.model_copy(update={"precision": chosen})
+        recipe = recipe.model_copy(update={"runtime": runtime})
+    if recipe.train.batch_tokens == "auto":
+        tokens = before.train.budget if before else find_batch_tokens(recipe, corpus, device)
+        console.info(f"train.batch_tokens: auto is {tokens:,}{f', {recorded}' if before else ''}")
+        recipe = with_batch_tokens(recipe, tokens)
+    return recipe
 
 
-def render(result: Estimate) -> str:
-    """Return an estimate as text, a line for each figure."""
-    recipe, stop, peak, free = result.recipe, result.recipe.train.stop, result.peak_bytes, result.free_bytes
-    accumulated = f" × {recipe.train.accumulate}" if recipe.train.accumulate > 1 else ""
-    speed = f"{result.target_tokens_per_second:,.0f} target tokens/s, {result.seconds_an_update:.2f} s an update"
-    rows = [
-        ("parameters", f"{result.parameters:,}"),
-        ("weights and moments", _gibibytes(result.state_bytes)),
-        ("batch", f"{recipe.train.budget:,} target tokens{accumulated}"),
-        ("pairs", f"{result.pairs:,}"),
-        ("updates per epoch", f"{result.updates_an_epoch:,.1f}"),
-        ("padding", f"{result.padding[0]:.1%} source, {result.padding[1]:.1%} target"),
-        ("speed", speed),
-        ("an epoch", format_seconds(result.updates_an_epoch * result.seconds_an_update)),
+def find_batch_tokens(recipe: Recipe, corpus: PreparedCorpus, device: torch.device) -> int:
+    """Return the largest power of two that fits into the memory of each rank, times the number of ranks. Collective.
+
+    Raises SettingError if not even the smallest does.
+    """
+    size = _TOKENS_WITHOUT_TRIAL
+    if device.type == "cuda":
+        free = torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)
+        growth = GROWTH if recipe.train.subword_sampling is not None else 1.0  # sampling lengthens the sentences
+        size = _FIRST_TOKENS // 2
+        while size < _MOST_TOKENS:
+            peak = trial(with_batch_tokens(recipe, 2 * size), corpus, device).peak_bytes
+            if peak * growth > _USABLE_MEMORY * free:
+                break
+            size *= 2
+        if size < _FIRST_TOKENS:
+            message = f"auto found that not even {_FIRST_TOKENS} tokens fit into the memory of {device}"
+            raise SettingError("train.batch_tokens", f"{message}; give a smaller number, or make the model smaller")
+    return distributed.world_size() * int(min(found for (found,) in distributed.exchange(size)))
+
+
+def estimate(recipe: Recipe, corpus: PreparedCorpus, device: torch.device) -> str:
+    """Return the memory and the speed of a training, and the time to each limit, a line each, from a trial."""
+    train, stop, stream = recipe.train, recipe.train.stop, BatchStream.of_recipe(recipe, corpus)
+    padding, updates = padding_share(stream.plan(), stream.split), stream.batches_an_epoch / train.accumulate
+    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 0
+    found = trial(recipe, corpus, device)
+    rows = [("parameters", f"{found.parameters:,}"), ("weights and moments", f"{found.state_bytes / 2**30:,.2f} GiB")]
+    if free:
+        needed = f"{found.peak_bytes / 2**30:,.2f} GiB for the largest batches"
+        needed = needed if found.seconds else "the largest batches do not fit"
+        rows.append(("memory", f"{needed}; {free / 2**30:,.2f} GiB are free"))
+    rows += [
+        ("batch", f"{train.budget:,} target tokens{f' × {train.accumulate}' if train.accumulate > 1 else ''}"),
+        ("pairs", f"{len(stream.split):,}"),
+        ("updates per epoch", f"{updates:,.1f}"),
+        ("padding", f"{padding[0]:.1%} source, {padding[1]:.1%} target"),
     ]
-    if peak is not None and free is not None:
-        fits = peak != float("inf")
-        needed = f"{_gibibytes(peak)} for the largest batches" if fits else "the largest batches do not fit"
-        rows.insert(2, ("memory", f"{needed}; {_gibibytes(free)} are free"))
-    times = result.times()
-    for name, (updates, seconds) in times.items():
-        is_first = len(times) > 1 and seconds == min(duration for _, duration in times.values())
-        first = ", the first limit" if is_first else ""
-        value = f"{format_seconds(seconds)}, after {updates:,.0f} updates{first}"
-        rows.append((f"train.stop.{name} {getattr(stop, name):,g}", value))
-    if stop.patience is not None:
-        rows.append((f"train.stop.patience {stop.patience}", "not predictable"))
-    width = max(len(name) for name, _ in rows) + 2
-    lines = [f"{name:<{width}}{value}" for name, value in rows]
-    return "\n".join([f"{recipe.name} on {result.device}", *lines, "(times without validations)"])
-
-
-def _gibibytes(amount: float) -> str:
-    return f"{amount / 2**30:,.2f} GiB"
+    if seconds := found.seconds:
+        speed = f"{found.target_tokens / seconds:,.0f} target tokens/s, {seconds:.2f} s an update"
+        rows += [("speed", speed), ("an epoch", format_seconds(updates * seconds))]
+        updates_until = {"steps": 1.0, "epochs": updates, "hours": 3600 / seconds}
+        for name, factor in updates_until.items():
+            if (limit := getattr(stop, name)) is not None:
+                count = limit * factor
+                value = f"{format_seconds(count * seconds)}, after {count:,.0f} updates"
+                rows.append((f"train.stop.{name} {limit:,g}", value))
+    lines = [f"{name:<{max(len(name) for name, _ in rows) + 2}}{value}" for name, value in rows]
+    return "\n".join([f"{recipe.name} on {device}", *lines, "(times without validations)\n"])

@@ -1,13 +1,10 @@
 """Validation: the loss with teacher forcing, and BLEU and chrF of the translations that `nmt translate` would print."""
 
 import copy
-import json
 import math
-import re
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import NamedTuple
 
@@ -21,25 +18,12 @@ from nmt.evaluation.metrics import Score, measure
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
 from nmt.system import distributed
-from nmt.system.console import AdvanceTo
 from nmt.system.device import autocast
 from nmt.text.languages import target_language
 from nmt.text.prepared import PreparedCorpus, PreparedSplit
 from nmt.training.loss import Objective
 from nmt.training.progress import perplexity
 from nmt.translation.translator import LINE_BATCH_SIZE, Translator
-
-_DEGENERATE_SHARE = 0.5
-_REPEATED = re.compile(r"(\S{1,12}?)(?:\s*\1){5,}|^(\S{1,12}?)(?:\s*\2){2,}$")
-"""A word, or some characters, six times in a row, or three times and nothing else."""
-
-
-class Sample(NamedTuple):
-    """A sentence with its translation."""
-
-    source: str
-    reference: str
-    output: str
 
 
 class ScoredText(NamedTuple):
@@ -53,22 +37,13 @@ class ScoredText(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TextEvaluation:
-    """Translations of a text and their scores against its references."""
-
-    language: str
-    translations: list[str]
-    bleu: Score
-    chrf: Score
-    sample: Sample
-    """The first sentence of median length, the same at each validation."""
-
-
-@dataclass(frozen=True)
 class Evaluation:
-    """The evaluations of texts in different target languages; scores are means over the texts."""
+    """Translations of texts in different target languages, and their scores; the score of all is the mean."""
 
-    texts: tuple[TextEvaluation, ...]
+    texts: Sequence[ScoredText]
+    translations: Sequence[list[str]]
+    scores: Sequence[tuple[Score, Score]]
+    """BLEU and chrF of each text."""
     loss: float = math.nan
     """In nats per target token, not smoothed; measured in validations only."""
 
@@ -82,39 +57,30 @@ class Evaluation:
         return {"loss": -self.loss, "bleu": round(self.bleu, 2), "chrf": round(self.chrf, 2)}[name]
 
     @property
-    def translations(self) -> list[str]:
-        """The translations of all texts, in order."""
-        return [line for text in self.texts for line in text.translations]
-
-    @property
     def bleu(self) -> float:
         """The mean BLEU of the texts."""
-        return fmean(text.bleu.value for text in self.texts)
+        return fmean(bleu.value for bleu, _ in self.scores)
 
     @property
     def chrf(self) -> float:
         """The mean chrF of the texts."""
-        return fmean(text.chrf.value for text in self.texts)
+        return fmean(chrf.value for _, chrf in self.scores)
 
     @property
     def by_language(self) -> dict[str, tuple[float, float]]:
         """BLEU and chrF by target language; empty for one text."""
-        scores = {text.language: (text.bleu.value, text.chrf.value) for text in self.texts}
-        return scores if len(scores) > 1 else {}
+        pairs = zip(self.texts, self.scores, strict=True)
+        return {text.language: (bleu.value, chrf.value) for text, (bleu, chrf) in pairs} if len(self.texts) > 1 else {}
 
     @property
-    def scores(self) -> list[tuple[str, Score]]:
-        """All scores, each with the target language of its text."""
-        return [(text.language, score) for text in self.texts for score in (text.bleu, text.chrf)]
-
-    def as_text(self) -> str:
-        """Return the translations, a line each."""
-        return "".join(line + "\n" for line in self.translations)
-
-    def as_json(self) -> str:
-        """Return the scores as JSON, with their languages if there are several."""
-        named = [({"language": code} if self.by_language else {}) | asdict(score) for code, score in self.scores]
-        return json.dumps(named, indent=2) + "\n"
+    def samples(self) -> list[tuple[str, str, str]]:
+        """Source, reference and translation of the first sentence of median length of each text."""
+        found = []
+        for text, translations in zip(self.texts, self.translations, strict=True):
+            by_length = sorted(range(len(text.sources)), key=lambda index: len(text.sources[index]))
+            median = by_length[len(by_length) // 2]
+            found.append((text.sources[median], text.references[median], translations[median]))
+        return found
 
 
 def sharing_weights(model: Transformer) -> Transformer:
@@ -126,7 +92,7 @@ def evaluate(
     loaded: LoadedModel,
     runtime: RuntimeSettings,
     texts: Sequence[ScoredText],
-    show: AdvanceTo = lambda amount, position: None,
+    show: Callable[[int, int], None] = lambda amount, position: None,
 ) -> Evaluation:
     """Translate texts as `nmt translate` does and score them against one reference for each line.
 
@@ -134,30 +100,22 @@ def evaluate(
     done, twice. Collective: every rank returns the whole result.
     """
     translator = Translator(loaded, runtime.model_copy(update={"precision": "auto"}))
-    evaluations: list[TextEvaluation] = []
-    for text in texts:
-        done = sum(len(evaluation.translations) for evaluation in evaluations)
-        evaluations.append(_evaluate_text(translator, text, done, show))
-    return Evaluation(tuple(evaluations))
-
-
-def _evaluate_text(translator: Translator, text: ScoredText, done: int, show: AdvanceTo) -> TextEvaluation:
-    """Translate and score one text; so many lines of other texts were done before."""
-    sources, references = text.sources, text.references
-    options = replace(translator.options(to=text.language), tag=text.tag)
     line_batch = distributed.world_size() * translator.scale * LINE_BATCH_SIZE
-    translated = []  # of the lines of this rank
-    for start in range(0, len(sources), line_batch):
-        lines = sources[start : start + line_batch]
-        translated += translator.translate_lines(distributed.shard(lines), options)
-        lines_done = done + start + len(lines)
-        show(lines_done, lines_done)
-    translations = distributed.all_gather([translation.text for translation in translated])
-    target = target_language(text.language)
-    bleu, chrf = (measure(metric, translations, [references], target).score() for metric in ("bleu", "chrf"))
-    median = sorted(range(len(sources)), key=lambda index: len(sources[index]))[len(sources) // 2]
-    sample = Sample(sources[median], references[median], translations[median])
-    return TextEvaluation(text.language, translations, bleu, chrf, sample)
+    done, results, scores = 0, [], []
+    for text in texts:
+        options = replace(translator.options(to=text.language), tag=text.tag)
+        own = []  # of the lines of this rank
+        for start in range(0, len(text.sources), line_batch):
+            lines = text.sources[start : start + line_batch]
+            own += [one.text for one in translator.translate_lines(distributed.shard(lines), options)]
+            done += len(lines)
+            show(done, done)
+        translations = distributed.all_gather(own)
+        target = target_language(text.language)
+        bleu, chrf = (measure(name, translations, [text.references], target).score() for name in ("bleu", "chrf"))
+        results.append(translations)
+        scores.append((bleu, chrf))
+    return Evaluation(texts, results, scores)
 
 
 def validation_texts(recipe: Recipe, corpus: PreparedCorpus) -> list[ScoredText]:
@@ -166,18 +124,6 @@ def validation_texts(recipe: Recipe, corpus: PreparedCorpus) -> list[ScoredText]
         ScoredText(sources, references, recipe.target_of(text), text.tag)
         for text, (sources, references) in zip(recipe.data.valid, corpus.valid_texts, strict=True)
     ]
-
-
-def degeneration(translations: Sequence[str]) -> str | None:
-    """Return what shows that most translations are degenerate: all the same, empty, or one token repeated."""
-    count = len(translations)
-    ((text, same),) = Counter(translations).most_common(1)
-    if same > max(1, _DEGENERATE_SHARE * count):
-        return f"{same:,} of {count:,} translations are {f'the same: {text[:40]!r}' if text else 'empty'}"
-    repetitive = [text for text in translations if _REPEATED.search(text)]
-    if len(repetitive) > _DEGENERATE_SHARE * count:
-        return f"{len(repetitive):,} of {count:,} translations repeat one token: {repetitive[0][:40]!r}"
-    return None
 
 
 def mean_loss(objective: Objective, split: PreparedSplit, budget: int, runtime: RuntimeSettings) -> float:

@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.batching.batch import Batch, pad_to_multiple
-from nmt.training import step as step_module
+from nmt.training import optimizer
+from nmt.training import update as update_module
 from tests.builders import batch_of, tiny_recipe
-from tests.training.updates import PAIRS, difference, make_updater
+from tests.training.updates import PAIRS, difference, make_updater, update
 
 
 def tokens(batch: Batch) -> tuple[int, int]:
@@ -31,20 +32,18 @@ def test_pad_to_multiple_rounds_token_counts_up(pairs: int, source: int, target:
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "relative", "rotary"])
 def test_pad_to_multiple_does_not_change_updates(positions: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen = tiny_recipe(adam_epsilon=1e-3)
+    monkeypatch.setattr(optimizer, "EPSILON", 1e-3)  # rounding errors of small gradients are no whole steps
+    chosen = tiny_recipe()
     chosen = chosen.model_copy(update={"model": chosen.model.model_copy(update={"positions": positions})})
     batch = batch_of(PAIRS * 12)
     assert len(pad_to_multiple(batch, chosen.model.longest).groups) == 2
     ours = make_updater(chosen)
     with monkeypatch.context() as plain:
-        plain.setattr(step_module, "pad_to_multiple", lambda batch, longest: batch)
+        plain.setattr(update_module, "pad_to_multiple", lambda batch, longest: batch)
         theirs = make_updater(chosen)
-        expected = [theirs.update([batch], step) for step in (1, 2, 3)]
-    found = [ours.update([batch], step) for step in (1, 2, 3)]
+        expected = [update(theirs, step, batch).results() for step in (1, 2, 3)]
+    found = [update(ours, step, batch).results() for step in (1, 2, 3)]
     for one, other in zip(found, expected, strict=True):
-        assert one.loss == pytest.approx(other.loss, rel=1e-5)
-        assert one.likelihood == pytest.approx(other.likelihood, rel=1e-5)
-        assert one.gradient_norm == pytest.approx(other.gradient_norm, rel=1e-4)
-        assert one.padded_target_tokens == other.padded_target_tokens
+        assert one == pytest.approx(other, rel=1e-4)
     assert difference(ours, theirs) < 1e-5
     assert all(torch.isfinite(weight).all() for weight in ours.model.parameters())

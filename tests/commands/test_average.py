@@ -18,7 +18,7 @@ from nmt.system.console import Console
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 from nmt.training.progress import Progress
 from nmt.training.run import RunDirectory
-from nmt.training.step import Updater
+from nmt.training.update import Updater
 from tests.builders import save_model, snapshot
 
 QUIET = Console(quiet=True)
@@ -43,17 +43,17 @@ def model(seed: int, shape: ModelSettings = SHAPE, pieces: Tokenizers = TOKENIZE
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of five checkpoints, whose weights are those of the seeds 1 to 5; an interruption saved the fourth."""
+    """A run that keeps the three best of five checkpoints, whose weights are those of the seeds 1 to 5."""
     path = tmp_path_factory.mktemp("runs") / "run"
     directory = RunDirectory(path)
     data = Data(train=(CorpusFile(file=Path("/text/train.tsv")),))
     recipe = Recipe(languages=Languages(source="en", target="it"), data=data, run=path)
     directory.open(recipe)
-    best = [(0.9, 2), (0.8, 5), (0.7, 1)]
+    best = [(0.9, 1.0, 2), (0.8, 1.0, 5), (0.7, 1.0, 1)]
     for step in range(1, 6):
         loaded = model(step)
-        progress = Progress(step=step, best=best, validated_at=3 if step == 4 else step)
-        directory.save(loaded, Updater(loaded.model, recipe, CPU), progress)
+        progress = Progress(step=step, best=best)
+        directory.save(loaded, Updater(loaded.model, recipe, CPU), progress, 9)
     return path
 
 
@@ -67,12 +67,11 @@ def assert_mean_of(seeds: list[int], directory: Path) -> None:
 
 @pytest.mark.parametrize(
     ("last", "best", "seeds"),
-    [(2, None, [3, 5]), (3, None, [2, 3, 5]), (None, 2, [2, 5]), (None, None, [2, 5, 1])],
+    [(2, None, [2, 5]), (None, 2, [2, 5]), (None, None, [2, 5, 1])],
 )
 def test_average_of_a_run_is_the_mean_of_its_checkpoints(
     run: Path, tmp_path: Path, last: int | None, best: int | None, seeds: list[int]
 ) -> None:
-    """The checkpoint of an interruption is excluded, so that an interrupted run has the same average."""
     average([run], tmp_path / "model", QUIET, last, best)
     assert_mean_of(seeds, tmp_path / "model")
     content = json.loads((tmp_path / "model" / "config.json").read_text())
@@ -118,7 +117,7 @@ def test_another_tokenizer_is_refused(tmp_path: Path) -> None:
 
 def test_too_few_checkpoints_are_refused(run: Path, tmp_path: Path) -> None:
     for last, best, problem in (
-        (9, None, r"run: found 4 such checkpoints, expected 9; train.keep_last sets"),
+        (9, None, r"run: found 3 such checkpoints, expected 9; train.keep_best sets"),
         (None, 4, r"run: found 3 such checkpoints, expected 4; train.keep_best sets"),
     ):
         with pytest.raises(ConfigError, match=problem):
@@ -152,12 +151,12 @@ def test_run_without_validation_has_no_best_checkpoint(run: Path, tmp_path: Path
     with pytest.raises(ConfigError, match=r"no checkpoint is the best, since .*data\.valid.*--last N"):
         average([copy], tmp_path / "model", QUIET, None, None)
     average([copy], tmp_path / "model", QUIET, 2, None)
-    assert_mean_of([3, 5], tmp_path / "model")
+    assert_mean_of([2, 5], tmp_path / "model")
 
 
 def test_the_command_writes_a_model(run: Path, tmp_path: Path) -> None:
     outcome = CliRunner().invoke(app, ["average", str(run), "-o", str(tmp_path / "model"), "--last", "2"])
     assert (outcome.exit_code, outcome.stdout) == (0, "")
-    assert_mean_of([3, 5], tmp_path / "model")
+    assert_mean_of([2, 5], tmp_path / "model")
     outcome = CliRunner().invoke(app, ["average", str(run), "-o", str(tmp_path / "model"), "--last", "9"])
     assert outcome.exit_code == 2

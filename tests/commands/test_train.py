@@ -20,7 +20,6 @@ from nmt.config import load_recipe
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.model.checkpoint import load_model
 from nmt.system.console import Console
-from nmt.text.proposing.proposal import propose
 from nmt.training.display import HEADER
 from nmt.training.run import RunDirectory
 from tests.builders import recipe_in, reversal_pairs, run_command, write_reversal_task, write_tsv
@@ -103,22 +102,6 @@ def test_changed_text_is_refused(tmp_path: Path) -> None:
     train(recipe_in(tmp_path, f"run={tmp_path}/run", "train.stop.steps=1"), QUIET, restart=True)
 
 
-def test_run_continues_when_changed_text_is_undone_and_prepared_again(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    write_reversal_task(tmp_path, 100, 4)
-    text = (tmp_path / "train.tsv").read_bytes()
-    train_run(tmp_path, run, "train.stop.steps=2")
-    write_tsv(tmp_path / "train.tsv", reversal_pairs(100, 9))
-    with pytest.raises(ConfigError, match=r"\(.*train\.tsv has changed\); undo the change, set"):
-        train_run(tmp_path, run, "train.stop.steps=4")
-    prepare(recipe_in(tmp_path, f"run={run}"), QUIET)
-    (tmp_path / "train.tsv").write_bytes(text)
-    with pytest.raises(ConfigError, match="; undo the change and run nmt prepare, set"):
-        train_run(tmp_path, run, "train.stop.steps=4")
-    prepare(recipe_in(tmp_path, f"run={run}"), QUIET)
-    assert train_run(tmp_path, run, "train.stop.steps=4").step == 4
-
-
 @pytest.mark.parametrize(
     ("override", "message"),
     [
@@ -156,51 +139,14 @@ def test_model_and_steps_out_of_proportion_to_the_text_give_a_warning(texts: Pat
     assert "million weights (section model). `nmt init`" in warning
 
 
-@pytest.mark.parametrize(
-    ("settings", "limit"),
-    [
-        (["train.stop={hours: 0.2}"], "hours"),
-        (["train.stop={epochs: 3, patience: 2}"], "epochs"),
-        (["train.stop={hours: 0.2, steps: 900}"], None),
-        (["train.stop={patience: 2}"], None),
-        (["train.stop={hours: 0.2}", "train.schedule={name: inverse_sqrt}"], None),
-    ],
-)
-def test_limit_before_the_fall_of_the_rate_gives_a_warning(
-    texts: Path, tmp_path: Path, settings: list[str], limit: str | None
-) -> None:
-    schedule = "train.schedule={name: wsd, rate: 1e-3}"
-    recipe = recipe_in(texts, f"run={tmp_path}/run", schedule, *settings)
-    warnings = [text for text in doubtful_settings(recipe, prepare(recipe, QUIET)) if "falls until" in text]
-    if limit is None:
-        assert warnings == []
-    else:
-        assert f"not given and therefore 100,000, so train.stop.{limit} may" in warnings[0]
-
-
-def test_model_proposed_for_the_least_text_is_in_proportion(texts: Path, tmp_path: Path) -> None:
-    model = propose((700, 700), 500, "cuda").model
-    overrides = (f"model.{key}={getattr(model, key)}" for key in ("encoder_layers", "dim", "feed_forward", "heads"))
-    proposed = recipe_in(texts, f"run={tmp_path}/run", *overrides, f"model.decoder_layers={model.decoder_layers}")
-    assert list(doubtful_settings(proposed, prepare(proposed, QUIET))) == []
-
-
-def test_second_training_in_the_same_run_is_refused(texts: Path, tmp_path: Path) -> None:
-    with (
-        RunDirectory(tmp_path / "run").locked(),
-        pytest.raises(ModelError, match=f"process {os.getpid()} .* is training here"),
-    ):
-        train_run(texts, tmp_path / "run")
-
-
 def test_test_text_is_translated_and_scored(texts: Path, tmp_path: Path) -> None:
     corpus = {"file": str(texts / "test.tsv")}
     chosen = recipe_in(texts, f"run={tmp_path}/run", "train.stop.steps=2", f"data.test={json.dumps(corpus)}")
     outcome = train(chosen, QUIET)
     assert outcome.test is not None
-    written = (tmp_path / "run" / "test.txt").read_text().split("\n")
-    assert written == [*outcome.test.translations, ""]
-    assert len(outcome.test.translations) == 6
+    (translations,) = outcome.test.translations
+    assert (tmp_path / "run" / "test.txt").read_text().split("\n") == [*translations, ""]
+    assert len(translations) == 6
     scores = json.loads((tmp_path / "run" / "test.json").read_text())
     assert [score["name"] for score in scores] == ["BLEU", "chrF2"]
     assert [score["value"] for score in scores] == [outcome.test.bleu, outcome.test.chrf]
@@ -219,12 +165,6 @@ def test_faulty_test_text_is_refused_before_training(
     assert not (tmp_path / "run").exists()
 
 
-def test_run_that_is_a_file_is_refused(texts: Path, tmp_path: Path) -> None:
-    (tmp_path / "run").write_text("x")
-    with pytest.raises(ConfigError, match="run: not a folder to write in: Not a directory; name another one"):
-        train_run(texts, tmp_path / "run")
-
-
 def test_runs_latest_that_is_a_folder_is_not_replaced(
     texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -233,17 +173,6 @@ def test_runs_latest_that_is_a_folder_is_not_replaced(
     assert "runs/latest: cannot link it" in capsys.readouterr().err
     assert not (tmp_path / "runs" / "latest").is_symlink()
     assert saved_steps(tmp_path / "run") == [1]
-
-
-def test_runs_latest_that_cannot_be_written_is_a_warning(
-    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def refuse(*_arguments: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(command, "replace_link", refuse)
-    command.link_latest(tmp_path / "run", Console(quiet=True))
-    assert "cannot link it to run: Permission denied; pass --model" in capsys.readouterr().err
 
 
 def test_terminal_shows_a_table_of_74_columns(texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -265,33 +194,8 @@ def test_terminal_shows_a_table_of_74_columns(texts: Path, tmp_path: Path, capsy
     assert lines[-1] == "stopped after step 4: train.stop.steps is 4; saved in run"
 
 
-PROCESSES = """
-import nmt.text.preparing.stages as stages
-
-stages._SHARED_BYTES = 0  # any text is large
-pool = stages.WorkerPool
-
-def print_count(context, count, *advice, **options):
-    print(count, flush=True)
-    return pool(context, count, *advice, **options)
-
-stages.WorkerPool = print_count
-"""
-
-
-def test_text_is_prepared_in_several_processes_before_the_training(start: Start, tmp_path: Path) -> None:
-    prepared = f"prepared={tmp_path / 'own'}"
-    with start(
-        tmp_path / "run", prepared, "runtime.threads=2", "train.stop.steps=1", "train.validate_every=1",
-        patch=PROCESSES,
-    ) as process:  # fmt: skip
-        out, err = process.communicate()
-    assert process.returncode == 0, err
-    assert "2" in out.split()
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signal_saves_and_the_same_command_resumes(
     start: Start, texts: Path, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
@@ -310,25 +214,6 @@ def test_signal_saves_and_the_same_command_resumes(
 
 
 @pytest.mark.slow
-def test_sigusr1_saves_and_training_continues(start: Start, texts: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    with start(run, "train.stop.steps=100000", "train.validate_every=100000") as process:
-        wait_for(run / "metrics.jsonl", process)
-        for _ in range(2):
-            before = saved_steps(run)
-            process.send_signal(signal.SIGUSR1)
-            while saved_steps(run) == before:
-                assert process.poll() is None
-                time.sleep(0.02)
-        kill(run)
-        process.communicate()
-    first, second = saved_steps(run)
-    assert first < second
-    train_run(texts, run, f"train.stop.steps={second + 1}", "train.validate_every=100000")
-    assert progress(run)["step"] == second + 1
-
-
-@pytest.mark.slow
 def test_second_ctrl_c_stops_at_once_without_damage(
     start: Start, uninterrupted: Path, texts: Path, tmp_path: Path
 ) -> None:
@@ -343,30 +228,9 @@ def test_second_ctrl_c_stops_at_once_without_damage(
         process.send_signal(signal.SIGINT)
         _, err = process.communicate()
     assert process.returncode == 130
-    assert [answer.rstrip("\n"), *err.splitlines()] == [
-        "saving after this step; press Ctrl-C again to stop at once",
-        "stopped at once; the last checkpoint is run/checkpoints/step-00000004; the same command continues",
-        "error: interrupted",
-    ]
+    assert answer == "saving after this step; press Ctrl-C again to stop at once\n"
+    assert err.splitlines()[-1:] == ["error: interrupted"]
     assert [path.name for path in (run / "checkpoints").iterdir()] == ["step-00000004"]
-    train_run(texts, run)
-    assert_same_run(uninterrupted, run)
-
-
-@pytest.mark.slow
-def test_killed_and_resumed_run_equals_uninterrupted_run(
-    start: Start, uninterrupted: Path, texts: Path, tmp_path: Path
-) -> None:
-    run = tmp_path / "run"
-    with start(run, "train.stop.steps=100000") as process:
-        wait_for(run / "checkpoints" / "step-00000004", process)
-        kill(run)
-        process.communicate()
-    assert process.returncode == -signal.SIGKILL
-    for later in RunDirectory(run).saved():
-        # a fast process may have saved later checkpoints: remove them
-        if later.name > "step-00000004":
-            subprocess.run(["rm", "-r", str(later)], check=True)
     train_run(texts, run)
     assert_same_run(uninterrupted, run)
 
@@ -395,7 +259,7 @@ def test_reversal_of_words_is_learned(tmp_path: Path) -> None:
     expected = [(source, target) for source, target in reversal_pairs(60, 3)]
     unseen = [
         (t, target)
-        for t, (source, target) in zip(outcome.test.translations, expected, strict=True)
+        for t, (source, target) in zip(outcome.test.translations[0], expected, strict=True)
         if source not in known
     ]
     assert len(unseen) > 20
@@ -445,7 +309,7 @@ def test_run_folder_with_other_files_is_refused_untouched(
 
 
 OTHERS = (".DS_Store", "train.log", "test.out", "checkpoints/notes.txt", "checkpoints/step-00000001/notes.txt",
-          "skipped/notes.txt", "tensorboard/notes.txt", "prepared/notes.txt")  # fmt: skip
+          "tensorboard/notes.txt", "prepared/notes.txt")  # fmt: skip
 
 
 @pytest.mark.parametrize("restart", [False, True])
@@ -462,27 +326,6 @@ def test_other_files_in_a_run_are_kept(texts: Path, uninterrupted: Path, tmp_pat
     assert {file: file.stat().st_mtime_ns for file in before} == before
     assert all(file.read_text() == str(file.relative_to(run)) for file in before)
     assert same_tensors(uninterrupted, run)
-
-
-def test_run_may_have_any_name_and_be_a_link(texts: Path, uninterrupted: Path, tmp_path: Path) -> None:
-    for steps in (4, 12):
-        train_run(texts, tmp_path / "checkpoints", f"train.stop.steps={steps}")
-    assert same_tensors(uninterrupted, tmp_path / "checkpoints")
-    (tmp_path / "disk").mkdir()
-    (tmp_path / "run").symlink_to("disk")
-    train_run(texts, tmp_path / "run", "train.stop.steps=1")
-    assert (tmp_path / "run").is_symlink()
-    assert (tmp_path / "disk" / "run.json").exists()
-
-
-def test_copy_of_a_run_that_follows_links_resumes(texts: Path, uninterrupted: Path, tmp_path: Path) -> None:
-    """As `cp -rL` or `scp -r` makes it: `best` and `last` are folders."""
-    train_run(texts, tmp_path / "run", "train.stop.steps=4")
-    shutil.copytree(tmp_path / "run", tmp_path / "copy")
-    assert not (tmp_path / "copy" / "last").is_symlink()
-    train_run(texts, tmp_path / "copy")
-    assert same_tensors(uninterrupted, tmp_path / "copy")
-    assert (tmp_path / "copy" / "last").is_symlink()
 
 
 def test_another_test_text_does_not_stop_a_run(
@@ -512,68 +355,17 @@ def test_copy_of_a_run_resumes_into_itself(texts: Path, uninterrupted: Path, tmp
     assert contents(tmp_path / "run") == before
 
 
-@pytest.mark.parametrize(
-    ("override", "problem"),
-    [
-        ("train.freeze=[encodr.*]", "no weight matches 'encodr.*'"),
-        ("data.test={file: nowhere.tsv}", "nowhere.tsv"),
-        pytest.param(
-            "runtime.device=cuda",
-            "cuda is not available",
-            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"),
-        ),
-    ],
-)
-def test_invalid_recipe_is_refused_before_preparation(tmp_path: Path, override: str, problem: str) -> None:
-    file = write_reversal_task(tmp_path)
-    result = run_command("train", "-c", file, "--set", override)
-    assert result.exit_code == 2
-    assert problem in result.stderr
-    assert "preparing" not in result.stderr
-    assert not (tmp_path / "prepared").exists()
-    assert not (tmp_path / "run").exists()
-
-
-def test_changed_recipe_is_refused_before_preparation(texts: Path, tmp_path: Path) -> None:
-    """The same change also makes the prepared corpus stale."""
-    run = tmp_path / "run"
-    inside = f"prepared={run / 'prepared'}"
-    train_run(texts, run, "train.stop.steps=1", inside)
-    before = contents(run)
-    with pytest.raises(ConfigError, match=r"started with another recipe:\n  tokenizer.vocab_size: was 80, now 70"):
-        train_run(texts, run, "tokenizer.vocab_size=70", inside)
-    assert contents(run) == before
-
-
-def test_run_without_checkpoints_accepts_another_recipe(texts: Path, tmp_path: Path) -> None:
-    run = RunDirectory(tmp_path / "run")
-    run.open(recipe_in(texts, f"run={run.path}"))  # as a training does that is killed before its first checkpoint
-    assert load_recipe(run.recipe).model.dim == 16
-    assert train_run(texts, run.path, "model.dim=32", "train.stop.steps=1").step == 1
-    assert load_recipe(run.recipe).model.dim == 32
-
-
 def test_lock_of_a_run_blocks_another_training_and_preparation_of_its_corpus(texts: Path, tmp_path: Path) -> None:
     run = RunDirectory(tmp_path / "run")
     inside = f"prepared={run.path / 'prepared'}"
     train_run(texts, run.path, "train.stop.steps=2", inside)
     before = contents(run.path / "prepared")
-    changed = recipe_in(texts, f"run={run.path}", "tokenizer.vocab_size=70", inside)
+    changed = recipe_in(texts, f"run={run.path}", "tokenizer.vocab_size=326", inside)
     with run.locked(), pytest.raises(ModelError, match="is training here"):
         train(changed, QUIET, restart=True)
     assert contents(run.path / "prepared") == before
     assert saved_steps(run.path) == [2]
     assert train(changed.model_copy(update={"seed": 2}), QUIET, restart=True).step == 12
-
-
-def test_training_inside_its_run_writes_no_runs_latest(
-    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "run").mkdir()
-    monkeypatch.chdir(tmp_path / "run")
-    for steps in (1, 2):
-        assert train_run(texts, tmp_path / "run", f"train.stop.steps={steps}").step == steps
-    assert not (tmp_path / "run" / "runs").exists()
 
 
 # the test text

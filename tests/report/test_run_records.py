@@ -22,21 +22,6 @@ def test_lines_are_sorted_into_kinds_in_the_order_of_steps(tmp_path: Path) -> No
     assert (run.name, run.last_step, run.problems) == ("test", 20, [])
 
 
-def test_updates_skipped_before_a_rollback_are_read_from_their_batches(tmp_path: Path) -> None:
-    path = write_run(tmp_path / "run", [train_line(10, 3.0)])
-    for folder in ("skipped", "skipped-1"):
-        (path / folder).mkdir()
-        for step in (12, 13):
-            content = {"step": step, "loss": "nan", "gradient_norm": "inf", "pairs": []}
-            (path / folder / f"step-{step:08d}.json").write_text(json.dumps(content))
-    (path / "skipped" / "step-00000014.json").write_text("{")
-    skipped = RunRecords(path).skipped
-    assert [(one["step"], one["loss"], one["gradient_norm"]) for one in skipped] == [
-        (12, "nan", "inf"),
-        (13, "nan", "inf"),
-    ]
-
-
 def test_incomplete_last_line_of_a_killed_process_is_left_out(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", [train_line(10, 3.0)])
     with (run / "metrics.jsonl").open("ab") as stream:
@@ -61,7 +46,7 @@ def test_other_damaged_lines_are_named(tmp_path: Path, line: str) -> None:
 def test_run_of_another_format_is_refused(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", [train_line(10, 3.0)])
     (run / "run.json").write_text(json.dumps({"format": "nmt run", "format_version": 1}))
-    with pytest.raises(ConfigError, match=r"run: the run has format version 1, this nmt reads version 2: finish it"):
+    with pytest.raises(ConfigError, match=r"run: the run has format version 1, this nmt reads version 3: finish it"):
         RunRecords(run)
     (run / "run.json").unlink()
     with pytest.raises(ModelError, match=r"run: this folder is not a run, or has no run\.json"):

@@ -1,7 +1,6 @@
 """Data-parallel training: several ranks equal one process, also when a rank fails."""
 
 import json
-import math
 import os
 import random
 import re
@@ -21,16 +20,12 @@ from nmt.batching.batch_stream import BatchStream
 from nmt.commands.prepare import prepare
 from nmt.commands.train import train
 from nmt.config import ModelSettings, load_recipe
-from nmt.errors import ModelError
 from nmt.model.transformer import Transformer
-from nmt.system import distributed
+from nmt.report.run_records import RunRecords
 from nmt.system.console import Console
 from nmt.text.prepared import PreparedCorpus
+from nmt.training import optimizer
 from nmt.training.loss import Objective
-from nmt.training.progress import Adjustments, Progress
-from nmt.training.resume import check_same_step
-from nmt.training.run import RunDirectory
-from nmt.training.step import sync_adjustments
 from tests.builders import write_recipe
 
 QUIET = Console(quiet=True)
@@ -55,7 +50,6 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "batch_tokens": 64,
             "accumulate": 2,
             "schedule": {"name": "constant", "rate": 0.003},
-            "adam_epsilon": 1e-3,  # a smaller one turns the rounding of a gradient near zero into a whole step
             "stop": {"steps": 12},
             "validate_every": 4,
             "log_every": 1,
@@ -132,7 +126,8 @@ def train_in_one_process(texts: Path, run: Path, *overrides: str) -> Path:
 def metrics(run: Path) -> list[dict[str, Any]]:
     """Return the log records without measured times, and without padding, which is smaller in shards."""
     excluded = ("seconds", "target_tokens_per_second", "loader_wait", "padding")
-    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    read = RunRecords(run)
+    records = [*read.train, *read.validations, *read.skipped]
     return [{key: value for key, value in record.items() if key not in excluded} for record in records]
 
 
@@ -212,53 +207,23 @@ def test_dummy_batch_has_a_zero_gradient_for_every_weight() -> None:
 # synchronization
 
 
-def test_sync_adjustments_takes_the_smallest_batch_of_all_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
-    for mine, of_another, expected in ((None, None, None), (None, 64, 64), (64, 96, 64), (96, 64, 64)):
-        other = -math.inf if of_another is None else -float(of_another)
-        monkeypatch.setattr(distributed, "all_reduce_max", lambda limit, other=other: [max(limit, other)])
-        assert sync_adjustments(Adjustments(rate=0.5, largest_batch=mine)) == Adjustments(
-            rate=0.5, largest_batch=expected
-        )
-
-
-def test_ranks_that_find_different_checkpoints_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(distributed, "all_reduce_max", lambda *_: [100])
-    with pytest.raises(ModelError, match="at step 0, another at 100; run: must be on a disk that all machines share"):
-        check_same_step(RunDirectory(tmp_path), Progress())
-
-
 # equal runs
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("count", "overrides"),
-    [
-        # in a group of two sentences, one of three ranks has no sentence
-        (3, ("train.batch_tokens=16", "train.length_groups=1")),
-        (2, ("runtime.parallel=fsdp",)),
-    ],
-    ids=["ddp", "fsdp"],
-)
 def test_several_ranks_equal_one_process(
-    ranks: Ranks, texts: Path, tmp_path: Path, count: int, overrides: tuple[str, ...]
+    ranks: Ranks, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    messages = ranks.train(count, tmp_path / "many", *overrides)
-    assert len(re.findall(rf"^device +{count} × cpu ", messages, re.MULTILINE)) == 1  # only rank 0 prints
+    """In a group of two sentences, one of three ranks has no sentence."""
+    overrides = ("train.batch_tokens=16", "train.length_groups=1")
+    # a smaller epsilon turns the rounding of a gradient near zero into a whole step
+    patch = "import nmt.training.optimizer; nmt.training.optimizer.EPSILON = 1e-3"
+    messages = ranks.train(3, tmp_path / "many", *overrides, patch=patch)
+    assert len(re.findall(r"^device +3 × cpu ", messages, re.MULTILINE)) == 1  # only rank 0 prints
     assert messages.count("stopped after step 12") == 1
     assert "Warning" not in messages
+    monkeypatch.setattr(optimizer, "EPSILON", 1e-3)
     assert_close(train_in_one_process(texts, tmp_path / "one", *overrides), tmp_path / "many")
-
-
-@pytest.mark.slow
-def test_fsdp_resumes_a_single_process_and_back(ranks: Ranks, texts: Path, tmp_path: Path) -> None:
-    until_5, until_8 = (("data.test=null", f"train.stop.steps={steps}") for steps in (5, 8))
-    train_in_one_process(texts, tmp_path / "many", *until_5)
-    ranks.train(2, tmp_path / "many", "runtime.parallel=fsdp", *until_8)
-    train_in_one_process(texts, tmp_path / "many")
-    train_in_one_process(texts, tmp_path / "one", *until_5)
-    train_in_one_process(texts, tmp_path / "one", *until_8)
-    assert_close(train_in_one_process(texts, tmp_path / "one"), tmp_path / "many")
 
 
 # failures of a rank
@@ -273,20 +238,20 @@ from pathlib import Path
 
 from nmt.__main__ import main
 from nmt.system import distributed
-from nmt.training.step import Updater
+from nmt.training.update import Updater
 
 sent, number, at = Path(sys.argv.pop(1)), int(sys.argv.pop(1)), int(sys.argv.pop(1))
-dispatch = Updater.dispatch
+update = Updater.update
 
 
-def interrupted(updater, batches, step, adjustments):
+def interrupted(updater, batches, step, tokens):
     if distributed.rank() == 1 and step == at and not sent.exists():
         sent.touch()
         os.kill(os.getpid(), number)
-    return dispatch(updater, batches, step, adjustments)
+    return update(updater, batches, step, tokens)
 
 
-Updater.dispatch = interrupted
+Updater.update = interrupted
 main()
 '''
 
@@ -334,106 +299,34 @@ def test_only_rank_0_prepares_and_its_error_ends_all_ranks(ranks: Ranks, tmp_pat
     assert lines[:3] == ["error: train.tsv:3: found no tab"] * 2 + [""]
 
 
-def test_foreign_file_in_the_run_is_reported_by_all_ranks(ranks: Ranks, tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "notes.txt").write_text("mine")
-    with pytest.raises(AssertionError) as failed:
-        ranks.train(2, tmp_path / "run")
-    lines = [line.strip() for line in str(failed.value).splitlines()]
-    assert re.match(r"error: .*run: expected a new or an empty folder, .* but it holds notes\.txt", lines[0])
-    assert lines[:3] == [lines[0]] * 2 + [""]
-
-
-FAULTY = '''
-"""Faults of the second process: its memory is too small for a batch, and a loss is not finite."""
-
-import torch
-
+FAULTY = """
 from nmt.system import distributed
+from nmt.training import optimizer
 from nmt.training.loss import Objective
-from nmt.training.step import Updater
+from nmt.training.update import Updater
 
-dispatch, forward = Updater.dispatch, Objective.forward
+update, forward = Updater.update, Objective.forward
 step = 0
 
 
-def noting(updater, batches, number, adjustments):
+def noting(updater, batches, number, tokens):
     global step
     step = number
-    return dispatch(updater, batches, number, adjustments)
+    return update(updater, batches, number, tokens)
 
 
 def failing(objective, batch):
-    sentences = sum(len(group.source) for group in batch.groups)
-    if distributed.rank() == 1 and objective.training and step == 3 and sentences > 4:
-        raise torch.OutOfMemoryError("CUDA out of memory")
     loss, likelihood = forward(objective, batch)
     return (loss * float("nan"), likelihood) if (distributed.rank(), step) == (1, 6) else (loss, likelihood)
 
 
-Updater.dispatch, Objective.forward = noting, failing
-'''
-
-
-@pytest.mark.slow
-def test_faults_of_one_rank_are_handled_by_all(ranks: Ranks, texts: Path, tmp_path: Path) -> None:
-    """After an OOM of one rank all ranks split large batches; after a NaN in one rank all skip the update."""
-    run = tmp_path / "many"
-    limits = ("train.stop.steps=8", "data.test=null")
-    messages = ranks.train(2, run, *limits, patch=FAULTY)
-    assert "step 6: loss nan" in messages
-    progress = json.loads((run / "last" / "progress.json").read_text())
-    assert (progress["step"], progress["skipped"]) == (8, 1)
-    assert progress["adjustments"]["largest_batch"] < 64
-    assert [record["step"] for record in metrics(run) if record["type"] == "skipped"] == [6]
-    assert {path.parent.name for path in run.glob("skipped*/step-00000006.json")} == {"skipped", "skipped-1"}
-    # before step 6, splitting does not change the losses
-    single = train_in_one_process(texts, tmp_path / "one", *limits)
-    before = [
-        [r["loss"] for r in metrics(folder) if r["type"] == "train" and r["step"] < 6] for folder in (run, single)
-    ]
-    assert before[0] == pytest.approx(before[1], rel=1e-5)
-
-
-GATHERED_IN_BF16 = """
-import os, sys, warnings
-import torch
-from nmt.config import RuntimeSettings
-from nmt.system import distributed
-from nmt.training.loss import Objective
-from nmt.training.step import shard
-from tests.builders import batch_of, tiny_model
-
-# CPUs, unlike CUDA, have no fused norm with weights in bf16
-warnings.filterwarnings("ignore", message="Mismatch dtype between input and weight")
-with distributed.connect(RuntimeSettings(device="cpu")):
-    batch = batch_of([([4, 5, 6, 7], [8, 9, 10]), ([11, 12], [13])])
-    gradients, losses, gathered = [], [], []
-    for is_sharded in (False, True):
-        model = tiny_model(1, vocabulary=50, normalization="rms", sharpness=1.0)
-        objective = Objective(model, 0.1, 0.0)
-        if is_sharded:
-            model.decoder[0].feed_forward.register_forward_hook(
-                lambda module, inputs, output: gathered.append((module.inner.weight.dtype, inputs[0].dtype))
-            )
-            shard(objective, model, torch.device("cpu"), gather_in_bf16=True)
-        with torch.autocast("cpu", torch.bfloat16):
-            loss, _ = objective(batch)
-        loss.backward()
-        losses.append(loss.item())
-        weights = list(model.parameters())
-        assert all(weight.dtype == weight.grad.dtype == torch.float32 for weight in weights)
-        gradients.append([getattr(weight.grad, "full_tensor", lambda: weight.grad)() for weight in weights])
-    assert gathered == [(torch.bfloat16, torch.float32)], gathered
-    assert losses[0] == losses[1], losses  # autocast rounds the same weights
-    for one, other in zip(*gradients):
-        assert (one - other).abs().max() <= 0.01 * one.abs().max()
+Updater.update, Objective.forward = noting, failing
 """
 
 
-def test_weights_gathered_in_bf16_give_the_loss_and_gradient_of_autocast(ranks: Ranks) -> None:
-    script = RANKS.replace("nmt.cli.main()", "").replace("import nmt.cli", "import torch")
-    command = [ranks.programs / "python", "-c", script, "2", GATHERED_IN_BF16]
-    environment = {**os.environ, "NMT_CPU_KERNELS": "off", "PYTHONPATH": "."}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 0, done.stderr
+@pytest.mark.slow
+def test_update_that_is_not_finite_on_one_rank_is_skipped_by_all(ranks: Ranks, tmp_path: Path) -> None:
+    messages = ranks.train(2, tmp_path / "run", "train.stop.steps=8", "data.test=null", patch=FAULTY)
+    assert messages.count("step 6: loss nan") == 1
+    progress = json.loads((tmp_path / "run" / "last" / "progress.json").read_text())
+    assert (progress["step"], progress["skipped"]) == (8, 1)

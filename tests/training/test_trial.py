@@ -1,47 +1,43 @@
-"""`nmt train --dry-run` prints an estimate and writes nothing."""
+"""Trial updates: the largest batches, automatic settings, and `nmt train --dry-run`, which writes nothing."""
 
-import hashlib
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner
 
-from nmt.batching.batch_stream import plan_epoch
-from nmt.cli import app
+from nmt.batching.batch import Batch
+from nmt.batching.batch_stream import BatchStream
 from nmt.commands.prepare import prepare
-from nmt.commands.train import train
-from nmt.config import Recipe, Stop, load_recipe
+from nmt.config import Recipe, load_recipe
+from nmt.errors import ConfigError
+from nmt.model.kernels import kernels
 from nmt.model.transformer import Transformer
-from nmt.system.console import Console
 from nmt.text.prepared import PreparedCorpus
-from nmt.training.trial import Estimate, estimate, render
-from tests.builders import write_recipe
-
-CPU = torch.device("cpu")
-QUIET = Console(quiet=True)
+from nmt.training import trial as module
+from nmt.training.run import RunDirectory
+from nmt.training.trial import Trial, check_largest_batches, choose_settings, find_batch_tokens, largest_batches, trial
+from nmt.training.update import Updater
+from tests.builders import run_command, snapshot, write_lines, write_recipe
+from tests.training.runs import CPU, QUIET
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
-    folder = tmp_path_factory.mktemp("estimate")
+def recipe(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Recipe:
+    folder = tmp_path_factory.mktemp("trial")
     rows = (repository / "data" / "demo" / "train.tsv").read_text(encoding="utf-8").splitlines()[:400]
-    (folder / "train.tsv").write_text("".join(row + "\n" for row in rows), encoding="utf-8")
+    write_lines(folder / "train.tsv", *rows)
     write_recipe(
         folder,
         tokenizer={"vocab_size": 500},
         model={"encoder_layers": 1, "decoder_layers": 1, "dim": 16, "feed_forward": 32, "heads": 2},
         train={"batch_tokens": 256, "accumulate": 2, "stop": {"steps": 2, "epochs": 3}},
-        runtime={"device": "cpu", "precision": "fp32", "threads": 1},
+        runtime={"device": "cpu", "threads": 1},
         prepared="prepared",
     )
-    prepare(load_recipe(folder / "recipe.yaml"), QUIET)
-    return folder / "recipe.yaml"
-
-
-@pytest.fixture(scope="module")
-def recipe(file: Path) -> Recipe:
-    return load_recipe(file)
+    chosen = load_recipe(folder / "recipe.yaml")
+    prepare(chosen, QUIET)
+    return chosen
 
 
 @pytest.fixture(scope="module")
@@ -49,84 +45,123 @@ def corpus(recipe: Recipe) -> PreparedCorpus:
     return PreparedCorpus.open(recipe.prepared_directory)
 
 
-def contents(folder: Path) -> dict[str, str]:
-    """Return all paths below a folder, with the SHA-256 digest of each file."""
-    return {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
-        for path in folder.rglob("*")
+def changed(recipe: Recipe, **train: object) -> Recipe:
+    return recipe.model_copy(update={"train": recipe.train.model_copy(update=train)})
+
+
+def updater_of(recipe: Recipe, largest: int) -> Updater:
+    """Return an updater with memory for batches of so many padded tokens."""
+    updater = Updater(Transformer(recipe.model, 500, 500), recipe, CPU)
+    plain = updater.objective.forward
+
+    def forward(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        if batch.padded_tokens > largest:
+            raise torch.OutOfMemoryError
+        return plain(batch)
+
+    updater.objective.forward = forward  # type: ignore[method-assign]
+    return updater
+
+
+def test_no_batch_of_the_epoch_is_larger_than_the_largest(recipe: Recipe, corpus: PreparedCorpus) -> None:
+    stream = BatchStream.of_recipe(recipe, corpus)
+    most, longest = largest_batches(stream)
+    reader = BatchStream.of_recipe(recipe, corpus)
+    batches = [reader.next() for _ in range(int(reader.batches_an_epoch))]
+    assert max(batch.padded_tokens for batch in batches) <= most.padded_tokens
+    lengths = [max(group.source.size(1) for group in batch.groups) for batch in (*batches, longest)]
+    assert lengths[-1] >= np.quantile(lengths, 0.9)
+    stream.rank, stream.world_size = 1, 3
+    assert largest_batches(stream)[0].padded_tokens == pytest.approx(most.padded_tokens / 3, rel=0.3)
+
+
+def test_batch_that_does_not_fit_is_an_error_that_names_one_that_does(recipe: Recipe, corpus: PreparedCorpus) -> None:
+    stream = BatchStream.of_recipe(recipe, corpus)
+    before = stream.position
+    largest = max(batch.padded_tokens for batch in largest_batches(stream)) + 64  # padding of the products
+    check_largest_batches(updater_of(recipe, largest), stream)
+    with pytest.raises(ConfigError) as caught:
+        check_largest_batches(updater_of(recipe, largest // 2), stream)
+    assert str(caught.value) == (
+        "train.batch_tokens: a batch of 256 tokens does not fit into the memory of cpu, but 128 fit: for updates of "
+        "the same size, set it to 128 and train.accumulate to 4"
+    )
+    with pytest.raises(ConfigError, match=r"256 tokens does not fit into .* no smaller one does; make the model small"):
+        check_largest_batches(updater_of(recipe, 1), stream)
+    assert stream.position == before
+
+
+def test_largest_batches_change_no_weight_and_leave_no_gradient(recipe: Recipe, corpus: PreparedCorpus) -> None:
+    updater = updater_of(recipe, 10**9)
+    before = [weight.clone() for weight in updater.model.parameters()]
+    check_largest_batches(updater, BatchStream.of_recipe(recipe, corpus))
+    for weight, old in zip(updater.model.parameters(), before, strict=True):
+        assert torch.equal(weight, old)
+        assert weight.grad is None
+    assert not updater.optimizer.state
+
+
+@pytest.mark.parametrize(
+    ("free", "sampling", "found"),
+    [(100_000, None, 8192), (100_000, 0.2, 4096), (10**9, None, 32_768), (1000, None, None)],
+)
+def test_auto_batch_tokens_double_until_the_memory_is_full(
+    recipe: Recipe, corpus: PreparedCorpus, monkeypatch: pytest.MonkeyPatch, free: int, sampling: float | None,
+    found: int | None,
+) -> None:  # fmt: skip
+    """A peak of 10 bytes for each token; 85 % of the memory may be used, with longer sentences by sampling less."""
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, free))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 0)
+    monkeypatch.setattr(module, "trial", lambda r, *_: Trial(1, 1, 10.0 * r.train.budget, 1, 1))
+    chosen = changed(recipe, subword_sampling=sampling)
+    if found is None:
+        with pytest.raises(ConfigError, match=r"auto found that not even 2048 tokens fit .*; give a smaller num"):
+            find_batch_tokens(chosen, corpus, torch.device("cuda"))
+    else:
+        assert find_batch_tokens(chosen, corpus, torch.device("cuda")) == found
+    assert find_batch_tokens(chosen, corpus, CPU) == 4096
+
+
+def test_auto_precision_follows_the_processor_and_the_width(
+    recipe: Recipe, corpus: PreparedCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for has_bf16, dim, expected in ((True, 128, "bf16"), (True, 64, "fp32"), (False, 512, "fp32")):
+        monkeypatch.setattr(kernels, "has_bf16", has_bf16)
+        chosen = recipe.model_copy(update={"model": recipe.model.model_copy(update={"dim": dim})})
+        assert choose_settings(chosen, corpus, RunDirectory(tmp_path), False, QUIET).runtime.precision == expected
+
+
+def test_trial_measures_updates(recipe: Recipe, corpus: PreparedCorpus) -> None:
+    found = trial(recipe, corpus, CPU)
+    assert found.parameters == sum(weight.numel() for weight in Transformer(recipe.model, 500, 500).parameters())
+    assert found.state_bytes == 4 * 4 * found.parameters, "weight, gradient and two moments, four bytes each"
+    assert 256 < found.target_tokens < 2 * 256
+    assert found.seconds > 0
+
+
+def test_dry_run_prints_an_estimate_and_writes_nothing(
+    recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "trial", lambda *_: Trial(1000, 2**30, 0.0, 480, 0.5))
+    file, before = recipe.prepared_directory.parent / "recipe.yaml", snapshot(recipe.prepared_directory.parent)
+    stop = "train.stop={steps: 1000, epochs: 4, hours: 0.25}"
+    result = run_command("train", "-c", file, "--dry-run", "--set", stop, "--set", "train.batch_tokens=auto")
+    assert result.exit_code == 0, result.stderr
+    assert "auto is 4,096" in result.stderr
+    rows = dict(line.split("  ", 1) for line in result.stdout.splitlines() if "  " in line)
+    assert {name: rows[name].strip() for name in ("parameters", "speed", "train.stop.steps 1,000")} == {
+        "parameters": "1,000",
+        "speed": "960 target tokens/s, 0.50 s an update",
+        "train.stop.steps 1,000": "0:08:20, after 1,000 updates",
     }
-
-
-def test_estimate_counts_parameters_updates_and_pairs(recipe: Recipe, corpus: PreparedCorpus) -> None:
-    result = estimate(recipe, corpus, CPU)
-    model = Transformer(recipe.model, 500, 500)
-    assert result.parameters == sum(weight.numel() for weight in model.parameters())
-    # weight, gradient and two moments, four bytes each
-    assert result.state_bytes == 4 * 4 * result.parameters
-    groups = plan_epoch(corpus.train, 256 // 4, recipe.seed, 0)
-    assert result.updates_an_epoch == len(groups) / 4 / 2
-    assert result.pairs == len(corpus.train)
-    assert result.target_tokens_per_second > 0
-    assert (result.free_bytes, result.peak_bytes) == (None, None)  # measured on CUDA only
-
-
-def estimate_with(recipe: Recipe, stop: Stop, *device_memory: float) -> Estimate:
-    chosen = recipe.model_copy(update={"train": recipe.train.model_copy(update={"stop": stop})})
-    return Estimate(chosen, CPU, 1_000, 400, 25.0, (0.1, 0.2), 1500.0, 0.5, *device_memory)  # type: ignore[arg-type]
-
-
-def test_times_to_each_limit_equal_those_by_hand(recipe: Recipe) -> None:
-    stop = Stop(steps=1000, epochs=4, hours=0.25, patience=3)
-    result = estimate_with(recipe, stop, 2**30, 3 * 2**30, 4 * 2**30)
-    assert result.times() == {"steps": (1000, 500), "epochs": (100, 50), "hours": (1800, 900)}
-    text = render(result).splitlines()
-    row_of = {line.split("  ")[0]: line for line in text}
-    assert row_of["memory"].endswith("3.00 GiB for the largest batches; 4.00 GiB are free")
-    assert row_of["batch"].endswith("256 target tokens × 2")
-    assert row_of["train.stop.steps 1,000"].endswith("0:08:20, after 1,000 updates")
-    assert row_of["train.stop.epochs 4"].endswith("0:00:50, after 100 updates, the first limit")
-    assert row_of["train.stop.hours 0.25"].endswith("0:15:00, after 1,800 updates")
-    assert row_of["train.stop.patience 3"].endswith("not predictable")
-    assert row_of["an epoch"].endswith("0:00:12")
-    assert max(map(len, text)) <= 80
-
-
-def test_largest_batches_that_do_not_fit_are_reported(recipe: Recipe) -> None:
-    text = render(estimate_with(recipe, Stop(), 2**20, float("inf"), 2**30))
-    assert "memory                    the largest batches do not fit; 1.00 GiB are free" in text
-    assert "largest batches" not in render(estimate_with(recipe, Stop(), 2**20))
-
-
-def test_dry_run_writes_nothing(file: Path, recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    before = contents(file.parent)
-    changes = ("train.batch_tokens=auto", "train.schedule={name: linear, warmup: 2}")
-    overrides = [argument for change in changes for argument in ("--set", change)]
-    result = CliRunner().invoke(app, ["train", "-c", str(file), "--dry-run", *overrides])
-    assert result.exit_code == 0, result.output
-    assert "2 steps of warm-up leave none of the 2 steps" in " ".join(result.stderr.split())
-    assert "train.stop.epochs 3" in result.stdout
-    assert "tokens/s" in result.stdout
-    assert "auto is" in result.stderr
-    assert contents(file.parent) == before
+    assert rows["train.stop.hours 0.25"].endswith("0:15:00, after 1,800 updates")
+    assert rows["batch"].endswith("4,096 target tokens × 2")
+    assert snapshot(recipe.prepared_directory.parent) == before
     assert list(tmp_path.iterdir()) == []
 
 
-def test_dry_run_leaves_an_existing_run_unchanged(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    run_override = f"run={tmp_path / 'run'}"
-    train(load_recipe(file, [run_override]), QUIET)
-    before = contents(tmp_path)
-    overrides = ["--set", run_override, "--set", "train.batch_tokens=auto"]
-    result = CliRunner().invoke(app, ["train", "-c", str(file), "--dry-run", *overrides])
-    assert result.exit_code == 0, result.output
-    assert "auto is 256, as recorded in" in result.stderr
-    assert contents(tmp_path) == before
-    assert train(load_recipe(file, [run_override, "train.stop.steps=3"]), QUIET).step == 3
-
-
-def test_dry_run_refuses_a_missing_test_text(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nmt.commands.train.estimate", None)
-    result = CliRunner().invoke(app, ["train", "-c", str(file), "--dry-run", "--set", 'data.test={"file": "/nowhere"}'])
+def test_dry_run_refuses_a_missing_test_text(recipe: Recipe) -> None:
+    file = recipe.prepared_directory.parent / "recipe.yaml"
+    result = run_command("train", "-c", file, "--dry-run", "--set", 'data.test={"file": "/nowhere"}')
     assert result.exit_code == 2
     assert "/nowhere" in result.stderr

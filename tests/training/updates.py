@@ -6,7 +6,8 @@ from torch import Tensor
 from nmt.batching.batch import Batch
 from nmt.config import Recipe
 from nmt.model.transformer import Transformer
-from nmt.training.step import Updater
+from nmt.training.update import Update, Updater
+from tests.builders import batch_of
 
 VOCABULARY = 12
 CPU = torch.device("cpu")
@@ -17,6 +18,7 @@ PAIRS = [
     ([6, 7], [8, 9, 10]),
     ([8, 8, 8, 8], [9, 9, 9, 9]),
 ]
+ALL = batch_of(PAIRS)
 
 
 def make_updater(recipe: Recipe, double: bool = False) -> Updater:
@@ -26,43 +28,25 @@ def make_updater(recipe: Recipe, double: bool = False) -> Updater:
     return Updater(model.double() if double else model, recipe, CPU)
 
 
-def weights(updater: Updater) -> dict[str, Tensor]:
-    """Return a copy of the weights."""
-    return {name: parameter.detach().clone() for name, parameter in updater.model.named_parameters()}
+def update(updater: Updater, step: int, *batches: Batch) -> Update:
+    """Make an update on the batches, by default one with all pairs."""
+    chosen = batches or (ALL,)
+    return updater.update(chosen, step, sum(batch.target_tokens for batch in chosen))
+
+
+def state(updater: Updater) -> list[Tensor]:
+    """Return a copy of the weights and the moments."""
+    weights, moments = list(updater.model.parameters()), updater.optimizer.state
+    tensors = [*weights, *(each for weight in weights for _, each in sorted(moments.get(weight, {}).items()))]
+    return [tensor.detach().clone() for tensor in tensors]
+
+
+def same(ours: list[Tensor], theirs: list[Tensor]) -> bool:
+    """Return whether tensors are equal bit for bit."""
+    return all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
 
 
 def difference(a: Updater, b: Updater) -> float:
     """Return the largest absolute difference of any weight."""
-    theirs = weights(b)
-    return max((tensor - theirs[name]).abs().max().item() for name, tensor in weights(a).items())
-
-
-def all_tensors(updater: Updater) -> list[Tensor]:
-    """Return a copy of the weights and the moments."""
-    moments = [tensor for state in updater.optimizer.state.values() for tensor in state.values()]
-    return [tensor.detach().clone() for tensor in (*updater.model.parameters(), *moments)]
-
-
-def same_tensors(a: Updater, b: Updater) -> bool:
-    """Return whether weights and moments are equal bit for bit."""
-    return all(torch.equal(ours, theirs) for ours, theirs in zip(all_tensors(a), all_tensors(b), strict=True))
-
-
-def spoil(updater: Updater, value: float, where: str) -> None:
-    """Make the loss or a gradient of all further updates not finite."""
-    if where == "loss":
-        plain = updater.objective.forward
-
-        def spoiled(batch: Batch) -> tuple[Tensor, Tensor]:
-            loss, likelihood = plain(batch)
-            return loss + value, likelihood
-
-        updater.objective.forward = spoiled  # type: ignore[method-assign]
-    else:
-        updater.model.encoder_norm.weight.register_hook(lambda gradient: gradient * value)
-
-
-def unspoil(updater: Updater) -> None:
-    """Undo `spoil`."""
-    vars(updater.objective).pop("forward", None)
-    (updater.model.encoder_norm.weight._backward_hooks or {}).clear()
+    pairs = zip(a.model.parameters(), b.model.parameters(), strict=True)
+    return max((ours - theirs).abs().max().item() for ours, theirs in pairs)
