@@ -203,7 +203,7 @@ def test_options_that_would_lose_something_are_refused(
 def test_missing_folder_of_rejected_pairs_is_found_before_the_work(
     folder: Path, work: Callable[..., object], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(ConfigError, match=r"gone/x\.tsv: cannot write it: .*gone is not a folder; make it first"):
+    with pytest.raises(ConfigError, match=r"gone/x\.tsv: cannot write it: .*gone is not a folder: make it first"):
         work(recipe_in(folder), Console(), rejected=folder / "gone" / "x.tsv")
     assert capsys.readouterr().err == ""
 
