@@ -45,7 +45,7 @@ def read_with_digests(file: Path, version: int) -> dict[str, Any]:
 def _check(other: Path, digest: object, file: Path) -> None:
     """Raise DamagedError unless a file that `file` lists is a regular file beside it with this digest."""
     problem = ""
-    if other.parent != file.parent or os.path.lexists(other) and not (other.is_file() and _is_inside(other)):
+    if other.parent != file.parent or (os.path.lexists(other) and not (other.is_file() and _is_inside(other))):
         problem = "not a regular file in this directory; copy the file itself, not a link to it"
     elif not other.exists():
         problem = f"missing, though {file.name} lists it; copy the whole directory"

@@ -252,10 +252,6 @@ def test_mistakes_are_reported_with_their_line(path: Path, addition: str, proble
         ("a.tsv", "data.train: found the text 'a.tsv', expected a list"),
         ("[a.tsv]", "data.train.0: found the text 'a.tsv', expected a section, that is, keys with values"),
         ("[{fil: a.tsv}]", "data.train.0.fil: unknown key; did you mean 'file'?"),
-        (
-            "[{file: a.tsv, tag: unk}]",
-            "data.train.0.tag: <unk> is a special symbol of the tokenizer; choose another name",
-        ),
         ("[{file: 1}]", "data.train.0.file: found 1, expected the path of a file or folder"),
     ],
 )
@@ -578,7 +574,6 @@ def test_several_target_languages_are_read_and_written(path: Path) -> None:
             "line 6: data.valid: two texts have the same",
         ),
         ("zh, tag: bt", "zh, tag: news", "line 8: data.valid.1.tag: no training text has the tag news"),
-        ("zh}\n  valid", "zh, tag: 2zh}\n  valid", "data.train: the tag 2zh is that of a target language"),
         ("v.zh.tsv,", "v.zh.tsv, typo: 1,", "line 8: data.valid.1.typo: unknown key"),
         ("run: run", "run: run\ndata.x: 1", "unknown key"),
     ],
