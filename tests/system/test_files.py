@@ -4,7 +4,6 @@ import errno
 import os
 import signal
 import subprocess
-import threading
 from pathlib import Path
 
 import pytest
@@ -186,11 +185,6 @@ def test_unsuitable_output_files_are_refused(tmp_path: Path, file: str, message:
     assert snapshot(tmp_path) == before
 
 
-def test_hyphen_is_no_output_file() -> None:
-    with pytest.raises(ConfigError, match="-: cannot write it: expected the name of a file"):
-        check_output(Path("-"))
-
-
 def test_replace_link_sets_the_new_target(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
@@ -255,32 +249,3 @@ def test_second_writer_learns_who_holds_the_lock(tmp_path: Path) -> None:
     assert lock_holder(folder) == ""
     with lock_folder(folder, fail, fail):
         pass
-
-
-def test_lock_waits_for_its_release(tmp_path: Path) -> None:
-    inside, failures = 0, 0
-
-    def work() -> None:
-        nonlocal inside, failures
-        for _ in range(5):
-            with lock_folder(tmp_path, lambda holder: None, fail):
-                inside += 1
-                failures += inside != 1
-                inside -= 1
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == 0
-
-
-def test_file_system_without_locks_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(_descriptor: int, _operation: int) -> None:
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr("fcntl.flock", refused)
-    messages: list[str] = []
-    with lock_folder(tmp_path, fail, messages.append):
-        assert "no locks on this file system" in messages[0]
