@@ -1,6 +1,7 @@
 """`nmt translate`: translate lines or documents, or score given translations."""
 
 import os
+import stat
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,12 +20,12 @@ from nmt.system.workers import reuse_freed_ram
 from nmt.text.glossary import Glossary
 from nmt.text.readers.archive import split_member
 from nmt.text.readers.compression import compression_of, unpacked
-from nmt.text.readers.opening import STANDARD_INPUT, input_name, open_content
+from nmt.text.readers.opening import STANDARD_INPUT, input_name, open_content, read_lines
 from nmt.translation.documents.document import Document
 from nmt.translation.documents.formats import DocumentOptions, format_of
 from nmt.translation.documents.translating import translate_document
 from nmt.translation.forced_scoring import score_batch
-from nmt.translation.pipeline import ParallelLines, open_input, process_lines, translate_stream
+from nmt.translation.pipeline import LineInput, open_input, process_lines, translate_stream
 from nmt.translation.sinks import Fingerprint, is_stream, open_output, write_whole
 from nmt.translation.translator import LINE_BATCH_SIZE, TranslateOptions, Translator
 
@@ -37,11 +38,8 @@ def translate(request: TranslateRequest, console: Console) -> None:
     check(request)
     models = request.models or [default_model()]
     glossary = None if request.glossary is None else Glossary.read(request.glossary)
-    parallel = None
-    if request.reference is not None:
-        parallel = ParallelLines.read("--reference", request.reference)
-    elif request.prefixes is not None:
-        parallel = ParallelLines.read("--prefixes", request.prefixes)
+    option, path = ("--reference", request.reference) if request.reference else ("--prefixes", request.prefixes)
+    parallel = None if path is None else list(read_lines(path))
     # on a CPU, processes of one thread each translate together
     set_threads(runtime.model_copy(update={"threads": 1}))
     reuse_freed_ram()
@@ -53,15 +51,15 @@ def translate(request: TranslateRequest, console: Console) -> None:
             document = open_document(as_document, request.source, (translator.languages.source, options.to))
             write_whole(request.output, translate_document(translator, document, options, console))
             return
-        identity = fingerprint(request, models, translator, options, parallel)
+        identity = fingerprint(request, models, translator, options)
         with (
-            open_input(request.source, parallel, translator.scale) as source,
-            open_output(request.output, identity, resumable=not source.is_terminal) as output,
+            open_input(request.source) as stream,
+            open_output(request.output, identity, resumable=not stream.isatty()) as output,
         ):
+            source = LineInput(stream, translator.scale, parallel, option)
             if request.reference is not None:
-                process_lines(
-                    "scoring", source, output, partial(score_batch, translator, options, request.as_json), console
-                )
+                score = partial(score_batch, translator, options, request.as_json)
+                process_lines("scoring", source, output, score, console)
             else:
                 translate_stream(translator, source, output, options, request.as_json, console)
 
@@ -71,11 +69,10 @@ def check(request: TranslateRequest) -> None:
     options = {
         "--reference": request.reference, "--prefixes": request.prefixes, "--json": request.as_json,
         "--n-best": request.n_best > 1, "--alignment": request.alignment, "--glossary": request.glossary,
-        "--output": request.output,
     }  # fmt: skip
     given = [option for option, value in options.items() if value]
     document = document_options(request)
-    if document is not None and (misplaced := [one for one in given if one not in ("--glossary", "--output")]):
+    if document is not None and (misplaced := [one for one in given if one != "--glossary"]):
         raise ConfigError(
             f"{misplaced[0]}: the output of a file in the format {document.format} is a file of this format, which "
             "has no place for it; leave it out, or add --format text to read the lines as they are"
@@ -83,6 +80,8 @@ def check(request: TranslateRequest) -> None:
     without_effect = [one for one in ("--prefixes", "--n-best", "--glossary") if one in given]
     if "--reference" in given and without_effect:
         raise ConfigError(f"--reference: {without_effect[0]} would have no effect beside it; leave one out")
+    if "--alignment" in given and "--n-best" in given and "--json" not in given:
+        raise ConfigError("--alignment: a table of the n best has no column for it; add --json, which has it")
     if request.output is not None and not is_stream(request.output):
         inputs = (request.source, request.reference, request.prefixes, request.glossary)
         check_output(request.output, [split_member(path)[0] for path in inputs if path is not None])
@@ -112,31 +111,37 @@ def open_document(options: DocumentOptions, source: Path | None, languages: tupl
 
 
 def fingerprint(
-    request: TranslateRequest,
-    models: Sequence[Path],
-    translator: Translator,
-    options: TranslateOptions,
-    parallel: ParallelLines | None,
+    request: TranslateRequest, models: Sequence[Path], translator: Translator, options: TranslateOptions
 ) -> Fingerprint:
-    """Return everything apart from the input that determines the output."""
+    """Return everything that determines the output."""
     layout = "a table" if options.n_best > 1 else "text"
     return {
         "nmt": __version__,
-        "model": " ".join(map(digest_of_model, models)),
+        "model": " ".join(digest_of(resolve_model(model) / CONFIG_FILE) for model in models),
         "computed by": translator.engine.description,
         "output": "JSON" if request.as_json else layout,
-        "lines in a batch": str(translator.scale * LINE_BATCH_SIZE),
+        "lines in a batch": translator.scale * LINE_BATCH_SIZE,
+        "input": state_of(request.source),
+        "prefixes": request.prefixes and state_of(request.prefixes),
+        "reference": request.reference and state_of(request.reference),
         **options.fingerprint(),
-        **({} if parallel is None else parallel.fingerprint()),
     }
+
+
+def state_of(path: Path | None) -> list[int] | None:
+    """Return the size and the time of an input file, by default of standard input; None for a pipe or a device."""
+    try:
+        status = os.stat(0 if path is None else split_member(path)[0])
+    except OSError:
+        return None
+    return [status.st_size, status.st_mtime_ns] if stat.S_ISREG(status.st_mode) else None
 
 
 def default_model() -> Path:
     """Return the model to use without --model: $NMT_MODEL, else runs/latest. Raises ModelError if there is none."""
-    named = os.environ.get("NMT_MODEL")
-    if named:
+    if named := os.environ.get("NMT_MODEL"):
         try:
-            digest_of_model(Path(named))
+            resolve_model(Path(named))
         except ModelError as error:
             raise ModelError(f"$NMT_MODEL: {error}; or give --model DIR") from None
         return Path(named)
@@ -148,8 +153,3 @@ def default_model() -> Path:
             "directory), or train one: nmt train --config RECIPE"
         )
     return latest
-
-
-def digest_of_model(directory: Path) -> str:
-    """Return a digest of the model with its weights. Raises ModelError if there is no model."""
-    return digest_of(resolve_model(directory) / CONFIG_FILE)

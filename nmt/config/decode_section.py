@@ -47,8 +47,8 @@ class DecodeSettings(Section):
     sampling: Annotated[Sampling | None, Field(examples=[{"temperature": 0.7}])] = None
     """Draw random translations instead of searching for the best; `{}` draws from the unchanged distribution."""
     protect: bool = True
-    """Copy URLs, e-mail addresses, placeholders and tags unchanged: the search is repeated with constraints where one
-    is missing."""
+    """Copy URLs, e-mail addresses, placeholders and tags unchanged: where one is missing, the line is translated
+    without them, and each is placed by the word alignment."""
     typography: bool = True
     """Correct Chinese punctuation to full width, and Italian accents and apostrophes."""
     batch_tokens: Annotated[PositiveInt | None, Field(examples=[8192])] = None

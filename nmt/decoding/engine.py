@@ -14,9 +14,8 @@ from torch import Tensor
 from nmt.batching.batch import pad
 from nmt.config import RuntimeSettings
 from nmt.decoding.beam import Hypothesis, Observer, beam_search
-from nmt.decoding.constrained import beam_width, constrained_search
 from nmt.decoding.models import BatchRunner, Models, StepModel, in_order, length_batches, step_model
-from nmt.decoding.options import NO_CONSTRAINTS, Constraints, SearchOptions
+from nmt.decoding.options import SearchOptions
 from nmt.decoding.rules import rules_for
 from nmt.decoding.sampling import greedy_search, noise_for, sample_search
 from nmt.errors import ConfigError
@@ -56,12 +55,12 @@ class TorchEngine:
         self,
         sentences: Sequence[Sequence[int]],
         options: SearchOptions,
-        constraints_of: Sequence[Constraints] | None = None,
+        prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence, best first, in order; see `search_all`."""
         if len(sentences) >= _MIN_SENTENCES_TO_PACK:
             self._pack()
-        return search_all(self.runner, sentences, options, constraints_of)
+        return search_all(self.runner, sentences, options, prefixes)
 
     def _pack(self) -> list[bool]:
         """Pack the weights of models once; return whether each could be packed."""
@@ -73,36 +72,20 @@ def search_all(
     runner: BatchRunner,
     sentences: Sequence[Sequence[int]],
     options: SearchOptions,
-    constraints_of: Sequence[Constraints] | None = None,
+    prefixes: Sequence[Sequence[int]] | None = None,
 ) -> list[list[Hypothesis]]:
     """Return the hypotheses of each sentence, best first, for source ids without `</s>`.
 
     A batch holds at most `options.batch_tokens` padded source tokens times beam, or less than a sentence more; a longer
-    sentence is searched alone. A batch that does not fit into the memory of the device is halved. `constraints_of`
-    holds the constraints of each sentence. Raises ConfigError if not even one sentence fits.
+    sentence is searched alone. A batch that does not fit into the memory of the device is halved. `prefixes` are the
+    target ids that the hypotheses of each sentence begin with. Raises ConfigError if not even one sentence fits.
     """
-    constraints_of = constraints_of or [NO_CONSTRAINTS] * len(sentences)
-    batches = _batches(sentences, constraints_of, options, runner)
-    items = [[(sentences[i], constraints_of[i]) for i in batch] for batch in batches]
-    return in_order(batches, runner.run(partial(_search_batch, options=options), items))
-
-
-def _batches(
-    sentences: Sequence[Sequence[int]],
-    constraints_of: Sequence[Constraints],
-    options: SearchOptions,
-    runner: BatchRunner,
-) -> list[list[int]]:
-    """Cut sentences into batches; those with required phrases, whose search is slower and wider, among themselves."""
+    prefixes = prefixes or [()] * len(sentences)
+    lengths = [len(ids) + 1 for ids in sentences]
     max_hypotheses = _CPU_HYPOTHESES if runner.device.type == "cpu" else options.batch_tokens
-    batches = []
-    for with_phrases in (False, True):
-        indices = [i for i, constraints in enumerate(constraints_of) if bool(constraints.phrases) is with_phrases]
-        width = beam_width([constraints_of[i] for i in indices], options) if with_phrases else options.width
-        lengths = [len(sentences[i]) + 1 for i in indices]
-        cut = balanced_batches(lengths, width, options.batch_tokens, max_hypotheses, runner.processes)
-        batches += [[indices[i] for i in batch] for batch in cut]
-    return batches
+    batches = list(balanced_batches(lengths, options.width, options.batch_tokens, max_hypotheses, runner.processes))
+    items = [[(sentences[i], prefixes[i]) for i in batch] for batch in batches]
+    return in_order(batches, runner.run(partial(_search_batch, options=options), items))
 
 
 def balanced_batches(
@@ -123,14 +106,13 @@ def balanced_batches(
 
 
 def _search_batch(
-    models: Models, sentences: Sequence[tuple[Sequence[int], Constraints]], options: SearchOptions
+    models: Models, sentences: Sequence[tuple[Sequence[int], Sequence[int]]], options: SearchOptions
 ) -> list[list[Hypothesis]]:
-    """Search one batch, in halves if it does not fit into the memory of the device."""
+    """Search one batch of sentences with their prefixes, in halves if it does not fit into the memory of the device."""
     device = models[0].device
-    constraints_of = [constraints for _, constraints in sentences]
     try:
         source, mask = pad([[*ids, EOS] for ids, _ in sentences], device)
-        return search(step_model(models), source, mask, options, constraints_of)
+        return search(step_model(models), source, mask, options, [prefix for _, prefix in sentences])
     except (RuntimeError, MemoryError) as error:
         if not is_oom(error):
             raise
@@ -152,50 +134,45 @@ def search(
     source: Tensor,
     source_mask: Tensor | None,
     options: SearchOptions,
-    constraints_of: Sequence[Constraints] | None = None,
+    prefixes: Sequence[Sequence[int]] | None = None,
     observer: Observer | None = None,
 ) -> list[list[Hypothesis]]:
     """Return up to n_best hypotheses of each sentence, best first; fewer only if no more exist.
 
     Source ids (B, S) and mask (B, S), True at tokens, are the input of the encoder; no mask means no padding. The
     result of a sentence does not depend on the other sentences of the batch, except for rounding. An observer receives
-    the steps of a beam search; with it, a beam of 1 is one as well, and sampling and required phrases are excluded.
-    Raises ModelError if the model's numbers are NaN, ConfigError for constraints that cannot be met.
+    the steps of a beam search; with it, a beam of 1 is one as well, and sampling is excluded. Raises ModelError if the
+    model's numbers are NaN, ConfigError for a prefix that is too long.
     """
     if not source.size(0):
         return []
     lengths = [source.size(1)] * source.size(0) if source_mask is None else source_mask.sum(1).tolist()
-    constraints_of = constraints_of or [NO_CONSTRAINTS] * source.size(0)
-    limits = _length_limits(model, options, lengths, constraints_of)
-    rules = rules_for(options, constraints_of, limits)
-    with_phrases = any(constraints.phrases for constraints in constraints_of)
-    assert observer is None or (options.sampling is None and not with_phrases), "no beam search"
-    if options.sampling is not None and with_phrases:
-        raise ConfigError("decode.sampling: samples cannot contain required phrases; set it to null to search")
-    width = options.width if options.sampling is not None else beam_width(constraints_of, options)
-    state = model.start(source, source_mask, width)
+    prefixes = prefixes or [()] * source.size(0)
+    limits = _length_limits(model, options, lengths, prefixes)
+    rules = rules_for(options, prefixes, limits)
+    state = model.start(source, source_mask, options.width)
     if options.sampling is not None:
+        assert observer is None, "no beam search"
         sentences = [row[:length] for row, length in zip(source.tolist(), lengths, strict=True)]
         return sample_search(state, model.device, noise_for(sentences, limits, options), rules, options)
-    if with_phrases:
-        return constrained_search(state, model.device, limits, rules, constraints_of, options)
     if options.beam == 1 and observer is None:
         return greedy_search(state, model.device, limits, rules, options)
     return beam_search(state, model.device, limits, rules, options, observer)
 
 
 def _length_limits(
-    model: StepModel, options: SearchOptions, lengths: Sequence[int], constraints_of: Sequence[Constraints]
+    model: StepModel, options: SearchOptions, lengths: Sequence[int], prefixes: Sequence[Sequence[int]]
 ) -> Tensor:
-    """Return the longest outputs (B) for sources of these lengths, extended by the tokens of the constraints.
+    """Return the longest outputs (B) for sources of these lengths, extended by the tokens of the prefixes.
 
     Raises ConfigError if a prefix exceeds the longest output of the model.
     """
-    required = [len(constraints.prefix) + constraints.phrase_tokens for constraints in constraints_of]
-    limits = torch.tensor([options.longest_output(length) + n for length, n in zip(lengths, required, strict=True)])
+    limits = torch.tensor(
+        [options.longest_output(length) + len(prefix) for length, prefix in zip(lengths, prefixes, strict=True)]
+    )
     if model.longest is None:
         return limits
-    prefix = max(len(constraints.prefix) for constraints in constraints_of)
+    prefix = max(map(len, prefixes))
     if prefix >= model.longest:
         raise ConfigError(
             f"the required beginning of a translation has {prefix} tokens, but the model generates at most "

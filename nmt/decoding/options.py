@@ -1,10 +1,6 @@
-"""What is requested of a search: its options, and constraints on the translation of a sentence.
-
-The options are the recipe's `decode` section with the values that a call adds.
-"""
+"""The options of a search: the recipe's `decode` section with the values that a call adds."""
 
 import math
-from dataclasses import dataclass
 from typing import Self
 
 from pydantic import model_validator
@@ -13,30 +9,6 @@ from nmt.config import DecodeSettings, MaxLength
 from nmt.config.section import PositiveInt
 from nmt.errors import ConfigError
 from nmt.text.tokenizer import BOS, EOS, PAD, UNK
-
-
-@dataclass(frozen=True)
-class Constraints:
-    """Target ids that a translation begins with, and runs of target ids that it must contain, each in one piece."""
-
-    prefix: tuple[int, ...] = ()
-    phrases: tuple[tuple[int, ...], ...] = ()
-    word_continuations: frozenset[int] = frozenset()
-    """Ids that continue a word: they do not follow a phrase, and where one is most probable, no phrase begins."""
-    elisions: frozenset[int] = frozenset()
-    """Ids that end in an apostrophe, after which a phrase may begin although its word continues theirs."""
-    final_punctuation: frozenset[int] = frozenset()
-    """Ids that end a sentence: while a phrase is missing, at most `max_final_punctuation` of them are generated."""
-    max_final_punctuation: int = 0
-    may_begin_sentence: bool = False  # whether a phrase may follow final punctuation
-
-    @property
-    def phrase_tokens(self) -> int:
-        """The total number of tokens of the phrases."""
-        return sum(map(len, self.phrases))
-
-
-NO_CONSTRAINTS = Constraints()
 
 
 class SearchOptions(DecodeSettings):

@@ -11,7 +11,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from nmt.decoding.options import Constraints, SearchOptions
+from nmt.decoding.options import SearchOptions
 from nmt.text.tokenizer import EOS
 
 
@@ -29,8 +29,8 @@ class Rule(Protocol):
         """
 
 
-def rules_for(options: SearchOptions, constraints_of: Sequence[Constraints], limits: Tensor) -> list[Rule]:
-    """Return the rules in the order of their application, for the longest outputs (B).
+def rules_for(options: SearchOptions, prefixes: Sequence[Sequence[int]], limits: Tensor) -> list[Rule]:
+    """Return the rules in the order of their application, for required prefixes and longest outputs (B).
 
     In this order at least one token remains: `</s>`, unless an earlier rule leaves another one.
     """
@@ -38,9 +38,7 @@ def rules_for(options: SearchOptions, constraints_of: Sequence[Constraints], lim
     if options.no_repeat_ngram is not None:
         rules.append(NoRepeatedNgram(options.no_repeat_ngram))
     rules.append(EndAt(limits))
-    if any(constraints.prefix for constraints in constraints_of):
-        return [BeginWith([constraints.prefix for constraints in constraints_of], rules)]
-    return rules
+    return [BeginWith(prefixes, rules)] if any(prefixes) else rules
 
 
 @dataclass(frozen=True)
@@ -87,27 +85,21 @@ class EndAt:
             logits[rows, EOS] = ends
 
 
+@dataclass(frozen=True)
 class BeginWith:
-    """Required beginnings: a sentence's tokens are those of its prefix until all are generated. No other rule applies.
+    """Required prefixes of the sentences (B): until all their tokens are generated, no other rule applies."""
 
-    `others` are the rules for what follows.
-    """
-
-    def __init__(self, required: Sequence[Sequence[int]], others: Sequence[Rule]) -> None:
-        self._others = others
-        self._lengths = torch.tensor([len(prefix) for prefix in required])
-        self._required = torch.zeros(len(required), int(self._lengths.max()), dtype=torch.long)  # (B, longest)
-        for row, prefix in zip(self._required, required, strict=True):
-            row[: len(prefix)] = torch.tensor(prefix, dtype=torch.long)
+    required: Sequence[Sequence[int]]
+    others: Sequence[Rule]  # for what follows
 
     def apply(self, logits: Tensor, prefixes: Tensor, sentences: Tensor) -> None:
         """Forbid all tokens but the next required one; where none is left, apply the other rules."""
-        length = prefixes.size(-1)
-        rows = (self._lengths[sentences] >= length).nonzero().squeeze(1)
-        place = min(length, self._required.size(1)) - 1  # beyond the longest beginning there are no rows
-        tokens, rows = (index.to(logits.device) for index in (self._required[sentences[rows], place], rows))
+        place = prefixes.size(-1) - 1
+        required = [self.required[sentence] for sentence in sentences.tolist()]
+        next_of = [(row, tokens[place]) for row, tokens in enumerate(required) if len(tokens) > place]
+        rows, tokens = torch.tensor(next_of, dtype=torch.long, device=logits.device).view(-1, 2).unbind(1)
         kept = logits[rows, tokens]
-        for rule in self._others:
+        for rule in self.others:
             rule.apply(logits, prefixes, sentences)
         logits[rows] = float("-inf")
         logits[rows, tokens] = kept

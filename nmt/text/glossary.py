@@ -77,18 +77,22 @@ class Glossary:
 
         Nothing matches in the spans `outside`, (start, end).
         """
-        words = [
-            found[0]
-            for found in _WORD.finditer(line)
-            if not any(start <= found.start() < end for start, end in outside)
+        return [target for target, *_ in self.matches(line, outside)]
+
+    def matches(self, line: str, outside: Sequence[tuple[int, int]] = ()) -> list[tuple[str, int, int]]:
+        """Return these terms, each with the span of its source term in the line."""
+        found = [
+            word for word in _WORD.finditer(line) if not any(start <= word.start() < end for start, end in outside)
         ]
-        targets, start = [], 0
+        words, matches, start = [word[0] for word in found], [], 0
         while start < len(words):
-            size = next((size for size in range(self._longest, 0, -1) if self._term(words, start, size)), 0)
+            sizes = range(min(self._longest, len(words) - start), 0, -1)
+            size = next((size for size in sizes if self._term(words, start, size)), 0)
             if size:
-                targets.append(self._term(words, start, size))
+                span = found[start].start(), found[start + size - 1].end()
+                matches.append((self._term(words, start, size), *span))
             start += size or 1
-        return targets
+        return matches
 
     def _term(self, words: Sequence[str], start: int, size: int) -> str:
         """Return the target of the term made of these words, "" if there is none."""

@@ -41,18 +41,20 @@ def score_given(
     translator: Translator, lines: Sequence[str], texts: Sequence[str], options: TranslateOptions
 ) -> list[ScoredTranslation]:
     """Score a given translation of each line by the first model; lines are never split, however long they are."""
-    tokenizers = translator.tokenizers
-    pairs = list(zip(lines, map(normalize, texts), strict=True))
-    tags = translator.tag_ids(options)
-    encoded = [([*tags, *tokenizers.source.encode(line)], tokenizers.target.encode(text)) for line, text in pairs]
+    tokenizers, tags = translator.tokenizers, translator.tag_ids(options)
+    texts = [normalize(text) for text in texts]
+    encoded = [
+        ([*tags, *tokenizers.source.encode(line)], tokenizers.target.encode(text))
+        for line, text in zip(lines, texts, strict=True)
+    ]
     forced = force_all(translator.engine.runner, encoded, options.search.batch_tokens)
-    links: Sequence[Links | None] = [None] * len(pairs)
+    links: Sequence[Links | None] = [None] * len(encoded)
     if options.alignment:
-        links = translator.align(pairs, options)
+        links = translator.align(list(zip(lines, texts, strict=True)), options)
     pieces, scored = tokenizers.target.pieces, []
-    for pair, (_, target), one, linked in zip(pairs, encoded, forced, links, strict=True):
-        tokens = list(zip([pieces[i] for i in [*target, EOS]], one.token_log_probs, strict=True))
-        scored.append(ScoredTranslation(*pair, tokens, linked))
+    for line, text, (_, ids), one, linked in zip(lines, texts, encoded, forced, links, strict=True):
+        tokens = list(zip([pieces[i] for i in [*ids, EOS]], one.token_log_probs, strict=True))
+        scored.append(ScoredTranslation(line, text, tokens, linked))
     return scored
 
 
@@ -61,4 +63,4 @@ def score_batch(
 ) -> tuple[str, Remarks]:
     """Return a row, or with `as_json` a JSON object, for each line and its parallel line, as `score_given` does."""
     scored = score_given(translator, batch.texts, batch.parallel, options)
-    return "".join((one.as_json() if as_json else one.as_text()) + "\n" for one in scored), Remarks()
+    return "".join((one.as_json() if as_json else one.as_text()) + "\n" for one in scored), {}

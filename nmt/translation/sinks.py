@@ -1,20 +1,19 @@
 """Outputs: a stream, or a file that an interrupted process leaves resumable.
 
     FILE.partial         the output so far; renamed to FILE when complete
-    FILE.partial.json    the fingerprint of the work, and how far it is done: lines, bytes, digest of the input
+    FILE.partial.json    the fingerprint of the work, and how far it is done: lines of the input, bytes of the output
 
 A batch is written before it is recorded. Resuming truncates FILE.partial to the recorded length, so the complete file
 equals, byte for byte, that of an uninterrupted process.
 """
 
 import fcntl
-import hashlib
 import io
 import json
 import os
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -26,7 +25,7 @@ from nmt.system.distributed import rank
 from nmt.system.files import disk_errors, real_path, write_output
 
 Fingerprint = dict[str, Any]
-"""Everything apart from the input that determines the output, as JSON, by the names in recipes and options."""
+"""Everything that determines the output, as JSON, by the names in recipes and options."""
 
 
 class StreamOutput:
@@ -37,69 +36,59 @@ class StreamOutput:
         self.lines = 0  # input lines that are processed
         self.is_terminal = stream.isatty()
 
-    def remaining(self, batches: Iterable[list[bytes]]) -> Iterator[list[bytes]]:
-        """Return batches of input lines without those that are processed."""
-        return iter(batches)
+    def remaining(self, lines: list[bytes]) -> list[bytes]:
+        """Return those of the next input lines that are not processed."""
+        return lines
 
-    def write(self, lines: Sequence[bytes], text: str) -> None:
-        """Write the result of input lines. Raises DataError if the disk fails, BrokenPipeError for a closed pipe."""
-        self.write_bytes(text.encode())
-        self.lines += len(lines)
-
-    def write_bytes(self, data: bytes) -> None:
-        """Write bytes. Raises DataError if the disk fails, BrokenPipeError for a closed pipe."""
-        _write_all(self._stream, data)
+    def write(self, lines: int, data: bytes) -> None:
+        """Write the result of so many lines. Raises DataError if the disk fails, BrokenPipeError for a closed pipe."""
+        raw, rest = getattr(self._stream, "raw", self._stream), memoryview(data)
+        try:
+            while rest:  # without a buffer: what an error of the disk leaves in one would cause another error at exit
+                rest = rest[raw.write(rest) or 0 :]
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise DataError(f"cannot write the translations: {error.strerror or error}") from None
+        self.lines += lines
 
 
 class ResumableFile(StreamOutput):
     """A file that is being written by one process. `resumable_file` opens and closes it."""
 
-    def __init__(self, partial: Path, stream: BinaryIO, record: dict[str, Any]) -> None:
+    def __init__(self, partial: Path, stream: BinaryIO, fingerprint: Fingerprint) -> None:
         super().__init__(stream)
-        self._partial, self._record, self._input = partial, record, hashlib.sha256()
-        self.lines = record["lines"]
-        stream.truncate(record["bytes"])
+        self._partial, self._record = partial, _read_record(partial, fingerprint)
+        self.lines = self._to_skip = self._record["lines"]
+        stream.truncate(self._record["bytes"])
+
+    def remaining(self, lines: list[bytes]) -> list[bytes]:
+        """Return those of the next input lines that are not processed."""
+        rest = lines[self._to_skip :]
+        self._to_skip -= len(lines) - len(rest)
+        return rest
+
+    def write(self, lines: int, data: bytes) -> None:
+        """Write the result of so many input lines, then record how far the file is complete."""
+        if not self.lines:  # without a record, nobody could know whose file it is
+            self._write_record()
+        super().write(lines, data)
+        self._record |= {"lines": self.lines, "bytes": self._record["bytes"] + len(data)}
         self._write_record()
 
-    def remaining(self, batches: Iterable[list[bytes]]) -> Iterator[list[bytes]]:
-        """Return the batches after the processed lines. Raises ConfigError if those came from another input."""
-        left = self.lines
-        for batch in batches:
-            processed, unprocessed = batch[:left], batch[left:]
-            left -= len(processed)
-            self._hash(processed)
-            if processed and not left and self._input.hexdigest() != self._record["input"]:
-                raise ConfigError(
-                    f"{self._partial}: its first {counted(self.lines, 'line')} came from another input; "
-                    f"give the same input to continue, or remove {self._partial} to start again"
-                )
-            if unprocessed:
-                yield unprocessed
-        if left:
+    def check_input(self) -> None:
+        """Raise ConfigError if the input has fewer lines than were processed before."""
+        if self._to_skip:
             raise ConfigError(
                 f"{self._partial}: made from another input: {counted(self.lines, 'line')} of it done, but this one has "
-                f"{self.lines - left:,}; give the same input, or remove {self._partial} to start again"
+                f"{self.lines - self._to_skip:,}; give the same input, or remove {self._partial} to start again"
             )
-
-    def write(self, lines: Sequence[bytes], text: str) -> None:
-        """Write the text, then record how far the file is complete."""
-        data = text.encode()
-        self.write_bytes(data)
-        self._hash(lines)
-        self.lines += len(lines)
-        done = {"lines": self.lines, "bytes": self._record["bytes"] + len(data), "input": self._input.hexdigest()}
-        self._record |= done
-        self._write_record()
 
     def _write_record(self) -> None:
         record, new = _records_of(self._partial)
-        with _disk_errors():
+        with disk_errors(record):
             new.write_text(json.dumps(self._record, ensure_ascii=False), encoding="utf-8")
             new.replace(record)
-
-    def _hash(self, lines: Sequence[bytes]) -> None:
-        if lines:
-            self._input.update(b"\n".join(lines) + b"\n")
 
 
 @contextmanager
@@ -111,17 +100,13 @@ def open_output(path: Path | None, fingerprint: Fingerprint, resumable: bool = T
     if rank() > 0:
         yield StreamOutput(io.BytesIO())
     elif path is None:
-        if sys.stdout is None:
-            raise DataError("standard output is closed; name a file with --output")
         yield StreamOutput(sys.stdout.buffer)
     elif resumable and not is_stream(path):
         with resumable_file(path, fingerprint) as output:
             yield output
     else:
-        try:
+        with disk_errors(path):
             stream = path.open("wb")
-        except OSError as error:
-            raise DataError(f"{path}: cannot write it: {error.strerror or error}") from None
         with stream:
             yield StreamOutput(stream)
 
@@ -131,13 +116,11 @@ def write_whole(path: Path | None, data: bytes) -> None:
 
     Raises DataError for an error of the file system.
     """
-    if rank() > 0:
-        return
-    if path is not None and not is_stream(path):
+    if rank() == 0 and path is not None and not is_stream(path):
         write_output(path, data)
     else:
         with open_output(path, {}) as output:
-            output.write_bytes(data)
+            output.write(0, data)
 
 
 def is_stream(path: Path) -> bool:
@@ -165,34 +148,23 @@ def resumable_file(file: Path, fingerprint: Fingerprint) -> Iterator[ResumableFi
     with stream:
         _lock(stream, partial)
         try:
-            record = _read_record(partial, fingerprint)
-        except ConfigError:
-            if not partial.stat().st_size:
-                partial.unlink()
-            raise
-        with suppress(FileNotFoundError):
-            partial.chmod(stat.S_IMODE(place.stat().st_mode))
-        output = ResumableFile(partial, stream, record)
-        try:
+            output = ResumableFile(partial, stream, fingerprint)
+            with suppress(FileNotFoundError):
+                partial.chmod(stat.S_IMODE(place.stat().st_mode))
             yield output
+            output.check_input()
         except BaseException:
-            if not output.lines:  # nothing to resume
-                _remove(partial)
+            if not partial.stat().st_size:  # nothing to resume
+                partial.unlink()
             raise
         with disk_errors(file):
             os.fsync(stream.fileno())
             partial.replace(place)
-        _remove(partial)
-
-
-def _remove(partial: Path) -> None:
-    """Remove a partial file, if it is there, and its record."""
-    for path in (partial, *_records_of(partial)):
-        path.unlink(missing_ok=True)
+            _records_of(partial)[0].unlink()
 
 
 def _lock(stream: BinaryIO, partial: Path) -> None:
-    """Raise ConfigError if another process writes a partial file, or has just finished it."""
+    """Raise ConfigError if another process writes a partial file."""
     try:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -201,27 +173,6 @@ def _lock(stream: BinaryIO, partial: Path) -> None:
         ) from None
     except OSError:  # a file system without locks
         return
-    if not (partial.exists() and os.path.samestat(os.fstat(stream.fileno()), partial.stat())):
-        raise ConfigError(f"{partial}: another process has just finished it")
-
-
-def _write_all(stream: BinaryIO, data: bytes) -> None:
-    """Write without a buffer: data left in one after an error of the disk would cause another error at exit."""
-    raw = getattr(stream, "raw", stream)
-    rest = memoryview(data)
-    with _disk_errors():
-        while rest:
-            rest = rest[raw.write(rest) or 0 :]
-
-
-@contextmanager
-def _disk_errors() -> Iterator[None]:
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise DataError(f"cannot write the translations: {error.strerror or error}") from None
 
 
 def _records_of(partial: Path) -> tuple[Path, Path]:
@@ -231,24 +182,22 @@ def _records_of(partial: Path) -> tuple[Path, Path]:
 
 def _read_record(partial: Path, fingerprint: Fingerprint) -> dict[str, Any]:
     """Return how far a partial file is complete. Raises ConfigError if it is of other work."""
-    new = {"fingerprint": fingerprint, "lines": 0, "bytes": 0, "input": ""}
+    new = {"fingerprint": fingerprint, "lines": 0, "bytes": 0}
     file, size = _records_of(partial)[0], partial.stat().st_size
     if not size and not file.exists():
         return new
     try:
         record = json.loads(file.read_bytes())
-        before = dict(record["fingerprint"])
-        is_whole = record.keys() == new.keys() and (not size or record["bytes"] <= size)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        is_whole = False
-    if not is_whole:
+    except (OSError, ValueError):
+        record = None
+    if not isinstance(record, dict) or record.keys() != new.keys() or (size and record["bytes"] > size):
         raise ConfigError(
             f"{partial}: cannot continue: {file.name}, the record of its work, is missing or damaged; remove both to "
             "start again, if nmt wrote them"
         )
     if not size:
         return new
-    if before != fingerprint:
-        changes = "".join(f"\n  {change}" for change in differences(before, fingerprint))
+    if record["fingerprint"] != fingerprint:
+        changes = "".join(f"\n  {change}" for change in differences(record["fingerprint"], fingerprint))
         raise ConfigError(f"{partial}: begun by another command; repeat that, or remove it to start again{changes}")
-    return dict(record)
+    return record

@@ -9,26 +9,28 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 from nmt.config import RuntimeSettings, override_decode
 from nmt.decoding.alignment import Links, align, joined_links, pharaoh
 from nmt.decoding.engine import TorchEngine
 from nmt.decoding.models import check_same_vocabulary
-from nmt.decoding.options import Constraints, SearchOptions
+from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError
 from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
 from nmt.system.device import choose_device
 from nmt.text.glossary import Glossary
+from nmt.text.languages import target_language
 from nmt.text.normalize import normalize, normalizer_of
 from nmt.text.protection import NO_DIFF, ContentDiff
 from nmt.text.segment import join_segments, split_line
-from nmt.translation.constraints import OutputConstraints
 from nmt.translation.documents.markup import MarkedLine
+from nmt.translation.placement import Phrase, cut_items, place
+from nmt.translation.requirements import Requirements
 
 LINE_BATCH_SIZE = 2048
 """Lines read before any is translated: enough to sort by length, few enough to need little RAM."""
@@ -36,8 +38,6 @@ _GPU_SCALE = 16
 """How many times as many lines and tokens as a CPU a GPU takes at a time."""
 _LONGEST_SOURCE = 200  # the longest source, in tokens, of models that do not record the longest one in their training
 
-IMPROBABLE_COST = 10.0
-"""The cost of required phrases, in nats, above which a line is marked; benchmarks/RESULTS.md has the measurement."""
 # valid in JSON strings, but line ends to some readers, or impossible in UTF-8
 _ESCAPED_IN_JSON = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
@@ -66,22 +66,19 @@ class TranslateOptions:
         return {**self.search.model_dump(mode="json"), **own, "glossary": glossary}
 
 
-@dataclass(frozen=True)
-class Alternative:
+class Alternative(NamedTuple):
     """A possible translation and its log-probability."""
 
     text: str
     log_prob: float
-    constraint_cost: float | None = None
-    """By how much `log_prob` is lower than without constraints; None if the text was found without them."""
 
 
 @dataclass(frozen=True)
 class Translation:
     """The translation of one line. `text` is a single line of valid UTF-8 without tabs.
 
-    `log_prob` is the natural logarithm of the probability of the tokens, summed over segments; 0 for a blank line.
-    `alternatives` are the next best, with texts different from this one and from each other.
+    `log_prob` is the natural logarithm of the probability of the tokens that the search found, summed over segments;
+    0 for a blank line. `alternatives` are the next best, with texts different from this one and from each other.
     """
 
     source: str
@@ -90,29 +87,19 @@ class Translation:
     alternatives: tuple[Alternative, ...] = ()
     segments: int = 1  # the number of segments that a long line was split into
     diff: ContentDiff = NO_DIFF  # required content that is missing, and content that occurs too often
-    constraint_cost: float | None = None
-    """The cost of required phrases, summed over the segments that were searched for them; None if there are none."""
     alignment: Links | None = None  # pairs of aligned words if requested; `nmt.text.segment` defines a word
-
-    @property
-    def is_improbable(self) -> bool:
-        """Whether the required phrases cost more than `IMPROBABLE_COST`."""
-        return self.constraint_cost is not None and self.constraint_cost > IMPROBABLE_COST
 
     def as_json(self) -> str:
         """Return one line: {"source", "text", "log_prob", "alternatives": [{"text", "log_prob"}, …]}.
 
         If content is missing or occurs too often, also "missing" and "surplus", lists of strings; if requested,
-        "alignment", a list of [source word, target word], both from 0. If the line was searched for required phrases,
-        "constraint_cost", and "improbable": whether it is above `IMPROBABLE_COST`.
+        "alignment", a list of [source word, target word], both from 0.
         """
         alternatives = [{"text": other.text, "log_prob": round(other.log_prob, 4)} for other in self.alternatives]
         content: dict[str, Any] = {"source": self.source, "text": self.text, "log_prob": round(self.log_prob, 4)}
         content["alternatives"] = alternatives
         if any(self.diff):
             content |= self.diff._asdict()
-        if self.constraint_cost is not None:
-            content |= {"constraint_cost": round(self.constraint_cost, 4), "improbable": self.is_improbable}
         if self.alignment is not None:
             content["alignment"] = self.alignment
         return plain_json(content)
@@ -134,28 +121,8 @@ class Segment:
     source: str
     marked: MarkedLine  # the source without the tags that are put back into the translation
     prefix: str
-    ids: list[int] = field(compare=False)  # source tokens without `</s>`
-
-    @property
-    def text(self) -> str:
-        """What is translated."""
-        return self.marked.text
-
-
-AlternativesOf = dict[Segment, list[Alternative]]  # the translations of each segment, best first
-PrefixedLine = tuple[str, str]  # a line and the required start of its translation
-
-
-@dataclass(frozen=True)
-class _Task:
-    """The settings of one call of `translate_lines`."""
-
-    options: TranslateOptions
-    constraints: OutputConstraints
-
-    def errors(self, segment: Segment, translation: Alternative) -> int:
-        """Return how often required content is missing or surplus."""
-        return sum(map(len, self.constraints.diff(segment.text, translation.text)))
+    text: str  # what is translated: the text of `marked`, or that without its items
+    items: tuple[Phrase, ...] = ()  # those that were taken out
 
 
 class Translator:
@@ -259,19 +226,24 @@ class Translator:
 
         Each translation starts with its prefix, normalized; that of a blank line is the prefix.
         """
-        prefixed = [
-            (line, normalize(prefix)) for line, prefix in zip(lines, prefixes or [""] * len(lines), strict=True)
-        ]
-        segments_of = {line: self._split(*line, options) for line in dict.fromkeys(prefixed)}
+        required = Requirements(options.to, options.glossary, options.search.protect, options.search.typography)
+        asked = list(zip(lines, map(normalize, prefixes or [""] * len(lines)), strict=True))
+        segments_of = {(line, prefix): self._split(line, prefix, options) for line, prefix in dict.fromkeys(asked)}
         segments = list(chain.from_iterable(segments_of.values()))
-        constraints = self._output_constraints(options)
-        task = _Task(options, constraints)
-        found = self._search(segments, task)
-        if options.search.sampling is None:  # samples support no constraints
-            found |= self._repair(found, task)
-        found |= self._with_tags(found, task)
-        translations = self._assemble(segments_of, found, task)
-        return [translations[line] for line in prefixed]
+        found = self._search(segments, options, required)
+        self._place_phrases(segments, found, options, required)
+        self._restore_tags(segments, found, options)
+        best = [(segment.source, alternatives[0].text) for segment, alternatives in zip(segments, found, strict=True)]
+        links = self.align(best, options) if options.alignment else []
+        translations, start = {}, 0
+        for (line, prefix), own in segments_of.items():
+            part = slice(start, start := start + len(own))
+            joined = join_alternatives(line, [one.source for one in own], found[part])
+            aligned = zip(best[part], links[part], strict=False)
+            alignment = joined_links([(*pair, linked) for pair, linked in aligned]) if options.alignment else None
+            diff = required.diff(line, joined.text)
+            translations[line, prefix] = replace(joined, diff=diff, alignment=alignment)
+        return [translations[one] for one in asked]
 
     def tag_ids(self, options: TranslateOptions) -> list[int]:
         """Return the ids that precede each source: the tag of the target language, if there are several, then its own.
@@ -285,90 +257,86 @@ class Translator:
         options = options or self.options()
         return align(self.engine.runner, self.models[0], pairs, options.search.batch_tokens, self.tag_ids(options))
 
-    def _output_constraints(self, options: TranslateOptions) -> OutputConstraints:
-        target, search = self.tokenizers.target, options.search
-        return OutputConstraints(target, options.to, options.glossary, search.protect, search.typography)
-
     def _split(self, line: str, prefix: str, options: TranslateOptions) -> list[Segment]:
-        """Step 1: split a line into segments of at most `longest_source` tokens; the first has the line's prefix."""
-        source, line = self.tokenizers.source, normalizer_of(self.languages.source)(line)
-        tags = self.tag_ids(options)
+        """Split a line into segments of at most `longest_source` tokens; the first has the line's prefix."""
+        source, line, tags = self.tokenizers.source, normalizer_of(self.languages.source)(line), self.tag_ids(options)
 
-        def encode(text: str) -> list[int]:
+        def count(text: str) -> int:
             ids = source.encode(text)
-            return [*tags, *ids] if ids else []
+            return len(ids) + len(tags) if ids else 0
 
-        def segment(text: str, prefix: str) -> Segment:
+        texts = [line] if count(line) <= options.longest_source else split_line(line, options.longest_source, count)
+        segments = []
+        for text in texts:
             has_tags = options.search.protect and not prefix and "<" in text
             marked = MarkedLine.of(text, numbered=False) if has_tags else MarkedLine("", text, "")
-            return Segment(text, marked, prefix, encode(marked.text))
+            segments.append(Segment(text, marked, prefix, marked.text))
+            prefix = ""
+        return segments
 
-        if len(encode(line)) <= options.longest_source:
-            return [segment(line, prefix)]
-        texts = split_line(line, options.longest_source, lambda text: len(encode(text)))
-        return [segment(text, "" if i else prefix) for i, text in enumerate(texts)]
+    def _search(
+        self, segments: Sequence[Segment], options: TranslateOptions, required: Requirements
+    ) -> list[list[Alternative]]:
+        """Return the translations of each segment, best first; blank segments are not searched."""
+        target, tags = self.tokenizers.target, self.tag_ids(options)
+        ids = [self.tokenizers.source.encode(one.text) for one in segments]
+        prefixes = [target.encode(one.prefix) for one in segments]
+        searched = [i for i, own in enumerate(ids) if own]
+        hypotheses = self.engine.search(
+            [[*tags, *ids[i]] for i in searched], options.search, [prefixes[i] for i in searched]
+        )
+        found = [[Alternative(one.prefix, 0.0)] for one in segments]
+        for i, of_one in zip(searched, hypotheses, strict=True):
+            line, start = segments[i].text, target.decode(prefixes[i])
+            rests = [target.decode(one.tokens).removeprefix(start) for one in of_one]
+            texts = [required.finished(line, segments[i].prefix, rest) for rest in rests]
+            found[i] = [Alternative(text, one.log_prob) for text, one in zip(texts, of_one, strict=True)]
+        return found
 
-    def _search(self, segments: Sequence[Segment], task: _Task) -> AlternativesOf:
-        """Step 2: search for translations that start with the prefix; returns those of each segment, best first."""
-        required = {segment: task.constraints.prefix(segment.prefix) for segment in segments if segment.ids}
-        found = self._alternatives(required, task)
-        return found | {segment: [Alternative(segment.prefix, 0.0)] for segment in segments if not segment.ids}
+    def _place_phrases(
+        self,
+        segments: list[Segment],
+        found: list[list[Alternative]],
+        options: TranslateOptions,
+        required: Requirements,
+    ) -> None:
+        """Put items and terms where they are missing; lines with other items are translated again without any."""
+        again = [i for i, one in enumerate(segments) if one.text and required.items_differ(one.text, found[i][0].text)]
+        for i in again:
+            text, phrases = cut_items(segments[i].text)
+            segments[i] = replace(segments[i], text=text, items=tuple(phrases))
+        for i, alternatives in zip(again, self._search([segments[i] for i in again], options, required), strict=True):
+            found[i] = alternatives
+            if not any(map(str.isalnum, segments[i].text)):
+                found[i] = [Alternative(f"{segments[i].prefix} {segments[i].marked.text}".strip(), 0.0)]
+        lacking = [
+            (i, rank, sorted([*one.items, *terms], key=lambda phrase: phrase.start))
+            for i, one in enumerate(segments)
+            for rank, each in enumerate(found[i])
+            if (terms := required.missing_terms(one.text, each.text))
+            or required.items_differ(one.marked.text, each.text)
+        ]
+        spaced = not target_language(options.to).unspaced
+        pairs = [(segments[i].text, found[i][rank].text) for i, rank, _ in lacking]
+        for (i, rank, phrases), (line, text), links in zip(lacking, pairs, self.align(pairs, options), strict=True):
+            prefix, whole = segments[i].prefix, segments[i].marked.text
+            placed = place(text, phrases, line, links, spaced, len(prefix))
+            placed = required.finished(whole, prefix, placed.removeprefix(prefix))
+            if sum(map(len, required.diff(whole, placed))) < sum(map(len, required.diff(whole, text))):
+                found[i][rank] = found[i][rank]._replace(text=placed)
 
-    def _repair(self, found: AlternativesOf, task: _Task) -> AlternativesOf:
-        """Step 3: search with constraints where content is missing or surplus; returns only what is better.
-
-        In this search `<unk>` represents a required phrase and nothing else.
-        """
-        damaged = [one for one in found if any(task.errors(one, translation) for translation in found[one])]
-        constraints_of = {one: task.constraints.phrases(one.text, one.prefix) for one in damaged}
-        required = {segment: constraints for segment, constraints in constraints_of.items() if constraints.phrases}
-        repaired = self._alternatives(required, task)
-        return {
-            one: [replace(each, constraint_cost=found[one][0].log_prob - each.log_prob) for each in alternatives]
-            for one, alternatives in repaired.items()
-            if task.errors(one, alternatives[0]) < task.errors(one, found[one][0])
-        }
-
-    def _with_tags(self, found: AlternativesOf, task: _Task) -> AlternativesOf:
-        """Step 4: put the tags back that are around a segment, or in pairs inside; returns only what has some."""
-        tagged = [(one, each) for one in found if one.marked.text != one.source for each in found[one]]
-        pairs = [(one.text, each.text) for one, each in tagged if one.marked.pairs]
-        links = iter(self.align(pairs, task.options))
-        restored: AlternativesOf = {}
-        for one, each in tagged:
-            inside = one.marked.with_pairs(each.text, next(links, None)) if one.marked.pairs else each.text
-            text = f"{one.marked.prefix}{inside}{one.marked.suffix}".strip()
-            restored.setdefault(one, []).append(replace(each, text=text))
-        return restored
-
-    def _assemble(
-        self, segments_of: Mapping[PrefixedLine, Sequence[Segment]], found: AlternativesOf, task: _Task
-    ) -> dict[PrefixedLine, Translation]:
-        """Step 5: join the segments of each line, compare the content of both sides, and align words if requested."""
-        links_of: dict[Segment, tuple[str, str, Links]] = {}
-        if task.options.alignment:
-            best = [(segment.source, alternatives[0].text) for segment, alternatives in found.items()]
-            links = self.align(best, task.options)
-            links_of = {segment: (*texts, of_pair) for segment, texts, of_pair in zip(found, best, links, strict=True)}
-        translations = {}
-        for (line, prefix), segments in segments_of.items():
-            joined = join_alternatives(line, [one.source for one in segments], [found[one] for one in segments])
-            diff = task.constraints.diff_with_numbers(line, joined.text)
-            alignment = joined_links([links_of[one] for one in segments]) if links_of else None
-            translations[line, prefix] = replace(joined, diff=diff, alignment=alignment)
-        return translations
-
-    def _alternatives(self, required: Mapping[Segment, Constraints], task: _Task) -> AlternativesOf:
-        """Search under constraints; returns the translations of each segment as text, best first."""
-        sentences = [segment.ids for segment in required]
-        found = self.engine.search(sentences, task.options.search, list(required.values()))
-        ranked = [(segment, one) for segment, of_one in zip(required, found, strict=True) for one in of_one]
-        alternatives: AlternativesOf = {segment: [] for segment in required}
-        for segment, one in ranked:
-            prefix = required[segment].prefix
-            text = task.constraints.text(segment.text, one.tokens[len(prefix) :], segment.prefix)
-            alternatives[segment].append(Alternative(text, one.log_prob))
-        return alternatives
+    def _restore_tags(
+        self, segments: Sequence[Segment], found: list[list[Alternative]], options: TranslateOptions
+    ) -> None:
+        """Put the tags back that are around a segment, or in pairs inside."""
+        tagged = [i for i, one in enumerate(segments) if one.marked.text != one.source]
+        pairs = [(segments[i].marked.text, each.text) for i in tagged if segments[i].marked.pairs for each in found[i]]
+        links = iter(self.align(pairs, options))
+        for i in tagged:
+            marked = segments[i].marked
+            for rank, each in enumerate(found[i]):
+                inside = marked.with_pairs(each.text, next(links)) if marked.pairs else each.text
+                found[i][rank] = each._replace(text=f"{marked.prefix}{inside}{marked.suffix}".strip())
 
 
 def join_alternatives(line: str, segments: Sequence[str], found: Sequence[Sequence[Alternative]]) -> Translation:
@@ -379,9 +347,7 @@ def join_alternatives(line: str, segments: Sequence[str], found: Sequence[Sequen
         text = join_segments(segments, [one.text for one in chosen])
         joined.setdefault(text, sum(one.log_prob for one in chosen))
     best, *others = [Alternative(text, log_prob) for text, log_prob in joined.items()]
-    costs = [alternatives[0].constraint_cost for alternatives in found]
-    cost = None if all(one is None for one in costs) else sum(one or 0.0 for one in costs)
-    return Translation(line, best.text, best.log_prob, tuple(others), len(segments), constraint_cost=cost)
+    return Translation(line, best.text, best.log_prob, tuple(others), len(segments))
 
 
 def plain_json(content: dict[str, Any]) -> str:

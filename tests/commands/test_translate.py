@@ -6,7 +6,7 @@ import json
 import lzma
 import os
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -252,8 +252,8 @@ def test_typed_lines_are_translated_as_they_are_entered(
     written: list[tuple[int, bytes]] = []
 
     class Answers(StreamOutput):
-        def write(self, lines: Sequence[bytes], text: str) -> None:
-            written.append((len(lines), text.encode()))
+        def write(self, lines: int, data: bytes) -> None:
+            written.append((lines, data))
             os.write(keyboard, b"a cat\n" if len(written) == 1 else b"\x04")
 
     os.write(keyboard, b"a dog\n")

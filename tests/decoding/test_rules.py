@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from nmt.config import MaxLength, Sampling
 from nmt.decoding.beam import Hypothesis
 from nmt.decoding.engine import search
-from nmt.decoding.options import Constraints, SearchOptions
+from nmt.decoding.options import SearchOptions
 from nmt.decoding.rules import BeginWith, EndAt, Forbidden, NoRepeatedNgram, rules_for
-from nmt.errors import ConfigError
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import BOS, EOS, UNK
 from tests.builders import padded, tiny_model
@@ -91,12 +90,11 @@ def test_search_with_rules_equals_the_reference_search(rule: str, beam: int) -> 
     options = SearchOptions(**{**dict(PLAIN), "beam": beam, "n_best": beam, **RULES[rule]})
     changed = 0
     for seed in range(3):
-        constraints_of = [Constraints(prefix) for prefix in PREFIXES]
-        found = search(model_of(seed), *padded(SENTENCES), options, constraints_of)
+        found = search(model_of(seed), *padded(SENTENCES), options, PREFIXES)
         for ids, prefix, hypotheses in zip(SENTENCES, PREFIXES, found, strict=True):
             assert_same(hypotheses, slow_search(seed, ids, options, prefix)[:beam])
         free = search(
-            model_of(seed), *padded(SENTENCES), PLAIN.model_copy(update={"beam": beam, "n_best": beam}), constraints_of
+            model_of(seed), *padded(SENTENCES), PLAIN.model_copy(update={"beam": beam, "n_best": beam}), PREFIXES
         )
         changed += [[one.tokens for one in of] for of in free] != [[one.tokens for one in of] for of in found]
     assert changed, "the rule never changed a hypothesis"
@@ -127,10 +125,10 @@ def test_outputs_obey_the_rules_alone_and_in_batches(
     pairs: list[tuple[list[int], tuple[int, ...]]], options: SearchOptions, seed: int
 ) -> None:
     model = tiny_model(seed, vocabulary=12)
-    together = search(model, *padded([ids for ids, _ in pairs]), options, [Constraints(prefix) for _, prefix in pairs])
+    together = search(model, *padded([ids for ids, _ in pairs]), options, [prefix for _, prefix in pairs])
     for (ids, prefix), found in zip(pairs, together, strict=True):
         assert found
-        assert_same(found, only(search(model, torch.tensor([ids]), None, options, [Constraints(prefix)])))
+        assert_same(found, only(search(model, torch.tensor([ids]), None, options, [prefix])))
         for hypothesis in found:
             generated = hypothesis.tokens
             assert tuple(generated[: len(prefix)]) == prefix
@@ -149,23 +147,15 @@ def test_required_prefix_has_the_log_prob_of_the_model(beam: int) -> None:
     model = tiny_model(1, vocabulary=9).requires_grad_(False)
     prefix = (UNK, 4, 4, 4, 4, 4, 4, 4, 4, 4)
     options = SearchOptions(beam=beam, max_length=MaxLength(factor=1, extra=2), no_repeat_ngram=1)
-    (found,) = only(search(model, torch.tensor([[8, 3]]), None, options, [Constraints(prefix)]))
+    (found,) = only(search(model, torch.tensor([[8, 3]]), None, options, [prefix]))
     assert tuple(found.tokens[:10]) == prefix
     hidden = model.decode(torch.tensor([[BOS, *found.tokens]]), model.encode(torch.tensor([[8, 3]]), None), None)
     table = model.logits(hidden)[0].log_softmax(-1)
     assert found.log_prob == pytest.approx(sequence_log_prob(table, found.tokens), abs=1e-4)
 
 
-def test_prefix_longer_than_the_model_allows_raises() -> None:
-    model = tiny_model(1, vocabulary=9, positions="learned", max_positions=6)
-    (found,) = only(search(model, torch.tensor([[8, 3]]), None, PLAIN, [Constraints((4, 4, 4, 4, 4))]))
-    assert found.tokens == [4, 4, 4, 4, 4]
-    with pytest.raises(ConfigError, match=r"has 6 tokens, but the model generates at most 6 .* shorter beginning"):
-        search(model, torch.tensor([[8, 3]]), None, PLAIN, [Constraints((4,) * 6)])
-
-
 def test_default_options_need_two_rules() -> None:
-    rules = rules_for(SearchOptions(), [Constraints(), Constraints()], torch.tensor([4, 5]))
+    rules = rules_for(SearchOptions(), [(), ()], torch.tensor([4, 5]))
     assert [type(rule) for rule in rules] == [Forbidden, EndAt]
 
 
@@ -186,9 +176,9 @@ def test_rules_only_lower_logits(seed: int, length: int) -> None:
     generated = torch.randint(4, 9, (6, length), generator=generator)
     generated[:, 0] = BOS
     options = SearchOptions(no_repeat_ngram=2)
-    constraints_of = [Constraints((4, 5)), Constraints(), Constraints((6,) * 5)]
+    required = [(4, 5), (), (6,) * 5]
     after = logits.clone()
-    (rule,) = rules_for(options, constraints_of, torch.tensor([9, 3, 9]))
+    (rule,) = rules_for(options, required, torch.tensor([9, 3, 9]))
     assert isinstance(rule, BeginWith)
     rule.apply(after, generated, torch.tensor([0, 0, 1, 1, 2, 2]))
     assert (after <= logits).all()

@@ -14,9 +14,9 @@ from nmt.config import MaxLength, Sampling
 from nmt.decoding.beam import Hypothesis
 from nmt.decoding.engine import search, search_all
 from nmt.decoding.models import BatchRunner
-from nmt.decoding.options import Constraints, SearchOptions
+from nmt.decoding.options import SearchOptions
 from nmt.decoding.sampling import draw, noise_for
-from nmt.errors import ConfigError, ModelError
+from nmt.errors import ModelError
 from nmt.text.tokenizer import BOS, EOS
 from tests.builders import padded, tiny_model
 from tests.decoding.reference_search import assert_same, brute_force, only, sequence_log_prob
@@ -145,11 +145,6 @@ def test_draw_with_extreme_noise_and_logits() -> None:
     logits = torch.tensor([[[-math.inf, 3e38, -3e38, 3e38, -math.inf]]]).expand(1, 2, 5)
     noise = torch.tensor([[0.0, 1 - 2**-24]])
     assert draw(logits, noise, Sampling(temperature=0.01)).tolist() == [[1, 3]]
-
-
-def test_sampling_with_required_phrases_raises() -> None:
-    with pytest.raises(ConfigError, match=r"decode\.sampling: samples cannot contain required phrases"):
-        search(tiny_model(0), torch.tensor([[4, 3]]), None, options_for(1), [Constraints(phrases=((4,),))])
 
 
 def test_nan_weights_raise_model_error() -> None:

@@ -21,7 +21,7 @@ from nmt.text.normalize import normalize
 from nmt.text.segment import words
 from nmt.text.tokenizer import EOS
 from nmt.translation.forced_scoring import score_batch, score_given
-from nmt.translation.pipeline import LineInput, ParallelLines, process_lines
+from nmt.translation.pipeline import LineInput, process_lines
 from nmt.translation.sinks import StreamOutput
 from nmt.translation.translator import Translator
 from tests.builders import SENTENCES, log_probs_without_cache, save_model
@@ -32,7 +32,7 @@ CPU = RuntimeSettings(device="cpu")
 def through_stream(translator: Translator, data: bytes, texts: list[str], as_json: bool = False) -> bytes:
     output = io.BytesIO()
     options = replace(translator.options(), alignment=as_json)
-    lines = LineInput(io.BytesIO(data), ParallelLines("--reference", texts))
+    lines = LineInput(io.BytesIO(data), parallel=texts, option="--reference")
     process_lines(
         "scoring", lines, StreamOutput(output), partial(score_batch, translator, options, as_json), Console(quiet=True)
     )

@@ -4,6 +4,7 @@ import os
 import stat
 import subprocess
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,11 @@ FINGERPRINT: Fingerprint = {"beam": 4, "model": "abc"}
 BATCHES = [[b"one", b"", b"th\xffree"], [b"four"], [b"five", b"six"], [b"", b"eight"]]
 
 
-def made(batch: list[bytes]) -> str:
-    return "".join(f"<{line.decode(errors='replace')}>\n" for line in batch)
+def made(batch: list[bytes]) -> bytes:
+    return b"".join(b"<%s>\n" % line for line in batch)
 
 
-WHOLE = "".join(map(made, BATCHES)).encode()
+WHOLE = b"".join(map(made, BATCHES))
 
 
 def write(
@@ -27,10 +28,12 @@ def write(
 ) -> None:
     """Write the next `count` batches; if more remain, stop as an interruption does."""
     with resumable_file(file, fingerprint) as output:
-        for number, batch in enumerate(output.remaining(batches)):
-            if number == count:
-                raise KeyboardInterrupt
-            output.write(batch, made(batch))
+        for batch in batches:
+            if remaining := output.remaining(batch):
+                if not count:
+                    raise KeyboardInterrupt
+                count -= 1
+                output.write(len(remaining), made(remaining))
 
 
 def interrupted(file: Path, count: int) -> tuple[Path, Path]:
@@ -40,27 +43,24 @@ def interrupted(file: Path, count: int) -> tuple[Path, Path]:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_resumed_file_equals_an_uninterrupted_one(tmp_path: Path, count: int) -> None:
+@pytest.mark.parametrize("other", [BATCHES, [[line] for batch in BATCHES for line in batch]], ids=["same", "single"])
+def test_resumed_file_equals_an_uninterrupted_one(tmp_path: Path, count: int, other: list[list[bytes]]) -> None:
+    """Also with other batches: those read from a pipe depend on timing."""
     file = tmp_path / "out.txt"
     file.write_text("what was there before")
     partial, _ = interrupted(file, count)
-    assert partial.read_bytes() == "".join(map(made, BATCHES[:count])).encode()
+    assert partial.read_bytes() == b"".join(map(made, BATCHES[:count]))
     assert file.read_text() == "what was there before"
+    with partial.open("ab") as stream:
+        stream.write(b"written, but not recorded")
     with resumable_file(file, FINGERPRINT) as output:
         assert output.lines == sum(map(len, BATCHES[:count]))
-        rest = list(output.remaining(BATCHES))
-        assert rest == BATCHES[count:]
+        rest = [remaining for batch in other if (remaining := output.remaining(batch))]
+        assert list(chain(*rest)) == list(chain(*BATCHES[count:]))
         for batch in rest:
-            output.write(batch, made(batch))
+            output.write(len(batch), made(batch))
     assert file.read_bytes() == WHOLE
     assert os.listdir(tmp_path) == ["out.txt"]
-
-
-def test_resuming_with_other_batches_gives_the_same_file(tmp_path: Path) -> None:
-    """Batches read from a pipe depend on timing."""
-    interrupted(tmp_path / "out.txt", 2)
-    write(tmp_path / "out.txt", 99, batches=[[line] for batch in BATCHES for line in batch])
-    assert (tmp_path / "out.txt").read_bytes() == WHOLE
 
 
 def test_partial_file_of_another_command_is_refused(tmp_path: Path) -> None:
@@ -78,17 +78,12 @@ def test_partial_file_of_another_command_is_refused(tmp_path: Path) -> None:
     assert file.read_bytes() == WHOLE
 
 
-def test_another_input_is_refused(tmp_path: Path) -> None:
+def test_shorter_input_is_refused(tmp_path: Path) -> None:
     interrupted(tmp_path / "out.txt", 2)
-    for batches, message in (
-        (
-            [[b"one", b"", b"three"], *BATCHES[1:]],
-            r"first 4 lines came from another input; .* remove .*\.partial to",
-        ),
-        (BATCHES[:1], "4 lines of it done, but this one has 3"),
-        ([[b"one"]], "4 lines of it done, but this one has 1"),
-    ):
-        with pytest.raises(ConfigError, match=message):
+    for batches, found in ((BATCHES[:1], 3), ([[b"one"]], 1)):
+        with pytest.raises(
+            ConfigError, match=rf"4 lines of it done, but this one has {found}; .* remove .*\.partial to"
+        ):
             write(tmp_path / "out.txt", batches=batches)
     write(tmp_path / "out.txt")
     assert (tmp_path / "out.txt").read_bytes() == WHOLE
@@ -117,8 +112,8 @@ def test_second_process_is_refused(tmp_path: Path) -> None:
     with resumable_file(file, FINGERPRINT) as output:
         with pytest.raises(ConfigError, match="another process is writing it"):
             write(file)
-        for batch in output.remaining(BATCHES):
-            output.write(batch, made(batch))
+        for batch in BATCHES:
+            output.write(len(batch), made(batch))
     assert file.read_bytes() == WHOLE
 
 
@@ -192,9 +187,10 @@ BATCHES = [[b"line %d" % (n * 7 + i) for i in range(n % 5 + 1)] for n in range(3
 
 def write(limit=None):
     with resumable_file(file, {"a": 1}) as output:
-        for batch in output.remaining(BATCHES):
-            text = "".join(line.decode().upper() * 9 + "\\n" for line in batch)
-            output.write(batch, text)
+        for batch in BATCHES:
+            batch = output.remaining(batch)
+            if batch:
+                output.write(len(batch), b"".join(line.upper() * 9 + b"\\n" for line in batch))
 
 
 def limited(size):
@@ -207,7 +203,7 @@ def small(size):
         limited(size)
         write()
     except DataError as error:
-        assert "cannot write the translations: File too large" in str(error), error
+        assert "cannot write" in str(error) and "File too large" in str(error), error
         os._exit(3)
     os._exit(0)
 
@@ -263,11 +259,11 @@ def test_translation_resumes_after_a_full_disk(small_disk: Path) -> None:
     file = small_disk / "out.txt"
     (small_disk / "ballast").write_bytes(bytes(40_000))
     batches = [[b"x" * 5000] for _ in range(8)]
-    with pytest.raises(DataError, match="cannot write the translations: No space left"):
+    with pytest.raises(DataError, match=r"cannot write.* No space left"):
         write(file, 99, batches=batches)
     (small_disk / "ballast").unlink()
     with resumable_file(file, FINGERPRINT) as output:
         assert output.lines >= 2
-        for batch in output.remaining(batches):
-            output.write(batch, made(batch))
-    assert file.read_text() == "".join(map(made, batches))
+        for batch in filter(None, map(output.remaining, batches)):
+            output.write(len(batch), made(batch))
+    assert file.read_bytes() == b"".join(map(made, batches))

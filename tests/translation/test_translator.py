@@ -18,7 +18,7 @@ from nmt.config import DecodeSettings, Languages, RuntimeSettings, TokenizerSett
 from nmt.decoding import engine
 from nmt.decoding.engine import balanced_batches, search_all
 from nmt.decoding.models import BatchRunner, length_batches
-from nmt.decoding.options import Constraints, SearchOptions
+from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
@@ -344,8 +344,9 @@ class TestPrefixes:
         tokenizer = translator.tokenizers.target
         for line in SENTENCES[2:4]:
             for prefix in self.PREFIXES:
-                constraints = Constraints(tuple(tokenizer.encode(prefix)))
-                ((best,),) = translator.engine.search([tokenizer.encode(line)], options.search, [constraints])
+                ((best,),) = translator.engine.search(
+                    [tokenizer.encode(line)], options.search, [tokenizer.encode(prefix)]
+                )
                 (begun,) = translator.translate_lines([line], options, [prefix])
                 assert begun.text == tokenizer.decode(best.tokens)
                 assert begun.log_prob == pytest.approx(best.log_prob, abs=1e-4)

@@ -22,6 +22,7 @@ from nmt.text.normalize import normalize
 from nmt.text.protection import items
 from nmt.text.segment import word_spans
 from nmt.translation.documents.document import Edit, edited
+from nmt.translation.placement import bare, best_run
 
 _TAG = re.compile(
     r"<(?P<closing>/?)(?P<name>[A-Za-z][\w-]*)(?:[^<>\"']|\"[^\"<]*\"|'[^'<]*')*>|<\d[\d:.]*>|\{\\[^{}]*\}"
@@ -162,13 +163,13 @@ def placed_by_links(source: str, tags: Sequence[Tag], text: str, links: Links) -
             continue
         start, end = tag.position, end_of[tag.pair]
         inside = {i for i, word in enumerate(source_words) if word[0] < end and word[1] > start}
-        run = _best_run(len(words), links, inside)
+        run = best_run(len(words), links, inside)
         if run is None:
             return None
         first, last = words[run[0]], words[run[1]]
         # punctuation beside a word is inside only if it is so in the source
-        left = first if not source[start : start + 1].isalnum() else _bare(text, *first)
-        right = last if not source[max(end - 1, 0) : end].isalnum() else _bare(text, *last)
+        left = first if not source[start : start + 1].isalnum() else bare(text, *first)
+        right = last if not source[max(end - 1, 0) : end].isalnum() else bare(text, *last)
         positions[tag.pair, True], positions[tag.pair, False] = left[0], right[1]
     placed = [tag._replace(position=positions[tag.pair, tag.opens]) for tag in tags]
     placed.sort(key=lambda tag: (tag.position, tag.opens))
@@ -180,7 +181,7 @@ def placed_by_share(source: str, tags: Sequence[Tag], text: str) -> list[Tag]:
 
     Opening and single tags stand before a word, closing ones after a word; no pair is empty where there is a word.
     """
-    words = [_bare(text, *span) for span in word_spans(text)]
+    words = [bare(text, *span) for span in word_spans(text)]
     placed: list[Tag] = []
     opened: dict[int, int] = {}
     count = 0  # words before the tag
@@ -210,26 +211,6 @@ def _outside_items(text: str, tags: Sequence[Tag]) -> list[Tag]:
     return placed if _is_nested(placed) else [moved(tag, False) for tag in tags]
 
 
-def _best_run(count: int, links: Links, inside: set[int]) -> tuple[int, int] | None:
-    """Return the first and last target word of the run with most links to the words inside and fewest to others.
-
-    It is the run with the greatest sum (Kadane), where a link inside counts 1 and another one -1; None if no sum is
-    positive.
-    """
-    gain = [0] * count
-    for i, j in links:
-        if j < count:
-            gain[j] += 1 if i in inside else -1
-    best, run, total, first = 0, None, 0, 0
-    for j in range(count):
-        if total <= 0:
-            total, first = 0, j
-        total += gain[j]
-        if total > best:
-            best, run = total, (first, j)
-    return run
-
-
 def _is_nested(tags: Sequence[Tag]) -> bool:
     opened: list[int] = []
     for tag in tags:
@@ -238,9 +219,3 @@ def _is_nested(tags: Sequence[Tag]) -> bool:
         elif not opened or opened.pop() != tag.pair:
             return False
     return True
-
-
-def _bare(text: str, start: int, end: int) -> tuple[int, int]:
-    """Return the span of a word without the punctuation around it; all of it if there is nothing else."""
-    letters = [position for position in range(start, end) if text[position].isalnum()]
-    return (letters[0], letters[-1] + 1) if letters else (start, end)

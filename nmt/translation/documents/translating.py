@@ -14,7 +14,7 @@ from nmt.system.distributed import on_rank_zero, rank
 from nmt.text.readers.opening import open_text
 from nmt.translation.documents.document import Document
 from nmt.translation.documents.passage import Passage, TranslatedLine
-from nmt.translation.pipeline import DIFFERING, IMPROBABLE, LineInput, process_lines, translate_batch, translations_with
+from nmt.translation.pipeline import DIFFERING, LineInput, process_lines, translate_batch, translations_with
 from nmt.translation.sinks import StreamOutput
 from nmt.translation.translator import TranslateOptions, Translator
 
@@ -37,7 +37,7 @@ def translate_document(
         file.write("".join(f"{line}\n" for passage in passages for line in passage.lines).encode(errors="replace"))
         file.seek(0)
         stream = open_text(file, "the document") if rank() == 0 else io.BytesIO()
-        source = LineInput(stream, scale=translator.scale)
+        source = LineInput(stream, translator.scale)
         process = partial(translate_batch, translator, options, False)
         remarks = process_lines("translating", source, StreamOutput(translated), process, console)
         translations = map(_parsed, translated.getvalue().decode().split("\n"))
@@ -48,9 +48,8 @@ def translate_document(
     joined = [passage.joined(list(islice(translations, len(passage.lines)))) for passage in passages]
     lost = [index for index, one in enumerate(joined) if one.tags_lost]
     ends = list(accumulate(len(passage.lines) for passage in passages))
-    differing = [index for index in _indices(remarks.differing, ends) if not joined[index].tags_lost]
-    improbable = _indices([number for number, _ in remarks.improbable], ends)
-    for problem, indices in ((DIFFERING, differing), (IMPROBABLE, improbable), (_LOST, lost)):
+    differing = [index for index in _indices(remarks.get(DIFFERING, ()), ends) if not joined[index].tags_lost]
+    for problem, indices in ((DIFFERING, differing), (_LOST, lost)):
         if indices:
             console.warn(translations_with(problem, "text", [document.slots[index].place for index in indices]))
     data = document.with_translations([one.text for one in joined])

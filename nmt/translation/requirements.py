@@ -1,0 +1,66 @@
+"""What a translation must contain, and the form of its text: protected items, glossary terms, typography."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from nmt.text.glossary import Glossary, missing_terms
+from nmt.text.normalize import normalize
+from nmt.text.numerals import lost_numbers
+from nmt.text.protection import ContentDiff, compare, compare_marks, items, repair
+from nmt.text.typography import apply_typography
+from nmt.translation.placement import Phrase
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """The requirements on all translations of a call. Lines are normalized."""
+
+    language: str  # the target language code
+    glossary: Glossary | None
+    protect: bool
+    typography: bool
+
+    def finished(self, line: str, prefix: str, rest: str) -> str:
+        """Return a prefix and what follows it, with items repaired and the language's typography; the prefix stays."""
+        text = self._corrected(line, normalize(prefix + rest))
+        if text.startswith(prefix):
+            return text
+        return f"{prefix}{' ' * rest.startswith(' ')}{self._corrected(line, normalize(rest))}".rstrip()
+
+    def _corrected(self, line: str, text: str) -> str:
+        if self.protect:
+            text = repair(line, text)
+        if self.typography:
+            unchanged = [item.text for item in items(text)] if self.protect else []
+            text = apply_typography(self.language, text, [*unchanged, *(term.text for term in self._terms(line))])
+        return text
+
+    def missing_terms(self, line: str, text: str) -> list[Phrase]:
+        """Return the terms that a translation of a line lacks, the last ones of equal terms."""
+        terms = self._terms(line)
+        missing = Counter(missing_terms([term.text for term in terms], text))
+        lacking = []
+        for term in reversed(terms):
+            if missing[term.text]:
+                missing[term.text] -= 1
+                lacking.append(term)
+        return lacking[::-1]
+
+    def items_differ(self, line: str, text: str) -> bool:
+        """Whether a translation of a line has other items than the line."""
+        return self.protect and any(compare(line, text))
+
+    def diff(self, line: str, text: str) -> ContentDiff:
+        """Return the difference in content to report: items, terms, and also marks and numbers."""
+        terms = tuple(term.text for term in self.missing_terms(normalize(line), text))
+        if not self.protect:
+            return ContentDiff(terms)
+        missing, surplus = compare(line, text)
+        lost, added = compare_marks(line, text)
+        return ContentDiff((*missing, *terms, *lost, *lost_numbers(line, text)), (*surplus, *added))
+
+    def _terms(self, line: str) -> list[Phrase]:
+        """Return the required terms of a line; none is inside an item."""
+        if self.glossary is None:
+            return []
+        return [Phrase(*match) for match in self.glossary.matches(line, [(one.start, one.end) for one in items(line)])]
