@@ -7,8 +7,9 @@ from nmt.decoding.alignment import Links, pharaoh
 from nmt.decoding.forced_decoding import force_all
 from nmt.text.normalize import normalize
 from nmt.text.tokenizer import EOS
-from nmt.translation.pipeline import LineBatch, Remarks
-from nmt.translation.translator import TranslateOptions, Translator, plain_json
+from nmt.translation.pipeline import LineBatch
+from nmt.translation.requirements import TranslateOptions
+from nmt.translation.translator import Translator, plain_json
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def score_given(
 
 def score_batch(
     translator: Translator, options: TranslateOptions, as_json: bool, batch: LineBatch
-) -> tuple[str, Remarks]:
+) -> tuple[str, list[int]]:
     """Return a row, or with `as_json` a JSON object, for each line and its parallel line, as `score_given` does."""
     scored = score_given(translator, batch.texts, batch.parallel, options)
-    return "".join((one.as_json() if as_json else one.as_text()) + "\n" for one in scored), {}
+    return "".join((one.as_json() if as_json else one.as_text()) + "\n" for one in scored), []
