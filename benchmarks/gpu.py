@@ -169,9 +169,8 @@ def write_training(setup: Setup, folder: str) -> tuple[Path, int]:
     text = DEMO.read_text(encoding="utf-8").split("\n")[:lines]
     Path(folder, "train.tsv").write_text("".join(line + "\n" for line in text), encoding="utf-8")
     content = {
-        "name": "resume",
         "languages": {"source": "en", "target": "it"},
-        "data": {"train": [{"tsv": "train.tsv"}]},
+        "data": {"train": [{"file": "train.tsv"}]},
         "tokenizer": {"vocab_size": 400},
         "model": SHAPES["tiny"],
         "train": {"batch_tokens": 1024, "schedule": {"name": "constant", "rate": 1e-3}, "stop": {"steps": 2 * half}},
@@ -319,9 +318,8 @@ def search_options(beam: int, **values: int) -> SearchOptions:
 def updater(setup: Setup, runtime: RuntimeSettings, dropout: float = 0.1, **changes: object) -> Updater:
     """Return a new model with its optimizer; the weights depend on nothing but the settings."""
     recipe = Recipe(
-        name="benchmark",
         languages=Languages(source="en", target="it"),
-        data=Data(train=(CorpusFile(tsv=DEMO),)),
+        data=Data(train=(CorpusFile(file=DEMO),)),
         model=ModelSettings.model_validate({**setup.shape, "dropout": dropout, **changes}),
         train=TrainSettings.model_validate(
             {"schedule": {"name": "constant", "rate": 1e-4}, "batch_tokens": setup.tokens}

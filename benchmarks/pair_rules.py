@@ -26,8 +26,8 @@ def main() -> None:
     parser.add_argument("--held-out", type=Path)
     options = parser.parse_args()
     languages = LanguagePair(options.source, options.target)
-    raw = list(islice(read_pairs(CorpusFile(tsv=options.text), languages), PAIRS))
-    held_out = [] if options.held_out is None else list(read_pairs(CorpusFile(tsv=options.held_out), languages))
+    raw = list(islice(read_pairs(CorpusFile(file=options.text), languages), PAIRS))
+    held_out = [] if options.held_out is None else list(read_pairs(CorpusFile(file=options.held_out), languages))
     rules = PairFilter.learn(Filters(), languages, raw, [HeldOutText("test", held_out)])
     verdicts = [rules.apply(pair.source, pair.target) for pair in raw]
     pairs = [SentencePair(one.source, one.target) for one in verdicts if one.rule is None]

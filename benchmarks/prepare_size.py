@@ -62,9 +62,8 @@ def write_corpus(path: Path, pairs: list[list[str]], count: int) -> None:
 def write_recipe(folder: Path, vocabulary: int, processes: int, keep: list[str]) -> Path:
     """Write a recipe for the corpus."""
     content = {
-        "name": "size",
         "languages": {"source": "en", "target": "it"},
-        "data": {"train": [{"tsv": "train.tsv"}], "filters": {"keep": keep}},
+        "data": {"train": [{"file": "train.tsv"}], "filters": {"keep": keep}},
         "tokenizer": {"vocab_size": vocabulary},
         "runtime": {"threads": processes},
         "run": "run",

@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
     translator = Translator.load(arguments.model, RuntimeSettings(threads=arguments.threads))
-    pairs = list(islice(read_pairs(CorpusFile(tsv=arguments.tsv), None), arguments.lines))
+    pairs = list(islice(read_pairs(CorpusFile(file=arguments.tsv), None), arguments.lines))
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
     required = sum(len(items(normalize(source))) for source in sources)
     with_items = sum(bool(items(normalize(source))) for source in sources)

@@ -62,7 +62,6 @@ def main() -> None:
 def write_recipe(chosen: argparse.Namespace, folder: Path) -> Path:
     """Write a recipe that trains the shape on the text."""
     recipe = {
-        "name": "benchmark",
         "languages": {"source": "en", "target": "it"},
         "data": {"train": [{"source": str(chosen.source.resolve()), "target": str(chosen.target.resolve())}]},
         "tokenizer": {"vocab_size": VOCABULARY},

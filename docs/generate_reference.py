@@ -9,7 +9,7 @@ from nmt.config import Recipe
 _HEAD = """\
 # Keys of a recipe
 
-A recipe is a YAML file. Only `name`, `languages`, `data.train` and `run` are required. Relative paths start at the
+A recipe is a YAML file. Only `languages`, `data.train` and `run` are required. Relative paths start at the
 recipe's folder. On the command line, `--set section.key=value` replaces a value for one command; paths in it start at
 the current folder, and entries of a list are numbered from 0, as in `--set data.train.0.oversample=2`. An unknown key,
 a wrong type or an impossible value is an error with the file, the line and the key.
@@ -27,9 +27,7 @@ def recipe_reference() -> str:
     lines = [_HEAD, *_table("Top level", schema)]
     for name, keys in places.items():
         section = schema["$defs"][name]
-        schedule = section["properties"].get("name", {}).get("const")
-        title = ", ".join(f"`{key}`" for key in keys)
-        lines += _table(f"{title}: `{schedule}`" if schedule else title, section)
+        lines += _table(", ".join(f"`{key}`" for key in keys), section)
     return "\n".join(lines)
 
 
@@ -47,8 +45,10 @@ def _table(title: str, section: dict[str, Any]) -> Iterator[str]:
     yield f"## {title}\n\n{section['description']}\n"
     yield "| key | type | default | meaning | example |\n|---|---|---|---|---|"
     for name, entry in section["properties"].items():
-        default, is_section = entry.get("default", entry.get("const")), bool(_references(entry))
-        shown = "see below" if default and is_section else f"`{_yaml(default)}`"
+        if "$ref" in entry:
+            continue  # a section, which has a table of its own
+        default, is_section = entry.get("default"), bool(_references(entry))
+        shown = f"`{_yaml(default)}`"
         shown = "required" if name in section.get("required", ()) else shown
         meaning = " ".join(entry["description"].split())
         values = entry.get("examples", () if is_section else [default])

@@ -5,7 +5,7 @@ functions, so that `--help` does not import torch.
 """
 
 from collections.abc import Callable
-from inspect import Parameter, Signature, signature
+from inspect import Parameter, Signature, cleandoc, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -15,7 +15,6 @@ from typer import Argument, Option
 from nmt import __version__
 from nmt.commands.requests import InitRequest, ReportRequest, ScoreOptions, TranslateRequest, file
 from nmt.system.command_process import errors_explained, quick_imports, run_to_exit
-from nmt.system.help_pages import GENERAL, HelpPage, HelpPages
 
 if TYPE_CHECKING:
     from nmt.system.console import Console
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 app = typer.Typer(
     name="nmt",
     no_args_is_help=True,
-    cls=HelpPages,
-    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
@@ -35,8 +32,8 @@ Overrides = Annotated[
     Option("--set", metavar="SECTION.KEY=VALUE", help="Change one key of the recipe; can be repeated."),
 ]
 Model = Annotated[Path, Argument(metavar="MODEL", help="A run or a model directory.")]
-Quiet = Annotated[bool, Option("--quiet", "-q", help="Print only warnings and errors.", rich_help_panel=GENERAL)]
-Debug = Annotated[bool, Option("--debug", help="Show the traceback of an error.", rich_help_panel=GENERAL)]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="Print only warnings and errors.", rich_help_panel="General")]
+Debug = Annotated[bool, Option("--debug", help="Show the traceback of an error.", rich_help_panel="General")]
 
 
 def command(epilog: str) -> Callable[[Callable[..., None]], None]:
@@ -61,7 +58,9 @@ def command(epilog: str) -> Callable[[Callable[..., None]], None]:
         options += list(signature(run).parameters.values())[:2]
         by_name = [option.replace(kind=Parameter.KEYWORD_ONLY) for option in options]
         run.__signature__ = Signature(by_name)  # type: ignore[attr-defined]  # which Typer reads
-        app.command(function.__name__, cls=HelpPage, help=function.__doc__, epilog=epilog)(run)
+        paragraphs = cleandoc(function.__doc__ or "").split("\n\n")
+        help_text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+        app.command(function.__name__, help=help_text, epilog=epilog)(run)
 
     return add
 
@@ -93,21 +92,19 @@ def prepare(
     config: Config,
     overrides: Overrides = None,
     force: Annotated[bool, Option("--force", help="Prepare again even if nothing has changed.")] = False,
-    shard: Annotated[str | None, Option(metavar="I/N", help="Do only part I of N, on one of N machines.")] = None,
     dry: Annotated[bool, Option("--dry-run", help="Show what the rules remove; write no corpus.")] = False,
     rejected: Annotated[Path | None, file(help="Write the removed pairs: rule, file, line, both sides.")] = None,
 ) -> None:
     """Filter and tokenize the texts of the recipe for training."""
     from nmt.commands import prepare as module
     from nmt.config import load_recipe
-    from nmt.text.preparing.stages import Shard
+    from nmt.system.files import check_output
 
-    module.check_options(config, force, shard, dry, rejected)
+    if rejected is not None:
+        check_output(rejected, [config])
     recipe = load_recipe(config, overrides or ())
     if dry:
         module.dry_run(recipe, console, rejected)
-    elif shard is not None:
-        module.prepare_shard(recipe, console, Shard.parse(shard))
     else:
         module.prepare(recipe, console, force, rejected=rejected)
 
@@ -156,11 +153,7 @@ def score(
     hypothesis: Annotated[Path, Argument(metavar="HYP", help="The translations; - reads standard input.")],
     references: Annotated[list[Path], Argument(metavar="REF", help="One or more reference translations.")],
     options: ScoreOptions,
-    table: Annotated[
-        Literal["text", "markdown", "tsv", "json"],
-        Option("--format", metavar="NAME", help="text, markdown, tsv or json."),
-    ] = "text",
-    json: Annotated[bool, Option("--json", help="The same as --format json.")] = False,
+    json: Annotated[bool, Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Score translations against references: BLEU, chrF and TER.
 
@@ -174,7 +167,7 @@ def score(
         console.warn(warning)
     if report.language.notice:
         console.info(report.language.notice)
-    print(printable(report.formatted("json" if json else table)))
+    print(printable(report.as_json() if json else report.as_text()))
 
 
 @command(epilog="Example: nmt average mine/run --best 3 -o averaged")
@@ -252,14 +245,10 @@ def figures(
     module.figures(directory, recipe, model, text, console)
 
 
-@command(epilog="Example: nmt inspect mine/run --neighbours station")
+@command(epilog="Example: nmt inspect mine/run")
 def inspect(
     console: "Console",
     model: Model,
-    neighbours: Annotated[
-        str | None, Option(metavar="WORD", help="Show the pieces whose embeddings are nearest to that of a word.")
-    ] = None,
-    pieces: Annotated[str | None, Option(metavar="TEXT", help="Show how a text is cut into pieces.")] = None,
     json: Annotated[bool, Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Show what a model contains: parameters, tokenizer, limits, training, memory."""
@@ -267,7 +256,7 @@ def inspect(
 
     from nmt.commands import inspect as module
 
-    content = module.inspect(model, neighbours, pieces)
+    content = module.inspect(model)
     print(dumps(content, ensure_ascii=False, indent=2) if json else module.as_text(content))
 
 

@@ -154,12 +154,9 @@ def record_digests(directory: Path) -> None:
     file.write_text(json.dumps(content), encoding="utf-8")
 
 
-def spelling_model(byte_fallback: bool, language: str = "it") -> LoadedModel:
-    """Return a random model; without byte fallback, its vocabulary has no brackets, slashes or capitals."""
-    lines = [SENTENCES[0], *SENTENCES[3:]]
-    return tiny_loaded_model(
-        tiny_tokenizers(lines, 288 if byte_fallback else 32, byte_fallback=byte_fallback), language
-    )
+def spelling_model(language: str = "it") -> LoadedModel:
+    """Return a random model whose vocabulary has brackets, slashes and capitals as bytes only."""
+    return tiny_loaded_model(tiny_tokenizers([SENTENCES[0], *SENTENCES[3:]], 288), language)
 
 
 def options_with(
@@ -190,9 +187,8 @@ def translated_stream(translator: Translator, data: bytes, options: TranslateOpt
 def tiny_recipe(run: Path = Path("run"), dropout: float = 0.0, **train: object) -> Recipe:
     """Return a recipe in memory for a model of width 8; keywords are keys of its section `train`."""
     return Recipe(
-        name="test",
         languages=Languages(source="en", target="it"),
-        data=Data(train=(CorpusFile(tsv=Path("/text/train.tsv")),)),
+        data=Data(train=(CorpusFile(file=Path("/text/train.tsv")),)),
         model=ModelSettings(encoder_layers=1, decoder_layers=1, dim=8, heads=2, feed_forward=16, dropout=dropout),
         train=TrainSettings.model_validate({"schedule": {"name": "constant", "rate": 0.01}, **train}),
         run=run,
@@ -202,9 +198,8 @@ def tiny_recipe(run: Path = Path("run"), dropout: float = 0.0, **train: object) 
 def write_recipe(folder: Path, **sections: object) -> Path:
     """Write recipe.yaml with these sections and return its path; without `data` it names train.tsv."""
     content = {
-        "name": "test",
         "languages": {"source": "en", "target": "it"},
-        "data": {"train": [{"tsv": "train.tsv"}]},
+        "data": {"train": [{"file": "train.tsv"}]},
         "run": "run",
         **sections,
     }
@@ -238,9 +233,8 @@ def write_reversal_task(
     for number, (name, count) in enumerate((("train", training), ("valid", held_out), ("test", held_out)), start=1):
         write_tsv(folder / f"{name}.tsv", reversal_pairs(count, number))
     content: dict[str, Any] = {
-        "name": "reversal",
-        "data": {"train": [{"tsv": "train.tsv"}], "valid": {"tsv": "valid.tsv"}},
-        "tokenizer": {"vocab_size": 80, "byte_fallback": False, "type": "bpe"},
+        "data": {"train": [{"file": "train.tsv"}], "valid": {"file": "valid.tsv"}},
+        "tokenizer": {"vocab_size": 336, "type": "bpe"},
         "model": {**TINY_SHAPE, "dropout": 0.1},
         "train": {
             "batch_tokens": 64,

@@ -4,11 +4,9 @@ import gzip
 import json
 import os
 import re
-import runpy
 import shlex
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,7 @@ import torch
 from benchmarks import gpu
 from nmt.decoding.beam import Hypothesis
 from nmt.model.kernels import kernels
-from tests.builders import TINY_SHAPE, write_lines, write_recipe, write_reversal_task, write_tsv
+from tests.builders import TINY_SHAPE, write_lines, write_recipe, write_tsv
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 TINY = " ".join(f"--set model.{key}={value}" for key, value in TINY_SHAPE.items())
@@ -42,22 +40,13 @@ COMMANDS = {
         r"\| nmt \|.* 1\.00× \|\n\| other \|.*\n\nnmt: \d.*\n{.*}\n",
     ),
     "docs/generate_reference.py": ("", re.escape((REPOSITORY / "docs" / "recipe.md").read_text(encoding="utf-8"))),
-    "docs/prepare_on_cluster.py": ("recipe.yaml tcp://scheduler:8786 2", "connected to tcp://scheduler:8786\n"),
 }
 """The arguments of each program, and the end of what it prints."""
-DASK = '''
-from concurrent.futures import ThreadPoolExecutor
-class Client:
-    def __init__(self, address): print("connected to", address)
-    def __enter__(self): return self
-    def __exit__(self, *error): pass
-    def get_executor(self, pure): return ThreadPoolExecutor(2)
-'''  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, warm_python: str) -> Path:
-    """Texts of a few demonstration pairs, a model that was trained on them, and a stand-in for Dask."""
+    """Texts of a few demonstration pairs, and a model that was trained on them."""
     folder = tmp_path_factory.mktemp("benchmarks")
     for part, count in (("train", 300), ("valid", 10), ("test", 10)):
         lines = (REPOSITORY / "data" / "demo" / f"{part}.tsv").read_text(encoding="utf-8").splitlines()[:count]
@@ -68,12 +57,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory, warm_python: str) -> Path:
     (folder / "train.tsv.gz").write_bytes(gzip.compress((folder / "train.tsv").read_bytes()))
     write_tsv(folder / "items.tsv", [("Open {name}.", "Apri {name}."), ("Where is Anna?", "Dov'è Anna?")])
     write_lines(folder / "peer.json", '{"target_tokens_per_s": 1e9}')
-    (folder / "dask").mkdir()
-    (folder / "dask" / "__init__.py").touch()
-    (folder / "dask" / "distributed.py").write_text(DASK, encoding="utf-8")
     write_recipe(
         folder,
-        data={"train": [{"tsv": "train.tsv"}], "valid": {"tsv": "valid.tsv"}, "test": {"tsv": "test.tsv"}},
+        data={"train": [{"file": "train.tsv"}], "valid": {"file": "valid.tsv"}, "test": {"file": "test.tsv"}},
         tokenizer={"vocab_size": 350},
         model=TINY_SHAPE,
         train={"batch_tokens": 256, "stop": {"steps": 4}, "validate_every": 2, "log_every": 1},
@@ -112,26 +98,6 @@ def test_program_runs_to_its_last_line(program: str, folder: Path, warm_programs
     )
     assert done.returncode == 0, done.stderr
     assert re.search(rf"(?:{expected})\Z", done.stdout), done.stdout
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    files = [path for path in folder.rglob("*") if path.is_file() and path.name != "lock"]
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
-
-
-def test_shards_on_an_executor_give_the_corpus_of_one_command(
-    tmp_path: Path, warm_programs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    example = runpy.run_path(str(REPOSITORY / "docs" / "prepare_on_cluster.py"))
-    monkeypatch.setenv("PATH", str(warm_programs), prepend=":")
-    recipe = write_reversal_task(tmp_path)
-    with ThreadPoolExecutor(2) as executor:
-        example["prepare_with"](executor, str(recipe), 2)
-    found = contents(tmp_path / "prepared")
-    example["prepare"](str(recipe), "--force")
-    assert contents(tmp_path / "prepared") == found
-    with pytest.raises(RuntimeError, match="--shard: found 3/2"):
-        example["prepare_shard"](str(recipe), 2, 3)
 
 
 @pytest.mark.slow

@@ -7,8 +7,6 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
-
 from nmt.commands.requests import InitRequest
 from nmt.config import CorpusFile, LanguagePair
 from nmt.errors import ConfigError, DataError
@@ -50,65 +48,54 @@ def init(request: InitRequest, console: Console) -> None:
     Raises ConfigError for existing files and for languages that the text is not in, DataError for text that cannot be
     read or is too small; then no file is written.
     """
-    corpora = _corpora(request.text, "the text")
-    options = {"valid": request.valid, "test": request.test}
-    given = {name: _corpus_of_recipe(paths, f"--{name}") for name, paths in options.items() if paths}
+    given = {part: _corpora(files) for part, files in (("valid", request.valid), ("test", request.test)) if files}
     _check_are_new(request, given)
-    known = known_direction(request.languages, corpora[0])
+    train = _corpora(request.text)
+    known = known_direction(request.languages, train[0])
     languages = None if known is None else LanguagePair(known.source, known.target)
-    corpora = [with_text_columns(each, languages) for each in corpora]
-    given = {name: with_text_columns(each, languages) for name, each in given.items()}
+    train = [with_text_columns(each, languages) for each in train]
+    given = {part: [with_text_columns(each, languages) for each in corpora] for part, corpora in given.items()}
+    others = [each for corpora in given.values() for each in corpora]
     profile = TextProfile(_SEED)
-    found = candidates(_profiled(_pairs(corpora, languages), profile, console))
+    found = candidates(_profiled(_pairs(train, languages), profile, console))
     _check_size(request, profile)
-    direction, warning = checked_direction(known, list(corpora[0].files.values()), profile)
+    direction, warning = checked_direction(known, list(train[0].files.values()), profile)
     stated = LanguagePair(direction.source, direction.target)
     with console.status("choosing validation and test text"):
-        texts = _pairs(corpora, languages), _pairs(given.values(), languages)
-        held_out = _held_out(request, given, profile, found, *texts)
-        unusual = [line for each in (*corpora, *given.values()) for line in _unusual(each, stated)]
+        parts = [part for part in _HELD_OUT if part not in given]
+        size = len(parts) * held_out_size(profile.pairs - profile.empty)
+        chosen = choose(found, _pairs(train, languages), _pairs(others, languages), size)
+        unusual = [line for each in (*train, *others) for line in _unusual(each, stated)]
+    if len(chosen) < size:
+        raise DataError(
+            f"{_names(request)}: too few different sentences of at most 1,000 characters that are in at most "
+            f"{MOST_PAIRS} pairs, to hold out validation and test text; remove repeated lines, or give these texts "
+            "with --valid and --test"
+        )
+    held_out = {part: chosen[number :: len(parts)] for number, part in enumerate(parts)}
     for shown in filter(None, (warning, unknown_languages(direction), *unusual)):
         console.warn(shown)
     with console.status("measuring the speed of this machine"):
         from nmt.training.cost import cost  # imports torch, for which no error above should wait
 
         expected = cost(lambda device: propose(profile.tokens(), profile.vocabulary(), device))
-    comments = [*_about_text(request, corpora[0], profile, held_out), _about_cost(expected)]
+    comments = [*_about_text(request, train[0], profile, held_out), _about_cost(expected)]
     if profile.tokens()[1] < _LITTLE_TEXT:
         comments.append(_OF_LITTLE_TEXT)
-    named = {"train": corpora, **{part: [corpus] for part, corpus in given.items()}}
-    settings = _settings(request, named, (direction, warning), profile, expected.proposal)
+    texts = {part: _text_setting(request, part, corpora) for part, corpora in {"train": train, **given}.items()}
+    texts |= {part: f"{{file: {_quoted(request.held_out(part).name)}}}" for part in parts}
     _check_are_new(request, given)  # again, since it took a while
     with disk_errors(request.output):
         request.output.parent.mkdir(parents=True, exist_ok=True)
     for part, pairs in held_out.items():
         write_output(request.held_out(part), "".join(f"{pair.source}\t{pair.target}\n" for pair in pairs))
-    write_output(request.output, recipe_text(comments, settings))
+    write_output(
+        request.output, recipe_text(comments, _settings(request, texts, direction, warning, profile, expected.proposal))
+    )
     for line in (f"{direction.source} → {direction.target}, by {direction.origin}", *comments):
         console.info(line)
     written = " and ".join(str(path) for path in (request.output, *map(request.held_out, held_out)))
     console.info(f"wrote {written}; next: nmt train --config {quote(str(request.output))}")
-
-
-def _held_out(
-    request: InitRequest,
-    given: Mapping[str, CorpusFile],
-    profile: TextProfile,
-    found: Sequence[SentencePair],
-    pairs: Iterator[SentencePair],
-    others: Iterator[SentencePair],
-) -> dict[str, list[SentencePair]]:
-    """Return the pairs of the texts that are not given. Raises DataError if there are too few suitable ones."""
-    parts, count = [part for part in _HELD_OUT if part not in given], profile.pairs - profile.empty
-    size = len(parts) * held_out_size(count)
-    chosen = choose(found, pairs, others, size)
-    if len(chosen) < size:
-        raise DataError(
-            f"{_names(request)}: {count:,} sentence pairs, but too few different sentences of at most 1,000 characters "
-            f"that are in at most {MOST_PAIRS} pairs, to hold out validation and test text; remove repeated lines, or "
-            "give these texts with --valid and --test"
-        )
-    return {part: chosen[number :: len(parts)] for number, part in enumerate(parts)}
 
 
 def _unusual(corpus: CorpusFile, languages: LanguagePair) -> Iterator[str]:
@@ -123,49 +110,20 @@ def _names(request: InitRequest) -> str:
     return " and ".join(printable(str(path)) for path in request.text)
 
 
-def _corpora(files: Sequence[Path], name: str) -> list[CorpusFile]:
-    """Return a text as two files with corresponding lines, or as files with both languages.
-
-    Raises ConfigError for another number of files, one file given twice, or standard input, which cannot be read again.
-    """
+def _corpora(files: Sequence[Path]) -> list[CorpusFile]:
+    """Return a text as two files with corresponding lines, or as files with both languages."""
     if STANDARD_INPUT in files:
-        raise ConfigError(f"{name}: expected a file that the recipe can name, found standard input; save it to a file")
-    if folder := next((file for file in files if file.is_dir()), None):
-        raise ConfigError(
-            f"{name}: expected a file, found the folder {folder}; name the files in it, such as "
-            f"{folder / 'text.en'} {folder / 'text.it'}"
-        )
-    with_both, repeated = all(format_named(file) != "tsv" for file in files), len({*files}) < len(files)
-    if repeated or not (with_both or 1 <= len(files) <= 2):
-        found = "one file twice" if repeated else f"{len(files)} files"
-        raise ConfigError(
-            f"{name}: expected one file with both languages, or a file of sources and a file of their translations; "
-            f"found {found}"
-        )
-    try:
-        if with_both or len(files) == 1:
-            return [CorpusFile(file=file) for file in files]
+        raise ConfigError("-: expected files that the recipe can name, found standard input; save it to a file")
+    if len(files) == 2 and any(format_named(file) == "tsv" for file in files):
         return [CorpusFile(source=files[0], target=files[1])]
-    except ValidationError as error:
-        raise ConfigError(f"{name}: {error.errors()[0]['msg'].removeprefix('Value error, ')}") from None
-
-
-def _corpus_of_recipe(files: Sequence[Path], name: str) -> CorpusFile:
-    """Return a text as one corpus. Raises ConfigError as `_corpora` does, and for several ones."""
-    corpora = _corpora(files, name)
-    if len(corpora) > 1:
-        raise ConfigError(f"{name}: expected one text, found {len(corpora)}; join them into one file")
-    return corpora[0]
+    return [CorpusFile(file=file) for file in files]
 
 
 def _check_are_new(request: InitRequest, given: Iterable[str]) -> None:
-    """Raise ConfigError if there is a file of a name that is written, or if it cannot be the name of one."""
-    recipe = request.output
-    if recipe.suffix not in (".yaml", ".yml"):
-        raise ConfigError(f"{recipe}: the name of a recipe ends in .yaml; give another one with -o")
-    if not str(recipe).isprintable():
-        raise ConfigError(f"{str(recipe)!r}: a name with unprintable characters; give another one with -o")
-    for path in (recipe, *(request.held_out(part) for part in _HELD_OUT if part not in given)):
+    """Raise ConfigError if there is a file of a name that is written, or if the recipe is named as another file."""
+    if request.output.suffix not in (".yaml", ".yml"):
+        raise ConfigError(f"{request.output}: the name of a recipe ends in .yaml; give another one with -o")
+    for path in (request.output, *(request.held_out(part) for part in _HELD_OUT if part not in given)):
         if os.path.lexists(path):
             raise ConfigError(
                 f"{path}: exists already and is not changed; give another name of the recipe with -o, or remove it"
@@ -199,23 +157,21 @@ def _check_size(request: InitRequest, profile: TextProfile) -> None:
 
 def _settings(
     request: InitRequest,
-    texts: Mapping[str, Sequence[CorpusFile]],
-    checked: tuple[Direction, str | None],
+    texts: Mapping[str, str],
+    direction: Direction,
+    warning: str | None,
     profile: TextProfile,
     proposal: Proposal,
 ) -> dict[str, Setting]:
     """Return the settings of the recipe, in its order."""
-    direction, warning = checked
-    name = request.output.stem if request.prefix else request.output.absolute().parent.name or "translator"
     vocabulary = (
         f"about {proposal.vocabulary:,} pieces for this text: the characters and bytes, and 1.8 times the square root "
         f"of {sum(profile.characters):,} characters; little text needs few pieces (Sennrich & Zhang 2019)"
     )
     return {
-        "name": Setting(_quoted(name)),
         "languages": Setting(f"{{source: {direction.source}, target: {direction.target}}}"),
-        **{f"data.{part}": _text_setting(request, part, texts.get(part, ())) for part in ("train", *_HELD_OUT)},
-        **({} if warning is None else {"data.accept_any_language": Setting("true")}),
+        **{f"data.{part}": Setting(texts[part]) for part in ("train", *_HELD_OUT)},
+        **({} if warning is None else {"data.filters": Setting("{keep: [language]}")}),
         "tokenizer": Setting("{vocab_size: auto}", vocabulary),
         **proposal.settings,
         "decode": Setting("{beam: 4}"),
@@ -223,17 +179,16 @@ def _settings(
     }
 
 
-def _text_setting(request: InitRequest, part: str, corpora: Sequence[CorpusFile]) -> Setting:
-    """Return the setting of a text: given files, or the chosen pairs. Paths are relative to the recipe."""
-    texts: list[dict[str, object]] = []
+def _text_setting(request: InitRequest, part: str, corpora: Sequence[CorpusFile]) -> str:
+    """Return the setting of given files. Paths are relative to the recipe."""
+    mappings = []
     for corpus in corpora:
         text: dict[str, object] = {
             key: os.path.relpath(path, request.output.parent) for key, path in corpus.files.items()
         }
-        texts.append(text if corpus.columns == (1, 2) else {**text, "columns": corpus.columns})
-    texts = texts or [{"file": request.held_out(part).name}]
-    mappings = ["{" + ", ".join(f"{key}: {_quoted(value)}" for key, value in text.items()) + "}" for text in texts]
-    return Setting(f"[{', '.join(mappings)}]" if part == "train" else mappings[0])
+        text |= {} if corpus.columns == (1, 2) else {"columns": corpus.columns}
+        mappings.append("{" + ", ".join(f"{key}: {_quoted(value)}" for key, value in text.items()) + "}")
+    return f"[{', '.join(mappings)}]" if part == "train" else mappings[0]
 
 
 def _quoted(value: object) -> str:

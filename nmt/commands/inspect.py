@@ -1,4 +1,4 @@
-"""`nmt inspect`: what a model or a run contains, how it cuts text into pieces, and which pieces are similar."""
+"""`nmt inspect`: what a model or a run contains."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -6,54 +6,26 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.nn import functional as F
 
 from nmt.config import Languages, load_recipe
-from nmt.errors import ConfigError, NMTError
+from nmt.errors import NMTError
 from nmt.model.cache import bytes_to_decode
-from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
+from nmt.model.checkpoint import load_model, resolve_model
 from nmt.model.transformer import Transformer
 from nmt.report.run_records import RunRecords
-from nmt.system.console import counted, printable, with_relative_paths
+from nmt.system.console import counted, printable
 from nmt.text.manifest import Manifest
-from nmt.text.tokenizer import UNK, Tokenizer
 from nmt.training.display import format_seconds
 from nmt.training.progress import PROGRESS_FILE, RUN, read_progress
 
-_NEIGHBOURS = 10
 _TYPICAL_LENGTH = 30
 """Tokens of both sides of the line whose memory is stated."""
 
 
-def inspect(path: Path, word: str | None = None, text: str | None = None) -> dict[str, Any]:
-    """Return the description of a model directory or a run; or the nearest pieces of a word, or the pieces of a text.
-
-    Raises ModelError if there is no model, ConfigError for a word that is not one piece.
-    """
+def inspect(path: Path) -> dict[str, Any]:
+    """Return the description of a model directory or a run. Raises ModelError if there is no model."""
     directory = resolve_model(path)
     loaded = load_model(directory, torch.device("cpu"))
-    content: dict[str, Any] = {}
-    if text is not None:
-        content["pieces"] = {side: _pieces(one, text) for side, one in _sides(loaded)}
-    if word is not None:
-        content["neighbours"] = _neighbours(loaded, word)
-    return content or _summary(path, directory, loaded)
-
-
-def as_text(content: dict[str, Any]) -> str:
-    """Return a description for a terminal: a table of names and values, or lists of pieces."""
-    lines = [f"{name:<12}{value}" for name, value in _rows(content)] if "model" in content else []
-    for side, pieces in content.get("pieces", {}).items():
-        lines += [f"{side}: {counted(len(pieces), 'piece')}"]
-        lines += [f"  {one['id']:>7}  {one['piece']}{_mark(one)}" for one in pieces]
-    for side, neighbours in content.get("neighbours", {}).items():
-        lines += [f"nearest to {neighbours['piece']} by cosine, {side} embedding"]
-        lines += [f"  {one['cosine']:>7.3f}  {one['piece']}" for one in neighbours["nearest"]]
-    return printable(with_relative_paths("\n".join(lines)))
-
-
-def _summary(path: Path, directory: Path, loaded: LoadedModel) -> dict[str, Any]:
     settings, tokenizers, beam = loaded.model.settings, loaded.tokenizers, loaded.decode.beam
     parts = parameters_by_part(loaded.model)
     maximum = loaded.decode.max_length
@@ -108,51 +80,9 @@ def _training(path: Path, directory: Path) -> dict[str, Any] | None:
     return {**reached, "seconds": round(progress.seconds, 1), **record}
 
 
-def _sides(loaded: LoadedModel) -> list[tuple[str, Tokenizer]]:
-    """Return the tokenizers by the name of their side."""
-    both = loaded.tokenizers
-    return [("both sides", both.source)] if both.shared else [("source", both.source), ("target", both.target)]
-
-
-def _pieces(tokenizer: Tokenizer, text: str) -> list[dict[str, Any]]:
-    names, spelled = tokenizer.pieces, tokenizer.table.bytes
-    return [{"piece": names[i], "id": i, "unknown": i == UNK, "byte": i in spelled} for i in tokenizer.encode(text)]
-
-
-def _mark(piece: dict[str, Any]) -> str:
-    """Return what is unusual about a piece."""
-    return "  unknown character" if piece["unknown"] else "  byte of a character without a piece" * piece["byte"]
-
-
-def _neighbours(loaded: LoadedModel, word: str) -> dict[str, Any]:
-    """Return the nearest pieces in each embedding that has the word as a piece. Raises ConfigError if none has."""
-    model, both = loaded.model, loaded.tokenizers
-    source, target = model.source_embedding.tokens, model.target_embedding.tokens
-    both_sides = {"source": (both.source, source.weight), "target": (both.target, target.weight)}
-    embeddings = {"shared": both_sides["source"]} if source is target else both_sides
-    found: dict[str, Any] = {}
-    for side, (tokenizer, weights) in embeddings.items():
-        ids = {name: i for i, name in enumerate(tokenizer.pieces) if i not in tokenizer.table.controls}
-        piece = next((name for name in (f"▁{word}", word) if name in ids), None)
-        if piece is not None:
-            found[side] = {"piece": piece, "nearest": nearest_pieces(weights, tokenizer, ids[piece], _NEIGHBOURS)}
-    if not found:
-        cut = [one["piece"] for one in _pieces(both.source, word)]
-        raise ConfigError(f"--neighbours: {word!r} is not one piece but {' '.join(cut) or 'none'}; give one piece")
-    return found
-
-
-def nearest_pieces(weights: Tensor, tokenizer: Tokenizer, piece: int, count: int) -> list[dict[str, Any]]:
-    """Return the pieces whose rows of an embedding (V, D) have the highest cosine similarity with that of a piece.
-
-    Symbols and bytes are left out.
-    """
-    normalized = F.normalize(weights.detach().float(), dim=1)
-    similarity = normalized @ normalized[piece]
-    similarity[[piece, UNK, *tokenizer.table.controls, *tokenizer.table.bytes]] = -2.0
-    values, found = similarity.topk(min(count, len(tokenizer) - 1))
-    names, cosines = tokenizer.pieces, zip(found.tolist(), values.tolist(), strict=True)
-    return [{"piece": names[i], "cosine": round(cosine, 4)} for i, cosine in cosines if cosine > -2.0]
+def as_text(content: dict[str, Any]) -> str:
+    """Return a description for a terminal: a table of names and values."""
+    return printable("\n".join(f"{name:<12}{value}" for name, value in _rows(content)))
 
 
 def _rows(content: dict[str, Any]) -> Iterator[tuple[str, str]]:

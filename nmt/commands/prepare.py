@@ -3,14 +3,12 @@
 import re
 import shutil
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from nmt.config import Recipe
-from nmt.errors import ConfigError, DataError
+from nmt.errors import ConfigError
 from nmt.system.console import Console
 from nmt.system.files import check_output, disk_errors, lock_folder, output_file, settle
 from nmt.text.auditing.audit import Audit, count_rows
@@ -19,10 +17,7 @@ from nmt.text.manifest import PREPARED, Manifest, UnusableCorpusError
 from nmt.text.prepared import PreparedCorpus
 from nmt.text.preparing import provenance
 from nmt.text.preparing.preparation import audit_text, write_corpus
-from nmt.text.preparing.preparation import prepare_shard as write_shard
-from nmt.text.preparing.stages import Shard
 from nmt.text.preparing.tokenizer_training import coverage_rows, initial_tokenizers, misfits
-from nmt.text.preparing.work_directory import open_work_directory, work_directory
 from nmt.text.proposing.direction import check_languages
 from nmt.text.readers import shortened
 
@@ -30,15 +25,6 @@ _STAGING = ".partial"
 """The folder inside that of the prepared corpus in which a new one is written."""
 _WIDE_COLUMNS, _COLUMNS = 2, 4
 """Corpora in a table of 80 characters: with the meanings of the rules, and with their names only."""
-
-
-def check_options(config: Path, force: bool, shard: str | None, dry: bool, rejected: Path | None) -> None:
-    """Raise ConfigError for options that exclude each other, and for removed pairs in the place of the recipe."""
-    for option, given in (("--dry-run", dry), ("--force", force), ("--rejected", rejected is not None)):
-        if shard is not None and given:
-            raise ConfigError(f"--shard: {option} would have no effect beside it; leave one out")
-    if rejected is not None:
-        check_output(rejected, [config])
 
 
 def prepare(
@@ -51,20 +37,19 @@ def prepare(
     to the file `rejected`. Raises DataError naming file and line for text that cannot be read, ConfigError for a
     tokenizer that cannot be made, a folder with other files only, or a current corpus where `rejected` is given.
     """
-    directory = recipe.prepared_directory
-    initial = recipe.train.init_from
+    directory, initial = recipe.prepared_directory, recipe.train.init_from
     if initial is not None and initial.is_dir():  # it may be gone when a run is resumed
         initial_tokenizers(recipe, initial)  # check the recipe against it, also if the corpus is current
     with console.status("checking the texts and the prepared corpus"):
-        found = "--force" if force else _current_corpus(recipe, verify)
-        if isinstance(found, str):
+        corpus, _ = _current_corpus(recipe, verify, force)
+        if corpus is None:
             _check_files(recipe, rejected)
-    if isinstance(found, str):
-        with _sole_writer(directory, console):
-            if not force:  # another process may have prepared it meanwhile
-                found = _current_corpus(recipe, verify)
-            if isinstance(found, str):
-                console.info(f"preparing {directory} ({found})")
+    if corpus is None:
+        PREPARED.check(directory)
+        with lock_folder(directory, lambda holder: console.info(f"{directory}: waiting for {holder}"), console.warn):
+            corpus, reason = _current_corpus(recipe, verify, force)  # another process may have prepared it meanwhile
+            if corpus is None:
+                console.info(f"preparing {directory} ({reason})")
                 return _prepare(recipe, console, rejected)
     if rejected is not None:
         raise ConfigError(
@@ -72,32 +57,18 @@ def prepare(
             "--dry-run to filter only"
         )
     console.info(f"{directory}: the prepared corpus is current")
-    return found
+    return corpus
 
 
-def _current_corpus(recipe: Recipe, verify: bool) -> PreparedCorpus | str:
+def _current_corpus(recipe: Recipe, verify: bool, force: bool) -> tuple[PreparedCorpus | None, str]:
     """Return the prepared corpus of a recipe, or the reason to prepare it."""
-    reason = provenance.why_stale(recipe)
-    if reason is not None:
-        return reason
-    try:
-        return PreparedCorpus.open(recipe.prepared_directory, recipe, verify)
-    except UnusableCorpusError as error:
-        return error.reason
-
-
-@contextmanager
-def _sole_writer(directory: Path, console: Console) -> Iterator[None]:
-    """Hold the lock on a prepared corpus; wait, with a message, while another process holds it."""
-    PREPARED.check(directory)
-
-    def wait(holder: str) -> None:
-        console.info(f"{directory}: {holder} is preparing it; waiting")
-
-    with lock_folder(directory, wait, console.warn):
-        if not PREPARED.read(directory):
-            PREPARED.write(directory)  # without content: the folder belongs to nmt, and holds no corpus yet
-        yield
+    reason = "--force" if force else provenance.why_stale(recipe)
+    if reason is None:
+        try:
+            return PreparedCorpus.open(recipe.prepared_directory, recipe, verify), ""
+        except UnusableCorpusError as error:
+            reason = error.reason
+    return None, reason
 
 
 def dry_run(recipe: Recipe, console: Console, rejected: Path | None = None) -> Audit:
@@ -146,14 +117,18 @@ def _prepare(recipe: Recipe, console: Console, rejected: Path | None) -> Prepare
     started = time.perf_counter()
     directory = recipe.prepared_directory
     staging = directory / _STAGING
-    with disk_errors(directory), work_directory(recipe, console) as work:
+    new, work = staging / "corpus", staging / "work"
+    with disk_errors(directory):
+        if not PREPARED.read(directory):
+            PREPARED.write(directory)  # without content: the folder belongs to nmt, and holds no corpus yet
         shutil.rmtree(staging, ignore_errors=True)  # of a process that was killed
-        staging.mkdir()
+        for folder in (staging, new, work):
+            folder.mkdir()
         try:
-            removed = write_corpus(recipe, work, staging, console)
+            removed = write_corpus(recipe, work, new, console)
             if rejected is not None:
                 _write_rejected(rejected, removed, console)
-            _move_corpus(staging, directory)
+            _move_corpus(new, directory)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
     corpus = PreparedCorpus.open(directory, recipe)
@@ -181,30 +156,6 @@ def _move_corpus(staging: Path, directory: Path) -> None:
     for name in sorted(new, key=lambda name: name.name == PREPARED.name):
         (directory / name).parent.mkdir(exist_ok=True)
         (staging / name).replace(directory / name)
-
-
-def prepare_shard(recipe: Recipe, console: Console, shard: Shard) -> None:
-    """Do a part of the work of `prepare`, on one of several machines that share the folder of the prepared corpus.
-
-    Raises DataError and ConfigError as `prepare` does.
-    """
-    directory = recipe.prepared_directory
-    if isinstance(_current_corpus(recipe, verify=False), PreparedCorpus):
-        console.info(f"{directory}: the prepared corpus is current")
-        return
-    _check_files(recipe)
-    alone = partial(_sole_writer, directory, console)
-    with alone():
-        work = open_work_directory(recipe)
-    try:
-        encoded = write_shard(recipe, work, shard, console, alone)
-    except OSError as error:
-        advice = "the same command continues when that is corrected"
-        raise DataError(f"{work}: cannot write it: {error.strerror or error}; {advice}") from error
-    if encoded:
-        console.info(f"shard {shard} is encoded; when all are, nmt prepare without --shard writes the prepared corpus")
-    else:
-        console.info(f"shard {shard} is filtered; when all are, the same command encodes it")
 
 
 def _report(manifest: Manifest, console: Console) -> None:

@@ -114,10 +114,7 @@ class ScoreOptions(NamedTuple):
     by: Annotated[
         Literal["length"] | None, Option(metavar="length", help="Also score groups of lines of similar length.")
     ] = None
-    sentences: Annotated[Path | None, file(help="Write the scores of each line, as TSV or .json.")] = None
-    findings: Annotated[
-        Path | None, file("--diagnose", help="Write the faults that are counted on stderr, as TSV or .json.")
-    ] = None
+    sentences: Annotated[Path | None, file(help="Write the scores and faults of each line, as TSV or .json.")] = None
 
     @property
     def others(self) -> list[Path]:

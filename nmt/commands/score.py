@@ -36,9 +36,8 @@ class _Texts:
         files = [*references, *options.others, *([] if options.source is None else [options.source])]
         if [hypothesis, *files].count(STANDARD_INPUT) > 1:
             raise ConfigError("standard input can be read only once, but - names two texts; name a file for one")
-        for output in (options.sentences, options.findings):
-            if output is not None:
-                check_output(output, [path for path in (hypothesis, *files) if path != STANDARD_INPUT])
+        if options.sentences is not None:
+            check_output(options.sentences, [path for path in (hypothesis, *files) if path != STANDARD_INPUT])
         translations = read_text(hypothesis)
         lines = {path: read_parallel(path, hypothesis, translations) for path in dict.fromkeys(files)}
         lines[hypothesis] = translations
@@ -66,11 +65,8 @@ def score(
     }
     systems = _scored_systems(hypothesis, options, texts, measured, findings)
     if options.sentences is not None:
-        _write_line_scores(options.sentences, texts, measured)
-    if options.findings is not None:
-        found = ((one.line, path, [one.kind, one.detail]) for path, own in findings.items() for one in own)
-        _write_lines(options.findings, ["kind", "detail"], found, texts)
-    warnings = _warnings(references, texts, findings, systems[0], options.findings)
+        _write_lines(options.sentences, texts, measured, findings)
+    warnings = _warnings(references, texts, findings, options.sentences)
     side, lines = ("reference", texts.references[0]) if texts.source is None else ("source", texts.source)
     length_of = f"{length_unit(lines)} of the {side}"
     return ScoreReport(len(lines), texts.language, tuple(systems), tuple(warnings), length_of)
@@ -113,13 +109,9 @@ def _warnings(
     references: Sequence[Path],
     texts: _Texts,
     findings: Mapping[Path, Sequence[Finding]],
-    first: SystemScores,
     listed: Path | None,
 ) -> Iterator[str]:
-    """Yield why the scores, of which those of the `first` system may be 0, may not be meaningful.
-
-    `listed` is the file with the findings, None if there is none.
-    """
+    """Yield why the scores may not be meaningful; `listed` is the file with the faults, None if there is none."""
     for path, reference in zip(references, texts.references, strict=True):
         yield from empty_line_warnings(str(path), reference)
     yield from language_warnings(str(references[0]), texts.references[0], texts.language)
@@ -127,14 +119,8 @@ def _warnings(
         yield from hypothesis_warnings(input_name(path), own, texts.references, texts.source)
         yield from (f"{input_name(path)}: {fault}" for fault in frequent_faults(findings[path], len(own)))
         if counts := summary(findings[path]):
-            place = f"see {listed}" if listed else "--diagnose FILE lists them"
+            place = f"see {listed}" if listed else "--sentences FILE lists them"
             yield f"{input_name(path)}: faults in {counts}; {place}"
-    hypothesis, lines = next(iter(texts.hypotheses.items()))
-    if any(lines) and any(one.name == "BLEU" and one.value == 0 for one in first.scores):
-        yield (
-            f"BLEU is 0: no line of {input_name(hypothesis)} has four words in a row, or no word is the reference's; "
-            "BLEU counts runs of one to four words, so lines as short as that need chrF"
-        )
 
 
 def short_names(paths: Iterable[Path]) -> dict[Path, str]:
@@ -143,33 +129,34 @@ def short_names(paths: Iterable[Path]) -> dict[Path, str]:
     return names if len(set(names.values())) == len(names) else {path: input_name(path) for path in names}
 
 
-def _write_line_scores(file: Path, texts: _Texts, measured: Mapping[Path, Sequence[Measurement]]) -> None:
-    """Write the scores of each line of all systems."""
-    scores = {path: [one.line_scores() for one in own] for path, own in measured.items()}
-    names = [one.name for one in next(iter(measured.values()))]
-    places = itertools.product(range(len(texts.references[0])), texts.hypotheses)
-    rows = ((line + 1, path, [round(values[line], 4) for values in scores[path]]) for line, path in places)
-    _write_lines(file, names, rows, texts)
-
-
 def _write_lines(
-    file: Path, columns: Sequence[str], values: Iterable[tuple[int, Path, Sequence[object]]], texts: _Texts
+    file: Path,
+    texts: _Texts,
+    measured: Mapping[Path, Sequence[Measurement]],
+    findings: Mapping[Path, Sequence[Finding]],
 ) -> None:
-    """Write a row for each line number and system: the values of the columns, and the texts of the line.
+    """Write a row for each line and system: its scores, faults and texts.
 
     The rows are JSON lines for a name that ends with .json or .jsonl, else TSV with a head.
     """
+    scores = {path: [one.line_scores() for one in own] for path, own in measured.items()}
+    faults: dict[tuple[Path, int], list[str]] = {}
+    for path, found in findings.items():
+        for one in found:
+            faults.setdefault((path, one.line), []).append(f"{one.kind} {one.detail}".strip())
     sides = {"reference": texts.references[0]} | ({} if texts.source is None else {"source": texts.source})
-    head: list[object] = ["line", "system", *columns, "hypothesis", *sides]
-    rows = [
-        [number, input_name(path), *own, *(side[number - 1] for side in (texts.hypotheses[path], *sides.values()))]
-        for number, path, own in values
-    ]
+    names = [one.name for one in next(iter(measured.values()))]
+    head: list[object] = ["line", "system", *names, "faults", "hypothesis", *sides]
+    rows: list[list[object]] = []
+    for index, path in itertools.product(range(len(texts.references[0])), texts.hypotheses):
+        values = [round(of_metric[index], 4) for of_metric in scores[path]]
+        lines = [side[index] for side in (texts.hypotheses[path], *sides.values())]
+        rows.append([index + 1, input_name(path), *values, "; ".join(faults.get((path, index + 1), ())), *lines])
     if file.suffix in (".json", ".jsonl"):
-        lines = [json.dumps(dict(zip(head, row, strict=True)), ensure_ascii=False) for row in rows]
+        written = [json.dumps(dict(zip(head, row, strict=True)), ensure_ascii=False) for row in rows]
     else:
-        lines = ["\t".join(" ".join(str(cell).split()) for cell in row) for row in (head, *rows)]
-    write_output(file, "".join(f"{line}\n" for line in lines))
+        written = ["\t".join(" ".join(str(cell).split()) for cell in row) for row in (head, *rows)]
+    write_output(file, "".join(f"{line}\n" for line in written))
 
 
 def _known_metrics(names: Sequence[str]) -> list[str]:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from nmt.commands.prepare import prepare
 from nmt.config import Recipe, load_recipe
-from nmt.config.schedules import Falling
 from nmt.config.section import SettingError
 from nmt.decoding.alignment_heads import best_heads
 from nmt.decoding.models import BatchRunner
@@ -185,7 +184,7 @@ def doubtful_settings(recipe: Recipe, corpus: PreparedCorpus) -> Iterator[str]:
             f"the training text has only {tokens:,} target tokens, but {', and '.join(too_large)}. `nmt init` writes a "
             "recipe with settings that fit the text"
         )
-    if isinstance(train.schedule, Falling) and stop.steps is not None:
+    if train.schedule.falls and stop.steps is not None:
         limit = next((name for name in ("hours", "epochs") if getattr(stop, name) is not None), None)
         if limit is not None and "steps" not in stop.model_fields_set:
             yield (

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema, model_validator
+from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema, field_serializer, model_validator
 
-from nmt.config.section import File, NumberOrAuto, OneOrMore, Section, SettingError
+from nmt.config.section import File, OneOrMore, Section, SettingError
 
 _TOKENIZER_SYMBOL = re.compile("pad|unk|s|0x[0-9]{2}")
 _LANGUAGE_CODE = re.compile("[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
@@ -30,8 +30,6 @@ class LanguagePair:
 
     source: str
     target: str
-    by_variant: bool = False
-    """Whether only the lines in the Chinese variant of `target` belong to the text, as with `han_variants: tag`."""
 
 
 class Languages(Section):
@@ -39,12 +37,12 @@ class Languages(Section):
 
     source: Annotated[Language, Field(examples=["en"])]
     """Language of the input."""
-    target: Annotated[
-        OneOrMore[Language],
-        Field(examples=["it", ["it", "zh"]]),
-        WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
-    ]
+    target: Annotated[OneOrMore[Language], Field(examples=["it", ["it", "zh"]])]
     """Language of the translations, or a list of them: one model for several target languages."""
+
+    @field_serializer("target")
+    def _alone_or_list(self, target: tuple[str, ...]) -> str | list[str]:
+        return target[0] if len(target) == 1 else list(target)
 
     @model_validator(mode="after")
     def _targets_differ(self) -> Self:
@@ -102,15 +100,12 @@ class CorpusFile(Section):
     several texts in it. `*` in a path stands for any name.
     """
 
-    file: Annotated[File | None, Field(examples=["corpora/*.tmx"])] = None
-    """File with both languages."""
-    format: FileFormat | None = None
-    """Format of `file`; by default that of its name: .tsv or .txt, .csv, .tmx, .xlf or .xliff, .po, .jsonl."""
+    file: Annotated[File | None, Field(examples=["train.tsv.gz", "corpora/*.tmx"])] = None
+    """File with both languages, in the format of its name: .csv, .tmx, .xlf or .xliff, .po, .jsonl; all others are
+    tsv."""
     columns: Annotated[tuple[Column, Column], Field(strict=False)] = (1, 2)
     """Columns of source and target, counted from 1 or by their names in the first line; for jsonl the keys, as in
     [translation.en, translation.it]. [2, 1] reverses the direction."""
-    tsv: Annotated[File | None, Field(examples=["train.tsv.gz"])] = None
-    """Short for `file` with `format: tsv`: one sentence pair in each line, in columns separated by tabs."""
     source: Annotated[File | None, Field(examples=["train.en"])] = None
     """File with one source sentence in each line."""
     target: Annotated[File | None, Field(examples=["train.it"])] = None
@@ -125,16 +120,14 @@ class CorpusFile(Section):
     @property
     def files(self) -> dict[str, Path]:
         """The files as they are written in the recipe, by key."""
-        named = {"file": self.file, "tsv": self.tsv, "source": self.source, "target": self.target}
+        named = {"file": self.file, "source": self.source, "target": self.target}
         return {key: path for key, path in named.items() if path is not None}
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
-        if sorted(self.files) not in (["file"], ["tsv"], ["source", "target"]):
+        if sorted(self.files) not in (["file"], ["source", "target"]):
             found = " and ".join(self.files) or "none of them"
             raise ValueError(f"give either file: FILE, or both source: FILE and target: FILE; found {found}")
-        if self.format is not None and self.file is None:
-            raise SettingError("format", "belongs to `file`")
         if self.source is not None and self.columns != (1, 2):
             raise SettingError("columns", "belongs to a file with both languages, not to a pair of files")
         if self.columns[0] == self.columns[1]:
@@ -152,7 +145,7 @@ RuleName = Literal[
 """Rules that can be turned off."""
 
 
-HanVariants = Literal["keep", "drop", "convert", "tag"]
+HanVariants = Literal["keep", "convert"]
 
 
 def _in_one_order(rules: tuple[RuleName, ...]) -> tuple[RuleName, ...]:
@@ -164,44 +157,27 @@ class Filters(Section):
 
     max_tokens: Annotated[int, Field(ge=1, le=100_000)] = 256
     """Longest source or target in tokens. The RAM or device memory of attention grows with its square."""
-    max_ratio: float = Field(default=9.0, gt=1, le=1e9)
-    """Largest ratio of the longer to the shorter side, in tokens; the first ten tokens of difference are ignored."""
     han_variants: HanVariants = "keep"
-    """Chinese lines that are Traditional in a Simplified text, or the reverse: keep them, drop them, or convert them
-    with OpenCC (`pip install opencc`). zh-Hans or zh-Hant as the language states which one the text is in. With
-    tag, one model learns both: `languages.target` is [zh-Hans, zh-Hant], each text is named once for each of them, and
-    of each only the lines in that variant are read."""
-    max_same_source: Annotated[int, Field(ge=1)] | None = None
-    """Most pairs with the same source; later ones are excluded. null: no limit."""
-    max_same_target: Annotated[int, Field(ge=1)] | None = None
-    """Most pairs with the same target."""
+    """Chinese lines that are Traditional in a Simplified text, or the reverse: keep them, or convert them with OpenCC
+    (`pip install opencc`). zh-Hans or zh-Hant as the language states which one the text is in."""
     keep: Annotated[tuple[RuleName, ...], Field(strict=False), AfterValidator(_in_one_order)] = ()
     """Rules that are not applied, as in [copy, duplicate]: the pairs that they would exclude are kept. docs/data.md
-    describes each rule."""
+    describes each rule. [language] also permits text that is certainly not in the languages of the recipe, which is an
+    error otherwise."""
 
 
 class Data(Section):
     """The texts for training, validation and test."""
 
-    train: Annotated[tuple[CorpusFile, ...], Field(strict=False, min_length=1, examples=[[{"tsv": "train.tsv.gz"}]])]
+    train: Annotated[tuple[CorpusFile, ...], Field(strict=False, examples=[[{"file": "train.tsv.gz"}]])]
     """Texts to train on."""
-    valid: Annotated[
-        OneOrMore[CorpusFile], Field(examples=[{"tsv": "valid.tsv"}], json_schema_extra={"default": None})
-    ] = ()
+    valid: Annotated[OneOrMore[CorpusFile], Field(examples=[{"file": "valid.tsv"}])] = ()
     """Text that selects the best checkpoint; not trained on. A list for several target languages, one text for each."""
-    test: Annotated[
-        OneOrMore[CorpusFile], Field(examples=[{"tsv": "test.tsv"}], json_schema_extra={"default": None})
-    ] = ()
+    test: Annotated[OneOrMore[CorpusFile], Field(examples=[{"file": "test.tsv"}])] = ()
     """Text for the score at the end of training; before, only its sentences are removed from the training text (rule
     leak). A list for several target languages, as `valid`."""
     filters: Filters = Filters()
     """Rules that exclude training pairs."""
-    accept_any_language: bool = False
-    """Prepare text that is certainly not in the languages of the recipe, which is an error otherwise."""
-    temperature: Annotated[float, Field(ge=1, le=100)] = 1.0
-    """Temperature T that balances the training texts: a text of n pairs has a share of an epoch in proportion to
-    n^(1/T), times its `oversample` (Arivazhagan et al. 2019). 1 keeps the texts as they are, 5 is common for texts of
-    very different size. Needs no new preparation."""
 
     @property
     def prepared_texts(self) -> dict[str, CorpusFile]:
@@ -241,19 +217,13 @@ def _is_symbol(text: str) -> str:
 class TokenizerSettings(Section):
     """The SentencePiece model that splits text into pieces."""
 
-    vocab_size: Annotated[NumberOrAuto[Annotated[int, Field(ge=32, le=1_000_000)]], Field(examples=[8000])] = "auto"
-    """Number of pieces, with special symbols and bytes. auto chooses it from the amount of training text when the
-    corpus is prepared: about 1,000 for 2,000 short sentence pairs, at most 32,000."""
+    vocab_size: Annotated[Annotated[int, Field(ge=32, le=1_000_000)] | Literal["auto"], Field(examples=[8000])] = "auto"
+    """Number of pieces, with special symbols. auto chooses it from the amount of training text when the corpus is
+    prepared: about 1,000 for 2,000 short sentence pairs, at most 32,000."""
     shared: bool = True
     """Use one vocabulary for both languages rather than one for each."""
     type: Literal["unigram", "bpe"] = "unigram"
     """Algorithm: unigram language model (Kudo 2018) or byte-pair encoding (Sennrich et al. 2016)."""
-    coverage: float = Field(default=0.9999, ge=0.98, le=1)
-    """Fraction of the characters in the text that are pieces; rarer ones are written in bytes."""
-    byte_fallback: bool = True
-    """Write unknown characters in bytes, so that every text can be encoded (256 of the pieces are bytes)."""
-    split_digits: bool = False
-    """Make every digit a piece of its own, so that numbers have one spelling in pieces."""
     symbols: Annotated[
         tuple[Annotated[str, AfterValidator(_is_symbol)], ...],
         Field(strict=False, max_length=1000, examples=[["{0}", "<b>", "</b>"]]),

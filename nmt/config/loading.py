@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -12,8 +12,7 @@ from nmt.config import strict_yaml
 from nmt.config.decode_section import DecodeSettings
 from nmt.config.model_section import ModelSettings
 from nmt.config.recipe import Recipe
-from nmt.config.recipe_errors import explain, explained
-from nmt.config.schedules import Falling, Schedule
+from nmt.config.recipe_errors import explained
 from nmt.config.section import Section, SettingError
 from nmt.config.train_section import DEFAULT_PATIENCE, Stop
 from nmt.errors import ConfigError
@@ -29,33 +28,34 @@ def load_recipe(path: Path, overrides: Sequence[str] = (), check: Callable[[Reci
     document = strict_yaml.read(path)
     for override in overrides:
         document.override(override)
-    _drop_keys_of_other_schedule(document)
     try:
         recipe: Recipe = _absolute_paths(Recipe.model_validate(document.data), document, ())
         if recipe.train.init_from is not None:
             recipe = _with_initial_model(recipe, recipe.train.init_from, document)
-    except ValidationError as error:
-        raise ConfigError(explain(error, document, Recipe)) from None
-    # a falling schedule needs all of its steps: scores rise until the rate has fallen
-    ends = isinstance(recipe.train.schedule, Falling)
-    if recipe.data.valid and "stop" not in recipe.train.model_fields_set and not ends:
-        train = recipe.train.model_copy(update={"stop": Stop(patience=DEFAULT_PATIENCE)})
-        recipe = recipe.model_copy(update={"train": train})
-    try:
+        # a falling schedule needs all of its steps: scores rise until the rate has fallen
+        if recipe.data.valid and "stop" not in recipe.train.model_fields_set and not recipe.train.schedule.falls:
+            train = recipe.train.model_copy(update={"stop": Stop(patience=DEFAULT_PATIENCE)})
+            recipe = recipe.model_copy(update={"train": train})
         if check is not None:
             check(recipe)
+    except ValidationError as error:
+        problems = explained(error, document, Recipe)
+        head = f"{path}: {len(problems)} problem{'' if len(problems) == 1 else 's'} in the recipe"
+        raise ConfigError("\n  ".join([head, *problems])) from None
     except SettingError as error:
-        raise ConfigError(f"{document.place(error.location(document))}: {error}") from None
+        raise ConfigError(f"{document.place(strict_yaml.location_of(error.key))[1]}: {error}") from None
     return recipe
 
 
 def override_decode(settings: DecodeSettings, overrides: Sequence[str]) -> DecodeSettings:
     """Apply `decode.key=value` overrides to a model's settings. Raises ConfigError that lists every problem."""
-    document = strict_yaml.Document("--set", {"decode": settings.model_dump()})
+    if not overrides:
+        return settings
+    document = strict_yaml.Document("--set", {"decode": settings.model_dump()}, {})
     for override in overrides:
         document.override(override)
     try:
-        return _TranslateSettings.model_validate(document.data).decode if overrides else settings
+        return _TranslateSettings.model_validate(document.data).decode
     except ValidationError as error:
         raise ConfigError("\n".join(explained(error, document, _TranslateSettings))) from None
 
@@ -94,45 +94,27 @@ def recipe_schema() -> str:
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
-def _drop_keys_of_other_schedule(document: strict_yaml.Document) -> None:
-    """Remove the keys that only the schedule of the file has, where an override names another one."""
-    location = ("train", "schedule")
-    if not isinstance(document.places.get((*location, "name")), str):
-        return
-    section = document.data["train"]["schedule"]
-    schedules = get_args(get_args(Schedule)[0])
-    fields_of = {get_args(one.model_fields["name"].annotation)[0]: one.model_fields for one in schedules}
-    for key in section.keys() - fields_of.get(str(section["name"]), section).keys():
-        if isinstance(document.places.get((*location, key)), int):
-            del section[key]
-
-
 def _with_initial_model(recipe: Recipe, path: Path, document: strict_yaml.Document) -> Recipe:
     """Return a fine-tuning recipe with the directory of its initial model, and the settings of that model.
 
     Raises ConfigError if there is no model, or if the recipe has other settings, except for dropout.
     """
-    place = f"{document.place(('train', 'init_from'))}: train.init_from"
-    candidates = (path, path / "best", path / "last")
-    # unlike Path.is_file, this is False also for names that are too long
-    directory = next((one for one in candidates if os.path.isfile(one / "config.json")), None)
+    place = f"{document.place(('train', 'init_from'))[1]}: train.init_from"
+    directory = next((one for one in (path, path / "best", path / "last") if (one / "config.json").is_file()), None)
     if directory is None:
         raise ConfigError(f"{place}: {path}: no model here; expected a model directory or a run with a checkpoint")
+    file = directory / "config.json"
     try:
-        content = json.loads(strict_yaml.read_limited(directory / "config.json"))
-        if isinstance(content, dict) and "model" not in content and (kind := content.get("model_type")):
-            raise ConfigError(
-                f"{place}: {directory}: found a model of Hugging Face transformers ({kind}), expected one of nmt: a "
-                "run, or the model directory that was exported"
-            )
-        initial = ModelSettings.model_validate(content["model"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ConfigError(f"{place}: {directory / 'config.json'}: cannot read it: {error}") from None
+        initial = ModelSettings.model_validate(json.loads(file.read_bytes())["model"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"{place}: {file}: not the settings of a model of nmt, expected a run or a model directory: {error}"
+        ) from None
     changes = {key: getattr(recipe.model, key) for key in recipe.model.model_fields_set}
-    different = [key for key in changes if not key.endswith("dropout") and changes[key] != getattr(initial, key)]
+    different = [key for key in changes if key != "dropout" and changes[key] != getattr(initial, key)]
     if different:
         problems = [
-            f"{document.place(('model', key))}: model.{key}: found {changes[key]}, but the model of train.init_from "
+            f"{document.place(('model', key))[1]}: model.{key}: found {changes[key]}, but the model of train.init_from "
             f"has {getattr(initial, key)}; leave it out: it comes with {directory}"
             for key in sorted(different)
         ]
@@ -145,7 +127,8 @@ def _with_initial_model(recipe: Recipe, path: Path, document: strict_yaml.Docume
 def _absolute_paths(value: Any, document: strict_yaml.Document, location: strict_yaml.Location) -> Any:
     """Return a value of the recipe with every relative path in it, at any depth, made absolute."""
     if isinstance(value, Path):
-        return Path(os.path.abspath(document.folder(location) / os.path.expanduser(value)))
+        folder = Path() if document.place(location)[0] == strict_yaml.OVERRIDDEN else Path(document.name).parent
+        return Path(os.path.abspath(folder / os.path.expanduser(value)))
     if isinstance(value, tuple):
         return tuple(_absolute_paths(item, document, (*location, number)) for number, item in enumerate(value))
     if isinstance(value, Section):

@@ -81,18 +81,16 @@ class ModelSettings(Section):
     def _check_consistency(self) -> Self:
         if self.dim % self.heads or self.dim % 2:
             raise SettingError(
-                "dim", f"must be even and a multiple of heads, found dim {self.dim} and heads {self.heads}", "heads"
+                "dim", f"must be even and a multiple of heads, found dim {self.dim} and heads {self.heads}"
             )
         if self.positions == "rotary" and self.dim // self.heads % 2:
             raise SettingError(
                 "positions",
                 f"rotary rotates pairs of numbers, so dim / heads must be even, found {self.dim} / {self.heads}",
-                "heads",
             )
         if self.attention_score != "scaled_dot" and self.positions in ("relative", "rotary"):
             raise SettingError(
                 "attention_score",
                 f"{self.positions} positions are defined for scaled_dot only, found {self.attention_score}",
-                "positions",
             )
         return self

@@ -9,12 +9,8 @@ from pydantic import Field, model_validator
 from nmt.config.data_section import CorpusFile, Data, LanguagePair, Languages, TokenizerSettings
 from nmt.config.decode_section import DecodeSettings
 from nmt.config.model_section import ModelSettings
-from nmt.config.schedules import Falling
-from nmt.config.section import File, Section, SettingError, Text
+from nmt.config.section import File, Section, SettingError
 from nmt.config.train_section import TrainSettings
-
-LARGEST_MODEL = 10**11
-"""Parameters. Published translation models have fewer; with gradients and optimizer state it is 1.5 TiB in fp32."""
 
 
 class RuntimeSettings(Section):
@@ -39,8 +35,6 @@ class RuntimeSettings(Section):
 class Recipe(Section):
     """All settings of a translator. Paths are relative to the recipe's folder."""
 
-    name: Annotated[Text, Field(min_length=1, max_length=200, examples=["demo-en-it"])]
-    """Name for logs."""
     languages: Languages
     """The direction of translation."""
     data: Data
@@ -68,15 +62,13 @@ class Recipe(Section):
         if self.runtime.precision == "int8":
             raise SettingError("runtime.precision", "int8 is for translation only; set it to auto")
         if model.tied_embeddings == "all" and not self.tokenizer.shared and train.init_from is None:
-            message = "all needs tokenizer.shared: true; set it to target or none"
-            raise SettingError("model.tied_embeddings", message, other="tokenizer.shared")
+            raise SettingError("tokenizer.shared", "false needs model.tied_embeddings: target or none")
         if self.tokenizer.type == "bpe" and (train.subword_sampling or 0) >= 1:
             raise SettingError(
                 "train.subword_sampling",
                 f"for a bpe tokenizer it is a fraction, less than 1; found {train.subword_sampling}",
-                other="tokenizer.type",
             )
-        if isinstance(train.schedule, Falling) and train.stop.steps is None:
+        if train.schedule.falls and train.stop.steps is None:
             message = f"{train.schedule.name} needs train.stop.steps, the step at which the decay ends"
             raise SettingError("train.schedule", message)
         if not data.valid and train.stop.patience is not None:
@@ -86,6 +78,8 @@ class Recipe(Section):
     @model_validator(mode="after")
     def _texts_agree(self) -> Self:
         data, languages = self.data, self.languages
+        if not data.train:
+            raise SettingError("data.train", "found no text, expected at least one")
         tags = {corpus.tag for corpus in data.train}
         for key, corpus in (data.prepared_texts | data.test_texts).items():
             languages.chosen_target(corpus.target_language, f"{key}.target_language")
@@ -116,19 +110,6 @@ class Recipe(Section):
                 "model.max_positions",
                 f"{model.max_positions} learned positions are too few for data.filters.max_tokens: "
                 f"{data.filters.max_tokens}{before} and the end symbol; set it to {longest} or more",
-                other="model.positions",
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _size_is_possible(self) -> Self:
-        size = self.model.size(self.tokenizer.largest_vocabulary)
-        if size > LARGEST_MODEL:
-            raise SettingError(
-                "model",
-                f"these sizes give {size / 1e9:,.0f} billion parameters, {size * 4 / 2**30:,.0f} GiB in fp32; at most "
-                f"{LARGEST_MODEL / 1e9:.0f} billion are possible: reduce encoder_layers, decoder_layers, dim or "
-                "feed_forward",
             )
         return self
 
@@ -137,9 +118,13 @@ class Recipe(Section):
         if self.prepared is not None:
             run, prepared = (Path(os.path.realpath(path)) for path in (self.run, self.prepared))
             if run.is_relative_to(prepared):
-                message = "is the folder of the run, or contains it, and would be replaced; name another folder"
-                raise SettingError("prepared", message, other="run")
+                raise SettingError("prepared", "is the folder of the run, or contains it; name another folder")
         return self
+
+    @property
+    def name(self) -> str:
+        """The name of the run: that of its folder."""
+        return self.run.name
 
     @property
     def target_tags(self) -> list[str]:
@@ -157,8 +142,7 @@ class Recipe(Section):
 
     def languages_of(self, corpus: CorpusFile) -> LanguagePair:
         """Return the languages of a text."""
-        by_variant = self.data.filters.han_variants == "tag"
-        return LanguagePair(self.languages.source, self.target_of(corpus), by_variant)
+        return LanguagePair(self.languages.source, self.target_of(corpus))
 
     def tags_of(self, corpus: CorpusFile) -> list[str]:
         """Return the tags that precede each source sentence of a text: of its target language, then its own."""

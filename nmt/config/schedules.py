@@ -1,80 +1,64 @@
-"""The schedules of the learning rate: their names and keys in a recipe. `nmt.training.optimizer` computes them."""
+"""The schedule of the learning rate in a recipe. `nmt.training.optimizer` computes it."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from nmt.config.section import PositiveInt, Probability, Section
+from nmt.config.section import Probability, Section, SettingError
 
 Rate = Annotated[float, Field(gt=0, le=1e30)]
 """A learning rate; the bound is that of single precision. Training ends with an error if one is too high."""
 
+_DEFAULTS: dict[str, dict[str, float]] = {
+    "noam": {"factor": 2.0, "warmup": 4000},
+    "inverse_sqrt": {"rate": 7e-4, "warmup": 4000},
+    "constant": {"rate": 1e-4, "warmup": 0},
+    "linear": {"rate": 1e-3, "warmup": 1000, "floor": 0.0},
+    "cosine": {"rate": 1e-3, "warmup": 1000, "floor": 0.0},
+    "wsd": {"rate": 1e-3, "warmup": 1000, "floor": 0.0, "decay": 0.2},
+}
+"""The keys of each schedule."""
 
-class Noam(Section):
-    """factor · dim^-0.5 · min(step^-0.5, step · warmup^-1.5) (Vaswani et al. 2017)."""
 
-    name: Literal["noam"] = "noam"
+class Schedule(Section):
+    """The learning rate as a function of the step.
+
+    noam: factor · dim^-0.5 · min(step^-0.5, step · warmup^-1.5) (Vaswani et al. 2017). The others rise linearly to
+    `rate` in `warmup` steps. Then inverse_sqrt is rate · sqrt(warmup / step), constant stays; and until the last step,
+    linear falls linearly, cosine as half a cosine (Loshchilov & Hutter 2017), and wsd is constant, then falls linearly
+    (Hu et al. 2024).
+    """
+
+    name: Literal["noam", "inverse_sqrt", "constant", "linear", "cosine", "wsd"] = "noam"
     """The schedule."""
-    factor: Rate = 2.0
-    """Factor on the whole curve; the highest rate is factor · (dim · warmup)^-0.5."""
-    warmup: PositiveInt = 4000
-    """Steps until the rate is highest."""
-
-
-class InverseSqrt(Section):
-    """Linear warm-up to `rate`, then rate · sqrt(warmup / step)."""
-
-    name: Literal["inverse_sqrt"]
-    """The schedule."""
-    rate: Rate = 7e-4
-    """The highest learning rate."""
-    warmup: PositiveInt = 4000
-    """Steps until the rate is highest."""
-
-
-class Constant(Section):
-    """Linear warm-up to `rate`, then `rate`."""
-
-    name: Literal["constant"]
-    """The schedule."""
-    rate: Rate = 1e-4
-    """The learning rate."""
-    warmup: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    """Steps until the rate is reached."""
-
-
-class _FallingSchedule(Section):
     rate: Rate = 1e-3
-    """The highest learning rate."""
-    warmup: PositiveInt = 1000
-    """Steps until the rate is highest."""
+    """The highest learning rate, not of noam. By default 7e-4 for inverse_sqrt and 1e-4 for constant."""
+    factor: Rate = 2.0
+    """Factor on the whole curve of noam; the highest rate is factor · (dim · warmup)^-0.5."""
+    warmup: Annotated[int, Field(ge=0, lt=2**31)] = 4000
+    """Steps until the rate is highest. By default 0 for constant, 1,000 for linear, cosine and wsd."""
     floor: Probability = 0.0
-    """Rate at the last step, as a fraction of the highest."""
-
-
-class Linear(_FallingSchedule):
-    """Linear warm-up to `rate`, then linear decay to floor · rate at the last step."""
-
-    name: Literal["linear"]
-    """The schedule."""
-
-
-class Cosine(_FallingSchedule):
-    """Linear warm-up to `rate`, then half a cosine down to floor · rate at the last step (Loshchilov & Hutter 2017)."""
-
-    name: Literal["cosine"]
-    """The schedule."""
-
-
-class WarmupStableDecay(_FallingSchedule):
-    """Linear warm-up to `rate`, constant, then linear decay to floor · rate at the last step (Hu et al. 2024)."""
-
-    name: Literal["wsd"]
-    """The schedule."""
+    """Rate at the last step, as a fraction of the highest; for linear, cosine and wsd."""
     decay: float = Field(default=0.2, gt=0, le=1)
-    """Length of the decay, as a fraction of all steps."""
+    """Length of the decay of wsd, as a fraction of all steps."""
 
+    @property
+    def falls(self) -> bool:
+        """Whether it ends at train.stop.steps."""
+        return self.name in ("linear", "cosine", "wsd")
 
-Schedule = Annotated[Noam | InverseSqrt | Constant | Linear | Cosine | WarmupStableDecay, Field(discriminator="name")]
-Falling = Linear | Cosine | WarmupStableDecay
-"""The schedules that end at train.stop.steps."""
+    @model_validator(mode="before")
+    @classmethod
+    def _add_defaults(cls, data: Any) -> Any:
+        """Add the defaults of the schedule. Raises SettingError for a key of other ones."""
+        given = {} if data is None else data
+        name = given.get("name", "noam") if isinstance(given, dict) else None
+        if not isinstance(name, str) or name not in _DEFAULTS:
+            return data
+        for key in given.keys() & cls.model_fields.keys() - {"name", *_DEFAULTS[name]}:
+            raise SettingError(key, f"the schedule {name} has no such key; it has {' and '.join(_DEFAULTS[name])}")
+        return {**_DEFAULTS[name], **given}
+
+    @model_serializer(mode="wrap")
+    def _own_keys(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {key: value for key, value in serialize(self).items() if key == "name" or key in _DEFAULTS[self.name]}

@@ -4,8 +4,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from nmt.config.schedules import Noam, Schedule
-from nmt.config.section import File, NumberOrAuto, PositiveInt, Probability, Section, Text
+from nmt.config.schedules import Schedule
+from nmt.config.section import File, PositiveInt, Probability, Section
 
 DEFAULT_PATIENCE = 10
 """Validations without a better score after which a training ends that has a validation text, but neither `stop` nor a
@@ -35,7 +35,7 @@ class Stop(Section):
 class TrainSettings(Section):
     """Training of a model from a prepared corpus."""
 
-    batch_tokens: NumberOrAuto[Annotated[int, Field(ge=16, le=10_000_000)]] = 4096  # more fit on no device
+    batch_tokens: Annotated[int, Field(ge=16, le=10_000_000)] | Literal["auto"] = 4096  # more fit on no device
     """Padded target tokens in a batch (sentences × longest, in each length group), divided among all processes. auto
     tries on CUDA how many fit in the device memory when a run begins, at most 32,768 for each process; elsewhere it
     is 4,096 for each. It stays constant."""
@@ -44,7 +44,7 @@ class TrainSettings(Section):
     lengths in each update, which speeds up convergence (measured in benchmarks/RESULTS.md)."""
     accumulate: Annotated[int, Field(ge=1, le=10_000)] = 1
     """Number of batches whose gradients are summed for one update."""
-    schedule: Schedule = Noam()
+    schedule: Schedule = Schedule()
     """The learning rate as a function of the step."""
     subword_sampling: Annotated[float | None, Field(gt=0, le=10, examples=[0.3])] = None
     """Split each training sentence into random pieces each time it is read. For a unigram tokenizer, the exponent α of
@@ -62,7 +62,7 @@ class TrainSettings(Section):
     init_from: Annotated[File | None, Field(examples=["../runs/base"])] = None
     """Model directory or run whose weights and tokenizer initialize the model, for fine-tuning; null for random
     weights."""
-    freeze: Annotated[tuple[Text, ...], Field(strict=False, examples=[["encoder.*"]])] = ()
+    freeze: Annotated[tuple[str, ...], Field(strict=False, examples=[["encoder.*"]])] = ()
     """Names of weights that are not trained; `*` matches any text. `encoder.*` is the whole encoder, `encoder.0.*` its
     first layer."""
     stop: Stop = Stop()

@@ -4,7 +4,6 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Literal
 
 from nmt.evaluation.findings import Finding
 from nmt.evaluation.metrics import Comparison, Score
@@ -57,11 +56,6 @@ class ScoreReport:
         """The comparisons of HYP with the baseline."""
         return self.systems[0].comparisons
 
-    def formatted(self, name: Literal["text", "markdown", "tsv", "json"]) -> str:
-        """Return the report in the format of this name."""
-        formats = {"text": self.as_text, "markdown": self.as_markdown, "tsv": self.as_tsv, "json": self.as_json}
-        return formats[name]()
-
     def as_json(self) -> str:
         """Return the report as one JSON object: the scores of HYP, then those of all systems."""
         systems = [_system_as_json(system) for system in self.systems]
@@ -79,32 +73,6 @@ class ScoreReport:
         else:
             blocks = [self._metric_block(index) for index in range(len(self.scores))]
         return "\n\n".join([*blocks, *(f"{title}\n{align(rows, indent=2)}" for title, rows in self._by_length())])
-
-    def as_markdown(self) -> str:
-        """Return a table with one row per system, then the signatures."""
-        head = ["system", *(f"{score.name} ↓" if score.lower_is_better else score.name for score in self.scores)]
-        rows = [head, *([system.name, *_values(system)] for system in self.systems)]
-        signatures = [f"* {score.name}: `{self._signature(index)}`" for index, score in enumerate(self.scores)]
-        tables = [f"{title}:\n\n{_markdown(rows)}" for title, rows in self._by_length()]
-        return "\n\n".join([_markdown(rows), "\n".join(signatures), *tables])
-
-    def as_tsv(self) -> str:
-        """Return one row per system, metric and bucket, with a head; cells that do not apply are empty."""
-        head = ["system", "words", "lines", "metric", "value", "margin", "difference", "p", "verdict", "signature"]
-        rows = [head]
-        for system in self.systems:
-            name = " ".join(system.name.split())
-            for index, score in enumerate(system.scores):
-                margin = f"{score.confidence.margin:.4f}" if score.confidence else ""
-                test = [""] * 3
-                if system.comparisons:
-                    one = system.comparisons[index]
-                    test = [f"{one.difference:+.4f}", f"{one.p_value:.4f}", one.verdict]
-                parts = [("", self.lines, score.value, [margin, *test])]
-                parts += [(part.words, part.lines, part.values[index], [""] * 4) for part in system.by_length]
-                for words, lines, value, others in parts:
-                    rows.append([name, words, str(lines), score.name, f"{value:.4f}", *others, score.signature])
-        return "\n".join("\t".join(row) for row in rows)
 
     def _metric_block(self, index: int) -> str:
         """Return the values of one metric: its signature, then one line per system."""
@@ -170,20 +138,6 @@ def _value_and_verdict(system: SystemScores, index: int) -> list[str]:
     comparison = system.comparisons[index]
     verdict = f"{comparison.verdict} (p = {comparison.p_value:.3f})"
     return [value, f"{comparison.difference:+.2f}", verdict]
-
-
-def _values(system: SystemScores) -> list[str]:
-    cells = []
-    for index in range(len(system.scores)):
-        value, difference, verdict = _value_and_verdict(system, index)
-        cells.append(f"{value} ({difference}, {verdict.replace(' (', ', ').rstrip(')')})" if verdict else value)
-    return cells
-
-
-def _markdown(rows: Sequence[Sequence[str]]) -> str:
-    head, *body = ([" ".join(cell.split()).replace("|", "\\|") for cell in row] for row in rows)
-    rule = ["---", *["--:"] * (len(head) - 1)]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *body))
 
 
 def _system_as_json(system: SystemScores) -> dict[str, object]:

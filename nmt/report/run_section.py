@@ -8,6 +8,7 @@ from pathlib import Path
 
 from nmt.config import Recipe
 from nmt.config.recorded import Difference, differences
+from nmt.config.schedules import Schedule
 from nmt.report.charts import Chart, Series, line_chart, sentence, short
 from nmt.report.page import Section, bullets, chart_places, definitions, paragraphs, table
 from nmt.report.run_records import Record, RunRecords, mean, number
@@ -183,13 +184,13 @@ def _recipe(run: RunRecords) -> str:
 def changed_settings(recipe: Recipe) -> list[Difference]:
     """Return the settings that are not the defaults; `before` is the default."""
     now = recipe.model_dump(mode="json")
-    required = {"name": recipe.name, "languages": recipe.languages, "run": recipe.run}
+    required = {"languages": recipe.languages, "run": recipe.run}
     # the texts have no default, so that each one is a difference
     default = Recipe.model_validate({**required, "data": {"train": recipe.data.train}}).model_dump(mode="json")
     schedule = recipe.train.schedule
     name = default["train"]["schedule"]["name"]
-    default["train"]["schedule"] = {**type(schedule)(name=schedule.name).model_dump(mode="json"), "name": name}  # type: ignore[arg-type]
-    default.update(name=None, languages=None, run=None)
+    default["train"]["schedule"] = {**Schedule(name=schedule.name).model_dump(mode="json"), "name": name}
+    default.update(languages=None, run=None)
     default["data"]["train"] = None
     return [change for change in differences(default, now) if not change.key.endswith(".oversample") or change.now != 1]
 

@@ -2,12 +2,10 @@
 
 import os
 import re
-import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
-from pathlib import Path
 
 from rich.console import Console as RichConsole
 from rich.live import Live
@@ -24,8 +22,6 @@ _PLAIN_SECONDS = 15.0
 """Seconds between two progress lines where stderr is not a terminal."""
 _BAR_WIDTH = 30
 """Columns; a longer bar leaves no room in 80 columns for the ^C that the terminal shows, which then breaks the line."""
-_MAX_UPWARDS = 2
-"""`../` at the start of a path; with more of them, a path is not easier to read than an absolute one."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """C0 and C1 control characters but tab and newline, and the ones that override the direction of text."""
 
@@ -33,23 +29,6 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 def printable(text: str) -> str:
     r"""Return text with control characters escaped, as `\x1b`: a name in it must not control the terminal."""
     return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
-
-
-def with_relative_paths(text: str) -> str:
-    """Return text in which paths below the current directory, its parent and its grandparent are relative to it."""
-    with suppress(FileNotFoundError):  # the directory may be gone
-        below, above = Path.cwd(), ""
-        if below == below.parent:
-            return text
-        text = re.sub(rf"(?<![\w./~-]){re.escape(str(below))}/(?=\S)", "", text)
-        for folder in list(below.parents)[:_MAX_UPWARDS]:
-            start, above = f"{folder}/", f"{above}../"
-            if len(folder.parts) <= 2 or len(above) >= len(start):  # from /home/a, /home/b/x is not shown as ../b/x
-                break
-            # the current directory itself keeps its name
-            text = re.sub(rf"(?<![\w./~-]){re.escape(start)}(?=\S)(?!{re.escape(below.name)}(?![\w.-]))", above, text)
-            below = folder
-    return text
 
 
 class Console:
@@ -81,24 +60,16 @@ class Console:
         self._print(f"error: {message}", "red")
 
     def _print(self, message: str, style: str = "") -> None:
-        text = printable(with_relative_paths(message))
+        text = re.sub(
+            rf"(?<![\w.~-]){re.escape(os.getcwd())}/", "", printable(message)
+        )  # paths below the current folder
         self._rich.print(text, style=style, soft_wrap=not self._rich.is_terminal)
 
     def info_at_once(self, message: str) -> None:
         """Print a message in a signal handler: past Python's buffer, whose use it may have interrupted."""
         if not self.quiet:
-            self.erase_line()
-            self._write_at_once(f"{printable(message)}\n")
-
-    def erase_line(self) -> None:
-        """Erase a live line, and the ^C that the terminal shows."""
-        if self.live:
-            self._write_at_once("\r\x1b[2K")
-
-    def _write_at_once(self, text: str) -> None:
-        if sys.stderr is not None:
-            with suppress(OSError):
-                os.write(sys.stderr.fileno(), text.encode())
+            # a live line, and the ^C that the terminal shows, are erased
+            os.write(2, ("\r\x1b[2K" * self.live + f"{message}\n").encode())
 
     def shortened(self, text: str, indent: int) -> str:
         """Return a line that fits the terminal after so many columns, with … where it is cut; wide characters whole."""

@@ -83,17 +83,7 @@ def _prepare_cuda(deterministic: bool) -> torch.device:
 
 def local_rank() -> tuple[int, int]:
     """Return the number of this process among those that torchrun started on this machine, and how many there are."""
-    return environment_number("LOCAL_RANK", 0), max(1, environment_number("LOCAL_WORLD_SIZE", 1))
-
-
-def environment_number(name: str, default: int) -> int:
-    """Return a variable of the environment as a number. Raises ConfigError if it is not a natural number."""
-    text = os.environ.get(name) or str(default)
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise ConfigError(
-            f"the environment variable {name}: found {text!r}, expected a number; unset it, or use torchrun"
-        )
-    return int(text)
+    return int(os.environ.get("LOCAL_RANK") or 0), int(os.environ.get("LOCAL_WORLD_SIZE") or 1)
 
 
 def set_threads(settings: RuntimeSettings) -> None:
@@ -105,8 +95,8 @@ def thread_count(settings: RuntimeSettings) -> int:
     """Return `runtime.threads`, by default OMP_NUM_THREADS, else the number of cores per process on this machine."""
     processes = local_rank()[1]
     # torchrun sets OMP_NUM_THREADS to 1 for several processes, whatever the number of cores
-    given = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip() if processes == 1 else ""
-    limit = int(given) if given.isascii() and given.isdigit() and 0 < len(given) < 5 else 0
+    given = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0] if processes == 1 else ""
+    limit = int(given) if given.isdigit() else 0
     return settings.threads or limit or max(1, available_cores() // processes)
 
 

@@ -19,7 +19,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from nmt.config import RuntimeSettings
 from nmt.errors import ConfigError, ModelError, NMTError
-from nmt.system.device import choose_device, environment_number
+from nmt.system.device import choose_device
 
 # for collectives that all ranks reach at about the same time; after it, a rank is assumed to have ended
 _TIMEOUT = timedelta(minutes=10)
@@ -68,12 +68,12 @@ def _init_process_group(device: torch.device) -> None:
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         # torchrun's store exists longer than the processes: after a restart it holds the addresses of the first ones
         # (https://github.com/pytorch/pytorch/issues/135712)
-        store = PrefixStore(f"restart-{environment_number('TORCHELASTIC_RESTART_COUNT', 0)}", store)
+        store = PrefixStore(f"restart-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
     dist.init_process_group(backend, timeout=_TIMEOUT, store=store, rank=number, world_size=count)
 
 
 def _started_by_torchrun() -> bool:
-    """Return whether torchrun started this process. Raises ConfigError for incomplete or wrong variables."""
+    """Return whether torchrun started this process. Raises ConfigError for incomplete variables."""
     if not any(name in os.environ for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")):
         return False
     missing = [name for name in _SET_BY_TORCHRUN if not os.environ.get(name)]
@@ -83,17 +83,12 @@ def _started_by_torchrun() -> bool:
             f"the environment sets {', '.join(present)} but not {', '.join(missing)}; for several processes start with "
             "torchrun, which sets all of them, for one process unset them"
         )
-    for name, count in (("RANK", "WORLD_SIZE"), ("LOCAL_RANK", "LOCAL_WORLD_SIZE")):
-        if environment_number(name, 0) >= environment_number(count, 1):
-            raise ConfigError(f"{name} is {os.environ[name]}, expected less than {count}, {os.environ[count]}")
-    if not 0 < environment_number("MASTER_PORT", 0) < 2**16:
-        raise ConfigError(f"MASTER_PORT: found {os.environ['MASTER_PORT']}, expected 1 to 65535")
     return True
 
 
 def is_restarted() -> bool:
     """Return whether torchrun has restarted the processes (--max-restarts) after one of them failed."""
-    return environment_number("TORCHELASTIC_RESTART_COUNT", 0) > 0
+    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
 
 
 def rank() -> int:

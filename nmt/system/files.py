@@ -16,7 +16,6 @@ import secrets
 import shutil
 import socket
 import stat
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -28,7 +27,6 @@ from nmt.errors import ConfigError, DataError
 Report = Callable[[str], None]
 
 LOCK_FILE = "lock"
-_ATTEMPTS, _PAUSE = 3, 0.05  # seconds; `lock_holder` holds a lock for a moment, too
 
 
 def real_path(path: Path) -> Path:
@@ -227,9 +225,10 @@ def lock_folder(directory: Path, on_busy: Report, warn: Report) -> Iterator[None
         stream = (directory / LOCK_FILE).open("a+", encoding="utf-8", errors="replace")
     with stream:
         try:
-            if not _try_lock(stream):
-                on_busy(_holder(stream))
-                fcntl.flock(stream, fcntl.LOCK_EX)
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            on_busy(_holder(stream))
+            fcntl.flock(stream, fcntl.LOCK_EX)
         except OSError:
             warn(f"{directory}: no locks on this file system; make sure that no other process writes here")
         stream.truncate(0)
@@ -247,16 +246,6 @@ def lock_holder(directory: Path) -> str:
         except BlockingIOError:
             return _holder(stream)
     return ""
-
-
-def _try_lock(stream: TextIO) -> bool:
-    """Lock an open file for this process and return True; return False while another process holds it."""
-    for attempt in range(_ATTEMPTS):
-        time.sleep(_PAUSE if attempt else 0)
-        with suppress(BlockingIOError):
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-    return False
 
 
 def _is_lock(path: Path) -> bool:

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from nmt.config import CorpusFile, FileFormat, LanguagePair, Recipe
 from nmt.errors import DataError
-from nmt.text.han_variants import may_be, variant_of
 from nmt.text.languages import is_language, language_code, primary_code
 from nmt.text.normalize import normalize
 from nmt.text.readers import Row
@@ -64,7 +63,7 @@ def text_files(corpus: CorpusFile) -> dict[str, Path]:
 
 def way_of_reading(corpus: CorpusFile) -> str:
     """Return the format of a corpus and the members of archives that it names: what decides how files are read."""
-    kind = "two files" if corpus.source is not None else _format(corpus, *corpus.files.values())
+    kind = "two files" if corpus.source is not None else format_named(*corpus.files.values())
     members = [split_member(path)[1] for path in corpus.files.values()]
     return " ".join([kind, *(member for member in members if member is not None)])
 
@@ -102,10 +101,8 @@ def evenly_spread(pairs: Iterable[SentencePair], most: int) -> list[SentencePair
 
 def read_rows(corpus: CorpusFile, languages: LanguagePair | None) -> Iterator[tuple[str, Iterator[Row]]]:
     """Yield the name of each file of a corpus with its pairs, as `read_pairs` does, and in less time."""
-    variant = variant_of(languages.target, ()) if languages is not None and languages.by_variant else None
     for text in _texts(corpus, languages):
-        rows = _rows(text, corpus, languages)
-        yield str(text.paths[0]), rows if variant is None else (row for row in rows if may_be(row[2], variant))
+        yield str(text.paths[0]), _rows(text, corpus, languages)
 
 
 def named_languages(corpus: CorpusFile) -> list[str]:
@@ -142,11 +139,11 @@ def _texts(corpus: CorpusFile, languages: LanguagePair | None) -> Iterator[_Text
         counts = " and ".join(f"{pattern} {len(paths):,}" for pattern, paths in zip(patterns, found, strict=True))
         raise DataError(f"expected equally many files of both languages, found for {counts}")
     for paths in zip(*found, strict=True):
-        members = _members(paths[0], languages) if corpus.file is not None and corpus.format is None else []
+        members = _members(paths[0], languages) if corpus.file is not None else []
         if len(members) == 2:
             yield _Text(tuple(paths[0] / member for member in members), "tsv")
         else:
-            yield _Text(paths, _format(corpus, paths[0].joinpath(*members)))
+            yield _Text(paths, format_named(paths[0].joinpath(*members)))
 
 
 def _existing(pattern: Path) -> list[Path]:
@@ -195,11 +192,6 @@ def format_named(path: Path) -> FileFormat:
     """Return the format that the name of a file stands for."""
     without = path.with_suffix("") if compression_named(path.suffix.lower()) is not None else path
     return _FORMATS.get(without.suffix.lower(), "tsv")
-
-
-def _format(corpus: CorpusFile, path: Path) -> FileFormat:
-    """Return the format of a file with both languages."""
-    return "tsv" if corpus.tsv is not None else corpus.format or format_named(path)
 
 
 def _rows(text: _Text, corpus: CorpusFile, languages: LanguagePair | None) -> Iterator[Row]:

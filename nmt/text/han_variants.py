@@ -57,16 +57,6 @@ def is_traditional(language: str) -> bool:
     return variant_of(language, ()) == "Traditional"
 
 
-def may_be(text: str, variant: Variant) -> bool:
-    """Whether a line may be in a variant: it has no more characters of the other one. Many lines may be in both.
-
-    >>> [may_be(text, "Traditional") for text in ("这个", "這個", "你好")]
-    [False, True, True]
-    """
-    surplus = len(simplified_only(text)) - len(traditional_only(text))
-    return surplus >= 0 if variant == "Simplified" else surplus <= 0
-
-
 def convert(text: str, language: str, variant: Variant) -> str:
     """Return a Chinese text in this variant, with the characters of the region of the language code if it has one.
 

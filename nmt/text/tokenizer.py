@@ -33,6 +33,8 @@ PAD, UNK, BOS, EOS = range(4)
 TOKENIZER_NAMES = ("tokenizer.model", "tokenizer.source.model", "tokenizer.target.model")
 """The file of a tokenizer for both sides, or those of each."""
 _SPACE_MARK, _REPLACEMENT = "▁", "\ufdd0"
+COVERAGE = 0.9999
+"""Fraction of the characters in the text that are pieces; rarer ones are written in bytes."""
 _TRAINING_SENTENCES = 2_000_000
 """More text changes the pieces little and needs more RAM; SentencePiece draws a sample, always the same."""
 _LARGEST_MODEL = 2**28  # bytes; a million pieces take about 20 MiB
@@ -71,7 +73,6 @@ class Tokenizer:
             raise ConfigError(
                 f"tokenizer.symbols: {changed!r} does not occur in normalized text, expected {normalize(changed)!r}"
             )
-        digits: dict[str, Any] = {"split_digits": True} if settings.split_digits else {}  # False changes the model, too
         count, failure, model = 0, None, io.BytesIO()
 
         def read() -> Iterator[str]:
@@ -90,8 +91,8 @@ class Tokenizer:
                 model_writer=model,
                 model_type=settings.type,
                 vocab_size=settings.vocab_size,
-                character_coverage=settings.coverage,
-                byte_fallback=settings.byte_fallback,
+                character_coverage=COVERAGE,
+                byte_fallback=True,
                 normalization_rule_name="identity",
                 control_symbols=[f"<{tag}>" for tag in tags],
                 user_defined_symbols=list(settings.symbols),
@@ -104,7 +105,6 @@ class Tokenizer:
                 max_sentence_length=_LONGEST_LINE,
                 num_threads=_TRAINING_THREADS,
                 minloglevel=2,
-                **digits,
             )
         except RuntimeError as error:
             if failure is not None:
@@ -170,12 +170,6 @@ class Tokenizer:
             return not self._processor.nbest_encode("a", nbest_size=2, out_type=int)
         except RuntimeError:  # [] before SentencePiece 0.2.3
             return True
-
-    @property
-    def splits_digits(self) -> bool:
-        """Whether no piece has two digits, apart from protected symbols."""
-        ordinary = (piece for i, piece in enumerate(self.table.surfaces) if i not in self.table.protected)
-        return not any(re.search(r"\d.*\d", piece) for piece in ordinary)
 
     @cached_property
     def table(self) -> "PieceTable":
@@ -337,11 +331,10 @@ def _explained(message: str, settings: TokenizerSettings) -> ConfigError:
             int(too_high[1]),
         )
     if too_low:
-        bytes_too = ", the 256 bytes" if settings.byte_fallback else ""
         return VocabularySizeError(
-            f"tokenizer.vocab_size: found {settings.vocab_size}, but the special symbols{bytes_too} and the characters "
-            f"of this text alone need {too_low[1]}; set tokenizer.vocab_size to auto, or to {too_low[1]} or more, or "
-            "lower tokenizer.coverage",
+            f"tokenizer.vocab_size: found {settings.vocab_size}, but the special symbols, the 256 bytes and the "
+            f"characters of this text alone need {too_low[1]}; set tokenizer.vocab_size to auto, or to {too_low[1]} or "
+            "more",
             int(too_low[1]),
         )
     reason = message.removeprefix("INTERNAL: ").strip()

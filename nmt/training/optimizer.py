@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config import TrainSettings
-from nmt.config.schedules import Constant, Cosine, InverseSqrt, Noam, WarmupStableDecay
 from nmt.model.checkpoint import read_tensors
 from nmt.model.positions import Positions
 
@@ -19,20 +18,21 @@ _MOMENTS = ("exp_avg", "exp_avg_sq")
 def learning_rate(settings: TrainSettings, dim: int, step: int) -> float:
     """Return the rate of step 1, 2, 3 …, a function of the step alone; formulas are in `nmt.config.schedules`."""
     schedule = settings.schedule
-    if isinstance(schedule, Noam):
-        return schedule.factor / math.sqrt(dim) * min(1 / math.sqrt(step), step / math.sqrt(schedule.warmup) ** 3)
-    if step < schedule.warmup:
-        return schedule.rate * step / schedule.warmup
-    if isinstance(schedule, Constant):
+    warmup = max(1, schedule.warmup)
+    if schedule.name == "noam":
+        return schedule.factor / math.sqrt(dim) * min(1 / math.sqrt(step), step / math.sqrt(warmup) ** 3)
+    if step < warmup:
+        return schedule.rate * step / warmup
+    if schedule.name == "constant":
         return schedule.rate
-    if isinstance(schedule, InverseSqrt):
-        return schedule.rate * math.sqrt(schedule.warmup / step)
-    steps, begin = settings.stop.steps, float(schedule.warmup)
+    if schedule.name == "inverse_sqrt":
+        return schedule.rate * math.sqrt(warmup / step)
+    steps, begin = settings.stop.steps, float(warmup)
     assert steps is not None, "checked when the recipe is loaded"
-    if isinstance(schedule, WarmupStableDecay):
+    if schedule.name == "wsd":
         begin = max(begin, steps - schedule.decay * steps)
     decayed = min(1.0, max(0.0, (step - begin) / max(1.0, steps - begin)))  # from 0 where the decay begins to 1
-    if isinstance(schedule, Cosine):
+    if schedule.name == "cosine":
         decayed = (1 - math.cos(math.pi * decayed)) / 2
     return schedule.rate * (1 - (1 - schedule.floor) * decayed)
 

@@ -17,7 +17,7 @@ from nmt.training.update import Updater
 # keys, with all below them; train.stop.steps changes updates under a schedule that ends there, but only later ones, and
 # data.test the prepared corpus, which is compared by itself
 _FREE_TO_CHANGE = (
-    "name", "run", "prepared", "runtime", "decode", "data.test", "data.accept_any_language", "train.stop",
+    "run", "prepared", "runtime", "decode", "data.test", "train.stop",
     "train.log_every", "train.validate_every", "train.keep_best", "train.tensorboard",
 )  # fmt: skip
 
@@ -68,7 +68,7 @@ def check_may_continue(recipe: Recipe, run: RunDirectory, stale: str | None = No
 
 def _may_change(key: str) -> bool:
     section, _, last = key.rpartition(".")
-    if section.startswith("data.") and last in ("file", "tsv", "source", "target"):
+    if section.startswith("data.") and last in ("file", "source", "target"):
         return True  # the place of a text; the fingerprint of the prepared corpus covers its content
     return any(key == free or key.startswith(free + ".") for free in _FREE_TO_CHANGE)
 

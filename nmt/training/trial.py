@@ -122,7 +122,7 @@ def check_largest_batches(updater: Updater, stream: BatchStream) -> None:
         fits = _fits(updater, smaller)
     found = f"a batch of {recipe.train.budget:,} tokens does not fit into the memory of {updater.device}"
     if not fits:
-        raise SettingError("model", f"{found}, and no smaller one does; make the model smaller", "train.batch_tokens")
+        raise SettingError("model", f"{found}, and no smaller one does; make the model smaller")
     tokens, accumulate = recipe.train.budget // factor, recipe.train.accumulate * factor
     raise SettingError(
         "train.batch_tokens",

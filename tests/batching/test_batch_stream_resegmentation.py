@@ -114,8 +114,8 @@ def test_ranks_together_read_the_segmentations_of_one_process(split: PreparedSpl
 
 
 def test_of_recipe_uses_the_settings(tokenizers: Tokenizers, rows: list[list[str]]) -> None:
-    data = Data(train=(CorpusFile(tsv=Path("train.tsv")),), filters=Filters(max_tokens=50))
-    chosen = Recipe(name="x", languages=Languages(source="en", target="it"), data=data, run=Path("run"), seed=3)
+    data = Data(train=(CorpusFile(file=Path("train.tsv")),), filters=Filters(max_tokens=50))
+    chosen = Recipe(languages=Languages(source="en", target="it"), data=data, run=Path("run"), seed=3)
     assert Resegmentation.of_recipe(chosen, tokenizers) is None
     chosen = chosen.model_copy(update={"train": TrainSettings(subword_sampling=2.0)})
     found = Resegmentation.of_recipe(chosen, tokenizers)

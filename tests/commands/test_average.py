@@ -28,7 +28,7 @@ LINES = ["il gatto dorme", "la casa è rossa", "the cat sleeps", "the house is r
 
 
 def tokenizers(lines: list[str]) -> Tokenizers:
-    shared = Tokenizer.train(lines, TokenizerSettings(vocab_size=40, byte_fallback=False, type="bpe"))
+    shared = Tokenizer.train(lines, TokenizerSettings(vocab_size=296, type="bpe"))
     return Tokenizers(shared, shared)
 
 
@@ -46,8 +46,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that keeps the three best of five checkpoints, whose weights are those of the seeds 1 to 5."""
     path = tmp_path_factory.mktemp("runs") / "run"
     directory = RunDirectory(path)
-    data = Data(train=(CorpusFile(tsv=Path("/text/train.tsv")),))
-    recipe = Recipe(name="x", languages=Languages(source="en", target="it"), data=data, run=path)
+    data = Data(train=(CorpusFile(file=Path("/text/train.tsv")),))
+    recipe = Recipe(languages=Languages(source="en", target="it"), data=data, run=path)
     directory.open(recipe)
     best = [(0.9, 1.0, 2), (0.8, 1.0, 5), (0.7, 1.0, 1)]
     for step in range(1, 6):

@@ -1,24 +1,21 @@
-"""`nmt inspect`: models, runs, pieces, neighbours, and wrong input."""
+"""`nmt inspect`: models, runs and wrong input."""
 
 import json
 from pathlib import Path
 
 import pytest
-import torch
 
-from nmt.commands.inspect import as_text, inspect, nearest_pieces, parameters_by_part
+from nmt.commands.inspect import as_text, inspect, parameters_by_part
 from nmt.commands.prepare import prepare
 from nmt.commands.train import train
 from nmt.config import load_recipe
-from nmt.errors import ConfigError, ModelError
+from nmt.errors import ModelError
 from nmt.model.checkpoint import load_model
 from tests.builders import (
-    SENTENCES,
     run_command,
     save_model,
     tiny_loaded_model,
     tiny_model,
-    tiny_tokenizers,
     write_reversal_task,
 )
 from tests.training.runs import CPU, QUIET
@@ -75,48 +72,6 @@ def test_run_has_its_training_record(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert alone == {key: record[key] for key in ("step", "epoch", "target_tokens", "seconds")}
 
 
-def test_pieces_of_a_text_are_those_of_the_tokenizer(model: Path, tmp_path: Path) -> None:
-    tokenizer = tiny_tokenizers().source
-    pieces = inspect(model, text="the cat 狗")["pieces"]["both sides"]
-    assert [one["id"] for one in pieces] == tokenizer.encode("the cat 狗")
-    assert [one["byte"] for one in pieces[-3:]] == [True] * 3
-    assert not any(one["unknown"] for one in pieces)
-    unknown = tmp_path / "unknown"
-    save_model(unknown, tiny_loaded_model(tiny_tokenizers(SENTENCES, 40, byte_fallback=False)))
-    last = as_text(inspect(unknown, text="狗")).splitlines()[-1]
-    assert last.split() == ["1", "<unk>", "unknown", "character"]
-
-
-def test_neighbours_are_given_with_their_embedding(model: Path) -> None:
-    found = inspect(model, word="the")["neighbours"]
-    assert set(found) == {"source", "target"}, "the embeddings of this model are not tied"
-    assert found["source"]["piece"] == "▁the"
-    cosines = [one["cosine"] for one in found["source"]["nearest"]]
-    assert len(cosines) == 10
-    assert cosines == sorted(cosines, reverse=True)
-    assert "nearest to ▁the by cosine, source embedding" in as_text(inspect(model, word="the"))
-
-
-def test_nearest_pieces_equal_cosines_of_pairs() -> None:
-    tokenizer = tiny_tokenizers().source
-    torch.manual_seed(2)
-    weights = torch.randn(len(tokenizer), 4)
-    piece = tokenizer.encode("cat")[0]
-    found = nearest_pieces(weights, tokenizer, piece, 5)
-    names, table = tokenizer.pieces, tokenizer.table
-    usual = [i for i in range(len(tokenizer)) if table.surfaces[i] and i != piece]
-    cosine = {names[i]: torch.cosine_similarity(weights[i], weights[piece], dim=0).item() for i in usual}
-    expected = sorted(cosine.items(), key=lambda pair: -pair[1])[:5]
-    assert [one["piece"] for one in found] == [name for name, _ in expected]
-    assert [one["cosine"] for one in found] == pytest.approx([value for _, value in expected], abs=1e-4)
-
-
-def test_word_of_several_pieces_is_refused_with_its_pieces(model: Path) -> None:
-    cut = " ".join(one["piece"] for one in inspect(model, text="xylophone")["pieces"]["both sides"])
-    with pytest.raises(ConfigError, match=f"--neighbours: 'xylophone' is not one piece but {cut}; give one piece"):
-        inspect(model, word="xylophone")
-
-
 def test_folder_without_a_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"neither a model directory .* nor a run with a checkpoint"):
         inspect(tmp_path)
@@ -127,5 +82,4 @@ def test_folder_without_a_model_is_refused(tmp_path: Path) -> None:
 
 def test_command_prints_text_or_json(model: Path) -> None:
     assert run_command("inspect", model).stdout.splitlines()[0].endswith("en → it")
-    content = json.loads(run_command("inspect", model, "--json", "--pieces", "the cat", "--neighbours", "the").stdout)
-    assert set(content) == {"pieces", "neighbours"}
+    assert json.loads(run_command("inspect", model, "--json").stdout) == inspect(model)

@@ -84,9 +84,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_recipe(
         folder,
         data={
-            "train": [{"tsv": "train.tsv"}],
-            "valid": {"tsv": "valid.tsv"},
-            "test": {"tsv": "test.tsv"},
+            "train": [{"file": "train.tsv"}],
+            "valid": {"file": "valid.tsv"},
+            "test": {"file": "test.tsv"},
             "filters": {"max_tokens": 60},
         },
         tokenizer={"vocab_size": 340},
@@ -164,7 +164,7 @@ def test_lengths_are_estimated_from_the_first_pairs_that_are_kept(
         tmp_path,
         tokenizer={"vocab_size": 4000},
         languages={"source": "en", "target": "zh"},
-        data={"train": [{"tsv": "train.tsv"}], "filters": {"max_tokens": 50}, "accept_any_language": True},
+        data={"train": [{"file": "train.tsv"}], "filters": {"max_tokens": 50, "keep": ["language"]}},
     )
     audit = dry_run(recipe_in(tmp_path), QUIET)
     assert audit.not_applied["too_long"].endswith("about 60 pairs")
@@ -186,9 +186,6 @@ def test_rejected_pairs_do_not_replace_an_input(folder: Path) -> None:
     [
         (["--dry-run", "--rejected", "recipe.yaml"], "recipe.yaml: cannot write it: it is also read"),
         (["--dry-run", "--rejected", "-"], "-: cannot write it: expected the name of a file"),
-        (["--shard", "1/2", "--rejected", "new.tsv"], "--shard: --rejected would have no effect beside it"),
-        (["--shard", "1/2", "--dry-run"], "--shard: --dry-run would have no effect beside it"),
-        (["--shard", "1/2", "--force"], "--shard: --force would have no effect beside it"),
     ],
 )
 def test_options_that_would_lose_something_are_refused(
@@ -224,7 +221,7 @@ def test_command_line_has_dry_run_and_rejected(folder: Path, tmp_path: Path) -> 
 def test_swapped_sides_are_a_finding_with_examples(tmp_path: Path) -> None:
     write_tsv(tmp_path / "train.tsv", [(target, source) for source, target in CLEAN])
     write_recipe(tmp_path)
-    found = dry_run(recipe_in(tmp_path, "data.accept_any_language=true"), QUIET).findings[0]
+    found = dry_run(recipe_in(tmp_path, "data.filters.keep=[language]"), QUIET).findings[0]
     assert found.corpus == "data.train.0: train.tsv"
     assert found.text == "the sides are swapped: the source is it, the target en; exchange the columns or files"
     assert found.examples[0].startswith("line 1: Il vecchio")

@@ -27,6 +27,8 @@ def test_reference_is_up_to_date_and_describes_every_key(repository: Path) -> No
     schema = json.loads(recipe_schema())
     for name, section in {"Recipe": schema, **schema["$defs"]}.items():
         for key, entry in section["properties"].items():
+            if "$ref" in entry:  # a section, with a table of its own
+                continue
             meaning = " ".join(entry["description"].split())
             assert any(line.startswith(f"| `{key}` |") and meaning in line for line in reference.splitlines()), (
                 f"{name}.{key}"

@@ -39,7 +39,7 @@ LINES = [
 
 @pytest.fixture(scope="module")
 def tokenizers() -> Tokenizers:
-    shared = Tokenizer.train(LINES, TokenizerSettings(vocab_size=40, byte_fallback=False, type="bpe"))
+    shared = Tokenizer.train(LINES, TokenizerSettings(vocab_size=296, type="bpe"))
     return Tokenizers(shared, shared)
 
 
@@ -143,7 +143,7 @@ def test_missing_settings_of_an_older_model_get_their_defaults(tokenizers: Token
 
 
 def test_separate_tokenizers_are_saved_and_loaded(tokenizers: Tokenizers, tmp_path: Path) -> None:
-    other = Tokenizer.train(LINES, TokenizerSettings(vocab_size=34, byte_fallback=False, type="bpe"))
+    other = Tokenizer.train(LINES, TokenizerSettings(vocab_size=290, type="bpe"))
     before = build(Tokenizers(tokenizers.source, other), tied_embeddings="target")
     save_model(tmp_path / "model", before)
     assert sorted(file.name for file in (tmp_path / "model").iterdir()) == [
@@ -375,17 +375,17 @@ def test_configuration_without_a_section_is_refused(saved: Path) -> None:
 
 
 def test_tokenizer_of_another_size_is_refused(tokenizers: Tokenizers, saved: Path) -> None:
-    other = Tokenizer.train(LINES, TokenizerSettings(vocab_size=36, byte_fallback=False, type="bpe"))
+    other = Tokenizer.train(LINES, TokenizerSettings(vocab_size=292, type="bpe"))
     Tokenizers(other, other).save(saved)
     record_digests(saved)
     with pytest.raises(
-        ModelError, match=r"model.safetensors: weight '.*tokens.weight': found \(40, 8\), .* expects \(36, 8\)"
+        ModelError, match=r"model.safetensors: weight '.*tokens.weight': found \(296, 8\), .* expects \(292, 8\)"
     ):
         load_model(saved, CPU)
 
 
 def test_weights_of_another_model_are_refused(saved: Path) -> None:
-    content = {"encoder.0.odd": torch.zeros(3000)}
+    content = {"encoder.0.odd": torch.zeros(4000)}
     save_file(content, saved / "model.safetensors")
     record_digests(saved)
     with pytest.raises(ModelError, match=r"weight 'decoder.0.*': found nothing, the configuration expects \("):

@@ -22,7 +22,7 @@ PAIRS = [("one cat", "un gatto"), ("two cats", "due gatti"), ("a dog", "un cane"
 
 def run_with_test(folder: Path, translations: list[str], name: str = "run") -> Path:
     recipe = tiny_recipe(folder / name)
-    corpus = recipe.data.train[0].model_copy(update={"tsv": write_tsv(folder / "test.tsv", PAIRS)})
+    corpus = recipe.data.train[0].model_copy(update={"file": write_tsv(folder / "test.tsv", PAIRS)})
     data = recipe.data.model_copy(update={"test": (corpus,), "train": (corpus,)})
     run = write_run(
         folder / name, [train_line(10, 3.0)], recipe_to_yaml(recipe.model_copy(update={"data": data}), folder / name)

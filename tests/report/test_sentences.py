@@ -35,7 +35,7 @@ def test_sentence_has_the_translation_and_its_search() -> None:
 def test_lines_are_those_of_the_test_text(uninterrupted: Path, tmp_path: Path) -> None:
     recipe = load_recipe(uninterrupted / "recipe.yaml")
     source, target = write_lines(tmp_path / "a", "ba", "ce " * 90, "", "di fo"), write_lines(tmp_path / "b", *"1234")
-    test = recipe.data.train[0].model_copy(update={"tsv": None, "source": source, "target": target})
+    test = recipe.data.train[0].model_copy(update={"file": None, "source": source, "target": target})
     recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"test": (test,)})})
     drawn, remarks = drawn_sentences(uninterrupted, recipe, [4, 2, 3], tmp_path)
     assert [(one.line, one.source) for one in drawn] == [(4, "di fo")]
@@ -55,7 +55,7 @@ def test_lines_are_those_of_the_prepared_validation_text_if_the_files_are_gone(
     uninterrupted: Path, texts: Path, tmp_path: Path
 ) -> None:
     recipe = load_recipe(uninterrupted / "recipe.yaml")
-    gone = recipe.data.train[0].model_copy(update={"tsv": tmp_path / "gone.tsv"})
+    gone = recipe.data.train[0].model_copy(update={"file": tmp_path / "gone.tsv"})
     recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"test": (gone,)})})
     drawn, (remark,) = drawn_sentences(uninterrupted, recipe, [], texts / "prepared")
     assert drawn[0].source == PreparedCorpus.open(texts / "prepared").valid_sources[0]

@@ -99,27 +99,6 @@ def test_lost_connection_raises_model_error(monkeypatch: pytest.MonkeyPatch) -> 
         _ = 1 / 0
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "problem"),
-    [
-        ("RANK", "abc", "the environment variable RANK: found 'abc', expected a number"),
-        ("RANK", "-1", "RANK: found '-1', expected a number"),
-        ("RANK", "2", "RANK is 2, expected less than WORLD_SIZE, 2"),
-        ("LOCAL_RANK", "9" * 40, "LOCAL_RANK: found '9+', expected a number"),
-        ("LOCAL_WORLD_SIZE", "0", "LOCAL_RANK is 0, expected less than LOCAL_WORLD_SIZE, 0"),
-        ("WORLD_SIZE", "٣", "WORLD_SIZE: found"),
-        ("MASTER_PORT", "70000", "MASTER_PORT: found 70000, expected 1 to 65535"),
-    ],
-)
-def test_wrong_numbers_in_the_environment_are_refused(
-    monkeypatch: pytest.MonkeyPatch, name: str, value: str, problem: str
-) -> None:
-    pretend(monkeypatch, rank=0, size=2, gpus=0)
-    monkeypatch.setenv(name, value)
-    with pytest.raises(ConfigError, match=problem), distributed.connect(RuntimeSettings(device="cpu")):
-        pass
-
-
 def test_one_process_of_torchrun_on_a_gpu_sets_a_numbered_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """torch.cuda.set_device refuses a device without a number."""
     pretend(monkeypatch, rank=0, size=1, gpus=1)

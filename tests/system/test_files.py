@@ -278,26 +278,6 @@ def test_lock_waits_for_its_release(tmp_path: Path) -> None:
     assert failures == 0
 
 
-def test_readers_do_not_stop_a_writer(tmp_path: Path) -> None:
-    with lock_folder(tmp_path, fail, fail):
-        pass
-    done = threading.Event()
-
-    def read() -> None:
-        while not done.is_set():
-            lock_holder(tmp_path)
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    try:
-        for _ in range(20):
-            with lock_folder(tmp_path, fail, fail):
-                pass
-    finally:
-        done.set()
-        reader.join()
-
-
 def test_file_system_without_locks_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(_descriptor: int, _operation: int) -> None:
         raise OSError(errno.ENOLCK, "No locks available")

@@ -15,7 +15,6 @@ from nmt.errors import DataError
 from nmt.text.corpus import (
     SentencePair,
     evenly_spread,
-    format_named,
     named_languages,
     read_pairs,
     text_files,
@@ -30,7 +29,7 @@ def write(path: Path, content: str) -> Path:
 
 def test_tsv_columns_are_selected(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "1\tciao\thello\textra\n2\tsì\tyes\n\n  \n")
-    pairs = list(read_pairs(CorpusFile(tsv=path, columns=(3, 2)), None))
+    pairs = list(read_pairs(CorpusFile(file=path, columns=(3, 2)), None))
     assert pairs == [
         SentencePair("hello", "ciao"),
         SentencePair("yes", "sì"),
@@ -42,9 +41,9 @@ def test_tsv_columns_are_selected(tmp_path: Path) -> None:
 def test_tsv_without_the_columns_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "a\tb\nno tab here\n")
     with pytest.raises(DataError, match=r"a\.tsv:2: found 1 column \(no tab\), expected at least 2.*'no tab here'"):
-        list(read_pairs(CorpusFile(tsv=path), None))
+        list(read_pairs(CorpusFile(file=path), None))
     with pytest.raises(DataError, match=r"a\.tsv:1: found 2 columns, expected at least 4, since the source is "):
-        list(read_pairs(CorpusFile(tsv=path, columns=(4, 1)), None))
+        list(read_pairs(CorpusFile(file=path, columns=(4, 1)), None))
 
 
 def test_two_files_are_read_as_pairs(tmp_path: Path) -> None:
@@ -105,12 +104,11 @@ def test_format_is_that_of_the_name(tmp_path: Path, name: str, content: str) -> 
     packed.write_bytes(lzma.compress(content.encode()))
     assert pairs(file=packed) == ONE
     assert pairs(file=archive(tmp_path / "a.zip", **{f"folder/{name}": content, "README": "x"})) == ONE
-    assert pairs(file=write(tmp_path / "other", content), format=format_named(Path(name))) == ONE
 
 
 def test_pair_has_its_file_and_line(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "one\tuno\ntwo\tdue\n")
-    assert [(pair.file, pair.line) for pair in pairs(tsv=path)] == [(str(path), 1), (str(path), 2)]
+    assert [(pair.file, pair.line) for pair in pairs(file=path)] == [(str(path), 1), (str(path), 2)]
 
 
 def test_moses_archive_of_opus_is_two_files(tmp_path: Path) -> None:
@@ -138,7 +136,7 @@ def test_pattern_stands_for_all_files_in_order(tmp_path: Path) -> None:
     files = text_files(CorpusFile(file=tmp_path / "**" / "a.tmx"))
     assert files == {"file.0": tmp_path / "a.tmx", "file.1": tmp_path / "below" / "a.tmx"}
     write(tmp_path / "[x].tsv", "one\tuno")
-    assert pairs(tsv=tmp_path / "[x].tsv") == ONE
+    assert pairs(file=tmp_path / "[x].tsv") == ONE
 
 
 def test_patterns_of_two_sides_are_paired(tmp_path: Path) -> None:
@@ -200,7 +198,6 @@ def test_languages_that_a_file_names(tmp_path: Path, name: str, content: str, ex
 def test_way_of_reading_names_format_and_members(tmp_path: Path) -> None:
     path = archive(tmp_path / "a.zip", **{"x.tmx": TMX})
     assert way_of_reading(CorpusFile(file=path / "x.tmx")) == "tmx x.tmx"
-    assert way_of_reading(CorpusFile(tsv=Path("a.tmx"))) == "tsv"
     assert way_of_reading(CorpusFile(source=Path("a"), target=Path("b"))) == "two files"
     assert way_of_reading(CorpusFile(file=Path("*.po.gz"))) == "po"
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from nmt.config import TokenizerSettings
 from nmt.text.normalize import normalize
 from nmt.text.subword_sampling import SegmentationSampler
-from nmt.text.tokenizer import EOS, UNK, Tokenizer
+from nmt.text.tokenizer import EOS, Tokenizer
 
 UNIGRAM, BPE = "unigram", "bpe"
 SENTENCE = "the cat sleeps in the house"
@@ -178,13 +178,6 @@ def test_sampling_keeps_tags_in_front(tokenizers: dict[str, Tokenizer], type_: s
     assert changed > 10
     assert sampler.sample([tag], random.Random(1)) == [tag]
     assert sampler.sample([], random.Random(1)) == []
-
-
-def test_sampling_keeps_lines_with_unknown_characters(lines: list[str]) -> None:
-    tokenizer = Tokenizer.train(lines[:3000], TokenizerSettings(vocab_size=700, byte_fallback=False))
-    ids = tokenizer.encode("the ☃ cat")
-    assert UNK in ids
-    assert SegmentationSampler(tokenizer, 0.1).sample(ids, random.Random(1)) == ids
 
 
 def test_sampling_keeps_incomplete_byte_sequences(tokenizers: dict[str, Tokenizer]) -> None:

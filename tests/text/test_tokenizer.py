@@ -99,14 +99,6 @@ def test_training_is_reproducible(capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr() == ("", "")
 
 
-def test_unknown_characters_without_byte_fallback_are_unk() -> None:
-    plain = Tokenizer.train(sentences(), TokenizerSettings(vocab_size=70, byte_fallback=False))
-    ids = plain.encode("gatto vede ß")
-    assert UNK in ids
-    assert plain.decode(ids) == "gatto vede"
-    assert plain.spelled()[ids].sum() == 1
-
-
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 @pytest.mark.parametrize("size", [100, 20_000])
 def test_impossible_size_names_a_bound_that_works(kind: str, size: int) -> None:
@@ -213,15 +205,6 @@ def test_symbols_are_kept_in_the_file_of_the_tokenizer(marked: Tokenizer) -> Non
     assert again.encode("a {0}<b>") == marked.encode("a {0}<b>")
 
 
-@pytest.mark.parametrize("kind", ["unigram", "bpe"])
-def test_digits_are_pieces_of_their_own(kind: str) -> None:
-    chosen = TokenizerSettings.model_validate({"vocab_size": 350, "type": kind})
-    together = Tokenizer.train(MARKED, chosen)
-    apart = Tokenizer.train(MARKED, chosen.model_copy(update={"split_digits": True}))
-    assert (together.splits_digits, apart.splits_digits) == (False, True)
-    assert [apart.pieces[i] for i in apart.encode("1984")][-4:] == [*"1984"]
-
-
 def test_tokenizer_without_new_settings_is_what_it_was() -> None:
     settings = TokenizerSettings(vocab_size=350)
     model = io.BytesIO()
@@ -243,5 +226,3 @@ def test_symbol_that_is_not_in_normalized_text_is_refused() -> None:
 
 def test_missing_characters_are_those_without_a_piece(marked: Tokenizer) -> None:
     assert marked.missing_characters("the 猫 cat {0} ☃☃ ▁ 茶") == "猫☃☃▁"
-    without = Tokenizer.train(MARKED, TokenizerSettings(vocab_size=90, byte_fallback=False))
-    assert without.missing_characters("the 猫犬 cat ☃ 茶") == "猫犬☃"

@@ -50,9 +50,7 @@ def trained(vocab_size: int = 300, **options: Any) -> Tokenizer:
 TOKENIZERS = {
     "unigram": trained(),
     "bpe": trained(type="bpe"),
-    "no bytes": trained(byte_fallback=False, vocab_size=60),
     "symbols": trained(symbols=("<x>",)),
-    "digits": trained(split_digits=True),
 }
 
 

@@ -43,8 +43,8 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / f"{name}.tsv").write_text("".join(lines))
     write_recipe(
         folder,
-        data={"train": [{"tsv": "train.tsv"}], "valid": {"tsv": "valid.tsv"}, "test": {"tsv": "test.tsv"}},
-        tokenizer={"vocab_size": 80, "byte_fallback": False, "type": "bpe"},
+        data={"train": [{"file": "train.tsv"}], "valid": {"file": "valid.tsv"}, "test": {"file": "test.tsv"}},
+        tokenizer={"vocab_size": 336, "type": "bpe"},
         model={"encoder_layers": 1, "decoder_layers": 1, "dim": 16, "feed_forward": 32, "heads": 2, "dropout": 0.0},
         train={
             "batch_tokens": 64,

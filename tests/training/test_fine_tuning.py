@@ -72,7 +72,7 @@ def fine_tuning(texts: Path, tmp_path: Path, start: Path, *overrides: str) -> Re
     write_tsv(tmp_path / "other.tsv", reversal_pairs(120, 7))
     content = yaml.safe_load((texts / "recipe.yaml").read_text())
     del content["model"], content["tokenizer"], content["prepared"]
-    content["data"] = {"train": [{"tsv": "other.tsv"}], "valid": {"tsv": str(texts / "valid.tsv")}}
+    content["data"] = {"train": [{"file": "other.tsv"}], "valid": {"file": str(texts / "valid.tsv")}}
     content["train"]["init_from"] = str(start)
     content["run"] = "tuned"
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(content))

@@ -59,11 +59,11 @@ def write_task(folder: Path) -> Path:
     return write_recipe(
         folder,
         data={
-            "train": [{"tsv": "train.tsv", "oversample": 1.5}],
-            "valid": {"tsv": "valid.tsv"},
-            "test": {"tsv": "test.tsv"},
+            "train": [{"file": "train.tsv", "oversample": 1.5}],
+            "valid": {"file": "valid.tsv"},
+            "test": {"file": "test.tsv"},
         },
-        tokenizer={"vocab_size": 80, "byte_fallback": False, "type": "bpe"},
+        tokenizer={"vocab_size": 336, "type": "bpe"},
         model={"encoder_layers": 1, "decoder_layers": 1, "dim": 16, "feed_forward": 32, "heads": 2, "dropout": 0.1},
         train={
             "batch_tokens": 128,

@@ -133,7 +133,7 @@ def test_moved_text_resumes(texts: Path, tmp_path: Path) -> None:
     moved = tmp_path / "moved.tsv"
     moved.write_bytes((texts / "train.tsv").read_bytes())
     for steps, place in ((4, texts / "train.tsv"), (8, moved)):
-        overrides = f"data.train=[{{tsv: {place}}}]", f"prepared={tmp_path / 'prepared'}", f"train.stop.steps={steps}"
+        overrides = f"data.train=[{{file: {place}}}]", f"prepared={tmp_path / 'prepared'}", f"train.stop.steps={steps}"
         assert train_run(texts, tmp_path / "run", *overrides).step == steps
 
 

@@ -10,7 +10,7 @@ from nmt.commands.train import Outcome, train
 from nmt.config import Recipe, load_recipe
 from nmt.errors import ConfigError
 from nmt.system.console import Console
-from nmt.text.prepared import PreparedCorpus, balancing_weights
+from nmt.text.prepared import PreparedCorpus
 from nmt.text.preparing.provenance import why_stale
 from nmt.translation.translator import Translator
 from tests.builders import SOURCE_WORDS, TARGET_WORDS, run_command, write_lines, write_reversal_task
@@ -37,7 +37,7 @@ def rows(count: int, seed: int) -> list[str]:
 
 def texts_of(name: str) -> list[dict[str, object]]:
     columns = {"it": [1, 2], "zh": [1, 3]}
-    return [{"tsv": f"{name}.tsv", "columns": columns[code], "target_language": code} for code in columns]
+    return [{"file": f"{name}.tsv", "columns": columns[code], "target_language": code} for code in columns]
 
 
 def write_task(folder: Path) -> Path:
@@ -46,7 +46,7 @@ def write_task(folder: Path) -> Path:
         changes={
             "languages": {"source": "en", "target": ["it", "zh"]},
             "data": {name: texts_of(name) for name in ("train", "valid", "test")},
-            "tokenizer": {"vocab_size": 100, "byte_fallback": False, "type": "bpe"},
+            "tokenizer": {"vocab_size": 356, "type": "bpe"},
             "model": {
                 "encoder_layers": 1,
                 "decoder_layers": 1,
@@ -163,7 +163,7 @@ def test_commands_on_a_run_name_all_languages(run: Path, tmp_path: Path) -> None
 
 def test_balance_needs_no_new_preparation(recipe: Recipe, run: Path) -> None:
     manifest = (recipe.prepared_directory / "manifest.json").read_bytes()
-    overrides = ["data.temperature=5", "data.train.1.oversample=2"]
+    overrides = ["data.train.1.oversample=2"]
     balanced = load_recipe(run.parent / "recipe.yaml", overrides)
     assert why_stale(balanced) is None
     corpora = PreparedCorpus.open(recipe.prepared_directory, balanced).train.corpora
@@ -171,23 +171,8 @@ def test_balance_needs_no_new_preparation(recipe: Recipe, run: Path) -> None:
     assert (recipe.prepared_directory / "manifest.json").read_bytes() == manifest
 
 
-@pytest.mark.parametrize("temperature", [1.0, 2.0, 5.0, 100.0])
-def test_shares_of_corpora_follow_the_temperature(temperature: float) -> None:
-    pairs = [300_000, 24_000, 500]
-    weights = balancing_weights(pairs, temperature)
-    sizes = [count * weight for count, weight in zip(pairs, weights, strict=True)]
-    assert sum(sizes) == pytest.approx(sum(pairs))
-    for one, other in ((0, 1), (1, 2)):
-        assert sizes[one] / sizes[other] == pytest.approx((pairs[one] / pairs[other]) ** (1 / temperature))
-    assert temperature != 1 or weights == [1.0, 1.0, 1.0]
-
-
-def test_corpus_without_pairs_has_no_share() -> None:
-    assert balancing_weights([0, 10], 5.0) == [1.0, 1.0]
-
-
 def test_finished_run_continues_with_the_same_recipe_only(recipe: Recipe, outcome: Outcome) -> None:
     assert train(recipe, QUIET).step == outcome.step
-    other = load_recipe(recipe.run.parent / "recipe.yaml", ["data.temperature=5"])
-    with pytest.raises(ConfigError, match=r"data\.temperature: was 1\.0, now 5\.0"):
+    other = load_recipe(recipe.run.parent / "recipe.yaml", ["data.train.1.oversample=2"])
+    with pytest.raises(ConfigError, match=r"data\.train\.1\.oversample: was 1\.0, now 2\.0"):
         train(other, QUIET)

@@ -32,7 +32,6 @@ from tests.builders import (
     options_with,
     save_model,
     tiny_loaded_model,
-    tiny_tokenizers,
     translate_bytes,
     translated_stream,
     translated_texts,
@@ -321,11 +320,9 @@ class TestPrefixes:
     )
 
     @pytest.mark.parametrize("target", ["it", "zh"])
-    @pytest.mark.parametrize("byte_fallback", [True, False])
     @pytest.mark.parametrize("beam", [1, 2])
-    def test_translations_start_with_the_exact_prefix(self, target: str, byte_fallback: bool, beam: int) -> None:
-        loaded = replace(without_bytes(), languages=Languages(source="en", target=target))
-        loaded = replace(tiny_loaded_model(), languages=loaded.languages) if byte_fallback else loaded
+    def test_translations_start_with_the_exact_prefix(self, target: str, beam: int) -> None:
+        loaded = replace(tiny_loaded_model(), languages=Languages(source="en", target=target))
         translator = Translator(loaded, RuntimeSettings(device="cpu"))
         lines = [line for line in (SENTENCES[0], "see {0} at https://x.org/a?b=1 .") for _ in self.PREFIXES]
         prefixes = list(self.PREFIXES) * 2
@@ -367,16 +364,6 @@ class TestPrefixes:
         found = translator.translate_lines(["", " ", ""], options, ["Ciao", "", "  il gatto"])
         assert [one.text for one in found] == ["Ciao", "", "il gatto"]
         assert [one.alignment for one in found] == [[], [], []]
-
-
-def without_bytes() -> LoadedModel:
-    """Return another random model, whose vocabulary has few characters and no byte fallback."""
-    tokenizers = tiny_tokenizers(vocab_size=45, byte_fallback=False)
-    loaded = tiny_loaded_model()
-    vocabulary = len(tokenizers.target)
-    return replace(
-        loaded, model=Transformer(loaded.model.settings, vocabulary, vocabulary).eval(), tokenizers=tokenizers
-    )
 
 
 def test_tags_of_a_line_are_put_back_around_the_translation_of_its_words(translator: Translator) -> None:

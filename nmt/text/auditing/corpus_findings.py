@@ -146,8 +146,8 @@ def _variant_findings(side: _Side) -> Iterator[_Found]:
     if count >= max(_LEAST_VARIANT * len(decided), _EXAMPLES):
         variant, code = ("Traditional", "zh-Hant") if expected == "Simplified" else ("Simplified", "zh-Hans")
         text = (
-            f"is {variant} Chinese in {count / len(decided):.0%} of the lines: data.filters.han_variants drops, "
-            f"converts or tags such lines; if all of the text is meant to be in it, set the language to {code}"
+            f"is {variant} Chinese in {count / len(decided):.0%} of the lines: data.filters.han_variants "
+            f"converts such lines; if all of the text is meant to be in it, set the language to {code}"
         )
         yield side.found(text, other.__contains__)
 

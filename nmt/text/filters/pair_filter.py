@@ -13,15 +13,13 @@ from nmt.text.filters.leakage import HeldOutIndex, HeldOutText
 from nmt.text.filters.length_ratio import LengthRatio
 from nmt.text.filters.mismatch import mismatch
 from nmt.text.filters.prefilter import Prefilter, SideRules
-from nmt.text.filters.script import HanCheck, ScriptCheck
+from nmt.text.filters.script import ScriptCheck
 from nmt.text.filters.wrong_language import LanguageCheck, UntranslatedCheck, copy
 from nmt.text.passage_keys import Integers
 
-FREE_TOKENS = 10  # difference in length that is permitted whatever the ratio, for short sentences
-
 Check = Callable[[str, str], str | None]
 """Returns what is wrong with a normalized source and target, both not empty; None if nothing is."""
-LineCheck = ScriptCheck | HanCheck | LanguageCheck
+LineCheck = ScriptCheck | LanguageCheck
 
 
 class Verdict(NamedTuple):
@@ -79,7 +77,6 @@ class PairFilter:
             "script": _either_side(source.script, target.script),
             "length": None if lengths is None else lengths.unusual,
             "mismatch": mismatch,
-            "han": _either_side(source.han, target.han),
             "leak": index.find if index.sentences else None,
             "untranslated": untranslated.found,
             "language": _either_side(source.identified, target.identified),
@@ -104,11 +101,9 @@ class PairFilter:
 
     def removed_by_length(self, source_tokens: Integers, target_tokens: Integers) -> Iterator[tuple[int, str]]:
         """Yield the index of each pair that its lengths in tokens, (L,) each, remove, with the rule."""
-        longer = np.maximum(source_tokens, target_tokens)
-        too_long = longer > self.settings.max_tokens
-        ratio = longer - FREE_TOKENS > self.settings.max_ratio * np.minimum(source_tokens, target_tokens)
-        for index in np.flatnonzero(too_long | ratio).tolist():
-            yield index, "too_long" if too_long[index] else "ratio"
+        too_long = np.maximum(source_tokens, target_tokens) > self.settings.max_tokens
+        for index in np.flatnonzero(too_long).tolist():
+            yield index, "too_long"
 
 
 def _either_side(source: LineCheck | None, target: LineCheck | None) -> Check | None:

@@ -35,7 +35,7 @@ from nmt.text.languages import SCRIPTS, UNSPACED_TEXT, script_of
 from nmt.text.normalize import LEAST_SPACES_BETWEEN, normalizer_of
 from nmt.text.passage_keys import Integers, Keys, KeyTable, passage_keys, word_bounds
 
-PREFILTERED = frozenset(["copy", "symbols", "script", "length", "mismatch", "han", "leak", "untranslated", "language"])
+PREFILTERED = frozenset(["copy", "symbols", "script", "length", "mismatch", "leak", "untranslated", "language"])
 """The checks for which this module has conditions."""
 
 _LONGEST = 2_000  # characters; longer lines are always examined
@@ -57,9 +57,7 @@ class SideRules:
     @classmethod
     def learn(cls, language: str, sample: Sequence[str], filters: Filters, is_target: bool) -> "SideRules":
         """Return the rules for a language; `sample` are normalized lines. Raises ConfigError as `HanCheck.of` does."""
-        # a source needs no tag: its characters show the variant
-        action = "keep" if filters.han_variants == "tag" and not is_target else filters.han_variants
-        han, normalize = HanCheck.of(language, action, sample), normalizer_of(language)
+        han, normalize = HanCheck.of(language, filters.han_variants, sample), normalizer_of(language)
         # not made if it is not needed: for a language without a list of words, the library is loaded
         identified = None if "language" in filters.keep else LanguageCheck.of(language, sample)
         to_variant = normalize if han is None else lambda text: han.converted(normalize(text))

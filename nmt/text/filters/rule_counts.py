@@ -17,15 +17,11 @@ RULES = {
     "script": "not in the script of its language",
     "length": "lengths far from the usual ratio",
     "mismatch": "other numbers or addresses than on the other side",
-    "han": "not in the Chinese variant of the text",
     "leak": "a sentence of the validation or test text",
     "untranslated": "target contains the source",
     "language": "in another language",
     "duplicate": "equal to an earlier pair",
-    "same_source": "max_same_source earlier pairs with this source",
-    "same_target": "max_same_target earlier pairs with this target",
     "too_long": "a side longer than max_tokens",
-    "ratio": "sides too unequal in tokens",
 }
 """The rules in the order of their application; a pair is counted under the first one that removes it."""
 

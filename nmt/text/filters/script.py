@@ -3,10 +3,8 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
 
 from nmt.config import HanVariants
-from nmt.errors import ConfigError
 from nmt.text.han_variants import (
     Variant,
     check_converter,
@@ -61,41 +59,26 @@ class ScriptCheck:
 
 @dataclass(frozen=True)
 class HanCheck:
-    """The variant that one side is in, and what happens to lines in the other one."""
+    """The variant that one side is in, and to which lines in the other one are converted."""
 
     language: str
     variant: Variant
-    action: Literal["drop", "convert"]
 
     @classmethod
     def of(cls, language: str, action: HanVariants, sample: Iterable[str]) -> "HanCheck | None":
         """Return the check of a side with normalized lines; None for other languages and where all lines are kept.
 
-        With `tag`, only lines that may be in the variant of the language are read, so it removes mixed ones. Raises
-        ConfigError if that language states no variant, and if lines are to be converted, without OpenCC.
+        Raises ConfigError without OpenCC.
         """
         if action == "keep" or script_of(language) != "Han":
             return None
-        if action == "convert":
-            check_converter()
-        if action == "tag" and variant_of(language, ()) is None:
-            raise ConfigError(
-                f"data.filters.han_variants: tag needs target languages that state the variant, found {language}: set "
-                "`languages.target` to [zh-Hans, zh-Hant], and name each text once with each `target_language`"
-            )
+        check_converter()
         variant = variant_of(language, sample)
-        return None if variant is None else cls(language, variant, "convert" if action == "convert" else "drop")
+        return None if variant is None else cls(language, variant)
 
     def converted(self, text: str) -> str:
-        """Return a line in the variant of the text, if lines are converted."""
-        if self.action == "drop" or not other_variant(text, self.variant):
-            return text
-        return convert(text, self.language, self.variant)
-
-    def wrong(self, text: str) -> str | None:
-        """Return the characters that show that a line is in the other variant, or mixed."""
-        other = other_variant(text, self.variant) if self.action == "drop" else ""
-        return f"not {self.variant}: {other}" if other and is_other_variant(text, self.variant) else None
+        """Return a line in the variant of the text."""
+        return convert(text, self.language, self.variant) if other_variant(text, self.variant) else text
 
 
 def is_other_variant(text: str, variant: Variant) -> bool:

@@ -1,12 +1,9 @@
 """The files that hold the results of chunks, in the work directory of a preparation.
 
-    NNNNNN.kept.safetensors       the pairs that the rules on text keep, normalized, with their places and digests
-    NNNNNN.encoded.safetensors    their token ids, without repeated, too long and too unequal pairs
-
-A file gets its name when it is complete, so an interrupted preparation continues after the last one.
+NNNNNN.kept.safetensors       the pairs that the rules on text keep, normalized, with their places and digests
+NNNNNN.encoded.safetensors    their token ids, without repeated and too long pairs
 """
 
-import zlib
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,22 +15,17 @@ import numpy as np
 import numpy.typing as npt
 import safetensors.numpy
 from pydantic import TypeAdapter
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 
-from nmt.system.files import write_output
 from nmt.text.corpus import SentencePair
 from nmt.text.filters import RULES, Rejected, RuleCounts
 from nmt.text.filters.rule_counts import EXAMPLES
 from nmt.text.passage_keys import TextLines
 
-CHUNK_FORMAT = 4
-"""Files of another format are not used."""
 RULE_NUMBERS = {rule: number for number, rule in enumerate(RULES, start=1)}
 _RULES = ("", *RULES)
 _RECORD = "record"
 """The array of a file with its record as JSON: unlike the metadata, which safetensors limits, it may be of any size."""
-_CHECKSUM = "checksum"
-"""The array of a file with the CRC-32 of all others."""
 
 Arrays = dict[str, npt.NDArray[Any]]
 RuleNumbers = npt.NDArray[np.uint8]
@@ -70,8 +62,7 @@ class KeptChunk(ChunkFile):
     """The pairs of a chunk that the rules on text keep.
 
     Its arrays are `source` and `target`, their text; `positions`, the indices of the pairs in the chunk as it was read;
-    `lines`, their lines in the files; `digests` of the pairs, `source_digests` and `target_digests` of the sides if the
-    pairs with equal ones are limited; `rejected`, the pairs that the rules on text remove.
+    `lines`, their lines in the files; `digests` of the pairs; `rejected`, the pairs that the rules on text remove.
     """
 
     def __init__(self, folder: Path, number: int) -> None:
@@ -142,16 +133,6 @@ def encoded_file(folder: Path, number: int) -> Path:
     return folder / f"{number:06d}.encoded.safetensors"
 
 
-def is_whole(file: Path) -> bool:
-    """Return whether a file of a chunk is there, complete and undamaged."""
-    try:
-        arrays = safetensors.numpy.load_file(file)
-    except (OSError, SafetensorError):
-        return False
-    found = arrays.pop(_CHECKSUM, None)
-    return found is not None and found.tolist() == [_checksum(arrays)]
-
-
 def write_kept(folder: Path, number: int, record: KeptRecord, rejected: list[Rejected], arrays: Arrays) -> None:
     """Write the file that `KeptChunk` reads."""
     removed = np.frombuffer(_REJECTED.dump_json(rejected), dtype=np.uint8)
@@ -169,15 +150,5 @@ def file_of(files: Sequence[tuple[int, str]], position: int) -> str:
 
 
 def _write(path: Path, record: bytes, arrays: Arrays) -> None:
-    """Write a file of a chunk, which gets its name when it is on the disk."""
-    stored = {_RECORD: np.frombuffer(record, dtype=np.uint8), **arrays}
-    stored[_CHECKSUM] = np.array([_checksum(stored)])
-    write_output(path, safetensors.numpy.save(stored))
-
-
-def _checksum(arrays: Arrays) -> int:
-    """Return the CRC-32 of arrays with their names."""
-    checksum = 0
-    for name in sorted(arrays):
-        checksum = zlib.crc32(arrays[name].data, zlib.crc32(name.encode(), checksum))
-    return checksum
+    """Write a file of a chunk."""
+    safetensors.numpy.save_file({_RECORD: np.frombuffer(record, dtype=np.uint8), **arrays}, path)

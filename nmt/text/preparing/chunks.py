@@ -1,10 +1,10 @@
 """Chunks of a text: what one worker process filters and encodes at a time.
 
-The results of a chunk depend on its pairs and the settings alone, not on the number of processes or machines.
+The results of a chunk depend on its pairs and the settings alone, not on the number of processes.
 """
 
 from array import array
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import compress, islice
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from nmt.config import CorpusFile, Filters, Recipe
+from nmt.config import CorpusFile, Recipe
 from nmt.system.console import Console
 from nmt.text.corpus import SentencePair, read_rows
 from nmt.text.filters import PairFilter, Rejected, RuleCounts
@@ -77,26 +77,15 @@ class RawChunk(NamedTuple):
     """Indices of pairs in the chunk, and the file from which the pairs from there on were read."""
 
 
-def raw_chunks(text: Text, needed: Callable[[int], bool]) -> Generator[RawChunk, None, int]:
-    """Yield the chunks of a text whose numbers are `needed`; return the number of all.
-
-    The pairs of the others are only counted. A corpus without pairs has no chunk. Raises
-    DataError as `read_rows` does.
-    """
+def raw_chunks(text: Text) -> Iterator[RawChunk]:
+    """Yield the chunks of a text. A corpus without pairs has no chunk. Raises DataError as `read_rows` does."""
     number = 0
     for index, corpus in enumerate(text.corpora):
         files = read_rows(corpus, text.recipe.languages_of(corpus))
         rows, first = ((file, row) for file, of_file in files for row in of_file), 1
-        while True:
-            own = islice(rows, CHUNK_PAIRS)
-            chunk = _raw_chunk(number, index, first, own) if needed(number) else None
-            count = sum(1 for _ in own) if chunk is None else len(chunk.lines)
-            if not count:
-                break
-            if chunk is not None:
-                yield chunk
-            number, first = number + 1, first + count
-    return number
+        while len((chunk := _raw_chunk(number, index, first, islice(rows, CHUNK_PAIRS))).lines):
+            yield chunk
+            number, first = number + 1, first + len(chunk.lines)
 
 
 def _raw_chunk(number: int, corpus: int, first: int, rows: Iterable[tuple[str, Row]]) -> RawChunk:
@@ -141,7 +130,7 @@ def filter_chunk(text: Text, chunk: RawChunk) -> KeptRecord:
         "target": target_lines.content,
         "positions": np.flatnonzero(keep).astype(np.int32),
         "lines": chunk.lines[keep],
-        **_digests(source_lines, target_lines, text.recipe.target_of(text.corpora[chunk.corpus]), rules.settings),
+        "digests": _digests(source_lines, target_lines, text.recipe.target_of(text.corpora[chunk.corpus])),
     }
     write_kept(text.folder, chunk.number, record, rejected, arrays)
     return record
@@ -151,19 +140,10 @@ def _all_pairs(sources: Sequence[str], targets: Sequence[str]) -> range:
     return range(len(sources))
 
 
-def _digests(source: TextLines, target: TextLines, target_language: str, filters: Filters) -> Arrays:
-    """Return the digests of pairs, and those of a side if its repetitions are limited.
-
-    They depend on the target language, since pairs repeat only those of the same one.
-    """
-    base = digests_of(TextLines.of([target_language]))
-    of_source, of_target = combined(base, digests_of(source)), digests_of(target)
-    digests: Arrays = {"digests": combined(of_source, of_target)}
-    if filters.max_same_source is not None:
-        digests["source_digests"] = of_source
-    if filters.max_same_target is not None:
-        digests["target_digests"] = combined(base, of_target)
-    return digests
+def _digests(source: TextLines, target: TextLines, target_language: str) -> npt.NDArray[np.uint64]:
+    """Return the digests of pairs, which repeat only pairs of the same target language."""
+    of_source = combined(digests_of(TextLines.of([target_language])), digests_of(source))
+    return combined(of_source, digests_of(target))
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,13 @@
 4. encode    token ids, and the rules on tokens; in worker processes, chunk by chunk
 5. join      the chunks in order, into the prepared corpus
 
-RAM does not depend on the size of the text: chunks, digests and token ids are on disk, in a work directory that also
-lets an interrupted preparation continue, and several machines share it. Nothing is random: the same text and settings
-give the same corpus for any number of processes and machines, so runs with different seeds can share one.
+RAM does not depend on the size of the text: chunks, digests and token ids are on disk, in a work directory. Nothing is
+random: the same text and settings give the same corpus for any number of processes, so runs with different seeds can
+share one.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -29,11 +28,9 @@ from nmt.text.filters import HeldOutText, PairFilter, Rejected, RuleCounts
 from nmt.text.manifest import FileDigest, Manifest
 from nmt.text.prepared import TokenStore, write_valid_texts
 from nmt.text.preparing import provenance
-from nmt.text.preparing.chunk_files import is_whole, kept_file
 from nmt.text.preparing.chunks import FilteredText, Text
 from nmt.text.preparing.stages import (
     SAMPLED_PAIRS,
-    Shard,
     encode_chunks,
     filter_chunks,
     filtered_text,
@@ -44,7 +41,7 @@ from nmt.text.preparing.stages import (
 from nmt.text.preparing.tokenizer_training import proposed_size
 from nmt.text.proposing.profile import characters_in_a_token
 
-_NO_FILTERS = Filters(max_ratio=1e9, keep=get_args(RuleName))
+_NO_FILTERS = Filters(keep=get_args(RuleName))
 """For the validation text, which must be like what users send: only pairs without a loss are left out."""
 _LEARNED_FROM = 20_000  # pairs from which the rules learn at least
 _FIRST_PAIRS = 400_000  # among which they are
@@ -68,8 +65,8 @@ def filter_texts(recipe: Recipe, work: Path, console: Console) -> dict[str, Filt
 def write_corpus(recipe: Recipe, work: Path, directory: Path, console: Console) -> Iterator[Rejected]:
     """Write the prepared corpus of a recipe into an empty directory; return the pairs that the rules remove.
 
-    `work` is a directory for temporary files; what an interrupted preparation left there is used. Raises DataError with
-    file and line for text that cannot be read, ConfigError for a tokenizer that cannot be made.
+    `work` is an empty directory for temporary files. Raises DataError with file and line for text that cannot be read,
+    ConfigError for a tokenizer that cannot be made.
     """
     inputs = provenance.record(provenance.input_files(recipe))
     texts = filter_texts(recipe, work, console)
@@ -125,7 +122,7 @@ def audit_text(recipe: Recipe, work: Path, console: Console) -> tuple[Audit, Ite
 
 
 def _estimated_removals(filtered: FilteredText) -> Counter[str]:
-    """Return about how many pairs of a text `too_long` and `ratio` would remove after the other rules."""
+    """Return about how many pairs of a text `too_long` would remove after the other rules."""
     samples: dict[int, list[str]] = {}
     for chunk, rule_of in filtered.chunks():
         if len(rule_of) and chunk.record.corpus not in samples:
@@ -148,25 +145,6 @@ def _estimated_removals(filtered: FilteredText) -> Counter[str]:
         reasons = text.rules[corpus].removed_by_length(*lengths)
         removed.update(reason for index, reason in reasons if not rule_of[index])
     return removed
-
-
-def prepare_shard(
-    recipe: Recipe, work: Path, shard: Shard, console: Console, alone: Callable[[], AbstractContextManager[None]]
-) -> bool:
-    """Do the stages of a shard of the training text; return whether its chunks are encoded.
-
-    They are not if other shards have not applied the rules on text yet: repetitions and the tokenizer depend on the
-    whole text. Then the same call, made later, continues. Within `alone()` no other process works on the corpus.
-    """
-    text = training_text(recipe, work, console)
-    chunks = filter_chunks(text, shard)
-    if not all(is_whole(kept_file(text.folder, number)) for number in range(chunks)):
-        return False
-    filtered = filtered_text(text, chunks)
-    with alone():
-        tokenizers = make_tokenizers(filtered, work)
-    encode_chunks(filtered, tokenizers, shard)
-    return True
 
 
 def training_text(recipe: Recipe, work: Path, console: Console) -> Text:

@@ -1,11 +1,9 @@
 """The stages of the preparation of one text, training or validation, from chunks of files to chunks of token ids."""
 
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from typing import TypeVar
@@ -14,23 +12,21 @@ import numpy as np
 import numpy.typing as npt
 
 from nmt.config import MaxLength
-from nmt.errors import ConfigError, DataError
+from nmt.errors import DataError
 from nmt.system.console import counted
-from nmt.system.files import new_directory
 from nmt.system.workers import WorkerPool, available_cores, can_fork, reuse_freed_ram
 from nmt.text.corpus import text_files
 from nmt.text.filters import RULES, RuleCounts
 from nmt.text.filters.rule_counts import total_removed
 from nmt.text.manifest import SideCounts, SplitCounts
 from nmt.text.prepared import write_side
-from nmt.text.preparing.chunk_files import EncodedChunk, KeptChunk, encoded_file, is_whole, kept_file
-from nmt.text.preparing.chunks import Encoding, FilteredText, RawChunk, Text, encode_chunk, filter_chunk, raw_chunks
+from nmt.text.preparing.chunk_files import EncodedChunk, KeptChunk
+from nmt.text.preparing.chunks import Encoding, FilteredText, Text, encode_chunk, filter_chunk, raw_chunks
 from nmt.text.preparing.duplicates import BitSet, find_repeated
 from nmt.text.preparing.tokenizer_training import initial_tokenizers, train_tokenizers
 from nmt.text.readers.compression import compression_named
 from nmt.text.tokenizer import Tokenizers
 
-_CHUNK_COUNT = ".chunks"
 _SHARED_BYTES = 2**23  # a text of fewer bytes is prepared sooner without worker processes
 _UNPACKED = 3  # the size of usual text, relative to its size in a compressed file
 SAMPLED_PAIRS = 1_000_000
@@ -43,33 +39,6 @@ _LEAST_EXTRA = 5
 Context = TypeVar("Context")
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True)
-class Shard:
-    """A part of the chunks: those that one of `count` machines prepares, counted from 1."""
-
-    number: int = 1
-    count: int = 1
-
-    def has(self, chunk: int) -> bool:
-        """Return whether a chunk belongs to it."""
-        return chunk % self.count == self.number - 1
-
-    def __str__(self) -> str:
-        return f"{self.number}/{self.count}"
-
-    @classmethod
-    def parse(cls, text: str) -> "Shard":
-        """Return the shard that a text such as `2/8` names. Raises ConfigError for another text."""
-        match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text, re.ASCII)
-        shard = cls(int(match[1]), int(match[2])) if match else cls(0, 0)
-        if not 1 <= shard.number <= shard.count:
-            raise ConfigError(f"--shard: found {text}, expected I/N, such as 2/8 for the second of eight shards")
-        return shard
-
-
-WHOLE = Shard()
 
 
 def _processes(text: Text) -> int:
@@ -97,30 +66,14 @@ def _shared(
         yield from pool.map(function, tasks)
 
 
-def filter_chunks(text: Text, shard: Shard = WHOLE) -> int:
-    """Apply the rules on text to the chunks of a shard that are not done; return the number of chunks of the text.
-
-    That number is the name of an empty file, with which the text is not read again for chunks that are all done.
-    """
-    text.folder.mkdir(exist_ok=True)
-
-    @cache
-    def needed(number: int) -> bool:
-        return shard.has(number) and not is_whole(kept_file(text.folder, number))
-
-    known = [int(path.stem) for path in text.folder.glob(f"*{_CHUNK_COUNT}")]
-    if known and not any(map(needed, range(known[0]))):
-        return known[0]
+def filter_chunks(text: Text) -> int:
+    """Apply the rules on text to the chunks of a text; return their number."""
+    text.folder.mkdir()
+    chunks = 0
     with text.console.progress(f"filtering {text.folder.name}", None, "pairs") as advance:
-        chunks = 0
-
-        def remaining() -> Iterator[RawChunk]:
-            nonlocal chunks
-            chunks = yield from raw_chunks(text, needed)
-
-        for record in _shared(text, filter_chunk, text, remaining()):
+        for record in _shared(text, filter_chunk, text, raw_chunks(text)):
             advance(record.counts.read)
-    (text.folder / f"{chunks}{_CHUNK_COUNT}").touch()
+            chunks += 1
     return chunks
 
 
@@ -152,50 +105,41 @@ def check_any_kept(text: Text, counts: Sequence[RuleCounts]) -> None:
 def _repetitions(filtered: FilteredText) -> dict[str, BitSet]:
     """Return the pairs that the rules on repetitions remove, by rule."""
     text, filters, repeated = filtered.text, filtered.text.rules[0].settings, dict[str, BitSet]()
-    for rule, digests_of, most in (
-        ("duplicate", "digests", None if "duplicate" in filters.keep else 1),
-        ("same_source", "source_digests", filters.max_same_source),
-        ("same_target", "target_digests", filters.max_same_target),
-    ):
-        if most is not None:
-            digests = (KeptChunk(text.folder, number)[digests_of] for number in filtered.numbers)
-            repeated[rule] = find_repeated(digests, filtered.starts[-1], most, text.folder, list(repeated.values()))
+    if "duplicate" not in filters.keep:
+        digests = (KeptChunk(text.folder, number)["digests"] for number in filtered.numbers)
+        repeated["duplicate"] = find_repeated(digests, filtered.starts[-1], 1, text.folder, [])
     return repeated
 
 
 def make_tokenizers(filtered: FilteredText, work: Path) -> Tokenizers:
-    """Return the tokenizers: those of the initial model, those in the work directory, or new ones, stored there."""
-    recipe, done = filtered.text.recipe, work / "tokenizers"
+    """Return the tokenizers: those of the initial model, or new ones, stored in the work directory."""
+    recipe, directory = filtered.text.recipe, work / "tokenizers"
     if recipe.train.init_from is not None:
         return initial_tokenizers(recipe, recipe.train.init_from)
-    if not done.exists():
-        if _processes(filtered.text) == 1:
-            _train_tokenizers(filtered, done)
-        else:
-            # the training keeps RAM and threads until the process ends, and a process with threads cannot be forked
-            with closing(WorkerPool(filtered, 1)) as pool:
-                list(pool.map(_train_tokenizers, [done]))
-    return Tokenizers.load(done)
+    if _processes(filtered.text) == 1:
+        _train_tokenizers(filtered, directory)
+    else:
+        # the training keeps RAM and threads until the process ends, and a process with threads cannot be forked
+        with closing(WorkerPool(filtered, 1)) as pool:
+            list(pool.map(_train_tokenizers, [directory]))
+    return Tokenizers.load(directory)
 
 
 def _train_tokenizers(filtered: FilteredText, directory: Path) -> None:
-    """Train the tokenizers, and write them into a directory, which gets its name when it is complete."""
+    """Train the tokenizers, and write them into a new directory."""
     text = filtered.text
     tokenizers = train_tokenizers(text.recipe, filtered.characters, filtered.sample, text.console)
-    with new_directory(directory) as staging:
-        tokenizers.save(staging)
+    directory.mkdir()
+    tokenizers.save(directory)
 
 
-def encode_chunks(filtered: FilteredText, tokenizers: Tokenizers, shard: Shard = WHOLE) -> None:
-    """Encode the chunks of a shard that are not done."""
+def encode_chunks(filtered: FilteredText, tokenizers: Tokenizers) -> None:
+    """Encode the chunks of a text."""
     text, read = filtered.text, [record.counts.read for record in filtered.records()]
     encoding = Encoding(filtered, tokenizers, text.recipe.runtime.threads if _processes(text) == 1 else 1)
-    own = [number for number in filtered.numbers if shard.has(number)]
-    remaining = [number for number in own if not is_whole(encoded_file(text.folder, number))]
     with text.console.progress(f"encoding {text.folder.name}", sum(read), "pairs") as advance:
-        advance(sum(read[number] for number in set(own) - set(remaining)))
-        for number, _ in zip(remaining, _shared(text, encode_chunk, encoding, remaining), strict=True):
-            advance(read[number])
+        for count, _ in zip(read, _shared(text, encode_chunk, encoding, filtered.numbers), strict=True):
+            advance(count)
 
 
 def join_chunks(

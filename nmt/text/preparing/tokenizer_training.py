@@ -25,7 +25,7 @@ from nmt.text.languages import is_language
 from nmt.text.manifest import Manifest
 from nmt.text.passage_keys import mixed
 from nmt.text.prepared import PreparedCorpus
-from nmt.text.tokenizer import Tokenizer, Tokenizers, VocabularySizeError
+from nmt.text.tokenizer import COVERAGE, Tokenizer, Tokenizers, VocabularySizeError
 
 SAMPLED_CHARACTERS = 30_000_000
 """More text changes the pieces little. SentencePiece needs 24 bytes of RAM for each character."""
@@ -93,8 +93,8 @@ def train_tokenizers(recipe: Recipe, characters: tuple[int, int], pairs: Lines, 
 
 def proposed_size(characters: int, counts: Counter[str], settings: TokenizerSettings, tags: int = 0) -> int:
     """Return a number of pieces for a text of so many characters, with the counts of those in a sample of it."""
-    symbols = _SYMBOLS + tags + len(settings.symbols) + (256 if settings.byte_fallback else 0)
-    pieces = symbols + _alphabet(counts, settings.coverage) + round(_PIECES_PER_ROOT * math.sqrt(characters))
+    symbols = _SYMBOLS + tags + len(settings.symbols) + 256
+    pieces = symbols + _alphabet(counts, COVERAGE) + round(_PIECES_PER_ROOT * math.sqrt(characters))
     if pieces > 8 * _MULTIPLE:
         pieces = math.ceil(pieces / _MULTIPLE) * _MULTIPLE
     return min(pieces, LARGEST_PROPOSED_VOCABULARY)
@@ -117,8 +117,6 @@ def initial_tokenizers(recipe: Recipe, initial: Path) -> Tokenizers:
         "vocab_size": len(tokenizers.source),
         "shared": tokenizers.shared,
         "type": "bpe" if tokenizers.source.merges else "unigram",
-        "byte_fallback": "<0x00>" in tokenizers.source.pieces,
-        "split_digits": tokenizers.source.splits_digits,
         "symbols": tuple(tokenizers.source.pieces[i] for i in sorted(tokenizers.source.table.protected)),
     }
     for key in sorted(found.keys() & recipe.tokenizer.model_fields_set):

@@ -179,7 +179,7 @@ def check_languages(recipe: Recipe) -> None:
     A text whose first pairs are wrong is read as a whole: its start may be unlike the rest. Texts of fewer than some
     hundred words, and languages that nmt has no words of, are not checked.
     """
-    if recipe.data.accept_any_language:
+    if "language" in recipe.data.filters.keep:
         return
     for key, corpus in {**recipe.data.prepared_texts, **recipe.data.test_texts}.items():
         problem = _problem(recipe, corpus, _FIRST_PAIRS)
@@ -187,7 +187,7 @@ def check_languages(recipe: Recipe) -> None:
         if problem is not None:
             raise DataError(
                 f"{key}: the text is not in its languages:\n{problem.evidence}\n{_advice(corpus, problem)}; or, if the "
-                "text is right, set data.accept_any_language: true"
+                "text is right, set data.filters.keep: [language]"
             )
 
 

@@ -15,7 +15,7 @@ from nmt.system.console import Console
 from nmt.text.filters import PairFilter
 from nmt.text.passage_keys import TextLines
 from nmt.text.preparing import chunks
-from nmt.text.preparing.chunk_files import KeptChunk, is_whole, kept_file
+from nmt.text.preparing.chunk_files import KeptChunk
 from nmt.text.preparing.chunks import RawChunk, Text, filter_chunk
 
 RULES = PairFilter.learn(Filters(), LanguagePair("en", "it"))
@@ -30,7 +30,7 @@ def raw_chunk(pairs: list[tuple[str, str]], block: int) -> RawChunk:
 
 def filtered(folder: Path, rules: PairFilter, chunk: RawChunk) -> KeptChunk:
     folder.mkdir()
-    corpora = (CorpusFile(tsv=Path("a.tsv")),)
+    corpora = (CorpusFile(file=Path("a.tsv")),)
     recipe: Any = SimpleNamespace(target_of=lambda corpus: "it")
     filter_chunk(Text(folder, corpora, (rules,), recipe, Console(quiet=True)), chunk)
     return KeptChunk(folder, 0)
@@ -64,20 +64,6 @@ def test_pairs_are_filtered_in_blocks(tmp_path: Path, monkeypatch: pytest.Monkey
         assert parts.record == whole.record
         assert (lines_of(parts.source), lines_of(parts.target)) == (sources, targets)
         assert parts["digests"].tolist() == whole["digests"].tolist()
-
-
-def test_damaged_file_is_not_whole(tmp_path: Path) -> None:
-    """Whichever byte is changed, also one of a text or of the record; and so for a truncated file."""
-    filtered(tmp_path / "chunk", RULES, raw_chunk(PAIRS, 5))
-    file = kept_file(tmp_path / "chunk", 0)
-    whole = file.read_bytes()
-    assert is_whole(file)
-    copies = [bytes([*whole[:place], whole[place] ^ 1, *whole[place + 1 :]]) for place in range(0, len(whole), 13)]
-    for damaged in (*copies, whole[:-1], whole[:100], b"", bytes(len(whole))):
-        file.write_bytes(damaged)
-        assert not is_whole(file)
-    file.unlink()
-    assert not is_whole(file)
 
 
 def test_chunk_without_pairs_that_are_kept(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from nmt.config import TokenizerSettings
 from nmt.text.preparing.tokenizer_training import is_sampled, proposed_size
 from tests.builders import SENTENCES, TINY_SHAPE, run_command, save_model, tiny_loaded_model, write_recipe, write_tsv
 
-PLAIN = TokenizerSettings(byte_fallback=False)
 LATIN = [(f"the cat sleeps {n}", f"il gatto dorme {n}") for n in "abcdegin"]
 CHINESE = [(f"the cat sleeps {n}", f"猫睡觉猫{n}") for n in "abcdegin"]
 
@@ -38,15 +37,14 @@ def test_hash_is_that_of_splitmix64() -> None:
 
 def test_size_is_the_symbols_the_alphabet_and_the_root_of_the_text() -> None:
     counts = Counter("ababab c")
-    assert proposed_size(8, counts, PLAIN) == 4 + 4 + round(1.8 * math.sqrt(8))
+    assert proposed_size(8, counts, TokenizerSettings()) == 4 + 256 + 4 + round(1.8 * math.sqrt(8))
     assert proposed_size(8, counts, TokenizerSettings(), tags=2) == 4 + 2 + 256 + 4 + round(1.8 * math.sqrt(8))
 
 
 def test_rare_characters_beyond_the_coverage_are_not_in_the_alphabet() -> None:
-    counts = Counter({"a": 900, "b": 99, "c": 1})
-    sizes = {coverage: proposed_size(0, counts, PLAIN.model_copy(update={"coverage": coverage})) for coverage in
-             (0.95, 0.999, 1.0)}  # fmt: skip
-    assert sizes == {0.95: 4 + 2, 0.999: 4 + 2, 1.0: 4 + 3}
+    for frequent, alphabet in ((9_998, 2), (9_999, 1), (9_980, 2)):
+        counts = Counter({"a": frequent, "b": 10_000 - frequent})
+        assert proposed_size(0, counts, TokenizerSettings()) == 4 + 256 + alphabet
 
 
 @pytest.mark.parametrize(
@@ -69,8 +67,8 @@ def test_size_for_corpora_of_all_sizes(pairs: int, characters_a_pair: int, alpha
 def prepared(folder: Path, **changes: object) -> str:
     """Prepare a recipe with several texts; return what is printed."""
     train = [
-        {"tsv": str(write_tsv(folder / "it.tsv", LATIN)), "target_language": "it"},
-        {"tsv": str(write_tsv(folder / "zh.tsv", CHINESE)), "target_language": "zh"},
+        {"file": str(write_tsv(folder / "it.tsv", LATIN)), "target_language": "it"},
+        {"file": str(write_tsv(folder / "zh.tsv", CHINESE)), "target_language": "zh"},
     ]
     languages = {"source": "en", "target": ["it", "zh"]}
     write_recipe(folder, **{"languages": languages, "data": {"train": train}, "model": TINY_SHAPE, **changes})
@@ -79,8 +77,9 @@ def prepared(folder: Path, **changes: object) -> str:
     return result.stderr
 
 
-def test_shares_are_shown_by_text(tmp_path: Path) -> None:
-    printed = prepared(tmp_path, tokenizer={"vocab_size": 285, "coverage": 0.98, "type": "bpe"})
+def test_shares_are_shown_by_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nmt.text.tokenizer.COVERAGE", 0.98)
+    printed = prepared(tmp_path, tokenizer={"vocab_size": 285, "type": "bpe"})
     shares = {line.split()[0]: line.split()[2:] for line in printed.splitlines() if line.startswith("data.train.")}
     assert list(shares) == ["data.train.0", "data.train.1"]
     assert "\ncharacters without a piece" in printed
@@ -93,7 +92,7 @@ def test_initial_tokenizer_that_does_not_fit_is_warned_about(
     tmp_path: Path, code: str, pairs: list[tuple[str, str]], warned: bool
 ) -> None:
     save_model(tmp_path / "model", tiny_loaded_model())
-    data = {"train": [{"tsv": str(write_tsv(tmp_path / "own.tsv", pairs))}]}
+    data = {"train": [{"file": str(write_tsv(tmp_path / "own.tsv", pairs))}]}
     printed = prepared(
         tmp_path,
         languages={"source": "en", "target": code},

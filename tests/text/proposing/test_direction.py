@@ -107,7 +107,7 @@ PAIRS = [
     for n in range(200)
 ]
 SWAPPED = [(target, source) for source, target in PAIRS]
-RECIPE = "name: a\nlanguages: {{source: en, target: it}}\ndata:\n  train: [{{tsv: train.tsv}}]\n  {more}\nrun: run\n"
+RECIPE = "languages: {{source: en, target: it}}\ndata:\n  train: [{{file: train.tsv}}]\n  {more}\nrun: run\n"
 
 
 def check(folder: Path, more: str = "") -> None:
@@ -119,7 +119,7 @@ def check(folder: Path, more: str = "") -> None:
 def test_text_in_its_languages_is_accepted(tmp_path: Path) -> None:
     write_tsv(tmp_path / "train.tsv", PAIRS)
     write_tsv(tmp_path / "few.tsv", SWAPPED[:2])
-    check(tmp_path, "test: {tsv: few.tsv}")
+    check(tmp_path, "test: {file: few.tsv}")
 
 
 def test_swapped_columns_are_refused_unless_any_language_is_accepted(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_swapped_columns_are_refused_unless_any_language_is_accepted(tmp_path: P
     assert "train.tsv, source: expected en (`languages`), found it:\n    line 1: La casa numero 0" in message
     assert "train.tsv, target: expected it (`languages`), found en:\n    line 1: The house number" in message
     assert "The sides are swapped: exchange the two `columns` of this text" in message
-    check(tmp_path, "accept_any_language: true")
+    check(tmp_path, "filters: {keep: [language]}")
 
 
 def test_swapped_files_of_the_validation_text_are_refused(tmp_path: Path) -> None:
