@@ -3,7 +3,6 @@
 import io
 import os
 import select
-import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -63,12 +62,11 @@ class LineInput:
 
     @property
     def size(self) -> int | None:
-        """The size of an input file in bytes, None for other streams."""
+        """The size of an input file in bytes; None for other streams."""
         try:
-            status = os.fstat(self.stream.fileno())
+            return os.fstat(self.stream.fileno()).st_size or None
         except OSError:
             return None
-        return status.st_size if stat.S_ISREG(status.st_mode) else None
 
     @property
     def position(self) -> int:
