@@ -33,7 +33,9 @@ def read_with_digests(file: Path, version: int) -> dict[str, Any]:
             raise ValueError(f"expected a file of at most {_LARGEST:,} bytes, and no link out of the directory")
         content = json.loads(file.read_text(encoding="utf-8"))
         found, files = int(content["format_version"]), dict(content.get("files", {}))
-    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+    except KeyError:
+        raise DamagedError(f"{file}: damaged, or not written by nmt: it has no format_version") from None
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise DamagedError(f"{file}: damaged, or not written by nmt: {error}; copy the directory again") from None
     if found != version:
         raise ModelError(f"{file}: format version {found}, expected {version}: another version of nmt wrote it")

@@ -342,7 +342,7 @@ def test_damaged_configuration_is_refused(saved: Path, content: str) -> None:
 
 def test_configuration_without_format_version_is_refused(saved: Path) -> None:
     (saved / "config.json").write_text("{}")
-    with pytest.raises(ModelError, match=r"config\.json: damaged, or not written by nmt: 'format_version'"):
+    with pytest.raises(ModelError, match=r"config\.json: damaged, or not written by nmt: it has no format_version"):
         load_model(saved, CPU)
 
 
