@@ -129,9 +129,7 @@ def matrix_rates() -> dict[str, float]:
     set_threads(runtime)
     device = choose_device(runtime)
     multiplications = {"torch": torch.mm, "training": linear}
-    return {
-        name: matrix_rate(device, runtime, multiply, small=1024) / 1e9 for name, multiply in multiplications.items()
-    }
+    return {name: matrix_rate(device, runtime, multiply) / 1e9 for name, multiply in multiplications.items()}
 
 
 def report(chosen: argparse.Namespace, speeds: dict[str, list[float]], flops: float, machine: dict[str, float]) -> None:

@@ -48,16 +48,6 @@ class Batch:
         """Return the sum over groups of sentences × longest target: the size that a token budget limits."""
         return sum(group.target_out.numel() for group in self.groups)
 
-    @property
-    def padded_tokens(self) -> int:
-        """Return the number of source and target tokens, padding included."""
-        return sum(group.source.numel() for group in self.groups) + self.padded_target_tokens
-
-    @property
-    def sentences(self) -> int:
-        """Return the number of sentence pairs in all groups."""
-        return sum(len(group.source) for group in self.groups)
-
     def to(self, device: torch.device) -> "Batch":
         """Return the batch on a device."""
         if device.type == self.groups[0].source.device.type:

@@ -56,6 +56,9 @@ class _Sections(Section):
     longest_source: PositiveInt | None = None
 
 
+_DESCRIBED = ("languages", "decode", "alignment", "longest_source")  # in config.json and in `LoadedModel`
+
+
 @dataclass(frozen=True)
 class LoadedModel:
     """A model with all that translation needs."""
@@ -69,9 +72,7 @@ class LoadedModel:
 
     def configuration(self) -> dict[str, Any]:
         """Return the content of config.json, apart from what `write_model` adds."""
-        described = {name: getattr(self, name) for name in ("languages", "decode", "alignment", "longest_source")}
-        sections = _Sections(model=self.model.settings, **described)
-        return sections.model_dump()
+        return _Sections(model=self.model.settings, **{name: getattr(self, name) for name in _DESCRIBED}).model_dump()
 
 
 def write_model(
@@ -112,14 +113,7 @@ def load_model(directory: Path, device: torch.device) -> LoadedModel:
     tokenizers = Tokenizers.load(directory)
     model = Transformer(sections.model, len(tokenizers.source), len(tokenizers.target), initialized=False)
     load_weights(model, directory / WEIGHTS_FILE)
-    return LoadedModel(
-        model.to(device).eval(),
-        tokenizers,
-        sections.languages,
-        sections.decode,
-        sections.alignment,
-        sections.longest_source,
-    )
+    return LoadedModel(model.to(device).eval(), tokenizers, **{name: getattr(sections, name) for name in _DESCRIBED})
 
 
 def write_alignment(directory: Path, alignment: AlignmentHeads) -> None:

@@ -49,8 +49,7 @@ class Kernels(NamedTuple):
     bf16: bool = False  # whether products of bf16 numbers are native; where they are emulated, fp32 is faster
     packed: bool = False
     int8: bool = False
-    attention: bool = False
-    dropout: bool = False
+    plain: bool = True  # whether to use no kernel at all
 
     @classmethod
     def available(cls) -> "Kernels":
@@ -69,8 +68,7 @@ class Kernels(NamedTuple):
             bf16=linear and (has["avx512_bf16"] or has["amx_tile"]),
             packed=linear and hasattr(torch.ops.mkldnn, "_reorder_linear_weight"),
             int8=avx512 and has["vnni"] and all(hasattr(torch.ops.onednn, name) for name in _EIGHT_BIT_OPERATORS),
-            attention=True,
-            dropout=True,
+            plain=False,
         )
 
 
@@ -252,7 +250,7 @@ class Dropout(nn.Dropout):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map any shape to the same shape."""
-        if not (self.training and self.p and kernels.dropout and x.device.type == "cpu"):
+        if kernels.plain or not (self.training and self.p) or x.device.type != "cpu":
             return super().forward(x)
         dropped: Tensor = _ByteMaskDropout.apply(x, min(255, round(self.p * 256)))  # type: ignore[no-untyped-call]
         return dropped
@@ -288,8 +286,7 @@ class _ByteMaskDropout(torch.autograd.Function):
 def fits_packed_attention(queries: Tensor, packings: tuple[Packing, Packing]) -> bool:
     """Whether `packed_attention` is faster than torch's attention."""
     return (
-        not torch.compiler.is_compiling()
-        and kernels.attention
+        not (torch.compiler.is_compiling() or kernels.plain)
         and queries.device.type == "cpu"
         and (queries.dtype == torch.float32 or (kernels.bf16 and queries.dtype == torch.bfloat16))
         and max(length for packing in packings for _, length in packing.shapes) <= MAX_ATTENTION_LENGTH
@@ -352,7 +349,8 @@ class _PackedAttention(torch.autograd.Function):
 
 def fits_step_attention(q: Tensor) -> bool:
     """Whether `step_attention` is faster than torch's attention for these queries (B, H, T, d)."""
-    return kernels.attention and q.device.type == "cpu" and q.size(2) <= _FEW_QUERIES and not torch.is_grad_enabled()
+    few = q.device.type == "cpu" and q.size(2) <= _FEW_QUERIES
+    return few and not (kernels.plain or torch.is_grad_enabled())
 
 
 def step_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:

@@ -96,6 +96,5 @@ def format_seconds(seconds: float) -> str:
     >>> format_seconds(3725)
     '1:02:05'
     """
-    minutes, rest = divmod(round(min(seconds, 1e9)), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}"
+    whole = round(min(seconds, 1e9))
+    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"

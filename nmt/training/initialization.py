@@ -11,7 +11,7 @@ from torch import nn
 from nmt.config import Recipe
 from nmt.config.section import SettingError
 from nmt.model.attention import CrossAttention, SelfAttention
-from nmt.model.checkpoint import WEIGHTS_FILE, load_weights, read_configuration
+from nmt.model.checkpoint import WEIGHTS_FILE, load_weights
 from nmt.model.transformer import Transformer
 from nmt.system.device import seed_for
 from nmt.text.tokenizer import Tokenizers
@@ -24,8 +24,6 @@ def initial_model(recipe: Recipe, tokenizers: Tokenizers, pretrained: bool = Tru
     """
     vocabularies = len(tokenizers.source), len(tokenizers.target)
     initial = recipe.train.init_from if pretrained else None
-    if initial is not None:
-        read_configuration(initial)  # checks the digests of all files
     torch.manual_seed(seed_for("weights", recipe.seed))
     model = Transformer(recipe.model, *vocabularies)
     if initial is not None:

@@ -18,8 +18,8 @@ Of several ranks, the first one writes; all of them load.
 
 import json
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -52,21 +52,16 @@ class RunDirectory:
         self._tensorboard: Any = None  # a writer, once the first record is logged
         self._has_tensorboard = False
 
-    @contextmanager
-    def locked(self, warn: Callable[[str], None] = lambda message: None) -> Iterator[None]:
+    def locked(self, warn: Callable[[str], None] = lambda message: None) -> AbstractContextManager[None]:
         """Hold the run for this process; the system releases the lock when the process ends.
 
         Raises ModelError if another process holds it; warns on a file system without locks.
         """
-        if distributed.rank():
-            yield
-            return
 
         def refuse(holder: str) -> None:
             raise ModelError(f"{self.path}: {holder} is training here; stop it, or set 'run' to another folder")
 
-        with lock_folder(self.path, refuse, warn):
-            yield
+        return nullcontext() if distributed.rank() else lock_folder(self.path, refuse, warn)
 
     def open(self, recipe: Recipe, restart: bool = False) -> None:
         """Write run.json and the recipe, and remove what a killed process left; with `restart` remove the run before.

@@ -54,7 +54,7 @@ class Evaluation:
 
     def metric(self, name: str) -> float:
         """Return the named metric, negated if lower is better; scores as they are shown, with two decimals."""
-        return {"loss": -self.loss, "bleu": round(self.bleu, 2), "chrf": round(self.chrf, 2)}[name]
+        return -self.loss if name == "loss" else round(float(getattr(self, name)), 2)
 
     @property
     def bleu(self) -> float:
@@ -77,9 +77,8 @@ class Evaluation:
         """Source, reference and translation of the first sentence of median length of each text."""
         found = []
         for text, translations in zip(self.texts, self.translations, strict=True):
-            by_length = sorted(range(len(text.sources)), key=lambda index: len(text.sources[index]))
-            median = by_length[len(by_length) // 2]
-            found.append((text.sources[median], text.references[median], translations[median]))
+            rows = list(zip(text.sources, text.references, translations, strict=True))
+            found.append(sorted(rows, key=lambda row: len(row[0]))[len(rows) // 2])
         return found
 
 
