@@ -60,7 +60,8 @@ class DecoderCache:
 
     def pad(self, rows: Tensor) -> Tensor:
         """Add copies of the last of N rows up to a number of rows for which oneDNN has a kernel already."""
-        return torch.cat([rows, rows[-1:].expand(self._row_count - len(rows), *rows.shape[1:])])
+        missing = self._row_count - len(rows)
+        return torch.cat([rows, rows[-1:].expand(missing, *rows.shape[1:])]) if missing else rows
 
     def begin_step(self) -> None:
         """Reserve a place in the table for the newest token of each hypothesis."""

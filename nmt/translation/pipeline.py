@@ -6,7 +6,7 @@ import select
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -206,6 +206,8 @@ def translate_batch(
     translator: Translator, options: TranslateOptions, as_json: bool, batch: LineBatch
 ) -> tuple[str, list[int]]:
     """Translate a line batch; return its output, and the lines that differ in content from their source."""
+    if not as_json and options.search.n_best == 1:  # the output has no log-probabilities
+        options = replace(options, search=options.search.model_copy(update={"log_probs": False}))
     translations = translator.translate_lines(batch.texts, options, batch.parallel)
     numbered = list(enumerate(translations, start=batch.first))
     if as_json:
