@@ -157,6 +157,10 @@ class Data(Section):
     leak). A list for several target languages, as `valid`."""
     filters: Filters = Filters()
     """Rules that exclude training pairs."""
+    temperature: Annotated[float, Field(ge=1, le=100)] = 1.0
+    """Temperature T that balances the training texts: a text of n pairs has a share of an epoch in proportion to
+    n^(1/T), times its `oversample` (Arivazhagan et al. 2019). 1 keeps the texts as they are, 5 is common for texts of
+    very different size. Needs no new preparation."""
 
     @property
     def prepared_texts(self) -> dict[str, CorpusFile]:
