@@ -42,8 +42,9 @@ from nmt.system.files import digest_of, new_directory
 from nmt.text.prepared import CorpusPart, PreparedSplit, Sentences, TokenStore
 from nmt.text.tokenizer import BOS, EOS, PAD, Tokenizer, Tokenizers
 from nmt.translation.pipeline import LineInput, translate_stream
+from nmt.translation.requirements import TranslateOptions
 from nmt.translation.sinks import StreamOutput
-from nmt.translation.translator import TranslateOptions, Translator
+from nmt.translation.translator import Translator
 
 TINY_SHAPE: dict[str, Any] = {"encoder_layers": 1, "decoder_layers": 1, "dim": 16, "feed_forward": 32, "heads": 2}
 SENTENCES = [

@@ -26,8 +26,9 @@ from nmt.translation.documents.formats import DocumentOptions, format_of
 from nmt.translation.documents.translating import translate_document
 from nmt.translation.forced_scoring import score_batch
 from nmt.translation.pipeline import LineInput, open_input, process_lines, translate_stream
+from nmt.translation.requirements import TranslateOptions
 from nmt.translation.sinks import Fingerprint, is_stream, open_output, write_whole
-from nmt.translation.translator import LINE_BATCH_SIZE, TranslateOptions, Translator
+from nmt.translation.translator import LINE_BATCH_SIZE, Translator
 
 
 def translate(request: TranslateRequest, console: Console) -> None:
@@ -114,7 +115,7 @@ def fingerprint(
     request: TranslateRequest, models: Sequence[Path], translator: Translator, options: TranslateOptions
 ) -> Fingerprint:
     """Return everything that determines the output."""
-    layout = "a table" if options.n_best > 1 else "text"
+    layout = "a table" if options.search.n_best > 1 else "text"
     return {
         "nmt": __version__,
         "model": " ".join(digest_of(resolve_model(model) / CONFIG_FILE) for model in models),

@@ -88,8 +88,6 @@ class Recipe(Section):
         symbols = self.tokenizer.symbols
         if equal := next((tag for tag in self.tags if f"<{tag}>" in symbols), None):
             raise SettingError("tokenizer.symbols", f"<{equal}> is the symbol of a tag; name the tag differently")
-        if equal := next((tag for tag in self.target_tags if tag in data.tags), None):
-            raise SettingError("data.train", f"the tag {equal} is that of a target language; choose another name")
         for key in ("valid", "test"):
             codes = [corpus.target_language for corpus in getattr(data, key)]
             if len(codes) > len(set(codes)):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional
+from torch.nn.utils.rnn import pad_sequence
 
 from nmt.decoding.forced_decoding import Pair, force_all
 from nmt.decoding.models import BatchRunner
@@ -50,11 +50,11 @@ def best_heads(runner: BatchRunner, pairs: Sequence[Pair], budget: int, tags: in
     rows, places, shares = [], [], []
     for one, (_, of_pair) in zip(forced, chosen, strict=True):
         for anchor in of_pair:
-            row = one.attention[:, anchor.target]  # (C, S + 1)
-            rows.append(functional.pad(row, (0, _LONGEST + 1 - row.size(1))))
+            rows.append(one.attention[:, anchor.target].T)  # (S + 1, C)
             places.append(tags + anchor.source)
             shares.append(1 / kinds[anchor.kind] / len(kinds))
-    best = _choose_heads(torch.stack(rows), torch.tensor(places), torch.tensor(shares))
+    padded = pad_sequence(rows, batch_first=True).transpose(1, 2)  # (A, C, S + 1)
+    best = _choose_heads(padded, torch.tensor(places), torch.tensor(shares))
     return AlignmentHeads(heads=tuple(heads[i] for i in sorted(best))) if best else None
 
 

@@ -1,18 +1,18 @@
 """Forced scoring: the log-probabilities that the model assigns to given translations, token by token."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from nmt.decoding.alignment import Links, pharaoh
 from nmt.decoding.forced_decoding import force_all
 from nmt.text.normalize import normalize
 from nmt.text.tokenizer import EOS
-from nmt.translation.pipeline import LineBatch, Remarks
-from nmt.translation.translator import TranslateOptions, Translator, plain_json
+from nmt.translation.pipeline import LineBatch
+from nmt.translation.requirements import TranslateOptions
+from nmt.translation.translator import Translator, plain_json
 
 
-@dataclass(frozen=True)
-class ScoredTranslation:
+class ScoredTranslation(NamedTuple):
     """A given translation with its log-probabilities. `text` is normalized, as the model reads it."""
 
     source: str
@@ -20,20 +20,17 @@ class ScoredTranslation:
     tokens: list[tuple[str, float]]  # pieces, the last `</s>`, and the natural logarithms of their probabilities
     alignment: Links | None = None
 
-    @property
-    def log_prob(self) -> float:
-        """Return the log-probability of the whole translation."""
-        return sum(log_prob for _, log_prob in self.tokens)
+    def as_row(self, as_json: bool) -> str:
+        """Return log_prob, number of tokens with `</s>`, text, and the alignment if requested, tab-separated.
 
-    def as_json(self) -> str:
-        """Return one line: {"source", "text", "log_prob", "tokens": [{"token", "log_prob"}, …]}, maybe "alignment"."""
-        tokens = [{"token": token, "log_prob": round(log_prob, 4)} for token, log_prob in self.tokens]
-        content = {"source": self.source, "text": self.text, "log_prob": round(self.log_prob, 4), "tokens": tokens}
-        return plain_json(content if self.alignment is None else {**content, "alignment": self.alignment})
-
-    def as_text(self) -> str:
-        """Return log_prob, number of tokens with `</s>`, text, and the alignment if requested, tab-separated."""
-        row = [f"{self.log_prob:.4f}", str(len(self.tokens)), self.text]
+        As JSON it is {"source", "text", "log_prob", "tokens": [{"token", "log_prob"}, …]}, maybe with "alignment".
+        """
+        log_prob = sum(log_prob for _, log_prob in self.tokens)
+        if as_json:
+            tokens = [{"token": token, "log_prob": round(log_prob, 4)} for token, log_prob in self.tokens]
+            content = {"source": self.source, "text": self.text, "log_prob": round(log_prob, 4), "tokens": tokens}
+            return plain_json(content if self.alignment is None else {**content, "alignment": self.alignment})
+        row = [f"{log_prob:.4f}", str(len(self.tokens)), self.text]
         return "\t".join(row if self.alignment is None else [*row, pharaoh(self.alignment)])
 
 
@@ -60,7 +57,7 @@ def score_given(
 
 def score_batch(
     translator: Translator, options: TranslateOptions, as_json: bool, batch: LineBatch
-) -> tuple[str, Remarks]:
+) -> tuple[str, list[int]]:
     """Return a row, or with `as_json` a JSON object, for each line and its parallel line, as `score_given` does."""
     scored = score_given(translator, batch.texts, batch.parallel, options)
-    return "".join((one.as_json() if as_json else one.as_text()) + "\n" for one in scored), {}
+    return "".join(f"{one.as_row(as_json)}\n" for one in scored), []

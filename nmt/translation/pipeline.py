@@ -3,9 +3,7 @@
 import io
 import os
 import select
-import stat
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -17,8 +15,9 @@ from nmt.system.console import Console, counted
 from nmt.system.distributed import rank, scatter_map
 from nmt.text.identification import Line, found_instead
 from nmt.text.readers.opening import STANDARD_INPUT, decode_line, input_name, is_utf8, open_content, open_text
+from nmt.translation.requirements import TranslateOptions
 from nmt.translation.sinks import ResumableFile, StreamOutput
-from nmt.translation.translator import LINE_BATCH_SIZE, TranslateOptions, Translator
+from nmt.translation.translator import LINE_BATCH_SIZE, Translator
 
 LINE_BATCH_BYTES = 1 << 20  # a line batch also ends after so many bytes: lines may be long
 _CHUNK_BYTES = 1 << 16
@@ -42,10 +41,8 @@ class LineBatch(NamedTuple):
         return [decode_line(line) for line in self.lines]
 
 
-Remarks = dict[str, list[int]]
-"""The numbers of the lines that have a problem, by the problem."""
-Process = Callable[[LineBatch], tuple[str, Remarks]]
-"""Returns the output of a line batch, and the remarks on its lines."""
+Process = Callable[[LineBatch], tuple[str, list[int]]]
+"""Returns the output of a line batch, and the numbers of its lines whose translation has a problem."""
 
 
 @dataclass(frozen=True)
@@ -65,32 +62,36 @@ class LineInput:
 
     @property
     def size(self) -> int | None:
-        """The size of an input file in bytes, None for other streams."""
+        """The size of an input file in bytes; None for other streams."""
         try:
-            status = os.fstat(self.stream.fileno())
+            return os.fstat(self.stream.fileno()).st_size or None
         except OSError:
             return None
-        return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+    @property
+    def position(self) -> int:
+        """The bytes of an input file that are read, 0 for other streams."""
+        return 0 if self.size is None else os.lseek(self.stream.fileno(), 0, os.SEEK_CUR)
 
     def batches(self, output: StreamOutput) -> Iterator[LineBatch]:
         """Yield the line batches that the output does not have yet.
 
         Raises DataError if the parallel text has another number of lines than the input.
         """
-        count, texts = 0, self.parallel
+        count = 0
         for lines in read_batches(self.stream, self.scale):
             count += len(lines)
-            if texts is not None and count > len(texts):
-                raise self._wrong_length(len(texts), "more")
+            if self.parallel is not None and count > len(self.parallel):
+                break
             if remaining := output.remaining(lines):
                 start = count - len(remaining)
-                yield LineBatch(start + 1, remaining, [] if texts is None else texts[start:count])
-        if texts is not None and count < len(texts):
-            raise self._wrong_length(len(texts), f"{count:,}")
-
-    def _wrong_length(self, found: int, expected: str) -> DataError:
-        lines = counted(found, "line")
-        return DataError(f"{self.option}: {lines}, but the input has {expected}; expected one for each line")
+                yield LineBatch(start + 1, remaining, (self.parallel or ())[start:count])
+        if self.parallel is not None and count != len(self.parallel):
+            found, expected = (
+                counted(len(self.parallel), "line"),
+                "more" if count > len(self.parallel) else f"{count:,}",
+            )
+            raise DataError(f"{self.option}: {found}, but the input has {expected}; expected one for each line")
 
 
 @contextmanager
@@ -138,13 +139,14 @@ def _is_readable(stream: BinaryIO) -> bool:
         return True
 
 
-def process_lines(label: str, source: LineInput, output: StreamOutput, process: Process, console: Console) -> Remarks:
-    """Write the result of each line batch, in order; torchrun's processes share the batches. Returns all remarks.
+def process_lines(label: str, source: LineInput, output: StreamOutput, process: Process, console: Console) -> list[int]:
+    """Write the result of each line batch, in order; torchrun's processes share the batches.
 
-    Raises BrokenPipeError when the reader of a pipe is gone, DataError when the disk fails, for unreadable input or a
-    parallel text of another length, and errors of `process`.
+    Returns the numbers of all lines whose translation has a problem. Raises BrokenPipeError when the reader of a pipe
+    is gone, DataError when the disk fails, for unreadable input or a parallel text of another length, and errors of
+    `process`.
     """
-    remarks: Remarks = defaultdict(list)
+    differing: list[int] = []
     invalid: list[int] = []
     if source.is_terminal:
         console.info("type or paste text, one sentence per line; Ctrl-D ends")
@@ -152,16 +154,14 @@ def process_lines(label: str, source: LineInput, output: StreamOutput, process: 
         console.info(f"{counted(output.lines, 'line')} done before; continuing after them")
     # no progress bar on a terminal between typed lines or translations
     hidden = source.is_terminal or output.is_terminal
-    size = source.size
     try:
-        with nullcontext() if hidden else console.progress_through(label, size, "lines") as show:
-            for batch, (text, found) in scatter_map(source.batches(output), lambda batch: (batch, process(batch))):
+        with nullcontext() if hidden else console.progress_through(label, source.size, "lines") as show:
+            for batch, (text, numbers) in scatter_map(source.batches(output), lambda batch: (batch, process(batch))):
                 output.write(len(batch.lines), text.encode())
+                differing += numbers
                 invalid += [number for number, line in enumerate(batch.lines, batch.first) if not is_utf8(line)]
-                for problem, numbers in found.items():
-                    remarks[problem] += numbers
                 if show is not None:
-                    show(output.lines, os.lseek(source.stream.fileno(), 0, os.SEEK_CUR) if size else output.lines)
+                    show(output.lines, source.position)
     except KeyboardInterrupt:
         if isinstance(output, ResumableFile):
             console.info(f"{counted(output.lines, 'line')} done; the same command continues after them")
@@ -171,7 +171,7 @@ def process_lines(label: str, source: LineInput, output: StreamOutput, process: 
             f"not UTF-8: {counted(len(invalid), 'line')} of the input, the first is line {invalid[0]:,}; "
             "the invalid bytes were read as U+FFFD"
         )
-    return remarks
+    return differing
 
 
 def translate_stream(
@@ -189,15 +189,14 @@ def translate_stream(
     """
     started, before = time.monotonic(), output.lines
 
-    def process(batch: LineBatch) -> tuple[str, Remarks]:
+    def process(batch: LineBatch) -> tuple[str, list[int]]:
         if batch.first == before + 1 and (warning := foreign_input(batch.texts, translator.languages.source)):
             console.warn(warning)
         return translate_batch(translator, options, as_json, batch)
 
-    remarks = process_lines("translating", source, output, process, console)
-    since = f"after line {before:,}, where this process continued, " if before else ""
-    for problem, numbers in remarks.items():
-        warning = translations_with(problem, "line", [f"{number:,}" for number in numbers])
+    if differing := process_lines("translating", source, output, process, console):
+        since = f"after line {before:,}, where this process continued, " if before else ""
+        warning = translations_with(DIFFERING, "line", [f"{number:,}" for number in differing])
         console.warn(f"{since}{warning}; --json lists them for each line as missing and surplus")
     if not source.is_terminal:  # else most of the time was spent on typing
         console.info(f"translated {counted(output.lines - before, 'line')} in {time.monotonic() - started:.1f} s")
@@ -205,18 +204,15 @@ def translate_stream(
 
 def translate_batch(
     translator: Translator, options: TranslateOptions, as_json: bool, batch: LineBatch
-) -> tuple[str, Remarks]:
-    """Translate a line batch; return its output and the remarks on its lines."""
+) -> tuple[str, list[int]]:
+    """Translate a line batch; return its output, and the lines that differ in content from their source."""
     translations = translator.translate_lines(batch.texts, options, batch.parallel)
-    rows, differing = [], []
-    for number, one in enumerate(translations, start=batch.first):
-        if as_json:
-            rows.append(one.as_json())
-        else:
-            rows.append(one.as_table(number) if options.n_best > 1 else one.as_text())
-        if any(one.diff):
-            differing.append(number)
-    return "".join(f"{row}\n" for row in rows), {DIFFERING: differing} if differing else {}
+    numbered = list(enumerate(translations, start=batch.first))
+    if as_json:
+        rows = [one.as_json() for one in translations]
+    else:
+        rows = [one.as_table(number) if options.search.n_best > 1 else one.as_text() for number, one in numbered]
+    return "".join(f"{row}\n" for row in rows), [number for number, one in numbered if any(one.diff)]
 
 
 def foreign_input(texts: Sequence[str], language: str) -> str | None:

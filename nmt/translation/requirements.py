@@ -1,8 +1,10 @@
-"""What a translation must contain, and the form of its text: protected items, glossary terms, typography."""
+"""How to translate, what a translation must contain, and the form of its text."""
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
+from nmt.decoding.options import SearchOptions
 from nmt.text.glossary import Glossary, missing_terms
 from nmt.text.normalize import normalize
 from nmt.text.numerals import lost_numbers
@@ -11,14 +13,23 @@ from nmt.text.typography import apply_typography
 from nmt.translation.placement import Phrase
 
 
-@dataclass(frozen=True)
-class Requirements:
-    """The requirements on all translations of a call. Lines are normalized."""
+@dataclass(frozen=True, kw_only=True)
+class TranslateOptions:
+    """How to translate. `Translator.options` returns those that the model's recipe sets."""
 
-    language: str  # the target language code
-    glossary: Glossary | None
-    protect: bool
-    typography: bool
+    search: SearchOptions
+    longest_source: int
+    """Lines of more tokens are split into segments: models translate longer input than in their training badly."""
+    glossary: Glossary | None = None
+    alignment: bool = False  # whether to align words of source and translation
+    tag: str | None = None  # a tag of the training text to put before each segment, such as `backtranslated`
+    to: str  # the target language
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return the value of every option, as JSON, by its name in recipes and options."""
+        own = {key: value for key, value in vars(self).items() if key != "search"}
+        glossary = None if self.glossary is None else self.glossary.fingerprint()
+        return {**self.search.model_dump(mode="json"), **own, "glossary": glossary}
 
     def finished(self, line: str, prefix: str, rest: str) -> str:
         """Return a prefix and what follows it, with items repaired and the language's typography; the prefix stays."""
@@ -27,16 +38,8 @@ class Requirements:
             return text
         return f"{prefix}{' ' * rest.startswith(' ')}{self._corrected(line, normalize(rest))}".rstrip()
 
-    def _corrected(self, line: str, text: str) -> str:
-        if self.protect:
-            text = repair(line, text)
-        if self.typography:
-            unchanged = [item.text for item in items(text)] if self.protect else []
-            text = apply_typography(self.language, text, [*unchanged, *(term.text for term in self._terms(line))])
-        return text
-
     def missing_terms(self, line: str, text: str) -> list[Phrase]:
-        """Return the terms that a translation of a line lacks, the last ones of equal terms."""
+        """Return the terms that a translation of a normalized line lacks, the last ones of equal terms."""
         terms = self._terms(line)
         missing = Counter(missing_terms([term.text for term in terms], text))
         lacking = []
@@ -48,16 +51,24 @@ class Requirements:
 
     def items_differ(self, line: str, text: str) -> bool:
         """Whether a translation of a line has other items than the line."""
-        return self.protect and any(compare(line, text))
+        return self.search.protect and any(compare(line, text))
 
     def diff(self, line: str, text: str) -> ContentDiff:
-        """Return the difference in content to report: items, terms, and also marks and numbers."""
+        """Return the difference in content of a translation: items, terms, marks and numbers."""
         terms = tuple(term.text for term in self.missing_terms(normalize(line), text))
-        if not self.protect:
+        if not self.search.protect:
             return ContentDiff(terms)
         missing, surplus = compare(line, text)
         lost, added = compare_marks(line, text)
         return ContentDiff((*missing, *terms, *lost, *lost_numbers(line, text)), (*surplus, *added))
+
+    def _corrected(self, line: str, text: str) -> str:
+        if self.search.protect:
+            text = repair(line, text)
+        if self.search.typography:
+            unchanged = [item.text for item in items(text)] if self.search.protect else []
+            text = apply_typography(self.to, text, [*unchanged, *(term.text for term in self._terms(line))])
+        return text
 
     def _terms(self, line: str) -> list[Phrase]:
         """Return the required terms of a line; none is inside an item."""

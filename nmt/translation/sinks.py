@@ -125,13 +125,8 @@ def write_whole(path: Path | None, data: bytes) -> None:
 
 def is_stream(path: Path) -> bool:
     """Whether a path is a pipe, a device or an open stream, which cannot be replaced or resumed."""
-    if path.absolute().parts[1:2] in (("dev",), ("proc",)):
-        return os.path.lexists(path)
-    try:
-        mode = path.stat().st_mode
-    except (OSError, ValueError):
-        return False
-    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+    is_open = path.absolute().parts[1:2] in (("dev",), ("proc",))
+    return path.exists() and (is_open or not (path.is_file() or path.is_dir()))
 
 
 @contextmanager
@@ -146,7 +141,13 @@ def resumable_file(file: Path, fingerprint: Fingerprint) -> Iterator[ResumableFi
     with disk_errors(file):
         stream = partial.open("ab", buffering=0)
     with stream:
-        _lock(stream, partial)
+        with suppress(OSError):  # of a file system without locks
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ConfigError(
+                    f"{partial}: another process is writing it; wait for its end, or name another output"
+                ) from None
         try:
             output = ResumableFile(partial, stream, fingerprint)
             with suppress(FileNotFoundError):
@@ -163,18 +164,6 @@ def resumable_file(file: Path, fingerprint: Fingerprint) -> Iterator[ResumableFi
             _records_of(partial)[0].unlink()
 
 
-def _lock(stream: BinaryIO, partial: Path) -> None:
-    """Raise ConfigError if another process writes a partial file."""
-    try:
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise ConfigError(
-            f"{partial}: another process is writing it; wait for its end, or name another output"
-        ) from None
-    except OSError:  # a file system without locks
-        return
-
-
 def _records_of(partial: Path) -> tuple[Path, Path]:
     """Return the file of the record, and the one in which a new record is written."""
     return partial.with_name(f"{partial.name}.json"), partial.with_name(f"{partial.name}.json.new")
@@ -182,22 +171,20 @@ def _records_of(partial: Path) -> tuple[Path, Path]:
 
 def _read_record(partial: Path, fingerprint: Fingerprint) -> dict[str, Any]:
     """Return how far a partial file is complete. Raises ConfigError if it is of other work."""
-    new = {"fingerprint": fingerprint, "lines": 0, "bytes": 0}
-    file, size = _records_of(partial)[0], partial.stat().st_size
-    if not size and not file.exists():
-        return new
+    record, size = _records_of(partial)[0], partial.stat().st_size
+    if not size:
+        return {"fingerprint": fingerprint, "lines": 0, "bytes": 0}
     try:
-        record = json.loads(file.read_bytes())
-    except (OSError, ValueError):
-        record = None
-    if not isinstance(record, dict) or record.keys() != new.keys() or (size and record["bytes"] > size):
+        found: dict[str, Any] = json.loads(record.read_bytes())
+        before, is_whole = found["fingerprint"], found["bytes"] <= size
+    except (OSError, ValueError, TypeError, KeyError):
+        is_whole = False
+    if not is_whole:
         raise ConfigError(
-            f"{partial}: cannot continue: {file.name}, the record of its work, is missing or damaged; remove both to "
+            f"{partial}: cannot continue: {record.name}, the record of its work, is missing or damaged; remove both to "
             "start again, if nmt wrote them"
         )
-    if not size:
-        return new
-    if record["fingerprint"] != fingerprint:
-        changes = "".join(f"\n  {change}" for change in differences(record["fingerprint"], fingerprint))
+    if before != fingerprint:
+        changes = "".join(f"\n  {change}" for change in differences(before, fingerprint))
         raise ConfigError(f"{partial}: begun by another command; repeat that, or remove it to start again{changes}")
-    return record
+    return found

@@ -10,7 +10,7 @@
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, overload
@@ -23,14 +23,13 @@ from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError
 from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
 from nmt.system.device import choose_device
-from nmt.text.glossary import Glossary
 from nmt.text.languages import target_language
 from nmt.text.normalize import normalize, normalizer_of
 from nmt.text.protection import NO_DIFF, ContentDiff
 from nmt.text.segment import join_segments, split_line
 from nmt.translation.documents.markup import MarkedLine
 from nmt.translation.placement import Phrase, cut_items, place
-from nmt.translation.requirements import Requirements
+from nmt.translation.requirements import TranslateOptions
 
 LINE_BATCH_SIZE = 2048
 """Lines read before any is translated: enough to sort by length, few enough to need little RAM."""
@@ -40,30 +39,6 @@ _LONGEST_SOURCE = 200  # the longest source, in tokens, of models that do not re
 
 # valid in JSON strings, but line ends to some readers, or impossible in UTF-8
 _ESCAPED_IN_JSON = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-
-
-@dataclass(frozen=True, kw_only=True)
-class TranslateOptions:
-    """How to translate. `Translator.options` returns those that the model's recipe sets."""
-
-    search: SearchOptions
-    n_best: int  # the number of translations of each line
-    longest_source: int
-    """Lines of more tokens are split into segments: models translate longer input than in their training badly."""
-    glossary: Glossary | None = None
-    alignment: bool = False  # whether to align words of source and translation
-    tag: str | None = None  # a tag of the training text to put before each segment, such as `backtranslated`
-    to: str  # the target language
-
-    def __post_init__(self) -> None:
-        if self.longest_source < 1:
-            raise ConfigError(f"the longest source: found {self.longest_source} tokens, expected 1 or more")
-
-    def fingerprint(self) -> dict[str, Any]:
-        """Return the value of every option, as JSON, by its name in recipes and options."""
-        own = {key: value for key, value in vars(self).items() if key != "search"}
-        glossary = None if self.glossary is None else self.glossary.fingerprint()
-        return {**self.search.model_dump(mode="json"), **own, "glossary": glossary}
 
 
 class Alternative(NamedTuple):
@@ -114,15 +89,17 @@ class Translation:
         return "\n".join(f"{line}\t{rank}\t{one.log_prob:.4f}\t{one.text}" for rank, one in enumerate(ranked, start=1))
 
 
-@dataclass(frozen=True)
+@dataclass
 class Segment:
-    """A line, or a part of a long one, and the required start of its translation."""
+    """A line, or a part of a long one, the required start of its translation, and its translations."""
 
     source: str
     marked: MarkedLine  # the source without the tags that are put back into the translation
     prefix: str
     text: str  # what is translated: the text of `marked`, or that without its items
-    items: tuple[Phrase, ...] = ()  # those that were taken out
+    items: Sequence[Phrase] = ()  # those that were taken out
+    found: list[Alternative] = field(default_factory=list)  # the translations, best first
+    links: Links | None = None  # between the words of the source and of the best one, if requested
 
 
 class Translator:
@@ -191,7 +168,7 @@ class Translator:
         search = SearchOptions.from_settings(decode, n_best)
         if decode.batch_tokens is None:
             search = search.model_copy(update={"batch_tokens": search.batch_tokens * self.scale})
-        return TranslateOptions(search=search, n_best=n_best, longest_source=self._longest_source, tag=tag, to=to)
+        return TranslateOptions(search=search, longest_source=self._longest_source, tag=tag, to=to)
 
     @overload
     def translate(  # type: ignore[overload-overlap]  # a string is an iterable of strings, too
@@ -210,14 +187,10 @@ class Translator:
         """
         options = options or self.options(to=to)
         if isinstance(lines, str):
-            return next(self._translated([lines], options))
-        return self._translated(lines, options)
-
-    def _translated(self, lines: Iterable[str], options: TranslateOptions) -> Iterator[Translation]:
-        """Yield one translation for each line."""
-        remaining = iter(lines)
-        while line_batch := list(islice(remaining, self.scale * LINE_BATCH_SIZE)):
-            yield from self.translate_lines(line_batch, options)
+            return self.translate_lines([lines], options)[0]
+        remaining, size = iter(lines), self.scale * LINE_BATCH_SIZE
+        line_batches = iter(lambda: list(islice(remaining, size)), [])
+        return (one for line_batch in line_batches for one in self.translate_lines(line_batch, options))
 
     def translate_lines(
         self, lines: Sequence[str], options: TranslateOptions, prefixes: Sequence[str] | None = None
@@ -226,23 +199,17 @@ class Translator:
 
         Each translation starts with its prefix, normalized; that of a blank line is the prefix.
         """
-        required = Requirements(options.to, options.glossary, options.search.protect, options.search.typography)
         asked = list(zip(lines, map(normalize, prefixes or [""] * len(lines)), strict=True))
-        segments_of = {(line, prefix): self._split(line, prefix, options) for line, prefix in dict.fromkeys(asked)}
+        segments_of = {one: self._split(*one, options) for one in dict.fromkeys(asked)}
         segments = list(chain.from_iterable(segments_of.values()))
-        found = self._search(segments, options, required)
-        self._place_phrases(segments, found, options, required)
-        self._restore_tags(segments, found, options)
-        best = [(segment.source, alternatives[0].text) for segment, alternatives in zip(segments, found, strict=True)]
-        links = self.align(best, options) if options.alignment else []
-        translations, start = {}, 0
-        for (line, prefix), own in segments_of.items():
-            part = slice(start, start := start + len(own))
-            joined = join_alternatives(line, [one.source for one in own], found[part])
-            aligned = zip(best[part], links[part], strict=False)
-            alignment = joined_links([(*pair, linked) for pair, linked in aligned]) if options.alignment else None
-            diff = required.diff(line, joined.text)
-            translations[line, prefix] = replace(joined, diff=diff, alignment=alignment)
+        self._search(segments, options)
+        self._place_phrases(segments, options)
+        self._restore_tags(segments, options)
+        if options.alignment:
+            links = self.align([(one.source, one.found[0].text) for one in segments], options)
+            for one, of_one in zip(segments, links, strict=True):
+                one.links = of_one
+        translations = {one: joined_segments(one[0], own, options) for one, own in segments_of.items()}
         return [translations[one] for one in asked]
 
     def tag_ids(self, options: TranslateOptions) -> list[int]:
@@ -274,80 +241,65 @@ class Translator:
             prefix = ""
         return segments
 
-    def _search(
-        self, segments: Sequence[Segment], options: TranslateOptions, required: Requirements
-    ) -> list[list[Alternative]]:
-        """Return the translations of each segment, best first; blank segments are not searched."""
-        target, tags = self.tokenizers.target, self.tag_ids(options)
-        ids = [self.tokenizers.source.encode(one.text) for one in segments]
-        prefixes = [target.encode(one.prefix) for one in segments]
-        searched = [i for i, own in enumerate(ids) if own]
-        hypotheses = self.engine.search(
-            [[*tags, *ids[i]] for i in searched], options.search, [prefixes[i] for i in searched]
-        )
-        found = [[Alternative(one.prefix, 0.0)] for one in segments]
-        for i, of_one in zip(searched, hypotheses, strict=True):
-            line, start = segments[i].text, target.decode(prefixes[i])
-            rests = [target.decode(one.tokens).removeprefix(start) for one in of_one]
-            texts = [required.finished(line, segments[i].prefix, rest) for rest in rests]
-            found[i] = [Alternative(text, one.log_prob) for text, one in zip(texts, of_one, strict=True)]
-        return found
+    def _search(self, segments: Sequence[Segment], options: TranslateOptions) -> None:
+        """Find the translations of segments; those of blank ones are their prefixes."""
+        source, target, tags = self.tokenizers.source, self.tokenizers.target, self.tag_ids(options)
+        for one in segments:
+            one.found = [Alternative(one.prefix, 0.0)]
+        ids_of = [(one, ids, target.encode(one.prefix)) for one in segments if (ids := source.encode(one.text))]
+        sentences, prefixes = [[*tags, *ids] for _, ids, _ in ids_of], [prefix for *_, prefix in ids_of]
+        found = self.engine.search(sentences, options.search, prefixes)
+        for (one, _, prefix), hypotheses in zip(ids_of, found, strict=True):
+            rests = [target.decode(each.tokens).removeprefix(target.decode(prefix)) for each in hypotheses]
+            texts = [options.finished(one.text, one.prefix, rest) for rest in rests]
+            one.found = [Alternative(text, each.log_prob) for text, each in zip(texts, hypotheses, strict=True)]
 
-    def _place_phrases(
-        self,
-        segments: list[Segment],
-        found: list[list[Alternative]],
-        options: TranslateOptions,
-        required: Requirements,
-    ) -> None:
+    def _place_phrases(self, segments: Sequence[Segment], options: TranslateOptions) -> None:
         """Put items and terms where they are missing; lines with other items are translated again without any."""
-        again = [i for i, one in enumerate(segments) if one.text and required.items_differ(one.text, found[i][0].text)]
-        for i in again:
-            text, phrases = cut_items(segments[i].text)
-            segments[i] = replace(segments[i], text=text, items=tuple(phrases))
-        for i, alternatives in zip(again, self._search([segments[i] for i in again], options, required), strict=True):
-            found[i] = alternatives
-            if not any(map(str.isalnum, segments[i].text)):
-                found[i] = [Alternative(f"{segments[i].prefix} {segments[i].marked.text}".strip(), 0.0)]
-        lacking = [
-            (i, rank, sorted([*one.items, *terms], key=lambda phrase: phrase.start))
-            for i, one in enumerate(segments)
-            for rank, each in enumerate(found[i])
-            if (terms := required.missing_terms(one.text, each.text))
-            or required.items_differ(one.marked.text, each.text)
-        ]
+        again = [one for one in segments if one.text and options.items_differ(one.text, one.found[0].text)]
+        for one in again:
+            one.text, one.items = cut_items(one.text)
+        self._search(again, options)
+        for one in again:
+            if not any(map(str.isalnum, one.text)):
+                one.found = [Alternative(f"{one.prefix} {one.marked.text}".strip(), 0.0)]
+        lacking = []
+        for one in segments:
+            for rank, each in enumerate(one.found):
+                terms = options.missing_terms(one.text, each.text)
+                if terms or (one.items and options.items_differ(one.marked.text, each.text)):
+                    lacking.append((one, rank, sorted([*one.items, *terms], key=lambda phrase: phrase.start)))
+        links_of = self.align([(one.text, one.found[rank].text) for one, rank, _ in lacking], options)
         spaced = not target_language(options.to).unspaced
-        pairs = [(segments[i].text, found[i][rank].text) for i, rank, _ in lacking]
-        for (i, rank, phrases), (line, text), links in zip(lacking, pairs, self.align(pairs, options), strict=True):
-            prefix, whole = segments[i].prefix, segments[i].marked.text
-            placed = place(text, phrases, line, links, spaced, len(prefix))
-            placed = required.finished(whole, prefix, placed.removeprefix(prefix))
-            if sum(map(len, required.diff(whole, placed))) < sum(map(len, required.diff(whole, text))):
-                found[i][rank] = found[i][rank]._replace(text=placed)
+        for (one, rank, phrases), links in zip(lacking, links_of, strict=True):
+            text, line, begin = one.found[rank].text, one.marked.text, len(one.prefix)
+            placed = place(text, phrases, one.text, links, spaced, begin)
+            placed = options.finished(line, one.prefix, placed[begin:])
+            if sum(map(len, options.diff(line, placed))) < sum(map(len, options.diff(line, text))):
+                one.found[rank] = one.found[rank]._replace(text=placed)
 
-    def _restore_tags(
-        self, segments: Sequence[Segment], found: list[list[Alternative]], options: TranslateOptions
-    ) -> None:
+    def _restore_tags(self, segments: Sequence[Segment], options: TranslateOptions) -> None:
         """Put the tags back that are around a segment, or in pairs inside."""
-        tagged = [i for i, one in enumerate(segments) if one.marked.text != one.source]
-        pairs = [(segments[i].marked.text, each.text) for i in tagged if segments[i].marked.pairs for each in found[i]]
-        links = iter(self.align(pairs, options))
-        for i in tagged:
-            marked = segments[i].marked
-            for rank, each in enumerate(found[i]):
-                inside = marked.with_pairs(each.text, next(links)) if marked.pairs else each.text
-                found[i][rank] = each._replace(text=f"{marked.prefix}{inside}{marked.suffix}".strip())
+        paired = [one for one in segments if one.marked.pairs]
+        links = iter(self.align([(one.marked.text, each.text) for one in paired for each in one.found], options))
+        for one in segments:
+            if (marked := one.marked).text != one.source:
+                texts = [marked.with_pairs(each.text, next(links)) if marked.pairs else each.text for each in one.found]
+                whole = [f"{marked.prefix}{text}{marked.suffix}".strip() for text in texts]
+                one.found = [each._replace(text=text) for text, each in zip(whole, one.found, strict=True)]
 
 
-def join_alternatives(line: str, segments: Sequence[str], found: Sequence[Sequence[Alternative]]) -> Translation:
+def joined_segments(line: str, segments: Sequence[Segment], options: TranslateOptions) -> Translation:
     """Join the best alternatives of all segments, then the second best, and so on; equal texts are left out."""
     joined: dict[str, float] = {}
-    for rank in range(max(map(len, found))):
-        chosen = [alternatives[min(rank, len(alternatives) - 1)] for alternatives in found]
-        text = join_segments(segments, [one.text for one in chosen])
+    for rank in range(max(len(one.found) for one in segments)):
+        chosen = [one.found[min(rank, len(one.found) - 1)] for one in segments]
+        text = join_segments([one.source for one in segments], [one.text for one in chosen])
         joined.setdefault(text, sum(one.log_prob for one in chosen))
     best, *others = [Alternative(text, log_prob) for text, log_prob in joined.items()]
-    return Translation(line, best.text, best.log_prob, tuple(others), len(segments))
+    links = [(one.source, one.found[0].text, one.links) for one in segments if one.links is not None]
+    alignment = joined_links(links) if options.alignment else None
+    return Translation(line, *best, tuple(others), len(segments), options.diff(line, best.text), alignment)
 
 
 def plain_json(content: dict[str, Any]) -> str:

@@ -213,7 +213,7 @@ def test_paths_in_the_list_of_files_are_refused(saved: Path, name: str) -> None:
     (saved.parent / "secret").write_text("secret")
     files = json.loads((saved / "config.json").read_text())["files"]
     edit_configuration(saved, files={**files, name: "0" * 64})
-    with pytest.raises(ModelError, match=r"in 'files' is a path, expected a name|: not a regular file"):
+    with pytest.raises(ModelError, match=r": not a regular file"):
         load_model(saved, CPU)
 
 

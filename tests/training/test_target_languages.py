@@ -10,6 +10,7 @@ from click.testing import Result
 from nmt.commands.train import Outcome, train
 from nmt.config import Recipe, load_recipe
 from nmt.system.console import Console
+from nmt.text.prepared import balancing_weights
 from tests.builders import SOURCE_WORDS, TARGET_WORDS, TINY_SHAPE, run_command, write_lines, write_reversal_task
 
 HAN = "天地人山水火木金土日"
@@ -102,3 +103,18 @@ def test_option_chooses_the_language(run: Path) -> None:
         result = translated(run, *options)
         assert result.exit_code == 2
         assert f"--to: {found}, expected it or zh, the target languages" in result.stderr
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.0, 5.0, 100.0])
+def test_shares_of_corpora_follow_the_temperature(temperature: float) -> None:
+    pairs = [300_000, 24_000, 500]
+    weights = balancing_weights(pairs, temperature)
+    sizes = [count * weight for count, weight in zip(pairs, weights, strict=True)]
+    assert sum(sizes) == pytest.approx(sum(pairs))
+    for one, other in ((0, 1), (1, 2)):
+        assert sizes[one] / sizes[other] == pytest.approx((pairs[one] / pairs[other]) ** (1 / temperature))
+    assert temperature != 1 or weights == [1.0, 1.0, 1.0]
+
+
+def test_corpus_without_pairs_has_no_share() -> None:
+    assert balancing_weights([0, 10], 5.0) == [1.0, 1.0]

@@ -156,6 +156,6 @@ def test_dry_run_prints_an_estimate_and_writes_nothing(
 
 def test_dry_run_refuses_a_missing_test_text(recipe: Recipe) -> None:
     file = recipe.prepared_directory.parent / "recipe.yaml"
-    result = run_command("train", "-c", file, "--dry-run", "--set", 'data.test=[{"file": "/nowhere"}]')
+    result = run_command("train", "-c", file, "--dry-run", "--set", 'data.test={"file": "/nowhere"}')
     assert result.exit_code == 2
     assert "/nowhere" in result.stderr

@@ -49,7 +49,7 @@ class TestScoreGiven:
             table = log_probs_without_cache(loaded.model, torch.tensor([[*encode(line), EOS]]), ids)
             expected = [float(table[i, token]) for i, token in enumerate([*ids, EOS])]
             assert [value for _, value in one.tokens] == pytest.approx(expected, abs=1e-4)
-            assert one.log_prob == pytest.approx(sum(expected), abs=1e-3)
+            assert json.loads(one.as_row(True))["log_prob"] == pytest.approx(sum(expected), abs=1e-3)
             assert (
                 "".join(token for token, _ in one.tokens)
                 == "".join(loaded.tokenizers.target.pieces[i] for i in ids) + "</s>"

@@ -14,6 +14,7 @@ from nmt.config import RuntimeSettings
 from nmt.decoding import engine
 from nmt.decoding.alignment import Links
 from nmt.decoding.beam import Hypothesis
+from nmt.decoding.options import SearchOptions
 from nmt.system.console import Console
 from nmt.text.glossary import Glossary, missing_terms
 from nmt.text.normalize import normalize
@@ -21,7 +22,7 @@ from nmt.text.protection import NO_DIFF, compare, items
 from nmt.text.segment import words
 from nmt.translation.pipeline import LineInput, translate_stream
 from nmt.translation.placement import Phrase, cut_items, place
-from nmt.translation.requirements import Requirements
+from nmt.translation.requirements import TranslateOptions
 from nmt.translation.sinks import StreamOutput
 from nmt.translation.translator import Translator
 from tests.builders import LINES_WITH_ITEMS, PROTECTED_ITEMS, spelling_model
@@ -187,19 +188,23 @@ def test_alternatives_and_samples_have_the_items_too(translator: Translator, sam
         assert compare(translation.source, text) == NO_DIFF
 
 
+def options_for(terms: dict[str, str], **changes: bool) -> TranslateOptions:
+    return TranslateOptions(search=SearchOptions(**changes), longest_source=50, glossary=Glossary(terms), to="it")
+
+
 def test_typography_does_not_change_terms_and_items() -> None:
-    required = Requirements("it", Glossary({"cat": "perche' ,"}), protect=True, typography=True)
-    assert required.finished("cat", "", "perche' , e perche' no ?") == "perche' , e perché no?"
-    assert replace(required, typography=False).finished("cat", "", "no ?") == "no ?"
+    options = options_for({"cat": "perche' ,"})
+    assert options.finished("cat", "", "perche' , e perche' no ?") == "perche' , e perché no?"
+    assert options_for({}, typography=False).finished("cat", "", "no ?") == "no ?"
 
 
 def test_diff_lists_missing_and_surplus_content() -> None:
-    required = Requirements("it", Glossary({"cat": "gatto"}), protect=True, typography=True)
+    options = options_for({"cat": "gatto"})
     line = "The cat {0} in 1984"
-    assert required.diff(line, "Il gatto {0} nel 1984") == NO_DIFF
-    assert required.diff(line, "Il {1} nel 1984") == (("{0}", "gatto"), ("{1}",))
-    assert required.diff(line, "Il gatto {0}").missing == ("1984",)
-    assert replace(required, protect=False).diff(line, "x") == (("gatto",), ())
+    assert options.diff(line, "Il gatto {0} nel 1984") == NO_DIFF
+    assert options.diff(line, "Il {1} nel 1984") == (("{0}", "gatto"), ("{1}",))
+    assert options.diff(line, "Il gatto {0}").missing == ("1984",)
+    assert options_for({"cat": "gatto"}, protect=False).diff(line, "x") == (("gatto",), ())
 
 
 def test_lines_with_differences_are_counted_and_the_first_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

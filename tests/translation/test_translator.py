@@ -295,8 +295,6 @@ class TestModel:
         assert again.languages == loaded.languages
 
     def test_impossible_options_are_refused(self, translator: Translator) -> None:
-        with pytest.raises(ConfigError, match="the longest source: found 0 tokens, expected 1 or more"):
-            replace(translator.options(), longest_source=0)
         for changes, message in (({"batch_tokens": 0}, r"decode\.batch_tokens: .* 1"), ({"n_best": 1001}, "1000")):
             with pytest.raises(ConfigError, match=message):
                 options_with(translator, **changes)

@@ -15,8 +15,9 @@ from nmt.text.readers.opening import open_text
 from nmt.translation.documents.document import Document
 from nmt.translation.documents.passage import Passage, TranslatedLine
 from nmt.translation.pipeline import DIFFERING, LineInput, process_lines, translate_batch, translations_with
+from nmt.translation.requirements import TranslateOptions
 from nmt.translation.sinks import StreamOutput
-from nmt.translation.translator import TranslateOptions, Translator
+from nmt.translation.translator import Translator
 
 _LOST = "lost tags, which were put back after the same share of the text"
 
@@ -39,7 +40,7 @@ def translate_document(
         stream = open_text(file, "the document") if rank() == 0 else io.BytesIO()
         source = LineInput(stream, translator.scale)
         process = partial(translate_batch, translator, options, False)
-        remarks = process_lines("translating", source, StreamOutput(translated), process, console)
+        numbers = process_lines("translating", source, StreamOutput(translated), process, console)
         translations = map(_parsed, translated.getvalue().decode().split("\n"))
     if document is None:
         return b""
@@ -48,7 +49,7 @@ def translate_document(
     joined = [passage.joined(list(islice(translations, len(passage.lines)))) for passage in passages]
     lost = [index for index, one in enumerate(joined) if one.tags_lost]
     ends = list(accumulate(len(passage.lines) for passage in passages))
-    differing = [index for index in _indices(remarks.get(DIFFERING, ()), ends) if not joined[index].tags_lost]
+    differing = [index for index in _indices(numbers, ends) if not joined[index].tags_lost]
     for problem, indices in ((DIFFERING, differing), (_LOST, lost)):
         if indices:
             console.warn(translations_with(problem, "text", [document.slots[index].place for index in indices]))
