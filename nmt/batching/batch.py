@@ -62,12 +62,6 @@ class Batch:
         return replace(self, groups=tuple(group.map(function) for group in self.groups))
 
 
-def _counted(groups: tuple[Group, ...]) -> Batch:
-    """Return a batch of groups, whose tokens are counted."""
-    source_tokens = sum(int((group.source != PAD).sum()) for group in groups)
-    return Batch(groups, source_tokens, sum(int((group.target_out != PAD).sum()) for group in groups))
-
-
 def collate(split: PreparedSplit, groups: Sequence[Sequence[int] | Indices]) -> Batch:
     """Gather pairs from the token store into a batch, one group for each list of indices; none may be empty."""
     chosen = [np.asarray(indices, dtype=np.int64) for indices in groups]
@@ -76,7 +70,9 @@ def collate(split: PreparedSplit, groups: Sequence[Sequence[int] | Indices]) -> 
 
 def assemble(groups: Sequence[Pairs]) -> Batch:
     """Return a batch with one length group for each entry; adds `<s>` and `</s>`."""
-    return _counted(tuple(_group(source, target) for source, target in groups))
+    made = tuple(_group(source, target) for source, target in groups)
+    sides = zip(*((group.source, group.target_out) for group in made), strict=True)
+    return Batch(made, *(sum(int((ids != PAD).sum()) for ids in side) for side in sides))
 
 
 def dummy_batch() -> Batch:

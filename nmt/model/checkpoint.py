@@ -25,7 +25,7 @@ from torch import Tensor
 
 from nmt.config import DecodeSettings, Languages, ModelSettings
 from nmt.config.section import PositiveInt, Section
-from nmt.errors import DamagedError, ModelError
+from nmt.errors import ModelError
 from nmt.model.transformer import Transformer
 from nmt.system.digests import read_with_digests, write_with_digests
 from nmt.system.files import settle, write_output
@@ -106,10 +106,6 @@ def load_model(directory: Path, device: torch.device) -> LoadedModel:
         first = error.errors(include_url=False)[0]
         key = ".".join(map(str, first["loc"]))
         raise ModelError(f"{directory / CONFIG_FILE}: {key}: {first['msg']}; was it written by a newer nmt?") from None
-    for layer, head in () if sections.alignment is None else sections.alignment.heads:
-        if not (0 <= layer < sections.model.decoder_layers and 0 <= head < sections.model.heads):
-            file = directory / CONFIG_FILE
-            raise ModelError(f"{file}: alignment: layer {layer}, head {head}: the model has no such head")
     tokenizers = Tokenizers.load(directory)
     model = Transformer(sections.model, len(tokenizers.source), len(tokenizers.target), initialized=False)
     load_weights(model, directory / WEIGHTS_FILE)
@@ -154,11 +150,7 @@ def write_tensors(tensors: dict[str, Tensor], file: Path) -> None:
 
 def read_configuration(directory: Path) -> dict[str, Any]:
     """Read and check config.json and the digests of all files. Raises what `read_with_digests` does."""
-    configuration = read_with_digests(directory / CONFIG_FILE, FORMAT_VERSION)
-    for file in (directory / WEIGHTS_FILE, *tokenizer_files(directory)):
-        if file.name not in configuration["files"]:
-            raise DamagedError(f"{directory / CONFIG_FILE}: damaged: it does not list {file.name}; copy it again")
-    return configuration
+    return read_with_digests(directory / CONFIG_FILE, FORMAT_VERSION)
 
 
 def resolve_model(path: Path) -> Path:

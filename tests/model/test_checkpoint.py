@@ -184,15 +184,6 @@ def test_damaged_weights_with_matching_digests_are_refused(saved: Path) -> None:
         load_model(saved, CPU)
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.model"])
-def test_file_that_is_not_listed_is_refused(saved: Path, name: str) -> None:
-    files = json.loads((saved / "config.json").read_text())["files"]
-    del files[name]
-    edit_configuration(saved, files=files)
-    with pytest.raises(ModelError, match=rf"config\.json: damaged: it does not list {name}"):
-        load_model(saved, CPU)
-
-
 @pytest.mark.parametrize("name", ["../secret", "/etc/hostname", "sub/file", "..", ".", ""])
 def test_paths_in_the_list_of_files_are_refused(saved: Path, name: str) -> None:
     (saved.parent / "secret").write_text("secret")

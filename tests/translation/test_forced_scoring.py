@@ -13,8 +13,8 @@ import torch
 from nmt.config import RuntimeSettings
 from nmt.decoding.alignment import align
 from nmt.decoding.models import BatchRunner
-from nmt.errors import DataError, ModelError
-from nmt.model.checkpoint import CONFIG_FILE, AlignmentHeads, LoadedModel, load_model, write_alignment
+from nmt.errors import DataError
+from nmt.model.checkpoint import AlignmentHeads, LoadedModel, load_model, write_alignment
 from nmt.system.console import Console
 from nmt.system.device import choose_device
 from nmt.text.normalize import normalize
@@ -122,11 +122,6 @@ class TestAlignment:
         assert again.alignment == heads
         save_model(tmp_path / "copy", again)
         assert load_model(tmp_path / "copy", choose_device(CPU)).alignment == heads
-
-    def test_alignment_heads_beyond_the_model_are_refused(self, loaded: LoadedModel, tmp_path: Path) -> None:
-        save_model(tmp_path, replace(loaded, alignment=AlignmentHeads(heads=((0, 1), (3, 0)))))
-        with pytest.raises(ModelError, match=rf"{CONFIG_FILE}: alignment: layer 3, head 0: the model has no such head"):
-            load_model(tmp_path, choose_device(CPU))
 
 
 class TestEnsemble:
