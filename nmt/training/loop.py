@@ -5,7 +5,7 @@ import time
 from collections import deque
 from contextlib import nullcontext
 from dataclasses import astuple, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -19,7 +19,7 @@ from nmt.system.device import choose_device, computes_in_bf16
 from nmt.text.prepared import PreparedCorpus, PreparedSplit
 from nmt.training.display import TrainingDisplay
 from nmt.training.initialization import compiler_explained, initial_model
-from nmt.training.progress import IntervalSums
+from nmt.training.progress import IntervalSums, perplexity
 from nmt.training.resume import resume
 from nmt.training.run import RunDirectory
 from nmt.training.signals import interruptible
@@ -28,17 +28,6 @@ from nmt.training.update import Update, Updater
 from nmt.training.validation import Evaluation, evaluate, mean_loss, sharing_weights, validation_texts
 
 MAX_SKIPPED = 5  # updates in a row that are not finite, after which training ends
-
-
-class Totals(NamedTuple):
-    """What all ranks exchange before each update."""
-
-    target_tokens: int
-    padded_target_tokens: int
-    signal: int | None
-    """That any rank has received."""
-    seconds: float
-    """Of training, on the slowest rank."""
 
 
 class Training:
@@ -55,7 +44,8 @@ class Training:
         self.stream.position = DataPosition(self.progress.epoch, self.progress.group)
         self.stream.rank, self.stream.world_size = distributed.rank(), distributed.world_size()
         self.epochs_read = self.stream.epochs_read  # of the training; the stream itself reads ahead
-        self.pending: deque[tuple[Update, Totals, DataPosition]] = deque()  # whose results have not been read yet
+        # updates whose results have not been read yet, with their target tokens and the position after them
+        self.pending: deque[tuple[Update, tuple[int, int], DataPosition]] = deque()
         self.display = TrainingDisplay(console, recipe.train)
         # the length limit is derived from the training text, unless the recipe has one
         decode = recipe.decode.model_copy(update={"max_length": recipe.decode.max_length or corpus.manifest.max_length})
@@ -104,19 +94,19 @@ class Training:
         ):
             while True:
                 prefetched = prefetcher.next()
-                totals = self._totals(prefetched, interruption.signal)
-                reason = self.stop_reason(totals.signal, totals.seconds)
+                tokens, signal, seconds = self._exchange(prefetched, interruption.signal)
+                reason = self.stop_reason(signal, seconds)
                 if reason is not None:
                     break
-                self.step(prefetched, totals)
+                self.step(prefetched, tokens)
                 if progress.step % settings.validate_every == 0:
                     self.validate()
             self._read_results()
-            if totals.signal is None and progress.validated_at < progress.step:
+            if signal is None and progress.validated_at < progress.step:
                 self.validate()
             self.save()
         self.console.info(f"stopped after step {progress.step:,}: {reason}; saved in {self.run.path}")
-        return reason, totals.signal
+        return reason, signal
 
     def stop_reason(self, signal: int | None, seconds: float) -> str | None:
         """Return why training ends now, None if it does not."""
@@ -131,20 +121,24 @@ class Training:
             return f"no better {self.recipe.train.best_metric} in {counted(stop.patience, 'validation')}"
         return None
 
-    def _totals(self, prefetched: PrefetchedBatches, signal: int | None) -> Totals:
-        """Exchange the numbers of the next batches, and what may end the training, with the other ranks."""
+    def _exchange(self, prefetched: PrefetchedBatches, signal: int | None) -> tuple[tuple[int, int], int | None, float]:
+        """Return what all ranks need to know before an update, from one exchange between them.
+
+        That is the number of target tokens in the batches of all ranks, without and with padding, a signal that any
+        rank has received, and the seconds of training of the slowest rank.
+        """
         tokens = sum(batch.target_tokens for batch in prefetched.batches)
         padded = sum(batch.padded_target_tokens for batch in prefetched.batches)
-        all_ranks = distributed.exchange(tokens, padded, signal or 0, self.progress.seconds)
-        all_tokens, all_padded, signals, seconds = zip(*all_ranks, strict=True)
-        return Totals(int(sum(all_tokens)), int(sum(all_padded)), int(max(signals)) or None, max(seconds))
+        of_ranks = distributed.exchange(tokens, padded, signal or 0, self.progress.seconds)
+        all_tokens, all_padded, signals, seconds = zip(*of_ranks, strict=True)
+        return (int(sum(all_tokens)), int(sum(all_padded))), int(max(signals)) or None, max(seconds)
 
-    def step(self, prefetched: PrefetchedBatches, totals: Totals) -> None:
+    def step(self, prefetched: PrefetchedBatches, tokens: tuple[int, int]) -> None:
         """Make one update and log its results; on a GPU those of the update before, to keep the GPU busy."""
         progress = self.progress
         progress.step += 1
-        update = self.updater.update(prefetched.batches, progress.step, totals.target_tokens)
-        self.pending.append((update, totals, prefetched.position))
+        update = self.updater.update(prefetched.batches, progress.step, tokens[0])
+        self.pending.append((update, tokens, prefetched.position))
         progress.epoch, progress.group = astuple(prefetched.position)
         self.epochs_read = prefetched.epochs_read
         at_log = progress.step % self.recipe.train.log_every == 0
@@ -165,19 +159,19 @@ class Training:
         """
         progress, interval = self.progress, self.progress.interval
         while len(self.pending) > keep:
-            update, totals, position = self.pending.popleft()
+            update, (tokens, padded), position = self.pending.popleft()
             loss, likelihood, norm = update.results()
             if not (math.isfinite(loss) and math.isfinite(norm)):
                 self._skip(update.step, loss, norm, position)
                 continue
             progress.skipped_in_a_row = 0
-            progress.target_tokens += totals.target_tokens
+            progress.target_tokens += tokens
             interval.loss += loss
             interval.likelihood += likelihood
             interval.gradient_norm += norm
             interval.steps += 1
-            interval.target_tokens += totals.target_tokens
-            interval.padded_target_tokens += totals.padded_target_tokens
+            interval.target_tokens += tokens
+            interval.padded_target_tokens += padded
 
     def _skip(self, step: int, loss: float, norm: float, position: DataPosition) -> None:
         """Log an update that changed nothing. Raises ModelError after too many in a row."""
@@ -223,7 +217,8 @@ class Training:
             improved = progress.record_validation(metric, evaluation.loss, settings.keep_best)
             self._lap()
             self.display.validation(progress.step, evaluation, improved)
-            figures = {name: getattr(evaluation, name) for name in ("loss", "perplexity", "bleu", "chrf")}
+            figures = {name: getattr(evaluation, name) for name in ("loss", "bleu", "chrf")}
+            figures["perplexity"] = perplexity(evaluation.loss)
             for code, (bleu, chrf) in evaluation.by_language.items():
                 figures |= {f"bleu_{code}": bleu, f"chrf_{code}": chrf}
             self.run.log(self._record("validation", figures))

@@ -49,8 +49,7 @@ class RunDirectory:
         self.checkpoints = path / "checkpoints"
         self.metrics = path / "metrics.jsonl"
         self.recipe = path / "recipe.yaml"
-        self._tensorboard: Any = None  # a writer, once the first record is logged
-        self._has_tensorboard = False
+        self._tensorboard: Any = None  # a writer, with train.tensorboard
 
     def locked(self, warn: Callable[[str], None] = lambda message: None) -> AbstractContextManager[None]:
         """Hold the run for this process; the system releases the lock when the process ends.
@@ -68,7 +67,6 @@ class RunDirectory:
 
         The caller has checked that the folder may be a run, and that the recipe may continue it.
         """
-        self._has_tensorboard = recipe.train.tensorboard
         self.path.mkdir(parents=True, exist_ok=True)
         machine = {**environment(recipe.runtime), "processes": distributed.world_size()}
         if restart:
@@ -81,6 +79,12 @@ class RunDirectory:
         for directory in self.checkpoints.glob(_STEP):
             if restart or not is_checkpoint(directory):
                 remove_checkpoint(directory)
+        if recipe.train.tensorboard:
+            from torch.utils.tensorboard import SummaryWriter  # may not be installed
+
+            # TensorBoard ignores this step and later ones in the files of the training before
+            following = 1 + max([0, *(int(directory.name[-8:]) for directory in self.saved())])
+            self._tensorboard = SummaryWriter(self.path / "tensorboard", purge_step=following)
         if self.metrics.exists():  # a killed process or a full disk may have left a part of a line
             os.truncate(self.metrics, self.metrics.read_bytes().rfind(b"\n") + 1)
         with suppress(ConfigError):  # there is none or, before a restart, a damaged one
@@ -138,17 +142,11 @@ class RunDirectory:
             return
         with disk_errors(self.metrics), self.metrics.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(record, allow_nan=False) + "\n")
-        if not self._has_tensorboard:
-            return
-        if self._tensorboard is None:
-            from torch.utils.tensorboard import SummaryWriter  # may not be installed
-
-            # TensorBoard then ignores this step and later ones in the files of the training before
-            self._tensorboard = SummaryWriter(self.path / "tensorboard", purge_step=record["step"])
-        for name, value in record.items():
-            if name != "step" and isinstance(value, (int, float)):
-                self._tensorboard.add_scalar(f"{record['type']}/{name}", value, record["step"])
-        self._tensorboard.flush()
+        if self._tensorboard is not None:
+            for name, value in record.items():
+                if name != "step" and isinstance(value, (int, float)):
+                    self._tensorboard.add_scalar(f"{record['type']}/{name}", value, record["step"])
+            self._tensorboard.flush()
 
     def checkpoint(self, step: int) -> Path:
         """Return the directory of a step's checkpoint."""

@@ -22,7 +22,6 @@ from nmt.system.device import autocast
 from nmt.text.languages import target_language
 from nmt.text.prepared import PreparedCorpus, PreparedSplit
 from nmt.training.loss import Objective
-from nmt.training.progress import perplexity
 from nmt.translation.translator import LINE_BATCH_SIZE, Translator
 
 
@@ -46,11 +45,6 @@ class Evaluation:
     """BLEU and chrF of each text."""
     loss: float = math.nan
     """In nats per target token, not smoothed; measured in validations only."""
-
-    @property
-    def perplexity(self) -> float:
-        """Return exp of the loss."""
-        return perplexity(self.loss)
 
     def metric(self, name: str) -> float:
         """Return the named metric, negated if lower is better; scores as they are shown, with two decimals."""

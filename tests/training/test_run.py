@@ -154,6 +154,7 @@ def test_tensorboard_shows_the_numbers_of_the_log(run: RunDirectory) -> None:
         board.open(tiny_recipe(run.path, tensorboard=True))
         for step in steps:
             board.log({"type": "train", "step": step, "loss": step / len(steps), "name": "text"})
+        save(run, Progress(step=2))  # where the second training begins
     reader = EventAccumulator(str(run.path / "tensorboard")).Reload()
     assert reader.Tags()["scalars"] == ["train/loss"]
     curve = [(event.step, round(event.value, 4)) for event in reader.Scalars("train/loss")]
