@@ -57,7 +57,6 @@ def test_distribution_has_its_own_name_and_messages_install_from_the_checkout(re
         "ct2",
         "hf",
         "filters",
-        "cluster",
         "dev",
     }
     pages = [repository / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]

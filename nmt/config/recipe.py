@@ -1,6 +1,5 @@
 """The whole recipe, and the checks that concern several sections."""
 
-import os
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -71,6 +70,8 @@ class Recipe(Section):
         if train.schedule.falls and train.stop.steps is None:
             message = f"{train.schedule.name} needs train.stop.steps, the step at which the decay ends"
             raise SettingError("train.schedule", message)
+        if self.prepared == self.run:
+            raise SettingError("prepared", "is the folder of the run; name another one")
         if not data.valid and train.stop.patience is not None:
             raise SettingError("train.stop.patience", "needs data.valid, the text to validate on")
         return self
@@ -95,14 +96,6 @@ class Recipe(Section):
         untrained = [code for code in languages.target if all(self.target_of(text) != code for text in data.train)]
         if untrained and self.train.init_from is None:
             raise SettingError("languages.target", f"no text of data.train has the target language {untrained[0]}")
-        return self
-
-    @model_validator(mode="after")
-    def _folders_are_apart(self) -> Self:
-        if self.prepared is not None:
-            run, prepared = (Path(os.path.realpath(path)) for path in (self.run, self.prepared))
-            if run.is_relative_to(prepared):
-                raise SettingError("prepared", "is the folder of the run, or contains it; name another folder")
         return self
 
     @property

@@ -43,7 +43,7 @@ def differences(before: Any, now: Any, key: str = "") -> Iterator[Difference]:
 
 def _entries(value: Any) -> dict[str, Any] | None:
     """Return the entries of a mapping or of a list of mappings, an empty dict for null, None for other values."""
-    if isinstance(value, list) and value and all(isinstance(entry, dict) for entry in value):
+    if isinstance(value, list) and all(isinstance(entry, dict) for entry in value):
         return {str(number): entry for number, entry in enumerate(value)}
     if isinstance(value, dict):
         return {str(name): entry for name, entry in value.items()}

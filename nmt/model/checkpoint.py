@@ -12,6 +12,8 @@ A directory may come from an untrusted source. Reading it runs no code from it, 
 
 import errno
 import json
+import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,7 +147,9 @@ def write_tensors(tensors: dict[str, Tensor], file: Path) -> None:
     try:
         save_file(tensors, file)
     except SafetensorError as error:
-        raise OSError(errno.EIO, str(error), str(file)) from None
+        found = re.search(r"os error (\d+)", str(error))  # safetensors gives the error of the system as text only
+        number = int(found[1]) if found else errno.EIO
+        raise OSError(number, os.strerror(number), str(file)) from None
 
 
 def read_configuration(directory: Path) -> dict[str, Any]:

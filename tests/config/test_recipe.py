@@ -198,11 +198,8 @@ def test_error_names_line_and_key_of_each_mistake(path: Path) -> None:
         ("train: {clip_norm: .nan}", "train.clip_norm: found nan, expected a finite number"),
         ("warmup: 3", "warmup: unknown key; did you mean train.schedule.warmup?"),
         ("prepared: 5", "prepared: found 5, expected the path of a file or folder"),
+        ("prepared: ./runs/small", "prepared: is the folder of the run; name another one"),
         (f"decode: {{beam: {'x' * 100}}}", f"decode.beam: found the text '{'x' * 59}…, expected a whole number"),
-        (
-            "prepared: runs",
-            "prepared: is the folder of the run, or contains it; name another folder",
-        ),
         (
             "train: {stop: {steps: null, epochs: 3}, schedule: {name: linear}}",
             "train.schedule: linear needs train.stop.steps, the step at which the decay ends",

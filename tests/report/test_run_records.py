@@ -19,7 +19,7 @@ def test_lines_are_sorted_into_kinds_in_the_order_of_steps(tmp_path: Path) -> No
     assert [(record["step"], record["loss"]) for record in run.train] == [(10, 3.0), (20, 2.5)]
     assert [record["step"] for record in run.validations] == [20]
     assert run.skipped == [skipped]
-    assert (run.name, run.last_step, run.problems) == ("test", 20, [])
+    assert (run.name, run.last_step, run.problems) == ("run", 20, [])
 
 
 def test_incomplete_last_line_of_a_killed_process_is_left_out(tmp_path: Path) -> None:

@@ -29,8 +29,9 @@ def test_changed_settings_are_those_of_the_recipe_as_it_was_written(repository: 
     assert changes["train.schedule.rate"] == (0.001, 0.004)
     assert changes["languages.target"] == (None, "it")
     written = {
-        "name", "languages.source", "languages.target", "data.train.0.tsv", "data.train.0.columns", "data.valid.tsv",
-        "data.valid.columns", "data.test.tsv", "data.test.columns", "tokenizer.vocab_size", "model.encoder_layers",
+        "languages.source", "languages.target", "data.train.0.file", "data.train.0.columns", "data.valid.0.file",
+        "data.valid.0.columns", "data.test.0.file", "data.test.0.columns", "tokenizer.vocab_size",
+        "model.encoder_layers",
         "model.decoder_layers", "model.dim", "model.feed_forward", "model.heads", "model.dropout", "train.batch_tokens",
         "train.label_smoothing",
         "train.schedule.name", "train.schedule.rate", "train.schedule.warmup", "train.schedule.decay",
