@@ -98,20 +98,6 @@ class Recipe(Section):
         return self
 
     @model_validator(mode="after")
-    def _positions_suffice(self) -> Self:
-        data, model = self.data, self.model
-        tags = max(len(self.tags_of(corpus)) for corpus in data.prepared_texts.values())
-        longest = data.filters.max_tokens + tags + 1
-        if model.positions == "learned" and model.max_positions < longest:
-            before = f", {tags} tags" if tags > 1 else ", a tag" if tags else ""
-            raise SettingError(
-                "model.max_positions",
-                f"{model.max_positions} learned positions are too few for data.filters.max_tokens: "
-                f"{data.filters.max_tokens}{before} and the end symbol; set it to {longest} or more",
-            )
-        return self
-
-    @model_validator(mode="after")
     def _folders_are_apart(self) -> Self:
         if self.prepared is not None:
             run, prepared = (Path(os.path.realpath(path)) for path in (self.run, self.prepared))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from nmt.config import ModelSettings, RuntimeSettings
-from nmt.model.kernels import kernels
+from nmt.model import cpu
 from nmt.system.device import choose_device, computes_in_bf16, set_threads
 from nmt.text.proposing.proposal import Proposal
 
@@ -50,7 +50,7 @@ def operations(model: ModelSettings, vocabulary: int, source_tokens: float, targ
 def matrix_rate(
     device: torch.device,
     runtime: RuntimeSettings,
-    multiply: Callable[[Tensor, Tensor], Tensor] = kernels.linear,
+    multiply: Callable[[Tensor, Tensor], Tensor] = cpu.linear,
 ) -> float:
     """Measure the floating-point operations a second of a large matrix product, in the precision of training.
 

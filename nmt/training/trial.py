@@ -12,7 +12,7 @@ from nmt.batching.batch import Batch, collate
 from nmt.batching.batch_stream import GROWTH, BatchStream
 from nmt.config import Recipe, load_recipe
 from nmt.config.section import SettingError
-from nmt.model.kernels import kernels
+from nmt.model.cpu import kernels
 from nmt.system import distributed
 from nmt.system.console import Console
 from nmt.system.device import choose_device, is_oom, release_cached_blocks
@@ -128,7 +128,7 @@ def choose_settings(
     before = load_recipe(run.recipe) if run.saved() and not restart else None
     recorded = f"as recorded in {run.path}"
     if recipe.runtime.precision == "auto" and device.type == "cpu":
-        in_bf16 = kernels.has_bf16 and recipe.model.dim >= _LEAST_BF16_DIM
+        in_bf16 = kernels.bf16 and recipe.model.dim >= _LEAST_BF16_DIM
         chosen = before.runtime.precision if before else "bf16" if in_bf16 else "fp32"
         if chosen == "bf16":
             console.info(f"runtime.precision: auto is bf16, {recorded if before else 'which is fast on this CPU'}")

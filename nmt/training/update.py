@@ -86,7 +86,7 @@ class Updater:
         Replicas average their gradients in the `last` backward pass of an update.
         """
         if self.device.type == "cpu":
-            batch = pad_to_multiple(batch, self.model.longest)
+            batch = pad_to_multiple(batch)
         with nullcontext() if self.replica is None or last else self.replica.no_sync():
             with autocast(self.recipe.runtime, self.device):
                 loss, likelihood = (self.replica or self.objective)(batch.to(self.device))
