@@ -27,7 +27,7 @@ class RuntimeSettings(Section):
     threads: Annotated[int | None, Field(ge=1, le=1024, examples=[4])] = None
     """CPU threads of each process; null takes OMP_NUM_THREADS if that is set, else one for each core."""
     compile: bool = False
-    """Compile the layers for training with torch.compile, for GPUs: minutes at the start, faster steps afterwards.
+    """Compile the layers for training with torch.compile, for GPUs; it takes minutes at the start.
     Results are equal up to rounding; a resumed run may differ in the last bits."""
 
 

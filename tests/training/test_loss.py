@@ -1,13 +1,11 @@
 """The loss: values and gradients equal the definition in float64, for every chunk size."""
 
 from itertools import pairwise
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from nmt.training import loss as loss_module
 from nmt.training.loss import smoothed_cross_entropy
@@ -86,28 +84,6 @@ def test_chunks_cover_all_rows_in_few_distinct_sizes() -> None:
         assert all(0 < size <= 524 for size in chunks)
         sizes.update(chunks)
     assert len(sizes) < 100
-
-
-class ProductCounter(TorchDispatchMode):
-    """Count matrix products."""
-
-    count = 0
-
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.count += function.overloadpacket in (torch.ops.aten.mm, torch.ops.aten.addmm, torch.ops.aten.addmm_)
-        return function(*args, **(kwargs or {}))
-
-
-def test_only_products_that_are_needed_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three for each chunk, two if the matrix is frozen, one without gradients."""
-    monkeypatch.setattr(loss_module, "_CHUNK_LOGITS", {"cpu": 4 * V})
-    hidden, weight, targets = random_inputs()
-    chunks, counts = -(-int((targets != PAD).sum()) // 4), []
-    for matrix, enabled in ((weight, True), (weight.detach(), True), (weight, False)):
-        with torch.set_grad_enabled(enabled), ProductCounter() as counter:
-            smoothed_cross_entropy(hidden, matrix, targets, 0.1)
-        counts.append(counter.count)
-    assert counts == [3 * chunks, 2 * chunks, chunks]
 
 
 def test_bf16_autocast_keeps_gradients_in_fp32() -> None:

@@ -157,10 +157,3 @@ def test_dry_run_prints_an_estimate_and_writes_nothing(
     assert rows["train.stop.hours 0.25"].endswith("0:15:00, after 1,800 updates")
     assert snapshot(recipe.prepared_directory.parent) == before
     assert list(tmp_path.iterdir()) == []
-
-
-def test_dry_run_refuses_a_missing_test_text(recipe: Recipe) -> None:
-    file = recipe.prepared_directory.parent / "recipe.yaml"
-    result = run_command("train", "-c", file, "--dry-run", "--set", 'data.test={"file": "/nowhere"}')
-    assert result.exit_code == 2
-    assert "/nowhere" in result.stderr
