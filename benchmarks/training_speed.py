@@ -121,17 +121,15 @@ def matrix_rates() -> dict[str, float]:
     import torch
 
     from nmt.config import RuntimeSettings
-    from nmt.model.kernels import kernels
+    from nmt.model.cpu import linear
     from nmt.system.device import choose_device, set_threads
     from nmt.training.cost import matrix_rate
 
     runtime = RuntimeSettings()
     set_threads(runtime)
     device = choose_device(runtime)
-    multiplications = {"torch": torch.mm, "training": kernels.linear}
-    return {
-        name: matrix_rate(device, runtime, multiply, small=1024) / 1e9 for name, multiply in multiplications.items()
-    }
+    multiplications = {"torch": torch.mm, "training": linear}
+    return {name: matrix_rate(device, runtime, multiply) / 1e9 for name, multiply in multiplications.items()}
 
 
 def report(chosen: argparse.Namespace, speeds: dict[str, list[float]], flops: float, machine: dict[str, float]) -> None:

@@ -270,4 +270,4 @@ def log_probs_without_cache(model: Transformer, source: Tensor, tokens: Sequence
     """Return log p(next token) after each prefix of `<s>` + tokens, (T+1, V), by teacher forcing."""
     memory = model.encode(source, None)
     hidden = model.decode(torch.tensor([[BOS, *tokens]]), memory, None)
-    return model.logits(hidden)[0].log_softmax(-1)
+    return model.logits(hidden)[0, :, : model.output.out_features].log_softmax(-1)

@@ -14,12 +14,12 @@ import torch
 
 from benchmarks import gpu
 from nmt.decoding.beam import Hypothesis
-from nmt.model.kernels import kernels
+from nmt.model.cpu import kernels
 from tests.builders import TINY_SHAPE, write_lines, write_recipe, write_tsv
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 TINY = " ".join(f"--set model.{key}={value}" for key, value in TINY_SHAPE.items())
-PRECISIONS = "fp32 bf16" + " int8" * getattr(kernels, "has_eight_bits", False)
+PRECISIONS = "fp32 bf16" + " int8" * kernels.int8
 COMMANDS = {
     "benchmarks/curve.py": ("run", r"\| 0\.0 min \| 4 \|.*\n\ntest BLEU \*\*\d.*\n\ntest chrF2 \*\*\d.*\n\n"),
     "benchmarks/decoding_speed.py": (

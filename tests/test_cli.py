@@ -145,12 +145,6 @@ def test_unknown_key_gives_a_suggestion(recipe: Path, command: str) -> None:
     assert "Traceback" not in result.stderr
 
 
-def test_missing_recipe_is_a_user_error(tmp_path: Path) -> None:
-    result = run_command("train", "-c", tmp_path / "none.yaml")
-    assert result.exit_code == 2
-    assert "none.yaml" in result.stderr
-
-
 @pytest.mark.parametrize("error", [ConfigError, DataError, ModelError])
 def test_user_errors_exit_with_2(recipe: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]) -> None:
     monkeypatch.setattr("nmt.commands.prepare.prepare", raising(error("the moon is full; wait")))
@@ -191,12 +185,6 @@ def test_operating_system_errors_are_user_errors(
     monkeypatch.setattr("nmt.commands.prepare.prepare", raising(error))
     result = run_command("prepare", "-c", recipe)
     assert (result.exit_code, result.stdout, result.stderr) == (2, "", message)
-
-
-def test_ctrl_c_exits_with_130(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nmt.commands.prepare.prepare", raising(KeyboardInterrupt()))
-    result = run_command("prepare", "-c", recipe)
-    assert (result.exit_code, result.stdout, result.stderr) == (130, "", "error: interrupted\n")
 
 
 @pytest.mark.parametrize("moment", ["builtins.__import__ = interrupt", "nmt.commands.score.score = interrupt"])
@@ -258,15 +246,6 @@ def test_prepare_prints_on_stderr(recipe: Path) -> None:
     assert run_command("prepare", "-c", recipe, "--force", "--quiet").stderr == ""
 
 
-def test_overrides_change_the_recipe(recipe: Path) -> None:
-    other = recipe.parent / "elsewhere"
-    result = run_command(
-        "prepare", "-c", recipe, "--set", f"prepared={other}", "--set", "tokenizer.vocab_size=314", "-q"
-    )
-    assert result.exit_code == 0
-    assert json.loads((other / "manifest.json").read_text())["settings"]["tokenizer"]["vocab_size"] == 314
-
-
 SMALL = ["model={encoder_layers: 1, decoder_layers: 1, dim: 8, feed_forward: 8, heads: 2}", "train.stop={steps: 2}"]
 
 
@@ -303,23 +282,6 @@ def test_score_prints_json(texts: tuple[Path, Path]) -> None:
     assert document["scores"][0]["value"] == pytest.approx(100 / 7)
 
 
-@pytest.mark.usefixtures("absolute_paths")
-def test_score_warns_even_if_quiet(texts: tuple[Path, Path]) -> None:
-    result = run_command("score", texts[1], texts[1], "-q")
-    assert result.exit_code == 0
-    assert result.stderr == f"warning: {texts[1]} is the reference, word for word\n"
-
-
-@pytest.mark.usefixtures("absolute_paths")
-def test_score_refuses_texts_of_different_lengths(texts: tuple[Path, Path], tmp_path: Path) -> None:
-    longer = write_lines(tmp_path / "longer", "one", "two")
-    result = run_command("score", texts[0], longer)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert f"{texts[0]} has 1 line, but {longer} has 2" in result.stderr
-    assert run_command("score", *texts, "--metric", "rouge").exit_code == 2
-    assert run_command("score", tmp_path / "nowhere", texts[1]).exit_code == 2
-
-
 def test_closed_pipe_is_not_an_error(repository: Path, texts: tuple[Path, Path]) -> None:
     reading, writing = os.pipe()
     os.close(reading)
@@ -327,11 +289,3 @@ def test_closed_pipe_is_not_an_error(repository: Path, texts: tuple[Path, Path])
     result = subprocess.run(command, cwd=repository, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
     os.close(writing)
     assert (result.returncode, result.stderr) == (0, "")
-
-
-def test_score_reads_standard_input(repository: Path, texts: tuple[Path, Path]) -> None:
-    command = [sys.executable, "-m", "nmt", "score", "-", str(texts[1]), "-q"]
-    with texts[0].open() as stream:
-        result = subprocess.run(command, cwd=repository, stdin=stream, capture_output=True, text=True, check=False)
-    assert result.returncode == 0
-    assert result.stdout == run_command("score", *texts).stdout

@@ -24,7 +24,7 @@ from nmt.model.transformer import Transformer
 from nmt.system.console import Console
 from nmt.text.glossary import Glossary
 from nmt.text.tokenizer import Tokenizer, Tokenizers
-from nmt.training import loop, loss
+from nmt.training import loop
 from nmt.translation.forced_scoring import score_given
 from nmt.translation.translator import Translator
 from tests.builders import TINY_SHAPE, write_reversal_task
@@ -37,7 +37,6 @@ VARIANTS: list[dict[str, Any]] = [
     {"norm": "post", "tied_embeddings": "none"},
     {"positions": "relative"},
     {"positions": "rotary", "normalization": "rms", "activation": "swiglu"},
-    {"positions": "learned"},
 ]
 
 
@@ -108,31 +107,6 @@ def test_ensemble_forced_scoring_alignment_and_glossary_on_another_device_equal_
     expected = all_outputs(CPU)
     with OtherDevice():
         assert all_outputs(OTHER) == expected
-
-
-def test_products_over_the_vocabulary_are_padded_on_another_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.manual_seed(0)
-    hidden, weight, targets = torch.randn(30, 8), torch.randn(67, 8), torch.randint(4, 67, (30,))
-    columns = set()
-    linear = loss.kernels.linear
-
-    def recorded(rows: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
-        columns.add(max(matrix.shape))
-        return linear(rows, matrix)
-
-    def gradients(device: torch.device) -> list[torch.Tensor]:
-        inputs = [tensor.to(device).detach().requires_grad_() for tensor in (hidden, weight)]
-        loss.smoothed_cross_entropy(inputs[0], inputs[1], targets.to(device), 0.1)[0].backward()
-        return [tensor.grad.cpu() for tensor in inputs if tensor.grad is not None]
-
-    monkeypatch.setattr(torch, "is_autocast_enabled", lambda name: False)
-    expected = gradients(CPU)
-    monkeypatch.setattr(loss.kernels, "linear", recorded)
-    with OtherDevice():
-        padded = gradients(OTHER)
-    assert columns == {128}
-    for one, other in zip(padded, expected, strict=True):
-        torch.testing.assert_close(one, other)
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)

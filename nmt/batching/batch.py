@@ -5,7 +5,6 @@ B sentences, S source length, T target length; all lengths include `</s>` or `<s
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -49,16 +48,6 @@ class Batch:
         """Return the sum over groups of sentences × longest target: the size that a token budget limits."""
         return sum(group.target_out.numel() for group in self.groups)
 
-    @property
-    def padded_tokens(self) -> int:
-        """Return the number of source and target tokens, padding included."""
-        return sum(group.source.numel() for group in self.groups) + self.padded_target_tokens
-
-    @property
-    def sentences(self) -> int:
-        """Return the number of sentence pairs in all groups."""
-        return sum(len(group.source) for group in self.groups)
-
     def to(self, device: torch.device) -> "Batch":
         """Return the batch on a device."""
         if device.type == self.groups[0].source.device.type:
@@ -68,23 +57,6 @@ class Batch:
     def pinned(self) -> "Batch":
         """Return the batch in page-locked RAM, from which `to` copies asynchronously."""
         return self._map(Tensor.pin_memory)
-
-    def cut(self, largest: int | None) -> "list[Batch]":
-        """Halve the batch recursively until each part holds at most `largest` padded tokens or one pair.
-
-        The parts hold the same pairs in the same groups, so their gradients add up to that of the batch. None cuts
-        nothing.
-        """
-        if largest is None or self.padded_tokens <= largest or self.sentences == 1:
-            return [self]
-        halves: tuple[list[Group], list[Group]] = [], []
-        for number, group in enumerate(self.groups):
-            # the larger half of an odd number goes to alternating sides, so that neither side is empty
-            middle = (len(group.source) + number % 2) // 2
-            for half, rows in zip(halves, (slice(middle), slice(middle, None)), strict=True):
-                if len(group.source[rows]):
-                    half.append(group.map(itemgetter(rows)))
-        return [part for half in halves for part in _counted(tuple(half)).cut(largest)]
 
     def _map(self, function: Callable[[Tensor], Tensor]) -> "Batch":
         return replace(self, groups=tuple(group.map(function) for group in self.groups))
@@ -113,15 +85,14 @@ def dummy_batch() -> Batch:
     return Batch((Group(source, target_in, target_out, None),), source_tokens=0, target_tokens=0)
 
 
-def pad_to_multiple(batch: Batch, longest: int | None) -> Batch:
+def pad_to_multiple(batch: Batch) -> Batch:
     """Add a pair with zero loss, after which the tokens of each side are a multiple of 64.
 
     oneDNN compiles a matrix product for each number of rows, and keeps 0.2 to 0.3 MiB for each one until the process
     ends, whatever the capacity of its cache (benchmarks/RESULTS.md). Small batches grow by at most one token in 16.
-    `longest` is the longest sentence that the model reads, None if there is no limit.
     """
     sides = zip(*((group.source.numel(), group.target_out.numel()) for group in batch.groups), strict=True)
-    source_length, target_length = (_tokens_to_multiple(sum(side), longest or _MULTIPLE) for side in sides)
+    source_length, target_length = (_tokens_to_multiple(sum(side)) for side in sides)
     if not source_length or not target_length:
         return batch
     source, target_in, target_out = (torch.full((1, n), PAD) for n in (source_length, target_length, target_length))
@@ -130,9 +101,9 @@ def pad_to_multiple(batch: Batch, longest: int | None) -> Batch:
     return Batch((*batch.groups, dummy), batch.source_tokens, batch.target_tokens)
 
 
-def _tokens_to_multiple(tokens: int, longest: int) -> int:
+def _tokens_to_multiple(tokens: int) -> int:
     """Return the number of tokens, at least one, to the next multiple; 0 for a side too small to be padded."""
-    multiple = min(_MULTIPLE, longest, 1 << max(0, tokens.bit_length() - 5))
+    multiple = min(_MULTIPLE, 1 << max(0, tokens.bit_length() - 5))
     return multiple - tokens % multiple if multiple > 1 else 0
 
 

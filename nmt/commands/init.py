@@ -213,13 +213,10 @@ def _about_text(
 
 
 def _about_cost(expected: "Cost") -> str:
-    """Return the expected time and memory as a sentence."""
+    """Return the expected time as a sentence."""
     low, high = expected.minutes
     time = f"{low:,.0f} to {high:,.0f} minutes" if high < 120 else f"{low / 60:,.1f} to {high / 60:,.1f} hours"
-    kind = "RAM" if expected.device == "cpu" else "device memory"
-    least, most = expected.gibibytes
     return (
-        f"All {expected.proposal.steps:,} steps take {time} on this machine ({expected.device}), computed "
-        f"from its rate of matrix products, and {least:.1f} to {most:.1f} GiB of {kind}; "
-        "nmt train --dry-run measures both."
+        f"All {expected.proposal.steps:,} steps take {time} on this machine ({expected.device}), computed from its "
+        "rate of matrix products; nmt train --dry-run measures it."
     )

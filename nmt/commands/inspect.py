@@ -43,7 +43,6 @@ def inspect(path: Path) -> dict[str, Any]:
         "limits": {
             "longest_source": loaded.longest_source,
             "max_length": None if maximum is None else maximum.model_dump(),
-            "positions": settings.longest,
         },
         "decoding": {
             "beam": beam,

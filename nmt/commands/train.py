@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from errno import EEXIST
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,8 +23,8 @@ from nmt.system.workers import reuse_freed_ram
 from nmt.text.corpus import read_pairs
 from nmt.text.prepared import PreparedCorpus
 from nmt.text.preparing.provenance import why_stale
-from nmt.training.initialization import check_freeze, initial_model
-from nmt.training.loop import open_training
+from nmt.training.initialization import check_freeze
+from nmt.training.loop import Training
 from nmt.training.resume import check_may_continue, check_run_directory
 from nmt.training.run import RunDirectory
 from nmt.training.trial import choose_settings, estimate
@@ -60,16 +61,14 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> Outcome:
     with run.locked(console.warn):
         corpus = prepared_corpus(recipe, run, console, restart)
         with oom_explained(choose_device(recipe.runtime)):
-            if restart:
-                initial_model(recipe, corpus.tokenizers)  # fails before the old run is removed
             recipe = with_measured_settings(recipe, corpus, run, console, restart)
-            scored = not restart and on_rank_zero(lambda: is_scored(recipe, run))
+            scored = on_rank_zero(lambda: not restart and is_scored(recipe, run))
             on_rank_zero(lambda: run.open(recipe, restart))
             with console.status("building the model"):
-                training = open_training(recipe, corpus, run, console)
+                training = Training(recipe, corpus, run, console)
             training.print_sizes()
-            if training.stop_reason(None, training.progress.seconds) is None or (tests and not scored):
-                scored = False
+            scored = scored and training.stop_reason(None, training.progress.seconds) is not None
+            if not scored:
                 on_rank_zero(run.remove_scores)
             reason, signal = training.train()
             on_rank_zero(lambda: link_latest(run.path, console))
@@ -120,7 +119,15 @@ def check_recipe(recipe: Recipe, run: RunDirectory, restart: bool) -> list[Score
 
     distributed.on_rank_zero(check_files)
     check_settings(recipe)
-    return read_tests(recipe)
+    texts = []
+    for key, corpus in recipe.data.test_texts.items():
+        pairs = list(read_pairs(corpus, recipe.languages_of(corpus)))
+        if not pairs:
+            files = ", ".join(map(str, corpus.files.values()))
+            raise DataError(f"{key}: {files}: no sentence pairs in it; expected one pair per line")
+        sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
+        texts.append(ScoredText(sources, references, recipe.target_of(corpus), corpus.tag))
+    return texts
 
 
 def prepared_corpus(recipe: Recipe, run: RunDirectory, console: Console, restart: bool) -> PreparedCorpus:
@@ -130,7 +137,6 @@ def prepared_corpus(recipe: Recipe, run: RunDirectory, console: Console, restart
     """
 
     def prepare_if_needed() -> str:
-        check_run_directory(recipe)  # again, since the lock is held only now
         if run.saved() and not restart:
             stale = why_stale(recipe, ignore_test=True)
             check_may_continue(recipe, run, stale)
@@ -171,45 +177,24 @@ def with_measured_settings(
 def doubtful_settings(recipe: Recipe, corpus: PreparedCorpus) -> Iterator[str]:
     """Yield a warning for each setting that probably does not fit the amount of text or the other settings."""
     tokens, train, stop = corpus.manifest.train.target.tokens, recipe.train, recipe.train.stop
-    vocabularies = len(corpus.tokenizers.source), len(corpus.tokenizers.target)
-    too_large = []
-    weights = recipe.model.weight_count(*vocabularies)
-    if train.init_from is None and weights > max(_FEW_WEIGHTS, _MOST_WEIGHTS * tokens):
-        too_large.append(f"the model has {weights / 1e6:,.1f} million weights (section model)")
+    weights = recipe.model.weight_count(len(corpus.tokenizers.source), len(corpus.tokenizers.target))
     passes = (stop.steps or 0) * train.accumulate * train.budget / tokens
+    advice = f"much for {tokens:,} target tokens of text; `nmt init` writes a recipe with settings that fit it"
+    if train.init_from is None and weights > max(_FEW_WEIGHTS, _MOST_WEIGHTS * tokens):
+        yield f"model: {weights / 1e6:,.1f} million weights are {advice}"
     if stop.patience is stop.hours is stop.epochs is None and passes > _MOST_PASSES:
-        too_large.append(f"{stop.steps:,} steps read the text {passes:,.0f} times (train.stop)")
-    if too_large:
-        yield (
-            f"the training text has only {tokens:,} target tokens, but {', and '.join(too_large)}. `nmt init` writes a "
-            "recipe with settings that fit the text"
-        )
+        yield f"train.stop.steps: {stop.steps:,} steps, which read the text {passes:,.0f} times, are {advice}"
     if train.schedule.falls and stop.steps is not None:
-        limit = next((name for name in ("hours", "epochs") if getattr(stop, name) is not None), None)
-        if limit is not None and "steps" not in stop.model_fields_set:
+        if "steps" not in stop.model_fields_set and (stop.hours or stop.epochs):
             yield (
-                f"train.schedule {train.schedule.name} falls until train.stop.steps, which is not given and therefore "
-                f"{stop.steps:,}, so train.stop.{limit} may end training before the rate falls. Give as "
-                f"train.stop.steps the updates that nmt train --dry-run shows for train.stop.{limit}"
+                f"train.schedule {train.schedule.name} falls until train.stop.steps, {stop.steps:,} by default: another"
+                " limit may end training before; give as train.stop.steps the updates that nmt train --dry-run shows"
             )
         if train.schedule.warmup >= stop.steps:
             yield (
-                f"train.schedule.warmup: {counted(train.schedule.warmup, 'step')} of warm-up leave none of the "
-                f"{counted(stop.steps, 'step')} of train.stop.steps for the rate to fall; set it lower"
+                f"train.schedule.warmup: {train.schedule.warmup:,} steps of warm-up leave none of the {stop.steps:,} "
+                "of train.stop.steps for the rate to fall; set it lower"
             )
-
-
-def read_tests(recipe: Recipe) -> list[ScoredText]:
-    """Return the test texts: faults in them are reported before hours of training, not after."""
-    texts = []
-    for key, corpus in recipe.data.test_texts.items():
-        pairs = list(read_pairs(corpus, recipe.languages_of(corpus)))
-        if not pairs:
-            files = ", ".join(map(str, corpus.files.values()))
-            raise DataError(f"{key}: {files}: no sentence pairs in it; expected one pair per line")
-        sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-        texts.append(ScoredText(sources, references, recipe.target_of(corpus), corpus.tag))
-    return texts
 
 
 def record_alignment(recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory) -> None:
@@ -271,14 +256,10 @@ def print_scores(run: RunDirectory, console: Console) -> None:
 
 def link_latest(run: Path, console: Console) -> None:
     """Make `runs/latest` in the current directory a link to this run; warn if that is impossible."""
-    if run.resolve() in (Path.cwd(), *Path.cwd().parents):
-        return  # it would be a foreign file in the run
     try:
+        if LATEST.exists() and not LATEST.is_symlink():
+            raise FileExistsError(EEXIST, "it exists and is not a link")
         LATEST.parent.mkdir(exist_ok=True)
-        if not LATEST.exists() or LATEST.is_symlink():
-            replace_link(LATEST, run.absolute())
-            return
-        reason = "it exists and is not a link"
+        replace_link(LATEST, run.absolute())
     except OSError as error:
-        reason = str(error.strerror)
-    console.warn(f"{LATEST}: cannot link it to {run}: {reason}; pass --model {run} to translate")
+        console.warn(f"{LATEST}: cannot link it to {run}: {error.strerror}; pass --model {run} to translate")

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema, field_serializer, model_validator
+from pydantic import AfterValidator, Field, field_serializer, model_validator
 
-from nmt.config.section import File, OneOrMore, Section, SettingError
+from nmt.config.section import File, OneOrMore, PositiveInt, Section, SettingError
 
-_TOKENIZER_SYMBOL = re.compile("pad|unk|s|0x[0-9]{2}")
 _LANGUAGE_CODE = re.compile("[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
 """ISO 639, with script or region; tokenization, typography and metrics depend on it."""
 
@@ -76,21 +75,7 @@ class Languages(Section):
 
 
 FileFormat = Literal["tsv", "csv", "tmx", "xliff", "po", "jsonl"]
-
-
-def _is_column(value: object) -> int | str:
-    if isinstance(value, str) and value.strip() and value.isprintable():
-        return value
-    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value < 2**31:
-        return value
-    raise ValueError(f"found {value!r}, expected the number of a column, from 1, or its name")
-
-
-Column = Annotated[
-    int | str,
-    PlainValidator(_is_column),
-    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string"}]}),
-]
+Column = PositiveInt | Annotated[str, Field(min_length=1)]
 
 
 class CorpusFile(Section):
@@ -134,8 +119,6 @@ class CorpusFile(Section):
             raise SettingError("columns", f"must name two different columns, found {self.columns[0]} twice")
         if isinstance(self.columns[0], str) != isinstance(self.columns[1], str):
             raise SettingError("columns", "give the numbers of both columns, or the names of both")
-        if self.tag is not None and _TOKENIZER_SYMBOL.fullmatch(self.tag):
-            raise SettingError("tag", f"<{self.tag}> is a special symbol of the tokenizer; choose another name")
         return self
 
 
@@ -148,10 +131,6 @@ RuleName = Literal[
 HanVariants = Literal["keep", "convert"]
 
 
-def _in_one_order(rules: tuple[RuleName, ...]) -> tuple[RuleName, ...]:
-    return tuple(sorted(set(rules)))  # another order is no other setting
-
-
 class Filters(Section):
     """Rules that exclude training pairs. The manifest of the prepared corpus counts the pairs excluded by each."""
 
@@ -160,7 +139,7 @@ class Filters(Section):
     han_variants: HanVariants = "keep"
     """Chinese lines that are Traditional in a Simplified text, or the reverse: keep them, or convert them with OpenCC
     (`pip install opencc`). zh-Hans or zh-Hant as the language states which one the text is in."""
-    keep: Annotated[tuple[RuleName, ...], Field(strict=False), AfterValidator(_in_one_order)] = ()
+    keep: Annotated[tuple[RuleName, ...], Field(strict=False)] = ()
     """Rules that are not applied, as in [copy, duplicate]: the pairs that they would exclude are kept. docs/data.md
     describes each rule. [language] also permits text that is certainly not in the languages of the recipe, which is an
     error otherwise."""
@@ -178,6 +157,10 @@ class Data(Section):
     leak). A list for several target languages, as `valid`."""
     filters: Filters = Filters()
     """Rules that exclude training pairs."""
+    temperature: Annotated[float, Field(ge=1, le=100)] = 1.0
+    """Temperature T that balances the training texts: a text of n pairs has a share of an epoch in proportion to
+    n^(1/T), times its `oversample` (Arivazhagan et al. 2019). 1 keeps the texts as they are, 5 is common for texts of
+    very different size. Needs no new preparation."""
 
     @property
     def prepared_texts(self) -> dict[str, CorpusFile]:

@@ -8,6 +8,8 @@ from nmt.config.section import PositiveInt, Probability, Section, SettingError
 
 Layers = Annotated[int, Field(ge=1, le=1000)]  # deep models of the literature have up to 1,000 (Wang et al. 2022)
 
+MAX_DISTANCE = 16  # longest distance with vectors of its own in relative positions; quality is the same from 4 to 256
+
 
 class ModelSettings(Section):
     """The Transformer: its size and its variants."""
@@ -30,28 +32,19 @@ class ModelSettings(Section):
     """Normalise to mean zero and variance one (Ba et al. 2016), or to a mean square of one (Zhang & Sennrich 2019)."""
     activation: Literal["relu", "gelu", "swiglu"] = "relu"
     """Non-linearity of the feed-forward layers."""
-    positions: Literal["sinusoidal", "learned", "relative", "rotary"] = "sinusoidal"
-    """Encoding of the order of tokens: vectors added to the embeddings, fixed or learned, or in self-attention, learned
-    vectors for distances (Shaw et al. 2018) or rotation (Su et al. 2021)."""
-    max_positions: PositiveInt = 1024
-    """Longest sequence for which learned positions have vectors."""
-    max_distance: PositiveInt = 16
-    """Longest distance with a vector of its own in relative positions; longer ones share the last."""
+    positions: Literal["sinusoidal", "relative", "rotary"] = "sinusoidal"
+    """Encoding of the order of tokens: sinusoids added to the embeddings, or in self-attention, learned vectors for the
+    distances up to 16 (Shaw et al. 2018) or rotation (Su et al. 2021)."""
     attention_score: Literal["scaled_dot", "dot", "bilinear", "additive"] = "scaled_dot"
     """Score of a query and a key: q · k / √d (Vaswani et al. 2017), q · k or q W k (Luong et al. 2015), or
     v · tanh(q + k) (Bahdanau et al. 2015). All but the first are for study: slow, and not for `nmt export`."""
     tied_embeddings: Literal["all", "target", "none"] = "all"
     """Share one matrix among source, target and output; between target and output; or not at all."""
 
-    @property
-    def longest(self) -> int | None:
-        """Return how many tokens, `</s>` included, a sequence may have; None for any number."""
-        return self.max_positions if self.positions == "learned" else None
-
-    def size(self, vocabulary: int) -> int:
-        """Return how many numbers a model of this vocabulary on both sides holds: weights, and tables of sinusoids."""
-        tables = 2 * self.max_positions * self.dim if self.positions == "sinusoidal" else 0
-        return self.weight_count(vocabulary, vocabulary) + tables
+    @staticmethod
+    def padded_vocabulary(vocabulary: int) -> int:
+        """Return the number of rows in the matrices of a vocabulary: a multiple of 64."""
+        return vocabulary + -vocabulary % 64
 
     @property
     def layer_weights(self) -> tuple[int, int]:
@@ -62,15 +55,14 @@ class ModelSettings(Section):
         feed_forward = (gates + 1) * self.feed_forward * dim + gates * self.feed_forward + dim
         encoder, decoder = attention + feed_forward + 2 * self._norm, 2 * attention + feed_forward + 3 * self._norm
         if self.positions == "relative":  # keys and values of the distances -k … k, or -k … 0
-            encoder += 2 * (2 * self.max_distance + 1) * (dim // self.heads)
-            decoder += 2 * (self.max_distance + 1) * (dim // self.heads)
+            encoder += 2 * (2 * MAX_DISTANCE + 1) * (dim // self.heads)
+            decoder += 2 * (MAX_DISTANCE + 1) * (dim // self.heads)
         return self.encoder_layers * encoder, self.decoder_layers * decoder
 
     def weight_count(self, source_vocabulary: int, target_vocabulary: int) -> int:
         """Return the number of weights of a model, tied ones counted once."""
-        rows = target_vocabulary if self.tied_embeddings == "all" else source_vocabulary + target_vocabulary
-        rows += target_vocabulary if self.tied_embeddings == "none" else 0
-        rows += 2 * self.max_positions if self.positions == "learned" else 0
+        source, target = map(self.padded_vocabulary, (source_vocabulary, target_vocabulary))
+        rows = {"all": target, "target": source + target, "none": source + 2 * target}[self.tied_embeddings]
         return sum(self.layer_weights) + rows * self.dim + (2 * self._norm if self.norm == "pre" else 0)
 
     @property

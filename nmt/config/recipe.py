@@ -88,8 +88,6 @@ class Recipe(Section):
         symbols = self.tokenizer.symbols
         if equal := next((tag for tag in self.tags if f"<{tag}>" in symbols), None):
             raise SettingError("tokenizer.symbols", f"<{equal}> is the symbol of a tag; name the tag differently")
-        if equal := next((tag for tag in self.target_tags if tag in data.tags), None):
-            raise SettingError("data.train", f"the tag {equal} is that of a target language; choose another name")
         for key in ("valid", "test"):
             codes = [corpus.target_language for corpus in getattr(data, key)]
             if len(codes) > len(set(codes)):
@@ -97,20 +95,6 @@ class Recipe(Section):
         untrained = [code for code in languages.target if all(self.target_of(text) != code for text in data.train)]
         if untrained and self.train.init_from is None:
             raise SettingError("languages.target", f"no text of data.train has the target language {untrained[0]}")
-        return self
-
-    @model_validator(mode="after")
-    def _positions_suffice(self) -> Self:
-        data, model = self.data, self.model
-        tags = max(len(self.tags_of(corpus)) for corpus in data.prepared_texts.values())
-        longest = data.filters.max_tokens + tags + 1
-        if model.positions == "learned" and model.max_positions < longest:
-            before = f", {tags} tags" if tags > 1 else ", a tag" if tags else ""
-            raise SettingError(
-                "model.max_positions",
-                f"{model.max_positions} learned positions are too few for data.filters.max_tokens: "
-                f"{data.filters.max_tokens}{before} and the end symbol; set it to {longest} or more",
-            )
         return self
 
     @model_validator(mode="after")

@@ -19,11 +19,9 @@ _EXPECTED = {
     "path_type": "the path of a file or folder",
     "tuple_type": "a list",
     "model_type": "a section, that is, keys with values",
-    "model_attributes_type": "a section, that is, keys with values",
     "string_pattern_mismatch": "small letters, digits and hyphens",
-    "finite_number": "a finite number",
 }
-_TYPES_OF_VALUES = ("int", "constrained-int", "literal['auto']")
+_TYPES_OF_VALUES = ("constrained-int", "constrained-str", "literal['auto']")
 
 
 def explained(error: ValidationError, document: Document, recipe: type[BaseModel]) -> list[str]:

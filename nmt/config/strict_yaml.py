@@ -142,20 +142,11 @@ def _parse(text: str, name: str) -> tuple[Any, dict[Location, int]]:
         loader = _Loader(text)
         node = loader.get_single_node()
         return (None, {}) if node is None else (loader.construct_document(node), {(): 1, **dict(_lines(node, ()))})
-    except yaml.MarkedYAMLError as error:
-        problem, begin, end = str(error.problem), error.context_mark, error.problem_mark
-        if begin and end and begin.line != end.line:
-            problem += f", in the value that begins at line {begin.line + 1}"
-        if "'\\t'" in problem:
-            problem += "; indent with spaces, not tabs"
-        line = end.line + 1 if end else 1
-    except yaml.reader.ReaderError as error:
-        problem, line = (
-            f"it contains the control character U+{error.character:04X}",
-            text.count("\n", 0, error.position) + 1,
-        )
-    place = name if name.startswith("--set ") else f"{name}:{line}"
-    raise ConfigError(f"{place}: not valid YAML: {problem}")
+    except yaml.YAMLError as error:
+        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", str(error))
+        advice = "; indent with spaces, not tabs" if "'\\t'" in problem else ""
+        place = f"{name}:{mark.line + 1}" if mark and not name.startswith("--set ") else name
+        raise ConfigError(f"{place}: not valid YAML: {problem}{advice}") from None
 
 
 def _lines(node: yaml.Node, above: Location) -> Iterator[tuple[Location, int]]:

@@ -56,7 +56,7 @@ class TrainSettings(Section):
     """Decay rates of Adam's two moments."""
     weight_decay: float = Field(default=0.0, ge=0, le=100)
     """Decoupled weight decay of matrices, multiplied by the learning rate (AdamW, Loshchilov & Hutter 2019); norms,
-    biases and learned positions have none."""
+    biases and relative positions have none."""
     clip_norm: Annotated[float | None, Field(gt=0, le=1e6)] = 1.0
     """Largest norm of the gradient of all parameters together; null for no clipping."""
     init_from: Annotated[File | None, Field(examples=["../runs/base"])] = None

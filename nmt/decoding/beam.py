@@ -127,7 +127,7 @@ def beam_search(
             observer(active, candidates, extended, rows)
         active = extended
         if active.sentences.numel():
-            state.select(rows.to(device))
+            state.select(rows)
     return [best.result() for best in finished]
 
 
@@ -182,15 +182,16 @@ def extend(active: ActiveBeams, candidates: Candidates, bounds: Tensor, beam: in
 
 
 def best_tokens(
-    logits: Tensor, rules: Sequence[Rule], prefixes: Tensor, sentences: Tensor, count: int
+    logits: Tensor, rules: Sequence[Rule], prefixes: Tensor, sentences: Tensor, count: int, normalized: bool = True
 ) -> tuple[Tensor, Tensor]:
     """Return the log-probabilities of each row's C best next tokens, best first, and the tokens, (N, C), on the CPU.
 
     Logits are (N, V), for prefixes (N, L) of the sentences (N). Tokens that rules forbid keep their share of the
     probability. Only the best tokens are normalised: within a row, log p = logit − normalizer ranks as the logits do.
+    If not `normalized`, the logits themselves are returned.
     """
     logits = logits.float()
-    normalizer = normalizers(logits)
+    normalizer = normalizers(logits) if normalized else 0.0
     for rule in rules:
         rule.apply(logits, prefixes, sentences)
     best, tokens = largest(logits, count)
@@ -206,17 +207,17 @@ def normalizers(logits: Tensor) -> Tensor:
 def largest(numbers: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Return the C largest of each row of numbers (N, V), in descending order, and their columns: (N, C) each.
 
-    On a CPU in two steps: the C largest numbers are in the C blocks with the largest maxima, because every
+    In two steps, which is faster: the C largest numbers are in the C blocks with the largest maxima, because every
     number in another block is at most as large as C others.
     """
     rows, vocabulary = numbers.shape
     blocks = vocabulary // _BLOCK
-    if numbers.device.type != "cpu" or vocabulary % _BLOCK or blocks < count:
+    if vocabulary % _BLOCK or blocks < count:
         top = numbers.topk(min(count, vocabulary))
         return top.values, top.indices
     by_block = numbers.view(rows, blocks, _BLOCK)
     chosen = by_block.amax(-1).topk(count).indices  # (N, C)
-    first = torch.arange(rows).unsqueeze(1) * blocks
+    first = torch.arange(rows, device=numbers.device).unsqueeze(1) * blocks
     candidates = by_block.flatten(0, 1).index_select(0, (first + chosen).flatten()).view(rows, -1)  # (N, C·64)
     values, places = candidates.topk(count)
     return values, chosen.gather(1, places // _BLOCK) * _BLOCK + places % _BLOCK

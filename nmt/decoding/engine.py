@@ -19,7 +19,7 @@ from nmt.decoding.options import SearchOptions
 from nmt.decoding.rules import rules_for
 from nmt.decoding.sampling import greedy_search, noise_for, sample_search
 from nmt.errors import ConfigError
-from nmt.model.kernels import Precision
+from nmt.model.cpu import Precision
 from nmt.model.transformer import Transformer
 from nmt.system.device import computes_in_bf16, is_oom, release_cached_blocks
 from nmt.text.tokenizer import EOS
@@ -38,14 +38,13 @@ class TorchEngine:
 
         Raises ConfigError for 8-bit weights if this machine cannot compute with them.
         """
-        self.runner = BatchRunner([model.eval() for model in models], runtime, processes)
-        self.longest = step_model(self.runner.models).longest
+        self.runner = BatchRunner([model.eval() for model in models], processes)
         in_bf16 = computes_in_bf16(runtime, self.runner.device)
         self.precision: Precision = "int8" if runtime.precision == "int8" else "bf16" if in_bf16 else "fp32"
         self.description = f"torch, {self.runner.device.type}, {self.precision}"
-        self._to_pack = list(self.runner.models)
+        self._is_packed = False
         # converted weights pay for one sentence already
-        if self.precision != "fp32" and not all(self._pack()) and self.precision == "int8":
+        if self.precision != "fp32" and not self._pack():
             raise ConfigError(
                 "--precision int8: this needs a CPU with AVX-512 VNNI and a torch with oneDNN; leave it out, or export "
                 "the model for CTranslate2 with --quantization int8"
@@ -58,14 +57,14 @@ class TorchEngine:
         prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence, best first, in order; see `search_all`."""
-        if len(sentences) >= _MIN_SENTENCES_TO_PACK:
+        if len(sentences) >= _MIN_SENTENCES_TO_PACK and not self._is_packed:
             self._pack()
         return search_all(self.runner, sentences, options, prefixes)
 
-    def _pack(self) -> list[bool]:
-        """Pack the weights of models once; return whether each could be packed."""
-        to_pack, self._to_pack = self._to_pack, []
-        return [model.prepack(self.precision) for model in to_pack]
+    def _pack(self) -> bool:
+        """Lay out the weights of all models for inference; return whether each has kernels for it."""
+        self._is_packed = True
+        return all([model.prepack(self.precision) for model in self.runner.models])  # noqa: C419  # each of them
 
 
 def search_all(
@@ -142,15 +141,17 @@ def search(
     Source ids (B, S) and mask (B, S), True at tokens, are the input of the encoder; no mask means no padding. The
     result of a sentence does not depend on the other sentences of the batch, except for rounding. An observer receives
     the steps of a beam search; with it, a beam of 1 is one as well, and sampling is excluded. Raises ModelError if the
-    model's numbers are NaN, ConfigError for a prefix that is too long.
+    model's numbers are NaN.
     """
     if not source.size(0):
         return []
     lengths = [source.size(1)] * source.size(0) if source_mask is None else source_mask.sum(1).tolist()
     prefixes = prefixes or [()] * source.size(0)
-    limits = _length_limits(model, options, lengths, prefixes)
+    # the longest outputs (B)
+    sizes = zip(lengths, prefixes, strict=True)
+    limits = torch.tensor([options.longest_output(length) + len(prefix) for length, prefix in sizes])
     rules = rules_for(options, prefixes, limits)
-    state = model.start(source, source_mask, options.width)
+    state = model.start(source, source_mask)
     if options.sampling is not None:
         assert observer is None, "no beam search"
         sentences = [row[:length] for row, length in zip(source.tolist(), lengths, strict=True)]
@@ -158,24 +159,3 @@ def search(
     if options.beam == 1 and observer is None:
         return greedy_search(state, model.device, limits, rules, options)
     return beam_search(state, model.device, limits, rules, options, observer)
-
-
-def _length_limits(
-    model: StepModel, options: SearchOptions, lengths: Sequence[int], prefixes: Sequence[Sequence[int]]
-) -> Tensor:
-    """Return the longest outputs (B) for sources of these lengths, extended by the tokens of the prefixes.
-
-    Raises ConfigError if a prefix exceeds the longest output of the model.
-    """
-    limits = torch.tensor(
-        [options.longest_output(length) + len(prefix) for length, prefix in zip(lengths, prefixes, strict=True)]
-    )
-    if model.longest is None:
-        return limits
-    prefix = max(map(len, prefixes))
-    if prefix >= model.longest:
-        raise ConfigError(
-            f"the required beginning of a translation has {prefix} tokens, but the model generates at most "
-            f"{model.longest} with the sentence end; give a shorter beginning"
-        )
-    return limits.clamp(max=model.longest)

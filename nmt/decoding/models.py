@@ -1,7 +1,7 @@
 """Models that translate: one, or several as an ensemble; functions of them on many batches, in processes or threads.
 
-N rows, one for each active hypothesis, sentence by sentence in the order of the batch. B sentences, K beam, S source
-length, V vocabulary.
+N rows, one for each active hypothesis, sentence by sentence in the order of the batch. B sentences, S source length,
+V vocabulary.
 """
 
 import math
@@ -16,11 +16,9 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from nmt.config import RuntimeSettings
 from nmt.errors import ModelError
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
-from nmt.system.device import autocast
 from nmt.system.workers import WorkerPool
 
 
@@ -31,22 +29,18 @@ class DecoderState(Protocol):
         """Read the newest token of each row (N); return the logits of the next, (N, V), for the caller to overwrite."""
 
     def select(self, rows: Tensor) -> None:
-        """Make row i continue row `rows[i]`, for rows (N') in the order of the sentences, at most K of each."""
+        """Make row i continue row `rows[i]`, for rows (N'), on the CPU, in the order of the sentences."""
 
 
 class StepModel(Protocol):
     """A model that predicts the next token of many hypotheses."""
 
     @property
-    def longest(self) -> int | None:
-        """The most tokens of a sentence, `</s>` included; None without a limit."""
-
-    @property
     def device(self) -> torch.device:
-        """Where tokens and rows must be."""
+        """Where tokens must be."""
 
-    def start(self, source: Tensor, source_mask: Tensor | None, beam: int) -> DecoderState:
-        """Encode source ids (B, S) with their mask (B, S), True at tokens; None if nothing is padded. K is the beam."""
+    def start(self, source: Tensor, source_mask: Tensor | None) -> DecoderState:
+        """Encode source ids (B, S) with their mask (B, S), True at tokens; None if nothing is padded."""
 
 
 def step_model(models: Sequence[StepModel]) -> StepModel:
@@ -61,18 +55,13 @@ class Ensemble:
         self.members = members
 
     @property
-    def longest(self) -> int | None:
-        """The most tokens that all members accept."""
-        return min((member.longest for member in self.members if member.longest is not None), default=None)
-
-    @property
     def device(self) -> torch.device:
         """Where all members are."""
         return self.members[0].device
 
-    def start(self, source: Tensor, source_mask: Tensor | None, beam: int) -> DecoderState:
+    def start(self, source: Tensor, source_mask: Tensor | None) -> DecoderState:
         """Encode the source ids (B, S) with each member."""
-        return EnsembleState([member.start(source, source_mask, beam) for member in self.members])
+        return EnsembleState([member.start(source, source_mask) for member in self.members])
 
 
 @dataclass(frozen=True)
@@ -105,8 +94,6 @@ def check_same_vocabulary(directories: Sequence[Path], models: Sequence[LoadedMo
 
 
 Models = Sequence[Transformer]
-_FP32 = RuntimeSettings(precision="fp32")
-
 Batch = TypeVar("Batch")
 Result = TypeVar("Result")
 
@@ -114,9 +101,8 @@ Result = TypeVar("Result")
 class BatchRunner:
     """Models in evaluation mode on one device, and the processes that compute with them; several on a CPU only."""
 
-    def __init__(self, models: Models, runtime: RuntimeSettings = _FP32, processes: int = 1) -> None:
+    def __init__(self, models: Models, processes: int = 1) -> None:
         self.models = tuple(models)
-        self._runtime = runtime
         several = processes > 1 and self.device.type == "cpu"
         advice = "give fewer --threads or a smaller decode.batch_tokens"
         one_thread = partial(torch.set_num_threads, 1)
@@ -133,21 +119,10 @@ class BatchRunner:
         return 1 if self._pool is None else self._pool.count
 
     def run(self, function: Callable[[Models, Batch], Result], batches: Sequence[Batch]) -> list[Result]:
-        """Return `function(models, batch)` for each batch, in order, computed in the precision of the runtime.
-
-        The function must be picklable.
-        """
-        call = partial(_call, function=function, runtime=self._runtime)
+        """Return `function(models, batch)` for each batch, in order. The function must be picklable."""
         if self._pool is not None and len(batches) > 1 and self._pool.can_fork:
-            return list(self._pool.map(call, batches))
-        return list(_map_in_threads(partial(call, self.models), batches, self.device))
-
-
-def _call(
-    models: Models, batch: Batch, function: Callable[[Models, Batch], Result], runtime: RuntimeSettings
-) -> Result:
-    with autocast(runtime, models[0].device):
-        return function(models, batch)
+            return list(self._pool.map(function, batches))
+        return list(_map_in_threads(partial(function, self.models), batches, self.device))
 
 
 def _map_in_threads(

@@ -42,7 +42,7 @@ def extend_to_end(
             break
         if rows.numel() < active.numel():
             active = active[rows]
-            state.select(rows.to(device))
+            state.select(rows)
     if log_probs.isnan().any():
         raise not_a_number()
     hypotheses = []
@@ -55,10 +55,13 @@ def extend_to_end(
 def greedy_search(
     state: DecoderState, device: torch.device, limits: Tensor, rules: Sequence[Rule], options: SearchOptions
 ) -> list[list[Hypothesis]]:
-    """Return the hypothesis of each sentence that takes the most probable token at each step, for length limits (B)."""
+    """Return the hypothesis of each sentence that takes the most probable token at each step, for length limits (B).
+
+    Without `options.log_probs` the normalizers are not computed: log-probabilities are those of unnormalised logits.
+    """
 
     def most_probable(logits: Tensor, prefixes: Tensor, active: Tensor) -> tuple[Tensor, Tensor]:
-        log_probs, tokens = best_tokens(logits, rules, prefixes, active, 1)
+        log_probs, tokens = best_tokens(logits, rules, prefixes, active, 1, options.log_probs)
         return tokens.squeeze(1), log_probs.squeeze(1)
 
     found = extend_to_end(state, device, limits.numel(), int(limits.max()), most_probable, options)
@@ -86,7 +89,7 @@ def sample_search(
         tokens = draw(logits, noise[active, prefixes.size(1) - 1].to(device), sampling)  # (N)
         return tokens.cpu(), log_probs.gather(1, tokens.unsqueeze(1)).squeeze(1).cpu()
 
-    state.select(torch.arange(count, device=device).repeat_interleave(samples))
+    state.select(torch.arange(count).repeat_interleave(samples))
     found = extend_to_end(state, device, count * samples, longest, drawn, options)
     of_sentences = (found[i : i + samples] for i in range(0, len(found), samples))
     return [sorted(of_one, key=lambda hypothesis: -hypothesis.log_prob) for of_one in of_sentences]

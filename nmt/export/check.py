@@ -7,7 +7,6 @@ translations by teacher forcing: where all agree, the two are the same function,
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from nmt.config import RuntimeSettings
 from nmt.decoding.engine import search_all
 from nmt.decoding.forced_decoding import Pair, force_all
 from nmt.decoding.models import BatchRunner
@@ -47,7 +46,7 @@ class Comparison(NamedTuple):
 
 def compare(loaded: LoadedModel, exported: Score, lines: Sequence[str], allowed: float) -> Comparison:
     """Compare on all lines that are not empty. Raises ModelError with the line that differs most, if by too much."""
-    runner = BatchRunner([loaded.model], RuntimeSettings(device="cpu", precision="fp32"))
+    runner = BatchRunner([loaded.model])
     source, target = loaded.tokenizers.source, loaded.tokenizers.target
     # with several target languages, each line is translated into one of them
     tags = [source.tag_ids([loaded.languages.target_tag(code)]) for code in loaded.languages.target]

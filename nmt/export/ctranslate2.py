@@ -13,17 +13,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
+from nmt.config.model_section import MAX_DISTANCE
 from nmt.decoding.forced_decoding import Pair
 from nmt.errors import ConfigError
 from nmt.export import library
-from nmt.model.attention import MultiHeadAttention
+from nmt.model.attention import CrossAttention, SelfAttention
 from nmt.model.checkpoint import LoadedModel
-from nmt.model.layers import Embedding, FeedForward, Sublayer
-from nmt.model.positions import Relative, Sinusoidal, sinusoids
-from nmt.model.transformer import Transformer
+from nmt.model.positions import Relative, sinusoids
+from nmt.model.transformer import Embedding, FeedForward, Sublayer, Transformer
 
 POSITIONS = 2048  # rows in the table of sinusoids, the longest possible sentence and translation
 _EPSILON = 1e-5
@@ -79,7 +78,7 @@ def score_ctranslate2(directory: Path, loaded: LoadedModel, pairs: Sequence[Pair
 def _copy_weights(spec: Any, model: Transformer) -> None:
     _embed(spec.encoder, spec.encoder.embeddings[0], model.source_embedding)
     _embed(spec.decoder, spec.decoder.embeddings, model.target_embedding)
-    spec.decoder.projection.weight = _array(model.output.weight)
+    spec.decoder.projection.weight = _array(model.output.weight[: model.output.out_features])
     for side, norm in ((spec.encoder, model.encoder_norm), (spec.decoder, model.decoder_norm)):
         if not isinstance(norm, nn.Identity):
             _norm(side.layer_norm, norm)
@@ -94,32 +93,30 @@ def _copy_weights(spec: Any, model: Transformer) -> None:
 
 def _embed(side: Any, spec: Any, embedding: Embedding) -> None:
     """Set the embeddings, which CTranslate2 also scales by sqrt(D), and the positions added to them."""
-    spec.weight = _array(embedding.tokens.weight)
-    if isinstance(embedding.positions, Sinusoidal):
-        side.position_encodings.encodings = _array(sinusoids(POSITIONS, embedding.tokens.embedding_dim))
+    weight = embedding.tokens.weight[: embedding.tokens.num_embeddings]  # without padding
+    spec.weight = _array(weight)
+    if embedding.is_sinusoidal:
+        side.position_encodings.encodings = _array(sinusoids(0, POSITIONS, weight))
 
 
-def _self_attention(spec: Any, attention: MultiHeadAttention, sublayer: Sublayer) -> None:
+def _self_attention(spec: Any, attention: SelfAttention, sublayer: Sublayer) -> None:
     _norm(spec.layer_norm, sublayer.norm)
-    queries, keys_values = attention.query, attention.key_value
-    spec.linear[0].weight = _array(torch.cat([queries.weight, keys_values.weight]))
-    spec.linear[0].bias = _array(torch.cat([queries.bias, keys_values.bias]))
-    _linear(spec.linear[1], attention.output)
-    positions = attention.positions
-    if isinstance(positions, Relative):
-        spec.relative_position_keys = _both_directions(positions.key_vectors, positions.max_distance)
-        spec.relative_position_values = _both_directions(positions.value_vectors, positions.max_distance)
+    for linear_spec, linear in zip(spec.linear, (attention.query_key_value, attention.output), strict=True):
+        _linear(linear_spec, linear)
+    if isinstance(attention.score, Relative):
+        spec.relative_position_keys = _both_directions(attention.score.key_vectors)
+        spec.relative_position_values = _both_directions(attention.score.value_vectors)
 
 
-def _cross_attention(spec: Any, attention: MultiHeadAttention, sublayer: Sublayer) -> None:
+def _cross_attention(spec: Any, attention: CrossAttention, sublayer: Sublayer) -> None:
     _norm(spec.layer_norm, sublayer.norm)
     for linear_spec, linear in zip(spec.linear, (attention.query, attention.key_value, attention.output), strict=True):
         _linear(linear_spec, linear)
 
 
-def _both_directions(vectors: Tensor, longest: int) -> Any:
+def _both_directions(vectors: Tensor) -> Any:
     """Return vectors of the distances -k … k, (2k + 1, d): zeros for the positive ones in causal attention."""
-    return _array(nn.functional.pad(vectors, (0, 0, 0, 2 * longest + 1 - len(vectors))))
+    return _array(nn.functional.pad(vectors, (0, 0, 0, 2 * MAX_DISTANCE + 1 - len(vectors))))
 
 
 def _feed_forward(spec: Any, feed_forward: FeedForward, sublayer: Sublayer) -> None:

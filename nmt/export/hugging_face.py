@@ -42,7 +42,14 @@ _NAMES = (
     (r"_sublayer\.norm$", "_layer_norm"),
 )
 """Patterns in the names of our modules, and what transformers has instead, in the order of their application."""
-_PROJECTIONS = {"query": "q_proj", "key_value": "k_proj v_proj", "output": "out_proj", "inner": "fc1", "outer": "fc2"}
+_PROJECTIONS = {
+    "query_key_value": "q_proj k_proj v_proj",
+    "query": "q_proj",
+    "key_value": "k_proj v_proj",
+    "output": "out_proj",
+    "inner": "fc1",
+    "outer": "fc2",
+}
 """Our linear layers, and those of transformers that have their rows."""
 
 
@@ -82,15 +89,16 @@ def _weights(loaded: LoadedModel) -> Iterator[tuple[str, Tensor]]:
     """Yield the weights with their names in transformers, a tied matrix once."""
     model, tied = loaded.model, loaded.model.settings.tied_embeddings
     order = torch.cat([torch.arange(0, model.settings.dim, 2), torch.arange(1, model.settings.dim, 2)])  # (D)
-    target = model.target_embedding.tokens.weight[:, order]
+    source, target = (len(side) for side in (loaded.tokenizers.source, loaded.tokenizers.target))  # without padding
+    of_target = model.target_embedding.tokens.weight[:target, order]
     if tied == "all":
-        yield "model.shared.weight", target
+        yield "model.shared.weight", of_target
     else:
-        yield "model.encoder.embed_tokens.weight", model.source_embedding.tokens.weight[:, order]
-        yield "model.decoder.embed_tokens.weight", target
+        yield "model.encoder.embed_tokens.weight", model.source_embedding.tokens.weight[:source, order]
+        yield "model.decoder.embed_tokens.weight", of_target
     if tied == "none":
-        yield "lm_head.weight", model.output.weight[:, order]
-    yield "final_logits_bias", torch.zeros(1, len(loaded.tokenizers.target))
+        yield "lm_head.weight", model.output.weight[:target, order]
+    yield "final_logits_bias", torch.zeros(1, target)
     for ours, module in model.named_modules():
         name = ours
         for pattern, theirs in _NAMES:

@@ -1,9 +1,10 @@
 """Multi-head attention (Vaswani et al. 2017, section 3.2).
 
 B sentences, T queries, S keys, D width, H heads, d = D/H; N target tokens and M source tokens of all groups, packed.
-While decoding step by step: N rows, each the newest token of one hypothesis.
+While decoding step by step: N rows, each the newest token of one hypothesis, and K hypotheses of a sentence.
 """
 
+from collections.abc import Sequence
 from typing import cast
 
 import torch
@@ -11,191 +12,151 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmt.config import ModelSettings
+from nmt.model import cpu
 from nmt.model.cache import DecoderCache
-from nmt.model.kernels import Linear, Precision, Product, kernels
 from nmt.model.packing import Packing, pack
-from nmt.model.positions import Place, position_encoding
+from nmt.model.positions import Relative, rotate
+from nmt.model.scores import FOR_STUDY, Score
 
 
-class ScaledDot(nn.Module):
-    """q · k / sqrt(d) (Vaswani et al. 2017)."""
+def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
+    """Return softmax(Q K^T / sqrt(d)) V, (B, H, T, d), of queries (B, H, T, d), keys and values (B, H, S, d).
 
-    def __init__(self, heads: int, width: int) -> None:
-        super().__init__()
-
-    def forward(self, q: Tensor, k: Tensor) -> Tensor:
-        """Return the scores (B, H, T, S) of queries (B, H, T, d) and keys (B, H, S, d)."""
-        scale: float = q.size(-1) ** -0.5
-        return (q * scale) @ k.transpose(-2, -1)
-
-
-class Dot(ScaledDot):
-    """q · k (Luong et al. 2015, equation 8, "dot")."""
-
-    def forward(self, q: Tensor, k: Tensor) -> Tensor:
-        """Return the scores (B, H, T, S)."""
-        return q @ k.transpose(-2, -1)
-
-
-class Bilinear(nn.Module):
-    """q W k with a matrix W for each head (Luong et al. 2015, equation 8, "general")."""
-
-    def __init__(self, heads: int, width: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.randn(heads, width, width) / width**0.5)
-
-    def forward(self, q: Tensor, k: Tensor) -> Tensor:
-        """Return the scores (B, H, T, S)."""
-        return q @ self.weight @ k.transpose(-2, -1)
-
-
-class Additive(nn.Module):
-    """v · tanh(q + k), a vector v for each head (Bahdanau et al. 2015); its W and U are the projections of q and k."""
-
-    def __init__(self, heads: int, width: int) -> None:
-        super().__init__()
-        self.vector = nn.Parameter(torch.randn(heads, 1, width, 1) / width**0.5)
-
-    def forward(self, q: Tensor, k: Tensor) -> Tensor:
-        """Return the scores (B, H, T, S); allocates B · H · T · S · d numbers."""
-        return (torch.tanh(q.unsqueeze(3) + k.unsqueeze(2)) @ self.vector).squeeze(-1)
-
-
-_SCORES = {"scaled_dot": ScaledDot, "dot": Dot, "bilinear": Bilinear, "additive": Additive}
+    The mask is broadcast to (B, H, T, S), True at keys that a query attends to. With `causal`, in place of a mask, a
+    query attends to the keys up to its own position.
+    """
+    if cpu.fits_step_attention(q) and not causal:
+        return cpu.step_attention(q, k, v, mask)
+    return F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal)
 
 
 class MultiHeadAttention(nn.Module):
-    """Attend from queries to keys and values in H heads, each on its own part of the width; then project the result."""
+    """What attention within a sentence and attention to the source have in common."""
 
-    def __init__(self, settings: ModelSettings, place: Place) -> None:
+    def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
-        self.dim = settings.dim
-        self.heads = settings.heads
-        self.query = Linear(self.dim, self.dim)
-        self.key_value = Linear(self.dim, 2 * self.dim)
-        self.output = Linear(self.dim, self.dim)
-        self.positions = position_encoding(settings, place)
-        self.score = _SCORES[settings.attention_score](self.heads, self.dim // self.heads)
-        self.has_kernels = settings.attention_score == "scaled_dot" and not self.positions.uses_distances
-        self.prepacked: Product | None = None  # queries, keys and values in one product, for inference
+        self.dim, self.heads = settings.dim, settings.heads
+        self.score: Score | None  # None is q · k / sqrt(d), which has fast kernels
 
-    def self_attend(self, x: Tensor, packing: Packing, causal: bool = False) -> Tensor:
-        """Attend from every token of x (N, D) to its own sentence, if `causal` up to itself only; return (N, D)."""
-        projected = self.positions.rotate(self._project(x), packing.shapes)
-        queries, keys_values = torch.split(projected, [self.dim, 2 * self.dim], dim=-1)
-        return cast(Tensor, self.output(self._attend_packed(queries, keys_values, (packing, packing), causal)))
+    def attend_packed(
+        self, queries: Tensor, keys_values: Tensor, packings: tuple[Packing, Packing], causal: bool = False
+    ) -> Tensor:
+        """Attend from queries (N, D) to keys and values side by side (M, 2D) of the same sentences; return (N, D).
 
-    def cross_attend(self, x: Tensor, packing: Packing, memory: Tensor, memory_packing: Packing) -> Tensor:
-        """Attend from every token of x (N, D) to its sentence's source in memory (M, D); return (N, D)."""
-        packings = (packing, memory_packing)
-        return cast(Tensor, self.output(self._attend_packed(self.query(x), self.key_value(memory), packings, False)))
+        The packings are those of both. One length group is computed at a time.
+        """
+        if self.score is None and cpu.fits_packed_attention(queries, packings):
+            return cpu.packed_attention(queries, keys_values, packings, self.heads, causal)
+        outputs = []
+        to, of = packings
+        for query, key_value, mask in zip(to.unpack(queries), of.unpack(keys_values), of.masks, strict=True):
+            outputs.append(self.attend(self.split_heads(query), self.split_pair(key_value), mask, causal))
+        return pack(outputs)
 
-    def step_self(self, x: Tensor, layer: int, cache: DecoderCache) -> Tensor:
+    def attend(
+        self,
+        q: Tensor,
+        keys_values: tuple[Tensor, Tensor],
+        mask: Tensor | None,
+        causal: bool = False,
+        distances: Tensor | None = None,
+    ) -> Tensor:
+        """Return what `attention` does, as (B, T, D), for the score of this module.
+
+        Distances from query to key, (B or 1, T, S), are by default those of the tokens in q and k.
+        """
+        if self.score is None:
+            # causal attention does not reach the padding behind a sentence
+            output = attention(q, *keys_values, None if causal else mask, causal)
+        else:
+            distances = distances_between(q, keys_values[0]) if distances is None else distances
+            output = self.score.attend(q, keys_values, distances <= 0 if causal else mask, distances)
+        return output.transpose(1, 2).flatten(2)
+
+    def split_heads(self, x: Tensor) -> Tensor:
+        """Return a view (B, H, T, d) of x (B, T, D)."""
+        return x.view(*x.shape[:2], self.heads, -1).transpose(1, 2)
+
+    def split_pair(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return views (B, H, S, d) of the keys and the values in x (B, S, 2D)."""
+        keys, values = x.chunk(2, dim=-1)
+        return self.split_heads(keys), self.split_heads(values)
+
+
+class SelfAttention(MultiHeadAttention):
+    """Attention within a sentence; in a decoder (`causal`), from each token to those up to itself."""
+
+    def __init__(self, settings: ModelSettings, causal: bool) -> None:
+        super().__init__(settings)
+        self.causal, self.is_rotary = causal, settings.positions == "rotary"
+        self.query_key_value = cpu.Linear(self.dim, 3 * self.dim, parts=3)
+        self.output = cpu.Linear(self.dim, self.dim)
+        is_relative = settings.positions == "relative"
+        self.score = Relative(self.dim // self.heads, causal) if is_relative else score_for_study(settings)
+
+    def forward(self, x: Tensor, packing: Packing) -> Tensor:
+        """Attend from every token of x (N, D) to its own sentence; return (N, D)."""
+        queries, keys_values = torch.split(self.project(x, packing.shapes), [self.dim, 2 * self.dim], dim=-1)
+        return cast(Tensor, self.output(self.attend_packed(queries, keys_values, (packing, packing), self.causal)))
+
+    def step(self, x: Tensor, layer: int, cache: DecoderCache) -> Tensor:
         """Attend from the newest token of each row, x (N, D), to the tokens of its hypothesis; return (N, D)."""
-        target = cache.target
-        projected = self.positions.rotate(self._project(x), [(len(x), 1)], target.length - 1)
-        queries, keys_values = torch.split(target.group(projected), [self.dim, 2 * self.dim], dim=-1)
-        k, v = target.append(layer, keys_values)
-        distances = target.distances if self.positions.uses_distances else None
-        attended = self._attend_step(self._split_heads(queries), k, v, target.mask, distances)
-        return cast(Tensor, self.output(target.ungroup(attended)))
+        projected = cache.grid(self.project(x, [(len(x), 1)], cache.length - 1))  # (B, K, 3D)
+        q, keys_values = self.split_heads(projected[..., : self.dim]), cache.append(layer, projected[..., self.dim :])
+        distances = None if self.score is None else cache.distances
+        return cast(Tensor, self.output(cache.rows(self.attend(q, keys_values, cache.mask, distances=distances))))
 
-    def step_cross(self, x: Tensor, layer: int, cache: DecoderCache) -> Tensor:
+    def project(self, x: Tensor, shapes: Sequence[tuple[int, int]], start: int = 0) -> Tensor:
+        """Return queries, keys and values side by side, (N, 3D), of groups (B, T) whose first position is `start`."""
+        projected: Tensor = self.query_key_value(x)
+        return rotate(projected, self.heads, shapes, start) if self.is_rotary else projected
+
+    def weights(self, x: Tensor, packing: Packing) -> Tensor:
+        """Return the weights (B, H, T, T) of one group of tokens x (N, D) without padding."""
+        (group,) = packing.unpack(self.project(x, packing.shapes))
+        q, k, _ = (self.split_heads(part) for part in group.chunk(3, dim=-1))
+        distances = distances_between(q, k)
+        return (self.score or Score()).weights(q, k, distances <= 0 if self.causal else None, distances)
+
+
+class CrossAttention(MultiHeadAttention):
+    """Attention from the target to the source."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        super().__init__(settings)
+        self.query = cpu.Linear(self.dim, self.dim)
+        self.key_value = cpu.Linear(self.dim, 2 * self.dim, parts=2)
+        self.output = cpu.Linear(self.dim, self.dim)
+        self.score = score_for_study(settings)
+
+    def forward(self, x: Tensor, packing: Packing, memory: Tensor, memory_packing: Packing) -> Tensor:
+        """Attend from every token of x (N, D) to its sentence's source in memory (M, D); return (N, D)."""
+        packings = packing, memory_packing
+        return cast(Tensor, self.output(self.attend_packed(self.query(x), self.key_value(memory), packings)))
+
+    def step(self, x: Tensor, layer: int, cache: DecoderCache) -> Tensor:
         """Attend from the newest token of each row, x (N, D), to its sentence's source; return (N, D)."""
-        q = self._split_heads(cache.beams.grid(self.query(x)))
-        attended = self._attend_step(q, *cache.source[layer], cache.source_mask)
-        return cast(Tensor, self.output(cache.beams.rows(attended)))
-
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, distances: Tensor | None = None) -> Tensor:
-        """Return softmax(score(Q, K)) V (B, H, T, d): the definition, which kernels compute faster.
-
-        Queries are (B, H, T, d), keys and values (B, H, S, d); the mask is broadcast to (B, H, T, S), True at keys that
-        a query attends to. Distances from query to key, (B or 1, T or 1, S), are for encodings that use them.
-        """
-        weights = self.weights(q, k, mask, distances)
-        output = weights @ v
-        return output if distances is None else output + self.positions.values(weights, distances)
-
-    def weights(self, q: Tensor, k: Tensor, mask: Tensor | None, distances: Tensor | None = None) -> Tensor:
-        """Return the attention weights (B, H, T, S) of `attend`."""
-        scores = self.score(q, k)
-        if distances is not None:
-            scores = scores + self.positions.scores(q, distances)
-        if mask is not None:
-            scores = scores.masked_fill(~mask, float("-inf"))
-        return torch.softmax(scores, dim=-1)
-
-    def cross_weights(self, x: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor:
-        """Return the weights (B, H, T, S) with which x (B, T, D) attends to memory (B, S, D)."""
-        return self.weights(self._split_heads(self.query(x)), self.project_memory(memory)[0], mask)
-
-    def self_weights(self, x: Tensor, causal: bool = False) -> Tensor:
-        """Return the weights (B, H, T, T) with which the tokens of x (B, T, D) attend to their own sentence.
-
-        No sentence may be padded, unless `causal`: then the rows of tokens before the padding are right.
-        """
-        projected = self.positions.rotate(self._project(x.flatten(0, 1)), [(x.size(0), x.size(1))])
-        q, k, _ = (self._split_heads(part.reshape(x.shape)) for part in projected.chunk(3, dim=-1))
-        distances = _distances(q, k)
-        return self.weights(q, k, distances <= 0 if causal else None, distances)
+        q = self.split_heads(cache.grid(self.query(x)))
+        return cast(Tensor, self.output(cache.rows(self.attend(q, cache.source[layer], cache.source_mask))))
 
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Return keys and values of memory (B, S, D), each (B, H, S, d)."""
-        keys, values = self.key_value(memory).chunk(2, dim=-1)
-        return self._split_heads(keys), self._split_heads(values)
+        return self.split_pair(self.key_value(memory))
 
-    def prepack(self, precision: Precision) -> None:
-        """Lay out the weights of queries, keys and values for one product; for self-attention."""
-        self.prepacked = kernels.prepack(*self._joined_weights(), precision)
-
-    def _project(self, x: Tensor) -> Tensor:
-        """Return queries, keys and values of x (N, D) side by side, (N, 3D)."""
-        if self.prepacked is not None and not torch.is_grad_enabled():
-            return self.prepacked(x)
-        # one product for all three is faster than two, by more than it costs to concatenate their weights
-        return kernels.linear(x, *self._joined_weights())
-
-    def _joined_weights(self) -> tuple[Tensor, Tensor]:
-        """Return weights (3D, D) and biases (3D) of queries, keys and values."""
-        weight = torch.cat([self.query.weight, self.key_value.weight])
-        return weight, torch.cat([self.query.bias, self.key_value.bias])
-
-    def _attend_packed(
-        self, queries: Tensor, keys_values: Tensor, packings: tuple[Packing, Packing], causal: bool
-    ) -> Tensor:
-        """Attend from queries (N, D) to keys and values side by side (M, 2D), one length group at a time: (N, D)."""
-        if self.has_kernels:
-            output = kernels.packed_attention(queries, keys_values, packings, self.heads, causal)
-            if output is not None:
-                return output
-        outputs = []
-        query_packing, key_packing = packings
-        groups = zip(query_packing.unpack(queries), key_packing.unpack(keys_values), key_packing.masks, strict=True)
-        for query, key_value, mask in groups:
-            q, (k, v) = self._split_heads(query), map(self._split_heads, key_value.chunk(2, dim=-1))
-            visible = None if causal else mask  # causal attention does not reach the padding behind a sentence
-            if self.has_kernels:
-                attended = F.scaled_dot_product_attention(q, k, v, visible, is_causal=causal)
-            else:
-                distances = _distances(q, k)
-                attended = self.attend(q, k, v, distances <= 0 if causal else mask, distances)
-            outputs.append(attended.transpose(1, 2).flatten(2))  # (B, H, T, d) -> (B, T, D)
-        return pack(outputs)
-
-    def _attend_step(
-        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, distances: Tensor | None = None
-    ) -> Tensor:
-        """Attend from few queries (B, H, T, d) to keys and values (B, H, S, d); return (B·T, D)."""
-        output = kernels.step_attention(q, k, v, mask) if self.has_kernels else None
-        if output is None:
-            output = self.attend(q, k, v, mask, distances)
-        return output.transpose(1, 2).reshape(-1, self.dim)
-
-    def _split_heads(self, x: Tensor) -> Tensor:
-        return x.view(*x.shape[:2], self.heads, -1).transpose(1, 2)  # (B, T, D) -> (B, H, T, d)
+    def weights(self, x: Tensor, packing: Packing, memory: Tensor, memory_packing: Packing) -> Tensor:
+        """Return the weights (B, H, T, S) with which one group of tokens x (N, D) attends to memory (M, D)."""
+        (queries,), (keys_values,) = packing.unpack(self.query(x)), memory_packing.unpack(self.key_value(memory))
+        q, (k, _) = self.split_heads(queries), self.split_pair(keys_values)
+        return (self.score or Score()).weights(q, k, memory_packing.masks[0], distances_between(q, k))
 
 
-def _distances(q: Tensor, k: Tensor) -> Tensor:
+def score_for_study(settings: ModelSettings) -> Score | None:
+    """Return the score `model.attention_score`; None for that of the paper."""
+    score = FOR_STUDY.get(settings.attention_score)
+    return None if score is None else score(settings.heads, settings.dim // settings.heads)
+
+
+def distances_between(q: Tensor, k: Tensor) -> Tensor:
     """Return the distances (1, T, S) from the positions of queries (B, H, T, d) to those of keys (B, H, S, d)."""
     at_query, at_key = (torch.arange(x.size(2), device=x.device) for x in (q, k))
     return (at_key - at_query[:, None]).unsqueeze(0)

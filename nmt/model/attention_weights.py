@@ -32,25 +32,19 @@ def attention_weights(model: Transformer, source: Tensor, target_in: Tensor) -> 
     The model must be in evaluation mode.
     """
     assert not model.training, "dropout would change the weights"
-    ids, width = source.unsqueeze(0), model.settings.dim
-    packing = Packing.of([ids])
-    x = model.source_embedding([ids])
-    encoder, decoder, cross = [], [], []
+    source, target_in = source.unsqueeze(0), target_in.unsqueeze(0)
+    packing, target_packing = Packing.of([source]), Packing.of([target_in])
+    x, encoder, decoder = model.source_embedding([source]), [], []
     for encoder_layer in model.encoder:
-        sublayer_input = encoder_layer.attention_sublayer.normalized_before(x).view(1, -1, width)
-        encoder.append(encoder_layer.attention.self_weights(sublayer_input))
+        encoder.append(encoder_layer.attention.weights(encoder_layer.attention_sublayer.normalized_before(x), packing))
         x = encoder_layer(x, packing)
-    memory = model.encoder_norm(x)
-    memory_packing, packing = packing, Packing.of([target_in.unsqueeze(0)])
-    x = model.target_embedding([target_in.unsqueeze(0)])
+    memory = model.encoder_norm(x).unsqueeze(0)
+    x = model.target_embedding([target_in])
     for layer in model.decoder:
-        sublayer_input = layer.self_attention_sublayer.normalized_before(x).view(1, -1, width)
-        decoder.append(layer.self_attention.self_weights(sublayer_input, causal=True))
-        x = layer.attend_to_target(x, packing)
-        sublayer_input = layer.cross_attention_sublayer.normalized_before(x).view(1, -1, width)
-        cross.append(layer.cross_attention.cross_weights(sublayer_input, memory.unsqueeze(0), None))
-        x = layer.attend_to_source(x, packing, memory, memory_packing)
-    return AttentionWeights(*(torch.cat(weights).float().cpu() for weights in (encoder, decoder, cross)))
+        decoder.append(layer.self_attention.weights(layer.self_attention_sublayer.normalized_before(x), target_packing))
+        x = layer(x, target_packing, memory[0], packing)
+    _, cross = decode_with_attention(model, target_in, memory, None, range(len(model.decoder)))
+    return AttentionWeights(*(torch.cat(weights).float().cpu() for weights in (encoder, decoder, [*cross.values()])))
 
 
 def decode_with_attention(
@@ -60,13 +54,12 @@ def decode_with_attention(
 
     Target ids are (B, T), memory is (B, S, D), the mask (B, S).
     """
-    packing, memory_packing = Packing.of([target_in]), Packing.of([memory], [source_mask])
-    shape = (*target_in.shape, model.settings.dim)
+    packing, of_memory = Packing.of([target_in]), (memory.flatten(0, 1), Packing.of([memory], [source_mask]))
     x, weights = model.target_embedding([target_in]), {}
     for number, layer in enumerate(model.decoder):
         x = layer.attend_to_target(x, packing)
         if number in layers:
-            sublayer_input = layer.cross_attention_sublayer.normalized_before(x).view(shape)
-            weights[number] = layer.cross_attention.cross_weights(sublayer_input, memory, memory_packing.masks[0])
-        x = layer.attend_to_source(x, packing, memory.flatten(0, 1), memory_packing)
-    return model.decoder_norm(x).view(shape), weights
+            sublayer_input = layer.cross_attention_sublayer.normalized_before(x)
+            weights[number] = layer.cross_attention.weights(sublayer_input, packing, *of_memory)
+        x = layer.attend_to_source(x, packing, *of_memory)
+    return model.decoder_norm(x).view(*target_in.shape, -1), weights

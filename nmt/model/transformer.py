@@ -1,21 +1,24 @@
-"""The Transformer (Vaswani et al. 2017): an encoder of the source, a decoder that predicts the target.
+"""The Transformer (Vaswani et al. 2017; pre-norm: Xiong et al. 2020).
 
-B sentences, S source length, T target length, D width, H heads, K beam, V vocabulary; N target tokens and M source
-tokens of all groups, packed. While decoding step by step: N rows, each the newest token of one hypothesis.
+B sentences, S source length, T target length, D width, H heads, V vocabulary; N target tokens and M source tokens of
+all groups, packed. While decoding step by step: N rows, each the newest token of one hypothesis.
 """
 
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Callable, Sequence
+from typing import TypeVar, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from nmt.config import ModelSettings
-from nmt.model.attention import MultiHeadAttention
+from nmt.model.attention import CrossAttention, SelfAttention
 from nmt.model.cache import DecoderCache
-from nmt.model.kernels import Linear, Precision, kernels
-from nmt.model.layers import DecoderLayer, Embedding, EncoderLayer, FeedForward, normalization
-from nmt.model.packing import Packing, split_by_length
+from nmt.model.cpu import ENCODER_TOKENS, Dropout, Linear, Precision, padded_rows
+from nmt.model.packing import Packing, pack, split_by_length
+from nmt.model.positions import sinusoids
+
+Matrix = TypeVar("Matrix", nn.Embedding, Linear)
 
 
 class Transformer(nn.Module):
@@ -27,9 +30,9 @@ class Transformer(nn.Module):
         """Build a model; with `initialized` False, its weights are meant to be read from a file."""
         super().__init__()
         self.settings = settings
-        target_tokens = nn.Embedding(target_vocabulary, settings.dim)
+        target_tokens = with_padding(nn.Embedding(target_vocabulary, settings.dim))
         all_tied = settings.tied_embeddings == "all"
-        source_tokens = target_tokens if all_tied else nn.Embedding(source_vocabulary, settings.dim)
+        source_tokens = target_tokens if all_tied else with_padding(nn.Embedding(source_vocabulary, settings.dim))
         self.source_embedding = Embedding(settings, source_tokens)
         self.target_embedding = Embedding(settings, target_tokens)
         encoder = nn.ModuleList([EncoderLayer(settings) for _ in range(settings.encoder_layers)])
@@ -39,7 +42,7 @@ class Transformer(nn.Module):
         self.encoder_norm, self.decoder_norm = (
             normalization(settings) if settings.norm == "pre" else nn.Identity() for _ in range(2)
         )
-        self.output = Linear(settings.dim, target_vocabulary, bias=False)
+        self.output = with_padding(Linear(settings.dim, target_vocabulary, bias=False))
         if settings.tied_embeddings != "none":
             self.output.weight = target_tokens.weight
         self.prepacked = False
@@ -59,13 +62,18 @@ class Transformer(nn.Module):
 
     def encode(self, source: Tensor, source_mask: Tensor | None) -> Tensor:
         """Map one group's source ids (B, S) with their mask (B, S) to memory (B, S, D)."""
-        if not self.prepacked or kernels.encoder_tokens is None:
+        if not self.prepacked or self.device.type != "cpu":
             return self._encode([source], Packing.of([source], [source_mask])).view(*source.shape, -1)
+        # on CPUs without padding, and a few sentences at a time
         memory = self.output.weight.new_zeros(*source.shape, self.settings.dim)
         lengths = [source.size(1)] * len(source) if source_mask is None else source_mask.sum(1).tolist()
-        for part in split_by_length(lengths, kernels.encoder_tokens):
+        for part in split_by_length(lengths, ENCODER_TOKENS):
             groups = [source[rows, : lengths[rows[0]]] for rows in part]
-            for rows, encoded in zip(part, self._encode_padded(groups), strict=True):
+            count = sum(ids.numel() for ids in groups)
+            if missing := padded_rows(count) - count:
+                groups.append(source.new_zeros(1, missing))
+            packing = Packing.of(groups)
+            for rows, encoded in zip(part, packing.unpack(self._encode(groups, packing)), strict=False):
                 memory[rows, : encoded.size(1)] = encoded
         return memory
 
@@ -76,49 +84,39 @@ class Transformer(nn.Module):
 
     def decode_step(self, tokens: Tensor, cache: DecoderCache) -> Tensor:
         """Map the newest token of each row (N) to hidden states (N, D) and append it to the cache."""
-        x = self.target_embedding.at(tokens, cache.target.length)
+        x = self.target_embedding([tokens.unsqueeze(1)], cache.length)
         cache.begin_step()
         for number, layer in enumerate(self.decoder):
             x = layer.step(x, number, cache)
-        cache.end_step()
         return cast(Tensor, self.decoder_norm(x))
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Map hidden states (..., D) to unnormalised log-probabilities (..., V) of the next token."""
-        return cast(Tensor, self.output(hidden))
+        """Map hidden states (..., D) to unnormalised log-probabilities of the next token; -inf behind the V-th."""
+        logits: Tensor = self.output(hidden)
+        if self.output.out_features < logits.size(-1):
+            logits[..., self.output.out_features :] = float("-inf")
+        return logits
 
-    def start(self, source: Tensor, source_mask: Tensor | None, beam: int) -> "TransformerState":
-        """Encode source ids (B, S) with their mask (B, S), to decode with up to K rows for each sentence.
+    def start(self, source: Tensor, source_mask: Tensor | None) -> "TransformerState":
+        """Encode source ids (B, S) with their mask (B, S), to decode them step by step.
 
         The model must be in evaluation mode.
         """
         assert not self.training, "dropout would make the search random"
         memory = self.encode(source, source_mask)
         keys_values = [layer.cross_attention.project_memory(memory) for layer in self.decoder]
-        return TransformerState(self, DecoderCache(keys_values, source_mask, beam))
+        return TransformerState(self, DecoderCache(keys_values, source_mask))
 
     @torch.no_grad()
     def prepack(self, precision: Precision = "fp32") -> bool:
-        """Lay out all weights, which must not change any more, for fast inference; return whether there is a kernel.
+        """Lay out all weights, which must not change any more, for inference; return whether that makes it faster.
 
-        In fp32 only rounding changes; bf16 is for bf16 autocast and rounds as that does. In int8 weights have one scale
-        for each output, inputs one for each row, so that the result for a row does not depend on the others.
+        In fp32 only rounding changes. In bf16 products are rounded to it; norms, sums and softmax are fp32. In int8
+        weights have one scale for each output, inputs one for each row.
         """
-        joined: set[nn.Module] = set()
-        of_decoder = (layer.self_attention for layer in self.decoder)
-        for attention in (*(layer.attention for layer in self.encoder), *of_decoder):
-            attention.prepack(precision)
-            joined |= {attention.query, attention.key_value}
-        for module in self.modules():
-            if isinstance(module, Linear) and module not in joined:
-                module.prepack(precision)
-        self.prepacked = self.output.prepacked is not None
+        linear = [module for module in self.modules() if isinstance(module, Linear)]
+        self.prepacked = all(module.pack(precision) for module in linear)
         return self.prepacked
-
-    @property
-    def longest(self) -> int | None:
-        """The most tokens, `</s>` included, that a sentence may have: learned positions end."""
-        return self.settings.longest
 
     @property
     def device(self) -> torch.device:
@@ -142,61 +140,166 @@ class Transformer(nn.Module):
             x = layer(x, packing, memory, memory_packing)
         return cast(Tensor, self.decoder_norm(x))  # (N, D)
 
-    def _encode_padded(self, groups: Sequence[Tensor]) -> list[Tensor]:
-        """Return the memory (B, S, D) of each group; a sentence of padding makes their number one with a kernel."""
-        count = sum(ids.numel() for ids in groups)
-        missing = kernels.padded_rows(count) - count
-        padded = [*groups, groups[0].new_zeros(1, missing)] if missing else groups
-        packing = Packing.of(padded)
-        return packing.unpack(self._encode(padded, packing))[: len(groups)]
-
 
 class TransformerState:
-    """A batch of sentences during decoding. Copies of the last row pad the rows to a number with a kernel."""
+    """A batch of sentences during decoding: `nmt.decoding.models.DecoderState`."""
 
     def __init__(self, model: Transformer, cache: DecoderCache) -> None:
-        self._model = model
-        self._cache = cache
-        self.select(cache.beams.sentences)
+        self._model, self._cache = model, cache
 
     def step(self, tokens: Tensor) -> Tensor:
-        """Append the newest token of each row (N); return the logits of the next (N, V)."""
-        return self._model.logits(self._model.decode_step(_pad_rows(tokens), self._cache))[: tokens.numel()]
+        """Append the newest token of each row (N); return the logits of the next, (N, V) and padding."""
+        hidden = self._model.decode_step(self._cache.pad(tokens), self._cache)
+        return self._model.logits(hidden)[: len(tokens)]
 
     def select(self, rows: Tensor) -> None:
-        """Continue row rows[i] as row i, for rows (N') of sentences in order, at most K of each."""
-        self._cache.select(_pad_rows(rows))
+        """Continue row rows[i] as row i, for rows (N') of sentences in order."""
+        self._cache.select(rows)
 
 
-def _pad_rows(numbers: Tensor) -> Tensor:
-    """Return (N) numbers, followed by copies of the last one up to the number of rows that kernels require."""
-    count = numbers.numel()
-    return torch.cat([numbers, numbers[-1:].expand(kernels.padded_rows(count) - count)])
+class EncoderLayer(nn.Module):
+    """Self-attention over the source, then feed-forward."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        super().__init__()
+        self.attention = SelfAttention(settings, causal=False)
+        self.feed_forward = FeedForward(settings)
+        self.attention_sublayer = Sublayer(settings)
+        self.feed_forward_sublayer = Sublayer(settings)
+
+    def forward(self, x: Tensor, packing: Packing) -> Tensor:
+        """Map (M, D) to (M, D)."""
+        x = self.attention_sublayer(x, lambda x: self.attention(x, packing))
+        return cast(Tensor, self.feed_forward_sublayer(x, self.feed_forward))
 
 
+class DecoderLayer(nn.Module):
+    """Causal self-attention over the target, attention to the source, then feed-forward."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        super().__init__()
+        self.self_attention = SelfAttention(settings, causal=True)
+        self.cross_attention = CrossAttention(settings)
+        self.feed_forward = FeedForward(settings)
+        self.self_attention_sublayer = Sublayer(settings)
+        self.cross_attention_sublayer = Sublayer(settings)
+        self.feed_forward_sublayer = Sublayer(settings)
+
+    def forward(self, x: Tensor, packing: Packing, memory: Tensor, memory_packing: Packing) -> Tensor:
+        """Map all target positions at once, (N, D) to (N, D); memory is (M, D)."""
+        return self.attend_to_source(self.attend_to_target(x, packing), packing, memory, memory_packing)
+
+    def attend_to_target(self, x: Tensor, packing: Packing) -> Tensor:
+        """Apply the first sublayer of `forward`, (N, D) to (N, D)."""
+        return cast(Tensor, self.self_attention_sublayer(x, lambda x: self.self_attention(x, packing)))
+
+    def attend_to_source(self, x: Tensor, packing: Packing, memory: Tensor, memory_packing: Packing) -> Tensor:
+        """Apply the other two sublayers of `forward`, (N, D) to (N, D); memory is (M, D)."""
+        x = self.cross_attention_sublayer(x, lambda x: self.cross_attention(x, packing, memory, memory_packing))
+        return cast(Tensor, self.feed_forward_sublayer(x, self.feed_forward))
+
+    def step(self, x: Tensor, layer: int, cache: DecoderCache) -> Tensor:
+        """Map the newest position of each row, (N, D) to (N, D), and append it to the cache of this layer."""
+        x = self.self_attention_sublayer(x, lambda x: self.self_attention.step(x, layer, cache))
+        x = self.cross_attention_sublayer(x, lambda x: self.cross_attention.step(x, layer, cache))
+        return cast(Tensor, self.feed_forward_sublayer(x, self.feed_forward))
+
+
+class Sublayer(nn.Module):
+    """Residual connection, norm and dropout around attention or feed-forward f, all (..., D)."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        super().__init__()
+        self.pre = settings.norm == "pre"
+        self.norm = normalization(settings)
+        self.dropout = Dropout(settings.dropout)
+
+    def forward(self, x: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return x + dropout(f(norm(x))) with pre-norm, norm(x + dropout(f(x))) with post-norm."""
+        output = x + self.dropout(f(self.normalized_before(x)))
+        return output if self.pre else cast(Tensor, self.norm(output))
+
+    def normalized_before(self, x: Tensor) -> Tensor:
+        """Return the input of f: norm(x) with pre-norm, x with post-norm."""
+        return cast(Tensor, self.norm(x)) if self.pre else x
+
+
+def normalization(settings: ModelSettings) -> nn.Module:
+    """Return a layer norm (Ba et al. 2016) or x / sqrt(mean(x²) + ε) times a weight (Zhang & Sennrich 2019)."""
+    return nn.LayerNorm(settings.dim) if settings.normalization == "layer" else nn.RMSNorm(settings.dim, eps=1e-5)
+
+
+class FeedForward(nn.Module):
+    """Two linear maps with a non-linearity between them; SwiGLU gates the inner one (Shazeer 2020)."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        super().__init__()
+        self.gated = settings.activation == "swiglu"
+        activations: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu_, "gelu": F.gelu, "swiglu": F.silu}
+        self.activation = activations[settings.activation]
+        parts = 2 if self.gated else 1
+        self.inner = Linear(settings.dim, parts * settings.feed_forward, parts=parts)
+        self.outer = Linear(settings.feed_forward, settings.dim)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (..., D) to (..., D)."""
+        inner = self.inner(x)
+        if self.gated:
+            gate, inner = inner.chunk(2, dim=-1)
+            inner = self.activation(gate) * inner
+        else:
+            inner = self.activation(inner)
+        return cast(Tensor, self.outer(inner))
+
+
+class Embedding(nn.Module):
+    """Token embeddings scaled by sqrt(D), plus sinusoids if positions are such, with dropout."""
+
+    def __init__(self, settings: ModelSettings, tokens: nn.Embedding) -> None:
+        super().__init__()
+        self.tokens = tokens
+        self.scale = settings.dim**0.5
+        self.is_sinusoidal = settings.positions == "sinusoidal"
+        self.dropout = Dropout(settings.dropout)
+
+    def forward(self, groups: Sequence[Tensor], start: int = 0) -> Tensor:
+        """Map groups of ids (B, T), the first of each at position `start`, to vectors of all their tokens (N, D)."""
+        x = self.tokens(pack(groups)) * self.scale
+        if self.is_sinusoidal:
+            added = [sinusoids(start, start + ids.size(1), x).expand(*ids.shape, -1) for ids in groups]
+            x = x + pack(added)
+        return cast(Tensor, self.dropout(x))
+
+
+def with_padding(matrix: Matrix) -> Matrix:
+    """Add rows of zeros, which belong to no token, to the matrix of a vocabulary.
+
+    A GPU multiplies matrices several times as slowly if their sizes are not a multiple of 8.
+    """
+    rows = ModelSettings.padded_vocabulary(len(matrix.weight))
+    matrix.weight = nn.Parameter(F.pad(matrix.weight.detach(), (0, 0, 0, rows - len(matrix.weight))))
+    return matrix
+
+
+@torch.no_grad()
 def initialize(model: Transformer) -> None:
     """Draw all weights: Xavier-uniform matrices (Glorot & Bengio 2010), zero biases, embeddings N(0, 1/D).
 
     Such embeddings have unit variance after the scaling by sqrt(D), as sinusoids have, and give logits of unit variance
-    where they are tied to the output. Matrices that hold two, keys and values or SwiGLU's gate and inner layer, are
-    drawn half by half. Norms (ones), position encodings and score functions are initialized where they are
-    built.
+    where they are tied to the output. Matrices that hold several, such as keys and values, are drawn part by part.
+    Norms (ones), relative positions and score functions are initialized where they are built.
     """
     dim = model.settings.dim
     for module in model.modules():
         if isinstance(module, nn.Embedding):
-            nn.init.normal_(module.weight, std=dim**-0.5)
-        elif isinstance(module, nn.Linear) and module.bias is not None:
-            nn.init.xavier_uniform_(module.weight)
+            nn.init.normal_(module.weight[: module.num_embeddings], std=dim**-0.5)
+        elif isinstance(module, Linear) and module.bias is not None:
+            for part in module.weight.chunk(module.parts):
+                nn.init.xavier_uniform_(part)
             nn.init.zeros_(module.bias)
-    for module in model.modules():
-        double = None
-        if isinstance(module, MultiHeadAttention):
-            double = module.key_value
-        elif isinstance(module, FeedForward) and module.gated:
-            double = module.inner
-        if double is not None:
-            for half in double.weight.chunk(2):
-                nn.init.xavier_uniform_(half)
+    for module in model.modules():  # again: so a seed gives the weights that it gave before matrices were joined
+        if isinstance(module, Linear) and module.parts > 1:
+            for part in module.weight.chunk(module.parts)[-2:]:
+                nn.init.xavier_uniform_(part)
     if model.settings.tied_embeddings == "none":
-        nn.init.normal_(model.output.weight, std=dim**-0.5)
+        nn.init.normal_(model.output.weight[: model.output.out_features], std=dim**-0.5)

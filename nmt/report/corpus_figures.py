@@ -8,8 +8,8 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from nmt.batching.batch import Group, Indices, collate
 from nmt.batching.batch_stream import EpochPlan, padding_share, plan_epoch
-from nmt.config import ModelSettings
-from nmt.model.attention import MultiHeadAttention
+from nmt.model.attention import distances_between
+from nmt.model.scores import Score
 from nmt.report.fonts import LabelFonts
 from nmt.report.plotting import COLOURS, Drawing, Matrix, heat_map, new_figure
 from nmt.text.prepared import PreparedCorpus, PreparedSplit
@@ -90,7 +90,7 @@ def masks(corpus: PreparedCorpus, batches: tuple[Group, Group], fonts: LabelFont
         "A batch is padded to its longest sentence, and attention to the source skips the padding; length groups have "
         "little. A target token attends to itself and to those before it, so that all train in one pass."
     )
-    return Drawing("masks", "Masks", caption, "nmt.model.attention.MultiHeadAttention.weights", figure)
+    return Drawing("masks", "Masks", caption, "nmt.model.scores.Score.weights", figure)
 
 
 def visible_source(group: Group) -> Matrix:
@@ -98,19 +98,17 @@ def visible_source(group: Group) -> Matrix:
     sentences, length = group.source.shape
     mask = None if group.source_mask is None else group.source_mask[:, None, None, :]
     zeros = torch.zeros(sentences, 1, length, 2)
-    weights = _attention().weights(zeros[:, :, :1], zeros, mask)  # (B, 1, 1, S)
+    weights = Score().weights(zeros[:, :, :1], zeros, mask, distances_between(zeros[:, :, :1], zeros))  # (B, 1, 1, S)
     visible: Matrix = (weights[:, 0, 0] > 0).float().numpy()
     return visible
 
 
 def visible_target(length: int) -> Matrix:
     """Return (T, T), 1 at target tokens that a target token attends to."""
-    visible: Matrix = (_attention().self_weights(torch.zeros(1, length, 2), causal=True)[0, 0] > 0).float().numpy()
+    zeros = torch.zeros(1, 1, length, 2)
+    distances = distances_between(zeros, zeros)
+    visible: Matrix = (Score().weights(zeros, zeros, distances <= 0, distances)[0, 0] > 0).float().numpy()
     return visible
-
-
-def _attention() -> MultiHeadAttention:
-    return MultiHeadAttention(ModelSettings(dim=2, heads=1), "decoder").requires_grad_(False).eval()
 
 
 def padding_of_batches(split: PreparedSplit, budget: int) -> Drawing:

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from matplotlib.ticker import EngFormatter, PercentFormatter
 
-from nmt.config import ModelSettings, Recipe, TrainSettings
-from nmt.model.positions import position_encoding
+from nmt.config import Recipe, TrainSettings
+from nmt.model.positions import sinusoids
 from nmt.report.plotting import COLOURS, Drawing, Matrix, heat_map, new_figure
 from nmt.text.tokenizer import PAD
 from nmt.training.loss import smoothed_cross_entropy
@@ -35,9 +35,8 @@ def formula_drawings(recipe: Recipe | None = None) -> list[Drawing]:
 
 def sinusoidal_table() -> Matrix:
     """Return the vectors (positions, D) that an embedding layer adds."""
-    vectors = position_encoding(ModelSettings(dim=_DIM, heads=1), "embedding").embed(0, _LENGTH)
-    assert vectors is not None
-    return vectors.numpy()
+    vectors: Matrix = sinusoids(0, _LENGTH, torch.empty(0, _DIM)).numpy()
+    return vectors
 
 
 def positions_heat_map() -> Drawing:
@@ -52,7 +51,7 @@ def positions_heat_map() -> Drawing:
         f"Each row is the vector that is added to the embedding of the token at that position, here {_DIM} wide. "
         "Sine and cosine alternate; the wavelength grows from 2π tokens in the first dimensions to almost 20,000π."
     )
-    return Drawing("positions", "Position encoding", caption, "nmt.model.positions.Sinusoidal", figure)
+    return Drawing("positions", "Position encoding", caption, "nmt.model.positions.sinusoids", figure)
 
 
 def positions_curves() -> Drawing:

@@ -50,7 +50,7 @@ def environment(settings: RuntimeSettings) -> dict[str, str | int]:
 def check_machine(recipe: Recipe) -> None:
     """Raise SettingError if this machine lacks the device of a recipe, or has too little RAM for the weights."""
     choose_device(recipe.runtime)
-    weights = 4 * recipe.model.size(recipe.tokenizer.largest_vocabulary)
+    weights = 4 * recipe.model.weight_count(*[recipe.tokenizer.largest_vocabulary] * 2)
     ram = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if weights > ram:
         raise SettingError(

@@ -40,24 +40,24 @@ def read_with_digests(file: Path, version: int) -> dict[str, Any]:
     if found != version:
         raise ModelError(f"{file}: format version {found}, expected {version}: another version of nmt wrote it")
     for name, digest in files.items():
-        _check(file, name, digest)
+        _check(file.parent / name, digest, file)
     return {**content, "files": files}
 
 
-def _check(file: Path, name: str, digest: object) -> None:
+def _check(other: Path, digest: object, file: Path) -> None:
     """Raise DamagedError unless a file that `file` lists is a regular file beside it with this digest."""
-    other = file.parent / name
-    if Path(name).name != name:
-        raise DamagedError(f"{file}: damaged: {name!r} in 'files' is a path, expected a name")
-    if not os.path.lexists(other):
-        raise DamagedError(f"{other}: missing, though {file.name} lists it; copy the whole directory")
-    if not (other.is_file() and _is_inside(other)):
-        raise DamagedError(f"{other}: not a regular file in this directory; copy the file itself, not a link to it")
-    if digest_of(other) != digest:
-        raise DamagedError(
-            f"{other}: damaged: its content is not what was saved (SHA-256 differs); copy the model again, or use "
-            "another checkpoint of its run"
+    problem = ""
+    if other.parent != file.parent or (os.path.lexists(other) and not (other.is_file() and _is_inside(other))):
+        problem = "not a regular file in this directory; copy the file itself, not a link to it"
+    elif not other.exists():
+        problem = f"missing, though {file.name} lists it; copy the whole directory"
+    elif digest_of(other) != digest:
+        problem = (
+            "damaged: its content is not what was saved (SHA-256 differs); copy the model again, or use another "
+            "checkpoint of its run"
         )
+    if problem:
+        raise DamagedError(f"{other}: {problem}")
 
 
 def _is_inside(file: Path) -> bool:

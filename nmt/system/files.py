@@ -19,7 +19,6 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any, BinaryIO, NamedTuple, TextIO
 
 from nmt.errors import ConfigError, DataError
@@ -53,17 +52,13 @@ def disk_errors(path: Path) -> Iterator[None]:
 
 def check_new_directory(directory: Path) -> None:
     """Raise ConfigError unless a folder that is named as output is absent or empty."""
-    try:
-        found = next(directory.iterdir(), None)
-    except FileNotFoundError:
-        return
-    except NotADirectoryError:
-        raise ConfigError(f"{directory}: expected a new or an empty folder, found a file; name another one") from None
-    except OSError as error:
-        raise ConfigError(f"{directory}: cannot read it: {error.strerror}; name another folder") from None
+    if directory.is_dir():
+        found = next((f"it holds {path.name}" for path in directory.iterdir()), None)
+    else:
+        found = "found a file" if directory.exists() else None
     if found is not None:
         raise ConfigError(
-            f"{directory}: expected a new or an empty folder, but it holds {found.name}; name another one, or remove it"
+            f"{directory}: expected a new or an empty folder, but {found}; name another one, or remove it"
         )
     if Path.cwd().is_relative_to(real_path(directory)):
         raise ConfigError(f"{directory}: it is the current folder, which cannot be replaced; name a new folder")
@@ -94,27 +89,21 @@ def new_directory(directory: Path) -> Iterator[Path]:
 def check_output(file: Path, inputs: Iterable[Path] = ()) -> None:
     """Raise ConfigError, before work is done for it, if a file that is named as output cannot be written.
 
-    That is so for a folder or a device, an input, a place where no file can be created, and for `-`, which is standard
-    output elsewhere.
+    That is so for an input, a folder, a device, and a place where no file can be created.
     """
-
-    def refuse(reason: str) -> None:
-        raise ConfigError(f"{file}: cannot write it: {reason}; name another file")
-
-    place = real_path(file)
+    place, reason = real_path(file), ""
     if file == Path("-"):
-        refuse("expected the name of a file")
-    if place in map(real_path, inputs):
-        refuse("it is also read, and the output is a new file")
-    if place.is_symlink() or (place.exists() and not place.is_file()):
-        refuse("it is a folder" if place.is_dir() else "it is not a regular file")
-    if not place.parent.is_dir():
-        raise ConfigError(f"{file}: cannot write it: {place.parent} is not a folder; make it first")
-    try:
-        with TemporaryFile(dir=place.parent):
-            pass
-    except OSError as error:
-        refuse(f"no file can be created in {place.parent} ({error.strerror})")
+        reason = "expected the name of a file"
+    elif place in map(real_path, inputs):
+        reason = "it is also read, and the output is a new file"
+    elif os.path.lexists(place) and not place.is_file():
+        reason = "it is a folder" if place.is_dir() else "it is not a regular file"
+    elif not place.parent.is_dir():
+        reason = f"{place.parent} is not a folder: make it first"
+    elif not os.access(place.parent, os.W_OK):
+        reason = f"no file can be created in {place.parent}"
+    if reason:
+        raise ConfigError(f"{file}: cannot write it: {reason}; name another file")
 
 
 @contextmanager
@@ -199,13 +188,12 @@ class Marker(NamedTuple):
                 raise ConfigError(
                     f"{directory}: cannot write here: it holds {path}, which is read; name another folder"
                 )
-        try:
-            visible = (path for path in directory.iterdir() if not path.name.startswith("."))
-            others = sorted({path.name for path in visible if not _is_lock(path)} - {*beside})
-        except FileNotFoundError:
+        if not directory.is_dir():
+            if directory.exists():
+                raise ConfigError(f"{directory}: not a folder to write in; name another one")
             return
-        except OSError as error:
-            raise ConfigError(f"{directory}: not a folder to write in: {error.strerror}; name another one") from None
+        names = {path.name for path in directory.iterdir() if not path.name.startswith(".")}
+        others = sorted(names - {LOCK_FILE, *beside})
         if others and not self.read(directory):
             raise ConfigError(
                 f"{directory}: expected a new or an empty folder, or one with the {self.name} of nmt, but it holds "
@@ -246,11 +234,6 @@ def lock_holder(directory: Path) -> str:
         except BlockingIOError:
             return _holder(stream)
     return ""
-
-
-def _is_lock(path: Path) -> bool:
-    """Return whether a file is the lock of a folder, and not a file of that name that another program wrote."""
-    return path.name == LOCK_FILE and path.is_file() and path.read_bytes()[:8] in (b"", b"process ")
 
 
 def _holder(stream: TextIO) -> str:

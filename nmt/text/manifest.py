@@ -97,7 +97,7 @@ class Manifest:
     def training_fingerprint(self, data: Data) -> str:
         """Return the SHA-256 of all that batches depend on: the prepared corpus, the weights and tags of its texts."""
         weights = [(text.oversample, text.tag) for text in (*data.train, *data.valid)]
-        return _digest([self.fingerprint, weights])
+        return _digest([self.fingerprint, data.temperature, weights])
 
     def write(self, directory: Path) -> None:
         """Write `manifest.json`."""

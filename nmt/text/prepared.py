@@ -136,10 +136,11 @@ class PreparedSplit:
 
     def with_settings(self, recipe: Recipe, texts: Sequence[CorpusFile], tokenizer: Tokenizer) -> "PreparedSplit":
         """Return the split with the weights and tags of its texts. Raises ModelError for a tag without a token."""
+        balance = balancing_weights([part.pairs for part in self.corpora], recipe.data.temperature)
         parts = []
-        for part, text in zip(self.corpora, texts, strict=True):
+        for part, text, weight in zip(self.corpora, texts, balance, strict=True):
             prefix = tuple(tokenizer.tag_ids(recipe.tags_of(text)))
-            parts.append(replace(part, weight=text.oversample, prefix=prefix))
+            parts.append(replace(part, weight=weight * text.oversample, prefix=prefix))
         return replace(self, corpora=tuple(parts))
 
     def __len__(self) -> int:
@@ -168,6 +169,20 @@ class PreparedSplit:
             prefixes = [self.corpora[corpus].prefix for corpus in self.corpora_at(indices).tolist()]
             sources = Sentences.of([[*prefix, *ids] for prefix, ids in zip(prefixes, sources.split(), strict=True)])
         return sources, targets
+
+
+def balancing_weights(pairs: Sequence[int], temperature: float) -> list[float]:
+    """Return the weight of each pair of corpora of `pairs` pairs, so that an epoch has as many pairs as all together.
+
+    The share of a corpus of n pairs is in proportion to n^(1/T) (Arivazhagan et al. 2019).
+
+    >>> balancing_weights([900, 100], 2.0)
+    [0.8333333333333334, 2.5]
+    """
+    if temperature == 1:
+        return [1.0] * len(pairs)
+    shares = [n ** (1 / temperature) for n in pairs]
+    return [sum(pairs) * share / (sum(shares) * n) if n else 1.0 for share, n in zip(shares, pairs, strict=True)]
 
 
 @dataclass(frozen=True)

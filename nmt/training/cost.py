@@ -1,4 +1,4 @@
-"""What training costs: operations, the rate of this machine, and the minutes and memory of a proposed training.
+"""What training costs: operations, the rate of this machine, and the minutes of a proposed training.
 
 A weight and token take 6 floating-point operations: 2 forward, 4 backward. The encoder's weights count with source
 tokens, the decoder's and the output's with target tokens. Attention between tokens and padding are not counted.
@@ -12,28 +12,22 @@ import torch
 from torch import Tensor
 
 from nmt.config import ModelSettings, RuntimeSettings
-from nmt.model.kernels import kernels
+from nmt.model import cpu
 from nmt.system.device import choose_device, computes_in_bf16, set_threads
 from nmt.text.proposing.proposal import Proposal
 
 _UTILIZATION = {"cpu": (0.2, 1.0), "cuda": (0.05, 0.4), "mps": (0.05, 0.4)}
 """Least and largest share of the rate that trainings reach: on a CPU 28 % for the demo, 54 % for dim 256 and 4,096
-tokens (benchmarks/RESULTS.md), 80 % of the rate in fp32 where a trial chooses bf16; on GPUs it is not measured yet."""
-_FEW_THREADS = 4
-_RAM = (0.8, 2.2)
-"""Factors on the computed memory: 3+3 layers of dim 256 took 0.8 GiB in fp32 and 1.4 GiB in bf16 with 1,024 tokens."""
-_PROCESS_BYTES = (350 * 2**20, 650 * 2**20)  # of Python and torch without a model, and with the search for translations
+tokens (benchmarks/RESULTS.md), 80 % of the rate in fp32 where training chooses bf16; on GPUs it is not measured yet."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """A proposal for the device of this machine, and ranges of what it takes."""
+    """A proposal for the device of this machine, and the range of what it takes."""
 
     proposal: Proposal
     device: str
     minutes: tuple[float, float]
-    gibibytes: tuple[float, float]
-    """Of RAM on a CPU, of device memory otherwise."""
 
 
 def cost(propose_for: Callable[[str], Proposal]) -> Cost:
@@ -44,9 +38,7 @@ def cost(propose_for: Callable[[str], Proposal]) -> Cost:
     proposal = propose_for(device.type)
     seconds = operations(proposal.model, proposal.vocabulary, *proposal.trained_tokens) / matrix_rate(device, runtime)
     low, high = _UTILIZATION[device.type]
-    process = _PROCESS_BYTES if device.type == "cpu" else (0, 0)
-    least, most = ((fixed + factor * proposal.ram) / 2**30 for fixed, factor in zip(process, _RAM, strict=True))
-    return Cost(proposal, device.type, (seconds / high / 60, seconds / low / 60), (least, most))
+    return Cost(proposal, device.type, (seconds / high / 60, seconds / low / 60))
 
 
 def operations(model: ModelSettings, vocabulary: int, source_tokens: float, target_tokens: float) -> float:
@@ -58,19 +50,14 @@ def operations(model: ModelSettings, vocabulary: int, source_tokens: float, targ
 def matrix_rate(
     device: torch.device,
     runtime: RuntimeSettings,
-    multiply: Callable[[Tensor, Tensor], Tensor] = kernels.linear,
-    small: int = 512,
+    multiply: Callable[[Tensor, Tensor], Tensor] = cpu.linear,
 ) -> float:
     """Measure the floating-point operations a second of a large matrix product, in the precision of training.
 
-    On a CPU of few threads the matrices have `small` rows and columns, of more threads twice as many, elsewhere 8192:
-    short products are seldom interrupted by other programs. They hold random numbers, since GPUs multiply constants
-    faster, and are of the final type, so that no conversion is measured.
+    The fastest of several products counts, and on a CPU they are short, so that other programs seldom interrupt them.
+    The matrices hold random numbers of the final type: GPUs multiply constants faster, and nothing is converted.
     """
-    size, products = 8192, 6
-    if device.type == "cpu":
-        # with other programs on all cores, the fastest of 24 varies by 3 %, of 6 larger ones by 60 %
-        size, products = (2 * small if torch.get_num_threads() > _FEW_THREADS else small), 24
+    size, products = (1024, 24) if device.type == "cpu" else (8192, 6)
     dtype = torch.bfloat16 if computes_in_bf16(runtime, device) else torch.float32
     a = torch.randn(size, size, device=device, dtype=dtype, generator=torch.Generator(device).manual_seed(0))
     fastest = float("inf")

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from nmt.config import Stop, TrainSettings
 from nmt.system.console import Console
+from nmt.training.progress import perplexity
 from nmt.training.validation import Evaluation
 
 HEADER = "     step   epoch    loss  perplexity      rate  tokens/s  wait       left"
@@ -41,7 +42,7 @@ class TrainingDisplay:
         stop = self.settings.stop
         left = seconds_left(stop, record["step"], record["epoch"], record["seconds"])
         row = (
-            f"{record['step']:>9,} {record['epoch']:>7.2f} {_loss_columns(record['loss'], record['perplexity'])} "
+            f"{record['step']:>9,} {record['epoch']:>7.2f} {_loss_columns(record['loss'])} "
             f"{record['rate']:>9.2e} {record['target_tokens_per_second']:>9,.0f} "
             f"{record['loader_wait']:>5.1%} {'unknown' if left is None else format_seconds(left):>10}"
         )
@@ -59,7 +60,7 @@ class TrainingDisplay:
         """Print a validation, marked if it is the best by `train.best_metric`, and a sample of each text."""
         best = f"  best {self.settings.best_metric}" if improved else ""
         self.console.info(
-            f"{step:>9,}   valid {_loss_columns(evaluation.loss, evaluation.perplexity)}  "
+            f"{step:>9,}   valid {_loss_columns(evaluation.loss)}  "
             f"BLEU {evaluation.bleu:.2f}  chrF {evaluation.chrf:.2f}{best}"
         )
         for code, (bleu, chrf) in evaluation.by_language.items():
@@ -80,13 +81,13 @@ def seconds_left(stop: Stop, step: int, epochs: float, seconds: float) -> float 
     return max(0.0, min(left)) if left else None
 
 
-def _loss_columns(loss: float, perplexity: float) -> str:
-    """Return both as columns of 7 and 11 characters.
+def _loss_columns(loss: float) -> str:
+    """Return a loss and its perplexity as columns of 7 and 11 characters.
 
-    >>> _loss_columns(1.5, 12.345), _loss_columns(2345.6, 1e304)
-    ('  1.500       12.35', '2.3e+03 > 1,000,000')
+    >>> _loss_columns(1.5), _loss_columns(2345.6)
+    ('  1.500        4.48', '2.3e+03 > 1,000,000')
     """
-    shown = f"{perplexity:.2f}" if perplexity <= 1e6 else "> 1,000,000"
+    shown = f"{perplexity(loss):.2f}" if loss < 13.8 else "> 1,000,000"
     return f"{format(loss, '.3f' if loss < 1000 else '.1e'):>7} {shown:>11}"
 
 
@@ -96,6 +97,5 @@ def format_seconds(seconds: float) -> str:
     >>> format_seconds(3725)
     '1:02:05'
     """
-    minutes, rest = divmod(round(min(seconds, 1e9)), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}"
+    whole = round(min(seconds, 1e9))
+    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"

@@ -10,8 +10,8 @@ from torch import nn
 
 from nmt.config import Recipe
 from nmt.config.section import SettingError
-from nmt.model.attention import MultiHeadAttention
-from nmt.model.checkpoint import WEIGHTS_FILE, check_weight_count, load_weights, read_configuration
+from nmt.model.attention import CrossAttention, SelfAttention
+from nmt.model.checkpoint import WEIGHTS_FILE, load_weights
 from nmt.model.transformer import Transformer
 from nmt.system.device import seed_for
 from nmt.text.tokenizer import Tokenizers
@@ -24,9 +24,6 @@ def initial_model(recipe: Recipe, tokenizers: Tokenizers, pretrained: bool = Tru
     """
     vocabularies = len(tokenizers.source), len(tokenizers.target)
     initial = recipe.train.init_from if pretrained else None
-    if initial is not None:
-        read_configuration(initial)  # checks the digests of all files
-        check_weight_count(initial, recipe.model, vocabularies)
     torch.manual_seed(seed_for("weights", recipe.seed))
     model = Transformer(recipe.model, *vocabularies)
     if initial is not None:
@@ -69,12 +66,12 @@ def compile_layers(model: Transformer) -> None:
     excluded: its kernel is fused already, and it alone handles sentences and padding. All else works on (N, D) rows,
     where only N varies, so that no later batch triggers a recompilation.
     """
-    for name in ("self_attend", "cross_attend"):
+    for attention in (SelfAttention, CrossAttention):
         # as methods of the instances: copies of a model get methods of their own
-        eager = torch.compiler.disable(getattr(MultiHeadAttention, name))  # type: ignore[no-untyped-call]
+        eager = torch.compiler.disable(attention.forward)  # type: ignore[no-untyped-call]
         for module in model.modules():
-            if isinstance(module, MultiHeadAttention):
-                setattr(module, name, MethodType(eager, module))
+            if isinstance(module, attention):
+                module.forward = MethodType(eager, module)  # type: ignore[method-assign]
     for layer in (*model.encoder, *model.decoder):
         layer.compile(dynamic=True)
 

@@ -5,11 +5,11 @@ import time
 from collections import deque
 from contextlib import nullcontext
 from dataclasses import astuple, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
-from nmt.batching.batch_stream import BatchStream, DataPosition, PrefetchedBatches, Prefetcher, padding_share
+from nmt.batching.batch_stream import BatchStream, DataPosition, PrefetchedBatches, Prefetcher
 from nmt.config import DecodeSettings, Recipe
 from nmt.errors import ModelError
 from nmt.model.checkpoint import LoadedModel
@@ -19,7 +19,7 @@ from nmt.system.device import choose_device, computes_in_bf16
 from nmt.text.prepared import PreparedCorpus, PreparedSplit
 from nmt.training.display import TrainingDisplay
 from nmt.training.initialization import compiler_explained, initial_model
-from nmt.training.progress import IntervalSums, Progress
+from nmt.training.progress import IntervalSums, perplexity
 from nmt.training.resume import resume
 from nmt.training.run import RunDirectory
 from nmt.training.signals import interruptible
@@ -30,61 +30,32 @@ from nmt.training.validation import Evaluation, evaluate, mean_loss, sharing_wei
 MAX_SKIPPED = 5  # updates in a row that are not finite, after which training ends
 
 
-class Totals(NamedTuple):
-    """What all ranks exchange before each update."""
-
-    target_tokens: int
-    padded_target_tokens: int
-    signal: int | None
-    """That any rank has received."""
-    seconds: float
-    """Of training, on the slowest rank."""
-
-
-class Pending(NamedTuple):
-    """An update whose results have not been read yet."""
-
-    step: int
-    update: Update
-    totals: Totals
-    first: DataPosition
-    """Of its first length group."""
-
-
-def open_training(recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory, console: Console) -> "Training":
-    """Return a training of a new model, or of the newest checkpoint of the run. Collective."""
-    model = initial_model(recipe, corpus.tokenizers, pretrained=not run.saved())
-    updater = Updater(model, recipe, choose_device(recipe.runtime))
-    progress = resume(run, updater, console.warn)
-    progress.corpus = corpus.manifest.training_fingerprint(recipe.data)
-    return Training(updater, corpus, run, console, progress)
-
-
 class Training:
     """A run in memory: the model, its optimizer, and the position in the corpus."""
 
-    def __init__(
-        self, updater: Updater, corpus: PreparedCorpus, run: RunDirectory, console: Console, progress: Progress
-    ) -> None:
-        self.updater, self.corpus, self.run, self.console, self.progress = updater, corpus, run, console, progress
-        self.model, self.recipe = updater.model, updater.recipe
-        max_length = self.recipe.decode.max_length or corpus.manifest.max_length  # derived from the training text
-        decode, rules = self.recipe.decode.model_copy(update={"max_length": max_length}), self.recipe.data.filters
-        self.loaded = LoadedModel(
-            self.model, corpus.tokenizers, self.recipe.languages, decode, longest_source=rules.max_tokens
-        )
-        self.stream = BatchStream.of_recipe(self.recipe, corpus)
-        self.stream.position = DataPosition(progress.epoch, progress.group)
+    def __init__(self, recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory, console: Console) -> None:
+        """Begin with a new model, or with the newest checkpoint of the run. Collective."""
+        self.recipe, self.corpus, self.run, self.console = recipe, corpus, run, console
+        self.model = initial_model(recipe, corpus.tokenizers, pretrained=not run.saved())
+        self.updater = Updater(self.model, recipe, choose_device(recipe.runtime))
+        self.progress = resume(run, self.updater, console.warn)
+        self.progress.corpus = corpus.manifest.training_fingerprint(recipe.data)
+        self.stream = BatchStream.of_recipe(recipe, corpus)
+        self.stream.position = DataPosition(self.progress.epoch, self.progress.group)
         self.stream.rank, self.stream.world_size = distributed.rank(), distributed.world_size()
         self.epochs_read = self.stream.epochs_read  # of the training; the stream itself reads ahead
-        self.display = TrainingDisplay(console, self.recipe.train)
-        self.pending: deque[Pending] = deque()
+        # updates whose results have not been read yet, with their target tokens and the position after them
+        self.pending: deque[tuple[Update, tuple[int, int], DataPosition]] = deque()
+        self.display = TrainingDisplay(console, recipe.train)
+        # the length limit is derived from the training text, unless the recipe has one
+        decode = recipe.decode.model_copy(update={"max_length": recipe.decode.max_length or corpus.manifest.max_length})
+        longest = recipe.data.filters.max_tokens
+        self.loaded = LoadedModel(self.model, corpus.tokenizers, recipe.languages, decode, longest_source=longest)
         self._last_lap = 0.0
 
     def print_sizes(self) -> None:
         """Print what is about to be trained, on what, and where it is written."""
         recipe, model, device = self.recipe, self.model, self.updater.device
-        source_padding, target_padding = padding_share(self.stream.plan(), self.stream.split)
         updates = self.stream.batches_an_epoch / recipe.train.accumulate
         threads = f" ({counted(torch.get_num_threads(), 'thread')})" if device.type == "cpu" else ""
         ranks = f"{distributed.world_size()} × " if distributed.world_size() > 1 else ""
@@ -97,8 +68,7 @@ class Training:
                       f"{recipe.model.decoder_layers} layers, dim {recipe.model.dim}, "
                       f"{len(self.corpus.tokenizers.target):,} pieces"),
             ("device", f"{ranks}{device}{threads}, {'bf16' if computes_in_bf16(recipe.runtime, device) else 'fp32'}"),
-            ("text", f"{counted(len(self.stream.split), 'pair')} in {updates:,.0f} updates per epoch, "
-                     f"padding {source_padding:.1%} and {target_padding:.1%}"),
+            ("text", f"{counted(len(self.stream.split), 'pair')} in {updates:,.0f} updates per epoch"),
             ("run", f"{self.run.path}{resumed}"),
         )  # fmt: skip
         self.console.info("\n".join(f"{name:<10}{value}" for name, value in rows))
@@ -110,9 +80,10 @@ class Training:
         not finite.
         """
         progress, settings, compiled = self.progress, self.recipe.train, self.recipe.runtime.compile
-        if self.updater.device.type == "cuda":
+        on_gpu = self.updater.device.type == "cuda"
+        if on_gpu:
             check_largest_batches(self.updater, self.stream)
-        prefetcher = Prefetcher(self.stream, settings.accumulate, pin=self.updater.device.type == "cuda")
+        prefetcher = Prefetcher(self.stream, settings.accumulate, pin=on_gpu)
         waiting = "compiling the model in the first update" if compiled else "waiting for the first update"
         self._lap()
         with (
@@ -123,67 +94,63 @@ class Training:
         ):
             while True:
                 prefetched = prefetcher.next()
-                totals = self._totals(prefetched, interruption.signal)
-                reason = self.stop_reason(totals.signal, totals.seconds)
+                tokens, signal, seconds = self._exchange(prefetched, interruption.signal)
+                reason = self.stop_reason(signal, seconds)
                 if reason is not None:
                     break
-                self.step(prefetched, totals)
+                self.step(prefetched, tokens)
                 if progress.step % settings.validate_every == 0:
                     self.validate()
             self._read_results()
-            if totals.signal is None and progress.validated_at < progress.step:
+            if signal is None and progress.validated_at < progress.step:
                 self.validate()
             self.save()
         self.console.info(f"stopped after step {progress.step:,}: {reason}; saved in {self.run.path}")
-        return reason, totals.signal
+        return reason, signal
 
     def stop_reason(self, signal: int | None, seconds: float) -> str | None:
         """Return why training ends now, None if it does not."""
         stop, progress = self.recipe.train.stop, self.progress
         if signal is not None:
             return "interrupted; the same command resumes it"
-        if stop.steps is not None and progress.step >= stop.steps:
-            return f"train.stop.steps is {stop.steps:,}"
-        if stop.epochs is not None and progress.epoch >= stop.epochs:
-            return f"train.stop.epochs is {stop.epochs}"
-        if stop.hours is not None and seconds >= stop.hours * 3600:
-            return f"train.stop.hours is {stop.hours:g}"
+        for name, reached in (("steps", progress.step), ("epochs", progress.epoch), ("hours", seconds / 3600)):
+            limit = getattr(stop, name)
+            if limit is not None and reached >= limit:
+                return f"train.stop.{name} is {limit:,}"
         if stop.patience is not None and progress.validations_without_gain >= stop.patience:
             return f"no better {self.recipe.train.best_metric} in {counted(stop.patience, 'validation')}"
         return None
 
-    def _totals(self, prefetched: PrefetchedBatches, signal: int | None) -> Totals:
-        """Exchange the numbers of the next batches, and what may end the training, with the other ranks."""
+    def _exchange(self, prefetched: PrefetchedBatches, signal: int | None) -> tuple[tuple[int, int], int | None, float]:
+        """Return what all ranks need to know before an update, from one exchange between them.
+
+        That is the number of target tokens in the batches of all ranks, without and with padding, a signal that any
+        rank has received, and the seconds of training of the slowest rank.
+        """
         tokens = sum(batch.target_tokens for batch in prefetched.batches)
         padded = sum(batch.padded_target_tokens for batch in prefetched.batches)
-        all_ranks = distributed.exchange(tokens, padded, signal or 0, self.progress.seconds)
-        all_tokens, all_padded, signals, seconds = zip(*all_ranks, strict=True)
-        return Totals(int(sum(all_tokens)), int(sum(all_padded)), int(max(signals)) or None, max(seconds))
+        of_ranks = distributed.exchange(tokens, padded, signal or 0, self.progress.seconds)
+        all_tokens, all_padded, signals, seconds = zip(*of_ranks, strict=True)
+        return (int(sum(all_tokens)), int(sum(all_padded))), int(max(signals)) or None, max(seconds)
 
-    def step(self, prefetched: PrefetchedBatches, totals: Totals) -> None:
+    def step(self, prefetched: PrefetchedBatches, tokens: tuple[int, int]) -> None:
         """Make one update and log its results; on a GPU those of the update before, to keep the GPU busy."""
-        progress, first = self.progress, self._position
+        progress = self.progress
         progress.step += 1
-        update = self.updater.update(prefetched.batches, progress.step, totals.target_tokens)
-        self.pending.append(Pending(progress.step, update, totals, first))
+        update = self.updater.update(prefetched.batches, progress.step, tokens[0])
+        self.pending.append((update, tokens, prefetched.position))
         progress.epoch, progress.group = astuple(prefetched.position)
         self.epochs_read = prefetched.epochs_read
         at_log = progress.step % self.recipe.train.log_every == 0
         self._read_results(keep=1 if self.updater.deferred and not at_log else 0)
-        interval = progress.interval
-        seconds = self._lap()
-        interval.seconds += seconds
-        interval.waited += prefetched.waited
-        if interval.steps:
-            record = self._record("train", {**interval.means(), "rate": update.rate})
+        progress.interval.seconds += self._lap()
+        progress.interval.waited += prefetched.waited
+        if progress.interval.steps:
+            record = self._record("train", {**progress.interval.means(), "rate": update.rate})
             self.display.update(record, at_log)
             if at_log:
                 self.run.log(record)
                 progress.interval = IntervalSums()
-
-    @property
-    def _position(self) -> DataPosition:
-        return DataPosition(self.progress.epoch, self.progress.group)
 
     def _read_results(self, keep: int = 0) -> None:
         """Read the results of all pending updates except the last few, and add them up.
@@ -192,32 +159,31 @@ class Training:
         """
         progress, interval = self.progress, self.progress.interval
         while len(self.pending) > keep:
-            pending = self.pending.popleft()
-            loss, likelihood, norm = pending.update.results()
+            update, (tokens, padded), position = self.pending.popleft()
+            loss, likelihood, norm = update.results()
             if not (math.isfinite(loss) and math.isfinite(norm)):
-                self._skip(pending, loss, norm)
+                self._skip(update.step, loss, norm, position)
                 continue
             progress.skipped_in_a_row = 0
-            progress.target_tokens += pending.totals.target_tokens
+            progress.target_tokens += tokens
             interval.loss += loss
             interval.likelihood += likelihood
             interval.gradient_norm += norm
             interval.steps += 1
-            interval.target_tokens += pending.totals.target_tokens
-            interval.padded_target_tokens += pending.totals.padded_target_tokens
+            interval.target_tokens += tokens
+            interval.padded_target_tokens += padded
 
-    def _skip(self, pending: Pending, loss: float, norm: float) -> None:
+    def _skip(self, step: int, loss: float, norm: float, position: DataPosition) -> None:
         """Log an update that changed nothing. Raises ModelError after too many in a row."""
-        progress, first = self.progress, pending.first
+        progress = self.progress
         progress.skipped += 1
         progress.skipped_in_a_row += 1
         results = {"loss": str(loss), "gradient_norm": str(norm)}
-        # with the seed, the position gives the batch
-        self.run.log({"type": "skipped", "step": pending.step, **results, "first_group": astuple(first)})
-        place = f"epoch {first.epoch}, from length group {first.group} on, seed {self.recipe.seed}"
-        self.console.warn(f"step {pending.step:,}: loss {loss:g}, gradient norm {norm:g}: skipped ({place})")
+        # with the seed, the length group after those of its batches gives the batches
+        self.run.log({"type": "skipped", "step": step, **results, "next_group": astuple(position)})
+        self.console.warn(f"step {step:,}: loss {loss:g}, gradient norm {norm:g}: skipped")
         if progress.skipped_in_a_row >= MAX_SKIPPED:
-            raise self._diverged(f"step {pending.step:,}: the {MAX_SKIPPED}th update in a row that is not finite")
+            raise self._diverged(f"step {step:,}: the {MAX_SKIPPED}th update in a row that is not finite")
 
     def _diverged(self, reason: str) -> ModelError:
         return ModelError(
@@ -251,12 +217,14 @@ class Training:
             improved = progress.record_validation(metric, evaluation.loss, settings.keep_best)
             self._lap()
             self.display.validation(progress.step, evaluation, improved)
-            figures = {name: getattr(evaluation, name) for name in ("loss", "perplexity", "bleu", "chrf")}
+            figures = {name: getattr(evaluation, name) for name in ("loss", "bleu", "chrf")}
+            figures["perplexity"] = perplexity(evaluation.loss)
             for code, (bleu, chrf) in evaluation.by_language.items():
                 figures |= {f"bleu_{code}": bleu, f"chrf_{code}": chrf}
             self.run.log(self._record("validation", figures))
         progress.validated_at = progress.step
         self.save()
+        self._lap()  # not a part of the next interval
 
     def _evaluate(self, valid: PreparedSplit) -> Evaluation:
         """Compute the loss, and the scores of greedy translations."""

@@ -3,22 +3,23 @@
 N target positions, D width, V vocabulary.
 """
 
+from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import pad
 
 from nmt.batching.batch import Batch
-from nmt.model.kernels import kernels
+from nmt.model import cpu
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import PAD
 
 # logits in memory at a time: on a CPU as many as its caches hold, on a GPU enough to keep it busy
 _CHUNK_LOGITS = {"cpu": 2**22, "cuda": 2**27, "mps": 2**25}
 
-_GPU_COLUMNS = 64  # a GPU multiplies matrices several times as slowly if their columns are not a multiple of 8
+LossFunction = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # `_replace_by_gradient` of logits and targets
 
 
 class Objective(nn.Module):
@@ -38,16 +39,23 @@ class Objective(nn.Module):
             [group.target_in for group in groups],
         )
         targets = torch.cat([group.target_out.flatten() for group in groups])
-        return smoothed_cross_entropy(hidden, self.model.output.weight, targets, self.smoothing, batch.target_tokens)
+        output, count = self.model.output, batch.target_tokens
+        return smoothed_cross_entropy(hidden, output.weight, targets, self.smoothing, count, output.out_features)
 
 
 def smoothed_cross_entropy(
-    hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float, count: int | None = None
+    hidden: Tensor,
+    weight: Tensor,
+    targets: Tensor,
+    smoothing: float,
+    count: int | None = None,
+    vocabulary: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return the sums of the smoothed losses (differentiable) and of the negative log-likelihoods, both in nats.
 
     hidden (..., D), weight (V, D), targets (...); positions whose target is padding do not count. `count` is the number
-    of all others; without it a GPU must be synchronized to count them.
+    of all others; without it a GPU must be synchronized to count them. Rows of the matrix from `vocabulary` on are
+    padding: they belong to no token.
 
     The target distribution q gives 1-ε to the reference token, nothing to padding, and ε/(V-2) to each of the other V-2
     (Szegedy et al. 2016, with padding excluded as in implementations of Vaswani et al. 2017). The loss is the
@@ -59,8 +67,9 @@ def smoothed_cross_entropy(
     kept: Any = targets != PAD
     if count is not None:  # the size of a boolean index depends on its values, for which the host would wait
         kept = kept.nonzero_static(size=count).unbind(1)
+    loss_of = partial(_replace_by_gradient, smoothing=smoothing, vocabulary=vocabulary or len(weight))
     losses: tuple[Tensor, Tensor] = _ProjectedLoss.apply(  # type: ignore[no-untyped-call]
-        hidden[kept], weight, targets[kept], smoothing, torch.is_grad_enabled()
+        hidden[kept], weight, targets[kept], loss_of, torch.is_grad_enabled()
     )
     return losses
 
@@ -68,33 +77,28 @@ def smoothed_cross_entropy(
 class _ProjectedLoss(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, rows: Tensor, weight: Tensor, targets: Tensor, smoothing: float, with_gradient: bool
+        ctx: Any, rows: Tensor, weight: Tensor, targets: Tensor, loss_of: LossFunction, with_gradient: bool
     ) -> tuple[Tensor, Tensor]:
         if torch.is_autocast_enabled(rows.device.type):
             rows = rows.to(torch.get_autocast_dtype(rows.device.type))
-        vocabulary, matrix = weight.size(0), weight.to(rows.dtype)
-        missing = 0 if rows.device.type == "cpu" else -vocabulary % _GPU_COLUMNS
-        if missing:
-            matrix = pad(matrix, (0, 0, 0, missing))
+        matrix = weight.to(rows.dtype)
         loss = rows.new_zeros((), dtype=torch.float32)
         likelihood = loss.clone()
         rows_gradient = torch.empty_like(rows)
-        weight_gradient = weight.new_zeros(weight.size(1), vocabulary + missing)  # (D, V), V perhaps padded
-        chunk = max(1, _CHUNK_LOGITS.get(rows.device.type, 2**24) // vocabulary)
+        weight_gradient = weight.new_zeros(weight.size(1), weight.size(0))  # (D, V)
+        chunk = max(1, _CHUNK_LOGITS.get(rows.device.type, 2**24) // len(weight))
         for start, end in pairwise(_edges(rows.size(0), chunk)):
             part, labels = rows[start:end], targets[start:end]
-            logits = kernels.linear(part, matrix)[:, :vocabulary].float()
-            part_loss, part_likelihood, gradient = _loss_and_gradient(logits, labels, smoothing)
+            logits = cpu.linear(part, matrix).float()
+            part_loss, part_likelihood = loss_of(logits, labels)
             loss += part_loss
             likelihood += part_likelihood
             if with_gradient:
-                gradient = gradient.to(rows.dtype)
-                if missing:
-                    gradient = pad(gradient, (0, missing))
-                rows_gradient[start:end] = kernels.linear(gradient, matrix.t())
+                gradient = logits.to(rows.dtype)
+                rows_gradient[start:end] = cpu.linear(gradient, matrix.t())
                 if ctx.needs_input_grad[1]:  # else the matrix is frozen
-                    weight_gradient += kernels.outer_product(part, gradient)
-        ctx.save_for_backward(rows_gradient, weight_gradient[:, :vocabulary])
+                    weight_gradient += cpu.outer_product(part, gradient)
+        ctx.save_for_backward(rows_gradient, weight_gradient)
         ctx.mark_non_differentiable(likelihood)
         return loss, likelihood
 
@@ -112,12 +116,16 @@ def _edges(rows: int, chunk: int) -> list[int]:
     return sorted({*range(0, rows, chunk), rows - rows % 64, rows})
 
 
-def _loss_and_gradient(logits: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the sums of losses and likelihoods, and the gradient p - q with respect to the logits (n, V), in place.
+def _replace_by_gradient(logits: Tensor, targets: Tensor, smoothing: float, vocabulary: int) -> tuple[Tensor, Tensor]:
+    """Return the sums of losses and likelihoods; the logits (n, V) become the gradient p - q with respect to them.
+
+    Logits of padding, behind the V-th, become 0.
 
     With e = ε/(V-2) and Z = log Σ exp z, the smoothed loss is Z - (1-ε-e) z_target - e (Σ z - z_pad).
     """
-    share = smoothing / (logits.size(1) - 2)
+    logits[:, vocabulary:] = 0
+    logits = logits[:, :vocabulary]
+    share = smoothing / (vocabulary - 2)
     target_logits = logits.gather(1, targets.unsqueeze(1)).squeeze(1)
     largest = logits.amax(1)
     logit_sum = logits.sum(1) - logits[:, PAD]
@@ -128,4 +136,4 @@ def _loss_and_gradient(logits: Tensor, targets: Tensor, smoothing: float) -> tup
     gradient = probabilities.sub_(share)
     gradient[:, PAD] += share
     gradient.scatter_add_(1, targets.unsqueeze(1), gradient.new_full((targets.size(0), 1), share + smoothing - 1))
-    return loss.sum(), (normalizer - target_logits).sum(), gradient
+    return loss.sum(), (normalizer - target_logits).sum()

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from nmt.config import TrainSettings
 from nmt.model.checkpoint import read_tensors
-from nmt.model.positions import Positions
+from nmt.model.positions import Relative
 
 EPSILON = 1e-9  # of Adam, as in Vaswani et al. 2017
 _MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -41,11 +41,9 @@ def make_optimizer(model: nn.Module, settings: TrainSettings, device: torch.devi
     """Return Adam (Kingma & Ba 2015) over all weights that are not frozen; each update sets its learning rate.
 
     Weight decay is decoupled: each step shrinks a matrix by rate · weight_decay of itself, whatever its gradient
-    (Loshchilov & Hutter 2019). Norms, biases and learned positions are excluded.
+    (Loshchilov & Hutter 2019). Norms, biases and the vectors of relative positions are excluded.
     """
-    positions = {
-        weight for module in model.modules() if isinstance(module, Positions) for weight in module.parameters()
-    }
+    positions = {weight for module in model.modules() if isinstance(module, Relative) for weight in module.parameters()}
     trained = [weight for weight in model.parameters() if weight.requires_grad]
     decaying = {weight for weight in trained if weight.ndim > 1} - positions
     groups: list[dict[str, Any]] = [

@@ -56,13 +56,11 @@ def check_may_continue(recipe: Recipe, run: RunDirectory, stale: str | None = No
         trained_on = read_progress(run.saved()[-1]).corpus
     except (DataError, DamagedError):
         return  # checked again when the corpus is prepared and the newest whole checkpoint is found
-    replaced = trained_on not in ("", manifest.training_fingerprint(recipe.data))
-    if stale is not None or replaced:
-        reason = f" ({stale})" if stale is not None else ""
-        undo = "undo the change and run nmt prepare" if replaced else "undo the change"
+    reason = "" if stale is None else f" ({stale})"
+    if reason or trained_on not in ("", manifest.training_fingerprint(recipe.data)):
         raise ConfigError(
-            f"{run.path}: the texts or their preparation have changed since this run was started{reason}; "
-            f"{undo}, set 'run' to another folder, or start over with --restart"
+            f"{run.path}: the texts or their preparation have changed since this run was started{reason}; undo the "
+            "change and run nmt prepare, set 'run' to another folder, or start over with --restart"
         )
 
 
@@ -96,19 +94,22 @@ def resume(run: RunDirectory, updater: Updater, warn: Callable[[str], None] = la
 
 
 def _newest_whole(run: RunDirectory, warn: Callable[[str], None]) -> Path | None:
-    damaged: list[tuple[Path, DamagedError]] = []
+    """Return the newest checkpoint that is whole, and remove newer ones. Raises DamagedError if all are damaged."""
+    damage: DamagedError | None = None
     for directory in reversed(run.saved()):
         try:
             read_configuration(directory)  # checks the digests of the other files
             progress = read_progress(directory)
         except DamagedError as error:
-            damaged.append((directory, error))
+            damage = damage or error
             continue
-        for broken, damage in damaged:
-            remove_checkpoint(broken)
+        for newer in run.saved():
+            if newer > directory:
+                remove_checkpoint(newer)
+        if damage is not None:
             warn(f"{damage}; removed, resuming from {directory.name}")
         run.link(progress)
         return directory
-    if damaged:
-        raise DamagedError(f"{damaged[0][1]}; no checkpoint here is whole: start over with --restart")
+    if damage is not None:
+        raise DamagedError(f"{damage}; no checkpoint here is whole: start over with --restart")
     return None

@@ -18,8 +18,8 @@ Of several ranks, the first one writes; all of them load.
 
 import json
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -49,31 +49,24 @@ class RunDirectory:
         self.checkpoints = path / "checkpoints"
         self.metrics = path / "metrics.jsonl"
         self.recipe = path / "recipe.yaml"
-        self._tensorboard: Any = None  # a writer, once the first record is logged
-        self._has_tensorboard = False
+        self._tensorboard: Any = None  # a writer, with train.tensorboard
 
-    @contextmanager
-    def locked(self, warn: Callable[[str], None] = lambda message: None) -> Iterator[None]:
+    def locked(self, warn: Callable[[str], None] = lambda message: None) -> AbstractContextManager[None]:
         """Hold the run for this process; the system releases the lock when the process ends.
 
         Raises ModelError if another process holds it; warns on a file system without locks.
         """
-        if distributed.rank():
-            yield
-            return
 
         def refuse(holder: str) -> None:
             raise ModelError(f"{self.path}: {holder} is training here; stop it, or set 'run' to another folder")
 
-        with lock_folder(self.path, refuse, warn):
-            yield
+        return nullcontext() if distributed.rank() else lock_folder(self.path, refuse, warn)
 
     def open(self, recipe: Recipe, restart: bool = False) -> None:
         """Write run.json and the recipe, and remove what a killed process left; with `restart` remove the run before.
 
         The caller has checked that the folder may be a run, and that the recipe may continue it.
         """
-        self._has_tensorboard = recipe.train.tensorboard
         self.path.mkdir(parents=True, exist_ok=True)
         machine = {**environment(recipe.runtime), "processes": distributed.world_size()}
         if restart:
@@ -86,6 +79,12 @@ class RunDirectory:
         for directory in self.checkpoints.glob(_STEP):
             if restart or not is_checkpoint(directory):
                 remove_checkpoint(directory)
+        if recipe.train.tensorboard:
+            from torch.utils.tensorboard import SummaryWriter  # may not be installed
+
+            # TensorBoard ignores this step and later ones in the files of the training before
+            following = 1 + max([0, *(int(directory.name[-8:]) for directory in self.saved())])
+            self._tensorboard = SummaryWriter(self.path / "tensorboard", purge_step=following)
         if self.metrics.exists():  # a killed process or a full disk may have left a part of a line
             os.truncate(self.metrics, self.metrics.read_bytes().rfind(b"\n") + 1)
         with suppress(ConfigError):  # there is none or, before a restart, a damaged one
@@ -143,17 +142,11 @@ class RunDirectory:
             return
         with disk_errors(self.metrics), self.metrics.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(record, allow_nan=False) + "\n")
-        if not self._has_tensorboard:
-            return
-        if self._tensorboard is None:
-            from torch.utils.tensorboard import SummaryWriter  # may not be installed
-
-            # TensorBoard then ignores this step and later ones in the files of the training before
-            self._tensorboard = SummaryWriter(self.path / "tensorboard", purge_step=record["step"])
-        for name, value in record.items():
-            if name != "step" and isinstance(value, (int, float)):
-                self._tensorboard.add_scalar(f"{record['type']}/{name}", value, record["step"])
-        self._tensorboard.flush()
+        if self._tensorboard is not None:
+            for name, value in record.items():
+                if name != "step" and isinstance(value, (int, float)):
+                    self._tensorboard.add_scalar(f"{record['type']}/{name}", value, record["step"])
+            self._tensorboard.flush()
 
     def checkpoint(self, step: int) -> Path:
         """Return the directory of a step's checkpoint."""

@@ -2,17 +2,17 @@
 
 import gc
 import time
-from typing import NamedTuple
+from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from nmt.batching.batch import Batch, collate
-from nmt.batching.batch_stream import GROWTH, BatchStream, padding_share
+from nmt.batching.batch_stream import GROWTH, BatchStream
 from nmt.config import Recipe, load_recipe
 from nmt.config.section import SettingError
-from nmt.model.kernels import kernels
+from nmt.model.cpu import kernels
 from nmt.system import distributed
 from nmt.system.console import Console
 from nmt.system.device import choose_device, is_oom, release_cached_blocks
@@ -31,26 +31,14 @@ _LEAST_BF16_DIM = 128  # narrower models gain nothing: converting numbers takes 
 _TIMED_UPDATES = 3
 
 
-class Trial(NamedTuple):
-    """What a few updates took."""
+def trial(recipe: Recipe, corpus: PreparedCorpus, device: torch.device) -> tuple[float, float, float]:
+    """Make a few updates on this rank alone, with a model that is discarded; first on the largest batches.
 
-    parameters: int
-    state_bytes: int
-    """Of weights, gradients and moments."""
-    peak_bytes: float
-    """Of the device memory that CUDA reserves for the largest batches; infinity if they do not fit, 0 elsewhere."""
-    target_tokens: float
-    """Of an update, without padding."""
-    seconds: float
-    """Of an update."""
-
-
-def trial(recipe: Recipe, corpus: PreparedCorpus, device: torch.device) -> Trial:
-    """Make a few updates on this rank alone, with a model that is discarded; first on the largest batches."""
+    Returns the bytes that CUDA reserves for them (infinity if they do not fit, 0 on other devices), and the target
+    tokens and the seconds of an update.
+    """
     stream, accumulate = BatchStream.of_recipe(recipe, corpus), recipe.train.accumulate
     updater = Updater(initial_model(recipe, corpus.tokenizers, pretrained=False), recipe, device, alone=True)
-    parameters = sum(weight.numel() for weight in updater.model.parameters())
-    state = sum(weight.nbytes * (1 + 3 * weight.requires_grad) for weight in updater.model.parameters())
     peak, tokens, seconds = 0.0, 0, 0.0
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -66,7 +54,7 @@ def trial(recipe: Recipe, corpus: PreparedCorpus, device: torch.device) -> Trial
     del updater
     gc.collect()
     release_cached_blocks(device)
-    return Trial(parameters, state, peak, tokens / _TIMED_UPDATES, seconds / _TIMED_UPDATES)
+    return peak, tokens / _TIMED_UPDATES, seconds / _TIMED_UPDATES
 
 
 def largest_batches(stream: BatchStream) -> list[Batch]:
@@ -111,24 +99,22 @@ def check_largest_batches(updater: Updater, stream: BatchStream) -> None:
 
     So this shows before the first update, and not after hours. What was allocated is used again.
     """
-    if _fits(updater, stream):
-        return
-    recipe, factor, fits = updater.recipe, 1, False
-    while not fits and recipe.train.budget // (2 * factor) > 0:
+    recipe, factor = updater.recipe, 1
+    budget, fits = recipe.train.budget, _fits(updater, stream)
+    while not fits and 2 * factor <= stream.budget:
         factor *= 2
         release_cached_blocks(updater.device)
-        smaller = BatchStream(stream.split, stream.budget // factor, stream.seed, stream.groups)
-        smaller.rank, smaller.world_size = stream.rank, stream.world_size
-        fits = _fits(updater, smaller)
-    found = f"a batch of {recipe.train.budget:,} tokens does not fit into the memory of {updater.device}"
-    if not fits:
-        raise SettingError("model", f"{found}, and no smaller one does; make the model smaller")
-    tokens, accumulate = recipe.train.budget // factor, recipe.train.accumulate * factor
-    raise SettingError(
-        "train.batch_tokens",
-        f"{found}, but {tokens:,} fit: for updates of the same size, set it to {tokens} and train.accumulate to "
-        f"{accumulate}",
-    )
+        fits = _fits(updater, replace(stream, budget=stream.budget // factor))
+    if factor == 1:
+        return
+    advice = "no smaller one does: make the model smaller"
+    if fits:
+        advice = (
+            f"{budget // factor:,} fit: for updates of the same size, set it to {budget // factor} and "
+            f"train.accumulate to {factor * recipe.train.accumulate}"
+        )
+    problem = f"a batch of {budget:,} tokens does not fit into the memory of {updater.device}"
+    raise SettingError("train.batch_tokens", f"{problem}, but {advice}")
 
 
 def choose_settings(
@@ -142,7 +128,7 @@ def choose_settings(
     before = load_recipe(run.recipe) if run.saved() and not restart else None
     recorded = f"as recorded in {run.path}"
     if recipe.runtime.precision == "auto" and device.type == "cpu":
-        in_bf16 = kernels.has_bf16 and recipe.model.dim >= _LEAST_BF16_DIM
+        in_bf16 = kernels.bf16 and recipe.model.dim >= _LEAST_BF16_DIM
         chosen = before.runtime.precision if before else "bf16" if in_bf16 else "fp32"
         if chosen == "bf16":
             console.info(f"runtime.precision: auto is bf16, {recorded if before else 'which is fast on this CPU'}")
@@ -156,51 +142,38 @@ def choose_settings(
 
 
 def find_batch_tokens(recipe: Recipe, corpus: PreparedCorpus, device: torch.device) -> int:
-    """Return the largest power of two that fits into the memory of each rank, times the number of ranks. Collective.
-
-    Raises SettingError if not even the smallest does.
-    """
+    """Return the largest power of two that fits into the memory of each rank, times the number of ranks. Collective."""
     size = _TOKENS_WITHOUT_TRIAL
     if device.type == "cuda":
         free = torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)
         growth = GROWTH if recipe.train.subword_sampling is not None else 1.0  # sampling lengthens the sentences
-        size = _FIRST_TOKENS // 2
+        size = _FIRST_TOKENS  # if it does not fit, `check_largest_batches` names a size that does
         while size < _MOST_TOKENS:
-            peak = trial(with_batch_tokens(recipe, 2 * size), corpus, device).peak_bytes
+            peak, _, _ = trial(with_batch_tokens(recipe, 2 * size), corpus, device)
             if peak * growth > _USABLE_MEMORY * free:
                 break
             size *= 2
-        if size < _FIRST_TOKENS:
-            message = f"auto found that not even {_FIRST_TOKENS} tokens fit into the memory of {device}"
-            raise SettingError("train.batch_tokens", f"{message}; give a smaller number, or make the model smaller")
     return distributed.world_size() * int(min(found for (found,) in distributed.exchange(size)))
 
 
 def estimate(recipe: Recipe, corpus: PreparedCorpus, device: torch.device) -> str:
     """Return the memory and the speed of a training, and the time to each limit, a line each, from a trial."""
-    train, stop, stream = recipe.train, recipe.train.stop, BatchStream.of_recipe(recipe, corpus)
-    padding, updates = padding_share(stream.plan(), stream.split), stream.batches_an_epoch / train.accumulate
+    train, stream = recipe.train, BatchStream.of_recipe(recipe, corpus)
+    updates = stream.batches_an_epoch / train.accumulate  # in an epoch
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 0
-    found = trial(recipe, corpus, device)
-    rows = [("parameters", f"{found.parameters:,}"), ("weights and moments", f"{found.state_bytes / 2**30:,.2f} GiB")]
+    peak, tokens, seconds = trial(recipe, corpus, device)
+    parameters = recipe.model.weight_count(len(corpus.tokenizers.source), len(corpus.tokenizers.target))
+    rows = [("parameters", f"{parameters:,}"), ("weights and moments", f"{16 * parameters / 2**30:,.2f} GiB")]
     if free:
-        needed = f"{found.peak_bytes / 2**30:,.2f} GiB for the largest batches"
-        needed = needed if found.seconds else "the largest batches do not fit"
-        rows.append(("memory", f"{needed}; {free / 2**30:,.2f} GiB are free"))
-    rows += [
-        ("batch", f"{train.budget:,} target tokens{f' × {train.accumulate}' if train.accumulate > 1 else ''}"),
-        ("pairs", f"{len(stream.split):,}"),
-        ("updates per epoch", f"{updates:,.1f}"),
-        ("padding", f"{padding[0]:.1%} source, {padding[1]:.1%} target"),
-    ]
-    if seconds := found.seconds:
-        speed = f"{found.target_tokens / seconds:,.0f} target tokens/s, {seconds:.2f} s an update"
-        rows += [("speed", speed), ("an epoch", format_seconds(updates * seconds))]
+        needed = f"{peak / 2**30:,.2f} GiB for" if seconds else "not enough for"
+        rows.append(("memory", f"{needed} the largest batches; {free / 2**30:,.2f} GiB are free"))
+    if seconds:
+        rows.append(("speed", f"{tokens / seconds:,.0f} target tokens/s, {seconds:.2f} s an update"))
+        rows.append(("an epoch", f"{format_seconds(updates * seconds)}, {updates:,.1f} updates"))
         updates_until = {"steps": 1.0, "epochs": updates, "hours": 3600 / seconds}
         for name, factor in updates_until.items():
-            if (limit := getattr(stop, name)) is not None:
-                count = limit * factor
-                value = f"{format_seconds(count * seconds)}, after {count:,.0f} updates"
-                rows.append((f"train.stop.{name} {limit:,g}", value))
+            if (limit := getattr(train.stop, name)) is not None:
+                after = f"{format_seconds(limit * factor * seconds)}, after {limit * factor:,.0f} updates"
+                rows.append((f"train.stop.{name} {limit:,}", after))
     lines = [f"{name:<{max(len(name) for name, _ in rows) + 2}}{value}" for name, value in rows]
     return "\n".join([f"{recipe.name} on {device}", *lines, "(times without validations)\n"])

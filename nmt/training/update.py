@@ -1,6 +1,5 @@
 """One optimizer update: from batches to changed weights, on one device or on all ranks together."""
 
-import math
 from collections.abc import Sequence
 from contextlib import nullcontext
 
@@ -21,9 +20,9 @@ from nmt.training.optimizer import learning_rate, make_optimizer
 class Update:
     """An update that the device may still be computing."""
 
-    def __init__(self, rate: float, results: Tensor) -> None:
-        """Take the learning rate, and loss, negative log-likelihood and gradient norm on the device."""
-        self.rate = rate
+    def __init__(self, step: int, rate: float, results: Tensor) -> None:
+        """Take loss, negative log-likelihood and gradient norm on the device."""
+        self.step, self.rate = step, rate
         self._results = results.to("cpu", non_blocking=results.is_cuda)  # from a GPU into pinned memory
         self._copied = torch.cuda.Event() if results.is_cuda else None  # type: ignore[no-untyped-call]
         if self._copied is not None:
@@ -39,12 +38,6 @@ class Update:
             self._copied.synchronize()
         loss, likelihood, norm = map(float, self._results.tolist())
         return loss, likelihood, norm
-
-    @property
-    def finite(self) -> bool:
-        """Whether the weights have changed."""
-        loss, _, norm = self.results()
-        return math.isfinite(loss) and math.isfinite(norm)
 
 
 class Updater:
@@ -82,7 +75,7 @@ class Updater:
         gradients = [weight.grad for weight in self.model.parameters() if weight.grad is not None]
         norm = nn.utils.get_total_norm(gradients)
         rate = learning_rate(self.recipe.train, self.recipe.model.dim, step)
-        update = Update(rate, torch.cat([sums, norm.to(sums.dtype).unsqueeze(0)]))
+        update = Update(step, rate, torch.cat([sums, norm.to(sums.dtype).unsqueeze(0)]))
         self._apply(update, norm, sums[0].isfinite() & norm.isfinite())
         self.optimizer.zero_grad(set_to_none=True)
         return update
@@ -93,7 +86,7 @@ class Updater:
         Replicas average their gradients in the `last` backward pass of an update.
         """
         if self.device.type == "cpu":
-            batch = pad_to_multiple(batch, self.model.longest)
+            batch = pad_to_multiple(batch)
         with nullcontext() if self.replica is None or last else self.replica.no_sync():
             with autocast(self.recipe.runtime, self.device):
                 loss, likelihood = (self.replica or self.objective)(batch.to(self.device))

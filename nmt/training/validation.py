@@ -22,7 +22,6 @@ from nmt.system.device import autocast
 from nmt.text.languages import target_language
 from nmt.text.prepared import PreparedCorpus, PreparedSplit
 from nmt.training.loss import Objective
-from nmt.training.progress import perplexity
 from nmt.translation.translator import LINE_BATCH_SIZE, Translator
 
 
@@ -47,14 +46,9 @@ class Evaluation:
     loss: float = math.nan
     """In nats per target token, not smoothed; measured in validations only."""
 
-    @property
-    def perplexity(self) -> float:
-        """Return exp of the loss."""
-        return perplexity(self.loss)
-
     def metric(self, name: str) -> float:
         """Return the named metric, negated if lower is better; scores as they are shown, with two decimals."""
-        return {"loss": -self.loss, "bleu": round(self.bleu, 2), "chrf": round(self.chrf, 2)}[name]
+        return -self.loss if name == "loss" else round(float(getattr(self, name)), 2)
 
     @property
     def bleu(self) -> float:
@@ -77,9 +71,8 @@ class Evaluation:
         """Source, reference and translation of the first sentence of median length of each text."""
         found = []
         for text, translations in zip(self.texts, self.translations, strict=True):
-            by_length = sorted(range(len(text.sources)), key=lambda index: len(text.sources[index]))
-            median = by_length[len(by_length) // 2]
-            found.append((text.sources[median], text.references[median], translations[median]))
+            rows = list(zip(text.sources, text.references, translations, strict=True))
+            found.append(sorted(rows, key=lambda row: len(row[0]))[len(rows) // 2])
         return found
 
 

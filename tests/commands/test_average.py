@@ -88,11 +88,6 @@ def test_average_of_models_is_the_mean_of_their_weights(run: Path, tmp_path: Pat
     assert_mean_of([7, 8, 2], tmp_path / "model")
 
 
-def test_average_of_one_checkpoint_is_the_checkpoint(run: Path, tmp_path: Path) -> None:
-    average([run], tmp_path / "model", QUIET, 1, None)
-    assert_mean_of([5], tmp_path / "model")
-
-
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [

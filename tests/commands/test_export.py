@@ -39,7 +39,7 @@ SHARED = Tokenizer.train(SENTENCES * 20, TokenizerSettings(vocab_size=300))
 OTHER = Tokenizer.train(SENTENCES * 20, TokenizerSettings(vocab_size=290, type="bpe"))
 QUIET = Console(quiet=True)
 ONE_THREAD = RuntimeSettings(device="cpu", threads=1)
-SMALL = {"encoder_layers": 2, "decoder_layers": 1, "dim": 16, "heads": 2, "feed_forward": 24, "max_distance": 3}
+SMALL = {"encoder_layers": 2, "decoder_layers": 1, "dim": 16, "heads": 2, "feed_forward": 24}
 
 
 def model(seed: int = 4, two: bool = False, **settings: object) -> LoadedModel:
@@ -68,7 +68,7 @@ def multilingual_model() -> LoadedModel:
     """Return a random model of two target languages whose tokenizer has a protected symbol."""
     chosen = TokenizerSettings(vocab_size=300, symbols=("{0}",))
     tokenizer = Tokenizer.train(SENTENCES * 20, chosen, tags=["2it", "2zh"])
-    loaded = model(norm="post", tied_embeddings="all")
+    loaded = model(seed=10, norm="post", tied_embeddings="all")
     languages = Languages(source="en", target=("it", "zh"))
     return replace(loaded, tokenizers=Tokenizers(tokenizer, tokenizer), languages=languages)
 
@@ -163,9 +163,10 @@ class TestCTranslate2:
     def test_an_export_that_computes_something_else_is_not_written(
         self, saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def halves(length: int, dim: int) -> torch.Tensor:
+        def halves(start: int, length: int, like: torch.Tensor) -> torch.Tensor:
             """The other layout: all sines, then all cosines."""
-            table = ctranslate2.torch.zeros(length, dim)
+            dim = like.size(-1)
+            table = torch.zeros(length, dim)
             angles = torch.arange(length).unsqueeze(1) / 10000 ** (torch.arange(dim // 2) * 2 / dim)
             table[:, : dim // 2], table[:, dim // 2 :] = angles.sin(), angles.cos()
             return table

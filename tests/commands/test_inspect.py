@@ -51,8 +51,8 @@ def test_parameters_of_the_parts_add_up(tied: str, norm: str) -> None:
     model = tiny_model(1, vocabulary=6, tied_embeddings=tied, norm=norm)
     parts = parameters_by_part(model)
     assert sum(parts.values()) == model.parameter_count()
-    assert parts["embedding"] == 6 * 16 * (1 if tied == "all" else 2)
-    assert parts["output"] == (6 * 16 if tied == "none" else 0)
+    assert parts["embedding"] == 64 * 16 * (1 if tied == "all" else 2)
+    assert parts["output"] == (64 * 16 if tied == "none" else 0)
     layers = sum(weight.numel() for weight in model.decoder.parameters())
     assert parts["decoder"] == layers + (2 * 16 if norm == "pre" else 0)
 

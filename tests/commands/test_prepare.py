@@ -1,13 +1,11 @@
 """`nmt prepare`: the corpus, its manifest, staleness, interruptions and damaged files."""
 
-import errno
 import fcntl
 import gzip
 import json
 import os
 import random
 import shutil
-import signal
 import subprocess
 import threading
 from contextlib import ExitStack
@@ -22,9 +20,8 @@ from nmt.commands.prepare import prepare
 from nmt.config import Recipe, load_recipe
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console
-from nmt.text.normalize import normalize
 from nmt.text.prepared import PreparedCorpus, write_valid_texts
-from nmt.text.preparing import preparation, provenance, tokenizer_training
+from nmt.text.preparing import preparation
 from nmt.text.preparing.provenance import why_stale
 from tests.builders import recipe_in, write_recipe
 
@@ -100,19 +97,6 @@ def test_counts_equal_those_of_the_text(folder: Path) -> None:
         assert counts.spelled == sum(character not in with_piece for row in rows for character in row[side])
 
 
-def test_valid_text_is_kept_as_written(folder: Path) -> None:
-    odd = ["", "  two  spaces ", "line\u2028separator\x85", "same", "e\u0301", "long " * 500]
-    write_tsv(folder / "valid.tsv", [(line, "same") for line in odd])
-    corpus = prepare(recipe_in(folder), QUIET)
-    assert corpus.valid_texts == [(odd, ["same"] * 6)]
-    assert corpus.valid is not None
-    decoded = [corpus.tokenizers.source.decode(ids) for ids in corpus.valid.source]
-    assert decoded == [normalize(line) for line in odd[1:5]]
-    assert corpus.manifest.valid is not None
-    refused = corpus.manifest.valid.refused
-    assert {rule: count for rule, count in refused.items() if count} == {"empty": 1, "too_long": 1}
-
-
 def test_corpora_with_weight_tag_columns_and_gzip_are_combined(folder: Path) -> None:
     rows = pairs(40, seed=3)
     (folder / "back.tsv.gz").write_bytes(gzip.compress("".join(f"x\t{t}\t{s}\n" for s, t in rows).encode()))
@@ -139,20 +123,6 @@ def test_separate_vocabularies_are_trained(folder: Path) -> None:
     assert corpus.tokenizers.source.pieces != corpus.tokenizers.target.pieces
     assert corpus.tokenizers.target.decode(corpus.train.target[7]) == pairs(300)[7][1]
     assert why_stale(chosen) is None
-
-
-def test_corpus_without_validation_text_is_prepared(folder: Path) -> None:
-    corpus = prepare(recipe_in(folder, "data.valid=null"), QUIET)
-    assert (corpus.valid, corpus.valid_texts) == (None, [])
-
-
-def test_same_input_gives_the_same_corpus(folder: Path) -> None:
-    contents = []
-    for run in ("one", "two"):
-        directory = folder / run
-        prepare(recipe_in(folder, f"prepared={directory}", "seed=7"), QUIET)
-        contents.append({str(p.relative_to(directory)): p.read_bytes() for p in directory.rglob("*") if p.is_file()})
-    assert contents[0] == contents[1]
 
 
 def test_manifest_depends_on_content_and_not_on_place_or_time(folder: Path, tmp_path: Path) -> None:
@@ -224,80 +194,11 @@ def test_why_stale_names_the_changed_settings_and_texts(
     assert reason in str(why_stale(recipe_in(folder, override)))
 
 
-def test_staleness_depends_on_content_and_not_on_name_or_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    prepare(recipe_in(folder), QUIET)
-    train = folder / "train.tsv"
-    os.utime(train, (1, 1))
-    assert why_stale(recipe_in(folder)) is None
-    (folder / "moved.tsv").write_bytes(train.read_bytes())
-    assert why_stale(recipe_in(folder, f"data.train.0.file={folder / 'moved.tsv'}")) is None
-    content = train.read_bytes()
-    train.write_bytes(content[:-2] + b"X\n")
-    assert "train.tsv has changed" in str(why_stale(recipe_in(folder)))
-    train.unlink()
-    assert why_stale(recipe_in(folder)) is None  # the corpus stays current without its text
-    assert "nowhere.tsv is missing" in str(why_stale(recipe_in(folder, f"data.train.0.file={folder / 'nowhere.tsv'}")))
-
-
-def test_second_check_reads_no_text(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    prepare(recipe_in(folder), QUIET)
-
-    def refuse(path: Path) -> None:
-        raise AssertionError(f"read {path}")
-
-    monkeypatch.setattr(provenance, "open_file", refuse)
-    assert why_stale(recipe_in(folder)) is None
-
-
 def test_damaged_corpus_is_prepared_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     prepare(recipe_in(folder), QUIET)
     (folder / "run" / "prepared" / "train" / "source.tokens.npy").write_bytes(b"")
     assert len(prepare(recipe_in(folder), Console()).train) == 300
     assert "source.tokens.npy: missing or damaged)\n" in capsys.readouterr().err  # no advice to do what is done
-
-
-@pytest.mark.usefixtures("absolute_paths")
-def test_changed_byte_in_any_file_of_the_corpus_is_detected(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    directory = folder / "run" / "prepared"
-    prepare(recipe_in(folder), QUIET)
-    undigested = ("manifest.json", "inputs.json", "lock")
-    files = [path for path in sorted(directory.rglob("*")) if path.is_file() and path.name not in undigested]
-    assert len(files) == 12
-    for path in files:
-        content = path.read_bytes()
-        path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-        with pytest.raises(DataError, match=f"{directory}.*; prepare it again with nmt prepare --force"):
-            PreparedCorpus.open(directory, verify=True)
-        path.write_bytes(content)
-    path = directory / "train" / "source.tokens.npy"
-    content = path.read_bytes()
-    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    prepare(recipe_in(folder), Console())
-    messages = capsys.readouterr().err
-    assert f"{path}: damaged: not the file that was written" in messages
-    assert " s; report.md in it has examples of each rule\n" in messages
-    assert path.read_bytes() == content
-
-
-def test_older_format_is_prepared_again_and_newer_is_refused(folder: Path) -> None:
-    prepare(recipe_in(folder), QUIET)
-    path = folder / "run" / "prepared" / "manifest.json"
-    content = json.loads(path.read_text())
-    path.write_text(json.dumps(content | {"format_version": 0}))
-    assert "found format version 0" in str(why_stale(recipe_in(folder)))
-    prepare(recipe_in(folder), QUIET)
-
-
-def test_folder_with_other_files_is_not_replaced(folder: Path) -> None:
-    precious = folder / "thesis"
-    precious.mkdir()
-    (precious / "chapter.txt").write_text("years of work")
-    (precious / "manifest.json").write_text("{}")
-    with pytest.raises(ConfigError, match=r"thesis: expected a new or an empty folder, .* but it holds chapter\.txt"):
-        prepare(recipe_in(folder, f"prepared={precious}"), QUIET, force=True)
-    assert (precious / "chapter.txt").read_text() == "years of work"
-    with pytest.raises(ConfigError, match=r"chapter\.txt: not a folder to write in: Not a directory"):
-        prepare(recipe_in(folder, f"prepared={precious / 'chapter.txt'}"), QUIET)
 
 
 def test_corpus_without_pairs_is_refused_with_the_counts(folder: Path) -> None:
@@ -341,16 +242,6 @@ def test_errors_in_the_text_name_the_line_and_leave_no_corpus(folder: Path) -> N
     assert_no_corpus(folder)
 
 
-def test_full_disk_leaves_no_corpus(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr("nmt.text.prepared._write_array", full)
-    with pytest.raises(DataError, match=r"prepared: cannot write it: No space left on device; free some space"):
-        prepare(recipe_in(folder), QUIET)
-    assert_no_corpus(folder)
-
-
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 def test_automatic_vocabulary_suits_a_text_that_is_too_small_for_a_fixed_one(folder: Path, kind: str) -> None:
     overrides = ("tokenizer.vocab_size=auto", f"tokenizer.type={kind}")
@@ -361,22 +252,6 @@ def test_automatic_vocabulary_suits_a_text_that_is_too_small_for_a_fixed_one(fol
     assert corpus.manifest.settings["tokenizer"]["vocab_size"] == "auto"
     assert why_stale(recipe_in(folder, *overrides)) is None
     assert 'was "auto", now 300' in str(why_stale(recipe_in(folder, *overrides, "tokenizer.vocab_size=300")))
-
-
-def test_automatic_vocabulary_of_each_side_and_its_fingerprint(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    apart = ("tokenizer.shared=false", "model.tied_embeddings=target", "tokenizer.vocab_size=auto")
-    words = (f"{consonant}{vowel}" for consonant in "bcdfghlmnprstvz" for vowel in "aeiou")
-    write_tsv(folder / "train.tsv", [(f"{word} {number}", f"è {number}") for number, word in enumerate(words)])
-    first = prepare(recipe_in(folder, *apart), QUIET)
-    source, target = (len(side) for side in (first.tokenizers.source, first.tokenizers.target))
-    assert source != target
-    assert first.manifest.vocabulary == (source, target)
-    again = prepare(recipe_in(folder, *apart), QUIET, force=True)
-    assert again.manifest == first.manifest
-    monkeypatch.setattr(tokenizer_training, "proposed_size", lambda *_: 280)
-    other = prepare(recipe_in(folder, *apart), QUIET, force=True)
-    assert other.manifest.settings == first.manifest.settings
-    assert other.manifest.fingerprint != first.manifest.fingerprint
 
 
 def test_text_that_changes_during_preparation_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -390,46 +265,6 @@ def test_text_that_changes_during_preparation_is_refused(folder: Path, monkeypat
     with pytest.raises(DataError, match=r"train\.tsv: changed while it was read"):
         prepare(recipe_in(folder), QUIET)
     assert_no_corpus(folder)
-
-
-@pytest.mark.parametrize("key", ["data.valid.file", "data.test.file", "data.train.0.file"])
-def test_texts_that_are_no_files_are_refused_before_preparation(
-    folder: Path, capsys: pytest.CaptureFixture[str], key: str
-) -> None:
-    os.mkfifo(folder / "pipe")
-    for path in (folder / "pipe", Path("/dev/zero"), folder):
-        with pytest.raises(DataError, match=rf"^{key}: {path}: expected a text file, found "):
-            prepare(recipe_in(folder, f"{key}={path}"), Console())
-    assert capsys.readouterr().err == ""
-    assert not (folder / "run").exists()
-
-
-def test_failed_preparation_removes_only_folders_that_it_made(folder: Path) -> None:
-    (folder / "train.tsv").write_text("no tab\n")
-    (folder / "mine").mkdir()
-    with pytest.raises(DataError, match="1 column"):
-        prepare(recipe_in(folder, f"prepared={folder / 'mine' / 'new' / 'deep' / 'prepared'}"), QUIET)
-    assert list((folder / "mine").iterdir()) == []
-
-
-def test_prepare_recovers_from_a_killed_one(folder: Path, warm_python: str) -> None:
-    write_tsv(folder / "train.tsv", pairs(2000))
-    script = (
-        "import sys; from pathlib import Path; from nmt.config import load_recipe\n"
-        "from nmt.commands import prepare; from nmt.system.console import Console\n"
-        "from tests.kill_points import kill_at_call\n"
-        "recipe = load_recipe(Path(sys.argv[1]))\n"
-        "kill_at_call(500, after=(prepare, 'write_corpus'))\n"
-        "prepare.prepare(recipe, Console())"
-    )
-    command = [warm_python, "-c", script, str(folder / "recipe.yaml")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    with pytest.raises(DataError, match="incomplete or damaged; prepare it again"):
-        PreparedCorpus.open(folder / "run" / "prepared")
-    write_tsv(folder / "train.tsv", pairs(300))
-    assert len(prepare(recipe_in(folder), QUIET).train) == 300
-    assert [path.name for path in (folder / "run" / "prepared").glob(".*")] == []
 
 
 @pytest.mark.slow
@@ -533,16 +368,6 @@ def test_tokenizer_of_the_initial_model_is_used(folder: Path, shared: str) -> No
     assert why_stale(tuned(folder)) is None
 
 
-def test_corpus_with_another_tokenizer_is_stale(folder: Path) -> None:
-    base = start(folder)
-    first = prepare(tuned(folder), QUIET)
-    assert why_stale(recipe_in(folder)) is not None  # without an initial model, a tokenizer is trained
-    other = prepare(recipe_in(folder, f"run={folder / 'x'}", "tokenizer.vocab_size=330"), QUIET)
-    other.tokenizers.save(base)
-    assert why_stale(tuned(folder)) == f"{base / 'tokenizer.model'} has changed"
-    assert prepare(tuned(folder), QUIET).manifest.fingerprint != first.manifest.fingerprint
-
-
 @pytest.mark.parametrize(
     ("stated", "problem"),
     [
@@ -572,14 +397,6 @@ def test_tags_unknown_to_the_initial_tokenizer_are_refused(folder: Path) -> None
         ConfigError, match=r"data: tag news: the tokenizer of train.init_from .*base\) was trained with"
     ):
         prepare(tuned(folder, tagged(folder / "train.tsv", "news")), QUIET)
-
-
-def test_initial_model_of_several_target_languages_needs_them_all(folder: Path) -> None:
-    texts = [f"{{file: {folder / 'base.tsv'}, target_language: {code}}}" for code in ("it", "fr")]
-    texts_of_both = f"data.train=[{', '.join(texts)}]", "data.valid=null", "data.filters.keep=[language]"
-    start(folder, "languages.target=[it, fr]", *texts_of_both)
-    with pytest.raises(ConfigError, match=r"languages.target: found it, but .* state them all: target: \[it, fr\]"):
-        prepare(tuned(folder), QUIET)
 
 
 @pytest.mark.parametrize(("keep", "depends"), [("[]", True), ("[leak]", False)])

@@ -1,18 +1,15 @@
 """The audit of `nmt prepare`: planted defects are counted rule by rule, and its files are the same each time."""
 
 import csv
-import json
 import random
 import re
 import shutil
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from nmt.commands.prepare import dry_run, prepare, show_audit
-from nmt.errors import ConfigError, DataError
+from nmt.errors import ConfigError
 from nmt.system.console import Console
 from nmt.text.auditing.audit import Audit, CorpusAudit
 from nmt.text.filters import RULES, wrong_language
@@ -118,15 +115,6 @@ def test_planted_defects_are_counted_rule_by_rule(folder: Path) -> None:
     assert train.examples["mismatch"][0].found.endswith("in the target")
 
 
-def test_files_of_two_preparations_in_different_folders_are_equal(folder: Path, tmp_path: Path) -> None:
-    for name in ("recipe.yaml", "train.tsv", "valid.tsv", "test.tsv"):
-        shutil.copy(folder / name, tmp_path)
-    for place in (folder, tmp_path):
-        prepare(recipe_in(place), QUIET, force=True)
-    for name in ("report.md", "audit.json", "manifest.json"):
-        assert (folder / "run/prepared" / name).read_bytes() == (tmp_path / "run/prepared" / name).read_bytes()
-
-
 def test_report_has_counts_examples_and_settings(folder: Path) -> None:
     prepare(recipe_in(folder), QUIET)
     report = (folder / "run" / "prepared" / "report.md").read_text(encoding="utf-8")
@@ -176,11 +164,6 @@ def test_rejected_pairs_of_a_current_corpus_are_an_error(folder: Path, tmp_path:
         prepare(recipe_in(folder), QUIET, rejected=tmp_path / "rejected.tsv")
 
 
-def test_rejected_pairs_do_not_replace_an_input(folder: Path) -> None:
-    with pytest.raises(ConfigError, match=r"train\.tsv: cannot write it"):
-        dry_run(recipe_in(folder), QUIET, folder / "train.tsv")
-
-
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
@@ -197,15 +180,6 @@ def test_options_that_would_lose_something_are_refused(
     assert result.exit_code == 2
     assert problem in " ".join(result.stderr.split())
     assert before == (sorted(path.name for path in folder.iterdir()), Path("recipe.yaml").read_bytes())
-
-
-@pytest.mark.parametrize("work", [partial(prepare, force=True), dry_run], ids=["prepare", "dry_run"])
-def test_missing_folder_of_rejected_pairs_is_found_before_the_work(
-    folder: Path, work: Callable[..., object], capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(ConfigError, match=r"gone/x\.tsv: cannot write it: .*gone is not a folder; make it first"):
-        work(recipe_in(folder), Console(), rejected=folder / "gone" / "x.tsv")
-    assert capsys.readouterr().err == ""
 
 
 def test_command_line_has_dry_run_and_rejected(folder: Path, tmp_path: Path) -> None:
@@ -240,36 +214,6 @@ def test_rules_that_cannot_be_applied_are_listed_with_the_reason(
     assert reasons.keys() == {"length", "language"}
     reasons = dry_run(recipe_in(tmp_path, "data.filters.keep=[language, length]"), QUIET).not_applied
     assert reasons == {}
-
-
-def test_rules_that_are_turned_off_keep_their_pairs(folder: Path) -> None:
-    train = dry_run(recipe_in(folder, "data.filters.keep=[copy, mismatch]"), QUIET).corpora[0]
-    assert train.removed.keys() & {"copy", "mismatch"} == set()
-    assert train.removed["script"] == PLANTED["script"]
-
-
-def test_lines_of_random_bytes_are_filtered_or_kept(tmp_path: Path, folder: Path) -> None:
-    """10,000 lines; single invalid bytes are an error of the reader, so each line is decoded with U+FFFD."""
-    choose = random.Random(2)
-    lines = [choose.randbytes(choose.randint(0, 40)).decode("utf-8", "replace") for _ in range(20_000)]
-    lines = ["".join(c for c in line if c not in "\t\n\r") for line in lines]
-    write_tsv(tmp_path / "train.tsv", [*CLEAN, *zip(lines[::2], lines[1::2], strict=True)])
-    shutil.copy(folder / "recipe.yaml", tmp_path)
-    for name in ("valid.tsv", "test.tsv"):
-        shutil.copy(folder / name, tmp_path)
-    audit = dry_run(recipe_in(tmp_path), QUIET)
-    train = audit.corpora[0]
-    assert train.read == train.kept + sum(train.removed.values()) == 10_000 + len(CLEAN)
-    assert train.removed["damaged"] > 9_000
-
-
-def test_missing_or_damaged_audit_is_an_error(tmp_path: Path) -> None:
-    for _ in range(2):
-        with pytest.raises(
-            DataError, match=r"audit\.json: missing or damaged; prepare it again with nmt prepare --force"
-        ):
-            Audit.read(tmp_path)
-        (tmp_path / "audit.json").write_text(json.dumps({"corpora": 3}))
 
 
 @pytest.mark.parametrize("corpora", [2, 7])

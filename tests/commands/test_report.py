@@ -18,7 +18,7 @@ def test_page_is_written_into_the_current_folder(
     assert result.stdout == ""
     assert "wrote report.html" in result.stderr
     page = Path("report.html").read_text(encoding="utf-8")
-    assert "<title>reversal</title>" in page
+    assert "<title>run</title>" in page
     assert len(page.encode()) < 6e6
     assert {path.name for path in tmp_path.iterdir()} == {"report.html"}
 

@@ -77,11 +77,11 @@ def test_block_text_anchors_byte_order_mark_and_crlf_are_read(recipe: Path) -> N
         ("a text\n" * 100, "{}: a recipe is a mapping of sections, at least languages, data and run; found 'a text a"),
         (
             "a: [1, 2\nb: 3\n",
-            "{}:2: not valid YAML: expected ',' or ']', but got ':', in the value that begins at line 1",
+            "{}:2: not valid YAML: expected ',' or ']', but got ':'",
         ),
         ("a: 1\n\tb: 2\n", "{}:2: not valid YAML: found character '\\t' that cannot start any token; indent"),
         ("a: b: c\n", "{}:1: not valid YAML: mapping values are not allowed here"),
-        ("a: 1\nb: \x00\n", "{}:2: not valid YAML: it contains the control character U+0000"),
+        ("a: 1\nb: \x00\n", "{}: not valid YAML: unacceptable character #x0000: special characters are not allowed"),
         ("a: *nowhere\n", "{}:1: not valid YAML: found undefined alias"),
         ("a: 1\nb: !!python/name:os.system x\n", "{}:2: not valid YAML: could not determine a constructor for the tag"),
         ("? [a, b]\n: 1\n", "{}:1: not valid YAML: found unhashable key"),

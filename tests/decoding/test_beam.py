@@ -153,16 +153,6 @@ def test_model_without_end_is_ended_at_the_limit() -> None:
         assert found[0][0].log_prob == pytest.approx(sequence_log_prob(table, found[0][0].tokens), abs=1e-4)
 
 
-def test_learned_positions_limit_the_length() -> None:
-    model = tiny_model(1, positions="learned", max_positions=7)
-    with torch.no_grad():
-        model.decoder_norm.bias.fill_(10.0)
-        model.output.weight[EOS] = -1.0
-    for beam in (1, 2):
-        (found,) = only(search(model, torch.tensor([[4, 5, 3]]), None, SearchOptions(beam=beam)))
-        assert len(found.tokens) == 6
-
-
 def test_best_candidates_of_ragged_beams_by_hand() -> None:
     """Sentence 4 has one row, sentence 7 has two; of equal candidates the one of the earlier row comes first."""
     active = ActiveBeams(torch.tensor([4, 7, 7]), torch.tensor([-1.0, -1.0, -1.0]), torch.zeros(3, 1))

@@ -13,10 +13,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.config import DecodeSettings, Languages, MaxLength, RuntimeSettings, TokenizerSettings
+from nmt.config import DecodeSettings, Languages, MaxLength, TokenizerSettings
 from nmt.decoding.engine import search
 from nmt.decoding.forced_decoding import force_all
-from nmt.decoding.models import BatchRunner, Ensemble, Models, check_same_vocabulary, step_model
+from nmt.decoding.models import BatchRunner, Ensemble, Models, check_same_vocabulary
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ModelError
 from nmt.model.checkpoint import LoadedModel
@@ -56,15 +56,6 @@ def test_error_of_a_batch_is_raised_and_the_rest_cancelled(threads: int) -> None
     with pytest.raises(ValueError, match="batch 0"):
         BatchRunner([tiny_model(1)]).run(fail, range(1000))
     assert len(started) < 1000
-
-
-def test_batches_are_computed_in_the_precision_of_the_runtime(threads: int) -> None:
-    def precision(models: Models, batch: int) -> torch.dtype:
-        return (torch.ones(2, 2) @ torch.ones(2, 2)).dtype
-
-    for name, expected in (("bf16", torch.bfloat16), ("fp32", torch.float32)):
-        runner = BatchRunner([tiny_model(1)], RuntimeSettings(device="cpu", precision=name))  # type: ignore[arg-type]
-        assert runner.run(precision, range(3)) == [expected] * 3
 
 
 def test_forced_decoding_in_threads_keeps_the_attention_of_each_batch() -> None:
@@ -139,18 +130,6 @@ def test_greedy_search_follows_the_mean() -> None:
             break
         expected.append(token)
     assert found.tokens == expected
-
-
-def test_longest_is_that_of_the_most_limited_member() -> None:
-    free, seven, nine = (tiny_model(0, **shape) for shape in ({}, learned(7), learned(9)))
-    assert Ensemble([free, free]).longest is None
-    assert Ensemble([nine, free, seven]).longest == 7
-    assert step_model([seven]) is seven
-    assert step_model([free, nine]).longest == 9
-
-
-def learned(positions: int) -> dict[str, object]:
-    return {"positions": "learned", "max_positions": positions}
 
 
 def test_different_tokenizers_raise() -> None:

@@ -94,8 +94,7 @@ def flip_bit(file: Path, place: int) -> None:
     [
         {},
         {"norm": "post", "activation": "swiglu"},
-        {"positions": "learned", "max_positions": 9},
-        {"positions": "relative", "max_distance": 3, "normalization": "rms"},
+        {"positions": "relative", "normalization": "rms"},
         {"positions": "rotary"},
         {"tied_embeddings": "target"},
         {"tied_embeddings": "none"},
@@ -121,25 +120,11 @@ def test_longest_source_is_saved_with_the_model(tokenizers: Tokenizers, tmp_path
     assert load_model(tmp_path / "model", CPU).longest_source == longest
 
 
-def test_longest_source_is_none_if_not_recorded(saved: Path) -> None:
-    edit_configuration(saved, without=("longest_source",))
-    assert load_model(saved, CPU).longest_source is None
-
-
 @pytest.mark.parametrize("value", [0, -1, "200", True, 1.5])
 def test_invalid_longest_source_is_refused(saved: Path, value: object) -> None:
     edit_configuration(saved, longest_source=value)
     with pytest.raises(ModelError, match=r"config\.json: longest_source: "):
         load_model(saved, CPU)
-
-
-def test_missing_settings_of_an_older_model_get_their_defaults(tokenizers: Tokenizers, saved: Path) -> None:
-    """Models written before a setting existed behave as its default."""
-    model = json.loads((saved / "config.json").read_text())["model"]
-    for key in ("normalization", "max_distance"):
-        del model[key]
-    edit_configuration(saved, model=model)
-    assert_same(build(tokenizers), load_model(saved, CPU))
 
 
 def test_separate_tokenizers_are_saved_and_loaded(tokenizers: Tokenizers, tmp_path: Path) -> None:
@@ -213,7 +198,7 @@ def test_paths_in_the_list_of_files_are_refused(saved: Path, name: str) -> None:
     (saved.parent / "secret").write_text("secret")
     files = json.loads((saved / "config.json").read_text())["files"]
     edit_configuration(saved, files={**files, name: "0" * 64})
-    with pytest.raises(ModelError, match=r"in 'files' is a path, expected a name|: not a regular file"):
+    with pytest.raises(ModelError, match=r": not a regular file"):
         load_model(saved, CPU)
 
 
@@ -249,62 +234,6 @@ def test_large_configuration_is_refused_unread(saved: Path) -> None:
     with (saved / "config.json").open("ab") as file:
         file.truncate(2**40)  # sparse: takes no space
     with pytest.raises(ModelError, match=r"config\.json: damaged, or .* expected a file of at most 1,048,576 bytes"):
-        load_model(saved, CPU)
-
-
-def test_large_header_of_the_weights_is_refused_unread(saved: Path) -> None:
-    (saved / "model.safetensors").write_bytes((2**30).to_bytes(8, "little") + bytes(100))
-    record_digests(saved)
-    with pytest.raises(ModelError, match=r"safetensors: cannot read the weights: a header of 1,073,741,824 bytes"):
-        load_model(saved, CPU)
-
-
-@pytest.mark.parametrize(
-    "sizes",
-    [
-        {"encoder_layers": 1000},
-        {"decoder_layers": 1000},
-        {"dim": 2**30, "heads": 2**30},
-        {"feed_forward": 2**31 - 1},
-        {"dim": 2**31 - 2, "heads": 1, "feed_forward": 2**31 - 1},
-        {"positions": "learned", "max_positions": 2**31 - 1},
-        {"positions": "relative", "max_distance": 2**31 - 1},
-        {"attention_score": "bilinear", "dim": 2**20, "heads": 1},
-    ],
-    ids=str,
-)
-def test_sizes_beyond_the_weights_are_refused_before_allocation(saved: Path, sizes: dict[str, object]) -> None:
-    model = json.loads((saved / "config.json").read_text())["model"]
-    edit_configuration(saved, model={**model, **sizes})
-    with pytest.raises(ModelError, match=r"config\.json: model: its sizes and the tokenizer need [\d,]+ weights, but"):
-        load_model(saved, CPU)
-
-
-@pytest.mark.parametrize("side", ["encoder", "decoder"])
-def test_more_layers_than_a_recipe_permits_are_refused(saved: Path, side: str) -> None:
-    model = json.loads((saved / "config.json").read_text())["model"]
-    edit_configuration(saved, model={**model, f"{side}_layers": 2**31 - 1})
-    with pytest.raises(ModelError, match=rf"config\.json: model\.{side}_layers: .*less than or equal to 1000"):
-        load_model(saved, CPU)
-
-
-def test_long_table_of_sinusoids_is_not_allocated(saved: Path) -> None:
-    model = json.loads((saved / "config.json").read_text())["model"]
-    edit_configuration(saved, model={**model, "max_positions": 2**31 - 1})
-    assert len(load_model(saved, CPU).model.source_embedding.positions.table) < 10_000
-
-
-@pytest.mark.parametrize(
-    "error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried")]
-)
-def test_memory_refused_while_loading_is_a_model_error(
-    saved: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
-    def refuse(*_arguments: object) -> None:
-        raise error
-
-    monkeypatch.setattr("nmt.model.checkpoint.load_weights", refuse)
-    with pytest.raises(ModelError, match=f"{saved}: not enough memory on this machine for a model of 0 MiB"):
         load_model(saved, CPU)
 
 
@@ -347,8 +276,8 @@ def test_configuration_without_format_version_is_refused(saved: Path) -> None:
 
 
 def test_another_format_is_refused_before_other_checks(saved: Path) -> None:
-    (saved / "config.json").write_text('{"format_version": 3, "model": "made of cheese"}')
-    with pytest.raises(ModelError, match=r"config.json: format version 3, expected 2: another version of nmt wrote it"):
+    (saved / "config.json").write_text('{"format_version": 4, "model": "made of cheese"}')
+    with pytest.raises(ModelError, match=r"config.json: format version 4, expected 3: another version of nmt wrote it"):
         load_model(saved, CPU)
 
 
@@ -371,16 +300,6 @@ def test_unknown_settings_are_refused(saved: Path, changes: dict[str, object]) -
 def test_configuration_without_a_section_is_refused(saved: Path) -> None:
     edit_configuration(saved, without=("model",))
     with pytest.raises(ModelError, match=r"config.json: model: Field required"):
-        load_model(saved, CPU)
-
-
-def test_tokenizer_of_another_size_is_refused(tokenizers: Tokenizers, saved: Path) -> None:
-    other = Tokenizer.train(LINES, TokenizerSettings(vocab_size=292, type="bpe"))
-    Tokenizers(other, other).save(saved)
-    record_digests(saved)
-    with pytest.raises(
-        ModelError, match=r"model.safetensors: weight '.*tokens.weight': found \(296, 8\), .* expects \(292, 8\)"
-    ):
         load_model(saved, CPU)
 
 

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from nmt.config import ModelSettings
-from nmt.errors import DataError
-from nmt.model.attention import MultiHeadAttention
+from nmt.model.attention import CrossAttention
 from nmt.model.cache import DecoderCache
+from nmt.model.packing import Packing
 from nmt.model.positions import sinusoids
 from nmt.model.transformer import Transformer
-from tests.model.reference_transformer import ReferenceTransformer, sinusoid
+from tests.model.reference_transformer import MAX_DISTANCE, ReferenceTransformer
 
 PAD = 0
 SOURCES = [[5, 6, 7, 8, 3], [9, 3], [4, 4, 10, 3]]
@@ -56,14 +56,14 @@ def hidden_states(model: Transformer, source: Tensor, mask: Tensor | None, targe
 def reference_of(model: Transformer) -> ReferenceTransformer:
     """Return the reference Transformer with the weights of a model."""
     weights = {name: tensor.detach() for name, tensor in model.named_parameters(remove_duplicate=False)}
+    weights["output.weight"] = weights["output.weight"][: model.output.out_features]  # without padding
     return ReferenceTransformer(model.settings, weights)
 
 
-def use_double_sinusoids(model: Transformer) -> None:
-    """Replace a model's float32 sinusoids by float64 ones, as the reference has."""
-    if model.settings.positions == "sinusoidal":
-        exact = torch.stack([sinusoid(place, model.settings.dim) for place in range(32)])
-        model.source_embedding.positions.table = model.target_embedding.positions.table = exact
+@pytest.fixture
+def short_distances(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let relative positions clip distances at 2, as the reference does."""
+    monkeypatch.setattr("nmt.model.positions.MAX_DISTANCE", MAX_DISTANCE)
 
 
 # torch.nn.Transformer
@@ -135,6 +135,8 @@ def to_torch_names(ours: dict[str, Tensor]) -> dict[str, Tensor]:
             elif part == "query":
                 both = torch.cat([tensor, ours[f"{side}.{number}.{where}.key_value.{kind}"]])
                 packed[f"{at}.in_proj_{kind}"] = both
+            elif part == "query_key_value":
+                packed[f"{at}.in_proj_{kind}"] = tensor
     return packed
 
 
@@ -178,41 +180,38 @@ def test_outputs_and_gradients_equal_torch_transformer(norm: str, activation: st
 
 # reference implementation
 
-RELATIVE: dict[str, object] = {"positions": "relative", "max_distance": 2}
+RELATIVE: dict[str, object] = {"positions": "relative"}
 ROTARY: dict[str, object] = {"positions": "rotary", "heads": 2}
 VARIANTS: list[dict[str, object]] = [
     {"norm": norm, "activation": activation}
     for norm, activation in itertools.product(["pre", "post"], ["relu", "gelu", "swiglu"])
 ]
 VARIANTS += [
-    {"positions": positions, "normalization": normalization, "norm": norm, "heads": 2, "max_distance": 2}
+    {"positions": positions, "normalization": normalization, "norm": norm, "heads": 2}
     for positions, normalization, norm in itertools.product(
         ["sinusoidal", "relative", "rotary"], ["layer", "rms"], ["pre", "post"]
     )
 ]
 VARIANTS += [
-    {"positions": "relative", "max_distance": 1},
-    {"positions": "relative", "max_distance": 50},
-    {"positions": "learned", "max_positions": 9},
     {"tied_embeddings": "target"},
     {"tied_embeddings": "none", "heads": 1},
     {"attention_score": "dot"},
     {"attention_score": "bilinear", "norm": "post"},
-    {"attention_score": "additive", "positions": "learned", "max_positions": 9},
+    {"attention_score": "additive"},
 ]
 
 
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)
+@pytest.mark.usefixtures("short_distances")
 @torch.no_grad()
 def test_outputs_equal_the_reference_transformer(changes: dict[str, object]) -> None:
     tied = changes.get("tied_embeddings", "all") == "all"
     model = build(source_vocabulary=11 if tied else 14, **changes)
-    use_double_sinusoids(model)
     reference = reference_of(model)
     source, mask = padded(SOURCES)
     target, _ = padded(TARGETS)
     memory = model.encode(source, mask)
-    logits = model.logits(model.decode(target, memory, mask))
+    logits = model.logits(model.decode(target, memory, mask))[..., :11]
     for i, (source_ids, target_ids) in enumerate(zip(SOURCES, TARGETS, strict=True)):
         expected_memory = reference.encode(source_ids)
         expected = reference.decode(target_ids, expected_memory)
@@ -221,19 +220,20 @@ def test_outputs_equal_the_reference_transformer(changes: dict[str, object]) -> 
 
 
 @torch.no_grad()
-def test_cross_weights_times_values_equal_step_cross() -> None:
+def test_cross_weights_times_values_equal_a_step() -> None:
     torch.manual_seed(2)
-    attention = MultiHeadAttention(ModelSettings(dim=12, heads=3), "cross").double()
+    attention = CrossAttention(ModelSettings(dim=12, heads=3)).double()
     x, memory = torch.randn(2, 1, 12, dtype=torch.float64), torch.randn(2, 5, 12, dtype=torch.float64)
-    mask = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])[:, None, None, :]
+    mask = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
     keys, values = attention.project_memory(memory)
-    weights = attention.cross_weights(x, memory, mask)
+    packings = Packing.of([x]), Packing.of([memory], [mask])
+    weights = attention.weights(x[:, 0], packings[0], memory.flatten(0, 1), packings[1])
     assert weights.shape == (2, 3, 1, 5)
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3, 1, dtype=torch.float64))
     assert not weights[1, :, :, 3:].any()
     mixed = attention.output((weights @ values).transpose(1, 2).flatten(2))
-    row_logits = attention.step_cross(x[:, 0], 0, DecoderCache([(keys, values)], mask[:, 0, 0], 1))
-    torch.testing.assert_close(mixed[:, 0], row_logits)
+    cache = DecoderCache([(keys, values)], mask)
+    torch.testing.assert_close(mixed[:, 0], attention.step(cache.pad(x[:, 0]), 0, cache)[:2])
 
 
 # positions
@@ -241,47 +241,25 @@ def test_cross_weights_times_values_equal_step_cross() -> None:
 
 @pytest.mark.parametrize("dim", [2, 12, 512])
 def test_sinusoids_equal_the_formula_of_the_paper(dim: int) -> None:
-    table = sinusoids(300, dim)
-    assert table.shape == (300, dim)
-    for place, column in itertools.product([0, 1, 2, 17, 299], sorted({0, 1, dim // 2, dim - 2, dim - 1})):
+    vectors = sinusoids(1, 300, torch.empty(0, dim))
+    assert vectors.shape == (299, dim)
+    for place, column in itertools.product([1, 2, 17, 299], sorted({0, 1, dim // 2, dim - 2, dim - 1})):
         angle = place / 10000 ** ((column - column % 2) / dim)
-        assert table[place, column] == pytest.approx(math.sin(angle) if column % 2 == 0 else math.cos(angle), abs=1e-4)
+        expected = math.sin(angle) if column % 2 == 0 else math.cos(angle)
+        assert vectors[place - 1, column] == pytest.approx(expected, abs=1e-4)
 
 
+@pytest.mark.usefixtures("short_distances")
 @torch.no_grad()
-def test_sinusoids_are_not_limited_by_max_positions() -> None:
-    short, long = build(max_positions=4), build(max_positions=64)
-    source, mask = padded([list(range(3, 11)) * 5])
-    target, _ = padded([[2, *range(3, 10)] * 4])
-    torch.testing.assert_close(hidden_states(short, source, mask, target), hidden_states(long, source, mask, target))
-    steps = short.start(source, mask, 1)
-    logits = [steps.step(target[:, t]) for t in range(target.size(1))]
-    torch.testing.assert_close(torch.stack(logits, 1), long.logits(hidden_states(long, source, mask, target)))
-    assert not [name for name in short.state_dict() if "positions" in name]
-
-
-@torch.no_grad()
-def test_sequence_longer_than_learned_positions_raises_data_error() -> None:
-    model = build(positions="learned", max_positions=6)
-    fits, too_long = torch.full((1, 6), 5), torch.full((1, 7), 5)
-    memory = model.encode(fits, None)
-    assert model.decode(fits, memory, None).shape == (1, 6, 12)
-    message = "a sequence of 7 tokens, but model.max_positions is 6"
-    with pytest.raises(DataError, match=message):
-        model.encode(too_long, None)
-    with pytest.raises(DataError, match=message):
-        model.decode(too_long, memory, None)
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("changes", [RELATIVE, ROTARY], ids=str)
-def test_relative_and_rotary_positions_are_not_limited_by_max_positions(changes: dict[str, object]) -> None:
-    model = build(max_positions=4, **changes)
+@pytest.mark.parametrize("changes", [{}, RELATIVE, ROTARY], ids=str)
+def test_positions_have_no_limit(changes: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nmt.model.positions._SHORTEST_TABLE", 4)
+    model = build(**changes)
     reference = reference_of(model)
     source = [3 + i % 8 for i in range(20)]
     memory = reference.encode(source)
     torch.testing.assert_close(model.encode(torch.tensor([source]), None)[0], memory, rtol=0, atol=1e-11)
-    logits = model.logits(model.decode(torch.tensor([source]), memory.unsqueeze(0), None))[0]
+    logits = model.logits(model.decode(torch.tensor([source]), memory.unsqueeze(0), None))[0, :, :11]
     torch.testing.assert_close(logits, reference.decode(source, memory), rtol=0, atol=1e-11)
 
 
@@ -368,7 +346,6 @@ def test_single_precision_equals_double_precision_to_rounding(changes: dict[str,
         {},
         {"norm": "post"},
         {"activation": "swiglu"},
-        {"positions": "learned", "max_positions": 40},
         RELATIVE,
         {**ROTARY, "normalization": "rms"},
         {"attention_score": "additive"},
@@ -376,18 +353,18 @@ def test_single_precision_equals_double_precision_to_rounding(changes: dict[str,
     ids=str,
 )
 def test_step_equals_decode(changes: dict[str, object]) -> None:
-    """With 40 positions the cache grows more than once."""
+    """With 40 tokens the cache grows more than once."""
     model = build(**changes)
     source, mask = padded(SOURCES)
     beam, length = 2, 40
     torch.manual_seed(3)
     tokens = torch.randint(3, 11, (len(SOURCES), beam, length))
     memory = model.encode(source, mask)
-    steps = model.start(source, mask, beam)
+    steps = model.start(source, mask)
     steps.select(torch.arange(len(SOURCES)).repeat_interleave(beam))
     for t in range(length):
         logits = steps.step(tokens[:, :, t].flatten()).view(len(SOURCES), beam, -1)
-        assert logits.shape == (len(SOURCES), beam, 11)
+        assert logits.shape == (len(SOURCES), beam, 64)
         if t in (0, 1, 15, 16, 17, 32, 39):
             for k in range(beam):
                 hidden = model.decode(tokens[:, k, : t + 1], memory, mask)
@@ -399,15 +376,12 @@ def test_step_equals_decode(changes: dict[str, object]) -> None:
 @settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_step_after_select_equals_decode(changes: dict[str, object], data: st.DataObject) -> None:
-    """A sentence has 0 to K rows, in any order; a sentence without rows is finished.
-
-    From a random position on, the rows of a sentence share cached prefixes, which are full after a few steps.
-    """
+    """A sentence has 0 to K rows, in any order; one without rows is finished. Tables are soon full."""
     model, beam = build(**changes), data.draw(st.integers(1, 3))
-    limits = {"_SHARE_FROM": data.draw(st.integers(1, 10)), "_SPARE_STEPS": data.draw(st.integers(1, 3))}
+    limits = {"_SPARE_STEPS": data.draw(st.integers(1, 3)), "_REMOVE_SHARE": data.draw(st.integers(1, 8))}
     source, mask = padded(SOURCES)
     memory = model.encode(source, mask)
-    steps = model.start(source, mask, beam)
+    steps = model.start(source, mask)
     rows: list[tuple[int, list[int]]] = [(sentence, []) for sentence in range(len(SOURCES))]
     for _ in range(data.draw(st.integers(1, 9))):
         new = data.draw(st.lists(st.integers(2, 10), min_size=len(rows), max_size=len(rows)))
@@ -432,7 +406,7 @@ def test_step_after_select_equals_decode(changes: dict[str, object], data: st.Da
 def test_step_of_many_rows_equals_teacher_forcing() -> None:
     model = build()
     source = torch.randint(4, 10, (150, 5))
-    logits = model.start(source, None, 1).step(torch.full((150,), 2))
+    logits = model.start(source, None).step(torch.full((150,), 2))
     hidden = model.decode(torch.full((150, 1), 2), model.encode(source, None), None)
     torch.testing.assert_close(logits, model.logits(hidden)[:, 0], rtol=0, atol=1e-11)
 
@@ -445,7 +419,7 @@ def test_tied_embeddings_are_one_parameter() -> None:
     assert tied.source_embedding.tokens.weight is tied.target_embedding.tokens.weight is tied.output.weight
     half = build(tied_embeddings="target", source_vocabulary=14)
     assert half.target_embedding.tokens.weight is half.output.weight
-    assert half.source_embedding.tokens.weight.shape == (14, 12)
+    assert half.source_embedding.tokens.num_embeddings == 14
     free = build(tied_embeddings="none")
     matrices = (free.source_embedding.tokens.weight, free.target_embedding.tokens.weight, free.output.weight)
     assert len({matrix.data_ptr() for matrix in matrices}) == 3
@@ -464,7 +438,7 @@ def test_tied_embeddings_are_one_parameter() -> None:
 @pytest.mark.parametrize("activation", ["relu", "swiglu"])
 @pytest.mark.parametrize("tied", ["all", "target", "none"])
 def test_parameter_count_equals_the_formula(norm: str, activation: str, tied: str) -> None:
-    d, f, n, m, source, target = 12, 20, 2, 3, 17 if tied != "all" else 11, 11
+    d, f, n, m, source = 12, 20, 2, 3, 17 if tied != "all" else 11
     model = build(norm=norm, activation=activation, tied_embeddings=tied, source_vocabulary=source)
     attention = 4 * (d * d + d)
     inner = 2 * f if activation == "swiglu" else f
@@ -472,7 +446,9 @@ def test_parameter_count_equals_the_formula(norm: str, activation: str, tied: st
     layer_norm = 2 * d
     expected = n * (attention + feed_forward + 2 * layer_norm) + m * (2 * attention + feed_forward + 3 * layer_norm)
     expected += 2 * layer_norm if norm == "pre" else 0
-    expected += d * {"all": target, "target": source + target, "none": source + 2 * target}[tied]
+    expected += (
+        d * {"all": 64, "target": 64 + 64, "none": 3 * 64}[tied]
+    )  # the rows of a vocabulary are a multiple of 64
     assert model.parameter_count() == expected
 
 
@@ -480,8 +456,7 @@ def test_parameter_count_equals_the_formula(norm: str, activation: str, tied: st
     "changes",
     [
         {"normalization": "rms", "activation": "swiglu", "tied_embeddings": "target"},
-        {"positions": "learned", "max_positions": 7, "tied_embeddings": "none"},
-        {"positions": "relative", "max_distance": 3, "norm": "post"},
+        {"positions": "relative", "norm": "post", "tied_embeddings": "none"},
         {"attention_score": "bilinear"},
         {"attention_score": "additive"},
     ],
@@ -493,16 +468,11 @@ def test_weight_count_of_settings_equals_parameter_count(changes: dict[str, obje
     assert model.settings.weight_count(source, 11) == model.parameter_count()
 
 
-def test_learned_positions_add_one_vector_per_position() -> None:
-    difference = build(positions="learned", max_positions=7).parameter_count() - build().parameter_count()
-    assert difference == 2 * 7 * 12
-
-
 def test_parameter_count_of_other_variants_equals_the_formula() -> None:
     plain = build(heads=2).parameter_count()
     assert build(**ROTARY).parameter_count() == plain
-    # two vectors of width 6 for each of -2 … 2 in an encoder layer, of -2 … 0 in a decoder layer
-    assert build(heads=2, positions="relative", max_distance=2).parameter_count() == plain + 2 * 6 * (2 * 5 + 3 * 3)
+    # two vectors of width 6 for each of -16 … 16 in an encoder layer, of -16 … 0 in a decoder layer
+    assert build(heads=2, positions="relative").parameter_count() == plain + 2 * 6 * (2 * 33 + 3 * 17)
     # a matrix or a vector for each head of 2 · 1 + 3 · 2 attentions
     assert build(heads=2, attention_score="dot").parameter_count() == plain
     assert build(heads=2, attention_score="bilinear").parameter_count() == plain + 8 * 2 * 6 * 6
@@ -512,7 +482,7 @@ def test_parameter_count_of_other_variants_equals_the_formula() -> None:
 
 
 @pytest.mark.parametrize("tied", ["all", "none"])
-@pytest.mark.parametrize("changes", [{}, {"positions": "relative", "max_distance": 60}, {"normalization": "rms"}])
+@pytest.mark.parametrize("changes", [{}, {"positions": "relative"}, {"normalization": "rms"}])
 def test_initial_weights_have_the_documented_distribution(tied: str, changes: dict[str, object]) -> None:
     torch.manual_seed(4)
     dim, inner, vocabulary = 64, 256, 500
@@ -521,6 +491,8 @@ def test_initial_weights_have_the_documented_distribution(tied: str, changes: di
     model = Transformer(chosen, vocabulary, vocabulary)
     for name, tensor in model.named_parameters():
         if "tokens" in name or name == "output.weight":
+            assert not tensor[vocabulary:].any()
+            tensor = tensor[:vocabulary]
             assert tensor.std().item() == pytest.approx(dim**-0.5, rel=0.03)
             assert abs(tensor.mean().item()) < 0.01
         elif name.endswith("bias"):
@@ -547,7 +519,6 @@ def test_initial_weights_have_the_documented_distribution(tied: str, changes: di
 @pytest.mark.parametrize(
     "changes",
     [
-        {"positions": "learned", "max_positions": 6},
         RELATIVE,
         {**ROTARY, "normalization": "rms"},
         {"attention_score": "bilinear"},
@@ -559,6 +530,6 @@ def test_every_weight_has_a_nonzero_gradient(changes: dict[str, object]) -> None
     model = build(tied_embeddings="none", **changes)
     source, mask = padded(SOURCES)
     target, _ = padded(TARGETS)
-    model.logits(hidden_states(model, source, mask, target)).pow(2).sum().backward()
+    model.logits(hidden_states(model, source, mask, target))[..., :11].pow(2).sum().backward()
     without_gradient = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()]
     assert without_gradient == []

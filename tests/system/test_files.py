@@ -4,7 +4,6 @@ import errno
 import os
 import signal
 import subprocess
-import threading
 from pathlib import Path
 
 import pytest
@@ -63,8 +62,7 @@ def test_empty_folder_and_link_to_a_larger_disk_are_accepted(tmp_path: Path) -> 
     ("place", "message"),
     [
         ("mine", "mine: expected a new or an empty folder, but it holds notes.txt; name another one, or remove it"),
-        ("mine/notes.txt", "notes.txt: expected a new or an empty folder, found a file; name another one"),
-        ("mine/notes.txt/model", "model: expected a new or an empty folder, found a file"),
+        ("mine/notes.txt", "notes.txt: expected a new or an empty folder, but found a file; name another one"),
         ("link", "link: expected a new or an empty folder, but it holds notes.txt"),
         ("here", "here: it is the current folder, which cannot be replaced; name a new folder"),
     ],
@@ -170,8 +168,8 @@ def test_file_is_as_before_after_an_exception(tmp_path: Path, error: BaseExcepti
         ("folder", "folder: cannot write it: it is a folder"),
         ("loop", "loop: cannot write it: it is not a regular file"),
         ("pipe", "pipe: cannot write it: it is not a regular file"),
-        ("nowhere/file", "nowhere/file: cannot write it: .*nowhere is not a folder; make it first"),
-        ("input/file", "input/file: cannot write it: .*input is not a folder; make it first"),
+        ("nowhere/file", "nowhere/file: cannot write it: .*nowhere is not a folder: make it first"),
+        ("input/file", "input/file: cannot write it: .*input is not a folder: make it first"),
     ],
 )
 def test_unsuitable_output_files_are_refused(tmp_path: Path, file: str, message: str) -> None:
@@ -185,11 +183,6 @@ def test_unsuitable_output_files_are_refused(tmp_path: Path, file: str, message:
         check_output(tmp_path / file, [tmp_path / "input"])
     check_output(tmp_path / "folder" / "new", [tmp_path / "input"])
     assert snapshot(tmp_path) == before
-
-
-def test_hyphen_is_no_output_file() -> None:
-    with pytest.raises(ConfigError, match="-: cannot write it: expected the name of a file"):
-        check_output(Path("-"))
 
 
 def test_replace_link_sets_the_new_target(tmp_path: Path) -> None:
@@ -222,7 +215,6 @@ def test_new_and_own_folders_are_accepted(tmp_path: Path, content: dict[str, str
     "content",
     [
         {"notes.txt": "mine"},
-        {"lock": "my keys"},
         {"recipe.yaml": "name: x", "checkpoints": "x"},
         {"run.json": '{"format": "training plan", "format_version": 1}'},
         {"run.json": "{"},
@@ -240,7 +232,7 @@ def test_folder_with_an_input_and_file_in_place_of_a_folder_are_refused(tmp_path
     (tmp_path / "text").write_text("x")
     with pytest.raises(ConfigError, match=r"it holds .*/text, which is read; name another folder"):
         RUN.check(tmp_path, inputs=[tmp_path / "text"])
-    with pytest.raises(ConfigError, match="text: not a folder to write in: Not a directory"):
+    with pytest.raises(ConfigError, match="text: not a folder to write in"):
         RUN.check(tmp_path / "text")
 
 
@@ -257,32 +249,3 @@ def test_second_writer_learns_who_holds_the_lock(tmp_path: Path) -> None:
     assert lock_holder(folder) == ""
     with lock_folder(folder, fail, fail):
         pass
-
-
-def test_lock_waits_for_its_release(tmp_path: Path) -> None:
-    inside, failures = 0, 0
-
-    def work() -> None:
-        nonlocal inside, failures
-        for _ in range(5):
-            with lock_folder(tmp_path, lambda holder: None, fail):
-                inside += 1
-                failures += inside != 1
-                inside -= 1
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == 0
-
-
-def test_file_system_without_locks_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(_descriptor: int, _operation: int) -> None:
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr("fcntl.flock", refused)
-    messages: list[str] = []
-    with lock_folder(tmp_path, fail, messages.append):
-        assert "no locks on this file system" in messages[0]

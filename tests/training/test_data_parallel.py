@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import re
 import signal
 import subprocess
@@ -12,54 +11,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from safetensors.torch import load_file
 
-from nmt.batching.batch import Indices, Pairs, dummy_batch
+from nmt.batching.batch import dummy_batch
 from nmt.batching.batch_stream import BatchStream
-from nmt.commands.prepare import prepare
-from nmt.commands.train import train
-from nmt.config import ModelSettings, load_recipe
+from nmt.config import ModelSettings
 from nmt.model.transformer import Transformer
-from nmt.report.run_records import RunRecords
-from nmt.system.console import Console
 from nmt.text.prepared import PreparedCorpus
 from nmt.training import optimizer
 from nmt.training.loss import Objective
-from tests.builders import write_recipe
+from tests.training.runs import assert_same_run, metrics, tensors, train_run
 
-QUIET = Console(quiet=True)
-WORDS = ["ba", "ce", "di", "fo", "gu", "la", "me", "ni", "po", "ru"]
-
-
-@pytest.fixture(scope="module")
-def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Prepare a corpus whose targets are the reversed sources, and a recipe without dropout."""
-    folder = tmp_path_factory.mktemp("texts")
-    choose = random.Random(1)
-    for name, count in (("train", 150), ("valid", 9), ("test", 9)):
-        sentences = [choose.choices(WORDS, k=choose.randint(1, 6)) for _ in range(count)]
-        lines = [" ".join(words) + "\t" + " ".join(reversed(words)).upper() + "\n" for words in sentences]
-        (folder / f"{name}.tsv").write_text("".join(lines))
-    write_recipe(
-        folder,
-        data={"train": [{"file": "train.tsv"}], "valid": {"file": "valid.tsv"}, "test": {"file": "test.tsv"}},
-        tokenizer={"vocab_size": 336, "type": "bpe"},
-        model={"encoder_layers": 1, "decoder_layers": 1, "dim": 16, "feed_forward": 32, "heads": 2, "dropout": 0.0},
-        train={
-            "batch_tokens": 64,
-            "accumulate": 2,
-            "schedule": {"name": "constant", "rate": 0.003},
-            "stop": {"steps": 12},
-            "validate_every": 4,
-            "log_every": 1,
-        },
-        decode={"batch_tokens": 60},
-        runtime={"device": "cpu", "precision": "fp32", "threads": 1},
-        prepared="prepared",
-    )
-    prepare(load_recipe(folder / "recipe.yaml"), QUIET)
-    return folder
+SETTINGS = ("train.accumulate=2", "train.log_every=1", "decode.batch_tokens=60")
 
 
 RANKS = '''
@@ -118,30 +80,18 @@ def ranks(warm_programs: Path, texts: Path) -> Ranks:
     return Ranks(warm_programs, texts)
 
 
-def train_in_one_process(texts: Path, run: Path, *overrides: str) -> Path:
-    train(load_recipe(texts / "recipe.yaml", [f"run={run}", *overrides]), QUIET)
-    return run
+def records(run: Path) -> list[dict[str, Any]]:
+    """Return the log without padding, which is smaller in shards."""
+    return [{key: value for key, value in record.items() if key != "padding"} for record in metrics(run)]
 
 
-def metrics(run: Path) -> list[dict[str, Any]]:
-    """Return the log records without measured times, and without padding, which is smaller in shards."""
-    excluded = ("seconds", "target_tokens_per_second", "loader_wait", "padding")
-    read = RunRecords(run)
-    records = [*read.train, *read.validations, *read.skipped]
-    return [{key: value for key, value in record.items() if key not in excluded} for record in records]
-
-
-def tensors(run: Path) -> dict[str, torch.Tensor]:
-    files = sorted((run / "last").glob("*.safetensors"))
-    assert [file.stem for file in files] == ["model", "optimizer"]
-    return {f"{file.stem}/{name}": tensor for file in files for name, tensor in load_file(file).items()}
+def option_of_test(texts: Path) -> str:
+    return f"data.test={{file: {texts / 'test.tsv'}}}"
 
 
 def assert_close(ours: Path, theirs: Path) -> None:
     """Assert that losses, norms, scores, weights and moments are equal to a relative 1e-5."""
-    one, other = metrics(ours), metrics(theirs)
-    assert [record["step"] for record in one] == [record["step"] for record in other]
-    for a, b in zip(one, other, strict=True):
+    for a, b in zip(records(ours), records(theirs), strict=True):
         assert a.pop("type") == b.pop("type")
         assert a == pytest.approx(b, rel=1e-5), a["step"]
     mine, its = tensors(ours), tensors(theirs)
@@ -149,45 +99,27 @@ def assert_close(ours: Path, theirs: Path) -> None:
     for name, tensor in mine.items():
         assert (tensor - its[name]).norm() <= 1e-5 * tensor.norm() + 1e-12, name
     assert (ours / "test.txt").read_text() == (theirs / "test.txt").read_text()
-    assert (ours / "test.json").read_text() == (theirs / "test.json").read_text()
 
 
-# shards
-
-
-@pytest.mark.parametrize("size", [2, 3, 4, 7])
-@pytest.mark.parametrize("groups", [1, 4])
+@pytest.mark.parametrize(("size", "groups"), [(2, 4), (3, 1), (7, 4)])
 def test_ranks_read_disjoint_shards_of_an_epoch(texts: Path, size: int, groups: int) -> None:
     corpus = PreparedCorpus.open(texts / "prepared")
 
-    def read(rank: int, world_size: int) -> tuple[list[int], list[int], int]:
-        """Return the pairs read in an epoch, the target tokens of each batch, and the number of empty batches."""
-        seen: list[int] = []
-        stream = BatchStream(corpus.train, 16, 1, groups, rank=rank, world_size=world_size)
+    def read(rank: int, world_size: int) -> tuple[list[int], list[int]]:
+        """Return the pairs read in an epoch, and the target tokens of each batch."""
+        stream, seen, tokens = BatchStream(corpus.train, 16, 1, groups, rank=rank, world_size=world_size), [], []
         plain = stream._read
-
-        def recorded(indices: Indices, group: Indices) -> Pairs:
-            seen.extend(indices.tolist())
-            return plain(indices, group)
-
-        stream._read = recorded  # type: ignore[method-assign]
-        tokens, empty = [], 0
+        stream._read = lambda indices, group: (seen.extend(indices.tolist()), plain(indices, group))[1]  # type: ignore[method-assign]
         while stream.position.epoch == 0:
-            batch = stream.next()
-            tokens.append(batch.target_tokens)
-            empty += batch.target_tokens == 0
-        return seen, tokens, empty
+            tokens.append(stream.next().target_tokens)
+        return seen, tokens
 
-    whole, whole_tokens, none_empty = read(0, 1)
+    whole, whole_tokens = read(0, 1)
     shards = [read(rank, size) for rank in range(size)]
-    together = [pair for seen, _, _ in shards for pair in seen]
-    assert sorted(together) == sorted(whole)
-    assert len(set(whole[: len(corpus.train)])) == len(corpus.train)
+    assert sorted(pair for seen, _ in shards for pair in seen) == sorted(whole)
     # the shards of each batch add up to the batch, and their sizes are balanced
-    assert np.sum([tokens for _, tokens, _ in shards], axis=0).tolist() == whole_tokens
-    assert none_empty == 0
-    assert sum(empty for _, _, empty in shards) > 0 or groups * 3 > size
-    counts = [len(seen) for seen, _, _ in shards]
+    assert np.sum([tokens for _, tokens in shards], axis=0).tolist() == whole_tokens
+    counts = [len(seen) for seen, _ in shards]
     assert max(counts) - min(counts) <= 0.3 * len(whole) / size + 3
 
 
@@ -204,18 +136,12 @@ def test_dummy_batch_has_a_zero_gradient_for_every_weight() -> None:
         assert not weight.grad.any(), name
 
 
-# synchronization
-
-
-# equal runs
-
-
 @pytest.mark.slow
 def test_several_ranks_equal_one_process(
     ranks: Ranks, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a group of two sentences, one of three ranks has no sentence."""
-    overrides = ("train.batch_tokens=16", "train.length_groups=1")
+    overrides = (*SETTINGS, "model.dropout=0", "train.batch_tokens=16", "train.length_groups=1", option_of_test(texts))
     # a smaller epsilon turns the rounding of a gradient near zero into a whole step
     patch = "import nmt.training.optimizer; nmt.training.optimizer.EPSILON = 1e-3"
     messages = ranks.train(3, tmp_path / "many", *overrides, patch=patch)
@@ -223,10 +149,8 @@ def test_several_ranks_equal_one_process(
     assert messages.count("stopped after step 12") == 1
     assert "Warning" not in messages
     monkeypatch.setattr(optimizer, "EPSILON", 1e-3)
-    assert_close(train_in_one_process(texts, tmp_path / "one", *overrides), tmp_path / "many")
-
-
-# failures of a rank
+    train_run(texts, tmp_path / "one", *overrides)
+    assert_close(tmp_path / "one", tmp_path / "many")
 
 
 SIGNAL_TO_SELF = '''
@@ -259,7 +183,7 @@ main()
 @pytest.mark.slow
 def test_stopped_and_killed_ranks_resume_to_the_same_run(ranks: Ranks, tmp_path: Path) -> None:
     """Bit for bit, with dropout; three ranks, because the rounding of a sum of three depends on its order."""
-    settings = ("train.keep_best=99", "model.dropout=0.1", "data.test=null")
+    settings = (*SETTINGS, "train.keep_best=99")
     ranks.train(3, tmp_path / "undisturbed", *settings)
     run, script = tmp_path / "run", tmp_path / "interrupted.py"
     script.write_text(SIGNAL_TO_SELF)
@@ -274,29 +198,7 @@ def test_stopped_and_killed_ranks_resume_to_the_same_run(ranks: Ranks, tmp_path:
     assert torchrun(signal.SIGTERM, 6) != 0
     assert json.loads((run / "last" / "progress.json").read_text())["step"] == 6
     assert torchrun(signal.SIGKILL, 10, "--max-restarts=1") == 0
-    assert metrics(run) == metrics(tmp_path / "undisturbed")
-    ours, theirs = tensors(run), tensors(tmp_path / "undisturbed")
-    assert all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items())
-
-
-FAILING_PREPARATION = """
-import nmt.commands.train
-from nmt.errors import DataError
-from nmt.system import distributed
-
-def fail(recipe, console, verify):
-    assert distributed.rank() == 0
-    raise DataError("train.tsv:3: found no tab")
-
-nmt.commands.train.prepare = fail
-"""
-
-
-def test_only_rank_0_prepares_and_its_error_ends_all_ranks(ranks: Ranks, tmp_path: Path) -> None:
-    with pytest.raises(AssertionError) as failed:
-        ranks.train(2, tmp_path / "run", patch=FAILING_PREPARATION)
-    lines = [line.strip() for line in str(failed.value).splitlines()]
-    assert lines[:3] == ["error: train.tsv:3: found no tab"] * 2 + [""]
+    assert_same_run(run, tmp_path / "undisturbed")
 
 
 FAULTY = """
@@ -326,7 +228,7 @@ Updater.update, Objective.forward = noting, failing
 
 @pytest.mark.slow
 def test_update_that_is_not_finite_on_one_rank_is_skipped_by_all(ranks: Ranks, tmp_path: Path) -> None:
-    messages = ranks.train(2, tmp_path / "run", "train.stop.steps=8", "data.test=null", patch=FAULTY)
+    messages = ranks.train(2, tmp_path / "run", "train.stop.steps=8", patch=FAULTY)
     assert messages.count("step 6: loss nan") == 1
     progress = json.loads((tmp_path / "run" / "last" / "progress.json").read_text())
     assert (progress["step"], progress["skipped"]) == (8, 1)

@@ -33,7 +33,7 @@ def lines():
 
 
 POINTS = {
-    "while starting": (20_000, (nmt.commands.train, "open_training"), [1]),
+    "while starting": (20_000, (nmt.commands.train, "Training"), [1]),
     "while training": (20_000, (nmt.training.loop.Training, "step"), range(5, 8)),
     "while saving": (400, (nmt.training.run, "write_model"), [1, 2, 2]),
 }

@@ -10,14 +10,12 @@ import pytest
 import torch
 import yaml
 
-from nmt.commands.prepare import prepare
 from nmt.commands.train import train
 from nmt.config import MaxLength, load_recipe
 from nmt.errors import ConfigError, ModelError
 from nmt.model.checkpoint import load_model
 from nmt.system.console import Console
 from nmt.training import loop
-from nmt.training.update import Update, Updater
 from nmt.training.validation import Evaluation
 from tests.builders import recipe_in, write_reversal_task
 from tests.training.runs import (
@@ -170,35 +168,6 @@ def test_five_updates_in_a_row_that_are_not_finite_end_the_run_with_advice(
         train_run(texts, tmp_path / "other")
 
 
-def test_results_are_read_after_the_next_update(texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    events: list[str] = []
-    update, results, init = Updater.update, Update.results, loop.Training.__init__
-    numbers: dict[Update, int] = {}
-
-    def recording_update(updater: Updater, *arguments: object) -> Update:
-        events.append(f"update {arguments[1]}")
-        made = update(updater, *arguments)  # type: ignore[arg-type]
-        numbers[made] = int(str(arguments[1]))
-        return made
-
-    def recording_results(made: Update) -> tuple[float, float, float]:
-        events.append(f"read {numbers[made]}")
-        return results(made)
-
-    def deferred(training: loop.Training, *arguments: object) -> None:
-        init(training, *arguments)  # type: ignore[arg-type]
-        training.updater.deferred = True
-
-    monkeypatch.setattr(Updater, "update", recording_update)
-    monkeypatch.setattr(Update, "results", recording_results)
-    monkeypatch.setattr(loop.Training, "__init__", deferred)
-    train_run(texts, tmp_path / "run", "train.log_every=100", "train.validate_every=3", "train.stop.steps=5")
-    assert events == [
-        "update 1", "update 2", "read 1", "update 3", "read 2", "read 3",
-        "update 4", "update 5", "read 4", "read 5",
-    ]  # fmt: skip
-
-
 def test_out_of_memory_in_validation_is_an_error_with_advice(
     texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,12 +177,3 @@ def test_out_of_memory_in_validation_is_an_error_with_advice(
     monkeypatch.setattr(loop, "evaluate", too_much)
     with pytest.raises(ConfigError, match=r"the memory of cpu is full: .* decode\.batch_tokens"):
         train_run(texts, tmp_path / "run")
-
-
-def test_warmup_longer_than_the_training_gives_a_warning(
-    texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    chosen = recipe_in(texts, f"run={tmp_path}/run", "train.schedule={name: linear, warmup: 2}", "train.stop.steps=2")
-    prepare(chosen, QUIET)
-    train(chosen, Console())
-    assert "2 steps of warm-up leave none of the 2 steps" in " ".join(capsys.readouterr().err.split())

@@ -120,3 +120,18 @@ def test_bf16_autocast_keeps_gradients_in_fp32() -> None:
     for ours, theirs in pairs:
         assert ours.dtype == torch.float32
         assert F.cosine_similarity(ours.flatten(), theirs.flatten(), dim=0).item() > 0.999
+
+
+def test_padding_of_the_matrix_changes_nothing() -> None:
+    torch.manual_seed(6)
+    hidden, targets, results = torch.randn(30, 8), torch.randint(4, 67, (30,)), []
+    weight = torch.randn(67, 8)
+    for rows in (67, 128):
+        padded = torch.nn.functional.pad(weight, (0, 0, 0, rows - 67)).requires_grad_()
+        inputs = hidden.clone().requires_grad_()
+        loss, likelihood = smoothed_cross_entropy(inputs, padded, targets, 0.1, vocabulary=67)
+        loss.backward()
+        assert not padded.grad[67:].any()
+        results.append((loss, likelihood, inputs.grad, padded.grad[:67]))
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other)

@@ -1,14 +1,9 @@
 """The run directory: what is saved is resumed exactly, damage, full disks, kills, the log, the lock, other recipes."""
 
-import errno
 import json
 import os
 import re
 import resource
-import signal
-import subprocess
-from collections.abc import Callable
-from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -121,42 +116,6 @@ def test_full_disk_is_an_error_and_keeps_the_last_checkpoint_and_the_log(run: Ru
     assert resume(run, trained(0)[1]).step == 1
 
 
-class KilledError(BaseException):
-    """Simulates the end of the process."""
-
-
-@pytest.mark.parametrize("when", range(4))
-@pytest.mark.parametrize("step", [3, 4])
-def test_kill_while_a_checkpoint_is_written_leaves_a_whole_one(
-    run: RunDirectory, monkeypatch: pytest.MonkeyPatch, when: int, step: int
-) -> None:
-    """A new checkpoint, or that of the same step after its validation; the kill comes at any call within."""
-    before, after = Progress(step=3), Progress(step=step, validated_at=step)
-    save(run, before)
-    calls = 0
-
-    def mortal(plain: Callable[..., object]) -> Callable[..., object]:
-        def call(*arguments: object, **options: object) -> object:
-            nonlocal calls
-            calls += 1
-            if calls > when:
-                raise KilledError
-            return plain(*arguments, **options)
-
-        return call
-
-    with monkeypatch.context() as patch:
-        patch.setattr("nmt.training.run.remove_checkpoint", lambda _: None)  # a killed process removes nothing
-        for name in ("rename", "replace", "write_text", "mkdir", "unlink", "symlink_to"):
-            patch.setattr(Path, name, mortal(getattr(Path, name)))
-        with suppress(KilledError):
-            save(run, after)
-    assert calls > when, "the kill came after the end"
-    open_run(run)
-    assert resume(run, trained(0)[1]) in (before, after)
-    assert {path.name for path in run.checkpoints.iterdir()} <= {"step-00000003", "step-00000004"}
-
-
 def test_only_the_best_and_the_newest_checkpoint_are_kept(run: RunDirectory) -> None:
     """Files of the user in a checkpoint that is removed are kept, and so is a checkpoint that a kill left unfinished
     not."""
@@ -195,45 +154,16 @@ def test_tensorboard_shows_the_numbers_of_the_log(run: RunDirectory) -> None:
         board.open(tiny_recipe(run.path, tensorboard=True))
         for step in steps:
             board.log({"type": "train", "step": step, "loss": step / len(steps), "name": "text"})
+        save(run, Progress(step=2))  # where the second training begins
     reader = EventAccumulator(str(run.path / "tensorboard")).Reload()
     assert reader.Tags()["scalars"] == ["train/loss"]
     curve = [(event.step, round(event.value, 4)) for event in reader.Scalars("train/loss")]
     assert curve == [(1, 0.3333), (2, 0.6667), (3, 1.5), (4, 2.0)]
 
 
-HOLD = """
-import os, sys, time
-from pathlib import Path
-from nmt.training.run import RunDirectory
-with RunDirectory(Path(sys.argv[1])).locked():
-    print(os.getpid(), flush=True)
-    time.sleep(10**6)
-"""
-
-
-def test_lock_is_held_until_the_process_ends(run: RunDirectory, warm_python: str) -> None:
-    with subprocess.Popen([warm_python, "-c", HOLD, str(run.path)], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        owner = int(process.stdout.readline())
-        with pytest.raises(ModelError) as caught, run.locked():
-            raise AssertionError("two processes hold the same run")
-        assert f"{run.path}: process {owner} on " in str(caught.value)
-        assert "is training here; stop it, or set 'run' to another folder" in str(caught.value)
-        os.kill(owner, signal.SIGKILL)
-        process.wait()
-    with run.locked():
-        pass
-
-
-def test_file_system_without_locks_is_a_warning(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_locks(*_arguments: object) -> None:
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr("fcntl.flock", no_locks)
-    warnings: list[str] = []
-    with run.locked(warnings.append):
-        pass
-    assert warnings[0].startswith(f"{run.path}: no locks on this file system; make sure that no other")
+def test_run_that_is_being_trained_is_refused(run: RunDirectory) -> None:
+    with run.locked(), pytest.raises(ModelError, match=f"process {os.getpid()} on .* is training here; stop it, or"):
+        run.locked().__enter__()
 
 
 def test_changed_recipe_is_refused_with_all_differences(run: RunDirectory) -> None:

@@ -5,15 +5,13 @@ import random
 from pathlib import Path
 
 import pytest
+from click.testing import Result
 
 from nmt.commands.train import Outcome, train
 from nmt.config import Recipe, load_recipe
-from nmt.errors import ConfigError
 from nmt.system.console import Console
-from nmt.text.prepared import PreparedCorpus
-from nmt.text.preparing.provenance import why_stale
-from nmt.translation.translator import Translator
-from tests.builders import SOURCE_WORDS, TARGET_WORDS, run_command, write_lines, write_reversal_task
+from nmt.text.prepared import balancing_weights
+from tests.builders import SOURCE_WORDS, TARGET_WORDS, TINY_SHAPE, run_command, write_lines, write_reversal_task
 
 HAN = "天地人山水火木金土日"
 QUIET = Console(quiet=True)
@@ -23,16 +21,8 @@ def rows(count: int, seed: int) -> list[str]:
     """Return sentences in columns: the source, its Italian translation word by word, its Chinese one in Han."""
     choose = random.Random(seed)
     numbers = [choose.choices(range(10), k=choose.randint(2, 4)) for _ in range(count)]
-    return [
-        "\t".join(
-            (
-                " ".join(SOURCE_WORDS[n] for n in one),
-                " ".join(TARGET_WORDS[n] for n in one),
-                "".join(HAN[n] for n in one),
-            )
-        )
-        for one in numbers
-    ]
+    sides = ((SOURCE_WORDS, " "), (TARGET_WORDS, " "), (HAN, ""))
+    return ["\t".join(space.join(words[n] for n in one) for words, space in sides) for one in numbers]
 
 
 def texts_of(name: str) -> list[dict[str, object]]:
@@ -47,14 +37,7 @@ def write_task(folder: Path) -> Path:
             "languages": {"source": "en", "target": ["it", "zh"]},
             "data": {name: texts_of(name) for name in ("train", "valid", "test")},
             "tokenizer": {"vocab_size": 356, "type": "bpe"},
-            "model": {
-                "encoder_layers": 1,
-                "decoder_layers": 1,
-                "dim": 32,
-                "feed_forward": 64,
-                "heads": 2,
-                "dropout": 0.0,
-            },
+            "model": {**TINY_SHAPE, "dim": 32, "feed_forward": 64, "dropout": 0.0},
             "train": {
                 "batch_tokens": 512,
                 "schedule": {"name": "linear", "rate": 0.015, "warmup": 20},
@@ -84,8 +67,8 @@ def run(recipe: Recipe, outcome: Outcome) -> Path:
     return recipe.run
 
 
-def translated(run: Path, *options: str, line: str = "ba ce di") -> str:
-    return run_command("translate", "-m", run, "-i", write_lines(run.parent / "input", line), *options).stdout
+def translated(run: Path, *options: str) -> Result:
+    return run_command("translate", "-m", run, "-i", write_lines(run.parent / "input", "ba ce di"), *options)
 
 
 def test_both_languages_are_learned(outcome: Outcome) -> None:
@@ -113,66 +96,25 @@ def test_scores_are_logged_by_language_and_their_mean_is_the_score(run: Path, ou
 
 
 def test_option_chooses_the_language(run: Path) -> None:
-    assert translated(run, "--to", "it") == "sab tec vid\n"
-    assert translated(run, "--to", "zh") == "天地人\n"
-    assert json.loads(translated(run, "--to", "zh", "--json"))["text"] == "天地人"
-    assert translated(run, "--to", "zh", "--alignment") == "天地人\t0-0 1-1 2-2\n"
+    assert translated(run, "--to", "it").stdout == "sab tec vid\n"
+    assert translated(run, "--to", "zh").stdout == "天地人\n"
+    assert translated(run, "--to", "zh", "--alignment").stdout == "天地人\t0-0 1-1 2-2\n"
+    for options, found in (((), "is not set"), (("--to", "fr"), "found fr")):
+        result = translated(run, *options)
+        assert result.exit_code == 2
+        assert f"--to: {found}, expected it or zh, the target languages" in result.stderr
 
 
-def test_translator_takes_the_language(run: Path) -> None:
-    translator = Translator.load(run)
-    assert [one.text for one in translator.translate(["ba ce"], to="zh")] == ["天地"]
-    assert [one.text for one in translator.translate(["ba ce"], translator.options(to="it"))] == ["sab tec"]
-    with pytest.raises(ConfigError, match="--to: is not set, expected it or zh, the target languages"):
-        translator.options()
+@pytest.mark.parametrize("temperature", [1.0, 2.0, 5.0, 100.0])
+def test_shares_of_corpora_follow_the_temperature(temperature: float) -> None:
+    pairs = [300_000, 24_000, 500]
+    weights = balancing_weights(pairs, temperature)
+    sizes = [count * weight for count, weight in zip(pairs, weights, strict=True)]
+    assert sum(sizes) == pytest.approx(sum(pairs))
+    for one, other in ((0, 1), (1, 2)):
+        assert sizes[one] / sizes[other] == pytest.approx((pairs[one] / pairs[other]) ** (1 / temperature))
+    assert temperature != 1 or weights == [1.0, 1.0, 1.0]
 
 
-def test_given_translations_are_scored_in_the_chosen_language(run: Path) -> None:
-    reference = str(write_lines(run.parent / "reference", "天地人"))
-    log_probs = [float(translated(run, "--to", code, "--reference", reference).split("\t")[0]) for code in ("it", "zh")]
-    assert log_probs[0] < log_probs[1] - 5
-
-
-@pytest.mark.parametrize(("option", "found"), [((), "is not set"), (("--to", "fr"), "found fr")])
-def test_language_must_be_one_of_the_model(run: Path, option: tuple[str, ...], found: str) -> None:
-    result = run_command("translate", "-m", run, "-i", write_lines(run.parent / "input", "ba"), *option)
-    assert result.exit_code == 2
-    assert f"--to: {found}, expected it or zh, the target languages" in result.stderr
-
-
-def test_model_with_one_language_accepts_only_that(uninterrupted: Path, tmp_path: Path) -> None:
-    text = write_lines(tmp_path / "input", "ba ce")
-    plain, same, other = (
-        run_command("translate", "-m", uninterrupted, "-i", text, *option)
-        for option in ((), ("--to", "it"), ("--to", "zh"))
-    )
-    assert (same.exit_code, same.stdout) == (0, plain.stdout)
-    assert other.exit_code == 2
-    assert "--to: found zh, expected it, the target language" in other.stderr
-
-
-def test_commands_on_a_run_name_all_languages(run: Path, tmp_path: Path) -> None:
-    assert "en → it, zh" in run_command("inspect", run).stdout
-    assert json.loads(run_command("inspect", run, "--json").stdout)["languages"]["target"] == ["it", "zh"]
-    page = tmp_path / "page.html"
-    assert run_command("report", run, "-o", page).exit_code == 0
-    text = page.read_text(encoding="utf-8")
-    for title in ("Test text (it)", "Test text (zh)", "Validation text (it)", "Validation text (zh)"):
-        assert title in text
-
-
-def test_balance_needs_no_new_preparation(recipe: Recipe, run: Path) -> None:
-    manifest = (recipe.prepared_directory / "manifest.json").read_bytes()
-    overrides = ["data.train.1.oversample=2"]
-    balanced = load_recipe(run.parent / "recipe.yaml", overrides)
-    assert why_stale(balanced) is None
-    corpora = PreparedCorpus.open(recipe.prepared_directory, balanced).train.corpora
-    assert [part.weight for part in corpora] == pytest.approx([1.0, 2.0], abs=0.01)
-    assert (recipe.prepared_directory / "manifest.json").read_bytes() == manifest
-
-
-def test_finished_run_continues_with_the_same_recipe_only(recipe: Recipe, outcome: Outcome) -> None:
-    assert train(recipe, QUIET).step == outcome.step
-    other = load_recipe(recipe.run.parent / "recipe.yaml", ["data.train.1.oversample=2"])
-    with pytest.raises(ConfigError, match=r"data\.train\.1\.oversample: was 1\.0, now 2\.0"):
-        train(other, QUIET)
+def test_corpus_without_pairs_has_no_share() -> None:
+    assert balancing_weights([0, 10], 5.0) == [1.0, 1.0]

@@ -56,7 +56,5 @@ def test_translations_do_not_depend_on_their_batch(loaded: LoadedModel) -> None:
 
 def test_metrics_are_higher_for_better_models() -> None:
     evaluation = evaluation_of(np.log(8), 20.0, 40.0)
-    assert evaluation.perplexity == pytest.approx(8)
     assert (evaluation.metric("bleu"), evaluation.metric("chrf")) == (20.0, 40.0)
     assert evaluation.metric("loss") > evaluation_of(2.5, 0.0, 0.0).metric("loss")
-    assert evaluation_of(1e6, 0.0, 0.0).perplexity < float("inf")

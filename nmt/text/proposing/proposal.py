@@ -69,16 +69,6 @@ class Proposal:
         target = self.steps * self.batch_tokens * _FULL
         return target * self.tokens[0] / self.tokens[1], target
 
-    @property
-    def ram(self) -> float:
-        """Bytes of memory that training takes: weights, gradients and moments, and the activations of a batch."""
-        model = self.model
-        # numbers kept for the backward pass: in a layer of each side, and logits, their gradient and log-probabilities;
-        # 2.3 is the measured factor for padding and temporary buffers
-        layer = 26 * model.dim + 4 * model.feed_forward
-        activations = self.batch_tokens * (model.encoder_layers * layer + 3 * self.vocabulary)
-        return 4 * (4 * self.weights + 2.3 * activations)
-
 
 def propose(tokens: tuple[int, int], vocabulary: int, device: str) -> Proposal:
     """Return the settings for so many source and target tokens on a device of the type cpu, cuda or mps."""
