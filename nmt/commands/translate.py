@@ -47,7 +47,9 @@ def translate(request: TranslateRequest, console: Console) -> None:
     with connect(runtime):
         translator = Translator.load(models[0], runtime, models[1:], thread_count(runtime))
         options = translator.options(request.beam, request.n_best, request.overrides or (), request.to, request.tag)
-        options = replace(options, glossary=glossary, alignment=request.alignment)
+        # greedy search is faster without the log-probabilities, which plain text does not show
+        search = options.search.model_copy(update={"log_probs": request.as_json or request.n_best > 1})
+        options = replace(options, search=search, glossary=glossary, alignment=request.alignment)
         if (as_document := document_options(request)) is not None:
             document = open_document(as_document, request.source, (translator.languages.source, options.to))
             write_whole(request.output, translate_document(translator, document, options, console))

@@ -101,8 +101,7 @@ def _embed(side: Any, spec: Any, embedding: Embedding) -> None:
 
 def _self_attention(spec: Any, attention: SelfAttention, sublayer: Sublayer) -> None:
     _norm(spec.layer_norm, sublayer.norm)
-    for linear_spec, linear in zip(spec.linear, (attention.query_key_value, attention.output), strict=True):
-        _linear(linear_spec, linear)
+    _linears(spec.linear, attention.query_key_value, attention.output)
     if isinstance(attention.score, Relative):
         spec.relative_position_keys = _both_directions(attention.score.key_vectors)
         spec.relative_position_values = _both_directions(attention.score.value_vectors)
@@ -110,8 +109,7 @@ def _self_attention(spec: Any, attention: SelfAttention, sublayer: Sublayer) -> 
 
 def _cross_attention(spec: Any, attention: CrossAttention, sublayer: Sublayer) -> None:
     _norm(spec.layer_norm, sublayer.norm)
-    for linear_spec, linear in zip(spec.linear, (attention.query, attention.key_value, attention.output), strict=True):
-        _linear(linear_spec, linear)
+    _linears(spec.linear, attention.query, attention.key_value, attention.output)
 
 
 def _both_directions(vectors: Tensor) -> Any:
@@ -125,11 +123,12 @@ def _feed_forward(spec: Any, feed_forward: FeedForward, sublayer: Sublayer) -> N
     parts = [spec.linear_0, spec.linear_0_noact] if feed_forward.gated else [spec.linear_0]  # the gate comes first
     for part, weight, bias in zip(parts, inner.weight.chunk(len(parts)), inner.bias.chunk(len(parts)), strict=True):
         part.weight, part.bias = _array(weight), _array(bias)
-    _linear(spec.linear_1, feed_forward.outer)
+    _linears([spec.linear_1], feed_forward.outer)
 
 
-def _linear(spec: Any, linear: nn.Linear) -> None:
-    spec.weight, spec.bias = _array(linear.weight), _array(linear.bias)
+def _linears(specs: Sequence[Any], *linears: nn.Linear) -> None:
+    for spec, linear in zip(specs, linears, strict=True):
+        spec.weight, spec.bias = _array(linear.weight), _array(linear.bias)
 
 
 def _norm(spec: Any, norm: nn.Module) -> None:

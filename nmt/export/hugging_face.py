@@ -70,18 +70,18 @@ def write_hugging_face(directory: Path, loaded: LoadedModel) -> None:
 
 def check_fits(settings: ModelSettings) -> None:
     """Raise ConfigError if the model is neither a Pegasus nor a Marian model."""
-    tied = ("all", "target", "none") if settings.norm == "post" else ("all",)
-    for key, expected, reason in (
-        ("positions", ("sinusoidal",), "Pegasus and Marian add sinusoids"),
-        ("normalization", ("layer",), "Pegasus and Marian have layer norms"),
-        ("activation", ("relu", "gelu"), "Pegasus and Marian have ungated feed-forward layers"),
-        ("attention_score", ("scaled_dot",), "Pegasus and Marian have scaled dot products"),
-        ("tied_embeddings", tied, "Pegasus, which is pre-norm, has one matrix for all; Marian is post-norm"),
-    ):
-        if (found := getattr(settings, key)) not in expected:
+    expected = {
+        "positions": ("sinusoidal",),
+        "normalization": ("layer",),
+        "activation": ("relu", "gelu"),
+        "attention_score": ("scaled_dot",),
+        "tied_embeddings": ("all", "target", "none") if settings.norm == "post" else ("all",),
+    }
+    for key, values in expected.items():
+        if (found := getattr(settings, key)) not in values:
             raise ConfigError(
-                f"model.{key}: found {found}, but --to hf expects {' or '.join(expected)}: {reason}; "
-                "--to ctranslate2 takes every model with scaled dot products"
+                f"model.{key}: found {found}, but --to hf expects {' or '.join(values)}: those of Pegasus (pre-norm) "
+                "and Marian (post-norm); --to ctranslate2 takes every model with scaled dot products"
             )
 
 

@@ -3,6 +3,7 @@
 import io
 import os
 import select
+import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -64,9 +65,10 @@ class LineInput:
     def size(self) -> int | None:
         """The size of an input file in bytes; None for other streams."""
         try:
-            return os.fstat(self.stream.fileno()).st_size or None
+            status = os.fstat(self.stream.fileno())
         except OSError:
             return None
+        return status.st_size if stat.S_ISREG(status.st_mode) else None
 
     @property
     def position(self) -> int:
@@ -78,20 +80,20 @@ class LineInput:
 
         Raises DataError if the parallel text has another number of lines than the input.
         """
-        count = 0
+        count, texts = 0, self.parallel
         for lines in read_batches(self.stream, self.scale):
             count += len(lines)
-            if self.parallel is not None and count > len(self.parallel):
-                break
+            if texts is not None and count > len(texts):
+                raise self._wrong_length(len(texts), "more")
             if remaining := output.remaining(lines):
                 start = count - len(remaining)
-                yield LineBatch(start + 1, remaining, (self.parallel or ())[start:count])
-        if self.parallel is not None and count != len(self.parallel):
-            found, expected = (
-                counted(len(self.parallel), "line"),
-                "more" if count > len(self.parallel) else f"{count:,}",
-            )
-            raise DataError(f"{self.option}: {found}, but the input has {expected}; expected one for each line")
+                yield LineBatch(start + 1, remaining, [] if texts is None else texts[start:count])
+        if texts is not None and count < len(texts):
+            raise self._wrong_length(len(texts), f"{count:,}")
+
+    def _wrong_length(self, found: int, expected: str) -> DataError:
+        lines = counted(found, "line")
+        return DataError(f"{self.option}: {lines}, but the input has {expected}; expected one for each line")
 
 
 @contextmanager

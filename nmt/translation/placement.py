@@ -13,6 +13,7 @@ each is inserted behind the word that is aligned with its left neighbour.
 """
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -35,6 +36,11 @@ class Phrase(NamedTuple):
     end: int
     joined_left: bool = False  # whether the source has no space before it
     joined_right: bool = False  # whether a letter or digit follows it in the source
+
+    @property
+    def begins_with_vowel(self) -> bool:
+        """Whether it may follow an elision such as `l'`."""
+        return unicodedata.normalize("NFD", self.text)[:1].lower() in tuple("aeiouh")
 
 
 def cut_items(line: str) -> tuple[str, list[Phrase]]:
@@ -65,7 +71,7 @@ def place(text: str, phrases: Sequence[Phrase], source: str, links: Links, space
         words = word_spans(text)
         if phrase.start < phrase.end and (run := best_run(len(words), links, inside)):
             first, last = bare(text, *words[run[0]])[0], bare(text, *words[run[1]])[1]
-            elision = _ELISION.match(text, first, last)
+            elision = _ELISION.match(text, first, last) if phrase.begins_with_vowel else None
             first = elision.end() if elision else first
             if first >= begin:
                 start, end = first, last

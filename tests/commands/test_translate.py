@@ -270,7 +270,7 @@ class TestOutput:
     def test_missing_folder_is_refused_before_the_model_is_loaded(self, tmp_path: Path) -> None:
         done = run_command("translate", "-m", tmp_path / "no model", "-o", tmp_path / "missing" / "out.txt")
         assert done.exit_code == 2
-        assert "missing is not a folder; make it first" in done.stderr
+        assert "missing is not a folder: make it first" in done.stderr
 
     def test_output_keeps_private_permissions(self, model: Path, tmp_path: Path) -> None:
         source, output = write_lines(tmp_path / "in.txt", "a dog"), tmp_path / "out.txt"
@@ -285,7 +285,7 @@ class TestOutput:
             (lambda path: path.mkdir(), "it is a folder"),
             (lambda path: path.symlink_to(path.name), "it is not a regular file"),
             (lambda path: path.symlink_to("in.txt"), "it is also read"),
-            (lambda path: path.symlink_to("nowhere/out.txt"), "nowhere is not a folder; make it first"),
+            (lambda path: path.symlink_to("nowhere/out.txt"), "nowhere is not a folder: make it first"),
         ],
         ids=["folder", "link loop", "input", "missing folder"],
     )

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from nmt.config import RuntimeSettings
 from nmt.decoding.models import BatchRunner
 from nmt.system.workers import WorkerPool
 from tests.builders import tiny_model
@@ -31,5 +30,5 @@ def test_process_with_threads_is_not_forked(monkeypatch: pytest.MonkeyPatch) -> 
     """Other threads, such as those of torch's matrix products, would be missing in the copies, which would wait."""
     monkeypatch.setattr("nmt.system.workers._thread_count", lambda: 1000)
     monkeypatch.setattr(WorkerPool, "map", lambda *_: pytest.fail("a worker was forked"))
-    runner = BatchRunner([tiny_model(1)], RuntimeSettings(device="cpu"), processes=2)
+    runner = BatchRunner([tiny_model(1)], processes=2)
     assert runner.run(lambda models, batch: 2 * batch, range(5)) == [0, 2, 4, 6, 8]

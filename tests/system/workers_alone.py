@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from nmt.config import MaxLength, RuntimeSettings
+from nmt.config import MaxLength
 from nmt.decoding.engine import search_all
 from nmt.decoding.forced_decoding import force_all
 from nmt.decoding.models import BatchRunner
@@ -24,7 +24,6 @@ from tests.builders import tiny_model
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux only")
 
 
-CPU = RuntimeSettings(device="cpu")
 SHORT = MaxLength(factor=1, extra=5)  # a random model rarely predicts the end
 
 
@@ -37,7 +36,7 @@ def sentences(count: int) -> list[list[int]]:
 def runners(*seeds: int) -> tuple[BatchRunner, BatchRunner]:
     """Return the same models in this process and in two worker processes."""
     models = [tiny_model(seed, vocabulary=40) for seed in seeds]
-    return BatchRunner(models, CPU), BatchRunner(models, CPU, processes=2)
+    return BatchRunner(models), BatchRunner(models, processes=2)
 
 
 @pytest.mark.parametrize("beam", [1, 3])

@@ -124,9 +124,9 @@ def test_every_item_is_placed_once_between_unchanged_words(line: str, target: li
     assert "".join(placed.split()) == "".join(target)
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["bytes", "no-bytes"])
-def translator(request: pytest.FixtureRequest) -> Translator:
-    return Translator(spelling_model(request.param), RuntimeSettings(device="cpu"))
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    return Translator(spelling_model(), RuntimeSettings(device="cpu"))
 
 
 @settings(
@@ -209,7 +209,7 @@ def test_diff_lists_missing_and_surplus_content() -> None:
 
 def test_lines_with_differences_are_counted_and_the_first_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     """A random model does not know 1984."""
-    translator = Translator(spelling_model(True))
+    translator = Translator(spelling_model())
     output, lines = io.BytesIO(), LineInput(io.BytesIO(b"the cat\n1984\n" * 11))
     translate_stream(translator, lines, StreamOutput(output), translator.options(), True, Console())
     found = [json.loads(line) for line in output.getvalue().splitlines()]
@@ -220,7 +220,7 @@ def test_lines_with_differences_are_counted_and_the_first_are_listed(capsys: pyt
 
 
 def test_warning_after_resuming_concerns_later_lines_only(capsys: pytest.CaptureFixture[str]) -> None:
-    translator = Translator(spelling_model(True))
+    translator = Translator(spelling_model())
     output, lines = StreamOutput(io.BytesIO()), LineInput(io.BytesIO(b"the cat\n1984\n"))
     output.lines = 3  # as after resuming
     output.remaining = lambda lines: lines  # type: ignore[method-assign]

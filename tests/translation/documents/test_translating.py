@@ -127,17 +127,6 @@ def test_column_of_a_table_is_translated(model: Path, tmp_path: Path, capitals: 
     assert done.stdout == "id,en,it\n1,a cat,A CAT\n2,a dog,A DOG\n", done.stderr
 
 
-@pytest.mark.skipif(not Path("/proc/self").exists(), reason="no /proc here")
-def test_output_that_cannot_be_written_is_refused_before_translating(
-    model: Path, tmp_path: Path, capitals: list[str]
-) -> None:
-    (tmp_path / "a.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nHello\n")
-    done = run_command("translate", "-m", model, "-i", tmp_path / "a.srt", "-o", "/proc/x.srt")
-    assert done.exit_code == 2
-    assert done.stderr.startswith("error: /proc/x.srt: cannot write it: no file can be created in /proc (")
-    assert capitals == []
-
-
 def test_file_without_texts_to_translate_is_explained(model: Path, tmp_path: Path, capitals: list[str]) -> None:
     (tmp_path / "a.csv").write_text("en,it\na cat,UN GATTO\n")
     done = run_command("translate", "-m", model, "-i", tmp_path / "a.csv", "--column", "en", "--into", "it")
