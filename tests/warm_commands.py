@@ -193,10 +193,12 @@ def _run(request: dict[str, Any], files: list[int]) -> NoReturn:
 
 
 def _run_python(arguments: list[str]) -> None:
-    """Run `-c CODE`, `-m MODULE` or a script, as `python` does."""
+    """Run `-c CODE`, `-m MODULE`, a script, or with `-` one from stdin, as `python` does."""
     if arguments[0] == "-u":  # torchrun's
         del arguments[0]
     sys.path[:1] = ["", *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    if arguments[0] == "-":
+        arguments[:1] = ["-c", sys.stdin.read()]
     if arguments[0] == "-c":
         sys.argv = ["-c", *arguments[2:]]
         sys.modules["__main__"] = module = types.ModuleType("__main__")
