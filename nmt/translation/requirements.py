@@ -62,6 +62,10 @@ class TranslateOptions:
         lost, added = compare_marks(line, text)
         return ContentDiff((*missing, *terms, *lost, *lost_numbers(line, text)), (*surplus, *added))
 
+    def differences(self, line: str, text: str) -> int:
+        """Return how many parts of the content of a translation differ."""
+        return sum(map(len, self.diff(line, text)))
+
     def _corrected(self, line: str, text: str) -> str:
         if self.search.protect:
             text = repair(line, text)

@@ -10,7 +10,7 @@
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, overload
@@ -275,8 +275,25 @@ class Translator:
             text, line, begin = one.found[rank].text, one.marked.text, len(one.prefix)
             placed = place(text, phrases, one.text, links, spaced, begin)
             placed = options.finished(line, one.prefix, placed[begin:])
-            if sum(map(len, options.diff(line, placed))) < sum(map(len, options.diff(line, text))):
+            if options.differences(line, placed) < options.differences(line, text):
                 one.found[rank] = one.found[rank]._replace(text=placed)
+        self._continue_after_terms(lacking, options)
+
+    def _continue_after_terms(
+        self, placed: Sequence[tuple[Segment, int, Sequence[Phrase]]], options: TranslateOptions
+    ) -> None:
+        """Translate what follows the last term of a text anew, so that it agrees with the term."""
+        begun = []
+        for one, rank, phrases in placed:
+            text, terms = one.found[rank].text, [each.text for each in phrases if each.start < each.end]
+            end = max((text.rfind(term) + len(term) for term in terms if term in text), default=0)
+            if end:
+                begun.append((one, rank, replace(one, prefix=text[:end])))
+        self._search([other for *_, other in begun], options)
+        for one, rank, other in begun:
+            line, text, before = one.marked.text, other.found[0].text, one.found[rank]
+            if options.differences(line, text) <= options.differences(line, before.text):
+                one.found[rank] = before._replace(text=text)
 
     def _restore_tags(self, segments: Sequence[Segment], options: TranslateOptions) -> None:
         """Put the tags back that are around a segment, or in pairs inside."""
