@@ -128,9 +128,9 @@ def train(
         if dry:
             print(module.dry_run(recipe, console), end="")
             return
-        outcome = module.train(recipe, console, restart and not is_restarted())
-    if outcome.signal is not None:
-        raise typer.Exit(128 + outcome.signal)
+        _, signal = module.train(recipe, console, restart and not is_restarted())
+    if signal is not None:
+        raise typer.Exit(128 + signal)
 
 
 @command(epilog="Example: nmt translate --model mine/run < text.en > text.it")

@@ -1,10 +1,10 @@
 """`nmt figures`: the classic figures of the Transformer, drawn from the code that training uses."""
 
 import json
-from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from nmt.config import Recipe, load_recipe
+from nmt.config import load_recipe
 from nmt.decoding.alignment import Attention, attention
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.model.checkpoint import resolve_model
@@ -16,7 +16,6 @@ from nmt.report.plotting import Drawing, drawing_style, write_drawing
 from nmt.report.run_records import RunRecords
 from nmt.system.console import Console
 from nmt.system.files import new_directory
-from nmt.text.corpus import pairs_of
 from nmt.text.prepared import PreparedCorpus
 from nmt.translation.translator import Translator
 
@@ -65,7 +64,10 @@ class _Inputs:
             resolve_model(model)  # an error also where there is no sentence to translate
         run = model if model is not None and (model / "recipe.yaml").is_file() else None
         path = recipe_file or (run and run / "recipe.yaml")
-        self.records = None if run is None else _records(run)
+        self.records: RunRecords | None = None
+        if run is not None:
+            with suppress(ModelError):  # a model directory beside a recipe, or a run without a logged step
+                self.records = RunRecords(run)
         self.recipe = None if path is None else load_recipe(path)
         self.corpus = None
         self.attention: Attention | None = None
@@ -79,12 +81,12 @@ class _Inputs:
                 self.left_out["masks, padding"] = str(error)
         if model is None:
             self.left_out["attention"] = "no model; add --model MODEL"
-        elif (sentence := _sentence(_sources(self.recipe, self.corpus)) if text is None else text) is not None:
-            self.attention = _attention(model, sentence)
-            if self.attention is None:
-                self.left_out["attention"] = f"the translation of {sentence!r} is empty; add --text with another one"
+        elif (sentence := _sentence(self.corpus) if text is None else text) is None:
+            self.left_out["attention"] = "no prepared validation text to take a sentence from; add --text SENTENCE"
+        elif (found := _attention(model, sentence)) is None:
+            self.left_out["attention"] = f"the translation of {sentence!r} is empty; add --text with another one"
         else:
-            self.left_out["attention"] = "no validation or test text to take a sentence from; add --text SENTENCE"
+            self.attention = found
         if self.records is None:
             self.left_out["training"] = "no run; add --model RUN"
 
@@ -123,28 +125,8 @@ def _attention(model: Path, text: str) -> Attention | None:
     return attention(translator.models[0], text, translation.text, translator.tag_ids(options))
 
 
-def _sources(recipe: Recipe | None, corpus: PreparedCorpus | None) -> list[str]:
-    """Return the sources of the prepared validation text, else of the recipe's validation and test files."""
-    if corpus is not None:
-        return list(corpus.valid_sources)
-    if recipe is None:
-        return []
-    try:
-        return [pair.source for pair in pairs_of(recipe, recipe.data.valid + recipe.data.test)]
-    except DataError:  # the run was made on another machine
-        return []
-
-
-def _sentence(lines: Sequence[str]) -> str | None:
-    """Return the first sentence of a length that fits in a figure, else the shortest one."""
-    sources = [line for line in lines if line.strip()]
+def _sentence(corpus: PreparedCorpus | None) -> str | None:
+    """Return the first sentence of the validation text of a length that fits in a figure, else the shortest one."""
+    sources = [] if corpus is None else [line for line in corpus.valid_sources if line.strip()]
     fitting = (line for line in sources if len(line.split()) in _WORDS)
     return next(fitting, min(sources, key=len, default=None))
-
-
-def _records(run: Path) -> RunRecords | None:
-    """Return the log of a run, None if there is none."""
-    try:
-        return RunRecords(run)
-    except ModelError:  # a model directory beside a recipe, or a run without a logged step
-        return None

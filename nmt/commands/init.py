@@ -12,7 +12,6 @@ from nmt.config import CorpusFile, LanguagePair
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console, counted, printable
 from nmt.system.files import disk_errors, write_output
-from nmt.text.auditing.corpus_findings import findings
 from nmt.text.corpus import SentencePair, format_named, read_pairs
 from nmt.text.proposing.direction import (
     Direction,
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 _SEED = 1
 _LEAST_PAIRS = 100
 _PAIRS_SHOWN = 10_000  # pairs between two updates of the progress bar
-_HELD_OUT = ("valid", "test")
 _LITTLE_TEXT = 300_000  # target tokens
 _OF_LITTLE_TEXT = (
     "This is little text. Measured: BLEU 10 with 2,000 short pairs of Tatoeba en-it, 31 with 20,000 of en-zh, 51 "
@@ -48,24 +46,21 @@ def init(request: InitRequest, console: Console) -> None:
     Raises ConfigError for existing files and for languages that the text is not in, DataError for text that cannot be
     read or is too small; then no file is written.
     """
-    given = {part: _corpora(files) for part, files in (("valid", request.valid), ("test", request.test)) if files}
-    _check_are_new(request, given)
-    train = _corpora(request.text)
-    known = known_direction(request.languages, train[0])
+    _check_are_new(request)
+    files = {"train": request.text, "valid": request.valid, "test": request.test}
+    corpora = {part: _corpora(paths) for part, paths in files.items() if paths}
+    known = known_direction(request.languages, corpora["train"][0])
     languages = None if known is None else LanguagePair(known.source, known.target)
-    train = [with_text_columns(each, languages) for each in train]
-    given = {part: [with_text_columns(each, languages) for each in corpora] for part, corpora in given.items()}
-    others = [each for corpora in given.values() for each in corpora]
-    profile = TextProfile(_SEED)
+    corpora = {part: [with_text_columns(each, languages) for each in every] for part, every in corpora.items()}
+    train, profile = corpora["train"], TextProfile(_SEED)
+    others = [each for part, every in corpora.items() for each in every if part != "train"]
     found = candidates(_profiled(_pairs(train, languages), profile, console))
     _check_size(request, profile)
     direction, warning = checked_direction(known, list(train[0].files.values()), profile)
-    stated = LanguagePair(direction.source, direction.target)
+    parts = list(request.held_out)
     with console.status("choosing validation and test text"):
-        parts = [part for part in _HELD_OUT if part not in given]
         size = len(parts) * held_out_size(profile.pairs - profile.empty)
         chosen = choose(found, _pairs(train, languages), _pairs(others, languages), size)
-        unusual = [line for each in (*train, *others) for line in _unusual(each, stated)]
     if len(chosen) < size:
         raise DataError(
             f"{_names(request)}: too few different sentences of at most 1,000 characters that are in at most "
@@ -73,7 +68,7 @@ def init(request: InitRequest, console: Console) -> None:
             "with --valid and --test"
         )
     held_out = {part: chosen[number :: len(parts)] for number, part in enumerate(parts)}
-    for shown in filter(None, (warning, unknown_languages(direction), *unusual)):
+    for shown in filter(None, (warning, unknown_languages(direction))):
         console.warn(shown)
     with console.status("measuring the speed of this machine"):
         from nmt.training.cost import cost  # imports torch, for which no error above should wait
@@ -82,28 +77,19 @@ def init(request: InitRequest, console: Console) -> None:
     comments = [*_about_text(request, train[0], profile, held_out), _about_cost(expected)]
     if profile.tokens()[1] < _LITTLE_TEXT:
         comments.append(_OF_LITTLE_TEXT)
-    texts = {part: _text_setting(request, part, corpora) for part, corpora in {"train": train, **given}.items()}
-    texts |= {part: f"{{file: {_quoted(request.held_out(part).name)}}}" for part in parts}
-    _check_are_new(request, given)  # again, since it took a while
+    texts = {part: _text_setting(request, part, every) for part, every in corpora.items()}
+    texts |= {part: f"{{file: {_quoted(path.name)}}}" for part, path in request.held_out.items()}
     with disk_errors(request.output):
         request.output.parent.mkdir(parents=True, exist_ok=True)
     for part, pairs in held_out.items():
-        write_output(request.held_out(part), "".join(f"{pair.source}\t{pair.target}\n" for pair in pairs))
+        write_output(request.held_out[part], "".join(f"{pair.source}\t{pair.target}\n" for pair in pairs))
     write_output(
         request.output, recipe_text(comments, _settings(request, texts, direction, warning, profile, expected.proposal))
     )
     for line in (f"{direction.source} → {direction.target}, by {direction.origin}", *comments):
         console.info(line)
-    written = " and ".join(str(path) for path in (request.output, *map(request.held_out, held_out)))
+    written = " and ".join(str(path) for path in (request.output, *request.held_out.values()))
     console.info(f"wrote {written}; next: nmt train --config {quote(str(request.output))}")
-
-
-def _unusual(corpus: CorpusFile, languages: LanguagePair) -> Iterator[str]:
-    """Yield what `nmt prepare` would warn of, so that it is known before."""
-    name = " and ".join(map(str, corpus.files.values()))
-    for finding in findings(name, languages, read_pairs(corpus, languages)):
-        if finding.severity == "warning":
-            yield "\n    ".join([f"{finding.corpus}: {finding.text}", *finding.examples])
 
 
 def _names(request: InitRequest) -> str:
@@ -119,11 +105,11 @@ def _corpora(files: Sequence[Path]) -> list[CorpusFile]:
     return [CorpusFile(file=file) for file in files]
 
 
-def _check_are_new(request: InitRequest, given: Iterable[str]) -> None:
+def _check_are_new(request: InitRequest) -> None:
     """Raise ConfigError if there is a file of a name that is written, or if the recipe is named as another file."""
     if request.output.suffix not in (".yaml", ".yml"):
         raise ConfigError(f"{request.output}: the name of a recipe ends in .yaml; give another one with -o")
-    for path in (request.output, *(request.held_out(part) for part in _HELD_OUT if part not in given)):
+    for path in (request.output, *request.held_out.values()):
         if os.path.lexists(path):
             raise ConfigError(
                 f"{path}: exists already and is not changed; give another name of the recipe with -o, or remove it"
@@ -170,7 +156,7 @@ def _settings(
     )
     return {
         "languages": Setting(f"{{source: {direction.source}, target: {direction.target}}}"),
-        **{f"data.{part}": Setting(texts[part]) for part in ("train", *_HELD_OUT)},
+        **{f"data.{part}": Setting(texts[part]) for part in ("train", "valid", "test")},
         **({} if warning is None else {"data.filters": Setting("{keep: [language]}")}),
         "tokenizer": Setting("{vocab_size: auto}", vocabulary),
         **proposal.settings,
@@ -205,7 +191,7 @@ def _about_text(
     empty = f", {profile.empty:,} of them with an empty side, which are not trained on" if profile.empty else ""
     source, target = profile.tokens()
     yield f"{names}: {profile.pairs:,} sentence pairs{empty}, about {source:,} source and {target:,} target tokens."
-    copies = " and ".join(f"{request.held_out(part).name} with {len(pairs):,}" for part, pairs in held_out.items())
+    copies = " and ".join(f"{request.held_out[part].name} with {len(pairs):,}" for part, pairs in held_out.items())
     yield (
         f"{f'Pairs of it are held out: {copies}. ' if copies else ''}Pairs that share a sentence with the validation "
         "or test text are not trained on (rule leak). The text itself is not changed."

@@ -92,7 +92,7 @@ def _rows(content: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "layers", f"{sizes['encoder_layers']} of the encoder, {sizes['decoder_layers']} of the decoder"
     yield "sizes", f"dim {sizes['dim']}, feed-forward {sizes['feed_forward']}, {counted(sizes['heads'], 'head')}"
     yield "kind", f"{sizes['positions']} positions, {sizes['norm']}-norm, {sizes['activation']}"
-    yield "parameters", f"{parts['total']:,} ({_mebibytes(decoding['weight_bytes'])} in fp32)"
+    yield "parameters", f"{parts['total']:,} ({decoding['weight_bytes'] / 2**20:,.1f} MiB in fp32)"
     for name in ("embedding", "encoder", "decoder", "output"):
         tied = "  the embedding of the target" if name == "output" and not parts[name] else ""
         yield "", f"{name:<10}{parts[name]:>13,}{parts[name] / parts['total']:>7.1%}{tied}"
@@ -103,7 +103,7 @@ def _rows(content: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if (longest := limits["max_length"]) is not None:
         yield "", f"output of at most {longest['factor']:g} × source + {longest['extra']} tokens"
     line = f"a line of {decoding['tokens']} + {decoding['tokens']} tokens, beam {decoding['beam']}"
-    yield "memory", f"{_mebibytes(decoding['line_bytes'])} for {line}"
+    yield "memory", f"{decoding['line_bytes'] / 2**20:,.1f} MiB for {line}"
     if training is None:
         return
     pairs = f", {counted(training['pairs'], 'pair')}" if "pairs" in training else ""
@@ -113,7 +113,3 @@ def _rows(content: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "validation", f"{scores} at step {best['step']:,}"
     if training.get("test"):
         yield "test", ", ".join(f"{name} {value:.2f}" for name, value in training["test"].items())
-
-
-def _mebibytes(amount: int) -> str:
-    return f"{amount / 2**20:,.1f} MiB"

@@ -8,7 +8,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from nmt.config import Recipe
-from nmt.errors import ConfigError
 from nmt.system.console import Console
 from nmt.system.files import check_output, disk_errors, lock_folder, output_file, settle
 from nmt.text.auditing.audit import Audit, count_rows
@@ -34,10 +33,12 @@ def prepare(
 
     A current one is read as a whole and compared with its digests; without `verify` only its small files are. If
     another process is preparing the same directory, waits for its result. The pairs that the rules remove are written
-    to the file `rejected`. Raises DataError naming file and line for text that cannot be read, ConfigError for a
-    tokenizer that cannot be made, a folder with other files only, or a current corpus where `rejected` is given.
+    to the file `rejected`, for which a current corpus is prepared again, as for `force`. Raises DataError naming file
+    and line for text that cannot be read, ConfigError for a tokenizer that cannot be made, or a folder with other files
+    only.
     """
     directory, initial = recipe.prepared_directory, recipe.train.init_from
+    force = force or rejected is not None
     if initial is not None and initial.is_dir():  # it may be gone when a run is resumed
         initial_tokenizers(recipe, initial)  # check the recipe against it, also if the corpus is current
     with console.status("checking the texts and the prepared corpus"):
@@ -51,11 +52,6 @@ def prepare(
             if corpus is None:
                 console.info(f"preparing {directory} ({reason})")
                 return _prepare(recipe, console, rejected)
-    if rejected is not None:
-        raise ConfigError(
-            f"--rejected: {directory} is current, so no pairs are filtered; add --force to prepare it again, or "
-            "--dry-run to filter only"
-        )
     console.info(f"{directory}: the prepared corpus is current")
     return corpus
 

@@ -19,8 +19,6 @@ from nmt.system.files import check_output, write_output
 from nmt.text.glossary import Glossary
 from nmt.text.languages import detect_language
 
-_VALIDATION_LINES = 200
-
 
 def report(request: ReportRequest, console: Console) -> None:
     """Write the page of a run, or of files of translations. Raises NMTError."""
@@ -48,16 +46,13 @@ def check(request: ReportRequest) -> None:
     check_output(request.output, [path for path in inputs if path is not None])
     if request.glossary is not None and (request.compare is None or (request.reference and not request.source)):
         raise ConfigError("--glossary: terms are counted in a comparison that has a source; add --compare and --source")
-    if request.reference is None and request.source is not None:
-        raise ConfigError(
-            "--source: the source of a run is known; it belongs to files of translations, with --reference"
-        )
+    if request.reference is not None:
+        if request.lines:
+            raise ConfigError("--line: it is for runs, and would have no effect on files; leave it out")
+        return
     for path in (request.run, request.compare):
-        if request.reference is None and path is not None and path.is_file():
+        if path is not None and path.is_file():
             raise ConfigError(f"{path}: it is a file, not a run; a report of translations needs --reference FILE")
-    for option, given in (("--line", request.lines), ("--validation-lines", request.validation_lines is not None)):
-        if request.reference is not None and given:
-            raise ConfigError(f"{option}: it is for runs, and would have no effect on files; leave it out")
 
 
 def _sections(request: ReportRequest, run: RunRecords, glossary: Glossary | None, console: Console) -> list[Section]:
@@ -71,14 +66,13 @@ def _sections(request: ReportRequest, run: RunRecords, glossary: Glossary | None
         if request.lines and run.recipe is not None:
             source_lines(run.recipe, request.lines)  # raises an error before anything is translated
         sections = [run_section(run), corpus_section(run)]
-    count = _VALIDATION_LINES if request.validation_lines is None else request.validation_lines
-    texts, problems = run_texts(run, count, console)
+    texts, problems = run_texts(run, request.validation_lines, console)
     for problem in problems:
         console.warn(problem)
     _measure(texts, console)
     sections.append(quality_section(texts, problems))
     if other is not None:
-        others, more = run_texts(other, count, console)
+        others, more = run_texts(other, request.validation_lines, console)
         names = (run.name, other.name) if run.name != other.name else (str(run.path), str(other.path))
         common, missing = common_texts(texts, others, names)
         _measure(common, console)
@@ -116,15 +110,15 @@ def _sentence_sections(request: ReportRequest, run: RunRecords) -> list[Section]
 
 def _text_of_files(request: ReportRequest, reference: Path) -> TranslatedText:
     """Read files of translations and the texts that are parallel to them. Raises DataError as `nmt score` does."""
-    files = [request.run, *([] if request.compare is None else [request.compare])]
-    names = short_names(files).values()
-    if len(names) < len(files):
+    if request.compare == request.run:
         raise ConfigError(f"--compare {request.compare}: it is the same file as the first one; name another one")
-    translations = read_text(request.run)
-    others = {file: read_parallel(file, request.run, translations) for file in (*files[1:], reference)}
-    source = None if request.source is None else read_parallel(request.source, request.run, translations)
-    systems = dict(zip(names, (translations, *(others[file] for file in files[1:])), strict=True))
-    language = detect_language(others[reference])
-    return TranslatedText(
-        "text", f"Against {reference.name}", ("", language.code), language, others[reference], systems, source
-    )
+    systems = [file for file in (request.run, request.compare) if file is not None]
+    lines = {request.run: read_text(request.run)}
+    for file in (request.compare, reference, request.source):
+        if file is not None:
+            lines[file] = read_parallel(file, request.run, lines[request.run])
+    language = detect_language(lines[reference])
+    named = {name: lines[file] for file, name in short_names(systems).items()}
+    source = None if request.source is None else lines[request.source]
+    title = f"Against {reference.name}"
+    return TranslatedText("text", title, ("", language.code), language, lines[reference], named, source)

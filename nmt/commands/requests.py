@@ -29,9 +29,11 @@ class InitRequest(NamedTuple):
         """Return the start of the names beside the recipe: none for `recipe.yaml`."""
         return "" if self.output.stem == "recipe" else f"{self.output.stem}."
 
-    def held_out(self, part: str) -> Path:
-        """Return the file of the validation or test text: `valid` or `test`."""
-        return self.output.with_name(f"{self.prefix}{part}.tsv")
+    @property
+    def held_out(self) -> dict[str, Path]:
+        """The files to write of the validation and the test text, `valid` and `test`, unless these are given."""
+        parts = [part for part, given in (("valid", self.valid), ("test", self.test)) if not given]
+        return {part: self.output.with_name(f"{self.prefix}{part}.tsv") for part in parts}
 
 
 # the headings of the help page of `nmt translate`
@@ -48,10 +50,8 @@ class TranslateRequest(NamedTuple):
         list[Path] | None,
         io("--model", "-m", metavar="DIR", help="A run or a model directory; default: $NMT_MODEL, else runs/latest."),
     ] = None
-    source: Annotated[Path | None, io("--input", "-i", metavar="FILE", help="Read this file instead of stdin.")] = None
-    output: Annotated[Path | None, io("--output", "-o", metavar="FILE", help="Write this file instead of stdout.")] = (
-        None
-    )
+    source: Annotated[Path | None, io("--input", "-i", metavar="FILE", help="Read this file, not stdin.")] = None
+    output: Annotated[Path | None, io("--output", "-o", metavar="FILE", help="Write this file, not stdout.")] = None
     to: Annotated[str | None, io(metavar="CODE", help="Target language; required for a model that has several.")] = None
     tag: Annotated[str | None, io(metavar="NAME", help="Translate as the training text with this tag.")] = None
     n_best: Annotated[
@@ -137,9 +137,7 @@ class ReportRequest(NamedTuple):
     glossary: Annotated[
         Path | None, file(help="Terms (source, tab, target) whose translations are counted; with --compare.")
     ] = None
-    validation_lines: Annotated[
-        int | None, of_run(min=0, metavar="COUNT", help="Lines of the validation text to translate; default: 200.")
-    ] = None
+    validation_lines: Annotated[int, of_run(min=0, metavar="COUNT", help="Validation lines to translate.")] = 200
     lines: Annotated[
         list[int] | None,
         of_run(

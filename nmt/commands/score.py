@@ -8,8 +8,10 @@ chrF2  30.02  nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:2.6.0
 
 import itertools
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from nmt.commands.requests import ScoreOptions
 from nmt.errors import ConfigError, DataError
@@ -48,6 +50,15 @@ class _Texts:
         self.language = language or detect_language(self.references[0])
 
 
+class _System(NamedTuple):
+    """Translations, and what was measured in them."""
+
+    name: str
+    lines: list[str]
+    measured: list[Measurement]
+    findings: tuple[Finding, ...]
+
+
 def score(
     hypothesis: Path, references: Sequence[Path], options: ScoreOptions = _DEFAULTS, console: Console = _SILENT
 ) -> ScoreReport:
@@ -58,69 +69,50 @@ def score(
     """
     metrics = _known_metrics(options.metrics or _METRICS)
     texts = _Texts(hypothesis, references, options)
-    measured = _measure(texts, metrics, console)
-    findings = {
-        path: tuple(diagnose(own, texts.language, texts.references, texts.source))
-        for path, own in texts.hypotheses.items()
-    }
-    systems = _scored_systems(hypothesis, options, texts, measured, findings)
+    systems: dict[Path, _System] = {}
+    with console.progress("scoring", sum(map(len, texts.hypotheses.values())) * len(metrics), "lines") as advance:
+        for path, own in texts.hypotheses.items():
+            measured = [measure(name, own, texts.references, texts.language, advance) for name in metrics]
+            findings = tuple(diagnose(own, texts.language, texts.references, texts.source))
+            systems[path] = _System(input_name(path), own, measured, findings)
     if options.sentences is not None:
-        _write_lines(options.sentences, texts, measured, findings)
-    warnings = _warnings(references, texts, findings, options.sentences)
+        _write_lines(options.sentences, texts, list(systems.values()))
+    warnings = tuple(_warnings(references, texts, systems.values(), options.sentences))
     side, lines = ("reference", texts.references[0]) if texts.source is None else ("source", texts.source)
-    length_of = f"{length_unit(lines)} of the {side}"
-    return ScoreReport(len(lines), texts.language, tuple(systems), tuple(warnings), length_of)
+    scores = tuple(_scores(systems, (hypothesis, *options.others), lines, options))
+    return ScoreReport(len(lines), texts.language, scores, warnings, f"{length_unit(lines)} of the {side}")
 
 
-def _scored_systems(
-    hypothesis: Path,
-    options: ScoreOptions,
-    texts: _Texts,
-    measured: Mapping[Path, Sequence[Measurement]],
-    findings: Mapping[Path, tuple[Finding, ...]],
-) -> list[SystemScores]:
-    """Return the scores of all systems, the baseline last, and the comparisons of all others with it."""
-    buckets = length_buckets(texts.source or texts.references[0]) if options.by == "length" else []
-    baseline = None if options.baseline is None else measured[options.baseline]
-    systems, names, paths = [], short_names(texts.hypotheses), (hypothesis, *options.others)
-    for place, path in enumerate(paths):
-        own, is_last = measured[path], place == len(paths) - 1
-        total = tuple(measurement.score(RESAMPLES if options.confidence else 0) for measurement in own)
+def _scores(
+    systems: Mapping[Path, _System], paths: Sequence[Path], lines: Sequence[str], options: ScoreOptions
+) -> Iterator[SystemScores]:
+    """Yield the scores of each system, and its comparisons with the baseline, which is the last one."""
+    buckets = length_buckets(lines) if options.by == "length" else []
+    names = short_names(systems)
+    for number, path in enumerate(paths, start=1):
+        own = systems[path].measured
+        scores = tuple(measurement.score(RESAMPLES if options.confidence else 0) for measurement in own)
+        compared = options.baseline is not None and number < len(paths)
+        comparisons = tuple(map(compare, own, systems[paths[-1]].measured)) if compared else ()
         by_length = tuple(
             BucketScores(bucket.name, len(bucket.lines), tuple(one.score_of(bucket.lines) for one in own))
             for bucket in buckets
         )
-        comparisons = () if baseline is None or is_last else tuple(map(compare, own, baseline))
-        systems.append(SystemScores(names[path], total, comparisons, findings[path], by_length))
-    return systems
-
-
-def _measure(texts: _Texts, metrics: Sequence[str], console: Console) -> dict[Path, list[Measurement]]:
-    """Compute the statistics of all systems."""
-    count = sum(map(len, texts.hypotheses.values())) * len(metrics)
-    with console.progress("scoring", count, "lines") as advance:
-        return {
-            path: [measure(name, own, texts.references, texts.language, advance) for name in metrics]
-            for path, own in texts.hypotheses.items()
-        }
+        yield SystemScores(names[path], scores, comparisons, systems[path].findings, by_length)
 
 
 def _warnings(
-    references: Sequence[Path],
-    texts: _Texts,
-    findings: Mapping[Path, Sequence[Finding]],
-    listed: Path | None,
+    references: Sequence[Path], texts: _Texts, systems: Iterable[_System], listed: Path | None
 ) -> Iterator[str]:
     """Yield why the scores may not be meaningful; `listed` is the file with the faults, None if there is none."""
     for path, reference in zip(references, texts.references, strict=True):
         yield from empty_line_warnings(str(path), reference)
     yield from language_warnings(str(references[0]), texts.references[0], texts.language)
-    for path, own in texts.hypotheses.items():
-        yield from hypothesis_warnings(input_name(path), own, texts.references, texts.source)
-        yield from (f"{input_name(path)}: {fault}" for fault in frequent_faults(findings[path], len(own)))
-        if counts := summary(findings[path]):
-            place = f"see {listed}" if listed else "--sentences FILE lists them"
-            yield f"{input_name(path)}: faults in {counts}; {place}"
+    for name, lines, _, findings in systems:
+        yield from hypothesis_warnings(name, lines, texts.references, texts.source)
+        yield from (f"{name}: {fault}" for fault in frequent_faults(findings, len(lines)))
+        if counts := summary(findings):
+            yield f"{name}: faults in {counts}; {f'see {listed}' if listed else '--sentences FILE lists them'}"
 
 
 def short_names(paths: Iterable[Path]) -> dict[Path, str]:
@@ -129,29 +121,23 @@ def short_names(paths: Iterable[Path]) -> dict[Path, str]:
     return names if len(set(names.values())) == len(names) else {path: input_name(path) for path in names}
 
 
-def _write_lines(
-    file: Path,
-    texts: _Texts,
-    measured: Mapping[Path, Sequence[Measurement]],
-    findings: Mapping[Path, Sequence[Finding]],
-) -> None:
+def _write_lines(file: Path, texts: _Texts, systems: Sequence[_System]) -> None:
     """Write a row for each line and system: its scores, faults and texts.
 
     The rows are JSON lines for a name that ends with .json or .jsonl, else TSV with a head.
     """
-    scores = {path: [one.line_scores() for one in own] for path, own in measured.items()}
-    faults: dict[tuple[Path, int], list[str]] = {}
-    for path, found in findings.items():
-        for one in found:
-            faults.setdefault((path, one.line), []).append(f"{one.kind} {one.detail}".strip())
+    scores = [[one.line_scores() for one in system.measured] for system in systems]
+    faults = defaultdict[tuple[str, int], list[str]](list)
+    for system in systems:
+        for one in system.findings:
+            faults[system.name, one.line].append(f"{one.kind} {one.detail}".strip())
     sides = {"reference": texts.references[0]} | ({} if texts.source is None else {"source": texts.source})
-    names = [one.name for one in next(iter(measured.values()))]
-    head: list[object] = ["line", "system", *names, "faults", "hypothesis", *sides]
+    head: list[object] = ["line", "system", *(one.name for one in systems[0].measured), "faults", "hypothesis", *sides]
     rows: list[list[object]] = []
-    for index, path in itertools.product(range(len(texts.references[0])), texts.hypotheses):
-        values = [round(of_metric[index], 4) for of_metric in scores[path]]
-        lines = [side[index] for side in (texts.hypotheses[path], *sides.values())]
-        rows.append([index + 1, input_name(path), *values, "; ".join(faults.get((path, index + 1), ())), *lines])
+    for index, (number, system) in itertools.product(range(len(systems[0].lines)), enumerate(systems)):
+        values = [round(of_metric[index], 4) for of_metric in scores[number]]
+        lines = [side[index] for side in (system.lines, *sides.values())]
+        rows.append([index + 1, system.name, *values, "; ".join(faults[system.name, index + 1]), *lines])
     if file.suffix in (".json", ".jsonl"):
         written = [json.dumps(dict(zip(head, row, strict=True)), ensure_ascii=False) for row in rows]
     else:

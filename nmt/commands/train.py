@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from errno import EEXIST
 from importlib.util import find_spec
 from pathlib import Path
 
 from nmt.commands.prepare import prepare
-from nmt.config import Recipe, load_recipe
+from nmt.config import Recipe
 from nmt.config.section import SettingError
 from nmt.decoding.alignment_heads import best_heads
 from nmt.decoding.models import BatchRunner
@@ -28,7 +28,7 @@ from nmt.training.loop import Training
 from nmt.training.resume import check_may_continue, check_run_directory
 from nmt.training.run import RunDirectory
 from nmt.training.trial import choose_settings, estimate
-from nmt.training.validation import Evaluation, ScoredText, evaluate, validation_texts
+from nmt.training.validation import ScoredText, evaluate, validation_texts
 
 LATEST = Path("runs/latest")
 """Link in the current directory to the last trained run, the default model of `nmt translate`."""
@@ -38,19 +38,10 @@ _FEW_WEIGHTS = 15_000_000  # not too many for any text: the smallest models that
 _MOST_PASSES = 500  # over the text, without another limit; the shipped recipes have at most 20
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """The end of a training; `test` is None for a run that was scored before."""
-
-    step: int
-    reason: str
-    signal: int | None
-    test: Evaluation | None
-
-
-def train(recipe: Recipe, console: Console, restart: bool = False) -> Outcome:
+def train(recipe: Recipe, console: Console, restart: bool = False) -> tuple[str, int | None]:
     """Prepare the corpus if needed, and train until a limit of `train.stop` or a signal; resume the run if it exists.
 
+    Returns the reason to stop, and the signal, if one was the reason.
     All that can be refused is refused before the corpus is prepared and before anything is written: ConfigError if the
     run has another recipe or text, if its folder holds other files, or for what this machine cannot do; ModelError
     if another process trains there; DataError for a fault in the texts. Collective.
@@ -62,35 +53,25 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> Outcome:
         corpus = prepared_corpus(recipe, run, console, restart)
         with oom_explained(choose_device(recipe.runtime)):
             recipe = with_measured_settings(recipe, corpus, run, console, restart)
-            scored = on_rank_zero(lambda: not restart and is_scored(recipe, run))
             on_rank_zero(lambda: run.open(recipe, restart))
             with console.status("building the model"):
                 training = Training(recipe, corpus, run, console)
             training.print_sizes()
-            scored = scored and training.stop_reason(None, training.progress.seconds) is not None
-            if not scored:
-                on_rank_zero(run.remove_scores)
             reason, signal = training.train()
             on_rank_zero(lambda: link_latest(run.path, console))
-            test = None
-            if scored:
-                print_scores(run, console)
-            elif signal is None:
+            if signal is None:
                 with console.status("measuring which attention heads align words"):
                     record_alignment(recipe, corpus, run)
-                test = evaluate_tests(recipe, tests, run, console) if tests else None
-        return Outcome(training.progress.step, reason, signal, test)
+                if tests:
+                    evaluate_tests(recipe, tests, run, console)
+        return reason, signal
 
 
 def dry_run(recipe: Recipe, console: Console) -> str:
     """Return the cost of a training as lines, on rank 0; writes nothing except the prepared corpus, if it is needed."""
     run = RunDirectory(recipe.run)
     check_recipe(recipe, run, restart=False)
-    if why_stale(recipe) is None:  # also while a training holds the run
-        corpus = PreparedCorpus.open(recipe.prepared_directory, recipe)
-    else:
-        with run.locked():
-            corpus = prepared_corpus(recipe, run, console, restart=False)
+    corpus = prepared_corpus(recipe, run, console, restart=False)
     recipe = with_measured_settings(recipe, corpus, run, console, restart=False)
     if distributed.rank():
         return ""
@@ -184,17 +165,11 @@ def doubtful_settings(recipe: Recipe, corpus: PreparedCorpus) -> Iterator[str]:
         yield f"model: {weights / 1e6:,.1f} million weights are {advice}"
     if stop.patience is stop.hours is stop.epochs is None and passes > _MOST_PASSES:
         yield f"train.stop.steps: {stop.steps:,} steps, which read the text {passes:,.0f} times, are {advice}"
-    if train.schedule.falls and stop.steps is not None:
-        if "steps" not in stop.model_fields_set and (stop.hours or stop.epochs):
-            yield (
-                f"train.schedule {train.schedule.name} falls until train.stop.steps, {stop.steps:,} by default: another"
-                " limit may end training before; give as train.stop.steps the updates that nmt train --dry-run shows"
-            )
-        if train.schedule.warmup >= stop.steps:
-            yield (
-                f"train.schedule.warmup: {train.schedule.warmup:,} steps of warm-up leave none of the {stop.steps:,} "
-                "of train.stop.steps for the rate to fall; set it lower"
-            )
+    if train.schedule.falls and stop.steps is not None and train.schedule.warmup >= stop.steps:
+        yield (
+            f"train.schedule.warmup: {train.schedule.warmup:,} steps of warm-up leave none of the {stop.steps:,} of "
+            "train.stop.steps for the rate to fall; set it lower"
+        )
 
 
 def record_alignment(recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory) -> None:
@@ -217,8 +192,8 @@ def record_alignment(recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory) 
         write_alignment(run.best, heads)
 
 
-def evaluate_tests(recipe: Recipe, texts: list[ScoredText], run: RunDirectory, console: Console) -> Evaluation:
-    """Translate the test texts with the best checkpoint as `nmt translate` does; write translations and scores."""
+def evaluate_tests(recipe: Recipe, texts: list[ScoredText], run: RunDirectory, console: Console) -> None:
+    """Translate the test texts with the best checkpoint as `nmt translate` does; write and print scores."""
     loaded = load_model(run.best, choose_device(recipe.runtime))
     sentences = sum(len(text.sources) for text in texts)
     console.info(f"translating {counted(sentences, 'test sentence')} with {run.best} …")
@@ -233,25 +208,10 @@ def evaluate_tests(recipe: Recipe, texts: list[ScoredText], run: RunDirectory, c
         ]
         write_output(run.path / "test.txt", "".join(f"{line}\n" for line in lines))
         write_output(run.path / "test.json", json.dumps(scores, indent=2) + "\n")
-        print_scores(run, console)
-    return result
-
-
-def is_scored(recipe: Recipe, run: RunDirectory) -> bool:
-    """Return whether the run has scores of the test text that were computed as the recipe states."""
-    if not (run.path / "test.json").exists() or not run.recipe.exists():
-        return False
-    before = load_recipe(run.recipe)
-    return (before.decode, before.data.test) == (recipe.decode, recipe.data.test)
-
-
-def print_scores(run: RunDirectory, console: Console) -> None:
-    """Print the recorded scores of the test text, then the signature of each metric."""
-    scores = json.loads((run.path / "test.json").read_bytes())
-    for score in scores:
-        console.info(f"test {' '.join(filter(None, (score.get('language'), score['name'])))} {score['value']:.2f}")
-    for name, signature in dict.fromkeys((score["name"], score["signature"]) for score in scores):
-        console.info(f"signature of {name}: {signature}")
+        for score in scores:
+            console.info(f"test {' '.join(filter(None, (score.get('language'), score['name'])))} {score['value']:.2f}")
+        for name, signature in dict.fromkeys((score["name"], score["signature"]) for score in scores):
+            console.info(f"signature of {name}: {signature}")
 
 
 def link_latest(run: Path, console: Console) -> None:

@@ -71,18 +71,17 @@ def check(request: TranslateRequest) -> None:
     """Raise ConfigError for options that exclude each other, and for an output that must not be replaced."""
     options = {
         "--reference": request.reference, "--prefixes": request.prefixes, "--json": request.as_json,
-        "--n-best": request.n_best > 1, "--alignment": request.alignment, "--glossary": request.glossary,
+        "--n-best": request.n_best > 1, "--alignment": request.alignment,
     }  # fmt: skip
     given = [option for option, value in options.items() if value]
     document = document_options(request)
-    if document is not None and (misplaced := [one for one in given if one != "--glossary"]):
+    if document is not None and given:
         raise ConfigError(
-            f"{misplaced[0]}: the output of a file in the format {document.format} is a file of this format, which "
+            f"{given[0]}: the output of a file in the format {document.format} is a file of this format, which "
             "has no place for it; leave it out, or add --format text to read the lines as they are"
         )
-    without_effect = [one for one in ("--prefixes", "--n-best", "--glossary") if one in given]
-    if "--reference" in given and without_effect:
-        raise ConfigError(f"--reference: {without_effect[0]} would have no effect beside it; leave one out")
+    if request.reference is not None and (request.prefixes or request.glossary or request.n_best > 1):
+        raise ConfigError("--reference: --prefixes, --glossary and --n-best have no effect beside it; leave them out")
     if "--alignment" in given and "--n-best" in given and "--json" not in given:
         raise ConfigError("--alignment: a table of the n best has no column for it; add --json, which has it")
     if request.output is not None and not is_stream(request.output):

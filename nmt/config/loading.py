@@ -49,8 +49,6 @@ def load_recipe(path: Path, overrides: Sequence[str] = (), check: Callable[[Reci
 
 def override_decode(settings: DecodeSettings, overrides: Sequence[str]) -> DecodeSettings:
     """Apply `decode.key=value` overrides to a model's settings. Raises ConfigError that lists every problem."""
-    if not overrides:
-        return settings
     document = strict_yaml.Document("--set", {"decode": settings.model_dump()}, {})
     for override in overrides:
         document.override(override)
@@ -97,27 +95,26 @@ def recipe_schema() -> str:
 def _with_initial_model(recipe: Recipe, path: Path, document: strict_yaml.Document) -> Recipe:
     """Return a fine-tuning recipe with the directory of its initial model, and the settings of that model.
 
-    Raises ConfigError if there is no model, or if the recipe has other settings, except for dropout.
+    Raises SettingError if there is no model, ConfigError if the recipe has other settings, except for dropout.
     """
-    place = f"{document.place(('train', 'init_from'))[1]}: train.init_from"
     directory = next((one for one in (path, path / "best", path / "last") if (one / "config.json").is_file()), None)
     if directory is None:
-        raise ConfigError(f"{place}: {path}: no model here; expected a model directory or a run with a checkpoint")
+        message = f"{path}: no model here; expected a model directory or a run with a checkpoint"
+        raise SettingError("train.init_from", message)
     file = directory / "config.json"
     try:
         initial = ModelSettings.model_validate(json.loads(file.read_bytes())["model"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigError(
-            f"{place}: {file}: not the settings of a model of nmt, expected a run or a model directory: {error}"
-        ) from None
+        message = f"{file}: not the settings of a model of nmt, expected a run or a model directory: {error}"
+        raise SettingError("train.init_from", message) from None
     changes = {key: getattr(recipe.model, key) for key in recipe.model.model_fields_set}
-    different = [key for key in changes if key != "dropout" and changes[key] != getattr(initial, key)]
-    if different:
-        problems = [
-            f"{document.place(('model', key))[1]}: model.{key}: found {changes[key]}, but the model of train.init_from "
-            f"has {getattr(initial, key)}; leave it out: it comes with {directory}"
-            for key in sorted(different)
-        ]
+    problems = [
+        f"{document.place(('model', key))[1]}: model.{key}: found {value}, but the model of train.init_from has "
+        f"{getattr(initial, key)}; leave it out: it comes with {directory}"
+        for key, value in sorted(changes.items())
+        if key != "dropout" and value != getattr(initial, key)
+    ]
+    if problems:
         raise ConfigError("\n".join(problems))
     train = recipe.train.model_copy(update={"init_from": directory})
     recipe = recipe.model_copy(update={"model": initial.model_copy(update=changes), "train": train})

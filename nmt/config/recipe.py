@@ -86,9 +86,6 @@ class Recipe(Section):
             languages.chosen_target(corpus.target_language, f"{key}.target_language")
             if corpus.tag is not None and corpus.tag not in tags:
                 raise SettingError(f"{key}.tag", f"no training text has the tag {corpus.tag}, so it is not a token")
-        symbols = self.tokenizer.symbols
-        if equal := next((tag for tag in self.tags if f"<{tag}>" in symbols), None):
-            raise SettingError("tokenizer.symbols", f"<{equal}> is the symbol of a tag; name the tag differently")
         for key in ("valid", "test"):
             codes = [corpus.target_language for corpus in getattr(data, key)]
             if len(codes) > len(set(codes)):

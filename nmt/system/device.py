@@ -35,11 +35,10 @@ def environment(settings: RuntimeSettings) -> dict[str, str | int]:
     """Return what results depend on besides a recipe: versions of the program and its libraries, device, threads."""
     device = choose_device(settings)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
-    versions = {package: version(package) for package in ("torch", "sentencepiece", "sacrebleu")}
     return {
         "nmt": __version__,
         "python": platform.python_version(),
-        **versions,
+        **{package: version(package) for package in ("torch", "sentencepiece", "sacrebleu")},
         "system": platform.system(),
         "device": f"{device.type} ({name})",
         "precision": "bf16" if computes_in_bf16(settings, device) else "fp32",
@@ -114,10 +113,8 @@ _OOM_MESSAGES = (
     "DefaultCPUAllocator",
     "could not create a primitive",  # oneDNN
     "CUDA error: out of memory",  # of torch.AcceleratorError, which has other causes too
-    "CUBLAS_STATUS_ALLOC_FAILED",
-    "CUDNN_STATUS_ALLOC_FAILED",
-    "CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
-    "CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED",
+    "STATUS_ALLOC_FAILED",  # cuBLAS, cuDNN
+    "_ALLOCATION_FAILED",  # CUDNN_STATUS_INTERNAL_ERROR_DEVICE_…, …_HOST_…
     "MPS backend out of memory",
 )
 

@@ -24,7 +24,6 @@ from nmt.system.device import choose_device
 # for collectives that all ranks reach at about the same time; after it, a rank is assumed to have ended
 _TIMEOUT = timedelta(minutes=10)
 _LONG_TIMEOUT = timedelta(days=7)  # for waiting until rank 0 has finished work that only it does
-_SET_BY_TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -34,9 +33,10 @@ Result = TypeVar("Result")
 def connect(settings: RuntimeSettings) -> Iterator[None]:
     """Connect the processes that torchrun started, within the block.
 
-    Raises ConfigError if the environment or the device does not permit it, ModelError if another process ends early.
+    Raises ConfigError if the device does not permit it, ModelError if the environment is incomplete, or if another
+    process ends early.
     """
-    if not _started_by_torchrun():
+    if "RANK" not in os.environ:
         yield
         return
     device = choose_device(settings)
@@ -70,20 +70,6 @@ def _init_process_group(device: torch.device) -> None:
         # (https://github.com/pytorch/pytorch/issues/135712)
         store = PrefixStore(f"restart-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
     dist.init_process_group(backend, timeout=_TIMEOUT, store=store, rank=number, world_size=count)
-
-
-def _started_by_torchrun() -> bool:
-    """Return whether torchrun started this process. Raises ConfigError for incomplete variables."""
-    if not any(name in os.environ for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")):
-        return False
-    missing = [name for name in _SET_BY_TORCHRUN if not os.environ.get(name)]
-    if missing:
-        present = [name for name in _SET_BY_TORCHRUN if name not in missing]
-        raise ConfigError(
-            f"the environment sets {', '.join(present)} but not {', '.join(missing)}; for several processes start with "
-            "torchrun, which sets all of them, for one process unset them"
-        )
-    return True
 
 
 def is_restarted() -> bool:

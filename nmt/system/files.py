@@ -23,8 +23,6 @@ from typing import Any, BinaryIO, NamedTuple, TextIO
 
 from nmt.errors import ConfigError, DataError
 
-Report = Callable[[str], None]
-
 LOCK_FILE = "lock"
 
 
@@ -60,8 +58,6 @@ def check_new_directory(directory: Path) -> None:
         raise ConfigError(
             f"{directory}: expected a new or an empty folder, but {found}; name another one, or remove it"
         )
-    if Path.cwd().is_relative_to(real_path(directory)):
-        raise ConfigError(f"{directory}: it is the current folder, which cannot be replaced; name a new folder")
 
 
 @contextmanager
@@ -80,7 +76,6 @@ def new_directory(directory: Path) -> Iterator[Path]:
         try:
             yield staging
             settle(path for path in staging.rglob("*") if path.is_file())
-            check_new_directory(directory)  # again, since it took a while
             staging.rename(place)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
@@ -202,7 +197,7 @@ class Marker(NamedTuple):
 
 
 @contextmanager
-def lock_folder(directory: Path, on_busy: Report, warn: Report) -> Iterator[None]:
+def lock_folder(directory: Path, on_busy: Callable[[str], None], warn: Callable[[str], None]) -> Iterator[None]:
     """Create a folder, if needed, and hold the lock in it: a file that names the last process that held it.
 
     If another process holds it, `on_busy` is called with the name of that process: it raises an error, or returns to

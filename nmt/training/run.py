@@ -73,7 +73,8 @@ class RunDirectory:
             events = self.path.glob("tensorboard/events.out.tfevents.*")
             for file in (self.metrics, self.path / "best", self.path / "last", *events):
                 file.unlink(missing_ok=True)
-            self.remove_scores()
+        for name in ("test.json", "test.txt"):  # they are computed again at the end
+            (self.path / name).unlink(missing_ok=True)
         RUN.write(self.path, {"environment": machine})
         self.checkpoints.resolve().mkdir(parents=True, exist_ok=True)  # it may be a link to a larger disk
         for directory in self.checkpoints.glob(_STEP):
@@ -91,11 +92,6 @@ class RunDirectory:
             if load_recipe(self.recipe) == recipe:
                 return  # it stays, with the comments of a user
         write_output(self.recipe, recipe_to_yaml(recipe, self.path))
-
-    def remove_scores(self) -> None:
-        """Remove the scores of the test text, before the training goes on."""
-        for name in ("test.json", "test.txt"):
-            (self.path / name).unlink(missing_ok=True)
 
     def save(self, loaded: LoadedModel, updater: Updater, progress: Progress, keep_best: int) -> None:
         """Write the checkpoint of the current step, or only its progress if it exists, and point `last` at it.

@@ -6,12 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 from PIL import Image
 
 from nmt.config import DecodeSettings, MaxLength
-from nmt.decoding.alignment import Attention
-from nmt.model.attention_weights import AttentionWeights
 from nmt.report.formula_figures import formula_drawings, smoothed_targets
 from tests.builders import run_command, save_model, tiny_loaded_model, write_reversal_task
 
@@ -62,7 +59,7 @@ def test_run_adds_corpus_attention_and_curves(tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(tmp_path)
     recipe = write_reversal_task(tmp_path)
     assert run_command("train", "--config", recipe).exit_code == 0
-    result = run_command("figures", "figures", "--model", "run", "--text", "ba ce di")
+    result = run_command("figures", "figures", "--model", "run")
     assert result.exit_code == 0, result.output
     assert "left out" not in result.stderr
     found = {path.stem for path in Path("figures").glob("*.png")}
@@ -79,35 +76,6 @@ def test_recipe_without_prepared_corpus_leaves_its_figures_out(tmp_path: Path, m
     assert result.exit_code == 0, result.output
     assert "left out: masks, padding: " in result.stderr
     assert "make it with nmt prepare" in result.stderr
-
-
-def test_sentence_of_the_attention_is_from_the_files_of_a_recipe_without_prepared_corpus(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    draw_few_formulas(monkeypatch)
-    monkeypatch.setattr("nmt.commands.figures.attention_drawings", lambda attention, fonts: [])
-    monkeypatch.setattr("nmt.commands.figures.corpus_drawings", lambda *_: [])
-    drawn: list[str] = []
-
-    def record(model: Path, text: str) -> Attention:
-        drawn.append(text)
-        nothing = torch.zeros(0)
-        return Attention(AttentionWeights(nothing, nothing, nothing), [], [])
-
-    monkeypatch.setattr("nmt.commands.figures._attention", record)
-    recipe = write_reversal_task(tmp_path)
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "config.json").touch()
-    options = ("--recipe", recipe, "--model", tmp_path / "model")
-    result = run_command("figures", tmp_path / "figures", *options)
-    assert result.exit_code == 0, result.output
-    assert drawn
-    assert drawn[0] in (tmp_path / "valid.tsv").read_text("utf-8")
-    (tmp_path / "valid.tsv").unlink()
-    assert (
-        "left out: attention: no validation or test text"
-        in run_command("figures", tmp_path / "others", *options).stderr
-    )
 
 
 def test_empty_translation_leaves_the_attention_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -235,18 +235,6 @@ def test_existing_recipe_is_refused(folder: Path) -> None:
     )
     (folder / "link.yaml").symlink_to("nowhere")
     assert "exists already" in refused("text.en", "text.it", "-o", "link.yaml")
-
-
-def test_recipe_that_the_user_writes_meanwhile_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def rate(*_: object) -> float:
-        write_lines(folder / "recipe.yaml", "# mine")
-        return 1e11
-
-    monkeypatch.setattr("nmt.training.cost.matrix_rate", rate)
-    result = run_command("init", "text.en", "text.it")
-    assert result.exit_code == 2
-    assert "recipe.yaml: exists already and is not changed" in result.stderr
-    assert (folder / "recipe.yaml").read_text() == "# mine\n"
     assert "ends in .yaml" in refused("text.en", "text.it", "-o", "text.en")
 
 
@@ -331,20 +319,6 @@ def test_stated_languages_win_with_a_warning(folder: Path) -> None:
     recipe = load_recipe(Path("recipe.yaml"))
     assert recipe.languages.source == "en"
     assert recipe.data.filters.keep == ("language",)  # otherwise nmt train would refuse the text
-
-
-def test_unusual_text_is_reported_with_its_own_lines(folder: Path) -> None:
-    """As `nmt prepare` reports it."""
-    target = lines(folder / "text.it")
-    target[6] = target[6].replace("è", "e").replace("era", "Ã¨ra")
-    write_lines(folder / "text.it", *target)
-    write_lines(folder / "v.tsv", "Why?\tPerchÃ©?")
-    messages = init("text.en", "text.it", "--valid", "v.tsv")
-    assert "warning: text.en and text.it: in 1 of 400 pairs, characters are decoded wrongly" in messages
-    assert "\n    line 7: 6 people were" in messages
-    assert "warning: v.tsv: in 1 of 1 pair, characters are decoded wrongly" in messages
-    assert "\n    line 1: Why? | PerchÃ©?" in messages
-    assert "Ã" not in (folder / "test.tsv").read_text()
 
 
 def test_errors_do_not_wait_for_torch(folder: Path) -> None:

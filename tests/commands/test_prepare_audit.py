@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from nmt.commands.prepare import dry_run, prepare, show_audit
-from nmt.errors import ConfigError
 from nmt.system.console import Console
 from nmt.text.auditing.audit import Audit, CorpusAudit
 from nmt.text.filters import RULES, wrong_language
@@ -158,10 +157,11 @@ def test_lengths_are_estimated_from_the_first_pairs_that_are_kept(
     assert audit.not_applied["too_long"].endswith("about 60 pairs")
 
 
-def test_rejected_pairs_of_a_current_corpus_are_an_error(folder: Path, tmp_path: Path) -> None:
-    prepare(recipe_in(folder), QUIET)
-    with pytest.raises(ConfigError, match=r"--rejected: .* is current, .*; add --force .*, or --dry-run"):
-        prepare(recipe_in(folder), QUIET, rejected=tmp_path / "rejected.tsv")
+def test_a_current_corpus_is_prepared_again_for_its_rejected_pairs(folder: Path, tmp_path: Path) -> None:
+    before = prepare(recipe_in(folder), QUIET)
+    after = prepare(recipe_in(folder), QUIET, rejected=tmp_path / "rejected.tsv")
+    assert (tmp_path / "rejected.tsv").stat().st_size > 0
+    assert after.manifest.fingerprint == before.manifest.fingerprint
 
 
 @pytest.mark.parametrize(

@@ -525,7 +525,6 @@ def test_errors_about_target_languages_name_their_place(path: Path, before: str,
         ('["e\\u0301"]', "expected characters in form NFC"),
         ("['▁x']", "tokenizer.symbols.0: found '▁x'"),
         ("['<s>']", "tokenizer.symbols.0: found '<s>', which is a special symbol of the tokenizer"),
-        ("['<2zh>']", "tokenizer.symbols: <2zh> is the symbol of a tag"),
         ("'{0}'", "tokenizer.symbols: found the text '{0}', expected a list"),
     ],
 )

@@ -131,8 +131,6 @@ def test_files_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
     assert "has 1 line, but" in wrong.stderr
     same = run_command("report", one, "--reference", one, "--compare", one, "-o", page)
     assert "it is the same file as the first one" in same.stderr
-    source = run_command("report", one, "--source", one, "-o", page)
-    assert "--source: the source of a run is known" in source.stderr
     over = run_command("report", one, "--reference", write_lines(tmp_path / "three", "a"), "-o", one)
     assert over.exit_code == 2
     assert one.read_text(encoding="utf-8") == "a\n"

@@ -38,17 +38,6 @@ def test_all_gather_restores_the_order_before_shard(monkeypatch: pytest.MonkeyPa
         assert distributed.all_gather(own) == [-number for number in work]
 
 
-def test_incomplete_environment_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("WORLD_SIZE", "8")
-    with (
-        pytest.raises(ConfigError, match=r"sets WORLD_SIZE but not RANK, LOCAL_RANK, .*start with torchrun.*unset"),
-        distributed.connect(RuntimeSettings()),
-    ):
-        pass
-
-
 def pretend(monkeypatch: pytest.MonkeyPatch, rank: int, size: int, gpus: int) -> None:
     places = {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": size}
     for name, value in {**places, "MASTER_ADDR": "localhost", "MASTER_PORT": 1}.items():

@@ -4,13 +4,13 @@ import json
 import os
 import signal
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from nmt.commands.train import Outcome, train
+from nmt.commands.train import train
 from nmt.evaluation.metrics import Score
 from nmt.report.run_records import RunRecords
 from nmt.system.console import Console
@@ -23,8 +23,17 @@ QUIET = Console(quiet=True)
 CPU = torch.device("cpu")
 
 
-def train_run(folder: Path, run: Path, *overrides: str) -> Outcome:
-    return train(recipe_in(folder, f"run={run}", *overrides), QUIET)
+class Outcome(NamedTuple):
+    """The end of a training."""
+
+    step: int
+    reason: str
+    signal: int | None
+
+
+def train_run(folder: Path, run: Path, *overrides: str, console: Console = QUIET) -> Outcome:
+    reason, signal = train(recipe_in(folder, f"run={run}", *overrides), console)
+    return Outcome(progress(run)["step"], reason, signal)
 
 
 def metrics(run: Path) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from nmt.model.checkpoint import load_model
 from nmt.system.console import Console
 from nmt.training import loop
 from nmt.training.validation import Evaluation
-from tests.builders import recipe_in, write_reversal_task
+from tests.builders import write_reversal_task
 from tests.training.runs import (
     CPU,
     QUIET,
@@ -114,7 +114,7 @@ def test_loss_decides_between_equal_scores(
     monkeypatch.setattr(loop, "mean_loss", lambda *_: next(values))
     monkeypatch.setattr(Evaluation, "metric", lambda *_: 0.0)
     overrides = ("train.stop.patience=2", "train.validate_every=2")
-    outcome = train(recipe_in(texts, f"run={tmp_path / 'run'}", *overrides), Console())
+    outcome = train_run(texts, tmp_path / "run", *overrides, console=Console())
     assert (outcome.step, outcome.reason) == (10, "no better bleu in 2 validations")
     assert os.readlink(tmp_path / "run" / "best") == "checkpoints/step-00000006"
     marked = [line.split()[0] for line in capsys.readouterr().err.splitlines() if line.endswith("best bleu")]
