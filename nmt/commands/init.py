@@ -12,6 +12,7 @@ from nmt.config import CorpusFile, LanguagePair
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console, counted, printable
 from nmt.system.files import disk_errors, write_output
+from nmt.text.auditing.corpus_findings import findings
 from nmt.text.corpus import SentencePair, format_named, read_pairs
 from nmt.text.proposing.direction import (
     Direction,
@@ -57,10 +58,12 @@ def init(request: InitRequest, console: Console) -> None:
     found = candidates(_profiled(_pairs(train, languages), profile, console))
     _check_size(request, profile)
     direction, warning = checked_direction(known, list(train[0].files.values()), profile)
+    stated = LanguagePair(direction.source, direction.target)
     parts = list(request.held_out)
     with console.status("choosing validation and test text"):
         size = len(parts) * held_out_size(profile.pairs - profile.empty)
         chosen = choose(found, _pairs(train, languages), _pairs(others, languages), size)
+        unusual = [line for every in corpora.values() for each in every for line in _unusual(each, stated)]
     if len(chosen) < size:
         raise DataError(
             f"{_names(request)}: too few different sentences of at most 1,000 characters that are in at most "
@@ -68,7 +71,7 @@ def init(request: InitRequest, console: Console) -> None:
             "with --valid and --test"
         )
     held_out = {part: chosen[number :: len(parts)] for number, part in enumerate(parts)}
-    for shown in filter(None, (warning, unknown_languages(direction))):
+    for shown in filter(None, (warning, unknown_languages(direction), *unusual)):
         console.warn(shown)
     with console.status("measuring the speed of this machine"):
         from nmt.training.cost import cost  # imports torch, for which no error above should wait
@@ -90,6 +93,14 @@ def init(request: InitRequest, console: Console) -> None:
         console.info(line)
     written = " and ".join(str(path) for path in (request.output, *request.held_out.values()))
     console.info(f"wrote {written}; next: nmt train --config {quote(str(request.output))}")
+
+
+def _unusual(corpus: CorpusFile, languages: LanguagePair) -> Iterator[str]:
+    """Yield what `nmt prepare` would warn of, so that it is known before."""
+    name = " and ".join(map(str, corpus.files.values()))
+    for finding in findings(name, languages, read_pairs(corpus, languages)):
+        if finding.severity == "warning":
+            yield "\n    ".join([f"{finding.corpus}: {finding.text}", *finding.examples])
 
 
 def _names(request: InitRequest) -> str:

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from nmt.commands.prepare import prepare
-from nmt.config import Recipe
+from nmt.config import Recipe, load_recipe
 from nmt.config.section import SettingError
 from nmt.decoding.alignment_heads import best_heads
 from nmt.decoding.models import BatchRunner
@@ -53,13 +53,19 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> tuple[str,
         corpus = prepared_corpus(recipe, run, console, restart)
         with oom_explained(choose_device(recipe.runtime)):
             recipe = with_measured_settings(recipe, corpus, run, console, restart)
+            scored = on_rank_zero(lambda: not restart and is_scored(recipe, run))
             on_rank_zero(lambda: run.open(recipe, restart))
             with console.status("building the model"):
                 training = Training(recipe, corpus, run, console)
             training.print_sizes()
+            scored = scored and training.stop_reason(None, training.progress.seconds) is not None
+            if not scored:
+                on_rank_zero(run.remove_scores)
             reason, signal = training.train()
             on_rank_zero(lambda: link_latest(run.path, console))
-            if signal is None:
+            if scored:
+                print_scores(run, console)
+            elif signal is None:
                 with console.status("measuring which attention heads align words"):
                     record_alignment(recipe, corpus, run)
                 if tests:
@@ -192,6 +198,11 @@ def record_alignment(recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory) 
         write_alignment(run.best, heads)
 
 
+def is_scored(recipe: Recipe, run: RunDirectory) -> bool:
+    """Return whether the run has scores of this test text."""
+    return (run.path / "test.json").exists() and load_recipe(run.recipe).data.test == recipe.data.test
+
+
 def evaluate_tests(recipe: Recipe, texts: list[ScoredText], run: RunDirectory, console: Console) -> None:
     """Translate the test texts with the best checkpoint as `nmt translate` does; write and print scores."""
     loaded = load_model(run.best, choose_device(recipe.runtime))
@@ -208,10 +219,16 @@ def evaluate_tests(recipe: Recipe, texts: list[ScoredText], run: RunDirectory, c
         ]
         write_output(run.path / "test.txt", "".join(f"{line}\n" for line in lines))
         write_output(run.path / "test.json", json.dumps(scores, indent=2) + "\n")
-        for score in scores:
-            console.info(f"test {' '.join(filter(None, (score.get('language'), score['name'])))} {score['value']:.2f}")
-        for name, signature in dict.fromkeys((score["name"], score["signature"]) for score in scores):
-            console.info(f"signature of {name}: {signature}")
+        print_scores(run, console)
+
+
+def print_scores(run: RunDirectory, console: Console) -> None:
+    """Print the recorded scores of the test text, then the signature of each metric."""
+    scores = json.loads((run.path / "test.json").read_bytes())
+    for score in scores:
+        console.info(f"test {' '.join(filter(None, (score.get('language'), score['name'])))} {score['value']:.2f}")
+    for name, signature in dict.fromkeys((score["name"], score["signature"]) for score in scores):
+        console.info(f"signature of {name}: {signature}")
 
 
 def link_latest(run: Path, console: Console) -> None:

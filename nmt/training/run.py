@@ -62,6 +62,11 @@ class RunDirectory:
 
         return nullcontext() if distributed.rank() else lock_folder(self.path, refuse, warn)
 
+    def remove_scores(self) -> None:
+        """Remove the scores of the test text, before the training goes on."""
+        for name in ("test.json", "test.txt"):
+            (self.path / name).unlink(missing_ok=True)
+
     def open(self, recipe: Recipe, restart: bool = False) -> None:
         """Write run.json and the recipe, and remove what a killed process left; with `restart` remove the run before.
 
@@ -73,8 +78,7 @@ class RunDirectory:
             events = self.path.glob("tensorboard/events.out.tfevents.*")
             for file in (self.metrics, self.path / "best", self.path / "last", *events):
                 file.unlink(missing_ok=True)
-        for name in ("test.json", "test.txt"):  # they are computed again at the end
-            (self.path / name).unlink(missing_ok=True)
+            self.remove_scores()
         RUN.write(self.path, {"environment": machine})
         self.checkpoints.resolve().mkdir(parents=True, exist_ok=True)  # it may be a link to a larger disk
         for directory in self.checkpoints.glob(_STEP):

@@ -328,3 +328,17 @@ def test_errors_do_not_wait_for_torch(folder: Path) -> None:
     command = [sys.executable, "-c", program, "init", "text.en", "gone.it"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
     assert done.stdout.split() == ["2", "False"], done.stderr
+
+
+def test_unusual_text_is_reported_with_its_own_lines(folder: Path) -> None:
+    """As `nmt prepare` reports it."""
+    target = lines(folder / "text.it")
+    target[6] = target[6].replace("è", "e").replace("era", "Ã¨ra")
+    write_lines(folder / "text.it", *target)
+    write_lines(folder / "v.tsv", "Why?\tPerchÃ©?")
+    messages = init("text.en", "text.it", "--valid", "v.tsv")
+    assert "warning: text.en and text.it: in 1 of 400 pairs, characters are decoded wrongly" in messages
+    assert "\n    line 7: 6 people were" in messages
+    assert "warning: v.tsv: in 1 of 1 pair, characters are decoded wrongly" in messages
+    assert "\n    line 1: Why? | PerchÃ©?" in messages
+    assert "Ã" not in (folder / "test.tsv").read_text()
