@@ -1,15 +1,43 @@
-"""Padding of a batch to round token counts; it changes no update."""
+"""Batches: collation of stored tokens by hand, and padding to round token counts, which changes no update."""
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.batching.batch import Batch, pad_to_multiple
+from nmt.batching.batch import Batch, collate, pad, pad_to_multiple
+from nmt.text.prepared import CorpusPart, PreparedSplit
+from nmt.text.tokenizer import BOS, EOS, PAD
 from nmt.training import optimizer
 from nmt.training import update as update_module
-from tests.builders import batch_of, tiny_recipe
+from tests.builders import batch_of, tiny_recipe, token_store
 from tests.training.updates import PAIRS, difference, make_updater, update
+
+
+def test_collate_by_hand() -> None:
+    source, target = token_store([[10, 11, 12], [13], []]), token_store([[20], [21, 22], []])
+    batch = collate(PreparedSplit(source, target, (CorpusPart(3),)), [[1, 0], [2]])
+    group, empty = batch.groups
+    assert group.source.tolist() == [[13, EOS, PAD, PAD], [10, 11, 12, EOS]]
+    assert group.target_in.tolist() == [[BOS, 21, 22], [BOS, 20, PAD]]
+    assert group.target_out.tolist() == [[21, 22, EOS], [20, EOS, PAD]]
+    assert group.source_mask is not None
+    assert group.source_mask.tolist() == [[True, True, False, False], [True, True, True, True]]
+    assert group.source.dtype == group.target_in.dtype == group.target_out.dtype == torch.int64
+    assert [empty.source.tolist(), empty.target_in.tolist(), empty.target_out.tolist()] == [[[EOS]], [[BOS]], [[EOS]]]
+    assert empty.source_mask is None
+    assert (batch.source_tokens, batch.target_tokens, batch.padded_target_tokens) == (7, 6, 7)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.lists(st.integers(1, 99), min_size=1, max_size=8), min_size=1, max_size=6))
+def test_pad_is_invertible(sentences: list[list[int]]) -> None:
+    ids, mask = pad(sentences)
+    assert ids.shape == (len(sentences), max(map(len, sentences)))
+    seen = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask
+    assert [row[kept].tolist() for row, kept in zip(ids, seen, strict=True)] == sentences
+    assert not ids[~seen].any()
+    assert (mask is None) == (len(set(map(len, sentences))) == 1)
 
 
 def tokens(batch: Batch) -> tuple[int, int]:

@@ -1,39 +1,24 @@
-"""Collation of stored tokens to tensors, by hand, and the infinite stream of batches."""
+"""The infinite stream of batches, and prefetching: the same batches, errors, and a limit."""
 
-from collections import Counter
-from collections.abc import Sequence
+import threading
+import time
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from nmt.batching.batch import Batch, collate, pad
-from nmt.batching.batch_stream import BatchStream, DataPosition, plan_epoch
+from nmt.batching.batch import Batch, collate
+from nmt.batching.batch_stream import BatchStream, DataPosition, Prefetcher, plan_epoch
+from nmt.errors import DataError
 from nmt.text.prepared import CorpusPart, PreparedSplit
-from nmt.text.tokenizer import BOS, EOS, PAD, Tokenizer, Tokenizers
 from tests.builders import token_store
 
-START = DataPosition()
 
-
-def tokenizers() -> Tokenizers:
-    blank = Tokenizer(None)  # batching uses only the special symbols
-    return Tokenizers(blank, blank)
-
-
-def split_of(pairs: Sequence[tuple[list[int], list[int]]]) -> PreparedSplit:
-    source, target = (token_store(side) for side in zip(*pairs, strict=True))
-    return PreparedSplit(source, target, (CorpusPart(len(source)),))
-
-
-def stream_of(count: int, position: DataPosition = START, budget: int = 24) -> BatchStream:
+def stream_of(count: int, groups: int = 2) -> BatchStream:
     random = np.random.default_rng(5)
-    pairs = [([4 + i] * random.integers(1, 6), [4 + i] * random.integers(1, 6)) for i in range(count)]
-    split = split_of(pairs)
-    return BatchStream(split, budget, 7, position=position)
+    source, target = (token_store([[4 + i] * int(random.integers(1, 6)) for i in range(count)]) for _ in range(2))
+    return BatchStream(PreparedSplit(source, target, (CorpusPart(count),)), 24, 7, groups)
 
 
 def content(batch: Batch) -> list[Any]:
@@ -41,50 +26,8 @@ def content(batch: Batch) -> list[Any]:
     return [groups, batch.source_tokens, batch.target_tokens]
 
 
-def test_collate_by_hand() -> None:
-    split = split_of([([10, 11, 12], [20]), ([13], [21, 22]), ([], [])])
-    batch = collate(split, [[1, 0], np.array([2])])
-    group, empty = batch.groups
-    assert group.source.tolist() == [[13, EOS, PAD, PAD], [10, 11, 12, EOS]]
-    assert group.target_in.tolist() == [[BOS, 21, 22], [BOS, 20, PAD]]
-    assert group.target_out.tolist() == [[21, 22, EOS], [20, EOS, PAD]]
-    assert group.source_mask is not None
-    assert group.source_mask.tolist() == [[True, True, False, False], [True, True, True, True]]
-    assert group.source.dtype == group.target_in.dtype == group.target_out.dtype == torch.int64
-    assert [empty.source.tolist(), empty.target_in.tolist(), empty.target_out.tolist()] == [[[EOS]], [[BOS]], [[EOS]]]
-    assert (batch.source_tokens, batch.target_tokens, batch.padded_target_tokens) == (7, 6, 7)
-
-
-def test_collate_without_padding_has_no_mask() -> None:
-    batch = collate(split_of([([5, 6], [7]), ([8, 9], [4, 4, 4])]), [[0, 1]])
-    assert batch.groups[0].source_mask is None
-    assert batch.target_tokens == 6
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.lists(st.lists(st.integers(1, 99), min_size=1, max_size=8), min_size=1, max_size=6))
-def test_pad_is_invertible(sentences: list[list[int]]) -> None:
-    ids, mask = pad(sentences)
-    assert ids.shape == (len(sentences), max(map(len, sentences)))
-    seen = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask
-    assert [row[kept].tolist() for row, kept in zip(ids, seen, strict=True)] == sentences
-    assert not ids[~seen].any()
-    assert (mask is None) == (len(set(map(len, sentences))) == 1)
-
-
-def test_to_the_same_device_returns_the_same_batch() -> None:
-    batch = collate(split_of([([5], [6]), ([5, 5], [6])]), [[0, 1]])
-    assert batch.to(torch.device("cpu")) is batch
-    moved = batch.to(torch.device("meta"))
-    (group,) = moved.groups
-    assert group.source.device.type == group.target_in.device.type == group.target_out.device.type == "meta"
-    assert group.source_mask is not None
-    assert group.source_mask.device.type == "meta"
-    assert moved.target_tokens == batch.target_tokens
-
-
 def test_stream_equals_the_plans() -> None:
-    stream = stream_of(40)
+    stream = stream_of(40, groups=1)
     for epoch in range(3):
         groups = plan_epoch(stream.split, stream.budget, stream.seed, epoch)
         for number, indices in enumerate(groups):
@@ -94,19 +37,47 @@ def test_stream_equals_the_plans() -> None:
     assert stream.position == DataPosition(3)
 
 
-def test_epoch_contains_every_sentence() -> None:
-    stream, seen = stream_of(40), Counter()
-    while stream.position.epoch == 0:
-        seen.update(row[0] for row in stream.next().groups[0].source.tolist())
-    assert seen == Counter(range(4, 44))
+def test_prefetched_batches_equal_those_of_the_stream() -> None:
+    plain = stream_of(40)
+    with Prefetcher(stream_of(40), batches=3, pin=False) as feed:
+        for _ in range(20):
+            reading = feed.next()
+            assert [content(batch) for batch in reading.batches] == [content(plain.next()) for _ in range(3)]
+            assert reading.position == plain.position
+            assert reading.epochs_read == pytest.approx(plain.epochs_read)
 
 
-@pytest.mark.parametrize("after", [0, 1, 5, 11, 12, 13, 30])
-def test_stream_continues_from_its_position(after: int) -> None:
+def test_error_of_the_thread_is_raised_by_next(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = stream_of(40)
-    for _ in range(after):
-        stream.next()
-    resumed = stream_of(40, stream.position)
-    for _ in range(25):
-        assert content(stream.next()) == content(resumed.next())
-        assert stream.position == resumed.position
+    read, calls = BatchStream.next, []
+
+    def fails_at_the_third(self: BatchStream) -> Batch:
+        calls.append(1)
+        if len(calls) == 3:
+            raise DataError("tokens.npy: gone")
+        return read(self)
+
+    monkeypatch.setattr(BatchStream, "next", fails_at_the_third)
+    with Prefetcher(stream, batches=1, pin=False) as feed:
+        feed.next()
+        feed.next()
+        with pytest.raises(DataError, match=r"tokens\.npy: gone"):
+            feed.next()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("nmt-")]
+
+
+def test_number_of_prefetched_batches_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, count = BatchStream.next, []
+    monkeypatch.setattr(BatchStream, "next", lambda self: (count.append(1), read(self))[1])
+    with Prefetcher(stream_of(40), batches=2, pin=False) as feed:
+        for taken in range(1, 6):
+            feed.next()
+            time.sleep(0.01)
+            assert len(count) <= 2 * (taken + 2)
+
+
+def test_next_returns_the_seconds_of_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([10.0, 11.5, 20.0, 20.25])
+    monkeypatch.setattr("nmt.batching.batch_stream.time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    with Prefetcher(stream_of(40), batches=1, pin=False) as feed:
+        assert [feed.next().waited, feed.next().waited] == [1.5, 0.25]

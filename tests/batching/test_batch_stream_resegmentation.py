@@ -7,12 +7,12 @@ import pytest
 
 from nmt.batching.batch import Pairs
 from nmt.batching.batch_stream import GROWTH, BatchStream, Resegmentation
-from nmt.config import CorpusFile, Data, Filters, Languages, Recipe, TokenizerSettings, TrainSettings
+from nmt.config import TokenizerSettings
 from nmt.errors import ConfigError
 from nmt.text.prepared import CorpusPart, PreparedSplit
 from nmt.text.subword_sampling import SegmentationSampler
 from nmt.text.tokenizer import PAD, Tokenizer, Tokenizers
-from tests.builders import token_store
+from tests.builders import tiny_recipe, tiny_tokenizers, token_store
 
 
 @pytest.fixture(scope="module")
@@ -83,22 +83,6 @@ def test_resegmentation_limits_the_growth_of_a_group(
     assert np.mean(grown) > 1.02
 
 
-def test_stream_repeats_its_batches_from_any_position(split: PreparedSplit, tokenizers: Tokenizers) -> None:
-    def stream(**position: object) -> BatchStream:
-        return BatchStream(split, 400, 7, 2, resegmentation=resegmentation_of(tokenizers), **position)  # type: ignore[arg-type]
-
-    first = stream()
-    for _ in range(20):
-        first.next()
-    again = stream(position=first.position)
-    assert first.position.epoch > 0
-    for _ in range(5):
-        ours, theirs = first.next(), again.next()
-        for a, b in zip(ours.groups, theirs.groups, strict=True):
-            assert a.source.tolist() == b.source.tolist()
-            assert a.target_in.tolist() == b.target_in.tolist()
-
-
 def test_ranks_together_read_the_segmentations_of_one_process(split: PreparedSplit, tokenizers: Tokenizers) -> None:
     def sentences(rank: int, world_size: int) -> list[list[list[int]]]:
         variation = resegmentation_of(tokenizers, amount=0.01)  # many samples reach the limit
@@ -113,15 +97,12 @@ def test_ranks_together_read_the_segmentations_of_one_process(split: PreparedSpl
         assert sorted(batch) == sorted(row for share in of_ranks for row in share)
 
 
-def test_of_recipe_uses_the_settings(tokenizers: Tokenizers, rows: list[list[str]]) -> None:
-    data = Data(train=(CorpusFile(file=Path("train.tsv")),), filters=Filters(max_tokens=50))
-    chosen = Recipe(languages=Languages(source="en", target="it"), data=data, run=Path("run"), seed=3)
-    assert Resegmentation.of_recipe(chosen, tokenizers) is None
-    chosen = chosen.model_copy(update={"train": TrainSettings(subword_sampling=2.0)})
+def test_of_recipe_uses_the_settings(tokenizers: Tokenizers) -> None:
+    assert Resegmentation.of_recipe(tiny_recipe(), tokenizers) is None
+    chosen = tiny_recipe(subword_sampling=2.0)
     found = Resegmentation.of_recipe(chosen, tokenizers)
     assert found is not None
     assert found.source is found.target
-    assert (found.seed, found.longest) == (3, 51)
-    merging = Tokenizer.train([side for row in rows for side in row], TokenizerSettings(vocab_size=500, type="bpe"))
+    assert (found.seed, found.longest) == (chosen.seed, chosen.data.filters.max_tokens + 1)
     with pytest.raises(ConfigError, match=r"train.subword_sampling: found 2, expected less than 1: with a bpe"):
-        Resegmentation.of_recipe(chosen, Tokenizers(merging, merging))
+        Resegmentation.of_recipe(chosen, tiny_tokenizers(type="bpe"))

@@ -5,7 +5,6 @@ processes see test_workers.py.
 """
 
 import itertools
-import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from nmt.decoding.options import SearchOptions
 from nmt.errors import ModelError
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
-from nmt.text.tokenizer import EOS, Tokenizer, Tokenizers
+from nmt.text.tokenizer import Tokenizer, Tokenizers
 from tests.builders import log_probs_without_cache, padded, tiny_model
 from tests.decoding.reference_search import assert_same, only, sequence_log_prob
 
@@ -115,21 +114,6 @@ def test_hypotheses_do_not_depend_on_the_other_sentences(beam: int) -> None:
     sentences = [[4, 5, 6, 7, 8, 3], [9, 3], [10, 11, 3], [4, 3], [5, 5, 5, 5, 3]] * 3
     for ids, found in zip(sentences, search(ensemble, *padded(sentences), options), strict=True):
         assert_same(found, only(search(ensemble, torch.tensor([ids]), None, options)))
-
-
-def test_greedy_search_follows_the_mean() -> None:
-    models = [tiny_model(seed, vocabulary=9) for seed in range(3)]
-    source = torch.tensor([[4, 5, 6, 3]])
-    expected: list[int] = []
-    options = SearchOptions(beam=1, max_length=MaxLength(factor=1, extra=6))
-    (found,) = only(search(Ensemble(models), source, None, options))
-    while len(expected) < 9:
-        table = mean_log_probs(models, source, expected)
-        table[:, list(options.forbidden)] = -math.inf
-        if (token := int(table[-1].argmax())) == EOS:
-            break
-        expected.append(token)
-    assert found.tokens == expected
 
 
 def test_different_tokenizers_raise() -> None:

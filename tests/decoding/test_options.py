@@ -88,15 +88,3 @@ def test_length_penalty_by_hand() -> None:
     assert SearchOptions(length_penalty=1.0).penalty(7) == pytest.approx(2.0)
     assert SearchOptions(length_penalty=0.5).penalty(19) == pytest.approx(2.0)
     assert SearchOptions(length_penalty=0.0).penalty(30) == 1.0
-
-
-def test_length_penalty_can_prefer_the_longer_output() -> None:
-    """log_prob -1.0 for 2 tokens against -1.5 for 6 tokens."""
-    without, with_penalty = (SearchOptions(length_penalty=alpha) for alpha in (0.0, 1.0))
-    assert -1.0 / without.penalty(2) > -1.5 / without.penalty(6)
-    assert -1.0 / with_penalty.penalty(2) < -1.5 / with_penalty.penalty(6)
-
-
-def test_width_is_the_beam_or_the_number_of_samples() -> None:
-    assert SearchOptions(beam=4, n_best=2).width == 4
-    assert SearchOptions(beam=4, n_best=20, sampling=Sampling()).width == 20

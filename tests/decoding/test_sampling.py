@@ -16,7 +16,6 @@ from nmt.decoding.engine import search, search_all
 from nmt.decoding.models import BatchRunner
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.sampling import draw, noise_for
-from nmt.errors import ModelError
 from nmt.text.tokenizer import BOS, EOS
 from tests.builders import padded, tiny_model
 from tests.decoding.reference_search import assert_same, brute_force, only, sequence_log_prob
@@ -145,11 +144,3 @@ def test_draw_with_extreme_noise_and_logits() -> None:
     logits = torch.tensor([[[-math.inf, 3e38, -3e38, 3e38, -math.inf]]]).expand(1, 2, 5)
     noise = torch.tensor([[0.0, 1 - 2**-24]])
     assert draw(logits, noise, Sampling(temperature=0.01)).tolist() == [[1, 3]]
-
-
-def test_nan_weights_raise_model_error() -> None:
-    model = tiny_model(0)
-    with torch.no_grad():
-        model.output.weight.fill_(math.nan)
-    with pytest.raises(ModelError, match="not numbers"):
-        search(model, torch.tensor([[4, 3]]), None, options_for(2))

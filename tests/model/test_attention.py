@@ -3,7 +3,6 @@
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 from nmt.config import ModelSettings
 from nmt.config.section import SettingError
@@ -29,15 +28,6 @@ def test_attention_scores_by_hand(score: Score, parameter: list[object] | None, 
     for weight in score.parameters():
         weight.copy_(torch.tensor(parameter))
     torch.testing.assert_close(score(Q, K, distances_between(Q, K))[0, 0, 0], torch.tensor(expected))
-
-
-def test_definition_equals_torch_attention() -> None:
-    q, k, v = (torch.randn(2, 3, length, 4, dtype=torch.float64) for length in (5, 7, 7))
-    mask = torch.rand(2, 1, 5, 7) < 0.6
-    mask[..., 0] = True
-    for chosen in (None, mask):
-        expected = F.scaled_dot_product_attention(q, k, v, chosen)
-        torch.testing.assert_close(Score().attend(q, (k, v), chosen, distances_between(q, k)), expected)
 
 
 @pytest.mark.parametrize("score", ["scaled_dot", "dot", "bilinear", "additive"])

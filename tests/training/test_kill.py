@@ -7,7 +7,7 @@ import pytest
 
 from nmt.commands.prepare import prepare
 from nmt.config import load_recipe
-from tests.builders import reversal_pairs, write_recipe, write_tsv
+from tests.builders import write_reversal_task
 from tests.training.runs import QUIET, assert_same_run, train_run
 
 DRIVER = """
@@ -54,33 +54,22 @@ for kind in [*kinds, None]:
 
 def write_task(folder: Path) -> Path:
     """Write texts and a recipe that enables every setting on which the next update depends."""
-    for name, count, seed in (("train", 300, 1), ("valid", 4, 2), ("test", 6, 3)):
-        write_tsv(folder / f"{name}.tsv", reversal_pairs(count, seed))
-    return write_recipe(
-        folder,
-        data={
-            "train": [{"file": "train.tsv", "oversample": 1.5}],
-            "valid": {"file": "valid.tsv"},
-            "test": {"file": "test.tsv"},
-        },
-        tokenizer={"vocab_size": 336, "type": "bpe"},
-        model={"encoder_layers": 1, "decoder_layers": 1, "dim": 16, "feed_forward": 32, "heads": 2, "dropout": 0.1},
-        train={
-            "batch_tokens": 128,
-            "length_groups": 3,
-            "accumulate": 2,
-            "subword_sampling": 0.1,
-            "weight_decay": 0.01,
-            "schedule": {"name": "cosine", "rate": 0.003, "warmup": 10},
-            "stop": {"steps": 52},
-            "validate_every": 4,
-            "log_every": 3,
-            "keep_best": 2,
-        },
-        decode={"beam": 1, "max_length": {"factor": 1, "extra": 5}},
-        runtime={"device": "cpu", "precision": "fp32", "threads": 1},
-        prepared="prepared",
-    )
+    train = {
+        "batch_tokens": 128,
+        "length_groups": 3,
+        "accumulate": 2,
+        "subword_sampling": 0.1,
+        "weight_decay": 0.01,
+        "schedule": {"name": "cosine", "rate": 0.003, "warmup": 10},
+        "stop": {"steps": 52},
+        "validate_every": 4,
+        "log_every": 3,
+        "keep_best": 2,
+    }
+    data = {"train": [{"file": "train.tsv", "oversample": 1.5}]}
+    data |= {name: {"file": f"{name}.tsv"} for name in ("valid", "test")}
+    decode = {"beam": 1, "max_length": {"factor": 1, "extra": 5}}
+    return write_reversal_task(folder, 300, 4, {"data": data, "train": train, "decode": decode})
 
 
 @pytest.mark.slow

@@ -67,16 +67,6 @@ def test_validation_and_logging_intervals_change_no_weight(uninterrupted: Path, 
     assert len(losses(tmp_path / "run")) == 12
 
 
-@pytest.mark.usefixtures("large_epsilon")
-def test_length_groups_equal_accumulated_smaller_batches(texts: Path, tmp_path: Path) -> None:
-    """One batch of 64 tokens in 4 length groups equals 4 accumulated batches of 16 tokens up to rounding."""
-    for name, tokens, groups, accumulate in (("groups", 64, 4, 1), ("batches", 16, 1, 4), ("one", 64, 1, 1)):
-        sizes = f"train.batch_tokens={tokens}", f"train.length_groups={groups}", f"train.accumulate={accumulate}"
-        train_run(texts, tmp_path / name, "model.dropout=0", "train.log_every=1", *sizes)
-    assert losses(tmp_path / "groups") == pytest.approx(losses(tmp_path / "batches"), rel=1e-5)
-    assert losses(tmp_path / "groups") != pytest.approx(losses(tmp_path / "one"), rel=1e-3)
-
-
 def test_training_stops_after_epochs_in_which_each_pair_is_read_once(texts: Path, tmp_path: Path) -> None:
     # more groups may carry the last update into the next epoch
     sizes = ("train.batch_tokens=512", "train.length_groups=1", "train.validate_every=100")

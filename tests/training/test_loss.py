@@ -1,7 +1,5 @@
 """The loss: values and gradients equal the definition in float64, for every chunk size."""
 
-from itertools import pairwise
-
 import pytest
 import torch
 from torch import Tensor
@@ -57,15 +55,6 @@ def test_loss_equals_its_definition(monkeypatch: pytest.MonkeyPatch, epsilon: fl
     assert not gradients[0][targets == PAD].any()
 
 
-def test_loss_without_smoothing_equals_torch() -> None:
-    hidden, weight, targets = random_inputs(torch.float32)
-    loss, likelihood = smoothed_cross_entropy(hidden, weight, targets, 0.0)
-    logits = (hidden @ weight.t()).flatten(0, 1)
-    expected = F.cross_entropy(logits, targets.flatten(), ignore_index=PAD, reduction="sum")
-    assert [loss.item(), likelihood.item()] == pytest.approx([expected.item()] * 2, rel=1e-5)
-    assert_close(torch.autograd.grad(loss, (hidden, weight)), torch.autograd.grad(expected, (hidden, weight)))
-
-
 @pytest.mark.parametrize("scale", [100.0, 1e4])
 def test_loss_of_huge_logits_is_finite(scale: float) -> None:
     hidden, weight, targets = random_inputs(torch.float32, scale)
@@ -74,16 +63,6 @@ def test_loss_of_huge_logits_is_finite(scale: float) -> None:
     expected = F.cross_entropy(logits, targets.flatten(), ignore_index=PAD, reduction="sum")
     assert likelihood.item() == pytest.approx(expected.item(), rel=1e-4)
     assert all(gradient.isfinite().all() for gradient in torch.autograd.grad(loss, (hidden, weight)))
-
-
-def test_chunks_cover_all_rows_in_few_distinct_sizes() -> None:
-    sizes = set()
-    for rows in (0, 5, 63, *range(4000, 5000)):
-        chunks = [end - start for start, end in pairwise(loss_module._edges(rows, 524))]
-        assert sum(chunks) == rows
-        assert all(0 < size <= 524 for size in chunks)
-        sizes.update(chunks)
-    assert len(sizes) < 100
 
 
 def test_bf16_autocast_keeps_gradients_in_fp32() -> None:
@@ -96,18 +75,3 @@ def test_bf16_autocast_keeps_gradients_in_fp32() -> None:
     for ours, theirs in pairs:
         assert ours.dtype == torch.float32
         assert F.cosine_similarity(ours.flatten(), theirs.flatten(), dim=0).item() > 0.999
-
-
-def test_padding_of_the_matrix_changes_nothing() -> None:
-    torch.manual_seed(6)
-    hidden, targets, results = torch.randn(30, 8), torch.randint(4, 67, (30,)), []
-    weight = torch.randn(67, 8)
-    for rows in (67, 128):
-        padded = torch.nn.functional.pad(weight, (0, 0, 0, rows - 67)).requires_grad_()
-        inputs = hidden.clone().requires_grad_()
-        loss, likelihood = smoothed_cross_entropy(inputs, padded, targets, 0.1, vocabulary=67)
-        loss.backward()
-        assert not padded.grad[67:].any()
-        results.append((loss, likelihood, inputs.grad, padded.grad[:67]))
-    for one, other in zip(*results, strict=True):
-        torch.testing.assert_close(one, other)

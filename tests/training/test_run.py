@@ -134,19 +134,6 @@ def test_only_the_best_and_the_newest_checkpoint_are_kept(run: RunDirectory) -> 
     assert not run.checkpoint(9).exists()
 
 
-def test_log_is_read_without_what_a_resumed_training_repeats(run: RunDirectory) -> None:
-    for step in (1, 2, 3, 4):
-        run.log({"type": "train", "step": step, "loss": step})
-    with run.metrics.open("a") as stream:
-        stream.write('{"type": "train", "st')  # of a killed process
-    open_run(run)
-    for step in (3, 5):
-        run.log({"type": "train", "step": step, "loss": -step})
-    from nmt.report.run_records import RunRecords
-
-    assert [record["loss"] for record in RunRecords(run.path).train] == [1, 2, -3, -5]
-
-
 @pytest.mark.skipif(find_spec("tensorboard") is None, reason="needs tensorboard: pip install tensorboard")
 def test_tensorboard_shows_the_numbers_of_the_log(run: RunDirectory) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator

@@ -8,8 +8,7 @@ import torch
 
 from nmt.batching.batch import Batch
 from nmt.batching.batch_stream import BatchStream
-from nmt.commands.prepare import prepare
-from nmt.config import Recipe, load_recipe
+from nmt.config import Recipe
 from nmt.errors import ConfigError
 from nmt.model.cpu import Kernels
 from nmt.model.transformer import Transformer
@@ -18,7 +17,7 @@ from nmt.training import trial as module
 from nmt.training.run import RunDirectory
 from nmt.training.trial import check_largest_batches, choose_settings, find_batch_tokens, largest_batches, trial
 from nmt.training.update import Updater
-from tests.builders import run_command, snapshot, write_lines, write_recipe
+from tests.builders import recipe_in, run_command, snapshot
 from tests.training.runs import CPU, QUIET
 
 
@@ -28,21 +27,8 @@ def padded_tokens(batch: Batch) -> int:
 
 
 @pytest.fixture(scope="module")
-def recipe(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Recipe:
-    folder = tmp_path_factory.mktemp("trial")
-    rows = (repository / "data" / "demo" / "train.tsv").read_text(encoding="utf-8").splitlines()[:400]
-    write_lines(folder / "train.tsv", *rows)
-    write_recipe(
-        folder,
-        tokenizer={"vocab_size": 500},
-        model={"encoder_layers": 1, "decoder_layers": 1, "dim": 16, "feed_forward": 32, "heads": 2},
-        train={"batch_tokens": 256, "accumulate": 2, "stop": {"steps": 2, "epochs": 3}},
-        runtime={"device": "cpu", "threads": 1},
-        prepared="prepared",
-    )
-    chosen = load_recipe(folder / "recipe.yaml")
-    prepare(chosen, QUIET)
-    return chosen
+def recipe(texts: Path) -> Recipe:
+    return recipe_in(texts, "train.batch_tokens=256", "train.accumulate=2", "runtime.precision=auto")
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +42,7 @@ def changed(recipe: Recipe, **train: object) -> Recipe:
 
 def updater_of(recipe: Recipe, largest: int) -> Updater:
     """Return an updater with memory for batches of so many padded tokens."""
-    updater = Updater(Transformer(recipe.model, 500, 500), recipe, CPU)
+    updater = Updater(Transformer(recipe.model, 336, 336), recipe, CPU)
     plain = updater.objective.forward
 
     def forward(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
@@ -150,7 +136,7 @@ def test_dry_run_prints_an_estimate_and_writes_nothing(
     assert "auto is 4,096" in result.stderr
     rows = dict(line.split("  ", 1) for line in result.stdout.splitlines() if "  " in line)
     assert {name: rows[name].strip() for name in ("parameters", "speed", "train.stop.steps 1,000")} == {
-        "parameters": f"{Transformer(recipe.model, 500, 500).parameter_count():,}",
+        "parameters": f"{Transformer(recipe.model, 336, 336).parameter_count():,}",
         "speed": "960 target tokens/s, 0.50 s an update",
         "train.stop.steps 1,000": "0:08:20, after 1,000 updates",
     }

@@ -5,7 +5,6 @@ import itertools
 import json
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,10 +12,8 @@ import torch
 from nmt.config import RuntimeSettings
 from nmt.decoding.alignment import align
 from nmt.decoding.models import BatchRunner
-from nmt.errors import DataError
-from nmt.model.checkpoint import AlignmentHeads, LoadedModel, load_model, write_alignment
+from nmt.model.checkpoint import LoadedModel
 from nmt.system.console import Console
-from nmt.system.device import choose_device
 from nmt.text.normalize import normalize
 from nmt.text.segment import words
 from nmt.text.tokenizer import EOS
@@ -24,7 +21,7 @@ from nmt.translation.forced_scoring import score_batch, score_given
 from nmt.translation.pipeline import LineInput, process_lines
 from nmt.translation.sinks import StreamOutput
 from nmt.translation.translator import Translator
-from tests.builders import SENTENCES, log_probs_without_cache, save_model
+from tests.builders import SENTENCES, log_probs_without_cache
 
 CPU = RuntimeSettings(device="cpu")
 
@@ -73,12 +70,6 @@ class TestScoreGiven:
                 assert i < len(words(normalize(one["source"])))
                 assert j < len(words(one["text"]))
 
-    def test_references_of_another_length_are_refused(self, translator: Translator) -> None:
-        with pytest.raises(DataError, match="--reference: 1 line, but the input has more"):
-            through_stream(translator, b"a\nb\n", ["a"])
-        with pytest.raises(DataError, match="--reference: 3 lines, but the input has 2"):
-            through_stream(translator, b"a\nb\n", ["a", "b", "c"])
-
     def test_log_probs_are_those_of_the_first_model(self, translator: Translator, loaded: LoadedModel) -> None:
         other = replace(loaded, model=type(loaded.model)(loaded.model.settings, 300, 300).eval())
         given = ["the cat", "we drink tea"], ["il gatto", ""], translator.options()
@@ -112,22 +103,3 @@ class TestAlignment:
             source, target = source + len(words(part.source)), target + len(words(part.text))
         assert long.segments == 3
         assert long.alignment == expected
-
-    def test_alignment_heads_are_saved_with_the_model(self, loaded: LoadedModel, tmp_path: Path) -> None:
-        save_model(tmp_path / "model", loaded)
-        assert load_model(tmp_path / "model", choose_device(CPU)).alignment is None
-        heads = AlignmentHeads(heads=((0, 1), (0, 0)))
-        write_alignment(tmp_path / "model", heads)
-        again = load_model(tmp_path / "model", choose_device(CPU))
-        assert again.alignment == heads
-        save_model(tmp_path / "copy", again)
-        assert load_model(tmp_path / "copy", choose_device(CPU)).alignment == heads
-
-
-class TestEnsemble:
-    def test_ensemble_of_a_model_with_itself_equals_the_model(self, loaded: LoadedModel, tmp_path: Path) -> None:
-        save_model(tmp_path, loaded)
-        alone, twice = (Translator.load(tmp_path, CPU, others=others) for others in ((), (tmp_path,)))
-        for one, both in zip(alone.translate(SENTENCES), twice.translate(SENTENCES), strict=True):
-            assert one.text == both.text
-            assert one.log_prob == pytest.approx(both.log_prob, abs=1e-3)

@@ -3,7 +3,6 @@
 import io
 import os
 import random
-import re
 import signal
 import subprocess
 import sys
@@ -103,11 +102,6 @@ class TestStream:
         ):
             translate_stream(translator, LineInput(source), output, translator.options(), False, QUIET)
 
-    def test_summary_counts_lines_and_seconds(self, translator: Translator, capsys: pytest.CaptureFixture[str]) -> None:
-        lines, output = LineInput(io.BytesIO(b"a dog\n\n" + b"the cat. " * 100)), StreamOutput(io.BytesIO())
-        translate_stream(translator, lines, output, translator.options(beam=1), False, Console())
-        assert re.fullmatch(r"translated 3 lines in \d+\.\d s\n", capsys.readouterr().err)
-
     def test_progress_is_shown_after_each_line_batch(
         self, translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -181,7 +175,7 @@ def interrupt_at_the_end(file: Path) -> Callable[[Path, Path], Path]:
 
 
 class TestInterrupted:
-    @pytest.mark.parametrize("layout", [[], ["--n-best", "2"], ["--json"]], ids=["text", "table", "json"])
+    @pytest.mark.parametrize("layout", [[], ["--n-best", "2"]], ids=["text", "table"])
     def test_killed_command_resumes_to_the_same_output(
         self, translator: Translator, model: Path, tmp_path: Path, warm_python: str, layout: list[str]
     ) -> None:
@@ -203,7 +197,7 @@ class TestInterrupted:
             patch.setattr(pipeline, "_CHUNK_BYTES", 40)
             n_best = 2 if "--n-best" in layout else 1
             options = translator.options(None, n_best, ["decode.batch_tokens=60", *SHORT_OUTPUT])
-            whole = translated_stream(translator, (tmp_path / "in.txt").read_bytes(), options, "--json" in layout)
+            whole = translated_stream(translator, (tmp_path / "in.txt").read_bytes(), options)
         assert (tmp_path / "out.txt").read_bytes() == whole
         assert sorted(os.listdir(tmp_path)) == ["in.txt", "out.txt"]
 
@@ -249,24 +243,6 @@ finally:
         done = subprocess.run(command, cwd=repository, input="a dog\n", capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (0, "[]\n")
         assert done.stdout.count("\n") == 1
-
-    def test_set_changes_settings_of_the_model(self, model: Path, tmp_path: Path) -> None:
-        (tmp_path / "in.txt").write_text("a dog\n\nthe cat\n")
-        plain = ["-m", str(model), "-i", str(tmp_path / "in.txt"), "--device", "cpu", "-q"]
-        done = run_command("translate", *plain, "--set", "decode.beam=3", "--n-best", "3")
-        assert done.exit_code == 0, done.stderr
-        assert len(done.stdout.splitlines()) == 7
-        refused = run_command(
-            "translate", *plain, "--set", "decode.beem=3", "--set", "beam=3", "--set", "decode.beam=x"
-        )
-        assert (refused.exit_code, refused.stdout) == (2, "")
-        assert "--set decode.beem=3: decode.beem: unknown key; did you mean 'beam'?" in refused.stderr
-        assert "--set beam=3: beam: unknown key; did you mean decode.beam?" in refused.stderr
-        assert "decode.beam: found the text 'x', expected a whole number" in refused.stderr
-        narrow = run_command("translate", *plain, "--set", "decode.beam=3", "--n-best", "5")
-        assert narrow.exit_code == 2
-        assert "widen the beam" in narrow.stderr
-        assert run_command("translate", *plain, "--set", "decode.beam=3", "--n-best", "5", "--beam", "5").exit_code == 0
 
     def test_some_lines_of_random_bytes_are_tolerated(self, model: Path, tmp_path: Path) -> None:
         choose = random.Random(1)

@@ -79,11 +79,6 @@ class TestEveryLine:
         translator = Translator(replace(loaded, model=model))
         assert list(translator.translate([line])) == [Translation(line, "", 0.0)]
 
-    def test_lines_end_at_newlines_only(self, translator: Translator) -> None:
-        data = "the cat\u2028sleeps\x85now\r\n\r\na dog\vbarks\nla\ud83dst".encode("utf-8", "surrogatepass")
-        data += b"\xff\xfe \x00"
-        assert translate_bytes(translator, data).count(b"\n") == 4
-
     @pytest.mark.slow
     def test_naughty_strings_give_as_many_lines(self, translator: Translator, shared_data: Path) -> None:
         file = shared_data / "edge" / "blns.txt"
@@ -116,13 +111,6 @@ class TestOrder:
             translated_texts(translator, SENTENCES * 2, batch_tokens=batch_tokens)
             == translated_texts(translator, SENTENCES) * 2
         )
-
-    def test_translation_does_not_depend_on_line_batches(
-        self, translator: Translator, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        expected = translated_texts(translator, SENTENCES)
-        monkeypatch.setattr(translator_module, "LINE_BATCH_SIZE", 2)
-        assert translated_texts(translator, SENTENCES) == expected
 
     def test_gpu_takes_more_lines_and_tokens_at_a_time(
         self, loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
