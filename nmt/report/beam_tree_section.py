@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from itertools import count
 
-from nmt.decoding.beam_tree import BeamTree
 from nmt.report.attention_section import text_width
+from nmt.report.beam_tree import BeamTree
 from nmt.report.page import Section, paragraphs, table
 from nmt.report.sentences import DrawnSentence
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from nmt.config import Recipe
 from nmt.decoding.alignment import Attention, Links, attention
-from nmt.decoding.beam_tree import BeamTree, search_tree
 from nmt.decoding.options import SearchOptions
 from nmt.errors import DataError
 from nmt.model.checkpoint import resolve_model
+from nmt.report.beam_tree import BeamTree, search_tree
 from nmt.system.console import counted
 from nmt.text.corpus import read_pairs
 from nmt.text.prepared import PreparedCorpus

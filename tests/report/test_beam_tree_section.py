@@ -6,7 +6,7 @@ from html import unescape
 
 import pytest
 
-from nmt.decoding.beam_tree import BeamTree, Node
+from nmt.report.beam_tree import BeamTree, Node
 from nmt.report.beam_tree_section import beam_tree_section, nested_text, percent, ranked, tree_drawing
 from nmt.report.sentences import DrawnSentence, draw_sentence
 from nmt.text.tokenizer import EOS
