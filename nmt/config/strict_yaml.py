@@ -59,6 +59,14 @@ class _Dumper(yaml.SafeDumper):
 
     yaml_implicit_resolvers: Any = _RESOLVERS
 
+    def represent_str(self, data: str) -> yaml.ScalarNode:
+        """Quote text with line ends other than `\\n`, which PyYAML reads back as spaces otherwise."""
+        style = '"' if re.search("[\x85\u2028\u2029]", data) else None
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style)
+
+
+_Dumper.add_representer(str, _Dumper.represent_str)
+
 
 @dataclass
 class Document:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nmt.config import strict_yaml
@@ -214,6 +214,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("yaml") / "recipe.yaml"
 
 
+@example({"next line": "\x85", "separators": "a\u2028b\u2029"})
 @given(data=st.dictionaries(words, plain, min_size=1))
 def test_read_inverts_write(file: Path, data: dict[str, Any]) -> None:
     file.write_text(strict_yaml.write(data), encoding="utf-8", newline="")
