@@ -12,8 +12,8 @@ from nmt.config import CorpusFile, LanguagePair
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console, counted, printable
 from nmt.system.files import disk_errors, write_output
-from nmt.text.auditing.corpus_findings import findings
 from nmt.text.corpus import SentencePair, format_named, read_pairs
+from nmt.text.preparing.findings import findings
 from nmt.text.proposing.direction import (
     Direction,
     checked_direction,

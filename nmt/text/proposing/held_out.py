@@ -11,8 +11,7 @@ from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 
 from nmt.text.corpus import SentencePair
-from nmt.text.filters.damage import damage
-from nmt.text.filters.leakage import letters
+from nmt.text.preparing.rules import damage, letters
 
 SHARE = 20
 """A held-out text has at most one in so many pairs."""
