@@ -46,7 +46,6 @@ def write_ctranslate2(directory: Path, loaded: LoadedModel, quantization: str) -
         "pre_norm": settings.norm == "pre",
         "activation": activation_of[settings.activation],
         "ffn_glu": settings.activation == "swiglu",
-        "rms_norm": settings.normalization == "rms",
         "relative_position": settings.positions == "relative",
     }
     if settings.positions == "rotary":
@@ -132,10 +131,8 @@ def _linears(specs: Sequence[Any], *linears: nn.Linear) -> None:
 
 
 def _norm(spec: Any, norm: nn.Module) -> None:
-    assert isinstance(norm, nn.LayerNorm | nn.RMSNorm)
-    spec.gamma = _array(norm.weight)
-    if isinstance(norm, nn.LayerNorm):
-        spec.beta = _array(norm.bias)
+    assert isinstance(norm, nn.LayerNorm)
+    spec.gamma, spec.beta = _array(norm.weight), _array(norm.bias)
 
 
 def _array(tensor: Tensor) -> Any:
