@@ -42,7 +42,7 @@ def figures(output: Path, recipe: Path | None, model: Path | None, text: str | N
     console.info(f"wrote {len(drawings)} figures, as PNG, as SVG and in index.html, to {output}")
     for reason in left_out:
         console.info(f"left out: {reason}")
-    if caught:
+    if any("missing from font" in str(one.message) for one in caught):
         console.warn("boxes stand for characters of which no font was found; on Debian: apt install fonts-noto-cjk")
 
 
@@ -53,17 +53,19 @@ def drawings_of(recipe: Path | None, model: Path | None, text: str | None) -> tu
         resolve_model(model)  # an error also where there is no sentence to translate
     run = model if model is not None and (model / "run.json").is_file() else None
     records = None if run is None else RunRecords(run)
-    settings = load_recipe(recipe) if recipe is not None else None if records is None else records.recipe
-    if settings is None:
+    chosen = None if records is None else (records.recipe, records.prepared)
+    if recipe is not None:
+        loaded = load_recipe(recipe)
+        chosen = loaded, loaded.prepared_directory
+    if chosen is None:
         left_out.append("masks, padding: no recipe; add --recipe RECIPE")
     else:
         try:
-            corpus = PreparedCorpus.open(settings.prepared_directory if records is None else records.prepared)
-            train = settings.train
+            corpus, train = PreparedCorpus.open(chosen[1]), chosen[0].train
             drawings += corpus_drawings(corpus, _BUDGET if train.batch_tokens == "auto" else train.group_budget)
         except NMTError as error:
             left_out.append(f"masks, padding: {error}")
-    sentence = text or (chosen_sentence(corpus.valid_sources) if corpus is not None else None)
+    sentence = chosen_sentence(corpus.valid_sources) if text is None and corpus is not None else text
     if model is None:
         left_out.append("attention, search: no model; add --model MODEL")
     elif sentence is None:

@@ -5,6 +5,7 @@ Figures are made without pyplot, so that no global state remains; `drawing_style
 
 import io
 import re
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -110,7 +111,8 @@ def inline_svg(drawing: Drawing) -> str:
     """Return the figure as an SVG element: transparent, with the fonts of the page, the ink and blue of its theme."""
     stream = io.StringIO()
     without = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    with matplotlib.rc_context({"svg.fonttype": "none"}):
+    with matplotlib.rc_context({"svg.fonttype": "none"}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # the browser has fonts of its own
         drawing.figure.savefig(stream, format="svg", transparent=True, metadata=without)
     svg = stream.getvalue()
     # generated ids are equal in all figures; those that are referred to are digests

@@ -14,7 +14,7 @@ from typing import BinaryIO, NamedTuple
 from nmt.errors import DataError
 from nmt.system.console import Console, counted
 from nmt.system.distributed import rank, scatter_map
-from nmt.text.identification import Line, found_instead
+from nmt.text.identification import found_instead
 from nmt.text.readers.opening import STANDARD_INPUT, decode_line, input_name, is_utf8, open_content, open_text
 from nmt.translation.requirements import TranslateOptions
 from nmt.translation.sinks import ResumableFile, StreamOutput
@@ -23,7 +23,6 @@ from nmt.translation.translator import LINE_BATCH_SIZE, Translator
 LINE_BATCH_BYTES = 1 << 20  # a line batch also ends after so many bytes: lines may be long
 _CHUNK_BYTES = 1 << 16
 _PLACES_SHOWN = 10
-_MIN_LINES = 20  # of which the language is checked: fewer may be names
 
 DIFFERING = "differs from its source in URLs, placeholders, tags, terms or numbers"
 """A problem of a translation, in warnings."""
@@ -221,11 +220,10 @@ def translate_batch(
 
 def foreign_input(texts: Sequence[str], language: str) -> str | None:
     """Return a warning if the first lines of the input are certainly in another language; None for a few lines."""
-    lines = [Line(number, text) for number, text in enumerate(texts, start=1) if text.strip()]
-    if len(lines) < _MIN_LINES or (found := found_instead(lines, language)) is None:
+    if (found := found_instead(texts, language)) is None:
         return None
     return (
-        f"the first {counted(len(lines), 'line')} of the input are in {found}, but the model translates from {language}"
+        f"the first {counted(len(texts), 'line')} of the input are in {found}, but the model translates from {language}"
     )
 
 

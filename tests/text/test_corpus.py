@@ -3,7 +3,6 @@
 import lzma
 import os
 import random
-import re
 import zipfile
 from itertools import pairwise
 from pathlib import Path
@@ -211,30 +210,6 @@ def test_unrelated_files_of_unequal_length_are_not_described_as_corresponding(tm
     with pytest.raises(DataError) as caught:
         pairs(source=files[0], target=files[1])
     assert "a.en has 600. The two files" in str(caught.value)
-
-
-def test_files_of_unequal_length_name_the_line_where_they_part(tmp_path: Path, repository: Path) -> None:
-    lines = (repository / "data" / "demo" / "train.tsv").read_text(encoding="utf-8").splitlines()[:1000]
-    sources, targets = [line.split("\t")[0] for line in lines], [line.split("\t")[1] for line in lines]
-    source = write(tmp_path / "a.en", "".join(f"{line}\n" for line in sources))
-    late = write(tmp_path / "late.it", "".join(f"{line}\n" for line in [*targets[:990], *targets[991:]]))
-    with pytest.raises(
-        DataError, match=r"lines correspond, except perhaps in the last 60, where a shift may not be detected\. T"
-    ):
-        pairs(source=source, target=late)
-    del targets[400]
-    target = write(tmp_path / "a.it", "".join(f"{line}\n" for line in targets))
-    with pytest.raises(DataError) as caught:
-        pairs(source=source, target=target)
-    first, *shown, last = str(caught.value).split("\n")
-    assert "a.en has 1,000 lines" in first
-    assert "a.it has 999. By their lengths, the lines correspond up to about line" in first
-    assert first.endswith("a.en has 1 line more:")
-    place = re.fullmatch(rf"    {source}:(\d+): .+", shown[0])
-    assert place is not None
-    assert abs(int(place[1]) - 401) <= 5
-    assert shown[1].startswith(f"    {target}:{place[1]}: ")
-    assert last.startswith("The two files must hold")
 
 
 def test_sample_is_spread_over_the_text() -> None:

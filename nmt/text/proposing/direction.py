@@ -15,9 +15,9 @@ from nmt.config import CorpusFile, LanguagePair, Recipe
 from nmt.errors import ConfigError, DataError
 from nmt.text.corpus import first_cells, named_languages, read_pairs, way_of_reading
 from nmt.text.han_variants import is_traditional
-from nmt.text.identification import Line, detected, examples, found_instead
+from nmt.text.identification import found_instead, identify, language_of
 from nmt.text.languages import is_language, language_code, primary_code
-from nmt.text.proposing.profile import TextProfile
+from nmt.text.proposing.profile import Line, TextProfile
 from nmt.text.readers import shortened
 
 _CODE = r"[A-Za-z]{2,3}(?:_[A-Za-z0-9]{2,8})?"
@@ -135,15 +135,22 @@ def mismatch(direction: Direction, files: Sequence[Path], profile: TextProfile) 
     codes, found, evidence = (direction.source, direction.target), list[str](), list[str]()
     for side, code in enumerate(codes):
         lines = profile.lines(side)
-        other = found_instead(lines, code)
+        other = found_instead([line.text for line in lines], code)
         found.append(other or code)
         if other is not None:
             place = files[side] if len(files) == 2 else f"{files[0]}, {('source', 'target')[side]}"
             evidence.append(f"  {place}: expected {code} ({direction.origin}), found {other}:")
-            for line in examples(lines, code):
+            for line in _examples(lines, other):
                 evidence.append(f"    line {line.number}: {shortened(' '.join(line.text.split()), _SHOWN)}")
     swapped = list(map(primary_code, found)) == list(map(primary_code, reversed(codes)))
     return Mismatch("\n".join(evidence), (found[0], found[1]), swapped) if evidence else None
+
+
+def _examples(lines: Sequence[Line], language: str) -> list[Line]:
+    """Return a few lines in a language, short ones if there are any."""
+    readable = [line for line in lines if 20 <= len(line.text) <= 100] or list(lines)
+    in_it = (line for line in readable if identify(line.text)[0] == language)
+    return list(islice(in_it, 3)) or readable[:3]
 
 
 def _explained(problem: Mismatch, direction: Direction, files: Sequence[Path]) -> str:
@@ -164,7 +171,7 @@ def _explained(problem: Mismatch, direction: Direction, files: Sequence[Path]) -
 
 
 def _shown_direction(profile: TextProfile) -> Direction | None:
-    source, target = detected(profile.lines(0)), detected(profile.lines(1))
+    source, target = (language_of([line.text for line in profile.lines(side)]) for side in (0, 1))
     return None if source is None or target is None or source == target else Direction(source, target, "the text")
 
 
@@ -220,8 +227,8 @@ def with_text_columns(corpus: CorpusFile, languages: LanguagePair | None) -> Cor
         return corpus
     columns = [column for column in range(max(map(len, records), default=0)) if _is_text(_cells(records, column))]
     if len(columns) > 2 and languages is not None:
-        lines = {column: [Line(*cell) for cell in enumerate(_cells(records, column), start=1)] for column in columns}
-        codes = {detected(lines[column]): column for column in reversed(columns)}
+        lines = {column: _cells(records, column) for column in columns}
+        codes = {language_of(lines[column]): column for column in reversed(columns)}
         sides = [codes.get(primary_code(code)) for code in (languages.source, languages.target)]
         columns = [side for side in sides if side is not None] if None not in sides else columns
     if len(columns) < 2:

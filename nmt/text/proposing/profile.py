@@ -4,10 +4,10 @@ import math
 import random
 import re
 from collections import Counter
+from dataclasses import dataclass
 
 from nmt.config import TokenizerSettings
 from nmt.text.corpus import SentencePair
-from nmt.text.identification import Line
 from nmt.text.languages import UNSPACED
 from nmt.text.preparing.tokenizer_training import proposed_size
 
@@ -27,6 +27,14 @@ def characters_in_a_token(text: str, vocabulary: int, alphabet: int) -> float:
     several = max(2, vocabulary - 260 - alphabet)
     spaced = max(_LEAST_CHARACTERS, _SPACED[0] * math.log(several) + _SPACED[1])
     return unspaced * _UNSPACED_CHARACTERS + (1 - unspaced) * spaced
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a text with its number, from 1."""
+
+    number: int
+    text: str
 
 
 class TextProfile:

@@ -18,7 +18,7 @@ ITALIAN = "Non è la prima volta che lo hanno visto in questa casa."
 
 def profile(source: str, target: str) -> TextProfile:
     made = TextProfile(1)
-    for _ in range(50):
+    for _ in range(100):
         made.add(SentencePair(source, target))
     return made
 
@@ -151,9 +151,9 @@ def test_one_wrong_side_is_refused(tmp_path: Path) -> None:
 
 
 def test_text_whose_start_is_unlike_the_rest_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nmt.text.proposing.direction._FIRST_PAIRS", 50)
-    write_tsv(tmp_path / "train.tsv", [(source, source) for source, _ in PAIRS[:50]] + PAIRS * 2)
+    monkeypatch.setattr("nmt.text.proposing.direction._FIRST_PAIRS", 100)
+    write_tsv(tmp_path / "train.tsv", [(source, source) for source, _ in PAIRS[:100]] + PAIRS * 2)
     check(tmp_path)
-    write_tsv(tmp_path / "train.tsv", [(source, source) for source, _ in PAIRS[:50]] * 8)
+    write_tsv(tmp_path / "train.tsv", [(source, source) for source, _ in PAIRS[:100]] * 4)
     with pytest.raises(DataError, match="target: expected it"):
         check(tmp_path)
