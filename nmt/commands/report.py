@@ -12,7 +12,7 @@ from nmt.report.corpus_section import corpus_section
 from nmt.report.page import Section, render_page
 from nmt.report.quality_section import quality_section
 from nmt.report.run_records import RunRecords
-from nmt.report.run_texts import common_texts, run_texts, training_frequencies
+from nmt.report.run_texts import common_texts, run_texts
 from nmt.report.translated_text import METRICS, TranslatedText
 from nmt.system.console import Console
 from nmt.system.files import check_output, write_output
@@ -76,8 +76,8 @@ def _sections(request: ReportRequest, run: RunRecords, glossary: Glossary | None
         names = (run.name, other.name) if run.name != other.name else (str(run.path), str(other.path))
         common, missing = common_texts(texts, others, names)
         _measure(common, console)
-        frequencies, remarks = training_frequencies(run.recipe), [*problems, *more, *missing]
-        sections.append(comparison_section(common, frequencies, remarks, glossary))
+        remarks = [*problems, *more, *missing]
+        sections.append(comparison_section(common, remarks, glossary))
     with console.status("drawing attention and search"):
         return sections + _sentence_sections(request, run)
 

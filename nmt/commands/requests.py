@@ -111,10 +111,8 @@ class ScoreOptions(NamedTuple):
     ] = None
     baseline: Annotated[Path | None, file(help="Translations to test the others against for significance.")] = None
     confidence: Annotated[bool, Option("--confidence", help="Add 95 % confidence intervals.")] = False
-    by: Annotated[
-        Literal["length"] | None, Option(metavar="length", help="Also score groups of lines of similar length.")
-    ] = None
-    sentences: Annotated[Path | None, file(help="Write the scores and faults of each line, as TSV or .json.")] = None
+    by_length: Annotated[bool, Option("--by-length", help="Also score groups of lines of similar length.")] = False
+    sentences: Annotated[Path | None, file(help="Write the scores and faults of each line, as TSV.")] = None
 
     @property
     def others(self) -> list[Path]:

@@ -1,7 +1,4 @@
-"""The section Comparison: two systems on the same text; which is better on which lines, and which words differ.
-
-What compare-mt (Neubig et al. 2019) and MT-Telescope (Rei et al. 2021) show, with the paired bootstrap of sacreBLEU.
-"""
+"""The section Comparison: two systems on the same text, and which is better on which lines."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,33 +8,26 @@ from html import escape
 import numpy as np
 import numpy.typing as npt
 
-from nmt.evaluation.buckets import content_buckets, rarity_buckets
 from nmt.evaluation.findings import KINDS
 from nmt.evaluation.metrics import RESAMPLES, Comparison, compare
-from nmt.evaluation.word_counts import count_words, distinctive_ngrams, word_accuracy, word_list
-from nmt.report.charts import Chart, bar_chart, histogram
+from nmt.report.charts import Chart, histogram
 from nmt.report.page import Section, chart_places, definitions, folded, paragraphs, table
-from nmt.report.translated_text import TranslatedText, bucket_chart, length_chart, lines_html, signatures
+from nmt.report.translated_text import TranslatedText, length_chart, lines_html, signatures
 from nmt.text.glossary import Glossary, missing_terms
 from nmt.text.normalize import normalize
+from nmt.text.segment import words
 
 _SHOWN = 10
-_NGRAMS = 15
-_RIGHT = "A word is right if the reference of the same line has it, too."
 _EQUAL = 0.5
 """Points of chrF: a line of a smaller difference is equally good."""
-
-Frequencies = tuple[Counter[str], Counter[str]]
-"""Counts of words in the source and in the target of the training text."""
 
 
 def comparison_section(
     texts: Sequence[TranslatedText],
-    frequencies: Frequencies | None = None,
     problems: Sequence[str] = (),
     glossary: Glossary | None = None,
 ) -> Section:
-    """Return the section of texts with two systems each; without frequencies, words are counted in the text itself.
+    """Return the section of texts with two systems each.
 
     A glossary adds how many of its terms each system translates as required; it needs the sources.
     """
@@ -48,13 +38,10 @@ def comparison_section(
             "lengths": length_chart(text, list(text.systems)),
             "differences": _difference_chart(text),
             "scores": _line_score_chart(text),
-            "length-differences": _length_difference_chart(text),
-            **_content_chart(text, glossary),
-            **_frequency_charts(text, frequencies),
         }
         charts |= {f"{text.id}-{name}": chart for name, chart in parts.items()}
         html += f"<h3>{escape(text.title)}</h3>{_scores_html(text)}{_terms_html(text, glossary)}"
-        html += f"{chart_places(f'{text.id}-{name}' for name in parts)}{_words_html(text)}{_sentences_html(text)}"
+        html += f"{chart_places(f'{text.id}-{name}' for name in parts)}{_sentences_html(text)}"
     return Section("comparison", "Comparison", html, charts, assets=("lines.css",))
 
 
@@ -125,23 +112,6 @@ def _line_score_chart(text: TranslatedText) -> Chart:
     return histogram("Lines by chrF", summary, ("chrF", "% of lines"), scores, np.arange(0, 101, 5))
 
 
-def _length_difference_chart(text: TranslatedText) -> Chart:
-    """Return how much longer outputs are than references, within 20 words."""
-    lengths = np.array([len(word_list(line)) for line in text.reference])
-    differences = [
-        (name, np.array([len(word_list(line)) for line in lines]) - lengths) for name, lines in text.systems.items()
-    ]
-    unit = "characters" if text.language.unspaced else "words"
-    total = max(1, int(lengths.sum()))
-    shares = ", ".join(f"{name} {1 + values.sum() / total:.1%}" for name, values in differences)
-    summary = (
-        f"Left of 0, outputs are shorter than their references. Length of all outputs: {shares} of the references."
-    )
-    most = min(20, max(1, *(int(np.abs(values).max()) for _, values in differences)))
-    edges, axes = np.arange(-most - 0.5, most + 1, 1), (f"{unit} more than the reference", "% of lines")
-    return histogram("Lines by length of the output", summary, axes, differences, edges)
-
-
 def _terms_html(text: TranslatedText, glossary: Glossary | None) -> str:
     """Return how many glossary terms each system translates as required, once for each occurrence."""
     if glossary is None or text.source is None:
@@ -156,47 +126,6 @@ def _terms_html(text: TranslatedText, glossary: Glossary | None) -> str:
         missing = sum(len(missing_terms(targets, normalize(line))) for targets, line in both)
         rows.append((name, f"{count - missing:,}", f"{1 - missing / count:.1%}"))
     return table(("", "terms as required", "share"), rows, f"{count:,} occurrences of glossary terms in the source.")
-
-
-def _content_chart(text: TranslatedText, glossary: Glossary | None) -> dict[str, Chart]:
-    buckets = [] if text.source is None else content_buckets(text.source, glossary)
-    if not buckets:
-        return {}
-    summary = (
-        "Lines whose source has such content, in brackets their number. Names are capitalized words in a sentence."
-    )
-    return {"content": bucket_chart(text, list(text.systems), buckets, ("chrF by content", summary), "content")}
-
-
-def _frequency_charts(text: TranslatedText, frequencies: Frequencies | None) -> dict[str, Chart]:
-    """Return chrF by the frequency of the rarest source word, and the accuracy of words by their frequency."""
-    place = "this text" if frequencies is None else "the training text"
-    charts = {}
-    if text.source is not None:
-        counts = count_words(text.source) if frequencies is None else frequencies[0]
-        buckets = rarity_buckets(text.source, counts)
-        summary = f"How often the rarest word of the source occurs in {place}; in brackets the number of lines."
-        titles = "chrF by the rarest source word", summary
-        charts["rarity"] = bucket_chart(text, list(text.systems), buckets, titles, "frequency")
-    counts = count_words(text.reference) if frequencies is None else frequencies[1]
-    accuracies = {name: word_accuracy(lines, text.reference, counts) for name, lines in text.systems.items()}
-    # words that the reference lacks are never right
-    series = [(name, {one.name: one.f1 for one in groups if one.in_reference}) for name, groups in accuracies.items()]
-    summary = f"F1 of words that output and reference share, by how often a word occurs in {place}."
-    charts["words"] = bar_chart("Accuracy of words by frequency", summary, ("frequency", "F1 in %"), series)
-    return charts
-
-
-def _words_html(text: TranslatedText) -> str:
-    """Return the n-grams that one system produces more often than the other."""
-    first, second = text.systems
-    preferred = distinctive_ngrams(text.systems[first], text.systems[second], text.reference, _NGRAMS)
-    html = "<h4>Words and phrases that one system uses more often</h4>"
-    head = ("", first, second, "reference", f"right in {first}", f"right in {second}")
-    for name, ngrams in zip((first, second), preferred, strict=True):
-        rows = [(one.text, *one.counts, one.in_reference, *one.right) for one in ngrams]
-        html += table(head, rows, f"More often in {name}. {_RIGHT}") if rows else ""
-    return html if any(preferred) else f"{html}<p>No word or phrase differs clearly in number.</p>"
 
 
 def _sentences_html(text: TranslatedText) -> str:
@@ -230,5 +159,5 @@ def _most_changed(text: TranslatedText) -> list[int]:
     for index, (one, two) in enumerate(zip(*text.systems.values(), strict=True)):
         if one != two:
             # an upper bound of the ratio that takes linear time
-            ratios.append((SequenceMatcher(None, word_list(one), word_list(two), autojunk=False).quick_ratio(), index))
+            ratios.append((SequenceMatcher(None, words(one), words(two), autojunk=False).quick_ratio(), index))
     return [index for _, index in sorted(ratios)[:_SHOWN]]

@@ -1,12 +1,10 @@
 """The texts of a run with its translations: the test text as the run wrote it, the validation text translated now."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from nmt.config import CorpusFile, Recipe, RuntimeSettings
 from nmt.errors import DataError, NMTError
-from nmt.evaluation.word_counts import count_words
 from nmt.report.run_records import RunRecords
 from nmt.report.translated_text import TranslatedText
 from nmt.system.console import Console, counted
@@ -14,9 +12,6 @@ from nmt.text.corpus import SentencePair, read_pairs
 from nmt.text.languages import target_language
 from nmt.text.prepared import PreparedCorpus
 from nmt.text.readers.opening import read_lines
-
-PAIRS_COUNTED = 200_000
-"""Pairs of the training text whose words are counted."""
 
 
 def run_texts(run: RunRecords, validation_lines: int, console: Console) -> tuple[list[TranslatedText], list[str]]:
@@ -69,18 +64,6 @@ def common_texts(
             TranslatedText(text.id, text.title, text.languages, text.language, reference, systems, source, note)
         )
     return common, problems
-
-
-def training_frequencies(recipe: Recipe | None) -> tuple[Counter[str], Counter[str]] | None:
-    """Return how often words occur in source and target of the first pairs of the training text; None if unreadable."""
-    if recipe is None:
-        return None
-    try:
-        read = [islice(read_pairs(corpus, recipe.languages_of(corpus)), PAIRS_COUNTED) for corpus in recipe.data.train]
-        pairs = [pair for corpus in read for pair in corpus]
-    except (NMTError, OSError):
-        return None
-    return count_words(pair.source for pair in pairs), count_words(pair.target for pair in pairs)
 
 
 def _test_texts(run: RunRecords, recipe: Recipe) -> Iterator[TranslatedText]:

@@ -10,7 +10,7 @@ import pytest
 
 from nmt.config import recipe_to_yaml
 from nmt.report.run_records import RunRecords
-from nmt.report.run_texts import common_texts, run_texts, training_frequencies
+from nmt.report.run_texts import common_texts, run_texts
 from nmt.report.translated_text import TranslatedText
 from nmt.system.console import Console
 from nmt.text.languages import target_language
@@ -43,9 +43,6 @@ def test_test_text_of_a_run(tmp_path: Path) -> None:
     assert problems == []
     assert found.systems == {run.name: ["un gatto", "due cani", "cane"]}
     assert (found.source, found.reference) == ([pair[0] for pair in PAIRS], [pair[1] for pair in PAIRS])
-    frequencies = training_frequencies(run.recipe)
-    assert frequencies is not None
-    assert frequencies[1]["un"] == 2
 
 
 def test_missing_and_changed_texts_are_explained(tmp_path: Path) -> None:
@@ -60,7 +57,6 @@ def test_missing_and_changed_texts_are_explained(tmp_path: Path) -> None:
     (run.path / "test.txt").unlink()
     assert "nmt train writes it when training ends" in run_texts(run, 0, Console(quiet=True))[1][0]
     (tmp_path / "test.tsv").unlink()
-    assert training_frequencies(run.recipe) is None
     _, problems = run_texts(run, 5, Console(quiet=True))
     assert any(problem.startswith("No translations of the validation text: ") for problem in problems)
 

@@ -59,7 +59,6 @@ def write_task(folder: Path) -> Path:
         "length_groups": 3,
         "accumulate": 2,
         "subword_sampling": 0.1,
-        "weight_decay": 0.01,
         "schedule": {"name": "cosine", "rate": 0.003, "warmup": 10},
         "stop": {"steps": 52},
         "validate_every": 4,
