@@ -111,19 +111,13 @@ class ScoreOptions(NamedTuple):
     ] = None
     baseline: Annotated[Path | None, file(help="Translations to test the others against for significance.")] = None
     confidence: Annotated[bool, Option("--confidence", help="Add 95 % confidence intervals.")] = False
-    by: Annotated[
-        Literal["length"] | None, Option(metavar="length", help="Also score groups of lines of similar length.")
-    ] = None
-    sentences: Annotated[Path | None, file(help="Write the scores and faults of each line, as TSV or .json.")] = None
+    by_length: Annotated[bool, Option("--by-length", help="Also score groups of lines of similar length.")] = False
+    sentences: Annotated[Path | None, file(help="Write the scores and faults of each line, as TSV.")] = None
 
     @property
     def others(self) -> list[Path]:
         """The translations besides the first ones: those of other systems, then the baseline."""
         return [*(self.systems or ()), *([] if self.baseline is None else [self.baseline])]
-
-
-of_run = partial(Option, rich_help_panel="For runs")
-beside_files = partial(file, rich_help_panel="For files of translations")
 
 
 class ReportRequest(NamedTuple):
@@ -132,15 +126,5 @@ class ReportRequest(NamedTuple):
     run: Annotated[Path, Argument(metavar="RUN", help="A run, or with --reference a file of translations.")]
     output: Annotated[Path, file("--output", "-o", help="The page to write.")] = Path("report.html")
     compare: Annotated[Path | None, Option(metavar="RUN", help="Another run or file to compare with.")] = None
-    reference: Annotated[Path | None, beside_files(help="Reference translations, for files of any system.")] = None
-    source: Annotated[Path | None, beside_files(help="The source text of the files; only with --reference.")] = None
-    glossary: Annotated[
-        Path | None, file(help="Terms (source, tab, target) whose translations are counted; with --compare.")
-    ] = None
-    validation_lines: Annotated[int, of_run(min=0, metavar="COUNT", help="Validation lines to translate.")] = 200
-    lines: Annotated[
-        list[int] | None,
-        of_run(
-            "--line", min=1, metavar="N", help="Draw attention and search of line N of the test text; can be repeated."
-        ),
-    ] = None
+    reference: Annotated[Path | None, file(help="Reference translations, for files of any system.")] = None
+    source: Annotated[Path | None, file(help="The source text of the files; only with --reference.")] = None

@@ -2,12 +2,13 @@
 
 >>> report = score(Path("test.out"), [Path("test.zh")])
 >>> print(report.as_text())
-BLEU   34.21  nrefs:1|case:mixed|eff:no|tok:zh|smooth:exp|version:2.6.0
-chrF2  30.02  nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:2.6.0
+BLEU   34.21
+chrF2  30.02
+
+BLEU   nrefs:1|case:mixed|eff:no|tok:zh|smooth:exp|version:2.6.0
+chrF2  nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:2.6.0
 """
 
-import itertools
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,44 +17,21 @@ from typing import NamedTuple
 from nmt.commands.requests import ScoreOptions
 from nmt.errors import ConfigError, DataError
 from nmt.evaluation.buckets import length_buckets, length_unit
-from nmt.evaluation.diagnosis import empty_line_warnings, hypothesis_warnings, language_warnings
-from nmt.evaluation.findings import Finding, diagnose, frequent_faults, summary
+from nmt.evaluation.diagnosis import hypothesis_warnings, reference_warnings
+from nmt.evaluation.findings import Finding, diagnose, summary
 from nmt.evaluation.metrics import METRICS, RESAMPLES, Measurement, compare, measure
-from nmt.evaluation.score_report import BucketScores, ScoreReport, SystemScores
+from nmt.evaluation.score_report import ScoreReport, SystemScores
 from nmt.system.console import Console, counted
 from nmt.system.files import check_output, write_output
 from nmt.text.languages import detect_language, known_language
 from nmt.text.readers.opening import STANDARD_INPUT, input_name, read_lines
 
-_METRICS = ("bleu", "chrf")
 _DEFAULTS, _SILENT = ScoreOptions(), Console(silent=True)
-
-
-class _Texts:
-    """The lines of all files, which are read after the names and the language are checked."""
-
-    def __init__(self, hypothesis: Path, references: Sequence[Path], options: ScoreOptions) -> None:
-        given = options.target_language
-        language = None if given is None else known_language(given, "--target-lang")
-        files = [*references, *options.others, *([] if options.source is None else [options.source])]
-        if [hypothesis, *files].count(STANDARD_INPUT) > 1:
-            raise ConfigError("standard input can be read only once, but - names two texts; name a file for one")
-        if options.sentences is not None:
-            check_output(options.sentences, [path for path in (hypothesis, *files) if path != STANDARD_INPUT])
-        translations = read_text(hypothesis)
-        lines = {path: read_parallel(path, hypothesis, translations) for path in dict.fromkeys(files)}
-        lines[hypothesis] = translations
-        self.hypotheses = {path: lines[path] for path in (hypothesis, *options.others)}
-        """The texts of the systems and of the baseline."""
-        self.references = [lines[path] for path in references]
-        self.source = None if options.source is None else lines[options.source]
-        self.language = language or detect_language(self.references[0])
 
 
 class _System(NamedTuple):
     """Translations, and what was measured in them."""
 
-    name: str
     lines: list[str]
     measured: list[Measurement]
     findings: tuple[Finding, ...]
@@ -65,54 +43,51 @@ def score(
     """Score a file of translations, or standard input for the path `-`, against one or more references.
 
     The console shows the progress. Raises DataError for files that are empty or differ in length,
-    ConfigError for an unknown metric or language, or for a tokenizer or model that is not installed.
+    ConfigError for an unknown metric or language, or for a tokenizer that is not installed.
     """
-    metrics = _known_metrics(options.metrics or _METRICS)
-    texts = _Texts(hypothesis, references, options)
+    metrics = list(dict.fromkeys(name.lower() for name in options.metrics or ("bleu", "chrf")))
+    if unknown := [name for name in metrics if name not in METRICS]:
+        raise ConfigError(f"--metric {unknown[0]}: no such metric, expected one of {', '.join(METRICS)}")
+    given = options.target_language
+    language = None if given is None else known_language(given, "--target-lang")
+    texts = _read(hypothesis, [*references, *options.others, *([options.source] if options.source else [])], options)
+    language = language or detect_language(texts[references[0]])
+    compared, source = [texts[path] for path in references], texts[options.source] if options.source else None
+    paths = (hypothesis, *options.others)
     systems: dict[Path, _System] = {}
-    with console.progress("scoring", sum(map(len, texts.hypotheses.values())) * len(metrics), "lines") as advance:
-        for path, own in texts.hypotheses.items():
-            measured = [measure(name, own, texts.references, texts.language, advance) for name in metrics]
-            findings = tuple(diagnose(own, texts.language, texts.references, texts.source))
-            systems[path] = _System(input_name(path), own, measured, findings)
+    with console.progress("scoring", sum(len(texts[path]) for path in set(paths)) * len(metrics), "lines") as advance:
+        for path in dict.fromkeys(paths):
+            measured = [measure(name, texts[path], compared, language, advance) for name in metrics]
+            systems[path] = _System(texts[path], measured, tuple(diagnose(texts[path], language, compared, source)))
     if options.sentences is not None:
-        _write_lines(options.sentences, texts, list(systems.values()))
-    warnings = tuple(_warnings(references, texts, systems.values(), options.sentences))
-    side, lines = ("reference", texts.references[0]) if texts.source is None else ("source", texts.source)
-    scores = tuple(_scores(systems, (hypothesis, *options.others), lines, options))
-    return ScoreReport(len(lines), texts.language, scores, warnings, f"{length_unit(lines)} of the {side}")
+        _write_lines(options.sentences, systems, source, compared[0])
+    warnings = [one for path in references for one in reference_warnings(str(path), texts[path], language)]
+    for path, system in systems.items():
+        warnings += hypothesis_warnings(input_name(path), system.lines, compared, system.findings)
+        if counts := summary(system.findings):
+            place = f"see {options.sentences}" if options.sentences else "--sentences FILE lists them"
+            warnings.append(f"{input_name(path)}: faults in {counts}; {place}")
+    side, lines = ("reference", compared[0]) if source is None else ("source", source)
+    buckets = tuple(length_buckets(lines)) if options.by_length else ()
+    scores = tuple(_scores(systems, paths, [bucket.lines for bucket in buckets], options))
+    return ScoreReport(len(lines), language, scores, tuple(warnings), buckets, f"{length_unit(lines)} of the {side}")
 
 
 def _scores(
-    systems: Mapping[Path, _System], paths: Sequence[Path], lines: Sequence[str], options: ScoreOptions
+    systems: Mapping[Path, _System], paths: Sequence[Path], groups: Sequence[Sequence[int]], options: ScoreOptions
 ) -> Iterator[SystemScores]:
     """Yield the scores of each system, and its comparisons with the baseline, which is the last one."""
-    buckets = length_buckets(lines) if options.by == "length" else []
     names = short_names(systems)
     for number, path in enumerate(paths, start=1):
         own = systems[path].measured
-        scores = tuple(measurement.score(RESAMPLES if options.confidence else 0) for measurement in own)
         compared = options.baseline is not None and number < len(paths)
-        comparisons = tuple(map(compare, own, systems[paths[-1]].measured)) if compared else ()
-        by_length = tuple(
-            BucketScores(bucket.name, len(bucket.lines), tuple(one.score_of(bucket.lines) for one in own))
-            for bucket in buckets
+        yield SystemScores(
+            names[path],
+            tuple(one.score(RESAMPLES if options.confidence else 0) for one in own),
+            tuple(map(compare, own, systems[paths[-1]].measured)) if compared else (),
+            systems[path].findings,
+            tuple(tuple(map(one.score_of, groups)) for one in own),
         )
-        yield SystemScores(names[path], scores, comparisons, systems[path].findings, by_length)
-
-
-def _warnings(
-    references: Sequence[Path], texts: _Texts, systems: Iterable[_System], listed: Path | None
-) -> Iterator[str]:
-    """Yield why the scores may not be meaningful; `listed` is the file with the faults, None if there is none."""
-    for path, reference in zip(references, texts.references, strict=True):
-        yield from empty_line_warnings(str(path), reference)
-    yield from language_warnings(str(references[0]), texts.references[0], texts.language)
-    for name, lines, _, findings in systems:
-        yield from hypothesis_warnings(name, lines, texts.references, texts.source)
-        yield from (f"{name}: {fault}" for fault in frequent_faults(findings, len(lines)))
-        if counts := summary(findings):
-            yield f"{name}: faults in {counts}; {f'see {listed}' if listed else '--sentences FILE lists them'}"
 
 
 def short_names(paths: Iterable[Path]) -> dict[Path, str]:
@@ -121,35 +96,35 @@ def short_names(paths: Iterable[Path]) -> dict[Path, str]:
     return names if len(set(names.values())) == len(names) else {path: input_name(path) for path in names}
 
 
-def _write_lines(file: Path, texts: _Texts, systems: Sequence[_System]) -> None:
-    """Write a row for each line and system: its scores, faults and texts.
-
-    The rows are JSON lines for a name that ends with .json or .jsonl, else TSV with a head.
-    """
-    scores = [[one.line_scores() for one in system.measured] for system in systems]
-    faults = defaultdict[tuple[str, int], list[str]](list)
-    for system in systems:
-        for one in system.findings:
-            faults[system.name, one.line].append(f"{one.kind} {one.detail}".strip())
-    sides = {"reference": texts.references[0]} | ({} if texts.source is None else {"source": texts.source})
-    head: list[object] = ["line", "system", *(one.name for one in systems[0].measured), "faults", "hypothesis", *sides]
+def _write_lines(
+    file: Path, systems: Mapping[Path, _System], source: Sequence[str] | None, reference: Sequence[str]
+) -> None:
+    """Write a table with a head, separated by tabs: scores, faults and texts of each line by each system."""
+    sides = {"reference": reference} | ({} if source is None else {"source": source})
+    metrics = [one.name for one in next(iter(systems.values())).measured]
     rows: list[list[object]] = []
-    for index, (number, system) in itertools.product(range(len(systems[0].lines)), enumerate(systems)):
-        values = [round(of_metric[index], 4) for of_metric in scores[number]]
-        lines = [side[index] for side in (system.lines, *sides.values())]
-        rows.append([index + 1, system.name, *values, "; ".join(faults[system.name, index + 1]), *lines])
-    if file.suffix in (".json", ".jsonl"):
-        written = [json.dumps(dict(zip(head, row, strict=True)), ensure_ascii=False) for row in rows]
-    else:
-        written = ["\t".join(" ".join(str(cell).split()) for cell in row) for row in (head, *rows)]
-    write_output(file, "".join(f"{line}\n" for line in written))
+    for path, system in systems.items():
+        faults = defaultdict[int, list[str]](list)
+        for one in system.findings:
+            faults[one.line].append(f"{one.kind} {one.detail}".strip())
+        scores = zip(*(one.line_scores() for one in system.measured), strict=True)
+        texts = zip(system.lines, *sides.values(), strict=True)
+        for line, (values, row) in enumerate(zip(scores, texts, strict=True), start=1):
+            shown = [f"{value:.4f}" for value in values]
+            rows.append([line, input_name(path), *shown, "; ".join(faults[line]), *row])
+    rows.sort(key=lambda row: int(str(row[0])))  # the systems of a line one after the other
+    rows.insert(0, ["line", "system", *metrics, "faults", "hypothesis", *sides])
+    write_output(file, "".join("\t".join(" ".join(str(cell).split()) for cell in row) + "\n" for row in rows))
 
 
-def _known_metrics(names: Sequence[str]) -> list[str]:
-    for name in names:
-        if name.lower() not in METRICS:
-            raise ConfigError(f"--metric {name}: no such metric, expected one of {', '.join(METRICS)}")
-    return list(dict.fromkeys(name.lower() for name in names))
+def _read(hypothesis: Path, others: Sequence[Path], options: ScoreOptions) -> dict[Path, list[str]]:
+    """Read all files, whose lines correspond. Raises ConfigError if two are standard input, or one is an output."""
+    if [hypothesis, *others].count(STANDARD_INPUT) > 1:
+        raise ConfigError("standard input can be read only once, but - names two texts; name a file for one")
+    if options.sentences is not None:
+        check_output(options.sentences, [path for path in (hypothesis, *others) if path != STANDARD_INPUT])
+    texts = {hypothesis: read_text(hypothesis)}
+    return texts | {path: read_parallel(path, hypothesis, texts[hypothesis]) for path in others if path not in texts}
 
 
 def read_text(path: Path) -> list[str]:

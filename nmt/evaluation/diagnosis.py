@@ -1,24 +1,24 @@
-"""Warnings about texts whose score means little: empty lines, tokenized text, copies, another language."""
+"""Warnings about texts whose score means little: tokenized text, another language, or a fault in many lines."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
-from nmt.evaluation.word_counts import count_words
+from nmt.evaluation.findings import KINDS, Finding
 from nmt.system.console import counted
 from nmt.text.languages import HAN, TargetLanguage, detect_language
+from nmt.text.normalize import normalize
+from nmt.text.segment import words
 
-_EMPTY_SHARE = 0.05
-_COPIED_SHARE = 0.05
-_TOKENIZED_SHARE = 0.2
-"""Text is reported as tokenized if this share of its lines looks so, and three times the share in the references:
-French has a space before `?`, and a test set may itself be tokenized."""
-_TOKENIZED_FACTOR = 3.0
-
-_FREQUENT = 30
+_FREQUENT_FAULTS = {"empty": 0.05, "copy": 0.05, "repetition": 0.2, "script": 0.2, "variant": 0.2}
+"""Kinds that one mistake may explain, if at least this share of the lines has them, and at least `_AT_LEAST` lines."""
+_AT_LEAST = 5
+_TOKENIZED_SHARE, _TOKENIZED_FACTOR = 0.2, 3.0
+"""Text is tokenized if this share of its lines looks so, and three times the share in the references: French has a
+space before `?`, and a test set may itself be tokenized."""
+_FREQUENT_WORDS = 30
 """The most frequent words, mostly articles, pronouns and prepositions, are a third of the words of many texts."""
-_LANGUAGE_FACTOR = 0.3
-_LEAST_LINES = 20
-
+_LANGUAGE_FACTOR, _LEAST_LINES = 0.3, 20
 _TOKENIZED = re.compile(
     r"\s[.,!?;:。，！？；：、](\s|$)"  # He said : yes .
     r"|@@ |▁"  # pieces of byte-pair encoding, of SentencePiece
@@ -27,44 +27,42 @@ _TOKENIZED = re.compile(
 
 
 def hypothesis_warnings(
-    name: str, hypotheses: Sequence[str], references: Sequence[Sequence[str]], source: Sequence[str] | None
+    name: str, hypotheses: Sequence[str], references: Sequence[Sequence[str]], findings: Sequence[Finding]
 ) -> Iterator[str]:
-    """Yield one sentence for each unusual property of the file `name`."""
-    yield from empty_line_warnings(name, hypotheses)
+    """Yield one sentence for each unusual property of the file `name`; the findings are those of its lines."""
     tokenized, usual = _share_tokenized(hypotheses), max(map(_share_tokenized, references))
     if tokenized >= _TOKENIZED_SHARE and tokenized >= _TOKENIZED_FACTOR * usual:
         yield (
             f"{name} looks tokenized: {tokenized:.0%} of its lines, but {usual:.0%} of the references' "
             "(spaces before punctuation or inside words); scores are meant for plain text, so detokenize it first"
         )
-    copied = 0.0 if source is None else _share_copied(hypotheses, references, source)
-    share, usual = _share_frequent(hypotheses, references)
-    if copied < 0.5 and len(hypotheses) >= _LEAST_LINES and share < _LANGUAGE_FACTOR * usual:
+    count = Counter(finding.kind for finding in findings)
+    own, common = _count_words(hypotheses), _count_words(line for lines in references for line in lines)
+    frequent = [word for word, _ in common.most_common(_FREQUENT_WORDS)]
+    share, usual = (sum(counts[word] for word in frequent) / max(1, counts.total()) for counts in (own, common))
+    lines = sum(map(bool, hypotheses))
+    if lines >= _LEAST_LINES and share < _LANGUAGE_FACTOR * usual and count["copy"] < lines / 2:
         yield (
             f"{name} looks like another language: {share:.0%} of its words are frequent words of the references, where "
             f"{usual:.0%} are"
         )
-    broken = sum("\ufffd" in line for line in hypotheses)
-    if broken:
+    if broken := sum("\ufffd" in line for line in hypotheses):
         yield f"{name} has {counted(broken, 'line')} with U+FFFD, which replaces bytes that are not UTF-8"
-    if copied >= _COPIED_SHARE:
-        yield f"{name}: {copied:.0%} of its lines are the source, untranslated"
-    if list(map(str.strip, hypotheses)) in [list(map(str.strip, lines)) for lines in references]:
+    if any(list(hypotheses) == list(lines) for lines in references):
         yield f"{name} is the reference, word for word"
+    for kind, least in _FREQUENT_FAULTS.items():
+        if count[kind] >= max(_AT_LEAST, least * len(hypotheses)):
+            yield f"{name}: {count[kind] / len(hypotheses):.0%} of its lines have the fault {kind}: {KINDS[kind]}"
 
 
-def language_warnings(name: str, references: Sequence[str], target: TargetLanguage) -> Iterator[str]:
-    """Yield a sentence if the references in the file `name` are in another language than the target language."""
+def reference_warnings(name: str, references: Sequence[str], target: TargetLanguage) -> Iterator[str]:
+    """Yield a sentence if many references in the file `name` are empty, or if they are in another language."""
+    empty = sum(not line.strip() for line in references)
+    if empty > 0.05 * len(references):
+        yield f"{name}: {empty:,} of {counted(len(references), 'line')} {'is' if empty == 1 else 'are'} empty"
     detected = detect_language(references)
     if detected.tokenizer != target.tokenizer:
         yield f"target language given as {target.code}, but {name} {detected.looks}"
-
-
-def empty_line_warnings(name: str, lines: Sequence[str]) -> Iterator[str]:
-    """Yield a sentence if too many lines of the file `name` are empty."""
-    empty = sum(not line.strip() for line in lines)
-    if empty > _EMPTY_SHARE * len(lines):
-        yield f"{name}: {empty:,} of {counted(len(lines), 'line')} {'is' if empty == 1 else 'are'} empty"
 
 
 def _share_tokenized(lines: Sequence[str]) -> float:
@@ -72,16 +70,5 @@ def _share_tokenized(lines: Sequence[str]) -> float:
     return sum(_TOKENIZED.search(line) is not None for line in nonempty) / max(1, len(nonempty))
 
 
-def _share_copied(hypotheses: Sequence[str], references: Sequence[Sequence[str]], source: Sequence[str]) -> float:
-    """Return the share of lines that equal their source, which no reference does."""
-    rows = zip(hypotheses, source, *references, strict=True)
-    copies: int = sum(line.strip() == given.strip() not in map(str.strip, others) for line, given, *others in rows)
-    return copies / len(hypotheses)
-
-
-def _share_frequent(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> tuple[float, float]:
-    """Return the shares of the references' most frequent words in the words of the hypotheses and of the references."""
-    own, usual = count_words(hypotheses), count_words(line for lines in references for line in lines)
-    frequent = [word for word, _ in usual.most_common(_FREQUENT)]
-    own_share, share = (sum(counts[word] for word in frequent) / max(1, counts.total()) for counts in (own, usual))
-    return (own_share, share) if own else (share, share)
+def _count_words(lines: Iterable[str]) -> Counter[str]:
+    return Counter(word for line in lines for word in words(normalize(line).lower()))

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from operator import and_
-from typing import Literal, get_args
+from itertools import groupby
+from operator import and_, eq
 
 from nmt.system.console import counted
 from nmt.text.han_variants import Variant, other_variant, variant_of
@@ -21,10 +21,8 @@ from nmt.text.numerals import lost_numbers
 from nmt.text.protection import compare, compare_marks, without_items
 from nmt.text.segment import words
 
-Kind = Literal["empty", "copy", "repetition", "script", "variant", "number", "placeholder", "punctuation"]
-
-KINDS: dict[Kind, str] = {
-    "empty": "empty",
+KINDS = {
+    "empty": "no translation",
     "copy": "a copy of the source",
     "repetition": "words repeated in a loop",
     "script": "another script than the language's",
@@ -34,11 +32,8 @@ KINDS: dict[Kind, str] = {
     "punctuation": "ASCII punctuation in Chinese",
 }
 """What a line with a finding of each kind has, the most serious first."""
-assert tuple(KINDS) == get_args(Kind)
 
 _LETTERS = {name: letters for name, letters in SCRIPTS.items() if name != "Japanese"} | {"Kana": KANA}
-_MANY, _AT_LEAST = 0.2, 5
-"""The share and the number of lines of a frequent fault."""
 _LONGEST_UNIT = 20
 """The longest repeated sequence that is searched for, in words."""
 _ASCII_MARK = re.compile(rf"(?<=[{HAN}])(?:[,!?;](?!\d)|[.:](?![.\w/:-]))|[,!?;](?=[{HAN}])")
@@ -51,7 +46,7 @@ class Finding:
 
     line: int
     """From 1."""
-    kind: Kind
+    kind: str  # one of KINDS
     detail: str
 
 
@@ -80,7 +75,7 @@ def diagnose(
             if any(line.others):
                 findings.append(Finding(index + 1, "empty", ""))
             continue
-        details: list[tuple[Kind, str]] = [
+        details = [
             ("copy", _copy(line)),
             ("repetition", _repetition(line)),
             ("script", _script(line, script)),
@@ -100,17 +95,6 @@ def summary(findings: Sequence[Finding]) -> str:
     count = Counter(finding.kind for finding in findings)
     kinds = ", ".join(f"{kind} {count[kind]:,}" for kind in KINDS if count[kind])
     return f"{counted(len({finding.line for finding in findings}), 'line')}: {kinds}"
-
-
-def frequent_faults(findings: Sequence[Finding], lines: int) -> list[str]:
-    """Return the predicates of sentences on kinds of faults that many lines have, which one mistake may explain."""
-    count = Counter(finding.kind for finding in findings)
-    kinds: tuple[Kind, ...] = ("repetition", "script", "variant")
-    return [
-        f"{count[kind] / lines:.0%} of its lines have {KINDS[kind]}"
-        for kind in kinds
-        if count[kind] >= max(_AT_LEAST, _MANY * lines)
-    ]
 
 
 @dataclass(frozen=True)
@@ -149,16 +133,14 @@ def _loop(text: str) -> str:
     """
     tokens = words(text.casefold())
     for length in range(1, min(_LONGEST_UNIT, len(tokens) // 3) + 1):
-        equal = 0
-        for index in range(length, len(tokens) + 1):
-            if index < len(tokens) and tokens[index] == tokens[index - length]:
-                equal += 1
-                continue
-            unit = tokens[index - equal - length : index - equal]
-            enough = 3 if length > 2 else 8 if max(map(len, unit)) == 1 else 4
-            if equal // length + 1 >= enough and any(any(map(str.isalpha, token)) for token in unit):
-                return f"{'' if len(''.join(unit)) == length else ' '}".join(unit) + f" × {equal // length + 1}"
-            equal = 0
+        start = 0
+        for equal, run in groupby(map(eq, tokens, tokens[length:])):
+            size = sum(1 for _ in run)
+            unit, times = tokens[start : start + length], size // length + 1
+            enough = 3 if length > 2 else 4 if max(map(len, unit)) > 1 else 8
+            if equal and times >= enough and any(map(str.isalpha, "".join(unit))):
+                return f"{(' ' if len(''.join(unit)) > length else '').join(unit)} × {times}"
+            start += size
     loop = _WORD_LOOP.search(text)
     return f"{loop[1]} × {len(loop[0]) // len(loop[1])}" if loop else ""
 

@@ -77,19 +77,15 @@ class Measurement:
     def score(self, resamples: int = 0) -> Score:
         """Return the score of the text; with bootstrap samples also its confidence interval."""
         result = self.scorer._aggregate_and_compute(self.statistics)
-        confidence = None
+        signature, confidence = self.scorer.get_signature(), None
         if resamples:
             from sacrebleu.significance import estimate_ci
 
+            signature.update("bs", resamples)
+            signature.update("seed", _SEED)
             mean, margin = estimate_ci(self.resampled(resamples))
             confidence = Confidence(float(mean), float(margin))
-        return Score(result.name, float(result.score), self.signature(resamples), confidence)
-
-    def signature(self, resamples: int = 0) -> str:
-        """Return how the score is computed, with the number of bootstrap samples if there are such ones."""
-        bootstrap = (resamples, str(_SEED)) if resamples else (None, None)
-        self.scorer.n_bootstrap, self.scorer.seed = bootstrap
-        return str(self.scorer.get_signature())
+        return Score(result.name, float(result.score), str(signature), confidence)
 
     def resampled(self, resamples: int) -> "npt.NDArray[np.float64]":
         """Return the scores of bootstrap samples of the lines, computed once.
@@ -106,7 +102,7 @@ class Measurement:
         for start in range(0, resamples, at_once):
             drawn = generator.choice(len(statistics), size=(min(at_once, resamples - start), len(statistics)))
             counts = np.stack([np.bincount(sample, minlength=len(statistics)) for sample in drawn])
-            scores += [float(self.scorer._compute_score_from_stats(sums).score) for sums in counts @ statistics]
+            scores += [float(self.scorer._aggregate_and_compute([sums]).score) for sums in counts @ statistics]
         self._resampled[resamples] = np.array(scores)
         return self._resampled[resamples]
 
@@ -207,10 +203,8 @@ def compare(system: Measurement, baseline: Measurement) -> Comparison:
     The seed is sacreBLEU's and part of the signature: the same files always give the same p-value.
     """
     differences = abs(system.resampled(RESAMPLES) - baseline.resampled(RESAMPLES))
-    after, before = system.score(), baseline.score()
+    after, before = system.score(RESAMPLES), baseline.score()
     larger = int((differences - differences.mean() > abs(after.value - before.value)).sum())
     # a system and its copy have no sample above the difference, which is no evidence
     p_value = (larger + 1) / (RESAMPLES + 1) if after.value != before.value else 1.0
-    return Comparison(
-        after.name, after.value, before.value, p_value, system.signature(RESAMPLES), after.lower_is_better
-    )
+    return Comparison(after.name, after.value, before.value, p_value, after.signature, after.lower_is_better)

@@ -1,12 +1,15 @@
 """Warnings about texts whose scores are not meaningful."""
 
-from nmt.evaluation.diagnosis import empty_line_warnings, hypothesis_warnings
+from nmt.evaluation.diagnosis import hypothesis_warnings, reference_warnings
+from nmt.evaluation.findings import diagnose
+from nmt.text.languages import detect_language, target_language
 
 PLAIN = ["Non è venuto, credo.", "Dov'è il gatto?", "Sono qui!", "Va bene."] * 5
 
 
 def warnings(hypotheses: list[str], references: list[str], source: list[str] | None = None) -> list[str]:
-    return list(hypothesis_warnings("hyp", hypotheses, [references], source))
+    findings = diagnose(hypotheses, detect_language(references), [references], source)
+    return list(hypothesis_warnings("hyp", hypotheses, [references], findings))
 
 
 def test_plain_text_gives_no_warning() -> None:
@@ -31,20 +34,30 @@ def test_spaces_that_also_occur_in_the_references_give_no_warning() -> None:
     assert warnings(french, french[1:] + french[:1]) == []
 
 
-def test_empty_lines_give_a_warning_from_5_percent_on() -> None:
-    assert list(empty_line_warnings("hyp", ["a"] * 19 + [""])) == []
-    assert list(empty_line_warnings("hyp", ["a"] * 18 + ["", " "])) == ["hyp: 2 of 20 lines are empty"]
+def test_empty_references_give_a_warning_from_5_percent_on() -> None:
+    italian = target_language("it")
+    assert list(reference_warnings("ref", ["a"] * 19 + [""], italian)) == []
+    assert list(reference_warnings("ref", ["a"] * 18 + ["", " "], italian)) == ["ref: 2 of 20 lines are empty"]
 
 
-def test_untranslated_text_gives_a_warning() -> None:
+def test_references_in_another_script_than_that_of_the_language_give_a_warning() -> None:
+    (warning,) = reference_warnings("ref", ["猫在睡觉。"], target_language("it"))
+    assert warning.startswith("target language given as it, but ref ")
+
+
+def test_a_fault_of_many_lines_gives_a_warning() -> None:
     source = ["Where is the cat?", "Here I am!"] * 10
-    assert warnings(source, PLAIN, source) == ["hyp: 100% of its lines are the source, untranslated"]
-    assert "untranslated" not in warnings(source, PLAIN)[0]
-    assert warnings(PLAIN[:18] + source[18:], PLAIN, source) == ["hyp: 10% of its lines are the source, untranslated"]
-    assert warnings([*PLAIN[:19], source[19]], PLAIN, source) == ["hyp: 5% of its lines are the source, untranslated"]
-    assert warnings([*PLAIN, *PLAIN[:19], source[19]], PLAIN * 2, source * 2) == []
-    names = ["Tom!", "Mary."] * 10
-    assert warnings([*names[:19], "Maria."], names, names) == []
+    assert warnings(source, PLAIN, source) == ["hyp: 100% of its lines have the fault copy: a copy of the source"]
+    assert "another language" in warnings(source, PLAIN)[0]
+    assert warnings(PLAIN[:15] + source[15:], PLAIN, source) == [
+        "hyp: 25% of its lines have the fault copy: a copy of the source"
+    ]
+    assert warnings(PLAIN[:16] + source[16:], PLAIN, source) == []
+    cyrillic = [line.replace("a", "а") for line in PLAIN]
+    assert "hyp: 50% of its lines have the fault script: another script than the language's" in warnings(
+        cyrillic, PLAIN
+    )
+    assert warnings([*PLAIN[:15], *[""] * 5], PLAIN) == ["hyp: 25% of its lines have the fault empty: no translation"]
 
 
 def test_copied_reference_gives_a_warning() -> None:
@@ -66,4 +79,4 @@ def test_another_language_gives_a_warning() -> None:
     assert warnings(english[:19], PLAIN[:19]) == []
     # other words of the same language
     assert warnings(["Non so, è vero.", "Dov'è la casa?", "Sono stanco!", "Va tutto male."] * 5, PLAIN) == []
-    assert not any("language" in warning for warning in warnings([""] * 20, PLAIN))
+    assert not any("another language" in warning for warning in warnings([""] * 20, PLAIN))

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from nmt.evaluation.findings import KINDS, Finding, diagnose, frequent_faults, summary
+from nmt.evaluation.findings import KINDS, Finding, diagnose, summary
 from nmt.text.languages import detect_language, target_language
 
 ITALIAN = target_language("it")
@@ -35,13 +35,6 @@ def test_findings_have_line_numbers_and_are_counted() -> None:
     assert summary(findings) == "2 lines: empty 1, number 1"
     assert summary([]) == ""
     assert {finding.kind for finding in findings} <= set(KINDS)
-
-
-def test_faults_of_many_lines_are_stated_in_words() -> None:
-    findings = diagnose(["Il gatto dorme qui."] * 6 + ["猫。"] * 14, CHINESE, [["猫在睡觉。"] * 20])
-    assert frequent_faults(findings, 20) == ["30% of its lines have another script than the language's"]
-    assert frequent_faults(findings, 40) == []
-    assert frequent_faults(findings[:4], 4) == []
 
 
 def test_empty_line_is_found_unless_the_others_are_empty() -> None:

@@ -184,24 +184,26 @@ def test_a_missing_tokenizer_names_its_package(
     assert measure("chrf", ["a b c"], [["a b c"]], target_language(code)).score().value == pytest.approx(100)
 
 
-@pytest.mark.parametrize("system", ["AISP-SJTU", "Online-W"])
-def test_scores_equal_those_published_for_wmt22(shared_data, system: str) -> None:
+@pytest.mark.slow
+def test_scores_equal_those_published_for_wmt22(shared_data) -> None:
     folder = shared_data / "scored-wmt22-en-zh"
-    with (folder / "automatic-scores.tsv").open(encoding="utf-8", newline="") as file:
-        published = {
-            row["metric"]: float(row["score"])
-            for row in csv.DictReader(file, delimiter="\t")
-            if row["pair"] == "en-zh" and row["system"] == system
-        }
 
     def lines(name: str) -> list[str]:
         return (folder / name).read_text(encoding="utf-8").removesuffix("\n").split("\n")
 
-    hypotheses, a, b = lines(f"hyp.{system}.zh"), lines("ref.A.zh"), lines("ref.B.zh")
-    for metric in ("bleu", "chrf"):
-        for name, references in [("A", [a]), ("B", [b]), ("all", [a, b])]:
-            value = measure(metric, hypotheses, references, CHINESE).score().value
-            assert value == pytest.approx(published[f"{metric}-{name}"], abs=0.01), (metric, name)
+    a, b = lines("ref.A.zh"), lines("ref.B.zh")
+    # chrF of several references had another definition in the sacreBLEU of that year
+    metrics = {"bleu-A": [a], "bleu-B": [b], "bleu-all": [a, b], "chrf-A": [a], "chrf-B": [b]}
+    with (folder / "automatic-scores.tsv").open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file, delimiter="\t") if row["pair"] == "en-zh"]
+    compared = 0
+    for row in rows:
+        name, references = f"hyp.{row['system']}.zh", metrics.get(row["metric"])
+        if references is not None and (folder / name).exists():
+            value = measure(row["metric"].split("-")[0], lines(name), references, CHINESE).score().value
+            assert value == pytest.approx(float(row["score"]), abs=1e-9), row
+            compared += 1
+    assert compared == 20
 
 
 @pytest.mark.parametrize("metric", ["bleu", "chrf", "chrf++", "ter"])
