@@ -77,7 +77,7 @@ def main_options(version: Annotated[bool, Option("--version", help="Print the ve
 def init(console: "Console", request: InitRequest) -> None:
     """Write a recipe with settings that fit your text.
 
-    The text is two files whose lines correspond, or files with both languages: TSV, CSV, TMX, XLIFF, PO or JSON lines.
+    The text is two files whose lines correspond, or files with both languages: TSV, CSV, TMX or JSON lines.
     Pairs for the validation and the test text, unless these are given, are copied to files beside the recipe; the text
     itself is not changed.
     """

@@ -15,7 +15,7 @@ from nmt.errors import DataError
 from nmt.system.console import Console, counted
 from nmt.system.distributed import rank, scatter_map
 from nmt.text.identification import found_instead
-from nmt.text.readers.opening import STANDARD_INPUT, decode_line, input_name, is_utf8, open_content, open_text
+from nmt.text.readers.opening import STANDARD_INPUT, decode_line, open_text
 from nmt.translation.requirements import TranslateOptions
 from nmt.translation.sinks import ResumableFile, StreamOutput
 from nmt.translation.translator import LINE_BATCH_SIZE, Translator
@@ -99,14 +99,13 @@ class LineInput:
 def open_input(path: Path | None) -> Iterator[BinaryIO]:
     """Open lines of text, by default standard input; in the first process only, the others have no lines.
 
-    Raises DataError as `open_content` does; reading raises it as `open_text` does.
+    Raises DataError as `open_text` does, also while they are read.
     """
     if rank() > 0:
         yield io.BytesIO()
     else:
-        place = path or STANDARD_INPUT
-        with open_content(place, read_once=True) as stream:
-            yield open_text(stream, input_name(place))
+        with open_text(path or STANDARD_INPUT, read_once=True) as stream:
+            yield stream
 
 
 def read_batches(stream: BinaryIO, scale: int = 1) -> Iterator[list[bytes]]:
@@ -160,7 +159,7 @@ def process_lines(label: str, source: LineInput, output: StreamOutput, process: 
             for batch, (text, numbers) in scatter_map(source.batches(output), lambda batch: (batch, process(batch))):
                 output.write(len(batch.lines), text.encode())
                 differing += numbers
-                invalid += [number for number, line in enumerate(batch.lines, batch.first) if not is_utf8(line)]
+                invalid += [number for number, line in enumerate(batch.lines, batch.first) if not _is_utf8(line)]
                 if show is not None:
                     show(output.lines, source.position)
     except KeyboardInterrupt:
@@ -173,6 +172,10 @@ def process_lines(label: str, source: LineInput, output: StreamOutput, process: 
             "the invalid bytes were read as U+FFFD"
         )
     return differing
+
+
+def _is_utf8(line: bytes) -> bool:
+    return line.decode("utf-8", errors="ignore").encode() == line
 
 
 def translate_stream(

@@ -11,7 +11,6 @@ from itertools import accumulate, islice
 
 from nmt.system.console import Console, counted
 from nmt.system.distributed import on_rank_zero, rank
-from nmt.text.readers.opening import open_text
 from nmt.translation.documents.document import Document
 from nmt.translation.documents.passage import Passage, TranslatedLine
 from nmt.translation.pipeline import DIFFERING, LineInput, process_lines, translate_batch, translations_with
@@ -37,7 +36,7 @@ def translate_document(
     with tempfile.TemporaryFile(buffering=0) as file, io.BytesIO() as translated:
         file.write("".join(f"{line}\n" for passage in passages for line in passage.lines).encode(errors="replace"))
         file.seek(0)
-        stream = open_text(file, "the document") if rank() == 0 else io.BytesIO()
+        stream = file if rank() == 0 else io.BytesIO()
         source = LineInput(stream, translator.scale)
         process = partial(translate_batch, translator, options, False)
         numbers = process_lines("translating", source, StreamOutput(translated), process, console)
