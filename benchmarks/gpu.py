@@ -51,7 +51,7 @@ VARIANTS: list[dict[str, object]] = [
     {},
     {"norm": "post", "tied_embeddings": "none"},
     {"positions": "relative"},
-    {"positions": "rotary", "normalization": "rms", "activation": "swiglu"},
+    {"positions": "rotary", "activation": "swiglu"},
 ]
 LARGEST_DIFFERENCE = {"fp32": 1e-4, "bf16": 3e-2}
 """Relative difference of losses and gradient norms after three updates: rounding, amplified by Adam."""

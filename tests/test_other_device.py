@@ -36,7 +36,7 @@ VARIANTS: list[dict[str, Any]] = [
     {},
     {"norm": "post", "tied_embeddings": "none"},
     {"positions": "relative"},
-    {"positions": "rotary", "normalization": "rms", "activation": "swiglu"},
+    {"positions": "rotary", "activation": "swiglu"},
 ]
 
 

@@ -2,10 +2,10 @@
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING
 
 from nmt.commands.requests import InitRequest
 from nmt.config import CorpusFile, LanguagePair
@@ -13,23 +13,13 @@ from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console, counted, printable
 from nmt.system.files import disk_errors, write_output
 from nmt.text.auditing.corpus_findings import findings
-from nmt.text.corpus import SentencePair, format_named, read_pairs
-from nmt.text.proposing.direction import (
-    Direction,
-    checked_direction,
-    known_direction,
-    unknown_languages,
-    with_text_columns,
-)
+from nmt.text.corpus import SentencePair, format_of, read_pairs
+from nmt.text.proposing.direction import checked_direction, known_direction, with_text_columns
 from nmt.text.proposing.held_out import MOST_PAIRS, candidates, choose, held_out_size
 from nmt.text.proposing.profile import TextProfile
-from nmt.text.proposing.proposal import Proposal, Setting, propose, recipe_text
+from nmt.text.proposing.proposal import Setting, propose, recipe_text
 from nmt.text.readers.opening import STANDARD_INPUT
 
-if TYPE_CHECKING:
-    from nmt.training.cost import Cost
-
-_SEED = 1
 _LEAST_PAIRS = 100
 _PAIRS_SHOWN = 10_000  # pairs between two updates of the progress bar
 _LITTLE_TEXT = 300_000  # target tokens
@@ -53,67 +43,40 @@ def init(request: InitRequest, console: Console) -> None:
     known = known_direction(request.languages, corpora["train"][0])
     languages = None if known is None else LanguagePair(known.source, known.target)
     corpora = {part: [with_text_columns(each, languages) for each in every] for part, every in corpora.items()}
-    train, profile = corpora["train"], TextProfile(_SEED)
-    others = [each for part, every in corpora.items() for each in every if part != "train"]
+    train, profile = corpora.pop("train"), TextProfile()
     found = candidates(_profiled(_pairs(train, languages), profile, console))
     _check_size(request, profile)
-    direction, warning = checked_direction(known, list(train[0].files.values()), profile)
-    stated = LanguagePair(direction.source, direction.target)
-    parts = list(request.held_out)
+    direction, warning = checked_direction(known, list(train[0].files.values()), profile.sample)
+    languages = LanguagePair(direction.source, direction.target)
+    given = [each for every in corpora.values() for each in every]
     with console.status("choosing validation and test text"):
-        size = len(parts) * held_out_size(profile.pairs - profile.empty)
-        chosen = choose(found, _pairs(train, languages), _pairs(others, languages), size)
-        unusual = [line for every in corpora.values() for each in every for line in _unusual(each, stated)]
-    if len(chosen) < size:
-        raise DataError(
-            f"{_names(request)}: too few different sentences of at most 1,000 characters that are in at most "
-            f"{MOST_PAIRS} pairs, to hold out validation and test text; remove repeated lines, or give these texts "
-            "with --valid and --test"
-        )
-    held_out = {part: chosen[number :: len(parts)] for number, part in enumerate(parts)}
-    for shown in filter(None, (warning, unknown_languages(direction), *unusual)):
+        held_out = _held_out(request, choose(found, _pairs(train, languages), _pairs(given, languages)), profile)
+        unusual = [line for corpus in (*train, *given) for line in _unusual(corpus, languages)]
+    for shown in filter(None, (warning, *unusual)):
         console.warn(shown)
-    with console.status("measuring the speed of this machine"):
-        from nmt.training.cost import cost  # imports torch, for which no error above should wait
-
-        expected = cost(lambda device: propose(profile.tokens(), profile.vocabulary(), device))
-    comments = [*_about_text(request, train[0], profile, held_out), _about_cost(expected)]
-    if profile.tokens()[1] < _LITTLE_TEXT:
-        comments.append(_OF_LITTLE_TEXT)
-    texts = {part: _text_setting(request, part, every) for part, every in corpora.items()}
+    texts = {"train": f"[{', '.join(_text_setting(request, corpus) for corpus in train)}]"}
+    texts |= {part: _text_setting(request, every[0]) for part, every in corpora.items()}
     texts |= {part: f"{{file: {_quoted(path.name)}}}" for part, path in request.held_out.items()}
+    settings = {
+        "languages": Setting(f"{{source: {direction.source}, target: {direction.target}}}"),
+        **{f"data.{part}": Setting(texts[part]) for part in ("train", "valid", "test")},
+        **({} if warning is None else {"data.filters": Setting("{keep: [language]}")}),
+    }
+    names = _names(request) + (f", columns {list(train[0].columns)}" if train[0].columns != (1, 2) else "")
+    comments, more = _comments_and_settings(names, profile, console)
+    if held_out:
+        copies = " and ".join(f"{request.held_out[part].name} with {len(pairs):,}" for part, pairs in held_out.items())
+        comments.insert(1, f"Pairs of it are held out: {copies}.")
+    settings |= {**more, "run": Setting(_quoted(f"{request.prefix}run"))}
     with disk_errors(request.output):
         request.output.parent.mkdir(parents=True, exist_ok=True)
     for part, pairs in held_out.items():
         write_output(request.held_out[part], "".join(f"{pair.source}\t{pair.target}\n" for pair in pairs))
-    write_output(
-        request.output, recipe_text(comments, _settings(request, texts, direction, warning, profile, expected.proposal))
-    )
+    write_output(request.output, recipe_text(comments, settings))
     for line in (f"{direction.source} → {direction.target}, by {direction.origin}", *comments):
         console.info(line)
     written = " and ".join(str(path) for path in (request.output, *request.held_out.values()))
     console.info(f"wrote {written}; next: nmt train --config {quote(str(request.output))}")
-
-
-def _unusual(corpus: CorpusFile, languages: LanguagePair) -> Iterator[str]:
-    """Yield what `nmt prepare` would warn of, so that it is known before."""
-    name = " and ".join(map(str, corpus.files.values()))
-    for finding in findings(name, languages, read_pairs(corpus, languages)):
-        if finding.severity == "warning":
-            yield "\n    ".join([f"{finding.corpus}: {finding.text}", *finding.examples])
-
-
-def _names(request: InitRequest) -> str:
-    return " and ".join(printable(str(path)) for path in request.text)
-
-
-def _corpora(files: Sequence[Path]) -> list[CorpusFile]:
-    """Return a text as two files with corresponding lines, or as files with both languages."""
-    if STANDARD_INPUT in files:
-        raise ConfigError("-: expected files that the recipe can name, found standard input; save it to a file")
-    if len(files) == 2 and any(format_named(file) == "tsv" for file in files):
-        return [CorpusFile(source=files[0], target=files[1])]
-    return [CorpusFile(file=file) for file in files]
 
 
 def _check_are_new(request: InitRequest) -> None:
@@ -125,6 +88,15 @@ def _check_are_new(request: InitRequest) -> None:
             raise ConfigError(
                 f"{path}: exists already and is not changed; give another name of the recipe with -o, or remove it"
             )
+
+
+def _corpora(files: Sequence[Path]) -> list[CorpusFile]:
+    """Return a text as two files with corresponding lines, or as files with both languages."""
+    if STANDARD_INPUT in files:
+        raise ConfigError("-: expected files that the recipe can name, found standard input; save it to a file")
+    if len(files) == 2 and any(format_of(file) == "tsv" for file in files):
+        return [CorpusFile(source=files[0], target=files[1])]
+    return [CorpusFile(file=file) for file in files]
 
 
 def _pairs(corpora: Iterable[CorpusFile], languages: LanguagePair | None) -> Iterator[SentencePair]:
@@ -141,6 +113,10 @@ def _profiled(pairs: Iterator[SentencePair], profile: TextProfile, console: Cons
             yield pair
 
 
+def _names(request: InitRequest) -> str:
+    return " and ".join(printable(str(path)) for path in request.text)
+
+
 def _check_size(request: InitRequest, profile: TextProfile) -> None:
     """Raise DataError if there is too little to train on."""
     pairs = profile.pairs - profile.empty
@@ -152,68 +128,61 @@ def _check_size(request: InitRequest, profile: TextProfile) -> None:
         )
 
 
-def _settings(
-    request: InitRequest,
-    texts: Mapping[str, str],
-    direction: Direction,
-    warning: str | None,
-    profile: TextProfile,
-    proposal: Proposal,
-) -> dict[str, Setting]:
-    """Return the settings of the recipe, in its order."""
-    vocabulary = (
-        f"about {proposal.vocabulary:,} pieces for this text: the characters and bytes, and 1.8 times the square root "
-        f"of {sum(profile.characters):,} characters; little text needs few pieces (Sennrich & Zhang 2019)"
-    )
-    return {
-        "languages": Setting(f"{{source: {direction.source}, target: {direction.target}}}"),
-        **{f"data.{part}": Setting(texts[part]) for part in ("train", "valid", "test")},
-        **({} if warning is None else {"data.filters": Setting("{keep: [language]}")}),
-        "tokenizer": Setting("{vocab_size: auto}", vocabulary),
-        **proposal.settings,
-        "decode": Setting("{beam: 4}"),
-        "run": Setting(_quoted(f"{request.prefix}run")),
-    }
+def _held_out(
+    request: InitRequest, chosen: Iterable[SentencePair], profile: TextProfile
+) -> dict[str, list[SentencePair]]:
+    """Return the validation and the test text, unless they are given. Raises DataError if there is too little."""
+    parts, size = list(request.held_out), held_out_size(profile.pairs - profile.empty)
+    pairs = list(islice(chosen, size * len(parts)))
+    if len(pairs) < size * len(parts):
+        raise DataError(
+            f"{_names(request)}: too few different sentences of at most 1,000 characters that are in at most "
+            f"{MOST_PAIRS} pairs, to hold out validation and test text; remove repeated lines, or give these texts "
+            "with --valid and --test"
+        )
+    return {part: pairs[number :: len(parts)] for number, part in enumerate(parts)}
 
 
-def _text_setting(request: InitRequest, part: str, corpora: Sequence[CorpusFile]) -> str:
-    """Return the setting of given files. Paths are relative to the recipe."""
-    mappings = []
-    for corpus in corpora:
-        text: dict[str, object] = {
-            key: os.path.relpath(path, request.output.parent) for key, path in corpus.files.items()
-        }
-        text |= {} if corpus.columns == (1, 2) else {"columns": corpus.columns}
-        mappings.append("{" + ", ".join(f"{key}: {_quoted(value)}" for key, value in text.items()) + "}")
-    return f"[{', '.join(mappings)}]" if part == "train" else mappings[0]
+def _unusual(corpus: CorpusFile, languages: LanguagePair) -> Iterator[str]:
+    """Yield what `nmt prepare` would warn of, so that it is known before."""
+    name = " and ".join(map(str, corpus.files.values()))
+    for finding in findings(name, languages, read_pairs(corpus, languages)):
+        if finding.severity == "warning":
+            yield "\n    ".join([f"{finding.corpus}: {finding.text}", *finding.examples])
+
+
+def _text_setting(request: InitRequest, corpus: CorpusFile) -> str:
+    """Return the setting of a given text. Paths are relative to the recipe."""
+    text: dict[str, object] = {key: os.path.relpath(path, request.output.parent) for key, path in corpus.files.items()}
+    text |= {} if corpus.columns == (1, 2) else {"columns": corpus.columns}
+    return "{" + ", ".join(f"{key}: {_quoted(value)}" for key, value in text.items()) + "}"
 
 
 def _quoted(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _about_text(
-    request: InitRequest, corpus: CorpusFile, profile: TextProfile, held_out: Mapping[str, Sequence[SentencePair]]
-) -> Iterator[str]:
-    """Yield what was read and what is held out."""
-    names = _names(request)
-    if corpus.columns != (1, 2):
-        names += f", columns {corpus.columns[0]} and {corpus.columns[1]}"
-    empty = f", {profile.empty:,} of them with an empty side, which are not trained on" if profile.empty else ""
-    source, target = profile.tokens()
-    yield f"{names}: {profile.pairs:,} sentence pairs{empty}, about {source:,} source and {target:,} target tokens."
-    copies = " and ".join(f"{request.held_out[part].name} with {len(pairs):,}" for part, pairs in held_out.items())
-    yield (
-        f"{f'Pairs of it are held out: {copies}. ' if copies else ''}Pairs that share a sentence with the validation "
-        "or test text are not trained on (rule leak). The text itself is not changed."
-    )
+def _comments_and_settings(names: str, profile: TextProfile, console: Console) -> tuple[list[str], dict[str, Setting]]:
+    """Return what was read and what the training takes, and the settings that fit it."""
+    vocabulary, (source, target) = profile.tokens()
+    with console.status("measuring the speed of this machine"):
+        from nmt.training.cost import cost  # imports torch, for which no error should wait
 
-
-def _about_cost(expected: "Cost") -> str:
-    """Return the expected time as a sentence."""
+        expected = cost(lambda device: propose((source, target), vocabulary, device))
     low, high = expected.minutes
     time = f"{low:,.0f} to {high:,.0f} minutes" if high < 120 else f"{low / 60:,.1f} to {high / 60:,.1f} hours"
-    return (
+    empty = f", {profile.empty:,} of them with an empty side, which are not trained on" if profile.empty else ""
+    comments = [
+        f"{names}: {profile.pairs:,} sentence pairs{empty}, about {source:,} source and {target:,} target tokens.",
+        "Pairs that share a sentence with the validation or test text are not trained on (rule leak). The text itself "
+        "is not changed.",
         f"All {expected.proposal.steps:,} steps take {time} on this machine ({expected.device}), computed from its "
-        "rate of matrix products; nmt train --dry-run measures it."
+        "rate of matrix products; nmt train --dry-run measures it.",
+        *([_OF_LITTLE_TEXT] if target < _LITTLE_TEXT else []),
+    ]
+    tokenizer = (
+        f"about {vocabulary:,} pieces for this text: the characters and bytes, and 1.8 times the square root of "
+        f"{sum(profile.characters):,} characters; little text needs few pieces (Sennrich & Zhang 2019)"
     )
+    settings = {"tokenizer": Setting("{vocab_size: auto}", tokenizer), **expected.proposal.settings}
+    return comments, {**settings, "decode": Setting("{beam: 4}")}

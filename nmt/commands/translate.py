@@ -18,9 +18,7 @@ from nmt.system.distributed import connect, rank
 from nmt.system.files import check_output, digest_of
 from nmt.system.workers import reuse_freed_ram
 from nmt.text.glossary import Glossary
-from nmt.text.readers.archive import split_member
-from nmt.text.readers.compression import compression_of, unpacked
-from nmt.text.readers.opening import STANDARD_INPUT, input_name, open_content, read_lines
+from nmt.text.readers.opening import STANDARD_INPUT, input_name, open_content, read_lines, split_member
 from nmt.translation.documents.document import Document
 from nmt.translation.documents.formats import DocumentOptions, format_of
 from nmt.translation.documents.translating import translate_document
@@ -107,8 +105,6 @@ def open_document(options: DocumentOptions, source: Path | None, languages: tupl
     place = source or STANDARD_INPUT
     with open_content(place, read_once=True) as stream:
         data = stream.read()
-    if (compression := compression_of(data)) is not None:
-        data = b"".join(unpacked(iter([data]), compression, input_name(place)))
     return options.read(data, input_name(place), languages)
 
 

@@ -16,7 +16,6 @@ are a `ConfigError` that lists all of them with file, line and ``section.key``.
 from nmt.config.data_section import (
     CorpusFile,
     Data,
-    FileFormat,
     Filters,
     HanVariants,
     LanguagePair,
@@ -31,7 +30,7 @@ from nmt.config.recipe import Recipe, RuntimeSettings
 from nmt.config.train_section import Stop, TrainSettings
 
 __all__ = [
-    "CorpusFile", "Data", "DecodeSettings", "FileFormat", "Filters", "HanVariants", "LanguagePair", "Languages",
+    "CorpusFile", "Data", "DecodeSettings", "Filters", "HanVariants", "LanguagePair", "Languages",
     "MaxLength", "ModelSettings", "Recipe", "RuleName", "RuntimeSettings", "Sampling", "Stop", "TokenizerSettings",
     "TrainSettings", "load_recipe", "override_decode", "recipe_schema", "recipe_to_yaml",
 ]  # fmt: skip

@@ -74,7 +74,6 @@ class Languages(Section):
         return f"2{code}" if len(self.target) > 1 else None
 
 
-FileFormat = Literal["tsv", "csv", "tmx", "xliff", "po", "jsonl"]
 Column = PositiveInt | Annotated[str, Field(min_length=1)]
 
 
@@ -82,12 +81,11 @@ class CorpusFile(Section):
     """One parallel text: a file with both languages, or two files with corresponding lines.
 
     Files may be compressed (.gz, .bz2, .xz, .zst) or in a zip archive: `corpus.zip`, or `corpus.zip/NAME` for one of
-    several texts in it. `*` in a path stands for any name.
+    several texts in it.
     """
 
-    file: Annotated[File | None, Field(examples=["train.tsv.gz", "corpora/*.tmx"])] = None
-    """File with both languages, in the format of its name: .csv, .tmx, .xlf or .xliff, .po, .jsonl; all others are
-    tsv."""
+    file: Annotated[File | None, Field(examples=["train.tsv.gz"])] = None
+    """File with both languages, in the format of its name: .csv, .tmx, .jsonl; all others are tsv."""
     columns: Annotated[tuple[Column, Column], Field(strict=False)] = (1, 2)
     """Columns of source and target, counted from 1 or by their names in the first line; for jsonl the keys, as in
     [translation.en, translation.it]. [2, 1] reverses the direction."""

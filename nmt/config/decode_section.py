@@ -21,8 +21,6 @@ class Sampling(Section):
 
     temperature: Annotated[float, Field(ge=0.01, le=100)] = 1.0
     """Divisor of the logits: below 1 the distribution is sharper, above 1 flatter."""
-    top_k: Annotated[PositiveInt | None, Field(examples=[50])] = None
-    """Draw from this number of most probable tokens; null draws from all."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Draw from the fewest tokens whose total probability is at least this (Holtzman et al. 2020)."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 1

@@ -28,8 +28,6 @@ class ModelSettings(Section):
     """Dropout on embeddings and on each sublayer's output."""
     norm: Literal["pre", "post"] = "pre"
     """Normalise before each sublayer (trains easily) or after it (as in the paper)."""
-    normalization: Literal["layer", "rms"] = "layer"
-    """Normalise to mean zero and variance one (Ba et al. 2016), or to a mean square of one (Zhang & Sennrich 2019)."""
     activation: Literal["relu", "gelu", "swiglu"] = "relu"
     """Non-linearity of the feed-forward layers."""
     positions: Literal["sinusoidal", "relative", "rotary"] = "sinusoidal"
@@ -53,7 +51,8 @@ class ModelSettings(Section):
         attention = 4 * dim * dim + 4 * dim
         attention += {"bilinear": dim * dim // self.heads, "additive": dim}.get(self.attention_score, 0)
         feed_forward = (gates + 1) * self.feed_forward * dim + gates * self.feed_forward + dim
-        encoder, decoder = attention + feed_forward + 2 * self._norm, 2 * attention + feed_forward + 3 * self._norm
+        norm = 2 * dim
+        encoder, decoder = attention + feed_forward + 2 * norm, 2 * attention + feed_forward + 3 * norm
         if self.positions == "relative":  # keys and values of the distances -k … k, or -k … 0
             encoder += 2 * (2 * MAX_DISTANCE + 1) * (dim // self.heads)
             decoder += 2 * (MAX_DISTANCE + 1) * (dim // self.heads)
@@ -63,11 +62,7 @@ class ModelSettings(Section):
         """Return the number of weights of a model, tied ones counted once."""
         source, target = map(self.padded_vocabulary, (source_vocabulary, target_vocabulary))
         rows = {"all": target, "target": source + target, "none": source + 2 * target}[self.tied_embeddings]
-        return sum(self.layer_weights) + rows * self.dim + (2 * self._norm if self.norm == "pre" else 0)
-
-    @property
-    def _norm(self) -> int:
-        return self.dim if self.normalization == "rms" else 2 * self.dim
+        return sum(self.layer_weights) + rows * self.dim + (4 * self.dim if self.norm == "pre" else 0)
 
     @model_validator(mode="after")
     def _check_consistency(self) -> Self:

@@ -52,11 +52,6 @@ class TrainSettings(Section):
     et al. 2020; 0.1)."""
     label_smoothing: Probability = 0.1
     """Probability distributed over the wrong tokens (Szegedy et al. 2016)."""
-    adam_betas: Annotated[tuple[Probability, Probability], Field(strict=False)] = (0.9, 0.98)
-    """Decay rates of Adam's two moments."""
-    weight_decay: float = Field(default=0.0, ge=0, le=100)
-    """Decoupled weight decay of matrices, multiplied by the learning rate (AdamW, Loshchilov & Hutter 2019); norms,
-    biases and relative positions have none."""
     clip_norm: Annotated[float | None, Field(gt=0, le=1e6)] = 1.0
     """Largest norm of the gradient of all parameters together; null for no clipping."""
     init_from: Annotated[File | None, Field(examples=["../runs/base"])] = None

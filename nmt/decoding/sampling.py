@@ -116,12 +116,9 @@ def draw(logits: Tensor, noise: Tensor, sampling: Sampling) -> Tensor:
 
     Inverse transform sampling: the token into whose share of [0, 1) the number falls. Shares are in the order of the
     vocabulary, so that rounding moves their ends a little and never swaps two. Tokens that are as probable as the last
-    one of top_k or top_p are kept too.
+    one of top_p are kept too.
     """
     logits = (logits - logits.amax(-1, keepdim=True)) / sampling.temperature
-    if sampling.top_k is not None and sampling.top_k < logits.size(-1):
-        last = logits.topk(sampling.top_k).values[..., -1:]
-        logits = logits.masked_fill(logits < last, float("-inf"))
     probabilities = logits.softmax(-1)
     if sampling.top_p < 1:
         ranked = probabilities.sort(-1, descending=True).values

@@ -1,10 +1,9 @@
 """Export to CTranslate2 (https://github.com/OpenNMT/CTranslate2), which translates fast on CPUs.
 
-It supports every variant of `model.*` except the attention scores for study. The files differ in three points:
+It supports every variant of `model.*` except the attention scores for study. The files differ in two points:
 
 * the table of positions is written, because CTranslate2's own sinusoids have other frequencies, in another order;
-* relative positions of a decoder's self-attention include those after the query, which are never used;
-* the ε of the norms is given for all layers, because the default for RMS norms differs.
+* relative positions of a decoder's self-attention include those after the query, which are never used.
 
 D width, d = D/H, k the longest distance that relative positions distinguish.
 """
@@ -25,7 +24,7 @@ from nmt.model.positions import Relative, sinusoids
 from nmt.model.transformer import Embedding, FeedForward, Sublayer, Transformer
 
 POSITIONS = 2048  # rows in the table of sinusoids, the longest possible sentence and translation
-_EPSILON = 1e-5
+_EPSILON = 1e-5  # of torch.nn.LayerNorm
 
 
 def write_ctranslate2(directory: Path, loaded: LoadedModel, quantization: str) -> None:
@@ -46,7 +45,6 @@ def write_ctranslate2(directory: Path, loaded: LoadedModel, quantization: str) -
         "pre_norm": settings.norm == "pre",
         "activation": activation_of[settings.activation],
         "ffn_glu": settings.activation == "swiglu",
-        "rms_norm": settings.normalization == "rms",
         "relative_position": settings.positions == "relative",
     }
     if settings.positions == "rotary":
@@ -132,10 +130,8 @@ def _linears(specs: Sequence[Any], *linears: nn.Linear) -> None:
 
 
 def _norm(spec: Any, norm: nn.Module) -> None:
-    assert isinstance(norm, nn.LayerNorm | nn.RMSNorm)
-    spec.gamma = _array(norm.weight)
-    if isinstance(norm, nn.LayerNorm):
-        spec.beta = _array(norm.bias)
+    assert isinstance(norm, nn.LayerNorm)
+    spec.gamma, spec.beta = _array(norm.weight), _array(norm.bias)
 
 
 def _array(tensor: Tensor) -> Any:

@@ -72,7 +72,6 @@ def check_fits(settings: ModelSettings) -> None:
     """Raise ConfigError if the model is neither a Pegasus nor a Marian model."""
     expected = {
         "positions": ("sinusoidal",),
-        "normalization": ("layer",),
         "activation": ("relu", "gelu"),
         "attention_score": ("scaled_dot",),
         "tied_embeddings": ("all", "target", "none") if settings.norm == "post" else ("all",),

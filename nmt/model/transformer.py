@@ -40,7 +40,7 @@ class Transformer(nn.Module):
         self.encoder, self.decoder = cast("Sequence[EncoderLayer]", encoder), cast("Sequence[DecoderLayer]", decoder)
         # post-norm layers end in a norm already
         self.encoder_norm, self.decoder_norm = (
-            normalization(settings) if settings.norm == "pre" else nn.Identity() for _ in range(2)
+            nn.LayerNorm(settings.dim) if settings.norm == "pre" else nn.Identity() for _ in range(2)
         )
         self.output = with_padding(Linear(settings.dim, target_vocabulary, bias=False))
         if settings.tied_embeddings != "none":
@@ -211,7 +211,7 @@ class Sublayer(nn.Module):
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
         self.pre = settings.norm == "pre"
-        self.norm = normalization(settings)
+        self.norm = nn.LayerNorm(settings.dim)
         self.dropout = Dropout(settings.dropout)
 
     def forward(self, x: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
@@ -222,11 +222,6 @@ class Sublayer(nn.Module):
     def normalized_before(self, x: Tensor) -> Tensor:
         """Return the input of f: norm(x) with pre-norm, x with post-norm."""
         return cast(Tensor, self.norm(x)) if self.pre else x
-
-
-def normalization(settings: ModelSettings) -> nn.Module:
-    """Return a layer norm (Ba et al. 2016) or x / sqrt(mean(x²) + ε) times a weight (Zhang & Sennrich 2019)."""
-    return nn.LayerNorm(settings.dim) if settings.normalization == "layer" else nn.RMSNorm(settings.dim, eps=1e-5)
 
 
 class FeedForward(nn.Module):

@@ -1,17 +1,15 @@
-"""AdamW, its learning rate, and its moments on disk."""
+"""Adam, its learning rate, and its moments on disk."""
 
 import math
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from nmt.config import TrainSettings
 from nmt.model.checkpoint import read_tensors
-from nmt.model.positions import Relative
 
-EPSILON = 1e-9  # of Adam, as in Vaswani et al. 2017
+BETAS, EPSILON = (0.9, 0.98), 1e-9  # of Adam, as in Vaswani et al. 2017
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
@@ -37,27 +35,10 @@ def learning_rate(settings: TrainSettings, dim: int, step: int) -> float:
     return schedule.rate * (1 - (1 - schedule.floor) * decayed)
 
 
-def make_optimizer(model: nn.Module, settings: TrainSettings, device: torch.device) -> torch.optim.AdamW:
-    """Return Adam (Kingma & Ba 2015) over all weights that are not frozen; each update sets its learning rate.
-
-    Weight decay is decoupled: each step shrinks a matrix by rate · weight_decay of itself, whatever its gradient
-    (Loshchilov & Hutter 2019). Norms, biases and the vectors of relative positions are excluded.
-    """
-    positions = {weight for module in model.modules() if isinstance(module, Relative) for weight in module.parameters()}
+def make_optimizer(model: nn.Module, device: torch.device) -> torch.optim.Adam:
+    """Return Adam (Kingma & Ba 2015) over all weights that are not frozen; each update sets its learning rate."""
     trained = [weight for weight in model.parameters() if weight.requires_grad]
-    decaying = {weight for weight in trained if weight.ndim > 1} - positions
-    groups: list[dict[str, Any]] = [
-        {"params": [weight for weight in trained if weight in decaying]},
-        {"params": [weight for weight in trained if weight not in decaying], "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(
-        groups,
-        lr=0.0,
-        betas=settings.adam_betas,
-        eps=EPSILON,
-        weight_decay=settings.weight_decay,
-        fused=device.type in ("cpu", "cuda"),
-    )
+    return torch.optim.Adam(trained, lr=0.0, betas=BETAS, eps=EPSILON, fused=device.type in ("cpu", "cuda"))
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:

@@ -54,7 +54,7 @@ class Updater:
         if recipe.runtime.compile and not alone:
             compile_layers(self.model)
         self.replica = replicate(self.objective, device) if self.world_size > 1 else None
-        self.optimizer = make_optimizer(self.model, recipe.train, device)
+        self.optimizer = make_optimizer(self.model, device)
         # whether the optimizer itself skips non-finite updates, so that the host never waits for the device
         self.deferred = device.type == "cuda"
 

@@ -14,8 +14,8 @@ from typing import BinaryIO, NamedTuple
 from nmt.errors import DataError
 from nmt.system.console import Console, counted
 from nmt.system.distributed import rank, scatter_map
-from nmt.text.identification import Line, found_instead
-from nmt.text.readers.opening import STANDARD_INPUT, decode_line, input_name, is_utf8, open_content, open_text
+from nmt.text.identification import found_instead
+from nmt.text.readers.opening import STANDARD_INPUT, decode_line, open_text
 from nmt.translation.requirements import TranslateOptions
 from nmt.translation.sinks import ResumableFile, StreamOutput
 from nmt.translation.translator import LINE_BATCH_SIZE, Translator
@@ -23,7 +23,6 @@ from nmt.translation.translator import LINE_BATCH_SIZE, Translator
 LINE_BATCH_BYTES = 1 << 20  # a line batch also ends after so many bytes: lines may be long
 _CHUNK_BYTES = 1 << 16
 _PLACES_SHOWN = 10
-_MIN_LINES = 20  # of which the language is checked: fewer may be names
 
 DIFFERING = "differs from its source in URLs, placeholders, tags, terms or numbers"
 """A problem of a translation, in warnings."""
@@ -100,14 +99,13 @@ class LineInput:
 def open_input(path: Path | None) -> Iterator[BinaryIO]:
     """Open lines of text, by default standard input; in the first process only, the others have no lines.
 
-    Raises DataError as `open_content` does; reading raises it as `open_text` does.
+    Raises DataError as `open_text` does, also while they are read.
     """
     if rank() > 0:
         yield io.BytesIO()
     else:
-        place = path or STANDARD_INPUT
-        with open_content(place, read_once=True) as stream:
-            yield open_text(stream, input_name(place))
+        with open_text(path or STANDARD_INPUT, read_once=True) as stream:
+            yield stream
 
 
 def read_batches(stream: BinaryIO, scale: int = 1) -> Iterator[list[bytes]]:
@@ -161,7 +159,7 @@ def process_lines(label: str, source: LineInput, output: StreamOutput, process: 
             for batch, (text, numbers) in scatter_map(source.batches(output), lambda batch: (batch, process(batch))):
                 output.write(len(batch.lines), text.encode())
                 differing += numbers
-                invalid += [number for number, line in enumerate(batch.lines, batch.first) if not is_utf8(line)]
+                invalid += [number for number, line in enumerate(batch.lines, batch.first) if not _is_utf8(line)]
                 if show is not None:
                     show(output.lines, source.position)
     except KeyboardInterrupt:
@@ -174,6 +172,10 @@ def process_lines(label: str, source: LineInput, output: StreamOutput, process: 
             "the invalid bytes were read as U+FFFD"
         )
     return differing
+
+
+def _is_utf8(line: bytes) -> bool:
+    return line.decode("utf-8", errors="ignore").encode() == line
 
 
 def translate_stream(
@@ -221,11 +223,10 @@ def translate_batch(
 
 def foreign_input(texts: Sequence[str], language: str) -> str | None:
     """Return a warning if the first lines of the input are certainly in another language; None for a few lines."""
-    lines = [Line(number, text) for number, text in enumerate(texts, start=1) if text.strip()]
-    if len(lines) < _MIN_LINES or (found := found_instead(lines, language)) is None:
+    if (found := found_instead(texts, language)) is None:
         return None
     return (
-        f"the first {counted(len(lines), 'line')} of the input are in {found}, but the model translates from {language}"
+        f"the first {counted(len(texts), 'line')} of the input are in {found}, but the model translates from {language}"
     )
 
 

@@ -124,8 +124,8 @@ def exported(saved: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 VARIANTS = [
     {"norm": "pre", "positions": "sinusoidal", "tied_embeddings": "all"},
     {"norm": "post", "positions": "sinusoidal", "activation": "swiglu", "tied_embeddings": "target"},
-    {"norm": "pre", "positions": "rotary", "activation": "gelu", "normalization": "rms"},
-    {"norm": "post", "positions": "relative", "normalization": "rms", "two": True},
+    {"norm": "pre", "positions": "rotary", "activation": "gelu"},
+    {"norm": "post", "positions": "relative", "two": True},
     {"norm": "pre", "positions": "relative", "activation": "swiglu", "two": True, "tied_embeddings": "target"},
     {"norm": "pre", "positions": "rotary"},
     {"norm": "post", "positions": "rotary", "activation": "gelu"},
@@ -281,7 +281,6 @@ class TestHuggingFace:
         [
             ({"positions": "rotary"}, r"model\.positions: found rotary, but --to hf expects sinusoidal"),
             ({"attention_score": "dot"}, r"model\.attention_score: found dot, but --to hf expects scaled_dot"),
-            ({"normalization": "rms"}, r"model\.normalization: found rms, but --to hf expects layer"),
             ({"activation": "swiglu"}, r"model\.activation: found swiglu, but --to hf expects relu or gelu"),
             (
                 {"tied_embeddings": "target"},

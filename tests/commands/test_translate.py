@@ -189,13 +189,12 @@ class TestInput:
         [
             ("the cat sleeps\n".encode("utf-16"), "UTF-16"),
             (("the cat sleeps\n" * 20).encode("utf-16-le"), "UTF-16"),
-            (("猫在垫子上睡觉\n" * 20).encode("gb18030"), "iconv -f GB18030 -t UTF-8"),
-            (b"PK\x03\x04" + bytes(60), "zip archive"),
-            (b"\x89PNG\r\n\x1a\n" + bytes(60), "a PNG image"),
-            (b"\x40\0\0\0\0\0\0\0{" + b'"__metadata__":{}}', "a safetensors file"),
-            (gzip.compress(b"the cat")[:-9], "damaged gzip"),
+            (("猫在垫子上睡觉\n" * 20).encode("gb18030"), "another encoding or to binary data"),
+            (b"PK\x03\x04" + bytes(60), "damaged or incomplete"),
+            (b"\x89PNG\r\n\x1a\n" + bytes(60), "binary data"),
+            (gzip.compress(b"the cat")[:-9], "damaged or incomplete"),
         ],
-        ids=["utf-16", "utf-16 without mark", "gb18030", "zip", "png", "safetensors", "damaged gzip"],
+        ids=["utf-16", "utf-16 without mark", "gb18030", "zip", "png", "damaged gzip"],
     )
     @pytest.mark.parametrize("option", ["-i", "--reference", "--prefixes", "--glossary"])
     def test_input_other_than_utf8_text_is_refused(

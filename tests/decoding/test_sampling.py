@@ -31,7 +31,7 @@ def options_for(n_best: int, extra: int = 4, batch_tokens: int = 8192, **samplin
     sentences=st.lists(st.lists(st.integers(4, 11), min_size=1, max_size=9), min_size=1, max_size=12),
     order=st.randoms(use_true_random=False),
     budget=st.integers(1, 60),
-    sampling=st.sampled_from([{}, {"temperature": 0.7, "seed": 3}, {"top_k": 3}, {"top_p": 0.8, "temperature": 1.5}]),
+    sampling=st.sampled_from([{}, {"temperature": 0.7, "seed": 3}, {"top_p": 0.8, "temperature": 1.5}]),
 )
 def test_samples_do_not_depend_on_the_batch(
     sentences: list[list[int]], order: object, budget: int, sampling: dict[str, float]
@@ -91,7 +91,7 @@ def probability(hypothesis: Hypothesis, model: torch.nn.Module, source: Tensor) 
 
 def test_log_prob_of_samples_is_that_of_the_model() -> None:
     model, source = tiny_model(3, vocabulary=12).requires_grad_(False), torch.tensor([[4, 5, 6, 3]])
-    found = only(search(model, source, None, options_for(5, temperature=2.0, top_k=4)))
+    found = only(search(model, source, None, options_for(5, temperature=2.0, top_p=0.8)))
     assert [one.log_prob for one in found] == sorted((one.log_prob for one in found), reverse=True)
     for one in found:
         hidden = model.decode(torch.tensor([[BOS, *one.tokens]]), model.encode(source, None), None)
@@ -100,7 +100,7 @@ def test_log_prob_of_samples_is_that_of_the_model() -> None:
         assert one.normalized == pytest.approx(one.log_prob / ((5 + len(one.tokens) + 1) / 6))
 
 
-@pytest.mark.parametrize("sampling", [{"top_k": 1}, {"top_p": 1e-6}, {"temperature": 0.01}])
+@pytest.mark.parametrize("sampling", [{"top_p": 1e-6}, {"temperature": 0.01}])
 def test_sampling_from_one_token_equals_greedy_search(sampling: dict[str, float]) -> None:
     model = tiny_model(4, vocabulary=12)
     source, mask = padded([[4, 5, 6, 3], [7, 3]])
@@ -110,9 +110,9 @@ def test_sampling_from_one_token_equals_greedy_search(sampling: dict[str, float]
 
 
 def slow_draw(logits: list[float], number: float, sampling: Sampling) -> int:
-    """Reference: temperature, the k best, the fewest that reach p, and then the shares in order."""
+    """Reference: temperature, the fewest that reach p, and then the shares in order."""
     weights = {token: math.exp(logit / sampling.temperature) for token, logit in enumerate(logits)}
-    ranked = sorted(weights, key=lambda token: -weights[token])[: sampling.top_k]
+    ranked = sorted(weights, key=lambda token: -weights[token])
     total = sum(weights[token] for token in ranked)
     reached = list(itertools.accumulate(weights[token] / total for token in ranked))
     kept = ranked[: 1 + sum(so_far < sampling.top_p for so_far in reached[:-1])]
@@ -128,14 +128,13 @@ def slow_draw(logits: list[float], number: float, sampling: Sampling) -> int:
 @given(
     seed=st.integers(0, 10**6),
     temperature=st.sampled_from([0.3, 1.0, 3.0]),
-    top_k=st.none() | st.integers(1, 12),
     top_p=st.sampled_from([0.1, 0.5, 0.9, 1.0]),
 )
-def test_draw_equals_the_reference(seed: int, temperature: float, top_k: int | None, top_p: float) -> None:
+def test_draw_equals_the_reference(seed: int, temperature: float, top_p: float) -> None:
     generator = torch.Generator().manual_seed(seed)
     logits = 2 * torch.randn(2, 3, 10, generator=generator)
     noise = torch.rand(2, 3, generator=generator)
-    sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p)
+    sampling = Sampling(temperature=temperature, top_p=top_p)
     expected = [[slow_draw(logits[b, k].tolist(), float(noise[b, k]), sampling) for k in range(3)] for b in range(2)]
     assert draw(logits, noise, sampling).tolist() == expected
 

@@ -57,17 +57,13 @@ class ReferenceTransformer:
         return x + function(self.normalize(f"{name}.norm", x))
 
     def normalize(self, name: str, x: Tensor) -> Tensor:
-        """Return the layer norm (Ba et al. 2016) or the RMS norm (Zhang & Sennrich 2019) of each row."""
+        """Return the layer norm (Ba et al. 2016) of each row."""
         rows = []
         for row in x:
-            if self.settings.normalization == "rms":
-                mean_square = (row**2).sum() / len(row)
-                rows.append(row / torch.sqrt(mean_square + 1e-5) * self.weights[f"{name}.weight"])
-            else:
-                mean = row.sum() / len(row)
-                variance = ((row - mean) ** 2).sum() / len(row)
-                standard = (row - mean) / torch.sqrt(variance + 1e-5)
-                rows.append(standard * self.weights[f"{name}.weight"] + self.weights[f"{name}.bias"])
+            mean = row.sum() / len(row)
+            variance = ((row - mean) ** 2).sum() / len(row)
+            standard = (row - mean) / torch.sqrt(variance + 1e-5)
+            rows.append(standard * self.weights[f"{name}.weight"] + self.weights[f"{name}.bias"])
         return torch.stack(rows)
 
     def linear(self, name: str, x: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from tests.model.reference_transformer import MAX_DISTANCE, ReferenceTransformer
 SOURCE, TARGET = [4, 5, 6, 7, 3], [2, 8, 9]
 VARIANTS = [
     {"norm": "post"},
-    {"positions": "rotary", "normalization": "rms"},
+    {"positions": "rotary"},
     {"positions": "relative"},
     {"attention_score": "additive"},
 ]

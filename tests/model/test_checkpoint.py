@@ -86,7 +86,7 @@ def flip_bit(file: Path, place: int) -> None:
     [
         {},
         {"norm": "post", "activation": "swiglu"},
-        {"positions": "relative", "normalization": "rms"},
+        {"positions": "relative"},
         {"positions": "rotary"},
         {"tied_embeddings": "target"},
         {"tied_embeddings": "none"},

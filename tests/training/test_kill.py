@@ -59,7 +59,6 @@ def write_task(folder: Path) -> Path:
         "length_groups": 3,
         "accumulate": 2,
         "subword_sampling": 0.1,
-        "weight_decay": 0.01,
         "schedule": {"name": "cosine", "rate": 0.003, "warmup": 10},
         "stop": {"steps": 52},
         "validate_every": 4,
@@ -91,5 +90,5 @@ def test_run_killed_at_random_equals_uninterrupted_run(
     assert len({death.split()[-1] for death in deaths}) >= 8
     assert end.startswith("whole")
     assert_same_run(uninterrupted, killed)
-    for name in ("test.txt", "test.json"):
+    for name in ("valid.txt", "test.txt", "test.json"):
         assert (killed / name).read_bytes() == (uninterrupted / name).read_bytes()

@@ -40,7 +40,7 @@ def test_resumed_run_equals_uninterrupted_run(
 def test_resumed_run_with_frozen_weights_equals_uninterrupted_run(
     uninterrupted: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    overrides = "train.freeze=['encoder.*']", "train.weight_decay=0.1"
+    overrides = ("train.freeze=['encoder.*']",)
     train_run(texts, tmp_path / "whole", *overrides)
     assert losses(tmp_path / "whole") != losses(uninterrupted), "the setting has an effect"
     with monkeypatch.context() as patch:

@@ -321,7 +321,7 @@ class TestPrefixes:
         assert second.startswith("il gatto")
 
 
-ITALIAN = ["Non so che cosa sia il tempo, ma non mi piace.", "", "È la casa di un amico che ho visto con te."] * 20
+ITALIAN = ["Non so che cosa sia il tempo, ma non mi piace.", "", "È la casa di un amico che ho visto con te."] * 60
 
 
 @pytest.mark.parametrize(
@@ -329,10 +329,10 @@ ITALIAN = ["Non so che cosa sia il tempo, ma non mi piace.", "", "È la casa di 
     [
         (ITALIAN, "en", "it"),
         (ITALIAN, "zh", "it"),
-        (["我不知道今天的天气怎么样。"] * 20, "en", "zh"),
+        (["我不知道今天的天气怎么样。"] * 100, "en", "zh"),
         (ITALIAN, "it", None),
         (["iPhone", "Roma 2000"] * 50, "en", None),
-        (["Non so che cosa sia."] * 19, "en", None),
+        (["Non so che cosa sia."] * 99, "en", None),
         ([""] * 50, "en", None),
     ],
 )
@@ -348,10 +348,10 @@ def test_warning_of_another_language_comes_before_the_translations(
     model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     translator = Translator.load(model)
-    source = LineInput(io.BytesIO("我不知道今天的天气怎么样。\n".encode() * 25))
+    source = LineInput(io.BytesIO("我不知道今天的天气怎么样。\n".encode() * 120))
     translate_stream(translator, source, StreamOutput(io.BytesIO()), translator.options(beam=1), False, Console())
     first = capsys.readouterr().err.splitlines()[0]
-    assert first.startswith("warning: the first 25 lines of the input are in zh, but the model translates from ")
+    assert first.startswith("warning: the first 120 lines of the input are in zh, but the model translates from ")
 
 
 def translate_with_prefixes(translator: Translator, lines: list[str], prefixes: list[str]) -> list[str]:

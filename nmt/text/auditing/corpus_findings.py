@@ -11,15 +11,15 @@ from typing import Literal, NamedTuple
 
 from nmt.config import LanguagePair
 from nmt.system.console import counted
-from nmt.text.auditing.drift import find_drift
 from nmt.text.corpus import SentencePair, evenly_spread
 from nmt.text.filters.damage import damage
 from nmt.text.filters.rule_counts import RULES, RuleCounts
 from nmt.text.filters.script import is_other_variant
 from nmt.text.han_variants import simplified_only, traditional_only, variant_of
-from nmt.text.identification import Line, found_instead
+from nmt.text.identification import found_instead
 from nmt.text.languages import primary_code, script_of
 from nmt.text.normalize import join_unspaced
+from nmt.text.readers.two_files import first_unrelated
 
 Severity = Literal["note", "warning"]
 
@@ -50,6 +50,13 @@ class Finding:
 
 _Found = tuple[str, tuple[str, ...], Severity]
 """A finding about a corpus that is not named yet."""
+
+
+class Line(NamedTuple):
+    """A line of a text with its number, from 1."""
+
+    number: int
+    text: str
 
 
 class _Side(NamedTuple):
@@ -153,7 +160,7 @@ def _variant_findings(side: _Side) -> Iterator[_Found]:
 
 
 def _language_findings(source: _Side, target: _Side) -> Iterator[_Found]:
-    other = [found_instead(side.lines, side.code) for side in (source, target)]
+    other = [found_instead([line.text for line in side.lines], side.code) for side in (source, target)]
     pairs = zip(source.lines, target.lines, strict=True)
     examples = _examples(Line(one.number, f"{one.text} | {translation.text}") for one, translation in pairs)
     if [code and primary_code(code) for code in other] == [primary_code(side.code) for side in (target, source)]:
@@ -166,12 +173,8 @@ def _language_findings(source: _Side, target: _Side) -> Iterator[_Found]:
 
 
 def _drift(sources: list[int], targets: list[int]) -> Iterator[_Found]:
-    if drift := find_drift(sources, targets):
-        text = f"the lengths of both sides stop corresponding at about pair {drift.line:,}"
-        if drift.extra is not None:
-            side = "source" if drift.extra > 0 else "target"
-            text += f": the {side} has {counted(abs(drift.extra), 'line')} more there"
-        yield text, (), "warning"
+    if (first := first_unrelated(sources, targets)) is not None:
+        yield f"the lengths of both sides stop corresponding at about pair {first + 1:,}", (), "warning"
 
 
 def _has_capital(line: str) -> bool:

@@ -13,8 +13,42 @@ from importlib.util import find_spec
 from itertools import chain, islice
 from typing import Any
 
-from nmt.text.identification import FREQUENT_WORDS, listed_code
 from nmt.text.languages import SOLE_LANGUAGES, primary_code, script_of
+
+_FREQUENT = {
+    "ca": "el la els les de que i no a en un una és amb per es del al va ha més com però què ho",
+    "cs": "a se v na je že to s z do o i jsem ve jsi ale jak co tak by si jeho za není byl pro",
+    "da": "og i at det en er på til jeg af de ikke den for som med har du et var han vi hvad fra sig",
+    "de": "der die und das ist nicht ich du sie es ein zu in den mit er wir auf eine für dem was von sich hat",
+    "en": "the to of and a i you is in it that he was for on are with have my this we she do not be they at",
+    "es": "de la que el en y no a los se un por una lo es con las me su del para te está al qué más",
+    "et": "ja on ei et ma ta see oli kui mis ka sa mida tema aga seda oma meie nad siis mu olen",
+    "fi": "on ja ei se hän minä että en oli ole hän mutta niin kun mitä olen tämä kuin nyt minun hänen",
+    "fr": "de la le et les je à est que un il pas en une ne vous ce tu des qui elle pour dans nous du a au",
+    "hr": "je i u se da na ne to sam za što su od nije kako sa li bi ali ti mi samo već",
+    "hu": "a az és nem hogy is egy van ez meg ha csak de volt már azt mi még ezt ki mint nekem",
+    "id": "yang dan di tidak ini itu dengan untuk dari saya dia ke akan aku kamu ada pada adalah anda bisa",
+    "it": "di che è la il non un a per in una sono mi ho ha si le con i lo ma da del tu della questo al era anche gli",
+    "lt": "ir yra kad aš tai ne į jis su mano ar kaip tu buvo bet ką ji iš man nuo dar už turi",
+    "nb": "og i jeg det er på en å ikke til som av for at med har du den de et han var vi kan meg fra om hva",
+    "nl": "de het een van en ik is dat je niet in te zijn op hij voor met die heb we er aan wat ze naar mijn",
+    "pl": "nie i w się na to z że jest do jak co o mi tak ja czy ale po dla jestem za ma tego był",
+    "pt": "de que o a e não um é do da em uma para eu os com se você no na por ele as mais foi está isso",
+    "ro": "de și în nu a la cu o că este pe să un se din ce am mai eu ai pentru care sunt tu el lui",
+    "sk": "a sa je na to v že nie som si s z do ako o čo ale tak by bol pre ma ten keď aj som má",
+    "sl": "je in se v da na ne to za sem so pa ki kaj ni si z tudi ali bi še mi kako sva me",
+    "sv": "och att det är jag i på en inte som han av du för med har den var vi till ett de om hon kan mig",
+    "tr": "bir ve bu ben için ne o da de çok mi sen değil var ama her ki benim daha onu olarak gibi",
+    "vi": "là tôi không có của và một được cho người anh đã này trong với đến rất những các nó cô làm",
+    "bg": "на и да не се в е че за от си с той ми това ще аз са ли по съм как то ме го",
+    "mk": "на и да не се во е дека за од си со тој ми ова ќе јас се ли по сум како тоа ме го",
+    "ru": "и в не на я что он с это как а у мне по тебя меня за вы мы ты она к но то так из было",
+    "uk": "не в і я на що це він у та як з до мене за ти мені але вона ми так його про мій є",
+    "ar": "في من على لا أن هذا ما هو إلى لم هل كان أنا لقد مع كل عن ذلك التي هذه هي قد إن",
+    "fa": "و در به از که این را با است آن من برای یک تو او بود می ما نیست هم تا چه شما",
+    "ur": "کے میں کی ہے کا اور سے کو نے یہ کہ نہیں پر وہ ہیں ایک ہوں کیا بھی تھا اس تم",
+}
+FREQUENT_WORDS = {code: frozenset(words.split()) for code, words in _FREQUENT.items()}
 
 _LEAST_CHARACTERS, LEAST_SPACES = 20, 3
 """Of a source that a target may not contain; a shorter one may be a name."""
@@ -150,3 +184,9 @@ def _identifier() -> Any:
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+
+
+def listed_code(code: str) -> str:
+    """Return the code under which the words of a language are listed."""
+    primary = primary_code(code)
+    return {"no": "nb", "nn": "nb", "ms": "id", "bs": "hr"}.get(primary, primary)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from nmt.config import CorpusFile, Recipe
 from nmt.system.console import Console
-from nmt.text.corpus import SentencePair, read_rows
+from nmt.text.corpus import SentencePair, read_pairs
 from nmt.text.filters import PairFilter, Rejected, RuleCounts
 from nmt.text.passage_keys import TextLines
 from nmt.text.prepared import smallest_type
@@ -78,11 +78,11 @@ class RawChunk(NamedTuple):
 
 
 def raw_chunks(text: Text) -> Iterator[RawChunk]:
-    """Yield the chunks of a text. A corpus without pairs has no chunk. Raises DataError as `read_rows` does."""
+    """Yield the chunks of a text. A corpus without pairs has no chunk. Raises DataError as `read_pairs` does."""
     number = 0
     for index, corpus in enumerate(text.corpora):
-        files = read_rows(corpus, text.recipe.languages_of(corpus))
-        rows, first = ((file, row) for file, of_file in files for row in of_file), 1
+        pairs = read_pairs(corpus, text.recipe.languages_of(corpus))
+        rows, first = ((pair.file, (pair.line, pair.source, pair.target)) for pair in pairs), 1
         while len((chunk := _raw_chunk(number, index, first, islice(rows, CHUNK_PAIRS))).lines):
             yield chunk
             number, first = number + 1, first + len(chunk.lines)

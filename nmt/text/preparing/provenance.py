@@ -19,7 +19,7 @@ import nmt
 from nmt.config import CorpusFile, Recipe
 from nmt.config.recorded import differences
 from nmt.errors import DataError
-from nmt.text.corpus import text_files, way_of_reading
+from nmt.text.corpus import text_files
 from nmt.text.manifest import PREPARED, FileDigest, Manifest, UnusableCorpusError
 from nmt.text.readers.opening import open_file
 from nmt.text.tokenizer import tokenizer_files
@@ -61,7 +61,7 @@ def recorded_settings(recipe: Recipe) -> dict[str, Any]:
     the set of all tags matters, since each is a symbol of the tokenizer.
     """
     texts = {
-        key: {"kind": way_of_reading(corpus), **corpus.model_dump(mode="json", include={"columns", "target_language"})}
+        key: {**corpus.model_dump(mode="json", include={"columns", "target_language"})}
         for key, corpus in _texts(recipe).items()
     }
     tokenizer: object = recipe.tokenizer.model_dump(mode="json")

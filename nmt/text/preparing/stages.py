@@ -24,7 +24,7 @@ from nmt.text.preparing.chunk_files import EncodedChunk, KeptChunk
 from nmt.text.preparing.chunks import Encoding, FilteredText, Text, encode_chunk, filter_chunk, raw_chunks
 from nmt.text.preparing.duplicates import BitSet, find_repeated
 from nmt.text.preparing.tokenizer_training import initial_tokenizers, train_tokenizers
-from nmt.text.readers.compression import compression_named
+from nmt.text.readers.opening import COMPRESSED
 from nmt.text.tokenizer import Tokenizers
 
 _SHARED_BYTES = 2**23  # a text of fewer bytes is prepared sooner without worker processes
@@ -50,7 +50,7 @@ def _processes(text: Text) -> int:
 def _text_size(path: Path) -> int:
     """Return about how many bytes of text a file holds."""
     size, suffix = path.stat().st_size, path.suffix.lower()
-    return size if compression_named(suffix) is None and suffix != ".zip" else _UNPACKED * size
+    return size if suffix not in (*COMPRESSED, ".zip") else _UNPACKED * size
 
 
 def _shared(

@@ -1,76 +1,51 @@
-"""The languages of a parallel text: as stated, as in the names of its files, or as the text shows them.
+"""The languages of a parallel text: as stated, as in the file or in the names of files, or as the text shows them.
 
-In a table, they show which columns hold the text: exports have numbers, ids, codes and addresses beside it. Training on
-swapped sides would go unnoticed until the end, so `nmt prepare` checks the texts of a recipe.
+Training on swapped sides would go unnoticed until the end, so `nmt prepare` checks the texts of a recipe.
 """
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
 from nmt.config import CorpusFile, LanguagePair, Recipe
 from nmt.errors import ConfigError, DataError
-from nmt.text.corpus import first_cells, named_languages, read_pairs, way_of_reading
+from nmt.text.corpus import SentencePair, evenly_spread, first_records, named_languages, read_pairs
 from nmt.text.han_variants import is_traditional
-from nmt.text.identification import Line, detected, examples, found_instead
-from nmt.text.languages import is_language, language_code, primary_code
-from nmt.text.proposing.profile import TextProfile
-from nmt.text.readers import shortened
+from nmt.text.identification import confusable, found_instead, identify, language_of
+from nmt.text.languages import is_language, primary_code
 
+OPTION = "--languages"
 _CODE = r"[A-Za-z]{2,3}(?:_[A-Za-z0-9]{2,8})?"
 _EXTENSIONS = ("gz", "bz2", "xz", "zst", "zip", "txt", "tsv", "csv")
-_SHOWN = 100  # characters of an example
-_OPTION = "--languages"
-_FIRST_PAIRS = 5_000
-_SEED = 1
-_LEAST_TEXT = 0.5  # share of the cells of a column of text that are text
+_FIRST_PAIRS, _SAMPLE = 5_000, 10_000
+_EXAMPLES, _SHOWN = 3, 100  # lines, and characters of a line
 _ID = re.compile(r"\S*(\d|://)\S*")
 
 
-@dataclass(frozen=True)
-class Direction:
-    """The languages, and where they come from."""
+class Direction(NamedTuple):
+    """The languages, and where they come from: `--languages`, `the file`, `the file names` or `the text`."""
 
     source: str
     target: str
     origin: str
-    """`--languages`, `the file`, `the file names` or `the text`."""
-
-
-def stated_direction(option: str) -> Direction:
-    """Return the languages of `--languages en-it`. Raises ConfigError for another form."""
-    match = re.fullmatch(f"({_CODE})-({_CODE})", option)
-    if match is None:
-        raise ConfigError(f"--languages: found {option!r}, expected two language codes such as en-it or en-zh_Hant")
-    return Direction(match[1], match[2], _OPTION)
 
 
 def known_direction(option: str | None, corpus: CorpusFile) -> Direction | None:
-    """Return the languages of a text as stated, as in its file, such as TMX, or as in the names of its files, or None.
+    """Return the languages of `--languages en-it`, or those in a file such as TMX, or in the names of files, or None.
 
     Raises ConfigError for an option of another form, and for a file in more than two languages.
     """
     if option is not None:
-        return stated_direction(option)
-    files = list(corpus.files.values())
-    codes = named_languages(corpus)
+        match = re.fullmatch(f"({_CODE})-({_CODE})", option)
+        if match is None:
+            raise ConfigError(f"{OPTION}: found {option!r}, expected two language codes such as en-it or en-zh_Hant")
+        return Direction(match[1], match[2], OPTION)
+    files, codes = list(corpus.files.values()), named_languages(corpus)
     if len(codes) > 2:
-        raise ConfigError(f"{files[0]}: found the languages {', '.join(codes)}; state two: --languages en-it")
-    return Direction(_short(codes[0]), _short(codes[1]), "the file") if len(codes) == 2 else named_direction(files)
-
-
-def unknown_languages(direction: Direction) -> str | None:
-    """Return a warning about languages that are in no table of nmt, None if there are none."""
-    unknown = [code for code in (direction.source, direction.target) if not is_language(code)]
-    if not unknown:
-        return None
-    return (
-        f"{direction.origin}: nmt has no words and no script of {' and '.join(unknown)}, so the text is not compared "
-        "with them; codes are those of ISO 639, such as en, it and zh"
-    )
+        raise ConfigError(f"{files[0]}: found the languages {', '.join(codes)}; state two: {OPTION} en-it")
+    return Direction(_short(codes[0]), _short(codes[1]), "the file") if codes[1:] else named_direction(files)
 
 
 def named_direction(files: Sequence[Path]) -> Direction | None:
@@ -80,46 +55,22 @@ def named_direction(files: Sequence[Path]) -> Direction | None:
     name of one file has both, as in `en-it.tsv`.
     """
     if len(files) == 1:
-        for pair in re.finditer(f"(?<![A-Za-z])({_CODE})-({_CODE})(?![A-Za-z])", files[0].name):
-            if is_language(pair[1]) and is_language(pair[2]):
-                return Direction(_short(pair[1]), _short(pair[2]), "the file name")
-        return None
-    names = [[part for part in file.name.split(".") if part not in _EXTENSIONS] for file in files]
-    for source, target in zip(*map(reversed, names), strict=False):
-        if source != target and all(re.fullmatch(_CODE, part) and is_language(part) for part in (source, target)):
+        found = re.findall(f"(?<![A-Za-z])({_CODE})-({_CODE})(?![A-Za-z])", files[0].name)
+    else:
+        names = [[part for part in file.name.split(".") if part not in _EXTENSIONS] for file in files]
+        found = [parts for parts in zip(*map(reversed, names), strict=False) if parts[0] != parts[1]]
+    for source, target in found:
+        if all(re.fullmatch(_CODE, code) and is_language(code) for code in (source, target)):
             return Direction(_short(source), _short(target), "the file names")
     return None
 
 
-def checked_direction(
-    known: Direction | None, files: Sequence[Path], profile: TextProfile
-) -> tuple[Direction, str | None]:
-    """Return the languages of a text, the known ones or else those that it shows, and a warning if it is in others.
-
-    Raises ConfigError, with lines of the text, if it is not in the known languages, unless these are stated with
-    `--languages`, and without lines if the text does not show its languages.
-    """
-    direction = known or _shown_direction(profile)
-    if direction is None:
-        raise ConfigError(
-            f"{files[0]}: neither the names of the files nor the text show the languages; state them: --languages en-it"
-        )
-    problem = mismatch(direction, files, profile)
-    if problem is None:
-        return direction, None
-    if primary_code(direction.source) == primary_code(direction.target):
-        raise ConfigError(
-            f"{_OPTION}: source and target are both {direction.source}; the text looks like "
-            f"{' and '.join(problem.found)}:\n{problem.evidence}\nState its languages: {_OPTION} "
-            f"{'-'.join(problem.found)}"
-        )
-    explained = _explained(problem, direction, files)
-    if direction.origin == _OPTION:
-        return direction, explained
-    raise ConfigError(explained)
+def _short(code: str) -> str:
+    """Return a code in the form of recipes: without script and region, except for Traditional Chinese."""
+    return "zh-Hant" if primary_code(code) == "zh" and is_traditional(code) else primary_code(code)
 
 
-class Mismatch(NamedTuple):
+class WrongSides(NamedTuple):
     """What shows that a text is not in its languages."""
 
     evidence: str
@@ -130,119 +81,104 @@ class Mismatch(NamedTuple):
     """Whether each side is in the language of the other."""
 
 
-def mismatch(direction: Direction, files: Sequence[Path], profile: TextProfile) -> Mismatch | None:
-    """Return what shows that a text is not in its languages, None if nothing does."""
+def wrong_sides(pairs: Sequence[SentencePair], direction: Direction, files: Sequence[Path]) -> WrongSides | None:
+    """Return what shows that a text, given by a sample, is certainly not in its languages; None if nothing does."""
     codes, found, evidence = (direction.source, direction.target), list[str](), list[str]()
     for side, code in enumerate(codes):
-        lines = profile.lines(side)
-        other = found_instead(lines, code)
+        lines = [((pair.source, pair.target)[side], pair.line) for pair in pairs]
+        other = found_instead([line for line, _ in lines], code)
         found.append(other or code)
         if other is not None:
-            place = files[side] if len(files) == 2 else f"{files[0]}, {('source', 'target')[side]}"
-            evidence.append(f"  {place}: expected {code} ({direction.origin}), found {other}:")
-            for line in examples(lines, code):
-                evidence.append(f"    line {line.number}: {shortened(' '.join(line.text.split()), _SHOWN)}")
+            name = str(files[side]) if len(files) == 2 else f"{files[0]}, {('source', 'target')[side]}"
+            evidence.append(f"  {name}: expected {code} ({direction.origin}), found {other}:")
+            readable = [
+                line for line in lines if 20 <= len(line[0]) <= _SHOWN and not confusable(identify(line[0])[0], code)
+            ]
+            evidence += [f"    line {number}: {' '.join(line.split())}" for line, number in readable[:_EXAMPLES]]
     swapped = list(map(primary_code, found)) == list(map(primary_code, reversed(codes)))
-    return Mismatch("\n".join(evidence), (found[0], found[1]), swapped) if evidence else None
+    return WrongSides("\n".join(evidence), (found[0], found[1]), swapped) if evidence else None
 
 
-def _explained(problem: Mismatch, direction: Direction, files: Sequence[Path]) -> str:
-    """Return the mismatch and what to do."""
-    stated = f"{direction.source}-{direction.target}"
-    if problem.swapped:
+def checked_direction(
+    known: Direction | None, files: Sequence[Path], pairs: Sequence[SentencePair]
+) -> tuple[Direction, str | None]:
+    """Return the languages of a text, the known ones or else those that it shows, and a warning if it is in others.
+
+    Raises ConfigError, with lines of the text, if it is not in the known languages, unless these are stated with
+    `--languages`, and without lines if the text does not show its languages.
+    """
+    if known is None:
+        source, target = (
+            language_of(lines) for lines in zip(*((pair.source, pair.target) for pair in pairs), strict=True)
+        )
+        if source is None or target is None or source == target:
+            raise ConfigError(
+                f"{files[0]}: neither the names of the files nor the text show the languages; state them: {OPTION} "
+                "en-it"
+            )
+        return Direction(source, target, "the text"), None
+    wrong = wrong_sides(pairs, known, files)
+    if wrong is None:
+        return known, None
+    stated = f"{known.source}-{known.target}"
+    advice = f"Give the right files, or state the languages, which are then used: {OPTION} {stated}"
+    if wrong.swapped:
         order = f"{files[1]} {files[0]}" if len(files) == 2 else "a file with the sides in the other order"
         advice = (
-            f"The sides are swapped. For {direction.source} to {direction.target}, give {order} --languages {stated}; "
-            f"for {direction.target} to {direction.source}, give the same files and --languages "
-            f"{'-'.join(problem.found)}"
+            f"The sides are swapped. For {known.source} to {known.target}, give {order} {OPTION} {stated}; for "
+            f"{known.target} to {known.source}, give the same files and {OPTION} {'-'.join(wrong.found)}"
         )
-    elif direction.origin == _OPTION:
-        advice = "The languages are taken as stated"
-    else:
-        advice = f"Give the right files, or state the languages, which are then used: --languages {stated}"
-    return "\n".join(["the text is not in its languages:", problem.evidence, advice])
-
-
-def _shown_direction(profile: TextProfile) -> Direction | None:
-    source, target = detected(profile.lines(0)), detected(profile.lines(1))
-    return None if source is None or target is None or source == target else Direction(source, target, "the text")
-
-
-def _short(code: str) -> str:
-    """Return a code in the form of recipes: without script and region, except for Traditional Chinese."""
-    return "zh-Hant" if primary_code(code) == "zh" and is_traditional(code) else primary_code(code)
+    explained = f"the text is not in its languages:\n{wrong.evidence}\n{advice}"
+    if known.origin == OPTION:
+        return known, f"{explained}. The languages are taken as stated"
+    raise ConfigError(explained)
 
 
 def check_languages(recipe: Recipe) -> None:
     """Raise DataError, with lines of the text, if a text is certainly not in the languages of the recipe.
 
-    A text whose first pairs are wrong is read as a whole: its start may be unlike the rest. Texts of fewer than some
-    hundred words, and languages that nmt has no words of, are not checked.
+    A text whose first pairs are wrong is read as a whole: its start may be unlike the rest. Texts of fewer than 100
+    lines, and languages that cannot be told apart, are not checked.
     """
     if "language" in recipe.data.filters.keep:
         return
     for key, corpus in {**recipe.data.prepared_texts, **recipe.data.test_texts}.items():
-        problem = _problem(recipe, corpus, _FIRST_PAIRS)
-        problem = problem and _problem(recipe, corpus, None)
-        if problem is not None:
-            raise DataError(
-                f"{key}: the text is not in its languages:\n{problem.evidence}\n{_advice(corpus, problem)}; or, if the "
-                "text is right, set data.filters.keep: [language]"
-            )
-
-
-def _problem(recipe: Recipe, corpus: CorpusFile, most: int | None) -> Mismatch | None:
-    languages, profile = recipe.languages_of(corpus), TextProfile(_SEED)
-    for pair in islice(read_pairs(corpus, languages), most):
-        profile.add(pair)
-    direction = Direction(languages.source, languages.target, "`languages`")
-    return mismatch(direction, list(corpus.files.values()), profile)
-
-
-def _advice(corpus: CorpusFile, problem: Mismatch) -> str:
-    if not problem.swapped:
-        columns = "set its `columns`, " if way_of_reading(corpus).split()[0] in ("tsv", "csv") else ""
-        return f"Name other files, {columns}or change `languages`"
-    exchange = "`source` and `target` of this text" if corpus.source is not None else "the two `columns` of this text"
-    return f"The sides are swapped: exchange {exchange}, or source and target of `languages`"
+        languages, files = recipe.languages_of(corpus), list(corpus.files.values())
+        direction = Direction(languages.source, languages.target, "`languages`")
+        first = islice(read_pairs(corpus, languages), _FIRST_PAIRS)
+        wrong = wrong_sides(list(first), direction, files)
+        wrong = wrong and wrong_sides(evenly_spread(read_pairs(corpus, languages), _SAMPLE), direction, files)
+        if wrong is None:
+            continue
+        advice = "Name other files, set the `columns` of a table, or change `languages`"
+        if wrong.swapped:
+            sides = "`source` and `target`" if corpus.source is not None else "the two `columns`"
+            advice = f"The sides are swapped: exchange {sides} of this text, or source and target of `languages`"
+        raise DataError(
+            f"{key}: the text is not in its languages:\n{wrong.evidence}\n{advice}; or, if the text is right, set "
+            "data.filters.keep: [language]"
+        )
 
 
 def with_text_columns(corpus: CorpusFile, languages: LanguagePair | None) -> CorpusFile:
-    """Return a corpus with the columns that hold its text, in the first lines of its file.
+    """Return a corpus with the first two columns that hold text in most lines: exports have ids and codes beside it.
 
-    They are the first two with text; of more columns, those in the languages, if these are known and found. A corpus
-    with fewer such columns, with a line that names them, or in another format is returned as it is.
+    A corpus with fewer such columns, with a line that names them, or in another format is returned as it is.
     """
-    if corpus.file is None:
+    records = first_records(corpus, languages)
+    if not records or _names_columns(records):
         return corpus
-    records = first_cells(corpus, languages)
-    if _has_header(records):
-        return corpus
-    columns = [column for column in range(max(map(len, records), default=0)) if _is_text(_cells(records, column))]
-    if len(columns) > 2 and languages is not None:
-        lines = {column: [Line(*cell) for cell in enumerate(_cells(records, column), start=1)] for column in columns}
-        codes = {detected(lines[column]): column for column in reversed(columns)}
-        sides = [codes.get(primary_code(code)) for code in (languages.source, languages.target)]
-        columns = [side for side in sides if side is not None] if None not in sides else columns
-    if len(columns) < 2:
-        return corpus
-    return corpus.model_copy(update={"columns": (columns[0] + 1, columns[1] + 1)})
+    columns = list(zip_longest(*records, fillvalue=""))
+    text = [number for number, cells in enumerate(columns, start=1) if 2 * sum(map(_is_text, cells)) > len(records)]
+    return corpus.model_copy(update={"columns": (text[0], text[1])}) if len(text) > 1 else corpus
 
 
-def _has_header(records: Sequence[Sequence[str]]) -> bool:
-    """Whether the first line names the columns of the text; language codes that all lines have are no names."""
-    if not records:
-        return False
-    names = [language_code(cell) for cell in records[0]]
-    of_languages = [cell for cell, name in zip(records[0], names, strict=True) if is_language(name)]
-    everywhere = len(records) > 1 and {*of_languages} <= {*records[1]}
-    return {"source", "target"} <= {*names} or (len(of_languages) > 1 and not everywhere)
+def _names_columns(records: Sequence[Sequence[str]]) -> bool:
+    """Whether the first line names the columns of the text; language codes that the next line has too are no names."""
+    names = [cell.strip() for cell in records[0]]
+    codes = {name for name in names if is_language(name)}
+    return {"source", "target"} <= {*names} or (len(codes) > 1 and not codes <= {*records[-1]})
 
 
-def _cells(records: Sequence[Sequence[str]], column: int) -> list[str]:
-    return [cells[column] for cells in records if len(cells) > column and cells[column]]
-
-
-def _is_text(cells: Sequence[str]) -> bool:
-    text = sum(any(map(str.isalpha, cell)) and not _ID.fullmatch(cell) and not is_language(cell) for cell in cells)
-    return text > _LEAST_TEXT * len(cells)
+def _is_text(cell: str) -> bool:
+    return any(map(str.isalpha, cell)) and not _ID.fullmatch(cell) and not is_language(cell)

@@ -5,9 +5,10 @@ direction. The text itself stays as it is: the rule `leak` removes the pairs wit
 on. No sentence is chosen twice, and none that many pairs have, since they would all be lost for training.
 """
 
+import heapq
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 
 from nmt.text.corpus import SentencePair
@@ -35,39 +36,36 @@ def held_out_size(pairs: int) -> int:
 
 
 def candidates(pairs: Iterable[SentencePair], most: int = _CANDIDATES) -> list[SentencePair]:
-    """Return the different pairs with the lowest digests, in their order; RAM does not grow with the text."""
-    found: dict[bytes, SentencePair] = {}
-    for pair in pairs:
-        keys = sorted((letters(pair.source), letters(pair.target)))
-        if not keys[0] or keys[0] == keys[1] or not (_suits(pair.source) and _suits(pair.target)):
-            continue
-        digest = blake2b("\n".join(keys).encode(), digest_size=8).digest()
-        found[digest] = min(found.get(digest, pair), pair, key=lambda one: sorted((one.source, one.target)))
-        if len(found) > 2 * most:
-            found = {digest: found[digest] for digest in sorted(found)[:most]}
-    return [found[digest] for digest in sorted(found)[:most]]
+    """Return the suitable pairs with the lowest digests, in their order; RAM does not grow with the text."""
+    return heapq.nsmallest(most, filter(_suits, pairs), key=_digest)
 
 
-def _suits(sentence: str) -> bool:
-    return len(sentence) <= _LONGEST and _BREAK.search(sentence) is None and damage(sentence) is None
+def _suits(pair: SentencePair) -> bool:
+    """Whether a pair can be held out: both sides with letters, different, not long, in one cell of TSV, undamaged."""
+    sides = (pair.source, pair.target)
+    text = letters(pair.source) not in ("", letters(pair.target)) and letters(pair.target)
+    return bool(text) and all(len(one) <= _LONGEST and not _BREAK.search(one) and damage(one) is None for one in sides)
+
+
+def _digest(pair: SentencePair) -> tuple[bytes, list[str]]:
+    """Return a digest of the letters of both sides in any order, and these sides, of which several may have it."""
+    keys = sorted((letters(pair.source), letters(pair.target)))
+    return blake2b("\n".join(keys).encode(), digest_size=8).digest(), sorted((pair.source, pair.target))
 
 
 def choose(
-    chosen_from: Sequence[SentencePair], pairs: Iterable[SentencePair], others: Iterable[SentencePair], count: int
-) -> list[SentencePair]:
-    """Return at most `count` of the candidates.
+    chosen_from: Sequence[SentencePair], pairs: Iterable[SentencePair], others: Iterable[SentencePair]
+) -> Iterator[SentencePair]:
+    """Yield the candidates that can be held out.
 
     None shares a sentence with another one or with `others`, the pairs of texts that are held out already.
     """
     frequency = Counter({letters(side): 0 for pair in chosen_from for side in (pair.source, pair.target)})
     for pair in pairs:
-        for side in {letters(pair.source), letters(pair.target)} & frequency.keys():
-            frequency[side] += 1
+        frequency.update({letters(pair.source), letters(pair.target)} & frequency.keys())
     taken = {letters(side) for pair in others for side in (pair.source, pair.target)}
-    chosen: list[SentencePair] = []
     for pair in chosen_from:
         sides = {letters(pair.source), letters(pair.target)}
-        if len(chosen) < count and not sides & taken and all(frequency[side] <= MOST_PAIRS for side in sides):
-            chosen.append(pair)
+        if not sides & taken and all(frequency[side] <= MOST_PAIRS for side in sides):
             taken |= sides
-    return chosen
+            yield pair

@@ -1,17 +1,16 @@
-"""The size of a parallel text, and an unbiased sample of its lines, from one pass in constant RAM."""
+"""The size of a parallel text, and an even sample of its pairs, from one pass in constant RAM."""
 
 import math
-import random
 import re
 from collections import Counter
+from dataclasses import replace
 
 from nmt.config import TokenizerSettings
 from nmt.text.corpus import SentencePair
-from nmt.text.identification import Line
 from nmt.text.languages import UNSPACED
 from nmt.text.preparing.tokenizer_training import proposed_size
 
-_SAMPLE = 5_000  # pairs
+_SAMPLE = 5_000  # pairs at least, if there are so many
 _LONGEST = 1_000  # characters of a line of the sample
 _SPACED = (0.47, -0.59)
 """Characters in a piece are a·ln(pieces of several characters) + b: the median of measurements on Tatoeba en-it with
@@ -32,48 +31,34 @@ def characters_in_a_token(text: str, vocabulary: int, alphabet: int) -> float:
 class TextProfile:
     """Counts the pairs that it is given, and keeps a sample of them."""
 
-    def __init__(self, seed: int) -> None:
-        self.pairs = 0
-        self.empty = 0
-        """Pairs with an empty side, which are not trained on."""
-        self.characters = (0, 0)
+    def __init__(self) -> None:
+        self.pairs = self.empty = 0
+        """All pairs, and those with an empty side, which are not trained on."""
+        self.characters = [0, 0]
         """Of the source and the target side."""
-        self.sample: list[tuple[Line, Line]] = []
-        self._random = random.Random(seed)
+        self.sample: list[SentencePair] = []
+        self._step = 1
 
     def add(self, pair: SentencePair) -> None:
-        """Count a pair; each pair is in the sample with the same probability (reservoir sampling, Vitter 1985)."""
+        """Count a pair, and put every k-th one into the sample."""
         self.pairs += 1
         if not pair.source.strip() or not pair.target.strip():
             self.empty += 1
             return
-        self.characters = (self.characters[0] + len(pair.source), self.characters[1] + len(pair.target))
-        number = self.pairs - self.empty
-        place = number - 1 if number <= _SAMPLE else int(self._random.random() * number)
-        if place < _SAMPLE:
-            line = pair.line or self.pairs
-            self.sample[place : place + 1] = [(Line(line, pair.source[:_LONGEST]), Line(line, pair.target[:_LONGEST]))]
+        self.characters[0] += len(pair.source)
+        self.characters[1] += len(pair.target)
+        if (self.pairs - self.empty) % self._step == 0:
+            self.sample.append(replace(pair, source=pair.source[:_LONGEST], target=pair.target[:_LONGEST]))
+            if len(self.sample) == 2 * _SAMPLE:
+                self.sample, self._step = self.sample[1::2], 2 * self._step
 
-    def lines(self, side: int) -> list[Line]:
-        """Return the lines of one side of the sample: 0 for the source, 1 for the target."""
-        return [pair[side] for pair in self.sample]
-
-    def vocabulary(self) -> int:
-        """Return about how many pieces `tokenizer.vocab_size: auto` will choose for both sides."""
-        return proposed_size(sum(self.characters), self._alphabet(), TokenizerSettings())
-
-    def tokens(self) -> tuple[int, int]:
-        """Return about how many tokens the source and the target side have, end symbols included."""
-        vocabulary, alphabet, counts = self.vocabulary(), len(self._alphabet()), []
-        for side, characters in enumerate(self.characters):
-            text = "".join(line.text for line in self.lines(side))
-            a_token = characters_in_a_token(text, vocabulary, alphabet)
-            counts.append(round(characters / a_token) + self.pairs - self.empty)
-        return counts[0], counts[1]
-
-    def _alphabet(self) -> Counter[str]:
-        counts = Counter[str]()
-        for pair in self.sample:
-            counts.update(pair[0].text)
-            counts.update(pair[1].text)
-        return counts
+    def tokens(self) -> tuple[int, tuple[int, int]]:
+        """Return about how many pieces `vocab_size: auto` will choose, and how many tokens each side has."""
+        sides = ["".join(pair.source for pair in self.sample), "".join(pair.target for pair in self.sample)]
+        alphabet = Counter("".join(sides))
+        vocabulary = proposed_size(sum(self.characters), alphabet, TokenizerSettings())
+        source, target = (
+            round(count / characters_in_a_token(side, vocabulary, len(alphabet))) + self.pairs - self.empty
+            for count, side in zip(self.characters, sides, strict=True)
+        )
+        return vocabulary, (source, target)

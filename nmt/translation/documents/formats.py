@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal, cast, get_args
 
 from nmt.errors import ConfigError
-from nmt.text.readers.compression import compression_named
+from nmt.text.readers.opening import COMPRESSED
 from nmt.translation.documents.document import Content, Document
 from nmt.translation.documents.json_strings import read_json
 from nmt.translation.documents.po import declared_charset, read_po
@@ -74,7 +74,7 @@ def format_of(name: str | None, path: Path | None) -> Format | None:
     """
     if name is None and path is not None:
         unpacked = Path(path.name.lower())
-        ending = Path(unpacked.stem).suffix if compression_named(unpacked.suffix) else unpacked.suffix
+        ending = Path(unpacked.stem).suffix if unpacked.suffix in COMPRESSED else unpacked.suffix
         if _STRUCTURED.fullmatch(ending):
             raise ConfigError(
                 f"--input {path}: files in the format {ending} are not translated, and as lines of text their keys and "

@@ -84,15 +84,15 @@ def test_another_language_is_found() -> None:
 
 def test_lines_that_stop_corresponding_are_found() -> None:
     choose = random.Random(1)
-    lengths = [choose.randint(5, 120) for _ in range(600)]
+    lengths = [choose.randint(5, 120) for _ in range(3000)]
     targets = [max(1, round(length * choose.uniform(0.9, 1.3))) for length in lengths]
-    del lengths[300]
+    del lengths[1001]
     pairs = [
         SentencePair("A" * source, "B" * target, "train.tsv", number)
         for number, (source, target) in enumerate(zip(lengths, targets, strict=False), start=1)
     ]
     texts = [finding.text for finding in findings("x", LanguagePair("en", "it"), pairs)]
-    assert any(text.startswith("the lengths of both sides stop corresponding at about pair 30") for text in texts)
+    assert any(text.startswith("the lengths of both sides stop corresponding at about pair 1,001") for text in texts)
 
 
 def test_rules_that_remove_many_pairs_are_found() -> None:

@@ -5,8 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from nmt.text.filters import wrong_language
-from nmt.text.filters.wrong_language import LanguageCheck, UntranslatedCheck, copy
-from nmt.text.identification import FREQUENT_WORDS
+from nmt.text.filters.wrong_language import FREQUENT_WORDS, LanguageCheck, UntranslatedCheck, copy
 
 ITALIAN = "Non riesco a capire perché non mi abbia detto niente della sua famiglia."
 ENGLISH = "I cannot understand why he has not told me anything about his family."

@@ -16,7 +16,7 @@ Pairs = list[tuple[str, str]]
 
 def chosen(pairs: Iterable[tuple[str, str]], count: int, others: Iterable[SentencePair] = ()) -> Pairs:
     text = list(itertools.starmap(SentencePair, pairs))
-    return [(pair.source, pair.target) for pair in choose(candidates(text), text, others, count)]
+    return [(pair.source, pair.target) for pair in itertools.islice(choose(candidates(text), text, others), count)]
 
 
 def corpus(sources: int, targets: int) -> Pairs:

@@ -1,7 +1,6 @@
 """JSON lines: keys, nested keys and keys by language; errors with the line."""
 
 import json
-import random
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from nmt.config import LanguagePair
 from nmt.errors import DataError
 from nmt.text.readers import Row
-from nmt.text.readers.json_lines import Keys, language_keys, read_json_lines
+from nmt.text.readers.json_lines import Keys, first_keys, read_json_lines
 
 ENGLISH_ITALIAN = LanguagePair(source="en", target="it")
 
@@ -45,13 +44,10 @@ def test_texts_are_one_line_and_null_is_empty(tmp_path: Path) -> None:
     [
         ('{"en": 1, "it": "x"}', "en: expected text, found 1"),
         ('{"en": "x", "de": "x"}', r"no keys of both languages; .* found the keys en, de"),
-        ("{}", "no keys of both languages; .* found the keys of an empty object"),
-        ('[{"en": "x"}]', "expected a JSON object in each line, found .*; in a file that is one JSON array, .*: jq "),
-        ("[", "not a JSON object: .*; in a file that is one JSON array, write one object per line: jq "),
-        ("{'en': 'x'}", "not a JSON object: Expecting property name"),
-        ('{"en": "\\ud800", "it": "x"}', "en: found half of a surrogate pair"),
-        ("[" * 100_000, "not a JSON object: "),
-        ('"text"', "expected a JSON object in each line"),
+        ("{}", "no keys of both languages; "),
+        ('[{"en": "x"}]', "expected a JSON object in each line: found .* jq -c '.\\[\\]' FILE > FILE.jsonl"),
+        ("{'en': 'x'}", "expected a JSON object in each line: Expecting property name"),
+        ("[" * 100_000, "expected a JSON object in each line: "),
     ],
 )
 def test_error_names_the_line(tmp_path: Path, line: str, problem: str) -> None:
@@ -64,15 +60,8 @@ def test_missing_key_is_named(tmp_path: Path) -> None:
         rows(tmp_path, '{"a": {"en": "1", "it": "2"}}\n{"a": {"en": "1"}, "b": 2}\n', ("a.en", "a.it"))
 
 
-def test_language_keys_are_those_of_the_first_object(tmp_path: Path) -> None:
+def test_first_keys_are_those_of_the_first_object(tmp_path: Path) -> None:
     rows(tmp_path, '\n{"translation": {"it": "uno", "en": "one"}, "other": {"x": 1}}\n')
-    assert language_keys(tmp_path / "a.jsonl") == ["translation.it", "translation.en"]
+    assert first_keys(tmp_path / "a.jsonl") == ["translation.it", "translation.en"]
     (tmp_path / "empty").write_text("")
-    assert language_keys(tmp_path / "empty") == []
-
-
-def test_random_bytes_end_with_an_error(tmp_path: Path) -> None:
-    generator = random.Random(1)
-    (tmp_path / "a").write_bytes(b"".join(generator.randbytes(20) + b"\n" for _ in range(10_000)))
-    with pytest.raises(DataError, match=f"^{tmp_path}/a: expected text"):
-        list(read_json_lines(tmp_path / "a", None, None))
+    assert first_keys(tmp_path / "empty") == []

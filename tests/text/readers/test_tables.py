@@ -1,0 +1,101 @@
+"""TSV and CSV: columns by number or name, quotes, delimiters, and errors with the line."""
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nmt.config import LanguagePair
+from nmt.errors import DataError
+from nmt.text.readers import Row
+from nmt.text.readers.tables import Columns, read_records, read_table
+
+
+def rows(folder: Path, content: str, columns: Columns = (1, 2), is_csv: bool = True) -> list[Row]:
+    path = folder / ("a.csv" if is_csv else "a.tsv")
+    path.write_bytes(content.encode())
+    return list(read_table(path, is_csv, columns, LanguagePair(source="en", target="it")))
+
+
+def test_quotes_and_further_columns_of_tsv_have_no_meaning(tmp_path: Path) -> None:
+    found = rows(tmp_path, '"Hi," he said.\t"Ciao"\tCC-BY 2.0 (France)\r\nRun!\tCorri!\tCC-BY\r\n', is_csv=False)
+    assert found == [(1, '"Hi," he said.', '"Ciao"'), (2, "Run!", "Corri!")]
+
+
+@pytest.mark.parametrize(
+    ("head", "columns"),
+    [
+        ("it,id,en", (1, 2)),
+        ("target,x,source", (1, 2)),
+        ("ita,x,eng", (1, 2)),
+        ("Italiano,x,Inglese", ("Inglese", "Italiano")),
+        (" uno , due ,tre", ("tre", "uno")),
+    ],
+)
+def test_first_line_names_columns(tmp_path: Path, head: str, columns: Columns) -> None:
+    content = f"{head}\nuno,1,one\n"
+    assert rows(tmp_path, content, columns) == [(2, "one", "uno")]
+    assert rows(tmp_path, content.replace(",", "\t"), columns, is_csv=False) == [(2, "one", "uno")]
+
+
+def test_first_line_without_names_is_a_pair(tmp_path: Path) -> None:
+    assert rows(tmp_path, "one,uno\ntwo,due\n") == [(1, "one", "uno"), (2, "two", "due")]
+    assert rows(tmp_path, "en,it\nuno,one\n", (2, 1)) == [(1, "it", "en"), (2, "one", "uno")]
+
+
+@pytest.mark.parametrize(
+    ("content", "columns", "message"),
+    [
+        (
+            "en,it,it\n1,2,3\n",
+            ("en", "de"),
+            "a.csv:1: no column with the name 'de' of `columns`; the first line has 'en'",
+        ),
+        ("en,it,it\n1,2,3\n", ("en", "it"), "a.csv:1: several columns with the name 'it'"),
+        ("en,x,it\n1\n", ("en", "it"), "a.csv:2: found 1 columns, expected at least 3"),
+        ('a,"b\nc"\n"a"b,c\n', (1, 2), "a.csv:3: "),
+        ('a,b\n"a' + ",b\n" * 100_000, (1, 2), "a.csv:2: field larger than field limit"),
+        ('a,b\n"a,b\n', (1, 2), "a.csv:2: unexpected end of data; a cell with a quote, a line break or a ','"),
+        ("one,uno\ntwo\rtre,due\n", (1, 2), "a.csv:2: new-line character"),
+    ],
+)
+def test_errors_name_the_line_of_the_record(tmp_path: Path, content: str, columns: Columns, message: str) -> None:
+    with pytest.raises(DataError) as caught:
+        rows(tmp_path, content, columns)
+    assert message in str(caught.value)
+
+
+def test_cells_with_breaks_are_one_line(tmp_path: Path) -> None:
+    content = 'one,"uno,\r\n""due"""\n\n"t\nw\no",tre\n'
+    assert rows(tmp_path, content) == [(1, "one", 'uno, "due"'), (3, "", ""), (4, "t w o", "tre")]
+
+
+@pytest.mark.parametrize("first", ["", "sep={}\r\n", '"sep={}"\r\n'], ids=len)
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_delimiter_is_the_regular_one_or_that_of_excel(tmp_path: Path, delimiter: str, first: str) -> None:
+    pairs = [["Hello, world; bye", "Ciao, mondo; ciao"], ["one", "uno"], ["a, b, c", "d"], ["x;y", "z"]]
+    text = io.StringIO()
+    csv.writer(text, delimiter=delimiter).writerows(pairs)
+    found = rows(tmp_path, "\ufeff" + first.format(delimiter) + text.getvalue())
+    assert found == [(number, *pair) for number, pair in enumerate(pairs, start=2 if first else 1)]
+
+
+cells = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp", "Zs"]), min_size=1, max_size=9)
+
+
+@settings(max_examples=30)
+@given(st.lists(st.tuples(cells, cells), min_size=1, max_size=9))
+def test_csv_reader_inverts_the_writer(tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[str, str]]) -> None:
+    text = io.StringIO()
+    csv.writer(text, quoting=csv.QUOTE_ALL).writerows([("Source", "Target"), *pairs])
+    folder = tmp_path_factory.mktemp("csv")
+    assert [tuple(row[1:]) for row in rows(folder, text.getvalue(), ("Source", "Target"))] == pairs
+
+
+def test_empty_file_has_no_records(tmp_path: Path) -> None:
+    for is_csv in (True, False):
+        assert rows(tmp_path, "", is_csv=is_csv) == []
+        assert list(read_records(tmp_path / ("a.csv" if is_csv else "a.tsv"), is_csv)) == []

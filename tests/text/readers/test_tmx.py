@@ -1,0 +1,123 @@
+"""TMX: languages, inline tags, encodings and errors."""
+
+import random
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from nmt.config import LanguagePair
+from nmt.errors import DataError
+from nmt.text.readers.tmx import declared_languages, read_tmx
+
+
+def tmx(*units: dict[str, str], head: str = "") -> str:
+    body = "".join(
+        "<tu>\n" + "".join(f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code, text in unit.items()) + "</tu>\n"
+        for unit in units
+    )
+    return f'{head}<tmx version="1.4"><header srclang="en"/><body>\n{body}</body></tmx>'
+
+
+def rows(folder: Path, content: str | bytes, source: str = "en", target: str = "it") -> list[tuple[int, str, str]]:
+    path = folder / "a.tmx"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return list(read_tmx(path, LanguagePair(source=source, target=target)))
+
+
+UNIT = {"en": "one", "it": "uno"}
+
+
+def test_lines_are_those_of_the_units(tmp_path: Path) -> None:
+    assert rows(tmp_path, tmx(UNIT, UNIT)) == [(2, "one", "uno"), (4, "one", "uno")]
+    assert rows(tmp_path, tmx(*[UNIT] * 40_000))[-1][0] in (80_000, 80_001)  # of libxml2 beyond line 65,535
+    named = tmx(UNIT).replace("<tmx ", '<tmx xmlns="http://www.lisa.org/tmx14" ').replace("xml:lang", "lang")
+    assert rows(tmp_path, named) == [(2, "one", "uno")]
+
+
+@pytest.mark.parametrize(
+    ("codes", "source", "target", "expected"),
+    [
+        (("en-US", "it-IT"), "en", "it", ("en-US", "it-IT")),
+        (("EN_us", "de", "it"), "en", "it", ("EN_us", "it")),
+        (("en-GB", "en-US", "it"), "en-US", "it", ("en-US", "it")),
+        (("en-GB", "en-US"), "en-US", "en-GB", ("en-US", "en-GB")),
+        (("en", "zh-TW", "zh-CN"), "en", "zh", ("en", "zh-CN")),
+        (("en", "zh-CN", "zh-HK"), "en", "zh-Hant", ("en", "zh-HK")),
+        (("eng", "ita"), "it", "en", ("ita", "eng")),
+    ],
+)
+def test_nearest_languages_are_chosen(
+    tmp_path: Path, codes: tuple[str, ...], source: str, target: str, expected: tuple[str, str]
+) -> None:
+    assert rows(tmp_path, tmx({code: code for code in codes}), source, target) == [(2, *expected)]
+
+
+def test_units_without_both_languages_are_left_out_and_a_file_of_them_is_refused(tmp_path: Path) -> None:
+    assert rows(tmp_path, tmx({"en": "a", "de": "b"}, {"en": "c"}, UNIT)) == [(6, "one", "uno")]
+    with pytest.raises(DataError, match=r"a\.tmx: no unit has both en and it; found de, en, fr$"):
+        rows(tmp_path, tmx({"en": "a", "de": "b"}, {"en": "a", "fr": "b"}))
+    assert rows(tmp_path, tmx()) == []
+    assert declared_languages(tmp_path / "a.tmx") == []
+    rows(tmp_path, tmx({"it-IT": "uno", "en-US": "one"}, UNIT))
+    assert declared_languages(tmp_path / "a.tmx") == ["en-US", "it-IT", "en", "it"]
+    assert rows(tmp_path, tmx({"it": "uno", "en": "one"})) == [(2, "one", "uno")]
+    assert declared_languages(tmp_path / "a.tmx") == ["en", "it"]
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("a &lt;b&gt; &amp; &#233;<![CDATA[<c>]]>", "a <b> & é<c>"),
+        ("<bpt i='1'>&lt;b&gt;</bpt>bold<ept i='1'>&lt;/b&gt;</ept>!", "bold!"),
+        ("line<ph>&lt;br/&gt;</ph>break <ph/> twice<ph/>.", "line break twice."),
+        ("<hi>w</hi>ord", "word"),
+        ("<ph>code <sub>text of the code</sub> code</ph>after<!-- remark -->", "after"),
+        ("  several\n  lines\t here ", "several lines here"),
+    ],
+)
+def test_inline_tags_are_removed(tmp_path: Path, text: str, plain: str) -> None:
+    assert rows(tmp_path, tmx({"en": text, "it": "x"})) == [(2, plain, "x")]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "iso-8859-1", "windows-1252"])
+def test_encoding_is_that_of_the_declaration_or_of_the_mark(tmp_path: Path, encoding: str) -> None:
+    head = f'<?xml version="1.0" encoding="{encoding.removesuffix("-sig")}"?>'
+    content = tmx({"en": "caf\u00e9", "it": "caff\u00e8"}, head=head)
+    assert rows(tmp_path, content.encode(encoding)) == [(2, "caf\u00e9", "caff\u00e8")]
+
+
+def test_entities_are_neither_fetched_nor_expanded(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    for entity in (f'b SYSTEM "file://{tmp_path}/secret"', 'b "expanded"'):
+        found = rows(tmp_path, tmx({"en": "a &b; c", "it": "x"}, head=f"<!DOCTYPE tmx [<!ENTITY {entity}>]>"))
+        assert found == [(2, "a c", "x")]
+
+
+@pytest.mark.parametrize(
+    ("content", "place"),
+    [
+        ("", ":1: not valid XML: "),
+        (tmx(UNIT, UNIT).split("<tu>")[0], ":2: not valid XML: Premature end"),
+        (tmx({"en": "a & b", "it": "x"}), ":3: not valid XML: "),
+        (tmx({"en": "caf\u00e9", "it": "x"}).encode("latin-1"), ":3: not valid XML: "),
+        ("one\tuno\n", ":1: not valid XML: Start tag expected"),
+        (random.Random(1).randbytes(200_000), ":1: not valid XML"),
+    ],
+)
+def test_invalid_xml_is_refused_with_its_line(tmp_path: Path, content: str | bytes, place: str) -> None:
+    with pytest.raises(DataError) as caught:
+        rows(tmp_path, content)
+    assert f"a.tmx{place}" in str(caught.value)
+
+
+def test_ram_does_not_grow_with_the_file(tmp_path: Path) -> None:
+    unit = {"en": "A sentence of the usual length. " * 20, "it": "x"}
+    peaks = []
+    for count in (200, 4_000):
+        (tmp_path / "a.tmx").write_text(tmx(*[unit] * count))
+        tracemalloc.start()
+        assert sum(1 for _ in read_tmx(tmp_path / "a.tmx", LanguagePair(source="en", target="it"))) == count
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.5 * peaks[0]
