@@ -107,11 +107,13 @@ def missing_terms(targets: Sequence[str], text: str) -> list[str]:
     ['gatto']
     """
     return [
-        target for target, count in Counter(targets).items() for _ in range(count - len(_whole(target).findall(text)))
+        target
+        for target, count in Counter(targets).items()
+        for _ in range(count - len(whole_word(target).findall(text)))
     ]
 
 
-def _whole(term: str) -> re.Pattern[str]:
+def whole_word(term: str) -> re.Pattern[str]:
     """Match a term that is not part of a longer word of a script with spaces."""
     letter = rf"[^\W{UNSPACED}]"
     before = rf"(?<!{letter})" if re.match(letter, term) else ""

@@ -143,11 +143,3 @@ def test_unspaced_text_contains_no_latin_letters_and_no_spaces() -> None:
             assert re.match(f"[{UNSPACED_TEXT}]", chr(code))
     assert re.fullmatch(f"[{UNSPACED_TEXT}]+", "猫は、。「」・ー〜！？（）ﾟㄅ〱")
     assert not re.search(f"[{UNSPACED_TEXT}]", "Aéя한 \u3000\t.,–")
-
-
-def test_every_language_has_a_name() -> None:
-    codes = {code for _, of_script in languages._SCRIPTS.values() for code in of_script.split()}
-    codes |= set(languages._SEVERAL_SCRIPTS.split())
-    assert codes - set(languages._CODE_OF.values()) == {"cmn"}, "Mandarin is zh"
-    assert set(languages._CODE_OF.values()) <= codes
-    assert all(languages.language_code(name.upper()) == code for name, code in languages._CODE_OF.items())
