@@ -12,11 +12,11 @@ from nmt.errors import DataError, NMTError
 from nmt.report.charts import Chart, Series, bar_chart, histogram, line_chart, sentence, short
 from nmt.report.page import Section, bullets, chart_places, definitions, folded, paragraphs, table
 from nmt.report.run_records import RunRecords
-from nmt.text.auditing.audit import Audit, CorpusAudit
-from nmt.text.filters import RULES
 from nmt.text.languages import target_language
 from nmt.text.manifest import Manifest
 from nmt.text.prepared import PreparedCorpus, Sentences, TokenStore
+from nmt.text.preparing.audit import Audit, CorpusAudit
+from nmt.text.preparing.rules import RULES
 from nmt.text.readers import shortened
 from nmt.text.segment import words
 from nmt.text.tokenizer import Tokenizer
@@ -39,8 +39,8 @@ def corpus_section(run: RunRecords) -> Section:
     except (NMTError, OSError) as error:
         text = f"The prepared corpus of this run cannot be read, so nothing is known about its text: {error}."
         return Section("data", "Data", paragraphs([text], "warning"))
-    charts = _charts(corpus.manifest, sides)
-    return Section("data", "Data", _html(corpus.manifest, sides, charts, filter_tables(audit)), charts)
+    charts = _charts(audit, sides)
+    return Section("data", "Data", _html(corpus.manifest, sides, charts, audit), charts)
 
 
 class _Side:
@@ -93,18 +93,19 @@ def _pieces_per_word(sentences: Sentences, tokenizer: Tokenizer) -> npt.NDArray[
     return np.array(ratios)
 
 
-def _html(manifest: Manifest, sides: Sequence[_Side], charts: dict[str, Chart], rules: str) -> str:
+def _html(manifest: Manifest, sides: Sequence[_Side], charts: dict[str, Chart], audit: Audit) -> str:
     train, sample = manifest.train, len(sides[0].lengths)
-    dropped = train.read - train.kept
+    read = sum(corpus.read for corpus in audit.corpora if corpus.split == "train")
+    dropped, rules = read - train.kept, filter_tables(audit)
     items = [
-        ("Pairs kept", f"{train.kept:,}", f"of {train.read:,} read"),
-        ("Pairs dropped", f"{dropped:,}", f"{dropped / max(1, train.read):.2%}"),
+        ("Pairs kept", f"{train.kept:,}", f"of {read:,} read"),
+        ("Pairs dropped", f"{dropped:,}", f"{dropped / max(1, read):.2%}"),
     ]
     for side, counts in zip(sides, (train.source, train.target), strict=True):
         items.append((f"Tokens, {side.name}", f"{counts.tokens:,}", f"{counts.tokens / max(1, train.kept):.1f} a pair"))
     used = "all pairs" if sample == train.kept else f"a sample of {sample:,} of {train.kept:,} pairs"
-    read = min(SENTENCES_READ, len(sides[0].pieces_per_unit))
-    note = f"Lengths and pieces are those of {used}; words are counted in {read:,} sentences of each side."
+    counted = min(SENTENCES_READ, len(sides[0].pieces_per_unit))
+    note = f"Lengths and pieces are those of {used}; words are counted in {counted:,} sentences of each side."
     return (
         f"{definitions(items)}<h3>Filters</h3>{rules}<h3>Lengths and pieces</h3>"
         f"<p>{note}</p>{chart_places(charts)}<h3>Vocabulary</h3>{_vocabulary(manifest, sides)}"
@@ -113,29 +114,27 @@ def _html(manifest: Manifest, sides: Sequence[_Side], charts: dict[str, Chart], 
 
 def _vocabulary(manifest: Manifest, sides: Sequence[_Side]) -> str:
     """Return a table of how the pieces fit the text."""
-    counts, texts = (manifest.train.source, manifest.train.target), manifest.train.sides
+    counts = (manifest.train.source, manifest.train.target)
     means = (side.pieces_per_unit.mean() if len(side.pieces_per_unit) else 0.0 for side in sides)
     rows: list[tuple[object, ...]] = [
         ("pieces in the vocabulary", *(len(side.counts) for side in sides)),
         ("pieces that occur", *(int((side.counts > 0).sum()) for side in sides)),
         (f"pieces that occur {_RARE} times or more", *(int((side.counts >= _RARE).sum()) for side in sides)),
         ("characters without a piece", *(f"{one.missing_share:.3%}" for one in counts)),
-        *(
-            (f"… in data.train.{number}", *(f"{one.missing_share:.3%}" for one in own))
-            for number, own in enumerate(texts if len(texts) > 1 else ())
-        ),
         ("characters a piece", *(f"{one.characters / max(1, one.tokens):.2f}" for one in counts)),
         ("pieces", *(f"{mean:.2f} a {side.unit}" for mean, side in zip(means, sides, strict=True))),
     ]
     return table(("", *(side.name for side in sides)), rows)
 
 
-def _charts(manifest: Manifest, sides: Sequence[_Side]) -> dict[str, Chart]:
+def _charts(audit: Audit, sides: Sequence[_Side]) -> dict[str, Chart]:
     charts = {}
-    dropped = {rule: count for rule, count in manifest.train.refused.items() if count}
+    train = [corpus for corpus in audit.corpora if corpus.split == "train"]
+    dropped = {rule: count for rule in RULES if (count := sum(corpus.removed.get(rule, 0) for corpus in train))}
     if dropped:
         most = max(dropped, key=lambda rule: dropped[rule])
-        summary = f"{sum(dropped.values()):,} of {manifest.train.read:,}; most by the rule {most} ({dropped[most]:,})."
+        read = sum(corpus.read for corpus in train)
+        summary = f"{sum(dropped.values()):,} of {read:,}; most by the rule {most} ({dropped[most]:,})."
         charts["dropped"] = bar_chart("Training pairs dropped", summary, ("rule", "pairs"), [("", dropped)])
     lengths = [(side.name, side.lengths) for side in sides]
     axes = ("pieces in a sentence", "% of sentences")

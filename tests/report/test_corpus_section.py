@@ -14,10 +14,10 @@ import pytest
 from nmt.report import corpus_section as module
 from nmt.report.corpus_section import corpus_section, filter_tables
 from nmt.report.run_records import RunRecords
-from nmt.text.auditing.audit import Audit, CorpusAudit, Example
-from nmt.text.auditing.corpus_findings import Finding
 from nmt.text.manifest import Manifest
 from nmt.text.prepared import PreparedCorpus
+from nmt.text.preparing.audit import Audit, CorpusAudit, Removed
+from nmt.text.preparing.findings import Finding
 from tests.report.run_files import train_line, write_run
 
 
@@ -78,7 +78,7 @@ def test_corpus_of_another_format_is_named(run: RunRecords) -> None:
     file.write_text(json.dumps(json.loads(file.read_bytes()) | {"format_version": 2}))
     section = corpus_section(run)
     assert section.charts == {}
-    assert "found format version 2, expected 3; prepare it again with nmt prepare --force" in section.html
+    assert "found format version 2, expected 4; prepare it again with nmt prepare --force" in section.html
 
 
 def test_pieces_of_chinese_are_counted_for_each_character(run: RunRecords, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,10 +128,10 @@ def test_corpus_beside_the_run_is_found_when_the_run_was_moved(run: RunRecords, 
 
 
 def test_audit_is_shown_escaped_with_examples_of_each_rule() -> None:
-    example = Example("a.tsv:7", "<b>one & two</b>", "x" * 400, "identical")
-    corpus = CorpusAudit("data.train.0: a.tsv", "train", 9, 8, {"copy": 1}, {"copy": [example]})
+    example = Removed("copy", "a.tsv:7", "identical", "<b>one & two</b>", "x" * 400)
+    corpus = CorpusAudit("data.train.0: a.tsv", "train", 9, {"copy": 1}, {"copy": [example]})
     finding = Finding("data.train.0: a.tsv", "the source (en) has no capital letters", ("line 1: <i>",))
-    html = filter_tables(Audit((corpus,), (finding,), {"leak": "no test text"}))
+    html = filter_tables(Audit([corpus], [finding], {"leak": "no test text"}))
     for text in (
         "<td>dropped: copy</td>", "a.tsv:7", "&lt;b&gt;one &amp; two&lt;/b&gt;", "x" * 300 + "…", "identical",
         "the source (en) has no capital letters", "line 1: &lt;i&gt;", "The rule leak was not applied: no test text.",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nmt.config import TokenizerSettings
 from nmt.text.normalize import normalize
 from nmt.text.segment import is_punctuation, join_segments, split_line, words, words_of_pieces
-from nmt.text.tokenizer import UNK, Tokenizer
+from nmt.text.tokenizer import Tokenizer
 
 
 def count_words(text: str) -> int:
@@ -163,12 +163,3 @@ def test_text_has_the_words_of_its_pieces(text: str) -> None:
         count, touched = words_of_pieces(pieces)
         assert count == len(words(normalize(text)))
         assert {word for each in touched for word in each} == set(range(count)), "every word is written by a piece"
-
-
-@settings(max_examples=300, deadline=None)
-@given(st.lists(st.integers(0, len(TOKENIZER) - 1), max_size=12))
-def test_text_of_any_ids_has_the_words_of_its_pieces(ids: list[int]) -> None:
-    ids = [i for i in ids if i != UNK]  # which no translation holds
-    count, touched = words_of_pieces(TOKENIZER.spell(ids))
-    assert len(touched) == len(ids)
-    assert count == len(words(TOKENIZER.decode(ids)))
