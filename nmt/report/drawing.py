@@ -5,8 +5,7 @@ Figures are made without pyplot, so that no global state remains; `drawing_style
 
 import io
 import re
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -108,12 +107,10 @@ def write_drawing(drawing: Drawing, directory: Path) -> None:
 
 
 def inline_svg(drawing: Drawing) -> str:
-    """Return the figure as an SVG element: transparent, with the fonts of the page, the ink and blue of its theme."""
+    """Return the figure as an SVG element: transparent, its letters as outlines, the ink and blue of the page's theme."""
     stream = io.StringIO()
     without = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    with matplotlib.rc_context({"svg.fonttype": "none"}), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # the browser has fonts of its own
-        drawing.figure.savefig(stream, format="svg", transparent=True, metadata=without)
+    drawing.figure.savefig(stream, format="svg", transparent=True, metadata=without)
     svg = stream.getvalue()
     # generated ids are equal in all figures; those that are referred to are digests
     svg = _GENERATED_ID.sub("", svg[svg.index("<svg") :])
@@ -121,12 +118,18 @@ def inline_svg(drawing: Drawing) -> str:
     return svg.replace("<svg", f'<svg role="img" aria-label="{escape(f"{drawing.title}. {drawing.caption}")}"', 1)
 
 
-def heat_map(axes: Axes, values: Matrix, rows: Sequence[str], columns: Sequence[str]) -> Any:
-    """Draw values from 0 to 1 as cells with a label for each row and column; returns the image for a legend."""
-    image = axes.imshow(values, vmin=0.0, vmax=1.0, aspect="auto")
-    axes.set_xticks(range(len(columns)), columns, rotation=90)
-    axes.set_yticks(range(len(rows)), rows)
-    axes.tick_params(length=0)
-    axes.grid(visible=False)
-    axes.spines[:].set_visible(False)
+def heat_map(panels: Sequence[Axes], values: Iterable[Matrix], rows: Sequence[str], columns: Sequence[str]) -> Any:
+    """Draw matrices of values from 0 to 1 in panels that share their axes, with a label for each row and column.
+
+    Returns the last image, for a legend.
+    """
+    image = None
+    for axes, matrix in zip(panels, values, strict=True):
+        image = axes.imshow(matrix, vmin=0.0, vmax=1.0, aspect="auto")
+        axes.tick_params(length=0, labelsize=8)
+        axes.tick_params(axis="x", labelrotation=90)
+        axes.grid(visible=False)
+        axes.spines[:].set_visible(False)
+    panels[0].set_xticks(range(len(columns)), columns)
+    panels[0].set_yticks(range(len(rows)), rows)
     return image

@@ -29,11 +29,7 @@ def test_segments_join_to_the_text_and_fit_the_limit(text: str, limit: int) -> N
     segments = split_line(text, limit, len)
     assert "".join(segments) == text
     assert all(len(segment) <= limit for segment in segments)
-
-
-@given(st.text(ALPHABET, max_size=40))
-def test_line_within_the_limit_is_one_segment(text: str) -> None:
-    assert split_line(text, 40, len) == [text]
+    assert split_line(text, len(text), len) == [text]
 
 
 @given(st.text(st.sampled_from("aB .!?,;\"'")), st.integers(1, 5))
