@@ -96,9 +96,10 @@ def prepare(
     rejected: Annotated[Path | None, file(help="Write the removed pairs: rule, file, line, both sides.")] = None,
 ) -> None:
     """Filter and tokenize the texts of the recipe for training."""
-    from nmt.commands import prepare as module
-    from nmt.config import load_recipe
-    from nmt.system.files import check_output
+    with quick_imports():
+        from nmt.commands import prepare as module
+        from nmt.config import load_recipe
+        from nmt.system.files import check_output
 
     if rejected is not None:
         check_output(rejected, [config])

@@ -85,6 +85,18 @@ def test_no_arguments_show_the_help() -> None:
     assert result.exit_code in (0, 2)
 
 
+def test_prepare_can_fork_workers(repository: Path) -> None:
+    """It imports numpy without threads, with which a process is not forked."""
+    program = (
+        "from nmt.cli import app\nfrom nmt.system.workers import can_fork\ntry:\n    app(['prepare', '-c', 'gone'])\n"
+    )
+    program += "except SystemExit:\n    print(can_fork())"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("OPENBLAS")}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=repository, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout == "True\n", done.stderr
+
+
 def test_help_does_not_import_torch(repository: Path) -> None:
     """All commands run in one process because imports are slow."""
     program = f"""

@@ -74,7 +74,7 @@ def _is_oom(error: BaseException) -> bool:
 
 @contextmanager
 def quick_imports() -> Iterator[None]:
-    """Import torch 0.1 s faster: without garbage collection of the many objects that an import makes and keeps."""
+    """Import torch 0.1 s faster, without garbage collection of objects that are kept; numpy starts no threads."""
     # numpy's threads would be idle, and a process that has threads is not forked (nmt.system.workers)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     gc.disable()

@@ -22,7 +22,10 @@ LEAST_LINES = 100
 """Lines of text from which there is a conclusion: fewer may be names or commands."""
 _CONFIDENCE, _CERTAIN = 0.8, 0.8  # probability of a block, and share of the blocks with it
 _OWN_SCRIPT, _LATIN_SCRIPT = 0.2, 0.5  # least share of letters; text in other scripts has many Latin names and terms
-_RELATED = ({"no", "nn", "da"}, {"hr", "bs", "sr"}, {"id", "ms"}, {"fa", "tg"}, {"pt", "gl"}, {"zh", "yue", "wuu"})
+_RELATED = (
+    {"no", "nn", "da"}, {"hr", "bs", "sr"}, {"id", "ms"}, {"fa", "tg"}, {"pt", "gl"}, {"en", "pcm"},
+    {"zh", "yue", "wuu"},
+)  # fmt: skip
 """Languages that py3langid does not distinguish reliably."""
 
 
