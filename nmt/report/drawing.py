@@ -107,7 +107,7 @@ def write_drawing(drawing: Drawing, directory: Path) -> None:
 
 
 def inline_svg(drawing: Drawing) -> str:
-    """Return the figure as an SVG element: transparent, its letters as outlines, the ink and blue of the page's theme."""
+    """Return the figure as an SVG element: transparent, letters as outlines, ink and blue of the page's theme."""
     stream = io.StringIO()
     without = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     drawing.figure.savefig(stream, format="svg", transparent=True, metadata=without)
