@@ -65,9 +65,14 @@ def test_lost_and_added_numbers_are_found(
 
 @pytest.mark.parametrize(
     ("text", "source", "numbers"),
-    [("二十只猫", "20 cats", 0), ("三十只猫", "20 cats", 1), ("200亿元", "20 billion yuan", 0)],
+    [
+        ("二十只猫", "20 cats", 0),
+        ("1983年", "in 1984", 1),
+        ("一九八四年", "in 1984", 0),
+        ("200亿元", "20 billion yuan", 0),
+    ],
 )
-def test_numbers_in_chinese_are_compared_by_value(text: str, source: str, numbers: int) -> None:
+def test_numbers_in_chinese_numerals_are_not_lost(text: str, source: str, numbers: int) -> None:
     assert len(found(text, source, language="zh")) == numbers
 
 
