@@ -5,6 +5,7 @@ Figures are made without pyplot, so that no global state remains; `drawing_style
 
 import io
 import re
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -89,7 +90,8 @@ def drawing_style() -> Iterator[None]:
         "image.interpolation": "none",  # in SVG: one pixel for each cell
         "svg.hashsalt": "nmt",  # the same figure is the same file
     }
-    with matplotlib.rc_context(style):
+    with matplotlib.rc_context(style), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # a box stands for it
         yield
 
 
