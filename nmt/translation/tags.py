@@ -87,10 +87,12 @@ def with_tags(text: str, tags: Sequence[Tag], source: str, links: Links) -> str:
     """
     places = _by_share(text, tags, source)
     linked = _by_links(text, tags, source, links, places)
+    for item in items(text):
+        beside = [item.start if tag.opens else item.end for tag in tags]
+        linked = [b if item.start < a < item.end else a for a, b in zip(linked, beside, strict=True)]
     # at one place, tags that close come first and those that open last
     order = sorted(range(len(tags)), key=lambda index: (linked[index], 2 * tags[index].opens - tags[index].closes))
-    in_item = any(item.start < place < item.end for place in linked for item in items(text))
-    if in_item or not _is_nested([tags[index] for index in order]):
+    if not _is_nested([tags[index] for index in order]):
         linked, order = places, list(range(len(tags)))
     result, position = "", 0
     for place, tag in ((linked[index], tags[index]) for index in order):

@@ -10,15 +10,8 @@ import polib
 from nmt.errors import DataError
 from nmt.translation.documents.document import Content, Document, Slot
 
-_CHARSET = re.compile(rb"charset=([\w.:-]+)")
 _LINE = re.compile(r'\s*(#.*|(msg\w+(\[\d+\])?\s*)?"([^"\\]|\\.)*"\s*)?')
 _PLACE = re.compile(r"\(line (\d+)\)(?:: (.*))?")
-
-
-def declared_charset(data: bytes) -> str | None:
-    """Return the encoding in the header of a PO file, None for a template, which has CHARSET."""
-    found = _CHARSET.search(data[: 1 << 16])
-    return found[1].decode() if found and found[1] != b"CHARSET" else None
 
 
 def read_po(content: Content) -> Document:

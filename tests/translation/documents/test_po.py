@@ -10,7 +10,8 @@ import pytest
 
 from nmt.errors import DataError
 from nmt.translation.documents.document import Content
-from nmt.translation.documents.po import declared_charset, read_po
+from nmt.translation.documents.formats import DocumentOptions
+from nmt.translation.documents.po import read_po
 from tests.translation.documents.writing import texts, translated
 
 HEADER = """# Translators
@@ -86,9 +87,10 @@ def test_number_of_plural_forms_is_that_of_the_header(forms: int, expected: list
 def test_encoding_is_that_of_the_header() -> None:
     header = HEADER.replace("UTF-8", "ISO-8859-1")
     data = f'{header}\nmsgid "caffè"\nmsgstr ""\n'.encode("latin-1")
-    made = translated(read_po(Content.decode(data, "a.po", declared_charset(data))), lambda _: "perché")
+    made = translated(DocumentOptions("po").read(data, "a.po", ("en", "it")), lambda _: "perché")
     assert 'msgid "caffè"\nmsgstr "perché"\n' in made.decode("latin-1")
-    assert declared_charset(HEADER.replace("UTF-8", "CHARSET").encode()) is None
+    template = f'{HEADER.replace("UTF-8", "CHARSET")}\nmsgid "è"\nmsgstr ""\n'.encode()
+    assert texts(DocumentOptions("po").read(template, "a.pot", ("en", "it"))) == ["è"]
 
 
 @pytest.mark.parametrize(
